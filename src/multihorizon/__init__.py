@@ -1,0 +1,37 @@
+"""Infer the one reward several experts share, and how far ahead each of them plans."""
+
+from multihorizon import domains
+from multihorizon.demonstrations import Demonstrations
+from multihorizon.evaluation import causal_entropy, evaluate, feature_counts, occupancy
+from multihorizon.experts import Expert
+from multihorizon.gymnasium_env import gymnasium_reward
+from multihorizon.intervals import discount_intervals
+from multihorizon.mdp import MDP
+from multihorizon.planning import plan
+from multihorizon.problem import Problem
+from multihorizon.search import Bayesian, Grid
+from multihorizon.soft_planning import soft_plan
+from multihorizon.solution import Solution, Status, Trace
+from multihorizon.solve import solve
+
+__all__ = [
+    "MDP",
+    "Bayesian",
+    "Demonstrations",
+    "Expert",
+    "Grid",
+    "Problem",
+    "Solution",
+    "Status",
+    "Trace",
+    "causal_entropy",
+    "discount_intervals",
+    "domains",
+    "evaluate",
+    "feature_counts",
+    "gymnasium_reward",
+    "occupancy",
+    "plan",
+    "soft_plan",
+    "solve",
+]

@@ -1,0 +1,124 @@
+"""Checks on what users hand in: each raises one sentence that names the place, the expected and the received."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+#: How far a row of probabilities may be from summing to one; rows within it are rescaled to sum exactly.
+ROW_TOLERANCE = 1e-6
+
+
+def as_floats(value: Any, name: str) -> Floats:
+    """Read `value` as a float array without NaN or infinity."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be numbers, received {_describe(value)}") from error
+    if not np.isfinite(array).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{name} must be finite, received {array[place]} at {_index(place)}")
+    return array
+
+
+def as_shape(array: Any, shape: tuple[int, ...], name: str) -> None:
+    """Raise unless `array` has exactly `shape`."""
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, received {array.shape}")
+
+
+def as_discount(value: Any, name: str = "discount") -> float:
+    """Read one discount factor in [0, 1]."""
+    if isinstance(value, bool) or not np.isscalar(value) or isinstance(value, str | bytes):
+        raise ValueError(f"{name} must be one number in [0, 1], received {_describe(value)}")
+    discount = float(value)  # type: ignore[arg-type]
+    if not 0.0 <= discount <= 1.0:
+        raise ValueError(f"{name} must be in [0, 1], received {discount}")
+    return discount
+
+
+def as_positive(value: Any, name: str) -> float:
+    """Read one finite number above zero."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a positive number, received {_describe(value)}") from error
+    if not np.isfinite(number) or number <= 0:
+        raise ValueError(f"{name} must be a positive number, received {number}")
+    return number
+
+
+def as_count(value: Any, name: str, least: int = 1) -> int:
+    """Read one whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, received {_describe(value)}")
+    return int(value)
+
+
+def as_mask(value: Any, size: int, name: str) -> Bools:
+    """Read a set of indices below `size`, given as a boolean mask of that length or as a list of indices."""
+    array = np.asarray(value)
+    if array.dtype == np.bool_:
+        as_shape(array, (size,), f"{name} as a mask")
+        return array.copy()
+    mask = np.zeros(size, dtype=np.bool_)
+    if array.size == 0:
+        return mask
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{name} must be a list of indices or a mask of length {size}, received {_describe(value)}")
+    outside = array[(array < 0) | (array >= size)]
+    if outside.size:
+        raise ValueError(f"{name} must hold indices from 0 to {size - 1}, received {int(outside[0])}")
+    mask[array] = True
+    return mask
+
+
+def as_distribution(value: Any, size: int, name: str) -> Floats:
+    """Read a probability vector of length `size`."""
+    array = as_floats(value, name)
+    as_shape(array, (size,), name)
+    if (array < 0).any():
+        place = int(np.flatnonzero(array < 0)[0])
+        raise ValueError(f"{name} must not be negative, received {array[place]} at {place}")
+    total = float(array.sum())
+    if abs(total - 1) > ROW_TOLERANCE:
+        raise ValueError(f"{name} must sum to 1, received a sum of {total:.6g}")
+    return array / total
+
+
+def as_names(value: Any, size: int, name: str) -> tuple[str, ...]:
+    """Read `size` distinct labels as strings; None gives "0", "1", …"""
+    if value is None:
+        return tuple(str(i) for i in range(size))
+    names = tuple(label(item, name) for item in value)
+    if len(names) != size:
+        raise ValueError(f"{name} must have {size} entries, received {len(names)}")
+    if len(set(names)) != size:
+        twice = next(n for n in names if names.count(n) > 1)
+        raise ValueError(f"{name} must be distinct, received {twice!r} twice")
+    return names
+
+
+def label(value: Any, name: str) -> str:
+    """The canonical text of a label: 3, 3.0 and "3" are one label, so tables that went through NaN still match."""
+    if isinstance(value, float | np.floating):
+        if not np.isfinite(value):
+            raise ValueError(f"{name} must not be missing, received {value}")
+        if float(value).is_integer():
+            return str(int(value))
+    return str(value)
+
+
+def _describe(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return f"{type(value).__name__} of shape {shape}" if shape else repr(value)[:80]
+
+
+def _index(place: tuple[int, ...]) -> str:
+    return str(place[0]) if len(place) == 1 else str(place)

@@ -1,0 +1,8 @@
+"""Problems to work on: the paper's three domains with their experts and task variants, grids of any size, random MDPs."""
+
+from multihorizon.domains.base import Domain, Task
+from multihorizon.domains.grids import big_small, cliff, gridworld
+from multihorizon.domains.random import random_mdp
+from multihorizon.domains.toy import toy
+
+__all__ = ["Domain", "Task", "big_small", "cliff", "gridworld", "random_mdp", "toy"]

@@ -1,0 +1,139 @@
+"""Grids: states are cells in row-major order, actions are right, down, left, up; a move into a wall or off the grid stays.
+
+With slip p the intended direction is taken with probability 1 − p and each of the other three with p/3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from multihorizon.checks import Bools, Floats, Ints, as_count, as_mask
+from multihorizon.domains.base import Domain, Ending, check_ending
+from multihorizon.mdp import MDP
+
+ACTIONS = ("right", "down", "left", "up")
+MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))
+
+
+def gridworld(
+    height: int,
+    width: int,
+    slip: float = 0.0,
+    terminal: Any = (),
+    walls: Any = (),
+    absorbing: Any = (),
+    initial: Any = None,
+) -> MDP:
+    """A grid MDP, built without a loop over cells.
+
+    Args:
+        height, width: size of the grid.
+        slip: probability in [0,1] that the move goes in one of the three other directions.
+        terminal, walls, absorbing: cells, as a bool mask `(height, width)`, as `(row, column)` pairs, or as state indices.
+            A wall stays a state index but is never entered; an absorbing cell keeps whoever enters it.
+        initial: `(S,)` probabilities of the first state; by default uniform over the free cells that end nothing.
+
+    Example:
+        >>> gridworld(2, 3, slip=0.1, terminal=[(0, 2)]).n_states
+        6
+    """
+    shape = (as_count(height, "height"), as_count(width, "width"))
+    if not 0 <= slip <= 1:
+        raise ValueError(f"slip must be in [0, 1], received {slip}")
+    ends, blocked, kept = (_cells(c, shape, n) for c, n in ((terminal, "terminal"), (walls, "walls"), (absorbing, "absorbing")))
+    targets = [_target(shape, move, blocked, kept) for move in MOVES]
+    live = np.flatnonzero(~(ends | blocked))
+    if initial is None and live.size:
+        free = ~(ends | blocked | kept)
+        initial = free / free.sum() if free.any() else None
+    return MDP(
+        [_action(targets, a, slip, live) for a in range(4)],
+        initial,
+        ends | blocked,
+        action_names=ACTIONS,
+        grid_shape=shape,
+    )
+
+
+def big_small(height: int = 3, width: int = 6, slip: float = 0.0, ending: Ending = "terminal") -> Domain:
+    """The big-small domain: +2 in the bottom-left cell, +20 in the bottom-right, −2 elsewhere; both goals end the episode.
+
+    Example:
+        >>> big_small().reward.reshape(3, 6)[2].tolist()
+        [2.0, -2.0, -2.0, -2.0, -2.0, 20.0]
+    """
+    ends = check_ending(ending)
+    as_count(width, "width", least=2)
+    goals = [(as_count(height, "height") - 1, 0), (height - 1, width - 1)]
+    reward = np.full((height, width), -2.0)
+    reward[goals[0]], reward[goals[1]] = 2.0, 20.0
+    return _grid_domain("big-small", reward, goals, slip, ends, (0.1, 0.45, 0.9), (0.1, 0.45, 0.9))
+
+
+def cliff(height: int = 3, width: int = 4, slip: float = 0.1, ending: Ending = "terminal") -> Domain:
+    """The cliff domain: the top row is cliff (−10) but for the goal in its right-most cell (+20), both end the episode;
+    the row under the cliff costs 2 a step, the rows below it 1.
+
+    Example:
+        >>> cliff().reward.reshape(3, 4)[0].tolist()
+        [-10.0, -10.0, -10.0, 20.0]
+    """
+    ends = check_ending(ending)
+    as_count(height, "height", least=2)
+    reward = np.full((height, as_count(width, "width", least=2)), -1.0)
+    reward[0], reward[1] = -10.0, -2.0
+    reward[0, -1] = 20.0
+    top = [(0, column) for column in range(width)]
+    return _grid_domain("cliff", reward, top, slip, ends, (0.17, 0.4, 0.75), (0.0, 0.2, 0.52))
+
+
+def _grid_domain(
+    name: str,
+    reward: Floats,
+    goals: list[tuple[int, int]],
+    slip: float,
+    ends: bool,
+    lp: tuple[float, ...],
+    mce: tuple[float, ...],
+) -> Domain:
+    height, width = reward.shape
+
+    def build(slip: float) -> MDP:
+        return gridworld(height, width, slip, **{"terminal" if ends else "absorbing": goals})
+
+    return Domain(name, build(slip), reward.ravel(), lp, mce, lambda rng: build(1 - rng.uniform()))
+
+
+def _cells(cells: Any, shape: tuple[int, int], name: str) -> Bools:
+    array = np.asarray(cells)
+    if array.dtype == np.bool_ and array.shape == shape:
+        return array.ravel()
+    if array.ndim == 2 and array.shape[1] == 2 and np.issubdtype(array.dtype, np.integer):
+        outside = ((array < 0) | (array >= shape)).any(axis=1)
+        if outside.any():
+            raise ValueError(
+                f"{name} must hold cells of a {shape[0]}×{shape[1]} grid, received {tuple(array[outside][0].tolist())}"
+            )
+        array = array[:, 0] * shape[1] + array[:, 1]
+    return as_mask(array, shape[0] * shape[1], name)
+
+
+def _target(shape: tuple[int, int], move: tuple[int, int], blocked: Bools, kept: Bools) -> Ints:
+    """The cell that a move leads to from each cell."""
+    rows, columns = np.divmod(np.arange(shape[0] * shape[1]), shape[1])
+    target = np.clip(rows + move[0], 0, shape[0] - 1) * shape[1] + np.clip(columns + move[1], 0, shape[1] - 1)
+    here = np.arange(target.size)
+    moved: Ints = np.where(blocked[target] | kept, here, target)
+    return moved
+
+
+def _action(targets: list[Ints], action: int, slip: float, live: Ints) -> Any:
+    n = targets[0].size
+    chances = [1 - slip if direction == action else slip / 3 for direction in range(4)]
+    taken = [d for d in range(4) if chances[d] > 0]
+    data = np.repeat([chances[d] for d in taken], live.size)
+    columns = np.concatenate([targets[d][live] for d in taken])
+    return sp.csr_array((data, (np.tile(live, len(taken)), columns)), shape=(n, n))

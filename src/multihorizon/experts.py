@@ -1,0 +1,108 @@
+"""Expert data: what is known of how one expert acts, in one of four kinds.
+
+* a policy `(S,A)` of probabilities;
+* one action per state, whole numbers `(S,)`;
+* a set of equally good actions per state, bool `(S,A)`;
+* decision counts `(S,A)`, from demonstrations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from multihorizon.checks import Bools, Floats, as_shape
+from multihorizon.evaluation import check_policy
+from multihorizon.mdp import MDP
+from multihorizon.planning import one_hot
+
+Kind = Literal["policy", "actions", "action sets", "demonstrations"]
+
+
+@dataclass(frozen=True, eq=False)
+class Expert:
+    """One expert: a name, the MDP acted in, and the data.
+
+    `policy` holds probabilities (kinds "policy" and "actions"), `sets` the chosen actions (kinds "actions" and "action sets",
+    and policies that are deterministic), `counts` the decisions (kind "demonstrations"); the rest is None.
+    """
+
+    name: str
+    mdp: MDP
+    kind: Kind
+    policy: Floats | None = None
+    sets: Bools | None = None
+    counts: Floats | None = None
+
+    def require_sets(self) -> Bools:
+        """The chosen actions, bool `(S,A)`; raises for stochastic policies and demonstrations."""
+        if self.sets is None:
+            raise ValueError(
+                f"expert {self.name} must be given as one action or a set of actions per state for a linear-programming solver, "
+                f"received {'a stochastic policy' if self.kind == 'policy' else self.kind}"
+            )
+        return self.sets
+
+    def require_policy(self) -> Floats:
+        """The action probabilities `(S,A)`; raises for action sets and demonstrations."""
+        if self.policy is None:
+            raise ValueError(
+                f"expert {self.name} must be given as a policy of probabilities for this solver, received {self.kind}"
+            )
+        return self.policy
+
+
+def read_expert(mdp: MDP, data: Any, name: str) -> Expert:
+    """Tell the kind of expert data by type and shape, and check it."""
+    array = np.asarray(data)
+    if array.dtype == np.bool_:
+        return Expert(name, mdp, "action sets", sets=_check_sets(mdp, array, name))
+    if array.ndim == 1 and np.issubdtype(array.dtype, np.integer):
+        sets = _check_actions(mdp, array, name)
+        return Expert(name, mdp, "actions", policy=_uniform_ends(mdp, sets), sets=sets)
+    if array.ndim == 1:
+        raise ValueError(
+            f"expert {name} as one action per state must be whole numbers of shape ({mdp.n_states},), "
+            f"received {array.dtype} of shape {array.shape}"
+        )
+    policy = check_policy(mdp, data, f"policy of expert {name}")
+    certain = (policy == 1).any(axis=1) | mdp.terminal
+    return Expert(name, mdp, "policy", policy=policy, sets=(policy == 1) | mdp.terminal[:, None] if certain.all() else None)
+
+
+def _check_actions(mdp: MDP, actions: Any, name: str) -> Bools:
+    as_shape(actions, (mdp.n_states,), f"actions of expert {name}")
+    safe = np.where(mdp.terminal, 0, actions)
+    outside = (safe < 0) | (safe >= mdp.n_actions)
+    if outside.any():
+        state = int(np.flatnonzero(outside)[0])
+        raise ValueError(
+            f"actions of expert {name} must be from 0 to {mdp.n_actions - 1}, "
+            f"received {int(actions[state])} in state {mdp.state_names[state]}"
+        )
+    return _check_sets(mdp, one_hot(safe, mdp.n_actions) > 0, name)
+
+
+def _check_sets(mdp: MDP, sets: Any, name: str) -> Bools:
+    as_shape(sets, (mdp.n_states, mdp.n_actions), f"action sets of expert {name}")
+    sets = sets | mdp.terminal[:, None]
+    empty = np.flatnonzero(~sets.any(axis=1))
+    if empty.size:
+        raise ValueError(
+            f"expert {name} must choose at least one action in every state, received none in state {mdp.state_names[empty[0]]}"
+        )
+    barred = np.argwhere(sets & ~mdp.available)
+    if barred.size:
+        state, action = barred[0]
+        raise ValueError(
+            f"expert {name} must choose available actions, received {mdp.action_names[action]} in state {mdp.state_names[state]}"
+        )
+    checked: Bools = sets
+    return checked
+
+
+def _uniform_ends(mdp: MDP, sets: Bools) -> Floats:
+    policy: Floats = sets / sets.sum(axis=1, keepdims=True)
+    return policy

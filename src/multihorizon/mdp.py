@@ -1,0 +1,288 @@
+"""Finite Markov decision processes, stored sparse.
+
+Transitions are one stacked CSR matrix `T_A` of shape (A·S, S) whose row `a·S + s` is `T(·|s,a)`, so that a Q backup of any
+vector is a single sparse product. Reward is paid on arrival: `Q(s,a) = Σ_s' T(s'|s,a) [r(s') + γ V(s')]`.
+
+An episode ends in one of two ways, and they are different models:
+
+* a *terminal* state pays its reward on arrival and the episode is over: its rows are zero and its value is 0;
+* an *absorbing* state is an ordinary state with a self-loop, which goes on paying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import breadth_first_order
+
+from multihorizon.checks import (
+    ROW_TOLERANCE,
+    Bools,
+    Floats,
+    Ints,
+    as_distribution,
+    as_floats,
+    as_mask,
+    as_names,
+    as_shape,
+)
+
+
+class MDP:
+    """A finite MDP without reward and discount, checked on construction and never changed after.
+
+    Args:
+        transitions: `(A,S,S)` array or a sequence of A sparse matrices `(S,S)`; entry `[a, s, t]` is `T(t|s,a)`.
+        initial: `(S,)` probabilities of the first state; by default uniform over the states that are not terminal.
+        terminal: indices (or a mask) of the states that end the episode. Their rows must be zero or a pure self-loop.
+        available: bool `(S,A)`; rows of actions that are not available are ignored. By default all are.
+        state_names, action_names: labels used in tables and plots; by default "0", "1", …
+        grid_shape: `(height, width)` when states are the cells of a grid in row-major order; used by plots.
+
+    Raises:
+        ValueError: naming the place, the expected and the received.
+
+    Example:
+        >>> mdp = MDP([[[0.1, 0.9], [0, 0]], [[0.5, 0.5], [0, 0]]], terminal=[1])
+        >>> mdp.n_states, mdp.n_actions, mdp.initial.tolist()
+        (2, 2, [1.0, 0.0])
+    """
+
+    def __init__(
+        self,
+        transitions: Any,
+        initial: Any = None,
+        terminal: Any = (),
+        available: Any = None,
+        *,
+        state_names: Sequence[Any] | None = None,
+        action_names: Sequence[Any] | None = None,
+        grid_shape: tuple[int, int] | None = None,
+    ) -> None:
+        stacked, n_actions = _stack(transitions)
+        n_states = stacked.shape[1]
+        self.n_states: int = n_states
+        self.n_actions: int = n_actions
+        self.state_names = as_names(state_names, n_states, "state_names")
+        self.action_names = as_names(action_names, n_actions, "action_names")
+        self.terminal: Bools = as_mask(terminal, n_states, "terminal")
+        self.available: Bools = _available(available, self.terminal, n_actions)
+        self.stacked = self._check_rows(stacked)
+        self.initial: Floats = self._check_initial(initial)
+        self.grid_shape = _check_grid(grid_shape, n_states)
+        for array in (self.terminal, self.available, self.initial, self.stacked.data):
+            array.setflags(write=False)
+
+    @classmethod
+    def from_sas(cls, transitions: Any, initial: Any = None, terminal: Any = (), available: Any = None, **names: Any) -> MDP:
+        """Build from an `(S,A,S)` array, entry `[s, a, t]` = `T(t|s,a)`; the other arguments are those of `MDP`."""
+        array = as_floats(transitions, "transitions")
+        if array.ndim != 3 or array.shape[0] != array.shape[2]:
+            raise ValueError(f"transitions must have shape (S, A, S), received {array.shape}")
+        return cls(array.transpose(1, 0, 2), initial, terminal, available, **names)
+
+    @classmethod
+    def from_gymnasium(cls, env: Any) -> MDP:
+        """Build from a gymnasium environment with a transition table `env.unwrapped.P` (FrozenLake, CliffWalking, Taxi).
+
+        Duplicate successors are summed; a state entered with `terminated` is terminal, whatever its own rows say.
+        """
+        from multihorizon.gymnasium_env import read_gymnasium
+
+        return cls(**read_gymnasium(env))
+
+    def transition(self, action: int) -> Any:
+        """`T_a`, the `(S,S)` CSR matrix of one action."""
+        return self.stacked[action * self.n_states : (action + 1) * self.n_states]
+
+    def to_array(self) -> Floats:
+        """All transitions as a dense `(A,S,S)` array; for small problems."""
+        dense: Floats = self.stacked.toarray().reshape(self.n_actions, self.n_states, self.n_states)
+        return dense
+
+    def expect(self, vector: Floats) -> Floats:
+        """`Σ_s' T(s'|s,a) vector(s')` as an `(S,A)` array."""
+        product: Floats = (self.stacked @ vector).reshape(self.n_actions, self.n_states).T
+        return product
+
+    def under(self, policy: Floats) -> Any:
+        """`P_π(s,s') = Σ_a π(a|s) T(s'|s,a)` as an `(S,S)` CSR matrix."""
+        n = self.n_states
+        rows = np.tile(np.arange(n), self.n_actions)
+        mix = sp.csr_array((policy.T.ravel(), (rows, np.arange(n * self.n_actions))), shape=(n, n * self.n_actions))
+        mix.eliminate_zeros()
+        return (mix @ self.stacked).tocsr()
+
+    def expected_reward(self, reward: Any) -> Floats:
+        """The expected immediate reward `(S,A)` of a reward `(S,)` paid on arrival, or of one given as `(S,A)`."""
+        array = as_floats(reward, "reward")
+        if array.shape == (self.n_states,):
+            return self.expect(array)
+        if array.shape != (self.n_states, self.n_actions):
+            raise ValueError(
+                f"reward must have shape ({self.n_states},) or ({self.n_states}, {self.n_actions}), received {array.shape}"
+            )
+        return np.where(self.terminal[:, None], 0.0, array)
+
+    def never_ends(self, policy: Floats | None = None) -> Bools:
+        """Mask of the states from which `policy` (by default: any policy) has no path to a terminal state."""
+        choice = self.available / 1.0 if policy is None else policy
+        return steps_into(self.under(choice), self.terminal) < 0
+
+    def to_npz(self, path: str | Path) -> None:
+        """Write to `path` (`.npz`); `MDP.from_npz` reads it back."""
+        matrix = self.stacked
+        np.savez_compressed(
+            path,
+            data=matrix.data,
+            indices=matrix.indices,
+            indptr=matrix.indptr,
+            initial=self.initial,
+            terminal=self.terminal,
+            available=self.available,
+            state_names=np.array(self.state_names),
+            action_names=np.array(self.action_names),
+            grid_shape=np.array(self.grid_shape if self.grid_shape else (), dtype=np.int64),
+        )
+
+    @classmethod
+    def from_npz(cls, path: str | Path) -> MDP:
+        """Read what `to_npz` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            missing = {"data", "indices", "indptr", "initial", "terminal", "available"} - set(file.files)
+            if missing:
+                raise ValueError(f"{path} is not a saved MDP: it lacks {', '.join(sorted(missing))}")
+            n_states, n_actions = file["available"].shape
+            stacked = sp.csr_array((file["data"], file["indices"], file["indptr"]), shape=(n_actions * n_states, n_states))
+            grid = tuple(int(i) for i in file["grid_shape"])
+            return cls(
+                [stacked[a * n_states : (a + 1) * n_states] for a in range(n_actions)],
+                file["initial"],
+                file["terminal"],
+                file["available"],
+                state_names=file["state_names"].tolist(),
+                action_names=file["action_names"].tolist(),
+                grid_shape=(grid[0], grid[1]) if grid else None,
+            )
+
+    def __repr__(self) -> str:
+        ends = int(self.terminal.sum())
+        return f"MDP({self.n_states} states, {self.n_actions} actions, {self.stacked.nnz} transitions, {ends} terminal)"
+
+    def _check_rows(self, stacked: Any) -> Any:
+        """Drop the rows that carry no equation, check that the others are distributions, and rescale them to sum to 1."""
+        stacked = stacked.copy()
+        if not np.isfinite(stacked.data).all():
+            raise ValueError(
+                f"transitions must be finite, received a NaN or infinity {self._first(stacked, ~np.isfinite(stacked.data))}"
+            )
+        if (stacked.data < 0).any():
+            raise ValueError(
+                f"transitions must not be negative, received a negative one {self._first(stacked, stacked.data < 0)}"
+            )
+        self._check_terminal_rows(stacked)
+        live = (self.available & ~self.terminal[:, None]).T.ravel()
+        sums = stacked.sum(axis=1)
+        off = live & (np.abs(sums - 1) > ROW_TOLERANCE)
+        if off.any():
+            action, state = divmod(int(np.flatnonzero(off)[0]), self.n_states)
+            raise ValueError(
+                f"transitions from state {self.state_names[state]} under action {self.action_names[action]} "
+                f"must sum to 1, received a sum of {sums[off][0]:.6g}"
+            )
+        scale = np.divide(1.0, sums, out=np.zeros_like(sums), where=live)
+        stacked.data *= np.repeat(scale, np.diff(stacked.indptr))
+        stacked.eliminate_zeros()
+        return stacked
+
+    def _check_terminal_rows(self, stacked: Any) -> None:
+        rows = np.repeat(np.arange(stacked.shape[0]), np.diff(stacked.indptr))
+        states = rows % self.n_states
+        leaving = self.terminal[states] & (stacked.indices != states) & (stacked.data > 0)
+        if leaving.any():
+            raise ValueError(f"terminal states must have no leaving transitions, received one {self._first(stacked, leaving)}")
+
+    def _first(self, stacked: Any, entries: Bools) -> str:
+        entry = int(np.flatnonzero(entries)[0])
+        row = int(np.searchsorted(stacked.indptr, entry, side="right")) - 1
+        action, state = divmod(row, self.n_states)
+        target = self.state_names[int(stacked.indices[entry])]
+        return f"from state {self.state_names[state]} to {target} under action {self.action_names[action]}"
+
+    def _check_initial(self, initial: Any) -> Floats:
+        if self.terminal.all():
+            raise ValueError("terminal names every state, so no episode can begin: leave at least one state that is not terminal")
+        if initial is None:
+            return (~self.terminal) / float((~self.terminal).sum())
+        array = as_distribution(initial, self.n_states, "initial")
+        started = np.flatnonzero((array > 0) & self.terminal)
+        if started.size:
+            raise ValueError(
+                f"initial must not start in a terminal state, "
+                f"received {array[started[0]]:.6g} on state {self.state_names[started[0]]}"
+            )
+        return array
+
+
+def _stack(transitions: Any) -> tuple[Any, int]:
+    """One CSR matrix (A·S, S) and A, from an (A,S,S) array or A sparse matrices."""
+    if sp.issparse(transitions):
+        raise ValueError("transitions must be an (A, S, S) array or a sequence of A sparse matrices, received one sparse matrix")
+    if isinstance(transitions, Sequence) and len(transitions) and all(sp.issparse(m) for m in transitions):
+        shapes = {m.shape for m in transitions}
+        shape = next(iter(shapes))
+        if len(shapes) > 1 or shape[0] != shape[1]:
+            raise ValueError(f"transitions must be square matrices of one shape (S, S), received shapes {sorted(shapes)}")
+        stacked = sp.csr_array(sp.vstack([sp.csr_array(m) for m in transitions]), dtype=np.float64)
+        stacked.sum_duplicates()
+        return stacked, len(transitions)
+    try:
+        array = np.asarray(transitions, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError("transitions must be an (A, S, S) array of numbers or A sparse matrices of one shape") from error
+    if array.ndim != 3 or array.shape[1] != array.shape[2] or array.size == 0:
+        raise ValueError(f"transitions must have shape (A, S, S), received {array.shape}")
+    return sp.csr_array(array.reshape(-1, array.shape[2])), array.shape[0]
+
+
+def _available(available: Any, terminal: Bools, n_actions: int) -> Bools:
+    """Check the availability mask; at terminal states nothing is chosen, so all actions count as available there."""
+    shape = (terminal.size, n_actions)
+    if available is None:
+        return np.ones(shape, dtype=np.bool_)
+    mask = np.asarray(available)
+    if mask.dtype != np.bool_:
+        raise ValueError(f"available must be a boolean array, received dtype {mask.dtype}")
+    as_shape(mask, shape, "available")
+    stuck = np.flatnonzero(~mask.any(axis=1) & ~terminal)
+    if stuck.size:
+        raise ValueError(
+            f"available must leave an action in every state that is not terminal, received none in state {int(stuck[0])}"
+        )
+    return mask | terminal[:, None]
+
+
+def _check_grid(shape: Any, n_states: int) -> tuple[int, int] | None:
+    if shape is None:
+        return None
+    if len(shape) != 2 or shape[0] * shape[1] != n_states:
+        raise ValueError(f"grid_shape must be (height, width) with {n_states} cells, received {tuple(shape)}")
+    return int(shape[0]), int(shape[1])
+
+
+def steps_into(matrix: Any, targets: Bools) -> Ints:
+    """For each state the next one on a shortest path of `matrix` into `targets`; itself for a target, −1 if there is no path.
+
+    One breadth-first search on the reversed graph, from an extra node that points at every target.
+    """
+    n = targets.size
+    ends = np.flatnonzero(targets)
+    source = sp.csr_array((np.ones(ends.size), ends, [0, ends.size]), shape=(1, n))
+    graph = sp.vstack([sp.csr_array(matrix).T, source], format="csr")
+    graph = sp.csr_array((graph.data, graph.indices, graph.indptr), shape=(n + 1, n + 1))
+    _, nearer = breadth_first_order(graph, n)
+    return np.where(targets, np.arange(n), np.maximum(nearer[:n], -1)).astype(np.int64)

@@ -1,0 +1,145 @@
+"""What a solver found: the answer, its status, and the evidence for both.
+
+A solution is a value: it can be printed, saved as JSON and handed on. Everything that is an array with a meaning of its own
+has a field; what only one solver has to say (an Ω set, a Farkas ray, singular values) goes into `evidence`, which holds plain
+numbers, strings, lists and dicts.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from multihorizon.checks import Floats, as_shape
+from multihorizon.planning import plan
+from multihorizon.problem import Problem
+from multihorizon.soft_planning import soft_plan
+
+
+class Status(StrEnum):
+    """How a solve ended; `Solution.message` says it in a sentence with the figures."""
+
+    OPTIMAL = "optimal"
+    CONVERGED = "converged"
+    NOT_CONVERGED = "not converged"
+    INDISTINGUISHABLE = "indistinguishable"
+    INFEASIBLE = "infeasible"
+    NOT_IDENTIFIED = "not identified"
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Evaluations of an outer search in order: discounts `(n,K)`, objective values `(n,)`, seconds since the start `(n,)`."""
+
+    discounts: Floats
+    values: Floats
+    seconds: Floats
+
+    @property
+    def best(self) -> Floats:
+        """The best value after each evaluation."""
+        return np.maximum.accumulate(self.values)
+
+    @property
+    def best_discounts(self) -> Floats:
+        """The discounts `(K,)` with the best value."""
+        found: Floats = self.discounts[int(np.argmax(self.values))]
+        return found
+
+    def __len__(self) -> int:
+        return self.values.size
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The shared reward and each expert's discount.
+
+    `reward` is `(S,)` paid on arrival, or `(d,)` weights of the problem's features. `temperature` is None for experts who
+    choose the best action, else the entropy weight `(K,)`. `residual` is recomputed from the answer; each solver's docstring
+    says of which equation. `problem` is kept in memory and not saved.
+    """
+
+    solver: str
+    status: Status
+    message: str
+    experts: tuple[str, ...]
+    discounts: Floats
+    reward: Floats
+    objective: float
+    residual: float
+    temperature: Floats | None = None
+    trace: Trace | None = None
+    standard_errors: Floats | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    seconds: float = 0.0
+    problem: Problem | None = None
+
+    def __post_init__(self) -> None:
+        as_shape(self.discounts, (len(self.experts),), "discounts of the solution")
+
+    def policies(self) -> list[Floats]:
+        """Each expert's policy `(S,A)` under the answer: optimal, or soft-optimal where there is a temperature."""
+        problem = self.require_problem()
+        reward = problem.expected_reward(self.reward)
+        if self.temperature is None:
+            return [plan(problem.mdp, reward, float(gamma)).policy for gamma in self.discounts]
+        pairs = zip(self.discounts, self.temperature, strict=True)
+        return [soft_plan(problem.mdp, reward, float(gamma), float(lam)).policy for gamma, lam in pairs]
+
+    def require_problem(self) -> Problem:
+        """The problem this solves; a solution read from a file needs it handed back."""
+        if self.problem is None:
+            raise ValueError("this solution was read from a file: hand its problem to Solution.from_json(path, problem=…)")
+        return self.problem
+
+    def to_json(self, path: str | Path) -> None:
+        """Write everything but the problem, with version, seed and options."""
+        content = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("problem", "trace")}
+        content["trace"] = None if self.trace is None else vars(self.trace)
+        content["version"] = package_version()
+        Path(path).write_text(json.dumps(content, default=plain, indent=1), encoding="utf-8")
+
+    @classmethod
+    def from_json(cls, path: str | Path, problem: Problem | None = None) -> Solution:
+        """Read what `to_json` wrote; hand the problem in to use `policies()`."""
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        missing = {"solver", "status", "discounts", "reward"} - set(content)
+        if missing:
+            raise ValueError(f"{path} is not a saved solution: it lacks {', '.join(sorted(missing))}")
+        content.pop("version", None)
+        for name in ("discounts", "reward", "temperature", "standard_errors"):
+            content[name] = None if content[name] is None else np.array(content[name], dtype=np.float64)
+        trace = content.pop("trace")
+        content["trace"] = None if trace is None else Trace(**{k: np.array(v, dtype=np.float64) for k, v in trace.items()})
+        content["status"] = Status(content["status"])
+        content["experts"] = tuple(content["experts"])
+        return cls(**content, problem=problem)
+
+    def __str__(self) -> str:
+        rows = [f"  {name}: discount {gamma:.4f}" for name, gamma in zip(self.experts, self.discounts, strict=True)]
+        return "\n".join([f"{self.solver}: {self.status}. {self.message}", *rows])
+
+
+def package_version() -> str:
+    """The installed version of multihorizon."""
+    try:
+        return version("multihorizon")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def plain(value: Any) -> Any:
+    """Turn NumPy values into what JSON can hold."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be saved as JSON")

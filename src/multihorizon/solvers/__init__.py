@@ -1,0 +1,1 @@
+"""Solvers: one module each, a frozen dataclass of options with a `solve` method."""
