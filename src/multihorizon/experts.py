@@ -1,4 +1,4 @@
-"""Expert data: what is known of how one expert acts, in one of four kinds.
+"""Expert data: what is known of how one expert acts in one MDP, in one of four kinds.
 
 * a policy `(S,A)` of probabilities;
 * one action per state, whole numbers `(S,)`;
@@ -23,10 +23,11 @@ Kind = Literal["policy", "actions", "action sets", "demonstrations"]
 
 @dataclass(frozen=True, eq=False)
 class Expert:
-    """One expert: a name, the MDP acted in, and the data.
+    """One expert in one task: a name, the MDP acted in, and the data.
 
     `policy` holds probabilities (kinds "policy" and "actions"), `sets` the chosen actions (kinds "actions" and "action sets",
-    and policies that are deterministic), `counts` the decisions (kind "demonstrations"); the rest is None.
+    and policies that are deterministic), `counts` the decisions (kind "demonstrations"); the rest is None. `features` is the
+    matrix F `(A·S,d)` that turns reward parameters into the expected immediate reward; None stands for the stacked transitions.
     """
 
     name: str
@@ -35,6 +36,17 @@ class Expert:
     policy: Floats | None = None
     sets: Bools | None = None
     counts: Floats | None = None
+    features: Any = None
+
+    @property
+    def feature_matrix(self) -> Any:
+        """F `(A·S,d)`: the features, or the stacked transitions where the reward is one number a state, paid on arrival."""
+        return self.mdp.stacked if self.features is None else self.features
+
+    def expected_reward(self, parameters: Floats) -> Floats:
+        """The expected immediate reward `(S,A)` of reward parameters `(d,)` in this expert's MDP."""
+        product: Floats = self.feature_matrix @ parameters
+        return product.reshape(self.mdp.n_actions, self.mdp.n_states).T
 
     def require_sets(self) -> Bools:
         """The chosen actions, bool `(S,A)`; raises for stochastic policies and demonstrations."""

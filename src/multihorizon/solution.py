@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from multihorizon.checks import Floats, as_shape
+from multihorizon.experts import Expert
 from multihorizon.planning import plan
 from multihorizon.problem import Problem
 from multihorizon.soft_planning import soft_plan
@@ -86,13 +87,15 @@ class Solution:
         as_shape(self.discounts, (len(self.experts),), "discounts of the solution")
 
     def policies(self) -> list[Floats]:
-        """Each expert's policy `(S,A)` under the answer: optimal, or soft-optimal where there is a temperature."""
+        """The policy `(S,A)` of each of the problem's experts under the answer: optimal, or soft-optimal at a temperature."""
         problem = self.require_problem()
-        reward = problem.expected_reward(self.reward)
+        return [self._policy(expert, owner) for expert, owner in zip(problem.experts, problem.owner, strict=True)]
+
+    def _policy(self, expert: Expert, owner: int) -> Floats:
+        reward, discount = expert.expected_reward(self.reward), float(self.discounts[owner])
         if self.temperature is None:
-            return [plan(problem.mdp, reward, float(gamma)).policy for gamma in self.discounts]
-        pairs = zip(self.discounts, self.temperature, strict=True)
-        return [soft_plan(problem.mdp, reward, float(gamma), float(lam)).policy for gamma, lam in pairs]
+            return plan(expert.mdp, reward, discount).policy
+        return soft_plan(expert.mdp, reward, discount, float(self.temperature[owner])).policy
 
     def require_problem(self) -> Problem:
         """The problem this solves; a solution read from a file needs it handed back."""
