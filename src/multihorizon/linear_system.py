@@ -230,7 +230,7 @@ def _noise(system: System, y: Floats) -> tuple[Floats, Floats, float]:
         sides.append(left.T @ error)
         biases.append(((columns @ right.T) ** 2).sum(axis=0))
         norms.append(float(error @ error))
-    safe = np.maximum(values, 1e-300)
+    safe = np.maximum(values, 1e-140)
     deviation = np.sqrt(np.mean(np.square(sides), axis=0)) / safe
     expected = max(float(np.sqrt(np.mean(norms))), ROUNDING * system.size)
     return deviation, np.mean(biases, axis=0) / safe**2, expected

@@ -125,7 +125,7 @@ def local_answer(form: Form, point: Point, draws: Sequence[Form]) -> Answer:
         sides.append(np.append(left.T @ error, np.zeros(values.size - left.shape[1])))
         biases.append(((change @ right.T) ** 2).sum(axis=0))
         norms.append(float(error @ error))
-    safe = np.maximum(values, 1e-300)
+    safe = np.maximum(values, 1e-140)
     spreads, bias = np.sqrt(np.mean(np.square(sides), axis=0)) / safe, np.mean(biases, axis=0) / safe**2
     open_ = ((4 * spreads + bias) * np.abs(right).max(axis=1) > LIMIT) | (values <= ROUNDING * point.size)
     spread = np.sqrt(((np.abs(right) * (2 * spreads + bias)[:, None])[~open_] ** 2).sum(axis=0))
