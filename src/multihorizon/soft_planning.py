@@ -74,11 +74,11 @@ def soft_plan(mdp: MDP, reward: Any, discount: float, temperature: float = 1.0, 
         if residual <= ROUNDING * max(1.0, float(np.abs(values).max())):
             break
         moved = values + _newton_step(mdp, policy, backed - values, gamma, residual)
+        _require_finite(moved, gamma)
         candidate = _backup(mdp, expected, moved, gamma, lam)
         reached = float(np.abs(candidate[0] - moved).max())
         if not reached < residual and residual <= STALLED * max(1.0, float(np.abs(values).max())):
             break
-        _require_finite(moved, gamma)
         values, (backed, q, policy), residual = moved, candidate, reached
     else:
         _require_finite(np.full(1, np.inf), gamma)
@@ -94,7 +94,11 @@ def soft_backup(mdp: MDP, reward: Any, values: Floats, discount: float, temperat
 def _newton_step(mdp: MDP, policy: Floats, defect: Floats, gamma: float, residual: float) -> Floats:
     """`(I − γP_π)^{-1}(BV − V)`, solved no more exactly than the quadratic convergence of Newton's method can use."""
     tolerance = min(1e-2, max(1e-13, 1e-1 * residual))
-    return Resolvent(mdp.under(policy), gamma).solve(defect, tolerance=tolerance)
+    try:
+        return Resolvent(mdp.under(policy), gamma).solve(defect, tolerance=tolerance)
+    except RuntimeError:
+        # At discount 1 a policy that all but never ends makes I − P singular: the value has no bound.
+        return np.full_like(defect, np.inf)
 
 
 def _backup(mdp: MDP, expected: Floats, values: Floats, gamma: float, lam: float) -> tuple[Floats, Floats, Floats]:
