@@ -177,7 +177,7 @@ def _nonlinear(case: _Case, draws: list[Form], guesses: list[Floats], starts: in
     minima = several_minima(case.form, [*np.clip(guesses, 0.0, 1.0), *spread_out])
     good = [p for p in minima if (case.form.read(p.discounts, p.x)[1] > 0).all()] or minima
     best = good[0]
-    answer = local_answer(case.form, best, draws)
+    answer = local_answer(case.form, best, draws, case.outside)
     spread = np.stack([best.discounts - answer.spread, best.discounts + answer.spread], axis=1).clip(0.0, 1.0)
     if not case.feasible(answer):
         return case.report("infeasible", best, answer, spread, [])

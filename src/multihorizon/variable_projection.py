@@ -24,7 +24,7 @@ from typing import Protocol
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.linear_system import LIMIT, ROUNDING, Answer, Rows, block_columns
+from multihorizon.linear_system import ROUNDING, Answer, Rows, block_columns, inflate, open_directions
 
 #: Singular values of M below this share of the largest are dropped when x is projected out.
 PROJECTION_RANK = 1e-11
@@ -113,8 +113,11 @@ def _step(point: Point, damping: float) -> Floats:
     return step
 
 
-def local_answer(form: Form, point: Point, draws: Sequence[Form]) -> Answer:
-    """Which directions of the discounts are open at a solution, by the rule of `linear_system`, from forms with noise added."""
+def local_answer(form: Form, point: Point, draws: Sequence[Form], outside: float) -> Answer:
+    """Which directions of the discounts are open at a solution, by the rule of `linear_system`, from forms with noise added.
+
+    `outside` is the misfit of log π that no discounts can remove, in units of its assumed error.
+    """
     left, values, right = np.linalg.svd(point.jacobian, full_matrices=False)
     values, right = _complete(values, right, form.n_experts)
     sides, biases, norms = [], [], []
@@ -126,10 +129,11 @@ def local_answer(form: Form, point: Point, draws: Sequence[Form]) -> Answer:
         biases.append(((change @ right.T) ** 2).sum(axis=0))
         norms.append(float(error @ error))
     safe = np.maximum(values, 1e-140)
-    spreads, bias = np.sqrt(np.mean(np.square(sides), axis=0)) / safe, np.mean(biases, axis=0) / safe**2
-    open_ = ((4 * spreads + bias) * np.abs(right).max(axis=1) > LIMIT) | (values <= ROUNDING * point.size)
-    spread = np.sqrt(((np.abs(right) * (2 * spreads + bias)[:, None])[~open_] ** 2).sum(axis=0))
     expected = max(float(np.sqrt(np.mean(norms))), ROUNDING * point.size)
+    spreads, bias = np.sqrt(np.mean(np.square(sides), axis=0)) / safe, np.mean(biases, axis=0) / safe**2
+    spreads, bias = inflate(spreads, bias, max(outside, point.gap / expected))
+    open_ = open_directions(spreads, bias, np.abs(right).max(axis=1)) | (values <= ROUNDING * point.size)
+    spread = np.sqrt(((np.abs(right) * (2 * spreads + bias)[:, None])[~open_] ** 2).sum(axis=0))
     fixed = right[~open_]
     return Answer(point.discounts, fixed, fixed @ point.discounts, right[open_], values, spread, point.gap, expected)
 
