@@ -1,8 +1,9 @@
 """How errors in the policies move the discounts, and what `identify` says about it.
 
-Policies are multiplied by exp(noise) of sizes 1e-6 … 1e-1 and rescaled; `identify` is told the size. The last domain has a reward
-so weak that its experts are nearly uniform. For each domain and size, over several draws: the largest error in Γ, the spread of the answers, and how often each status is given. "wrong claims" counts the
-cases called unique although the spread or the error over the draws exceeds 0.1; it should be zero.
+Policies are multiplied by exp(noise) of sizes 1e-6 … 1e-1 and rescaled; `identify` is told the size. The last domain has a
+reward so weak that its experts are nearly uniform. For each domain and size, over several draws: the largest error in Γ, the
+spread of the answers (for sets: of the members given), and how often each status is given. "wrong claims" counts the cases
+called unique although the spread or the error over the draws exceeds 0.1; it should be zero.
 
 Run: python benchmarks/noise.py [--draws 20] [--out docs/images/noise.svg]
 """

@@ -197,3 +197,31 @@ def test_bad_options_get_a_sentence():
         mh.identify(problem, tolerance=-1.0)
     with pytest.raises(ValueError, match="per_expert"):
         mh.identify(problem, temperature="each")
+
+
+def test_fixing_a_discount_settles_the_toy_with_a_terminal_state():
+    _, problem = toy_problem("terminal")
+    found = mh.identify(problem, known={"0": 0.3})
+    assert found.status == "unique"
+    np.testing.assert_allclose(found.discounts, [0.3, 0.5, 0.95], atol=1e-8)
+    np.testing.assert_allclose(found.intervals[0], [0.3, 0.3])
+    np.testing.assert_allclose(found.reward, mh.domains.toy().reward, atol=1e-6)
+    _, absorbing = toy_problem("absorbing")
+    once = mh.identify(absorbing, known={"0": 0.3})
+    assert (once.status, once.dimension) == ("set", 1)
+    twice = mh.identify(absorbing, known={"0": 0.3, "2": 0.95})
+    assert twice.status == "unique"
+    assert twice.discounts[1] == pytest.approx(0.5, abs=1e-8)
+    wrong = mh.identify(problem, known={"0": 0.9})
+    assert wrong.status == "infeasible"
+    with pytest.raises(ValueError, match="at least one discount open"):
+        mh.identify(problem, known={"0": 0.3, "1": 0.5, "2": 0.9})
+    with pytest.raises(ValueError, match="known must name"):
+        mh.identify(problem, known={"zero": 0.3})
+
+
+def test_a_fourth_expert_settles_the_toy_only_if_it_has_a_terminal_state():
+    for ending, status in (("terminal", "unique"), ("absorbing", "set")):
+        domain = mh.domains.toy(ending=ending)
+        experts = [mh.soft_plan(domain.mdp, domain.reward, gamma).policy for gamma in (0.3, 0.5, 0.7, 0.95)]
+        assert mh.identify(mh.Problem(domain.mdp, experts)).status == status

@@ -200,3 +200,33 @@ class StateForm:
         if self.temperature is not None:
             return np.full(self.n_experts, self.temperature)
         return np.concatenate([[1.0], x[self._ends[-1] :]])
+
+
+class Pinned:
+    """A form in which some discounts are known: the others are its unknowns, in the same order."""
+
+    def __init__(self, inner: Form, values: Floats) -> None:
+        """`values` `(K,)` holds the known discounts and NaN elsewhere."""
+        self.inner, self._values = inner, values
+        self._free = np.isnan(values)
+        self.n_experts = int(self._free.sum())
+
+    def expand(self, discounts: Floats) -> Floats:
+        """All K discounts (or rows of them) from the unknown ones, with the known ones in their places."""
+        full = np.array(
+            np.broadcast_to(self._values.reshape(-1, *[1] * (discounts.ndim - 1)), (self._values.size, *discounts.shape[1:]))
+        )
+        full[self._free] = discounts
+        return full
+
+    def at(self, discounts: Floats) -> tuple[Floats, Floats]:
+        """M and h."""
+        return self.inner.at(self.expand(discounts))
+
+    def slopes(self, discounts: Floats, x: Floats) -> Floats:
+        """The columns of the unknown discounts."""
+        return self.inner.slopes(self.expand(discounts), x)[:, self._free]
+
+    def read(self, discounts: Floats, x: Floats) -> tuple[Floats, Floats]:
+        """Reward and temperatures."""
+        return self.inner.read(self.expand(discounts), x)

@@ -57,11 +57,13 @@ class MPMCE:
             raise ValueError(f'gap must be "per_expert" or "summed", received {self.gap!r}')
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
-        """Search, then solve once more at the best Γ from no reward, so that the answer does not depend on the path to it."""
+        """Search, then solve once more at the best Γ, from no reward if that converges: the answer forgets the path to it."""
         objective = _Objective(self, problem)
         trace = self.search.run(objective, problem.n_experts, seed, progress)
         best = trace.best_discounts
         found, dual = objective.solve(best, None)
+        if not found.converged:
+            found, dual = objective.solve(best, objective.start)
         mismatch = relative_mismatch(found, dual)
         return Solution(
             solver="MPMCE",
@@ -91,7 +93,7 @@ class _Objective:
     def __init__(self, options: MPMCE, problem: Problem) -> None:
         self.options, self.problem = options, problem
         self._best = -np.inf
-        self._start: Floats | None = None
+        self.start: Floats | None = None
 
     def solve(self, discounts: Floats, start: Floats | None) -> tuple[DualSolution, Dual]:
         dual = Dual(self.problem, discounts, np.full(self.problem.n_experts, float(self.options.temperature)))
@@ -99,12 +101,12 @@ class _Objective:
 
     def __call__(self, discounts: Floats) -> float:
         try:
-            found, dual = self.solve(discounts, self._start)
+            found, dual = self.solve(discounts, self.start)
         except ValueError:
             return -np.inf
         value = self._value(found, dual)
         if value > self._best:
-            self._best, self._start = value, found.point.theta
+            self._best, self.start = value, found.point.theta
         return value
 
     def _value(self, found: DualSolution, dual: Dual) -> float:
