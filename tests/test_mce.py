@@ -29,6 +29,21 @@ def test_mce_reproduces_the_expert_at_the_true_discount(gamma, ending):
     np.testing.assert_allclose(counts, mh.feature_counts(mdp, problem.experts[0].policy, gamma), atol=1e-7)
 
 
+def test_a_reward_for_never_ending_has_no_value_at_discount_one():
+    domain = mh.domains.big_small()
+    reward = np.where(np.arange(18) == 0, 1000.0, -2.0)
+    with pytest.raises(ValueError, match="infinite"):
+        mh.soft_plan(domain.mdp, reward, 1.0)
+
+
+def test_mce_at_discount_one_starts_where_values_exist():
+    domain = mh.domains.big_small()
+    problem = mh.Problem(domain.mdp, [mh.soft_plan(domain.mdp, domain.reward, 1.0).policy])
+    found = mh.solve(problem, mh.MCE(discount=1.0))
+    assert found.status == "converged"
+    np.testing.assert_allclose(found.policies()[0], problem.experts[0].policy, atol=1e-4)
+
+
 def test_mce_value_is_the_experts_entropy():
     """Strong duality at a known discount: the dual's optimum is the causal entropy of the expert."""
     mdp, problem = slip_problem(0.7)

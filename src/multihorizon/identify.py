@@ -79,16 +79,15 @@ def identify(
     outside = max(line.misfit / max(line.error, ROUNDING) for line in lines)
     form = StateForm(rows, problem.n_experts, lam)
     case = _Case(problem, tolerance, form, outside, values)
-    shifted = [form.shifted(draw) for draw in range(lines[0].noise_u.shape[1])] if rows.size <= LARGE or known else []
     if known:
-        return _nonlinear(case, shifted, [], starts)
+        return _nonlinear(case, form.all_shifted(), [], starts)
     system = build_system(rows, problem.n_experts, lam)
     answer = solve_system(system)
     if not answer.free.size:
         return _single(case, system, answer)
     if _affine(rows):
         return _affine_set(case, system, answer)
-    return _nonlinear(case, shifted or [form.shifted(0)], [system.read(answer.y)[0]], starts)
+    return _nonlinear(case, form.all_shifted(), [system.read(answer.y)[0]], starts)
 
 
 def _known(problem: Problem, known: Mapping[str, float] | None) -> Floats:

@@ -164,6 +164,10 @@ class StateForm:
     def _placed(self, owner: int, pieces: list[Floats]) -> Floats:
         return self.rows.place([p if line.owner == owner else None for line, p in zip(self.rows.lines, pieces, strict=True)])
 
+    def all_shifted(self) -> list[StateForm]:
+        """The form with each draw of the noise."""
+        return [self.shifted(draw) for draw in range(self.rows.lines[0].noise_u.shape[1])]
+
     def shifted(self, draw: int) -> StateForm:
         """The form with one draw of the noise added to û and V̂."""
         lines = [replace(line, u=line.u + line.noise_u[:, draw], v=line.v + line.noise_v[:, draw]) for line in self.rows.lines]
