@@ -66,12 +66,12 @@ def main() -> None:
         print(f"  wrong claims: {wrong}")
         axes.loglog(SIZES, errors, marker="o", markersize=4, label=label)
     axes.axhline(0.1, color="0.5", linewidth=0.8, linestyle="--")
-    axes.text(SIZES[0], 0.11, "spread above which identify does not say unique", fontsize=8, color="0.4", va="bottom")
+    axes.text(SIZES[0], 0.115, "spread above which identify does not say unique", fontsize=8, color="0.4", va="bottom")
     axes.set(xlabel="size of the errors in log π", ylabel="largest error in a discount", ylim=(None, 1.5))
     axes.legend(frameon=False, loc="lower right")
     axes.spines[["top", "right"]].set_visible(False)
     if options.out:
-        figure.savefig(options.out)
+        figure.savefig(options.out, metadata={"Date": None} if options.out.endswith(".svg") else None)
 
 
 if __name__ == "__main__":

@@ -225,3 +225,33 @@ def test_a_fourth_expert_settles_the_toy_only_if_it_has_a_terminal_state():
         domain = mh.domains.toy(ending=ending)
         experts = [mh.soft_plan(domain.mdp, domain.reward, gamma).policy for gamma in (0.3, 0.5, 0.7, 0.95)]
         assert mh.identify(mh.Problem(domain.mdp, experts)).status == status
+
+
+def test_one_expert_with_a_terminal_state_leaves_the_discount_open():
+    domain = mh.domains.big_small()
+    found = mh.identify(mh.Problem(domain.mdp, domain.mce_experts()[:1]))
+    assert (found.status, found.dimension) == ("set", 1)
+    assert np.ptp(found.intervals) > 0.9
+    assert max(member.error for member in found.members) < 1e-10
+
+
+def test_noise_that_leaves_a_direction_open_widens_the_intervals():
+    """Demonstrations of a cliff: the closed form cannot tell the discounts, and says how little it knows."""
+    domain = mh.domains.cliff()
+    demonstrations = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), episodes=100, seed=0)
+    found = mh.identify(mh.Problem(domain.mdp, demonstrations))
+    assert found.status == "set"
+    assert np.diff(found.intervals, axis=1).min() > 0.1
+    truth = np.array(domain.mce_discounts)
+    assert ((found.intervals[:, 0] <= truth) & (truth <= found.intervals[:, 1])).sum() >= 2
+
+
+def test_states_without_a_choice():
+    rng = np.random.default_rng(0)
+    available = np.ones((60, 3), dtype=bool)
+    available[rng.random(60) < 0.5, 1:] = False
+    mdp = mh.MDP(mh.domains.random_mdp(60, 3, 5, seed=1).to_array(), available=available)
+    reward = rng.normal(size=60) * 2
+    found = mh.identify(mh.Problem(mdp, [mh.soft_plan(mdp, reward, gamma).policy for gamma in (0.3, 0.6, 0.9)]))
+    assert found.status == "unique"
+    np.testing.assert_allclose(found.discounts, [0.3, 0.6, 0.9], atol=1e-8)

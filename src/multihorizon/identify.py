@@ -32,11 +32,13 @@ from multihorizon.linear_system import LIMIT, MISFIT, ROUNDING, Answer, Rows, Sy
 from multihorizon.problem import Problem
 from multihorizon.soft_planning import soft_plan
 from multihorizon.solution_set import explore, several_minima
-from multihorizon.variable_projection import Form, Pinned, Point, StateForm, local_answer, minimise, project
+from multihorizon.variable_projection import NULL, Form, Pinned, Point, StateForm, local_answer, minimise, project
 
 Temperature = float | Literal["per_expert"]
 #: Above this many rows the noise is drawn twice only, and nothing is polished.
 LARGE = 50_000
+#: Above this many entries of M only a few starts are made.
+WIDE = 20_000
 
 
 def identify(
@@ -210,7 +212,8 @@ def _affine_set(case: _Case, system: System, answer: Answer) -> Identification:
 def _nonlinear(case: _Case, noisy: Sequence[Form], guesses: list[Floats], starts: int) -> Identification:
     """Local minimisers from several starts; the rank of the Jacobian at the best; walks along the set."""
     draws = noisy if np.isnan(case.known).all() else [Pinned(form, case.known) for form in noisy]
-    spread_out = qmc.Halton(case.form.n_experts, seed=0).random(starts)
+    wide = case.form.at(np.full(case.form.n_experts, 0.5))[0].size > WIDE
+    spread_out = qmc.Halton(case.form.n_experts, seed=0).random(min(starts, 4) if wide else starts)
     minima = several_minima(case.form, [*np.clip(guesses, 0.0, 1.0), *spread_out])
     good = [p for p in minima if (case.form.read(p.discounts, p.x)[1] > 0).all()] or minima
     best = good[0]
@@ -223,9 +226,23 @@ def _nonlinear(case: _Case, noisy: Sequence[Form], guesses: list[Floats], starts
     far = max(float(np.abs(p.discounts - best.discounts).max()) for p in alike)
     if not answer.free.size and far <= LIMIT:
         return case.report("unique", best, answer, spread, [])
-    ranges, points = explore(case.form, alike, answer.free.shape[0], largest) if answer.free.size else (_hull(alike), alike)
+    null = int((answer.singular_values <= NULL * best.size).sum())
+    ranges, points = explore(case.form, alike, null, largest) if null else (_hull(alike), alike)
+    points += _steps_aside(case, best, answer, largest)
     widened = np.stack([ranges[:, 0] - answer.spread, ranges[:, 1] + answer.spread], axis=1).clip(0.0, 1.0)
     return case.report("set", best, answer, widened, _far_apart(case, points))
+
+
+def _steps_aside(case: _Case, best: Point, answer: Answer, largest: float) -> list[Point]:
+    """Points to both sides of the best along directions that only the noise leaves open, as far as the noise explains them."""
+    found = []
+    for direction in [sign * v for v in answer.free for sign in (1.0, -1.0)]:
+        for length in (0.5, 0.2, 0.1, 0.05):
+            point = project(case.form, np.clip(best.discounts + length * direction, 0.0, 1.0))
+            if point.gap <= largest:
+                found.append(point)
+                break
+    return found
 
 
 def _hull(points: list[Point]) -> Floats:

@@ -248,7 +248,7 @@ def _noise(system: System, y: Floats) -> tuple[Floats, Floats, float]:
         norms.append(float(error @ error))
     safe = np.maximum(values, 1e-140)
     deviation = np.sqrt(np.mean(np.square(sides), axis=0)) / safe
-    expected = max(float(np.sqrt(np.mean(norms))), ROUNDING * system.size)
+    expected = max(float(np.sqrt(np.mean(norms))), ROUNDING * system.size, 1e-140)
     return deviation, np.mean(biases, axis=0) / safe**2, expected
 
 

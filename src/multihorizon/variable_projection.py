@@ -28,7 +28,9 @@ from multihorizon.linear_system import ROUNDING, Answer, Rows, block_columns, in
 
 #: Singular values of M below this share of the largest are dropped when x is projected out.
 PROJECTION_RANK = 1e-11
-MAX_STEPS = 200
+#: Singular values of the Jacobian below this share of the equations' size belong to directions without any effect.
+NULL = 1e-8
+MAX_STEPS = 100
 
 
 class Form(Protocol):
@@ -106,7 +108,7 @@ def _step(point: Point, damping: float) -> Floats:
     if held.all():
         return step
     left, values, right = np.linalg.svd(point.jacobian[:, ~held], full_matrices=False)
-    largest = max(float(values.max(initial=0.0)), 1e-300)
+    largest = max(float(values.max(initial=0.0)), 1e-140)
     filtered = values / (values**2 + damping * largest**2 * 1e-2)
     filtered[values < 1e-10 * largest] = 0.0
     step[~held] = -right.T @ (filtered * (left.T @ point.residual))
@@ -116,7 +118,8 @@ def _step(point: Point, damping: float) -> Floats:
 def local_answer(form: Form, point: Point, draws: Sequence[Form], outside: float) -> Answer:
     """Which directions of the discounts are open at a solution, by the rule of `linear_system`, from forms with noise added.
 
-    `outside` is the misfit of log π that no discounts can remove, in units of its assumed error.
+    `outside` is the misfit of log π that no discounts can remove, in units of its assumed error. The answer's spread covers
+    the directions that noise leaves open, not those in which the equations do not change at all: these have to be walked.
     """
     left, values, right = np.linalg.svd(point.jacobian, full_matrices=False)
     values, right = _complete(values, right, form.n_experts)
@@ -129,11 +132,12 @@ def local_answer(form: Form, point: Point, draws: Sequence[Form], outside: float
         biases.append(((change @ right.T) ** 2).sum(axis=0))
         norms.append(float(error @ error))
     safe = np.maximum(values, 1e-140)
-    expected = max(float(np.sqrt(np.mean(norms))), ROUNDING * point.size)
+    expected = max(float(np.sqrt(np.mean(norms))), ROUNDING * point.size, 1e-140)
     spreads, bias = np.sqrt(np.mean(np.square(sides), axis=0)) / safe, np.mean(biases, axis=0) / safe**2
     spreads, bias = inflate(spreads, bias, max(outside, point.gap / expected))
-    open_ = open_directions(spreads, bias, np.abs(right).max(axis=1)) | (values <= ROUNDING * point.size)
-    spread = np.sqrt(((np.abs(right) * (2 * spreads + bias)[:, None])[~open_] ** 2).sum(axis=0))
+    null = values <= NULL * point.size
+    open_ = open_directions(spreads, bias, np.abs(right).max(axis=1)) | null
+    spread = np.sqrt(((np.abs(right) * np.minimum(2 * spreads + bias, 1.0)[:, None])[~null] ** 2).sum(axis=0))
     fixed = right[~open_]
     return Answer(point.discounts, fixed, fixed @ point.discounts, right[open_], values, spread, point.gap, expected)
 
