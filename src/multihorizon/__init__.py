@@ -1,40 +1,60 @@
 """Infer the one reward several experts share, and how far ahead each of them plans."""
 
-from multihorizon import domains
+from multihorizon import domains, theory
+from multihorizon.closed_form_start import closed_form_start
 from multihorizon.demonstrations import Demonstrations
 from multihorizon.evaluation import causal_entropy, evaluate, feature_counts, occupancy
 from multihorizon.experts import Expert
 from multihorizon.generalization import GeneralizationError, generalization_error
 from multihorizon.gymnasium_env import gymnasium_reward
+from multihorizon.identification import Identification
+from multihorizon.identify import identify
 from multihorizon.intervals import discount_intervals
 from multihorizon.mdp import MDP
 from multihorizon.planning import plan
 from multihorizon.problem import Problem
+from multihorizon.rank_test import RankGrid, RankTest, rank_grid, rank_test
 from multihorizon.search import Bayesian, Grid
 from multihorizon.soft_planning import soft_plan
 from multihorizon.solution import Solution, Status, Trace
 from multihorizon.solve import solve
+from multihorizon.solvers.closed_form import ClosedForm
+from multihorizon.solvers.mce import MCE
+from multihorizon.solvers.mpmce import MPMCE
+from multihorizon.solvers.mpml import MPML
 
 __all__ = [
+    "MCE",
     "MDP",
+    "MPMCE",
+    "MPML",
     "Bayesian",
+    "ClosedForm",
     "Demonstrations",
     "Expert",
     "GeneralizationError",
     "Grid",
+    "Identification",
     "Problem",
+    "RankGrid",
+    "RankTest",
     "Solution",
     "Status",
     "Trace",
     "causal_entropy",
+    "closed_form_start",
     "discount_intervals",
     "domains",
     "evaluate",
     "feature_counts",
     "generalization_error",
     "gymnasium_reward",
+    "identify",
     "occupancy",
     "plan",
+    "rank_grid",
+    "rank_test",
     "soft_plan",
     "solve",
+    "theory",
 ]
