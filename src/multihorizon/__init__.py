@@ -13,14 +13,22 @@ from multihorizon.search import Bayesian, Grid
 from multihorizon.soft_planning import soft_plan
 from multihorizon.solution import Solution, Status, Trace
 from multihorizon.solve import solve
+from multihorizon.solvers.lpirl import LPIRL
+from multihorizon.solvers.mplp import MPLP
+from multihorizon.solvers.naive_lp import NaiveLP
+from multihorizon.solvers.sequential import SequentialLP
 
 __all__ = [
+    "LPIRL",
     "MDP",
+    "MPLP",
     "Bayesian",
     "Demonstrations",
     "Expert",
     "Grid",
+    "NaiveLP",
     "Problem",
+    "SequentialLP",
     "Solution",
     "Status",
     "Trace",

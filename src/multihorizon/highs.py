@@ -23,6 +23,8 @@ from multihorizon.checks import Floats
 
 #: HiGHS' tightest feasibility tolerance is 1e-10; one digit is left for programs that are badly scaled.
 TOLERANCE = 1e-9
+#: From this many rows a cold solve by an interior point with crossover beat the simplex method on every grid we measured.
+INTERIOR_ROWS = 1000
 INFINITY = float("inf")
 
 
@@ -77,7 +79,7 @@ class LPResult:
 
 
 def solve_lp(program: LinearProgram, basis: Any = None) -> LPResult:
-    """Solve a program, from `basis` if one is given.
+    """Solve a program by the simplex method from `basis`; without one, by an interior point and crossover if it is large.
 
     A solve that HiGHS leaves open (a stale basis, presolve that cannot tell infeasible from unbounded) is repeated from
     scratch without presolve, which also yields the Farkas ray of an infeasible program.
@@ -85,6 +87,8 @@ def solve_lp(program: LinearProgram, basis: Any = None) -> LPResult:
     solver = _load(program)
     if basis is not None:
         solver.setBasis(basis)
+    elif program.matrix.shape[0] > INTERIOR_ROWS:
+        solver.setOptionValue("solver", "ipm")
     solver.run()
     if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         solver = _load(program)
