@@ -12,6 +12,7 @@ Theorem 1 itself if each of those rows is the only one that tells some pair apar
 from __future__ import annotations
 
 import heapq
+import itertools
 import time
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -24,12 +25,21 @@ from multihorizon.highs import INFINITY
 from multihorizon.progress import Progress, silent
 from multihorizon.solvers.inner import STRICT, Inner, Point
 from multihorizon.solvers.margins import Margins
-from multihorizon.solvers.relaxation import Relaxation
+from multihorizon.solvers.relaxation import Ranges, Relaxation
 
 #: Seconds a process works on its boxes before they are dealt out anew.
 ROUND_SECONDS = 4.0
 
-Box = tuple[float, tuple[float, ...], tuple[float, ...], int]
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """A box of Γ with its bound, the expert to split and the ranges of θ that matter in it."""
+
+    bound: float
+    low: Floats
+    high: Floats
+    split: int
+    ranges: Ranges
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ def bound_optimum(
     relaxation = Relaxation(margins, required, inner.l1, inner.bound)
     target = max(point.objective * (1 + gap) if found else 0.0, STRICT * inner.bound)
     settled, boxes, count = _branch(relaxation, target, begun + seconds, _processes(jobs), progress)
-    upper = max([settled, *[box[0] for box in boxes], point.objective])
+    upper = max([settled, *[box.bound for box in boxes], point.objective])
     return Certificate(
         upper=upper,
         objective=point.objective,
@@ -99,8 +109,8 @@ def _branch(
 ) -> tuple[float, list[Box], int]:
     """Rounds of work on the open boxes: the largest bound of the boxes done, the boxes left open, and the count of all."""
     limits = relaxation.margins.limits
-    boxes = [_bounded(relaxation, np.zeros(limits.size), limits)]
-    begun, settled, count, first = time.perf_counter(), -INFINITY, 1, boxes[0][0]
+    boxes = [_bounded(relaxation, np.zeros(limits.size), limits, relaxation.start(), target)]
+    begun, settled, count, first = time.perf_counter(), -INFINITY, 1, boxes[0].bound
     short = True
     pool = Parallel(n_jobs=jobs)
     while boxes and time.perf_counter() < deadline:
@@ -113,40 +123,45 @@ def _branch(
         else:
             results = pool(delayed(_work)(relaxation, share, target, seconds) for share in shares)
         settled = max([settled, *[result[0] for result in results]])
-        boxes = sorted((box for result in results for box in result[1]), reverse=True)
+        boxes = sorted((box for result in results for box in result[1]), key=lambda box: -box.bound)
         count += sum(result[2] for result in results)
-        worst = max(settled, boxes[0][0] if boxes else -INFINITY)
+        worst = max(settled, boxes[0].bound if boxes else -INFINITY)
         done = max((first - worst) / max(first - target, 1e-300), (time.perf_counter() - begun) / (deadline - begun))
         progress(min(1.0, done) if boxes else 1.0, f"certificate: bound {worst:.6g}, {len(boxes)} of {count} boxes open")
     return settled, boxes, count
 
 
 def _work(relaxation: Relaxation, boxes: list[Box], target: float, seconds: float) -> tuple[float, list[Box], int]:
-    """Split the box with the largest bound until all are done or time is up."""
-    heap = [(-box[0], *box[1:]) for box in boxes if box[0] > target]
-    settled = max([box[0] for box in boxes if box[0] <= target], default=-INFINITY)
+    """Split the box with the largest bound until all are done or time is up.
+
+    A box that is done has no objective above the target, so the target is what is proved of it.
+    """
+    numbers = itertools.count()
+    heap = [(-box.bound, next(numbers), box) for box in boxes if box.bound > target]
+    settled = target if len(heap) < len(boxes) else -INFINITY
     heapq.heapify(heap)
     count, deadline = 0, time.perf_counter() + seconds
     while heap and time.perf_counter() < deadline:
-        _, low, high, split = heapq.heappop(heap)
-        middle = (low[split] + high[split]) / 2
-        for start, end in ((low[split], middle), (middle, high[split])):
-            box = _bounded(relaxation, _replaced(low, split, start), _replaced(high, split, end))
+        parent = heapq.heappop(heap)[2]
+        middle = (parent.low[parent.split] + parent.high[parent.split]) / 2
+        for start, end in ((parent.low[parent.split], middle), (middle, parent.high[parent.split])):
+            low, high = _replaced(parent.low, parent.split, start), _replaced(parent.high, parent.split, end)
+            box = _bounded(relaxation, low, high, parent.ranges, target)
             count += 1
-            if box[0] > target:
-                heapq.heappush(heap, (-box[0], *box[1:]))
+            if box.bound > target:
+                heapq.heappush(heap, (-min(box.bound, parent.bound), next(numbers), box))
             else:
-                settled = max(settled, box[0])
-    return settled, [(-item[0], *item[1:]) for item in heap], count
+                settled = target
+    return settled, [item[2] for item in heap], count
 
 
-def _bounded(relaxation: Relaxation, low: Floats, high: Floats) -> Box:
-    bound, split = relaxation.box(low, high)
-    return bound, tuple(low.tolist()), tuple(high.tolist()), split
+def _bounded(relaxation: Relaxation, low: Floats, high: Floats, ranges: Ranges, target: float) -> Box:
+    bound, split, narrowed = relaxation.box(low, high, ranges, target)
+    return Box(bound, low, high, split, narrowed)
 
 
-def _replaced(values: tuple[float, ...], place: int, value: float) -> Floats:
-    array = np.array(values)
+def _replaced(values: Floats, place: int, value: float) -> Floats:
+    array = values.copy()
     array[place] = value
     return array
 

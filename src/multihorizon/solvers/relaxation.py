@@ -10,24 +10,34 @@ the last because a convex function lies above its tangents at both ends. With `D
     w(γ) θ ≤ w(l)(θ − q_k) + w(h) q_k + B̄ θ⁺ + Ā θ⁻,      q_k = λ_k θ,
     Ā = D⁺κ̄F⁺ + D⁻κ̄F⁻,    B̄ = D⁺κ̄F⁻ + D⁻κ̄F⁺,
 
-and the product `q_k = λ_k θ` is relaxed to its convex hull on |θ| ≤ r_max: `|q_k| ≤ λ_k r_max`, `|θ − q_k| ≤ (1−λ_k) r_max`. What is
-left is one small dense linear program a box. Its optimum bounds the worst margin of the required rows for every Γ in the box.
+and the product `q_k = λ_k θ` is relaxed to its convex hull on a ≤ θ ≤ b: `λ_k a ≤ q_k ≤ λ_k b`, `(1−λ_k) a ≤ θ − q_k ≤ (1−λ_k) b`.
+What is left is one small dense linear program a box. Its optimum bounds the worst margin of the required rows for every Γ in it.
+
+The error of the hull is proportional to `b − a`. Only rewards whose objective exceeds a `floor` matter to the search; asking for
+that in the program and minimising and maximising each θ in turn gives narrower ranges, which a box hands on to its halves. Near
+the optimum few rewards are left, and the ranges shrink with the box.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import cached_property
+import itertools
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
-from multihorizon.checks import Bools, Floats
-from multihorizon.highs import INFINITY, LinearProgram, solve_lp
+from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.highs import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
 from multihorizon.solvers.margins import Margins, Rows
 
+#: Ranges of θ are narrowed only where the bound is this near to the floor; elsewhere splitting helps more.
+NARROW_BELOW = 2.0
+#: A side shorter than this share of the longest is not split further.
+NEEDLE = 1 / 16
+
+Ranges = tuple[Floats, Floats]
 Ends = tuple[Floats, Floats, Floats]
 
 
@@ -43,47 +53,105 @@ class Relaxation:
     l1: float
     bound: float
     _ends: dict[tuple[int, float], tuple[Ends, Ends]] = field(default_factory=dict)
+    _basis: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the cache, which each process fills for itself."""
-        return {**self.__dict__, "_ends": {}}
+        """Without the cache and the basis, which each process makes for itself."""
+        return {**self.__dict__, "_ends": {}, "_basis": None}
 
-    def box(self, low: Floats, high: Floats) -> tuple[float, int]:
-        """An upper bound over the box, and the expert whose discount is best split."""
-        program, slopes = self._program(low, high)
-        result = solve_lp(program)
+    def start(self) -> Ranges:
+        """The ranges of θ at the root."""
+        full = np.full(self.margins.n_parameters, self.bound)
+        return -full, full
+
+    def box(self, low: Floats, high: Floats, ranges: Ranges, floor: float) -> tuple[float, int, Ranges]:
+        """An upper bound over the box on objectives above `floor` (−inf if there are none), the expert whose discount is best
+        split, and narrower ranges of θ."""
+        bound, split, result = self._bound(low, high, ranges, floor)
+        if result is None or not floor < bound < NARROW_BELOW * floor:
+            return bound, split, ranges
+        narrowed = self._narrow(low, high, ranges, floor)
+        if narrowed is None:
+            return -INFINITY, split, ranges
+        bound, split, _ = self._bound(low, high, narrowed, floor)
+        return bound, split, narrowed
+
+    def _bound(self, low: Floats, high: Floats, ranges: Ranges, floor: float) -> tuple[float, int, LPResult | None]:
+        program, owners = self._program(low, high, ranges, floor)
+        result = solve_lp(program, self._basis)
+        if result.status == LPStatus.INFEASIBLE:
+            return -INFINITY, 0, None
         if not result.optimal:
-            return INFINITY, int(np.argmax(high - low))
+            return INFINITY, int(np.argmax(high - low)), None
+        self._basis = result.basis
+        return result.objective, self._split(result, program, owners, high - low), result
+
+    def _narrow(self, low: Floats, high: Floats, ranges: Ranges, floor: float) -> Ranges | None:
+        """The least and the largest value of each θ in the box; None if there is no θ at all."""
+        program, _ = self._program(low, high, ranges, floor)
+        d = self.margins.n_parameters
+        ends = [ranges[0].copy(), ranges[1].copy()]
+        basis = self._basis
+        for i, way in itertools.product(range(d), (0, 1)):
+            sign = 2.0 * way - 1.0
+            costs = np.zeros(program.costs.size)
+            costs[i], costs[d + i] = sign, -sign
+            result = solve_lp(replace(program, costs=costs), basis)
+            if result.status == LPStatus.INFEASIBLE:
+                return None
+            if result.optimal:
+                basis = result.basis
+                # A little wider than found, because the program is solved to a tolerance.
+                found = sign * result.objective + sign * 1e-7 * self.bound
+                ends[way][i] = min(ends[1][i], found) if way else max(ends[0][i], found)
+        return ends[0], np.maximum(*ends)
+
+    def _split(self, result: LPResult, program: LinearProgram, owners: Ints, width: Floats) -> int:
+        """The expert whose relaxation adds most to the bound: row by row, what the relaxed product and the curvature add,
+        weighted by the row's dual. Boxes are kept from becoming needles, on which duals mislead."""
         d, k = self.margins.n_parameters, self.margins.n_experts
         theta = result.values[:d] - result.values[d : 2 * d]
-        products = result.values[2 * d : (2 + k) * d].reshape(k, d)
+        exact = result.values.copy()
         shares = result.values[(2 + k) * d : (2 + k) * d + k]
-        errors = [float(np.abs(slopes[i] @ (products[i] - shares[i] * theta)).max(initial=0.0)) for i in range(k)]
-        # Where the products are exact the curvature is what is left; it falls with the square of the width.
-        split = np.array(errors) + 1e-9 * (high - low)
-        return result.objective, int(np.argmax(np.where(high > low, split, -1.0)))
+        exact[2 * d : (2 + k) * d] = np.outer(shares, theta).ravel()
+        rows = program.matrix[: owners.size]
+        slack = rows @ (result.values - exact) + self._curvature(program, owners.size, result.values[: 2 * d])
+        gains = np.bincount(owners, np.abs(result.duals[: owners.size]) * np.maximum(slack, 0.0), minlength=k)
+        gains = np.where(width >= NEEDLE * width.max(), gains, -1.0)
+        return int(np.argmax(gains)) if gains.max() > 0 else int(np.argmax(width))
 
-    def _program(self, low: Floats, high: Floats) -> tuple[LinearProgram, list[Floats]]:
+    @staticmethod
+    def _curvature(program: LinearProgram, count: int, halves: Floats) -> Floats:
+        """What B̄ θ⁺ + Ā θ⁻ adds to each row; the columns of θ⁺ and θ⁻ sum to B̄ + Ā, and this takes the part in use."""
+        d = halves.size // 2
+        rows = program.matrix[:count]
+        used: Floats = (rows[:, :d] + rows[:, d : 2 * d]) @ np.maximum(halves[:d], halves[d:])
+        return used
+
+    def _program(self, low: Floats, high: Floats, ranges: Ranges, floor: float) -> tuple[LinearProgram, Ints]:
+        """The program of a box, and the expert of each of its margin rows."""
         d, k = self.margins.n_parameters, self.margins.n_experts
-        blocks, slopes = [], []
+        blocks, owners = [], []
         for i in range(k):
-            (strict, ties), slope = self._expert(i, float(low[i]), float(high[i]))
+            strict, ties = self._expert(i, float(low[i]), float(high[i]))
             mask = self.required[self.margins.strict.expert == i]
             blocks.append(self._wide(i, strict, -1.0 * mask))
             blocks.append(self._wide(i, ties, np.zeros(len(ties[0]))))
-            slopes.append(slope)
+            owners.append(np.full(len(blocks[-1]) + len(blocks[-2]), i))
         dense = np.concatenate(blocks)
-        hull, hull_upper = self._hull
-        matrix = sp.csr_array(sp.vstack([sp.csr_array(dense), hull], format="csr"))
-        row_lower = np.concatenate([np.zeros(len(dense)), np.full(hull_upper.size, -INFINITY)])
-        row_upper = np.concatenate([np.full(len(dense), INFINITY), hull_upper])
-        lower, upper = np.zeros(matrix.shape[1]), np.full(matrix.shape[1], self.bound)
-        lower[2 * d : (2 + k) * d] = -self.bound
-        upper[(2 + k) * d : -1] = 1.0
-        upper[-1] = INFINITY
-        costs = np.zeros(matrix.shape[1])
+        costs = np.zeros((2 + k) * d + k + 1)
         costs[: 2 * d], costs[-1] = -self.l1, 1.0
-        return LinearProgram(costs, matrix, row_lower, row_upper, lower, upper), slopes
+        hull, hull_lower = self._hull(ranges)
+        theta = sp.hstack([sp.eye_array(d), -sp.eye_array(d), sp.csr_array((d, k * d + k + 1))])
+        matrix = sp.csr_array(sp.vstack([sp.csr_array(dense), hull, theta, sp.csr_array(costs[None, :])], format="csr"))
+        row_lower = np.concatenate([np.zeros(len(dense)), hull_lower, ranges[0], [floor]])
+        row_upper = np.full(matrix.shape[0], INFINITY)
+        row_upper[-1 - d : -1] = ranges[1]
+        lower, upper = np.zeros(matrix.shape[1]), np.full(matrix.shape[1], INFINITY)
+        upper[:d], upper[d : 2 * d] = np.maximum(ranges[1], 0.0), np.maximum(-ranges[0], 0.0)
+        lower[2 * d : (2 + k) * d] = -INFINITY
+        upper[(2 + k) * d : -1] = 1.0
+        return LinearProgram(costs, matrix, row_lower, row_upper, lower, upper), np.concatenate(owners)
 
     def _wide(self, i: int, rows: Ends, worst: Floats) -> Floats:
         """Rows on `θ⁺ θ⁻ | q_1 … q_K | λ | t`."""
@@ -94,14 +162,14 @@ class Relaxation:
         wide[:, -1] = worst
         return wide
 
-    def _expert(self, i: int, low: float, high: float) -> tuple[tuple[Ends, Ends], Floats]:
-        """Coefficients of θ⁺, θ⁻ and q in the relaxed strict rows, in both signs of the ties, and the slopes w(h) − w(l)."""
+    def _expert(self, i: int, low: float, high: float) -> tuple[Ends, Ends]:
+        """Coefficients of θ⁺, θ⁻ and q in the relaxed strict rows and in both signs of the ties."""
         (at_low, ties_low), (at_high, ties_high) = self._at(i, low), self._at(i, high)
         quarter = (high - low) / 4
         strict = _relaxed(at_low, at_high, quarter, 1.0)
         both = [_relaxed(ties_low, ties_high, quarter, sign) for sign in (1.0, -1.0)]
         ties = (np.vstack([b[0] for b in both]), np.vstack([b[1] for b in both]), np.vstack([b[2] for b in both]))
-        return (strict, ties), np.vstack([strict[2], ties[2]])
+        return strict, ties
 
     def _at(self, i: int, gamma: float) -> tuple[Ends, Ends]:
         """For the strict rows and the ties: w(γ), and D⁺H'F⁺ + D⁻H'F⁻ and D⁺H'F⁻ + D⁻H'F⁺."""
@@ -126,21 +194,20 @@ class Relaxation:
 
         return ends(self.margins.strict), ends(self.margins.ties)
 
-    @cached_property
-    def _hull(self) -> tuple[Any, Floats]:
-        """Rows and upper sides of `|q| ≤ λ r_max`, `|θ − q| ≤ (1−λ) r_max` and `θ⁺ + θ⁻ ≤ r_max`."""
+    def _hull(self, ranges: Ranges) -> tuple[Any, Floats]:
+        """Rows and lower sides of `q ≥ λa`, `λb ≥ q`, `θ − q ≥ (1−λ)a` and `(1−λ)b ≥ θ − q`, expert by expert."""
         d, k = self.margins.n_parameters, self.margins.n_experts
-        eye, zero = sp.eye_array(d), sp.csr_array((d, d))
-        blocks, upper = [sp.hstack([eye, eye, sp.csr_array((d, k * d + k + 1))])], [np.full(d, self.bound)]
+        eye, zero = sp.eye_array(d, format="csr"), sp.csr_array((d, d))
+        blocks, lower = [], []
         for i in range(k):
-            share = sp.csr_array((np.full(d, self.bound), (np.arange(d), np.full(d, i))), shape=(d, k + 1))
-            for sign in (1.0, -1.0):
+            for sign, end in ((1.0, ranges[0]), (-1.0, ranges[1])):
+                share = sp.csr_array((sign * end, (np.arange(d), np.full(d, i))), shape=(d, k + 1))
                 own = [sign * eye if j == i else zero for j in range(k)]
-                blocks.append(sp.hstack([zero, zero, *own, -share]))
                 rest = [-sign * eye if j == i else zero for j in range(k)]
+                blocks.append(sp.hstack([zero, zero, *own, -share]))
                 blocks.append(sp.hstack([sign * eye, -sign * eye, *rest, share]))
-                upper += [np.zeros(d), np.full(d, self.bound)]
-        return sp.csr_array(sp.vstack(blocks, format="csr")), np.concatenate(upper)
+                lower += [np.zeros(d), sign * end]
+        return sp.csr_array(sp.vstack(blocks, format="csr")), np.concatenate(lower)
 
 
 def _relaxed(low: Ends, high: Ends, quarter: float, sign: float) -> Ends:
