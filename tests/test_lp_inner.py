@@ -62,9 +62,7 @@ def test_omega_is_the_maximal_support(seed):
     strict, ties = dense_rows(problem, gamma)
     d = problem.n_parameters
     equal = {"A_eq": ties, "b_eq": np.zeros(len(ties))} if len(ties) else {}
-    alone = [
-        -linprog(-row, A_ub=-strict, b_ub=np.zeros(len(strict)), bounds=[(-1, 1)] * d, **equal).fun > 1e-7 for row in strict
-    ]
+    alone = [-linprog(-row, A_ub=-strict, b_ub=np.zeros(len(strict)), bounds=[(-1, 1)] * d, **equal).fun > 1e-7 for row in strict]
     omega = Inner(build_margins(problem), "worst", 0.0, 1.0).omega(gamma)
     assert omega.tolist() == alone
 

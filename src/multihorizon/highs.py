@@ -99,7 +99,7 @@ def solve_lp(program: LinearProgram, basis: Any = None) -> LPResult:
 
 
 def _load(program: LinearProgram) -> Any:
-    solver = highspy.Highs()
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     # One thread: programs are solved side by side by processes, and HiGHS' simplex is serial by default.
     solver.setOptionValue("threads", 1)

@@ -97,9 +97,7 @@ def discount_intervals(mdp: MDP, reward: Any) -> list[DiscountInterval]:
     return [*intervals, DiscountInterval(low, 1.0, ties)]
 
 
-def first_departure(
-    mdp: MDP, reward: Any, actions: Ints, sets: Bools, discount: float, way: int, tolerance: float
-) -> float:
+def first_departure(mdp: MDP, reward: Any, actions: Ints, sets: Bools, discount: float, way: int, tolerance: float) -> float:
     """How far from `discount`, upward (`way` 1) or downward (−1), a policy stays optimal.
 
     The policy takes `actions` `(S,)`. The answer is the first discount beyond which an action is better than the chosen one by

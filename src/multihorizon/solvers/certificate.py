@@ -65,10 +65,13 @@ class Certificate:
     def message(self) -> str:
         """One sentence."""
         if not self.objective > -INFINITY:
-            return f"no worst margin above {self.upper:.3g} exists, by {self.boxes} boxes" + ("" if self.proved else " (not settled)")
+            return f"no worst margin above {self.upper:.3g} exists, by {self.boxes} boxes" + (
+                "" if self.proved else " (not settled)"
+            )
         where = "" if self.covers_all else " wherever Ω contains the answer's"
         done = "proved" if self.proved else f"out of time with {self.open_boxes} boxes open"
-        return f"{done}: the optimum{where} is at most {self.upper:.6g}, {100 * self.gap:.3g} % above the answer ({self.boxes} boxes)"
+        above = f"{100 * self.gap:.3g} % above the answer"
+        return f"{done}: the optimum{where} is at most {self.upper:.6g}, {above} ({self.boxes} boxes)"
 
     def as_evidence(self) -> dict[str, Any]:
         """Plain numbers for `Solution.evidence`."""

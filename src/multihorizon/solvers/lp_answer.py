@@ -24,7 +24,12 @@ def run_search(inner: Inner, search: Search, seed: int, progress: Progress) -> t
         best = max(range(len(tops)), key=lambda i: tops[i].objective)
         said: dict[str, Any] = {
             "starts": [
-                {"objective": p.objective, "discounts": p.discounts.tolist(), "evaluations": len(c.values), "converged": c.converged}
+                {
+                    "objective": p.objective,
+                    "discounts": p.discounts.tolist(),
+                    "evaluations": len(c.values),
+                    "converged": c.converged,
+                }
                 for c, p in zip(climbs, tops, strict=True)
             ],
             "search_converged": climbs[best].converged,

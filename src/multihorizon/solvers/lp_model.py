@@ -14,6 +14,7 @@ Russell. The structure of the matrix is laid out once; a new Γ only rewrites it
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -50,13 +51,13 @@ class Layout:
         """Slices of θ⁺, θ⁻, x, t and ν."""
         d, x, k = self.margins.n_parameters, self.margins.values.shape[0], self.margins.n_experts
         ends = np.cumsum([0, d, d, x, self.n_groups, k])
-        return tuple(slice(int(a), int(b)) for a, b in zip(ends, ends[1:], strict=False))  # type: ignore[return-value]
+        return tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))  # type: ignore[return-value]
 
     @property
     def rows(self) -> tuple[slice, slice, slice, int, int]:
         """Slices of the continuation, strict and tie rows, and the places of the floor and mean rows."""
         ends = np.cumsum([0, self.margins.values.shape[0], len(self.margins.strict), len(self.margins.ties)])
-        blocks = [slice(int(a), int(b)) for a, b in zip(ends, ends[1:], strict=False)]
+        blocks = [slice(int(a), int(b)) for a, b in itertools.pairwise(ends)]
         return blocks[0], blocks[1], blocks[2], int(ends[-1]), int(ends[-1]) + 1
 
 
@@ -74,7 +75,9 @@ def lay_out(margins: Margins, objective: Objective, l1: float) -> Layout:
     mean = strict.sum(axis=0)[None, :] / max(m, 1)
     constant = _stack(_split(sp.hstack([sp.csr_array((nx, d)), identity]), d), strict, worst, ties, mean, floor, steps, k)
     moving = _split(margins.values, d)
-    slopes = sp.vstack([sp.hstack([moving, sp.csr_array((nx, n_groups + k))]), sp.csr_array((constant.shape[0] - nx, constant.shape[1]))])
+    slopes = sp.vstack(
+        [sp.hstack([moving, sp.csr_array((nx, n_groups + k))]), sp.csr_array((constant.shape[0] - nx, constant.shape[1]))]
+    )
     template, slope = _align(constant, slopes)
     entry_rows = np.repeat(np.arange(template.shape[0]), np.diff(template.indptr))
     in_t = (template.indices >= 2 * d + nx) & (template.indices < 2 * d + nx + n_groups)

@@ -37,8 +37,8 @@ class MPLP:
         jobs: processes of the proof (−1: all cores).
 
     `Solution.residual` is the larger of the worst violated row and the difference between the program's objective and the one
-    recomputed by policy evaluation. `Solution.evidence` holds, by expert, the interval of discounts in which the policy is optimal
-    under the learned reward, whether it is reproduced and the size of Ω; the order of horizons; the starts of the search.
+    recomputed by policy evaluation. `Solution.evidence` holds, by expert, the interval of discounts in which the policy is
+    optimal under the learned reward, whether it is reproduced and the size of Ω; the order of horizons; the starts of the search.
 
     Example:
         >>> import multihorizon as mh

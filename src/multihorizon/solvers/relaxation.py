@@ -10,8 +10,8 @@ the last because a convex function lies above its tangents at both ends. With `D
     w(γ) θ ≤ w(l)(θ − q_k) + w(h) q_k + B̄ θ⁺ + Ā θ⁻,      q_k = λ_k θ,
     Ā = D⁺κ̄F⁺ + D⁻κ̄F⁻,    B̄ = D⁺κ̄F⁻ + D⁻κ̄F⁺,
 
-and the product `q_k = λ_k θ` is relaxed to its convex hull on a ≤ θ ≤ b: `λ_k a ≤ q_k ≤ λ_k b`, `(1−λ_k) a ≤ θ − q_k ≤ (1−λ_k) b`.
-What is left is one small dense linear program a box. Its optimum bounds the worst margin of the required rows for every Γ in it.
+and the product `q_k = λ_k θ` is relaxed to its convex hull on a ≤ θ ≤ b: `λ_k a ≤ q_k ≤ λ_k b` and
+`(1−λ_k) a ≤ θ − q_k ≤ (1−λ_k) b`. What is left is one small dense linear program a box. Its optimum bounds the worst margin of the required rows for every Γ in it.
 
 The error of the hull is proportional to `b − a`. Only rewards whose objective exceeds a `floor` matter to the search; asking for
 that in the program and minimising and maximising each θ in turn gives narrower ranges, which a box hands on to its halves. Near
@@ -35,7 +35,7 @@ from multihorizon.solvers.margins import Margins, Rows
 #: Ranges of θ are narrowed only where the bound is this near to the floor; elsewhere splitting helps more.
 NARROW_BELOW = 2.0
 #: A side shorter than this share of the longest is not split further.
-NEEDLE = 1 / 16
+NEEDLE = 1 / 8
 
 Ranges = tuple[Floats, Floats]
 Ends = tuple[Floats, Floats, Floats]
@@ -107,26 +107,19 @@ class Relaxation:
         return ends[0], np.maximum(*ends)
 
     def _split(self, result: LPResult, program: LinearProgram, owners: Ints, width: Floats) -> int:
-        """The expert whose relaxation adds most to the bound: row by row, what the relaxed product and the curvature add,
-        weighted by the row's dual. Boxes are kept from becoming needles, on which duals mislead."""
+        """The expert with the row farthest from exact, in the relaxed product.
+
+        Weighting rows by their duals was slower by far: which rows are tight changes from box to box. Sides are kept from
+        becoming needles, because an expert whose product is exact here may be the one that matters after the next split.
+        """
         d, k = self.margins.n_parameters, self.margins.n_experts
         theta = result.values[:d] - result.values[d : 2 * d]
-        exact = result.values.copy()
+        error = np.zeros(result.values.size)
         shares = result.values[(2 + k) * d : (2 + k) * d + k]
-        exact[2 * d : (2 + k) * d] = np.outer(shares, theta).ravel()
-        rows = program.matrix[: owners.size]
-        slack = rows @ (result.values - exact) + self._curvature(program, owners.size, result.values[: 2 * d])
-        gains = np.bincount(owners, np.abs(result.duals[: owners.size]) * np.maximum(slack, 0.0), minlength=k)
-        gains = np.where(width >= NEEDLE * width.max(), gains, -1.0)
-        return int(np.argmax(gains)) if gains.max() > 0 else int(np.argmax(width))
-
-    @staticmethod
-    def _curvature(program: LinearProgram, count: int, halves: Floats) -> Floats:
-        """What B̄ θ⁺ + Ā θ⁻ adds to each row; the columns of θ⁺ and θ⁻ sum to B̄ + Ā, and this takes the part in use."""
-        d = halves.size // 2
-        rows = program.matrix[:count]
-        used: Floats = (rows[:, :d] + rows[:, d : 2 * d]) @ np.maximum(halves[:d], halves[d:])
-        return used
+        error[2 * d : (2 + k) * d] = result.values[2 * d : (2 + k) * d] - np.outer(shares, theta).ravel()
+        rows = np.abs(program.matrix[: owners.size] @ error)
+        worst = np.array([rows[owners == i].max(initial=0.0) for i in range(k)]) + 1e-9 * width
+        return int(np.argmax(np.where(width >= NEEDLE * width.max(), worst, -1.0)))
 
     def _program(self, low: Floats, high: Floats, ranges: Ranges, floor: float) -> tuple[LinearProgram, Ints]:
         """The program of a box, and the expert of each of its margin rows."""
@@ -142,9 +135,8 @@ class Relaxation:
         costs = np.zeros((2 + k) * d + k + 1)
         costs[: 2 * d], costs[-1] = -self.l1, 1.0
         hull, hull_lower = self._hull(ranges)
-        theta = sp.hstack([sp.eye_array(d), -sp.eye_array(d), sp.csr_array((d, k * d + k + 1))])
-        matrix = sp.csr_array(sp.vstack([sp.csr_array(dense), hull, theta, sp.csr_array(costs[None, :])], format="csr"))
-        row_lower = np.concatenate([np.zeros(len(dense)), hull_lower, ranges[0], [floor]])
+        matrix = sp.csr_array(np.concatenate([dense, hull, costs[None, :]]))
+        row_lower = np.concatenate([np.zeros(len(dense)), hull_lower, [floor]])
         row_upper = np.full(matrix.shape[0], INFINITY)
         row_upper[-1 - d : -1] = ranges[1]
         lower, upper = np.zeros(matrix.shape[1]), np.full(matrix.shape[1], INFINITY)
@@ -194,20 +186,22 @@ class Relaxation:
 
         return ends(self.margins.strict), ends(self.margins.ties)
 
-    def _hull(self, ranges: Ranges) -> tuple[Any, Floats]:
-        """Rows and lower sides of `q ≥ λa`, `λb ≥ q`, `θ − q ≥ (1−λ)a` and `(1−λ)b ≥ θ − q`, expert by expert."""
+    def _hull(self, ranges: Ranges) -> tuple[Floats, Floats]:
+        """Rows and lower sides of `q ≥ λa`, `λb ≥ q`, `θ − q ≥ (1−λ)a` and `(1−λ)b ≥ θ − q`, expert by expert; then of θ."""
         d, k = self.margins.n_parameters, self.margins.n_experts
-        eye, zero = sp.eye_array(d, format="csr"), sp.csr_array((d, d))
-        blocks, lower = [], []
+        each = np.arange(d)
+        rows = np.zeros((k, 2, 2, d, (2 + k) * d + k + 1))
+        lower = np.zeros((k, 2, 2, d))
         for i in range(k):
-            for sign, end in ((1.0, ranges[0]), (-1.0, ranges[1])):
-                share = sp.csr_array((sign * end, (np.arange(d), np.full(d, i))), shape=(d, k + 1))
-                own = [sign * eye if j == i else zero for j in range(k)]
-                rest = [-sign * eye if j == i else zero for j in range(k)]
-                blocks.append(sp.hstack([zero, zero, *own, -share]))
-                blocks.append(sp.hstack([sign * eye, -sign * eye, *rest, share]))
-                lower += [np.zeros(d), sign * end]
-        return sp.csr_array(sp.vstack(blocks, format="csr")), np.concatenate(lower)
+            for side, (sign, end) in enumerate(((1.0, ranges[0]), (-1.0, ranges[1]))):
+                part, rest = rows[i, side]
+                part[each, (2 + i) * d + each], part[:, (2 + k) * d + i] = sign, -sign * end
+                rest[each, (2 + i) * d + each], rest[:, (2 + k) * d + i] = -sign, sign * end
+                rest[each, each], rest[each, d + each] = sign, -sign
+                lower[i, side, 1] = sign * end
+        theta = np.zeros((d, rows.shape[-1]))
+        theta[each, each], theta[each, d + each] = 1.0, -1.0
+        return np.concatenate([rows.reshape(-1, rows.shape[-1]), theta]), np.concatenate([lower.ravel(), ranges[0]])
 
 
 def _relaxed(low: Ends, high: Ends, quarter: float, sign: float) -> Ends:

@@ -76,7 +76,9 @@ class SequentialLP:
     def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> Trace:
         """Climb from every start; the trace holds all evaluations in order."""
         if not isinstance(objective, Inner):
-            raise ValueError("SequentialLP needs the linear programs of LPIRL's family (MPLP, NaiveLP), received another objective")
+            raise ValueError(
+                "SequentialLP needs the linear programs of LPIRL's family (MPLP, NaiveLP), received another objective"
+            )
         return join_climbs(self.climbs(objective, seed, progress))
 
     def climbs(self, inner: Inner, seed: int = 0, progress: Progress = silent) -> list[Climb]:
