@@ -78,11 +78,11 @@ class LPResult:
         return self.status == LPStatus.OPTIMAL
 
 
-def solve_lp(program: LinearProgram, basis: Any = None) -> LPResult:
+def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True) -> LPResult:
     """Solve a program by the simplex method from `basis`; without one, by an interior point and crossover if it is large.
 
     A solve that HiGHS leaves open (a stale basis, presolve that cannot tell infeasible from unbounded) is repeated from
-    scratch without presolve, which also yields the Farkas ray of an infeasible program.
+    scratch without presolve, which also yields the Farkas ray of an infeasible program; with `ray=False` infeasible is enough.
     """
     solver = _load(program)
     if basis is not None:
@@ -90,7 +90,10 @@ def solve_lp(program: LinearProgram, basis: Any = None) -> LPResult:
     elif program.matrix.shape[0] > INTERIOR_ROWS:
         solver.setOptionValue("solver", "ipm")
     solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+    done = (
+        {highspy.HighsModelStatus.kOptimal} if ray else {highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible}
+    )
+    if solver.getModelStatus() not in done:
         solver = _load(program)
         solver.setOptionValue("presolve", "off")
         solver.setOptionValue("solver", "simplex")

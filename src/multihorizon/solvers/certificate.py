@@ -25,7 +25,7 @@ from multihorizon.highs import INFINITY
 from multihorizon.progress import Progress, silent
 from multihorizon.solvers.inner import STRICT, Inner, Point
 from multihorizon.solvers.margins import Margins
-from multihorizon.solvers.relaxation import Ranges, Relaxation
+from multihorizon.solvers.relaxation import Relaxation
 
 #: Seconds a process works on its boxes before they are dealt out anew.
 ROUND_SECONDS = 4.0
@@ -33,13 +33,12 @@ ROUND_SECONDS = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """A box of Γ with its bound, the expert to split and the ranges of θ that matter in it."""
+    """A box of Γ with its bound and the expert to split."""
 
     bound: float
     low: Floats
     high: Floats
     split: int
-    ranges: Ranges
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def _branch(
 ) -> tuple[float, list[Box], int]:
     """Rounds of work on the open boxes: the largest bound of the boxes done, the boxes left open, and the count of all."""
     limits = relaxation.margins.limits
-    boxes = [_bounded(relaxation, np.zeros(limits.size), limits, relaxation.start(), target)]
+    boxes = [_bounded(relaxation, np.zeros(limits.size), limits, target)]
     begun, settled, count, first = time.perf_counter(), -INFINITY, 1, boxes[0].bound
     short = True
     pool = Parallel(n_jobs=jobs)
@@ -135,13 +134,10 @@ def _branch(
 
 
 def _work(relaxation: Relaxation, boxes: list[Box], target: float, seconds: float) -> tuple[float, list[Box], int]:
-    """Split the box with the largest bound until all are done or time is up.
-
-    A box that is done has no objective above the target, so the target is what is proved of it.
-    """
+    """Split the box with the largest bound until all are done or time is up."""
     numbers = itertools.count()
     heap = [(-box.bound, next(numbers), box) for box in boxes if box.bound > target]
-    settled = target if len(heap) < len(boxes) else -INFINITY
+    settled = max((box.bound for box in boxes if box.bound <= target), default=-INFINITY)
     heapq.heapify(heap)
     count, deadline = 0, time.perf_counter() + seconds
     while heap and time.perf_counter() < deadline:
@@ -149,18 +145,18 @@ def _work(relaxation: Relaxation, boxes: list[Box], target: float, seconds: floa
         middle = (parent.low[parent.split] + parent.high[parent.split]) / 2
         for start, end in ((parent.low[parent.split], middle), (middle, parent.high[parent.split])):
             low, high = _replaced(parent.low, parent.split, start), _replaced(parent.high, parent.split, end)
-            box = _bounded(relaxation, low, high, parent.ranges, target)
+            box = _bounded(relaxation, low, high, target)
             count += 1
             if box.bound > target:
-                heapq.heappush(heap, (-min(box.bound, parent.bound), next(numbers), box))
+                heapq.heappush(heap, (-box.bound, next(numbers), box))
             else:
-                settled = target
+                settled = max(settled, box.bound)
     return settled, [item[2] for item in heap], count
 
 
-def _bounded(relaxation: Relaxation, low: Floats, high: Floats, ranges: Ranges, target: float) -> Box:
-    bound, split, narrowed = relaxation.box(low, high, ranges, target)
-    return Box(bound, low, high, split, narrowed)
+def _bounded(relaxation: Relaxation, low: Floats, high: Floats, target: float) -> Box:
+    bound, split = relaxation.box(low, high, target)
+    return Box(bound, low, high, split)
 
 
 def _replaced(values: Floats, place: int, value: float) -> Floats:

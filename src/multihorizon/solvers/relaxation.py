@@ -10,18 +10,15 @@ the last because a convex function lies above its tangents at both ends. With `D
     w(γ) θ ≤ w(l)(θ − q_k) + w(h) q_k + B̄ θ⁺ + Ā θ⁻,      q_k = λ_k θ,
     Ā = D⁺κ̄F⁺ + D⁻κ̄F⁻,    B̄ = D⁺κ̄F⁻ + D⁻κ̄F⁺,
 
-and the product `q_k = λ_k θ` is relaxed to its convex hull on a ≤ θ ≤ b: `λ_k a ≤ q_k ≤ λ_k b` and
-`(1−λ_k) a ≤ θ − q_k ≤ (1−λ_k) b`. What is left is one small dense linear program a box. Its optimum bounds the worst margin of the required rows for every Γ in it.
-
-The error of the hull is proportional to `b − a`. Only rewards whose objective exceeds a `floor` matter to the search; asking for
-that in the program and minimising and maximising each θ in turn gives narrower ranges, which a box hands on to its halves. Near
-the optimum few rewards are left, and the ranges shrink with the box.
+and the product `q_k = λ_k θ` is relaxed to its convex hull on |θ| ≤ r_max: `|q_k| ≤ λ_k r_max`, `|θ − q_k| ≤ (1−λ_k) r_max`.
+What is left is one small dense linear program a box. Its optimum bounds the objective for every Γ in the box. (Narrowing the
+ranges of θ box by box, two programs for each θ, was measured: fewer boxes, more time.)
 """
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,12 +29,9 @@ from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.highs import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
 from multihorizon.solvers.margins import Margins, Rows
 
-#: Ranges of θ are narrowed only where the bound is this near to the floor; elsewhere splitting helps more.
-NARROW_BELOW = 2.0
 #: A side shorter than this share of the longest is not split further.
 NEEDLE = 1 / 8
 
-Ranges = tuple[Floats, Floats]
 Ends = tuple[Floats, Floats, Floats]
 
 
@@ -59,52 +53,18 @@ class Relaxation:
         """Without the cache and the basis, which each process makes for itself."""
         return {**self.__dict__, "_ends": {}, "_basis": None}
 
-    def start(self) -> Ranges:
-        """The ranges of θ at the root."""
-        full = np.full(self.margins.n_parameters, self.bound)
-        return -full, full
-
-    def box(self, low: Floats, high: Floats, ranges: Ranges, floor: float) -> tuple[float, int, Ranges]:
-        """An upper bound over the box on objectives above `floor` (−inf if there are none), the expert whose discount is best
-        split, and narrower ranges of θ."""
-        bound, split, result = self._bound(low, high, ranges, floor)
-        if result is None or not floor < bound < NARROW_BELOW * floor:
-            return bound, split, ranges
-        narrowed = self._narrow(low, high, ranges, floor)
-        if narrowed is None:
-            return -INFINITY, split, ranges
-        bound, split, _ = self._bound(low, high, narrowed, floor)
-        return bound, split, narrowed
-
-    def _bound(self, low: Floats, high: Floats, ranges: Ranges, floor: float) -> tuple[float, int, LPResult | None]:
-        program, owners = self._program(low, high, ranges, floor)
-        result = solve_lp(program, self._basis)
+    def box(self, low: Floats, high: Floats, floor: float) -> tuple[float, int]:
+        """An upper bound over the box and the expert whose discount is best split; `floor` if nothing in the box exceeds it."""
+        program, owners = self._program(low, high)
+        # The worst margin is at least the objective; asking for it lets HiGHS give up early on boxes that are done.
+        program.lower[-1] = floor
+        result = solve_lp(program, self._basis, ray=False)
         if result.status == LPStatus.INFEASIBLE:
-            return -INFINITY, 0, None
+            return floor, 0
         if not result.optimal:
-            return INFINITY, int(np.argmax(high - low)), None
+            return INFINITY, int(np.argmax(high - low))
         self._basis = result.basis
-        return result.objective, self._split(result, program, owners, high - low), result
-
-    def _narrow(self, low: Floats, high: Floats, ranges: Ranges, floor: float) -> Ranges | None:
-        """The least and the largest value of each θ in the box; None if there is no θ at all."""
-        program, _ = self._program(low, high, ranges, floor)
-        d = self.margins.n_parameters
-        ends = [ranges[0].copy(), ranges[1].copy()]
-        basis = self._basis
-        for i, way in itertools.product(range(d), (0, 1)):
-            sign = 2.0 * way - 1.0
-            costs = np.zeros(program.costs.size)
-            costs[i], costs[d + i] = sign, -sign
-            result = solve_lp(replace(program, costs=costs), basis)
-            if result.status == LPStatus.INFEASIBLE:
-                return None
-            if result.optimal:
-                basis = result.basis
-                # A little wider than found, because the program is solved to a tolerance.
-                found = sign * result.objective + sign * 1e-7 * self.bound
-                ends[way][i] = min(ends[1][i], found) if way else max(ends[0][i], found)
-        return ends[0], np.maximum(*ends)
+        return result.objective, self._split(result, program, owners, high - low)
 
     def _split(self, result: LPResult, program: LinearProgram, owners: Ints, width: Floats) -> int:
         """The expert with the row farthest from exact, in the relaxed product.
@@ -121,7 +81,7 @@ class Relaxation:
         worst = np.array([rows[owners == i].max(initial=0.0) for i in range(k)]) + 1e-9 * width
         return int(np.argmax(np.where(width >= NEEDLE * width.max(), worst, -1.0)))
 
-    def _program(self, low: Floats, high: Floats, ranges: Ranges, floor: float) -> tuple[LinearProgram, Ints]:
+    def _program(self, low: Floats, high: Floats) -> tuple[LinearProgram, Ints]:
         """The program of a box, and the expert of each of its margin rows."""
         d, k = self.margins.n_parameters, self.margins.n_experts
         blocks, owners = [], []
@@ -134,16 +94,14 @@ class Relaxation:
         dense = np.concatenate(blocks)
         costs = np.zeros((2 + k) * d + k + 1)
         costs[: 2 * d], costs[-1] = -self.l1, 1.0
-        hull, hull_lower = self._hull(ranges)
-        matrix = sp.csr_array(np.concatenate([dense, hull, costs[None, :]]))
-        row_lower = np.concatenate([np.zeros(len(dense)), hull_lower, [floor]])
-        row_upper = np.full(matrix.shape[0], INFINITY)
-        row_upper[-1 - d : -1] = ranges[1]
-        lower, upper = np.zeros(matrix.shape[1]), np.full(matrix.shape[1], INFINITY)
-        upper[:d], upper[d : 2 * d] = np.maximum(ranges[1], 0.0), np.maximum(-ranges[0], 0.0)
-        lower[2 * d : (2 + k) * d] = -INFINITY
-        upper[(2 + k) * d : -1] = 1.0
-        return LinearProgram(costs, matrix, row_lower, row_upper, lower, upper), np.concatenate(owners)
+        hull, hull_lower = self._hull
+        matrix = sp.csr_array(np.concatenate([dense, hull]))
+        row_lower = np.concatenate([np.zeros(len(dense)), hull_lower])
+        lower, upper = np.zeros(matrix.shape[1]), np.full(matrix.shape[1], self.bound)
+        lower[2 * d : (2 + k) * d], upper[2 * d : (2 + k) * d] = -INFINITY, INFINITY
+        upper[(2 + k) * d : -1], upper[-1] = 1.0, INFINITY
+        program = LinearProgram(costs, matrix, row_lower, np.full(matrix.shape[0], INFINITY), lower, upper)
+        return program, np.concatenate(owners)
 
     def _wide(self, i: int, rows: Ends, worst: Floats) -> Floats:
         """Rows on `θ⁺ θ⁻ | q_1 … q_K | λ | t`."""
@@ -186,22 +144,23 @@ class Relaxation:
 
         return ends(self.margins.strict), ends(self.margins.ties)
 
-    def _hull(self, ranges: Ranges) -> tuple[Floats, Floats]:
-        """Rows and lower sides of `q ≥ λa`, `λb ≥ q`, `θ − q ≥ (1−λ)a` and `(1−λ)b ≥ θ − q`, expert by expert; then of θ."""
+    @cached_property
+    def _hull(self) -> tuple[Floats, Floats]:
+        """Rows and lower sides of `λ r_max ± q ≥ 0` and `(1−λ) r_max ± (θ − q) ≥ 0`, expert by expert; then of
+        `θ⁺ + θ⁻ ≤ r_max`, without which both halves of θ could grow to loosen the curvature terms."""
         d, k = self.margins.n_parameters, self.margins.n_experts
         each = np.arange(d)
-        rows = np.zeros((k, 2, 2, d, (2 + k) * d + k + 1))
-        lower = np.zeros((k, 2, 2, d))
+        rows, lower = np.zeros((k, 2, 2, d, (2 + k) * d + k + 1)), np.zeros((k, 2, 2, d))
         for i in range(k):
-            for side, (sign, end) in enumerate(((1.0, ranges[0]), (-1.0, ranges[1]))):
+            for side, sign in enumerate((1.0, -1.0)):
                 part, rest = rows[i, side]
-                part[each, (2 + i) * d + each], part[:, (2 + k) * d + i] = sign, -sign * end
-                rest[each, (2 + i) * d + each], rest[:, (2 + k) * d + i] = -sign, sign * end
+                part[each, (2 + i) * d + each], part[:, (2 + k) * d + i] = sign, self.bound
+                rest[each, (2 + i) * d + each], rest[:, (2 + k) * d + i] = -sign, -self.bound
                 rest[each, each], rest[each, d + each] = sign, -sign
-                lower[i, side, 1] = sign * end
-        theta = np.zeros((d, rows.shape[-1]))
-        theta[each, each], theta[each, d + each] = 1.0, -1.0
-        return np.concatenate([rows.reshape(-1, rows.shape[-1]), theta]), np.concatenate([lower.ravel(), ranges[0]])
+                lower[i, side, 1] = -self.bound
+        size = np.zeros((d, rows.shape[-1]))
+        size[each, each] = size[each, d + each] = -1.0
+        return np.concatenate([rows.reshape(-1, rows.shape[-1]), size]), np.concatenate([lower.ravel(), np.full(d, -self.bound)])
 
 
 def _relaxed(low: Ends, high: Ends, quarter: float, sign: float) -> Ends:
