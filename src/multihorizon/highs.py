@@ -23,8 +23,6 @@ from multihorizon.checks import Floats
 
 #: HiGHS' tightest feasibility tolerance is 1e-10; one digit is left for programs that are badly scaled.
 TOLERANCE = 1e-9
-#: From this many rows a cold solve by an interior point with crossover beat the simplex method on every grid we measured.
-INTERIOR_ROWS = 1000
 INFINITY = float("inf")
 
 
@@ -79,7 +77,7 @@ class LPResult:
 
 
 def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True) -> LPResult:
-    """Solve a program by the simplex method from `basis`; without one, by an interior point and crossover if it is large.
+    """Solve a program by the simplex method, from `basis` if one is given.
 
     A solve that HiGHS leaves open (a stale basis, presolve that cannot tell infeasible from unbounded) is repeated from
     scratch without presolve, which also yields the Farkas ray of an infeasible program; with `ray=False` infeasible is enough.
@@ -87,8 +85,6 @@ def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True) -> 
     solver = _load(program)
     if basis is not None:
         solver.setBasis(basis)
-    elif program.matrix.shape[0] > INTERIOR_ROWS:
-        solver.setOptionValue("solver", "ipm")
     solver.run()
     done = (
         {highspy.HighsModelStatus.kOptimal} if ray else {highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible}

@@ -23,14 +23,12 @@ from typing import Any
 import numpy as np
 
 from multihorizon.checks import Bools, Floats
-from multihorizon.highs import INFINITY, INTERIOR_ROWS, LinearProgram, LPResult, solve_lp
+from multihorizon.highs import INFINITY, LinearProgram, LPResult, solve_lp
 from multihorizon.solvers.lp_model import Layout, Objective, lay_out, program
 from multihorizon.solvers.margins import Margins
 
 #: Margins below this share of the largest reward count as zero: three digits above what HiGHS' tolerance can blur.
 STRICT = 1e-6
-#: Farther than this in Γ an old basis costs a large program more pivots than a fresh start.
-NEIGHBOUR = 0.02
 #: How much of the optimum may be given up to find the least reward among the optima.
 FLOOR = 1e-9
 
@@ -108,12 +106,12 @@ class Inner:
 
     def run(self, gamma: Floats, omega: Bools) -> LPResult:
         """The program of the objective at Γ with a given Ω."""
-        return self.solve("objective", gamma, program(self.layout, gamma, omega, l1=self.l1, bound=self.bound))
+        return self.solve("objective", program(self.layout, gamma, omega, l1=self.l1, bound=self.bound))
 
     def omega(self, gamma: Floats) -> Bools:
         """Ω(Γ) by Eq. 6, as a mask of the strict rows."""
         every = np.ones(len(self.margins.strict), dtype=np.bool_)
-        result = self.solve("support", gamma, program(self.support, gamma, every, l1=0.0, bound=1 / STRICT, ceiling=1.0))
+        result = self.solve("support", program(self.support, gamma, every, l1=0.0, bound=1 / STRICT, ceiling=1.0))
         support: Bools = result.values[self.support.columns[3]] > 0.5
         return support
 
@@ -121,14 +119,11 @@ class Inner:
         """The pairs of differing experts without a row in Ω."""
         return tuple(pair for pair, rows in self.margins.pairs.items() if not omega[rows].any())
 
-    def solve(self, name: str, gamma: Floats, lp: LinearProgram) -> LPResult:
-        """Solve from the last basis of that name; a large program only if that basis comes from a neighbouring Γ."""
-        basis, where = self._bases.get(name, (None, gamma))
-        if lp.matrix.shape[0] > INTERIOR_ROWS and np.abs(where - gamma).max() > NEIGHBOUR:
-            basis = None
-        result = solve_lp(lp, basis)
+    def solve(self, name: str, lp: LinearProgram) -> LPResult:
+        """Solve from the last basis of that name: neighbouring Γ share most of it."""
+        result = solve_lp(lp, self._bases.get(name))
         if result.optimal:
-            self._bases[name] = (result.basis, gamma)
+            self._bases[name] = result.basis
         return result
 
     def least(self, point: Point) -> Point:

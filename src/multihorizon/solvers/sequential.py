@@ -240,7 +240,7 @@ def _step(inner: Inner, point: Point, radius: float) -> tuple[Floats, float]:
         values=point.values,
         steps=_room(inner, point.discounts, radius),
     )
-    result = inner.solve("step", point.discounts, lp)
+    result = inner.solve("step", lp)
     if not result.optimal:
         return point.discounts, -INFINITY
     return _moved(inner, point.discounts, result.values[inner.layout.columns[4]]), result.objective
@@ -249,7 +249,7 @@ def _step(inner: Inner, point: Point, radius: float) -> tuple[Floats, float]:
 def _relative(inner: Inner, gamma: Floats) -> tuple[float, Floats]:
     """The largest worst margin of a reward with mean margin 1, and its values; −inf where no reward has one."""
     every = np.ones(len(inner.margins.strict), dtype=np.bool_)
-    result = inner.solve("relative", gamma, program(inner.worst, gamma, every, l1=0.0, bound=MEAN_BOUND, mean=True))
+    result = inner.solve("relative", program(inner.worst, gamma, every, l1=0.0, bound=MEAN_BOUND, mean=True))
     if not result.optimal:
         return -INFINITY, np.zeros(inner.margins.values.shape[0])
     return result.objective, inner.values(inner.worst, result)
@@ -259,7 +259,7 @@ def _relative_step(inner: Inner, gamma: Floats, values: Floats, radius: float) -
     every = np.ones(len(inner.margins.strict), dtype=np.bool_)
     room = _room(inner, gamma, radius)
     lp = program(inner.worst, gamma, every, l1=0.0, bound=MEAN_BOUND, values=values, steps=room, mean=True)
-    result = inner.solve("relative step", gamma, lp)
+    result = inner.solve("relative step", lp)
     if not result.optimal:
         return gamma, -INFINITY
     return _moved(inner, gamma, result.values[inner.worst.columns[4]]), result.objective
