@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -174,17 +174,30 @@ def best_order(inner: Inner) -> Ints:
     """
     k = inner.margins.n_experts
 
-    def merit(order: Ints) -> tuple[float, float]:
-        return max(_merit(inner, inner.at(_in_order(s, order, inner.margins.limits))) for s in _spreads(k))
+    def value(order: Ints) -> float:
+        return max(inner(_in_order(spread, order, inner.margins.limits)) for spread in _spreads(k))
 
-    if k <= ALL_ORDERS:
-        return max((np.array(order) for order in itertools.permutations(range(k))), key=merit)
-    order, best, improved = np.arange(k), merit(np.arange(k)), True
+    def relative(order: Ints) -> float:
+        return _relative(inner, _in_order(_spreads(k)[0], order, inner.margins.limits))[0]
+
+    if k > ALL_ORDERS:
+        return _exchange(np.arange(k), value)
+    orders = [np.array(order) for order in itertools.permutations(range(k))]
+    values = [value(order) for order in orders]
+    if max(values) > 0:
+        return orders[int(np.argmax(values))]
+    return max(orders, key=relative)
+
+
+def _exchange(order: Ints, value: Callable[[Ints], float]) -> Ints:
+    """Exchange pairs as long as that helps."""
+    best, improved = value(order), True
     while improved:
         improved = False
         for swapped in _swaps(order):
-            if merit(swapped) > best:
-                order, best, improved = swapped, merit(swapped), True
+            reached = value(swapped)
+            if reached > best:
+                order, best, improved = swapped, reached, True
     return order
 
 
@@ -203,23 +216,22 @@ def _in_order(values: Floats, order: Ints, limits: Floats) -> Floats:
 
 def _swap_upward(inner: Inner, climb: Climb, point: Point) -> Point:
     """Swap pairs of discounts while that raises g*, or, where g* is −inf, while it raises the relative worst margin."""
-    merit = _merit(inner, point)
     improved = True
     while improved:
         improved = False
         for gamma in _swaps(point.discounts):
             there = _look(inner, climb, np.minimum(gamma, inner.margins.limits))
-            reached = _merit(inner, there)
-            if reached > merit:
-                point, merit, improved = there, reached, True
+            if _better(inner, there, point):
+                point, improved = there, True
                 break
     return point
 
 
-def _merit(inner: Inner, point: Point) -> tuple[float, float]:
-    if point.objective > 0:
-        return point.objective, 0.0
-    return 0.0, _relative(inner, point.discounts)[0]
+def _better(inner: Inner, there: Point, here: Point) -> bool:
+    """By g* if it is positive at either point, else by the relative worst margin."""
+    if max(there.objective, here.objective) > 0:
+        return there.objective > here.objective
+    return _relative(inner, there.discounts)[0] > _relative(inner, here.discounts)[0]
 
 
 def _swaps(gamma: NDArray[Any]) -> Iterator[NDArray[Any]]:
