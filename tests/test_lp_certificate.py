@@ -51,3 +51,21 @@ def test_bound_accounts_for_l1():
     for l1 in (0.0, 0.002):
         exact = Inner(margins, "worst", l1, 1.0).run(gamma, every).objective
         assert Relaxation(margins, every, l1, 1.0).box(gamma, gamma + 1e-7, 0.0)[0] == pytest.approx(exact, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_relaxed_rows_are_above_the_exact_ones_for_any_reward(name):
+    margins = build_margins(PROBLEMS[name]())
+    relaxation = Relaxation(margins, np.ones(len(margins.strict), dtype=bool), 0.0, 1.0)
+    rng = np.random.default_rng(1)
+    low, high = 0.1, 0.9
+    for share, k in ((s, k) for s in (0.2, 0.5, 0.8) for k in range(margins.n_experts)):
+        strict, ties = relaxation._expert(k, low, high)
+        gammas = np.full(margins.n_experts, low + share * (high - low))
+        for theta in rng.normal(size=(20, margins.n_parameters)):
+            point = margins.continuation(theta, gammas)
+            exact = (margins.strict.matrix @ point)[margins.strict.expert == k]
+            tied = (margins.ties.matrix @ point)[margins.ties.expert == k]
+            for rows, true in ((strict, exact), (ties, np.concatenate([tied, -tied]))):
+                above = rows[0] @ np.maximum(theta, 0) + rows[1] @ np.maximum(-theta, 0) + rows[2] @ (share * theta)
+                assert (above >= true - 1e-9).all()
