@@ -19,13 +19,19 @@ from multihorizon.soft_planning import soft_plan
 from multihorizon.solution import Solution, Status, Trace
 from multihorizon.solve import solve
 from multihorizon.solvers.closed_form import ClosedForm
+from multihorizon.solvers.lpirl import LPIRL
 from multihorizon.solvers.mce import MCE
+from multihorizon.solvers.mplp import MPLP
 from multihorizon.solvers.mpmce import MPMCE
 from multihorizon.solvers.mpml import MPML
+from multihorizon.solvers.naive_lp import NaiveLP
+from multihorizon.solvers.sequential import SequentialLP
 
 __all__ = [
+    "LPIRL",
     "MCE",
     "MDP",
+    "MPLP",
     "MPMCE",
     "MPML",
     "Bayesian",
@@ -35,9 +41,11 @@ __all__ = [
     "GeneralizationError",
     "Grid",
     "Identification",
+    "NaiveLP",
     "Problem",
     "RankGrid",
     "RankTest",
+    "SequentialLP",
     "Solution",
     "Status",
     "Trace",
