@@ -13,6 +13,7 @@ from multihorizon.search import Bayesian, Grid
 from multihorizon.soft_planning import soft_plan
 from multihorizon.solution import Solution, Status, Trace
 from multihorizon.solve import solve
+from multihorizon.solvers.maximum_likelihood import MaximumLikelihood
 
 __all__ = [
     "MDP",
@@ -20,6 +21,7 @@ __all__ = [
     "Demonstrations",
     "Expert",
     "Grid",
+    "MaximumLikelihood",
     "Problem",
     "Solution",
     "Status",
