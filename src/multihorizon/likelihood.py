@@ -132,7 +132,7 @@ class Likelihood:
             if plan is None:
                 return None
             plans.append(plan)
-        value = sum(float((c.counts * _finite(p.log_policy)).sum()) for c, p in zip(self.choices, plans, strict=True))
+        value = sum(float((c.counts * finite_log(p)).sum()) for c, p in zip(self.choices, plans, strict=True))
         theta = self.reward(x)
         return Point(self, x, tuple(plans), value, value - 0.5 * self.ridge * float(theta @ theta))
 
@@ -185,11 +185,15 @@ class Point:
     @cached_property
     def gradient(self) -> Floats:
         """The gradient `(p,)` of the objective, by one adjoint solve an expert."""
-        model = self.likelihood
-        total = np.zeros(model.size)
-        total[: model.n_reward] -= model.ridge * model.reward(self.x)
-        for choices, plan, solver in zip(model.choices, self.plans, self.resolvents, strict=True):
-            self._add_gradient(total, choices, plan, solver)
+        total = self.pull_back([choices.counts for choices in self.likelihood.choices])
+        total[: self.likelihood.n_reward] -= self.likelihood.ridge * self.likelihood.reward(self.x)
+        return total
+
+    def pull_back(self, weights: Sequence[Floats]) -> Floats:
+        """`Σ y(s,a) d log π(a|s)` `(p,)` for weights y `(S,A)` of each expert: the gradient where they are the counts."""
+        total = np.zeros(self.likelihood.size)
+        for choices, plan, solver, y in zip(self.likelihood.choices, self.plans, self.resolvents, weights, strict=True):
+            self._add_pull_back(total, choices, plan, solver, y)
         return total
 
     @cached_property
@@ -200,10 +204,11 @@ class Point:
             for c, p in zip(self.likelihood.choices, self.plans, strict=True)
         )
 
-    def _add_gradient(self, total: Floats, choices: Choices, plan: SoftPlan, solver: Resolvent) -> None:
+    def _add_pull_back(self, total: Floats, choices: Choices, plan: SoftPlan, solver: Resolvent, y: Floats) -> None:
         gamma, lam = self.likelihood.settings(choices, self.x)
-        mdp, log = choices.expert.mdp, _finite(plan.log_policy)
-        slack = (choices.counts - choices.visits[:, None] * plan.policy) / lam
+        mdp, log = choices.expert.mdp, finite_log(plan)
+        sums = y.sum(axis=1)
+        slack = (y - sums[:, None] * plan.policy) / lam
         weights = np.where(mdp.terminal, 0.0, solver.solve(gamma * (mdp.stacked.T @ slack.T.ravel()), transpose=True))
         next_values = mdp.expect(plan.values)
         moved = slack + plan.policy * weights[:, None]
@@ -211,7 +216,7 @@ class Point:
         total[choices.discount] += float((moved * next_values).sum())
         if choices.temperature >= 0:
             entropy = policy_entropy(plan.policy)
-            direct = float((choices.visits * entropy).sum() + (choices.counts * log).sum()) / lam
+            direct = float((sums * entropy).sum() + (y * log).sum()) / lam
             total[choices.temperature] += lam * (float(weights @ entropy) - direct)
 
     @cached_property
@@ -256,8 +261,9 @@ def require_counts(expert: Expert) -> Floats:
     return expert.counts
 
 
-def _finite(log: Floats) -> Floats:
-    """Logarithms with 0 in place of −inf: actions that cannot be taken have no counts, and 0·(−inf) must not be NaN."""
+def finite_log(plan: SoftPlan) -> Floats:
+    """`log π` with 0 in place of −inf: actions that cannot be taken have no counts, and 0·(−inf) must not be NaN."""
+    log = plan.log_policy
     return np.where(np.isfinite(log), log, 0.0)
 
 
