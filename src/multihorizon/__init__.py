@@ -4,6 +4,7 @@ from multihorizon import domains
 from multihorizon.demonstrations import Demonstrations
 from multihorizon.evaluation import causal_entropy, evaluate, feature_counts, occupancy
 from multihorizon.experts import Expert
+from multihorizon.generalization import GeneralizationError, generalization_error
 from multihorizon.gymnasium_env import gymnasium_reward
 from multihorizon.intervals import discount_intervals
 from multihorizon.mdp import MDP
@@ -20,6 +21,7 @@ __all__ = [
     "Bayesian",
     "Demonstrations",
     "Expert",
+    "GeneralizationError",
     "Grid",
     "MaximumLikelihood",
     "Problem",
@@ -31,6 +33,7 @@ __all__ = [
     "domains",
     "evaluate",
     "feature_counts",
+    "generalization_error",
     "gymnasium_reward",
     "occupancy",
     "plan",

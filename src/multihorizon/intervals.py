@@ -184,9 +184,11 @@ def _polish(mdp: MDP, expected: Floats, actions: Ints, segment: _Segment, crossi
         values = Resolvent(matrix, gamma).solve(immediate)
         return float(expected[state, action] + gamma * (successors @ values)[0] - values[state])
 
-    width = high - low
-    left = segment.center + segment.radius * max(low - width, 0.0)
-    right = segment.center + segment.radius * min(high + width, 1.0)
-    if advantage(left) >= 0 or advantage(right) <= 0:
-        return segment.center + segment.radius * low
-    return float(brentq(advantage, left, right, xtol=1e-15, rtol=1e-14))
+    start, right = segment.center, segment.center + segment.radius * high
+    reach = segment.radius * (high - low)
+    # The box starts where the advantage exceeds the noise, a little right of its root: reach back until it is negative.
+    while advantage(left := max(right - reach, start)) >= 0:
+        if left == start:
+            return right
+        reach *= 2
+    return float(brentq(advantage, left, right, xtol=1e-15, rtol=1e-14)) if advantage(right) > 0 else right

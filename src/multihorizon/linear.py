@@ -22,6 +22,10 @@ DIRECT_STATES = 20_000
 ITERATIVE_DISCOUNT = 0.999
 
 
+class SingularError(ValueError):
+    """`I − γP` cannot be inverted: at discount 1 the policy can go on forever."""
+
+
 class Resolvent:
     """Solves with `I − γP` for one row-substochastic `(S,S)` matrix `P` and one discount."""
 
@@ -45,7 +49,10 @@ class Resolvent:
 
     @cached_property
     def _factor(self) -> Any:
-        return spla.splu(self.operator.tocsc())
+        try:
+            return spla.splu(self.operator.tocsc())
+        except RuntimeError as error:
+            raise SingularError(f"I − γP is singular at discount {self.discount}: the policy can go on forever") from error
 
     @staticmethod
     def _iterate(operator: Any, b: Floats, tolerance: float, guess: Floats | None) -> Floats | None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from multihorizon.checks import Floats, as_discount, as_positive
 from multihorizon.evaluation import require_ending
-from multihorizon.linear import Resolvent
+from multihorizon.linear import Resolvent, SingularError
 from multihorizon.mdp import MDP
 
 MAX_STEPS = 100
@@ -74,27 +74,24 @@ def soft_plan(mdp: MDP, reward: Any, discount: float, temperature: float = 1.0, 
         if residual <= ROUNDING * max(1.0, float(np.abs(values).max())):
             break
         moved = values + _newton_step(mdp, policy, backed - values, gamma, residual)
+        _require_finite(moved, gamma)
         candidate = _backup(mdp, expected, moved, gamma, lam)
         reached = float(np.abs(candidate[0] - moved).max())
         if not reached < residual and residual <= STALLED * max(1.0, float(np.abs(values).max())):
             break
-        _require_finite(moved, gamma)
         values, (backed, q, policy), residual = moved, candidate, reached
     else:
         _require_finite(np.full(1, np.inf), gamma)
     return SoftPlan(policy, values, q, residual, iterations, lam)
 
 
-def soft_backup(mdp: MDP, reward: Any, values: Floats, discount: float, temperature: float = 1.0) -> Floats:
-    """One sweep `BV` of soft value iteration."""
-    expected = np.where(mdp.available, mdp.expected_reward(reward), -np.inf)
-    return _backup(mdp, expected, values, as_discount(discount), temperature)[0]
-
-
 def _newton_step(mdp: MDP, policy: Floats, defect: Floats, gamma: float, residual: float) -> Floats:
     """`(I − γP_π)^{-1}(BV − V)`, solved no more exactly than the quadratic convergence of Newton's method can use."""
     tolerance = min(1e-2, max(1e-13, 1e-1 * residual))
-    return Resolvent(mdp.under(policy), gamma).solve(defect, tolerance=tolerance)
+    try:
+        return Resolvent(mdp.under(policy), gamma).solve(defect, tolerance=tolerance)
+    except SingularError:
+        return np.full(mdp.n_states, np.inf)
 
 
 def _backup(mdp: MDP, expected: Floats, values: Floats, gamma: float, lam: float) -> tuple[Floats, Floats, Floats]:

@@ -1,0 +1,5 @@
+"""`python -m multihorizon`."""
+
+from multihorizon.cli import main
+
+main()

@@ -1,0 +1,39 @@
+"""The program `multihorizon`: a thin skin over the library, one module a command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from multihorizon.commands.demo import demo
+from multihorizon.solution import package_version
+
+app = typer.Typer(
+    name="multihorizon",
+    help="Infer the reward several experts share, and how far ahead each of them plans.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(package_version())
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Infer the reward several experts share, and how far ahead each of them plans."""
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()

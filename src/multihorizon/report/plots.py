@@ -1,0 +1,187 @@
+"""Figures: rewards, policies, and what each policy is worth as the discount grows.
+
+Each function draws on a given matplotlib axes (or makes one) and returns it. Grids are drawn as grids; MDPs without a grid
+shape as bars and tables. Colours: one diverging map around zero for rewards, one qualitative cycle for experts and policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from multihorizon.checks import Bools, Floats, as_floats, as_shape
+from multihorizon.domains.grids import ACTIONS, MOVES
+from multihorizon.evaluation import evaluate
+from multihorizon.intervals import DiscountInterval, discount_intervals
+from multihorizon.mdp import MDP
+from multihorizon.planning import one_hot
+
+#: Colours that stay apart for the common kinds of colour blindness (Okabe and Ito's palette).
+COLOURS = ("#0072B2", "#E69F00", "#CC79A7", "#009E73", "#D55E00", "#56B4E9", "#999999")
+#: Above this many cells numbers and arrows in them cannot be read.
+READABLE_CELLS = 150
+#: Probability below which a policy's action gets no arrow.
+FAINT = 0.05
+
+
+def new_axes(width: float = 5.0, height: float = 4.0) -> Axes:
+    """A fresh axes on a figure of its own, without touching pyplot's global state."""
+    axes: Axes = Figure(figsize=(width, height), layout="constrained").subplots()
+    return axes
+
+
+def save(axes_or_figure: Axes | Figure, path: str | Path) -> None:
+    """Write the figure of an axes to a file, its format by the file's ending."""
+    figure = axes_or_figure if isinstance(axes_or_figure, Figure) else axes_or_figure.get_figure(root=True)
+    assert figure is not None
+    figure.savefig(path, dpi=150, metadata={"Date": None} if str(path).endswith(".svg") else None)
+
+
+def plot_reward(mdp: MDP, reward: Any, ax: Axes | None = None, title: str = "Reward") -> Axes:
+    """A reward `(S,)` as a heat map on the grid, or as bars where the MDP has no grid shape."""
+    values = as_floats(reward, "reward")
+    as_shape(values, (mdp.n_states,), "reward")
+    ax = ax or new_axes()
+    ax.set_title(title)
+    if mdp.grid_shape is None:
+        return _bars(mdp, values, ax)
+    limit = float(np.abs(values).max()) or 1.0
+    image = ax.imshow(values.reshape(mdp.grid_shape), cmap="RdBu", vmin=-limit, vmax=limit)
+    _frame(mdp, ax)
+    if mdp.n_states > READABLE_CELLS:
+        ax.figure.colorbar(image, ax=ax, shrink=0.8, label="reward on arrival")
+    else:
+        for (row, column), value in np.ndenumerate(values.reshape(mdp.grid_shape)):
+            shade = "white" if abs(value) > 0.6 * limit else "black"
+            ax.text(column, row, f"{value:.3g}", ha="center", va="center", color=shade, fontsize=9)
+    return ax
+
+
+def plot_policy(mdp: MDP, policy: Any, ax: Axes | None = None, title: str = "Policy") -> Axes:
+    """A policy `(S,A)` as arrows on the grid, longer for likelier actions; optimal-action sets bool `(S,A)` get one arrow each.
+
+    Without a grid shape, a table of states and actions.
+    """
+    choice = np.asarray(policy)
+    as_shape(choice, (mdp.n_states, mdp.n_actions), "policy")
+    ax = ax or new_axes()
+    ax.set_title(title)
+    if mdp.grid_shape is None or mdp.action_names != ACTIONS:
+        return _table(mdp, choice / 1.0, ax)
+    ax.imshow(np.zeros(mdp.grid_shape), cmap="Greys", vmin=0, vmax=1)
+    _frame(mdp, ax)
+    weights = choice.astype(np.float64) if choice.dtype == np.bool_ else choice / choice.max(axis=1, keepdims=True)
+    states, actions = np.nonzero((weights > FAINT) & ~mdp.terminal[:, None])
+    rows, columns = np.divmod(states, mdp.grid_shape[1])
+    lengths = 0.38 * weights[states, actions]
+    downs, rights = (np.array([move[axis] for move in MOVES])[actions] * lengths for axis in (0, 1))
+    ax.quiver(columns, rows, rights, downs, angles="xy", scale_units="xy", scale=1, width=0.012, color=COLOURS[0])
+    return ax
+
+
+def plot_values_by_discount(
+    mdp: MDP,
+    reward: Any,
+    policies: Sequence[Any] | None = None,
+    labels: Sequence[str] | None = None,
+    marks: Sequence[float] = (),
+    ax: Axes | None = None,
+    title: str = "Value of each policy against the discount",
+) -> Axes:
+    """The value of each policy from the initial distribution as the discount grows, with the breakpoints marked.
+
+    Args:
+        mdp, reward: the problem; the reward is `(S,)` or `(S,A)`.
+        policies: policies `(S,A)` to follow; by default the first optimal one of each discount interval.
+        labels: one for each policy.
+        marks: discounts to mark with dashed lines in the colours of the policies, such as those a solver learned.
+        ax: axes to draw on.
+        title: the title.
+    """
+    ax = ax or new_axes(6.5, 4.2)
+    intervals = discount_intervals(mdp, reward)
+    if policies is None:
+        policies = [first_policy(interval.optimal_actions) for interval in intervals]
+        labels = labels or [f"optimal on [{i.low:.3f}, {i.high:.3f}]" for i in intervals]
+    names = labels or [f"policy {i}" for i in range(len(policies))]
+    grid = np.linspace(0, 1 if _all_end(mdp, policies) else 0.99, 201)
+    for number, policy in enumerate(policies):
+        values = [float(mdp.initial @ evaluate(mdp, policy, reward, gamma).values) for gamma in grid]
+        ax.plot(grid, values, color=COLOURS[number % len(COLOURS)], label=names[number], lw=2)
+    for interval in intervals[:-1]:
+        ax.axvline(interval.high, color="0.6", lw=0.8, zorder=0)
+        ax.text(interval.high, 1.0, f"{interval.high:.3f}", transform=ax.get_xaxis_transform(), ha="right", va="top", rotation=90)
+    for number, mark in enumerate(marks):
+        ax.axvline(mark, color=COLOURS[number % len(COLOURS)], ls="--", lw=1.5)
+    ax.set(title=title, xlabel="discount γ", ylabel="value from the initial state")
+    ax.legend(frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def plot_intervals(mdp: MDP, reward: Any, intervals: Sequence[DiscountInterval]) -> Figure:
+    """The reward and the optimal policy of every discount interval side by side."""
+    columns = min(4, len(intervals) + 1)
+    rows = -(-(len(intervals) + 1) // columns)
+    height, width = mdp.grid_shape or (3, 4)
+    figure = Figure(figsize=(columns * 4.2, rows * (4.1 * height / width + 0.35)), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    plot_reward(mdp, reward, axes[0], "The reward the experts share")
+    for ax, interval in zip(axes[1:], intervals, strict=False):
+        plot_policy(mdp, interval.optimal_actions, ax, f"Optimal for γ from {interval.low:.4f} to {interval.high:.4f}")
+    for ax in axes[len(intervals) + 1 :]:
+        ax.set_visible(False)
+    return figure
+
+
+def first_policy(optimal_actions: Bools) -> Floats:
+    """The deterministic policy `(S,A)` that takes the first of the optimal actions."""
+    return one_hot(optimal_actions.argmax(axis=1), optimal_actions.shape[1])
+
+
+def _all_end(mdp: MDP, policies: Sequence[Any]) -> bool:
+    return not any(mdp.never_ends(as_floats(policy, "policy")).any() for policy in policies)
+
+
+def _frame(mdp: MDP, ax: Axes) -> None:
+    """Cell borders, with a heavy one around terminal cells."""
+    assert mdp.grid_shape is not None
+    height, width = mdp.grid_shape
+    ax.set(xticks=[], yticks=[])
+    if mdp.n_states > READABLE_CELLS:
+        return
+    for state in range(mdp.n_states):
+        row, column = divmod(state, width)
+        ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec="0.75", lw=0.8))
+    for end in np.flatnonzero(mdp.terminal).tolist():
+        row, column = divmod(end, width)
+        ax.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, ec="0.2", lw=1.6, hatch="//", alpha=0.45))
+    ax.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
+
+
+def _bars(mdp: MDP, values: Floats, ax: Axes) -> Axes:
+    shown = np.arange(mdp.n_states) if mdp.n_states <= READABLE_CELLS else np.sort(np.argsort(-np.abs(values))[:READABLE_CELLS])
+    ax.bar(range(shown.size), values[shown], color=[COLOURS[0] if v >= 0 else COLOURS[4] for v in values[shown]])
+    ax.axhline(0, color="0.3", lw=0.8)
+    ax.set_xticks(range(shown.size), [mdp.state_names[i] for i in shown], rotation=90 if shown.size > 12 else 0)
+    ax.set_ylabel("reward on arrival")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _table(mdp: MDP, weights: Floats, ax: Axes) -> Axes:
+    shown = np.flatnonzero(~mdp.terminal)[:READABLE_CELLS]
+    ax.imshow(weights[shown], cmap=mpl.colormaps["Blues"], vmin=0, vmax=1, aspect="auto")
+    ax.set_xticks(range(mdp.n_actions), mdp.action_names)
+    ax.set_yticks(range(shown.size), [mdp.state_names[i] for i in shown])
+    if weights[shown].size <= READABLE_CELLS:
+        for (row, column), value in np.ndenumerate(weights[shown]):
+            ax.text(column, row, f"{value:.2g}", ha="center", va="center", color="white" if value > 0.6 else "black", fontsize=9)
+    return ax

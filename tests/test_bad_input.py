@@ -1,0 +1,184 @@
+"""Malformed input: each raises one sentence that names the place."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+import multihorizon as mh
+
+GOOD = np.array([[[0.5, 0.5, 0], [0, 0.5, 0.5], [0, 0, 0]]] * 2)
+MDP = mh.MDP(GOOD, terminal=[2], state_names=["home", "road", "town"], action_names=["walk", "ride"])
+ROWS = {
+    "expert": ["ann", "ann", "bob"],
+    "episode": [0, 0, 0],
+    "step": [0, 1, 0],
+    "state": ["home", "road", "home"],
+    "action": ["walk", "ride", "ride"],
+    "next_state": ["road", "town", "home"],
+}
+
+
+def changed(index: tuple[int, int, int], value: float) -> np.ndarray:
+    array = GOOD.copy()
+    array[index] = value
+    return array
+
+
+def table(**columns) -> pd.DataFrame:
+    return pd.DataFrame({**ROWS, **columns})
+
+
+POLICY = np.array([[0.5, 0.5], [0.2, 0.8], [0.5, 0.5]])
+
+MDP_CASES = {
+    "not three axes": (lambda: mh.MDP(np.eye(3)), r"transitions must have shape \(A, S, S\), received \(3, 3\)"),
+    "not square": (lambda: mh.MDP(np.zeros((2, 3, 4))), r"shape \(A, S, S\), received \(2, 3, 4\)"),
+    "sas of wrong shape": (lambda: mh.MDP.from_sas(np.zeros((3, 2, 2))), r"shape \(S, A, S\), received \(3, 2, 2\)"),
+    "one sparse matrix": (lambda: mh.MDP(sp.eye_array(3)), "received one sparse matrix"),
+    "sparse of two shapes": (lambda: mh.MDP([sp.eye_array(2), sp.eye_array(3)]), "matrices of one shape"),
+    "NaN": (lambda: mh.MDP(changed((0, 0, 0), np.nan), terminal=[2]), "finite.* from state 0 to 0 under action 0"),
+    "negative": (lambda: mh.MDP(changed((1, 1, 1), -0.5), terminal=[2]), "negative.* from state 1 to 1 under action 1"),
+    "row off by 1e-3": (lambda: mh.MDP(changed((0, 0, 0), 0.501), terminal=[2]), "state 0 under action 0 must sum to 1.*1.001"),
+    "empty row not terminal": (lambda: mh.MDP(GOOD), "state 2 under action 0 must sum to 1, received a sum of 0"),
+    "terminal leaves": (lambda: mh.MDP(changed((0, 2, 0), 1.0), terminal=[2]), "no leaving transitions.* from state 2 to 0"),
+    "terminal out of range": (lambda: mh.MDP(GOOD, terminal=[3]), "terminal must hold indices from 0 to 2, received 3"),
+    "terminal mask too short": (lambda: mh.MDP(GOOD, terminal=[True]), r"mask must have shape \(3,\), received \(1,\)"),
+    "terminal everywhere": (lambda: mh.MDP(np.zeros((1, 2, 2)), terminal=[0, 1]), "terminal names every state"),
+    "initial of wrong length": (lambda: mh.MDP(GOOD, [1.0], [2]), r"initial must have shape \(3,\), received \(1,\)"),
+    "initial does not sum": (lambda: mh.MDP(GOOD, [0.5, 0.4, 0], [2]), "initial must sum to 1, received a sum of 0.9"),
+    "initial in a terminal": (lambda: mh.MDP(GOOD, [0.5, 0, 0.5], [2]), "must not start in a terminal state"),
+    "no action available": (lambda: mh.MDP(GOOD, None, [2], np.zeros((3, 2), dtype=bool)), "received none in state 0"),
+    "available not boolean": (lambda: mh.MDP(GOOD, None, [2], np.ones((3, 2))), "available must be a boolean array"),
+    "names of wrong length": (lambda: mh.MDP(GOOD, None, [2], state_names=["a"]), "state_names must have 3 entries, received 1"),
+    "names not distinct": (lambda: mh.MDP(GOOD, None, [2], action_names=["a", "a"]), "action_names must be distinct.*'a' twice"),
+    "grid of wrong size": (lambda: mh.MDP(GOOD, None, [2], grid_shape=(2, 2)), "grid_shape must be .* with 3 cells"),
+    "no table": (lambda: mh.MDP.from_gymnasium(object()), "must have a transition table"),
+}
+
+PLAN_CASES = {
+    "discount above 1": (lambda: mh.plan(MDP, [0, 0, 1], 1.5), r"discount must be in \[0, 1\], received 1.5"),
+    "discount negative": (lambda: mh.soft_plan(MDP, [0, 0, 1], -0.1), r"discount must be in \[0, 1\], received -0.1"),
+    "discount NaN": (lambda: mh.plan(MDP, [0, 0, 1], float("nan")), r"discount must be in \[0, 1\], received nan"),
+    "discount a list": (lambda: mh.plan(MDP, [0, 0, 1], [0.5]), "discount must be one number"),
+    "discount text": (lambda: mh.plan(MDP, [0, 0, 1], "high"), "discount must be one number.*'high'"),
+    "temperature zero": (lambda: mh.soft_plan(MDP, [0, 0, 1], 0.5, 0.0), "temperature must be a positive number, received 0"),
+    "reward of wrong shape": (lambda: mh.plan(MDP, [0, 1], 0.5), r"reward must have shape \(3,\) or \(3, 2\), received \(2,\)"),
+    "reward NaN": (lambda: mh.plan(MDP, [0, np.nan, 1], 0.5), "reward must be finite, received nan at 1"),
+    "reward text": (lambda: mh.plan(MDP, ["a", "b", "c"], 0.5), "reward must be numbers"),
+    "policy row": (lambda: mh.occupancy(MDP, POLICY * 0.9, 0.5), "policy must sum to 1 in every state.* 0.9 in state home"),
+    "policy negative": (
+        lambda: mh.evaluate(MDP, [[1.5, -0.5], [1, 0], [1, 0]], [0, 0, 1], 0.5),
+        "negative.* in state home on action ride",
+    ),
+}
+
+EXPERT_CASES = {
+    "no experts": (lambda: mh.Problem(MDP, []), "at least one expert, received none"),
+    "actions out of range": (lambda: mh.Problem(MDP, [[0, 2, 0]]), "expert 0 must be from 0 to 1, received 2 in state road"),
+    "actions of wrong length": (
+        lambda: mh.Problem(MDP, [[0, 1]]),
+        r"actions of expert 0 must have shape \(3,\), received \(2,\)",
+    ),
+    "fractional actions": (lambda: mh.Problem(MDP, [[0.5, 1, 0]]), "expert 0 as one action per state must be whole numbers"),
+    "empty set": (lambda: mh.Problem(MDP, [np.array([[True, False], [False, False], [True, True]])]), "none in state road"),
+    "set of wrong shape": (
+        lambda: mh.Problem(MDP, [np.ones((2, 2), dtype=bool)]),
+        r"must have shape \(3, 2\), received \(2, 2\)",
+    ),
+    "policy of wrong shape": (lambda: mh.Problem(MDP, [POLICY, POLICY[:2]]), r"policy of expert 1 must have shape \(3, 2\)"),
+    "names not distinct": (lambda: mh.Problem(MDP, [POLICY] * 2, names=["a", "a"]), "must be distinct.*'a' twice"),
+    "features of wrong shape": (
+        lambda: mh.Problem(MDP, [POLICY], features=np.ones((3, 1))),
+        r"features must have shape \(6, d\)",
+    ),
+    "features NaN": (lambda: mh.Problem(MDP, [POLICY], features=np.full((6, 1), np.nan)), "features must be finite"),
+    "joined features differ": (
+        lambda: mh.Problem.join(mh.Problem(MDP, [POLICY]), mh.Problem(MDP, [POLICY], features=np.ones((6, 1)))),
+        "must have the same features",
+    ),
+}
+
+TABLE_CASES = {
+    "missing column": (lambda: mh.Demonstrations.from_frame(table().drop(columns="action")), "none named action"),
+    "no rows": (lambda: mh.Demonstrations.from_frame(table().head(0)), "at least one row"),
+    "duplicate step": (
+        lambda: mh.Demonstrations.from_frame(table(step=[0, 0, 0])),
+        "step 0 must occur once, received rows 0 and 1",
+    ),
+    "gap": (lambda: mh.Demonstrations.from_frame(table(step=[0, 2, 0])), "followed by step 1, received step 2"),
+    "fractional step": (
+        lambda: mh.Demonstrations.from_frame(table(step=[0, 0.5, 0])),
+        "whole numbers, received .*0.5.* in row 1",
+    ),
+    "step text": (lambda: mh.Demonstrations.from_frame(table(step=["0", "one", "0"])), "whole numbers, received 'one' in row 1"),
+    "missing state": (lambda: mh.Demonstrations.from_frame(table(state=["home", None, "home"])), "missing value in row 1"),
+    "wrong next state": (
+        lambda: mh.Demonstrations.from_frame(table(next_state=["town", "town", "home"])),
+        "ann, episode 0, step 0 says next_state 'town', but the next step is in 'road'",
+    ),
+    "unknown state": (
+        lambda: mh.Problem(MDP, mh.Demonstrations.from_frame(table(state=["home", "road", "moon"]))),
+        "state 'moon' must be one of the MDP's 3 states",
+    ),
+    "unknown action": (
+        lambda: mh.Problem(MDP, mh.Demonstrations.from_frame(table(action=["walk", "swim", "ride"]))),
+        "action 'swim' must be one of the MDP's 2 actions",
+    ),
+    "decision in a terminal state": (
+        lambda: mh.Problem(MDP, mh.Demonstrations.from_frame(table(state=["home", "road", "town"]))),
+        "expert bob, episode 0, step 0: state 'town' is a decision in a terminal state",
+    ),
+    "policies that do not fit": (lambda: mh.Demonstrations.simulate(MDP, [POLICY[:2]], 5), "policy of expert 0 must have shape"),
+    "no episodes": (lambda: mh.Demonstrations.simulate(MDP, [POLICY], 0), "episodes must be a whole number of at least 1"),
+}
+
+OPTION_CASES = {
+    "ending": (lambda: mh.domains.toy(ending="never"), 'ending must be "terminal" or "absorbing", received \'never\''),
+    "slip": (lambda: mh.domains.cliff(slip=1.5), r"slip must be in \[0, 1\], received 1.5"),
+    "size": (lambda: mh.domains.gridworld(0, 3), "height must be a whole number of at least 1, received 0"),
+    "cell outside": (lambda: mh.domains.gridworld(2, 2, terminal=[(2, 0)]), r"terminal must hold cells of a 2×2 grid"),
+    "branching": (lambda: mh.domains.random_mdp(3, 2, branching=4), "branching must be at most the 3 states, received 4"),
+    "grid step": (lambda: mh.Grid(step=0), "step must be a positive number"),
+    "evaluations": (lambda: mh.Bayesian(max_evaluations=5, initial=10), "max_evaluations must be a whole number of at least 10"),
+    "solver class": (lambda: mh.solve(mh.Problem(MDP, [POLICY]), mh.Grid), "solver must be a solver"),
+    "problem": (lambda: mh.solve(MDP, mh.Grid()), "problem must be a Problem, received MDP"),
+}
+
+CASES = {**MDP_CASES, **PLAN_CASES, **EXPERT_CASES, **TABLE_CASES, **OPTION_CASES}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_gets_one_clear_sentence(case: str) -> None:
+    call, sentence = CASES[case]
+    with pytest.raises(ValueError, match=sentence) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unavailable_action_in_a_table_is_named() -> None:
+    mdp = mh.MDP(
+        GOOD,
+        terminal=[2],
+        available=np.array([[True, False], [True, True], [True, True]]),
+        state_names=MDP.state_names,
+        action_names=MDP.action_names,
+    )
+    with pytest.raises(ValueError, match="bob, episode 0, step 0: action 'ride' is an unavailable action"):
+        mh.Problem(mdp, mh.Demonstrations.from_frame(table()))
+    with pytest.raises(ValueError, match=r"unavailable actions, received 0\.5 in state home on action ride"):
+        mh.Problem(mdp, [POLICY])
+    with pytest.raises(ValueError, match="expert 0 must choose available actions, received ride in state home"):
+        mh.Problem(mdp, [[1, 0, 0]])
+
+
+def test_files_that_are_something_else_are_refused(tmp_path) -> None:
+    np.savez(tmp_path / "other.npz", x=1)
+    with pytest.raises(ValueError, match="not a saved MDP"):
+        mh.MDP.from_npz(tmp_path / "other.npz")
+    (tmp_path / "empty.csv").write_text("")
+    with pytest.raises(ValueError, match="must be a CSV table"):
+        mh.Demonstrations.from_csv(tmp_path / "empty.csv")
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(ValueError, match="not a saved solution"):
+        mh.Solution.from_json(tmp_path / "other.json")

@@ -1,0 +1,37 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from multihorizon.cli import app
+
+RUN = CliRunner()
+
+
+def test_demo_prints_the_intervals_and_writes_the_pictures(tmp_path) -> None:
+    result = RUN.invoke(app, ["demo", "--out", str(tmp_path / "d")])
+    assert result.exit_code == 0, result.output
+    for number in ("0.052770", "0.284165", "0.528912", "0.954859"):
+        assert number in result.output
+    for name in ("policies.png", "reward.png", "values.png"):
+        assert (tmp_path / "d" / name).read_bytes()[:4] == b"\x89PNG"
+    content = json.loads((tmp_path / "d" / "intervals.json").read_text())
+    assert [round(i["high"], 3) for i in content["intervals"]] == [0.053, 0.053, 0.284, 0.529, 0.955, 1.0]
+    assert content["version"]
+
+
+def test_bad_output_place_is_one_sentence_and_exit_code_two(tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    result = RUN.invoke(app, ["demo", "--out", str(tmp_path / "file")])
+    assert result.exit_code == 2
+    assert "must be a directory" in result.stderr
+    assert "Traceback" not in result.output + result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["demo", "--help"]])
+def test_the_module_runs_as_a_program(arguments: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", "multihorizon", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()

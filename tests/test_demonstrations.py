@@ -1,0 +1,98 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+import multihorizon as mh
+
+DOMAIN = mh.domains.cliff()
+POLICIES = DOMAIN.mce_experts()
+
+
+def test_simulation_is_seeded_and_follows_policy_and_transitions() -> None:
+    demos = mh.Demonstrations.simulate(DOMAIN.mdp, POLICIES, 3000, seed=1)
+    again = mh.Demonstrations.simulate(DOMAIN.mdp, POLICIES, 3000, seed=1)
+    np.testing.assert_array_equal(demos.state, again.state)
+    assert demos.episode_counts.tolist() == [3000, 3000, 3000]
+    counts = demos.counts(DOMAIN.mdp)
+    for policy, count in zip(POLICIES, counts, strict=True):
+        visits = count.sum(axis=1)
+        seen = visits > 500
+        assert seen.sum() >= 5
+        error = np.abs(count[seen] / visits[seen, None] - policy[seen])
+        assert (error < 4.5 * np.sqrt(policy[seen] * (1 - policy[seen]) / visits[seen, None]) + 1e-3).all()
+    moves = np.zeros((4, 12, 12))
+    np.add.at(moves, (demos.action, demos.state, demos.next_state), 1)
+    assert (moves[DOMAIN.mdp.to_array() == 0] == 0).all()
+    busy = moves.sum(axis=2) > 1000
+    frequencies = moves[busy] / moves[busy].sum(axis=1, keepdims=True)
+    assert np.abs(frequencies - DOMAIN.mdp.to_array()[busy]).max() < 0.05
+
+
+def test_first_states_follow_the_initial_distribution() -> None:
+    demos = mh.Demonstrations.simulate(mh.domains.toy().mdp, mh.domains.toy().mce_experts(), 50)
+    assert (demos.state[demos.step == 0] == 0).all()
+
+
+def test_episodes_end_in_a_terminal_state_or_at_the_limit() -> None:
+    demos = mh.Demonstrations.simulate(DOMAIN.mdp, POLICIES[:1], 200, max_steps=7)
+    frame = demos.to_frame()
+    last = frame.groupby("episode")["step"].idxmax()
+    ended = DOMAIN.mdp.terminal[frame.loc[last, "next_state"].astype(int)]
+    assert (ended | (frame.loc[last, "step"].to_numpy() == 6)).all()
+    assert frame["step"].max() <= 6
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
+def test_round_trip_with_names(kind: str, tmp_path) -> None:
+    domain = mh.domains.toy()
+    demos = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 20, names=["short", "middle", "far"])
+    if kind == "frame":
+        back = mh.Demonstrations.from_frame(demos.to_frame())
+    else:
+        if kind == "parquet":
+            pytest.importorskip("pyarrow")
+        getattr(demos, f"to_{kind}")(tmp_path / "d")
+        back = getattr(mh.Demonstrations, f"from_{kind}")(tmp_path / "d")
+    assert sorted(back.experts) == sorted(demos.experts)
+    order = [back.experts.index(name) for name in demos.experts]
+    np.testing.assert_array_equal(back.counts(domain.mdp)[order], demos.counts(domain.mdp))
+    assert back.to_frame()["next_state"].isin(domain.mdp.state_names).all()
+
+
+def frame(**columns) -> pd.DataFrame:
+    rows = {"expert": ["a"] * 3, "episode": [0] * 3, "step": [0, 1, 2], "state": [0, 10, 2], "action": [0, 1, 0]}
+    return pd.DataFrame({**rows, **columns})
+
+
+def test_labels_of_any_type_match_by_text() -> None:
+    mdp = mh.MDP(np.full((2, 3, 3), 1 / 3), state_names=[0, 2, 10])
+    for states in ([0, 10, 2], [0.0, 10.0, 2.0], ["0", "10", "2"]):
+        counts = mh.Demonstrations.from_frame(frame(state=states)).counts(mdp)
+        assert counts[0].sum(axis=1).tolist() == [1, 1, 1]
+        assert counts[0, 2].tolist() == [0, 1]
+
+
+def test_indices_are_taken_where_no_name_is_a_number() -> None:
+    mdp = mh.MDP(np.full((2, 3, 3), 1 / 3), state_names=["x", "y", "z"], action_names=["l", "r"])
+    counts = mh.Demonstrations.from_frame(frame(state=[0, 1, 2])).counts(mdp)
+    assert counts[0].tolist() == [[1, 0], [0, 1], [1, 0]]
+
+
+def test_whole_number_labels_sort_as_numbers() -> None:
+    assert mh.Demonstrations.from_frame(frame()).states == ("0", "2", "10")
+
+
+def test_rows_may_come_in_any_order() -> None:
+    shuffled = frame().sample(frac=1, random_state=3)
+    back = mh.Demonstrations.from_frame(shuffled)
+    assert back.step.tolist() == [0, 1, 2]
+
+
+def test_a_step_count_from_one_is_fine() -> None:
+    assert mh.Demonstrations.from_frame(frame(step=[1, 2, 3])).step.tolist() == [1, 2, 3]
+
+
+def test_a_label_named_na_is_a_label(tmp_path) -> None:
+    (tmp_path / "d.csv").write_text("expert,episode,step,state,action\nNA,1,0,NA,null\n")
+    demos = mh.Demonstrations.from_csv(tmp_path / "d.csv")
+    assert (demos.experts, demos.states, demos.actions) == (("NA",), ("NA",), ("null",))

@@ -1,0 +1,180 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+import multihorizon as mh
+
+ENDINGS = ("terminal", "absorbing")
+DOMAINS = (mh.domains.toy, mh.domains.big_small, mh.domains.cliff)
+
+
+@st.composite
+def problems(draw, least_terminal: int = 0, most_terminal: int = 2):
+    n_states = draw(st.integers(3, 8))
+    seed = draw(st.integers(0, 10_000))
+    mdp = mh.domains.random_mdp(
+        n_states,
+        draw(st.integers(1, 4)),
+        branching=draw(st.integers(1, n_states)),
+        n_terminal=draw(st.integers(least_terminal, most_terminal)),
+        seed=seed,
+    )
+    return mdp, np.random.default_rng(seed).normal(size=n_states) * 5, draw(st.floats(0, 0.98))
+
+
+def linear_program_values(mdp: mh.MDP, reward: np.ndarray, discount: float) -> np.ndarray:
+    """The least V with V ≥ T_a (r + γV) for all actions, terminal values 0."""
+    live = np.tile(~mdp.terminal, mdp.n_actions)
+    matrix = (discount * mdp.stacked.toarray() - np.tile(np.eye(mdp.n_states), (mdp.n_actions, 1)))[live]
+    bounds = [(0, 0) if end else (None, None) for end in mdp.terminal]
+    return linprog(np.ones(mdp.n_states), matrix, -(mdp.stacked @ reward)[live], bounds=bounds).x
+
+
+@given(problems())
+def test_plan_agrees_with_a_linear_program(problem) -> None:
+    mdp, reward, discount = problem
+    plan = mh.plan(mdp, reward, discount)
+    np.testing.assert_allclose(plan.values, linear_program_values(mdp, reward, discount), atol=1e-6)
+    assert plan.residual <= 1e-9
+
+
+@given(problems(most_terminal=0), st.integers(0, 1000))
+def test_shaping_keeps_the_policies(problem, seed) -> None:
+    mdp, reward, discount = problem
+    potential = np.random.default_rng(seed).normal(size=mdp.n_states)
+    expected = mdp.expected_reward(reward)
+    shaped = expected + discount * mdp.expect(potential) - potential[:, None]
+    np.testing.assert_array_equal(
+        mh.plan(mdp, expected, discount).optimal_actions, mh.plan(mdp, shaped, discount).optimal_actions
+    )
+    np.testing.assert_allclose(
+        mh.soft_plan(mdp, expected, discount).policy, mh.soft_plan(mdp, shaped, discount).policy, atol=1e-9
+    )
+
+
+@given(problems())
+def test_scaling_the_reward_keeps_ties(problem) -> None:
+    mdp, reward, discount = problem
+    small = mh.plan(mdp, reward * 1e-6, discount).optimal_actions
+    np.testing.assert_array_equal(mh.plan(mdp, reward, discount).optimal_actions, small)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("make", DOMAINS)
+@pytest.mark.parametrize("discount", [0.0, 0.3, 0.9, 0.999])
+def test_bellman_equation_and_policy_values(make, ending, discount) -> None:
+    domain = make(ending=ending)
+    plan = mh.plan(domain.mdp, domain.reward, discount)
+    np.testing.assert_allclose(plan.q.max(axis=1), plan.values, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(mh.evaluate(domain.mdp, plan.policy, domain.reward, discount).values, plan.values, rtol=1e-9)
+    assert (plan.policy.argmax(axis=1) == plan.optimal_actions.argmax(axis=1)).all()
+
+
+def test_tied_grids_end_and_all_ties_are_found() -> None:
+    mdp = mh.domains.gridworld(25, 25, terminal=[(24, 24)])
+    reward = np.zeros(625)
+    reward[-1] = 1.0
+    plan = mh.plan(mdp, reward, 0.95)
+    optimal = plan.optimal_actions.reshape(25, 25, 4)
+    assert (optimal[:-1, :-1] == [True, True, False, False]).all()
+    assert (optimal[-1, :-1] == [True, False, False, False]).all()
+
+
+def test_a_reward_of_zero_leaves_every_action_optimal() -> None:
+    mdp = mh.domains.cliff().mdp
+    assert mh.plan(mdp, np.zeros(12), 0.9).optimal_actions.all()
+
+
+def test_discount_zero_is_myopic() -> None:
+    domain = mh.domains.cliff()
+    expected = domain.mdp.expect(domain.reward)
+    np.testing.assert_allclose(mh.plan(domain.mdp, domain.reward, 0.0).values, expected.max(axis=1))
+
+
+@pytest.mark.parametrize("make", DOMAINS)
+def test_discount_one_is_the_limit(make) -> None:
+    domain = make()
+    at_one = mh.plan(domain.mdp, domain.reward, 1.0)
+    near = mh.plan(domain.mdp, domain.reward, 1 - 1e-9)
+    np.testing.assert_allclose(at_one.values, near.values, atol=1e-5)
+    assert at_one.residual < 1e-10
+
+
+def test_discount_one_without_an_end_names_the_states() -> None:
+    domain = mh.domains.toy(ending="absorbing")
+    for call in (mh.plan, mh.soft_plan):
+        with pytest.raises(ValueError, match="4 never end: s0, s1, s2, s3"):
+            call(domain.mdp, domain.reward, 1.0)
+
+
+def test_discount_one_where_looping_pays_names_the_states() -> None:
+    mdp = mh.MDP([[[0, 1], [0, 0]], [[1, 0], [0, 0]]], terminal=[1], state_names=["inn", "home"])
+    with pytest.raises(ValueError, match="1 never end: inn"):
+        mh.plan(mdp, [1.0, 0.0], 1.0)
+    with pytest.raises(ValueError, match=r"soft value at discount 1\.0 is infinite"):
+        mh.soft_plan(mdp, [1.0, 0.0], 1.0)
+
+
+def test_rewards_of_states_and_of_actions_agree() -> None:
+    domain = mh.domains.cliff()
+    by_state = mh.plan(domain.mdp, domain.reward, 0.7)
+    by_action = mh.plan(domain.mdp, domain.mdp.expect(domain.reward), 0.7)
+    np.testing.assert_allclose(by_state.values, by_action.values)
+
+
+def test_a_large_grid_uses_iterative_solves_to_the_same_answer(monkeypatch) -> None:
+    domain = mh.domains.cliff(30, 30)
+    exact, soft = mh.plan(domain.mdp, domain.reward, 0.9), mh.soft_plan(domain.mdp, domain.reward, 0.9)
+    monkeypatch.setattr("multihorizon.linear.DIRECT_STATES", 10)
+    monkeypatch.setattr("multihorizon.planning.DIRECT_STATES", 10)
+    monkeypatch.setattr("multihorizon.linear.spla.splu", lambda *_: pytest.fail("factorised a large problem"))
+    np.testing.assert_allclose(mh.plan(domain.mdp, domain.reward, 0.9).values, exact.values, rtol=1e-10)
+    np.testing.assert_allclose(mh.soft_plan(domain.mdp, domain.reward, 0.9).values, soft.values, rtol=1e-10)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("make", DOMAINS)
+@pytest.mark.parametrize("temperature", [0.1, 1.0, 10.0])
+def test_soft_plan_takes_few_newton_steps(make, ending, temperature) -> None:
+    domain = make(ending=ending)
+    soft = mh.soft_plan(domain.mdp, domain.reward, 0.99, temperature)
+    assert soft.iterations <= 10
+    assert soft.residual < 1e-10
+    q = domain.mdp.expect(domain.reward + 0.99 * soft.values)
+    peak = q.max(axis=1)
+    backed = peak + temperature * np.log(np.exp((q - peak[:, None]) / temperature).sum(axis=1))
+    np.testing.assert_allclose(np.where(domain.mdp.terminal, 0, backed), soft.values, rtol=1e-12, atol=1e-10)
+
+
+@given(problems())
+def test_soft_values_are_those_of_the_policy_and_of_value_iteration(problem) -> None:
+    mdp, reward, discount = problem
+    soft = mh.soft_plan(mdp, reward, discount, 0.7)
+    np.testing.assert_allclose(mh.evaluate(mdp, soft.policy, reward, discount, 0.7).values, soft.values, atol=1e-7, rtol=1e-9)
+    np.testing.assert_allclose(np.exp(soft.log_policy), soft.policy, atol=1e-12)
+    other = np.random.default_rng(0).dirichlet(np.ones(mdp.n_actions), size=mdp.n_states)
+    assert (mh.evaluate(mdp, other, reward, discount, 0.7).values <= soft.values + 1e-8).all()
+
+
+def test_soft_plan_nears_plan_as_the_temperature_falls() -> None:
+    domain = mh.domains.cliff()
+    hard = mh.plan(domain.mdp, domain.reward, 0.9).values
+    gaps = [np.abs(mh.soft_plan(domain.mdp, domain.reward, 0.9, t).values - hard).max() for t in (1.0, 0.1, 0.01)]
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] <= 0.01 * np.log(4) / 0.1
+
+
+def test_soft_plan_from_its_own_answer_takes_no_step() -> None:
+    domain = mh.domains.cliff()
+    soft = mh.soft_plan(domain.mdp, domain.reward, 0.9)
+    assert mh.soft_plan(domain.mdp, domain.reward, 0.9, start=soft.values).iterations == 0
+
+
+def test_soft_plan_keeps_probabilities_of_vast_rewards_finite() -> None:
+    domain = mh.domains.cliff()
+    soft = mh.soft_plan(domain.mdp, domain.reward * 1e4, 0.9)
+    assert np.isfinite(soft.policy).all()
+    assert np.isfinite(soft.log_policy).all()
+    assert soft.log_policy.min() < -1000

@@ -1,0 +1,74 @@
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+import multihorizon as mh
+from multihorizon.progress import silent
+
+DOMAIN = mh.domains.cliff()
+
+
+@dataclass(frozen=True)
+class Told:
+    """A solver that is told the answer, to test what happens around solvers."""
+
+    temperature: float | None = 1.0
+    search: mh.Grid = field(default_factory=lambda: mh.Grid(0.5))
+
+    def solve(self, problem, seed=0, progress=silent):
+        return mh.Solution(
+            solver="Told",
+            status=mh.Status.OPTIMAL,
+            message="It was told.",
+            experts=problem.names,
+            discounts=np.array(DOMAIN.mce_discounts if self.temperature else DOMAIN.lp_discounts),
+            reward=DOMAIN.reward,
+            objective=1.5,
+            residual=0.0,
+            temperature=np.full(3, self.temperature) if self.temperature else None,
+            trace=mh.Trace(np.zeros((2, 3)), np.array([0.0, 1.5]), np.array([0.1, 0.2])),
+            evidence={"ranks": [1, 2], "array": np.arange(2)},
+        )
+
+
+def test_solve_records_options_seed_and_time() -> None:
+    solution = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts()), Told(), seed=7)
+    assert solution.seed == 7
+    assert solution.options == {"temperature": 1.0, "search": {"kind": "Grid", "step": 0.5, "jobs": -1}}
+    assert solution.seconds > 0
+    assert "Told: optimal. It was told." in str(solution)
+
+
+def test_policies_are_those_of_the_answer() -> None:
+    soft = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts()), Told())
+    for found, true in zip(soft.policies(), DOMAIN.mce_experts(), strict=True):
+        np.testing.assert_allclose(found, true, atol=1e-12)
+    hard = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.lp_experts()), Told(temperature=None))
+    for found, true in zip(hard.policies(), DOMAIN.lp_experts(), strict=True):
+        np.testing.assert_array_equal(found.argmax(axis=1), true)
+
+
+def test_json_round_trip(tmp_path) -> None:
+    problem = mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts(), names=["x", "y", "z"])
+    solution = mh.solve(problem, Told())
+    solution.to_json(tmp_path / "s.json")
+    back = mh.Solution.from_json(tmp_path / "s.json", problem)
+    np.testing.assert_array_equal(back.discounts, solution.discounts)
+    np.testing.assert_array_equal(back.reward, solution.reward)
+    np.testing.assert_array_equal(back.trace.best, solution.trace.best)
+    assert (back.status, back.message, back.experts, back.options) == (
+        "optimal",
+        "It was told.",
+        ("x", "y", "z"),
+        solution.options,
+    )
+    assert back.evidence == {"ranks": [1, 2], "array": [0, 1]}
+    np.testing.assert_allclose(back.policies()[1], solution.policies()[1])
+    with pytest.raises(ValueError, match="read from a file"):
+        mh.Solution.from_json(tmp_path / "s.json").policies()
+
+
+def test_a_solver_that_forgets_an_expert_is_caught() -> None:
+    with pytest.raises(ValueError, match=r"discounts of the solution must have shape \(3,\), received \(2,\)"):
+        mh.Solution("s", mh.Status.OPTIMAL, "", ("a", "b", "c"), np.zeros(2), np.zeros(4), 0.0, 0.0)
