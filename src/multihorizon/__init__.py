@@ -1,11 +1,14 @@
 """Infer the one reward several experts share, and how far ahead each of them plans."""
 
 from multihorizon import domains
+from multihorizon.closed_form_start import closed_form_start
 from multihorizon.demonstrations import Demonstrations
 from multihorizon.evaluation import causal_entropy, evaluate, feature_counts, occupancy
 from multihorizon.experts import Expert
 from multihorizon.generalization import GeneralizationError, generalization_error
 from multihorizon.gymnasium_env import gymnasium_reward
+from multihorizon.identification import Identification
+from multihorizon.identify import identify
 from multihorizon.intervals import discount_intervals
 from multihorizon.mdp import MDP
 from multihorizon.planning import plan
@@ -14,27 +17,32 @@ from multihorizon.search import Bayesian, Grid
 from multihorizon.soft_planning import soft_plan
 from multihorizon.solution import Solution, Status, Trace
 from multihorizon.solve import solve
+from multihorizon.solvers.closed_form import ClosedForm
 from multihorizon.solvers.maximum_likelihood import MaximumLikelihood
 
 __all__ = [
     "MDP",
     "Bayesian",
+    "ClosedForm",
     "Demonstrations",
     "Expert",
     "GeneralizationError",
     "Grid",
+    "Identification",
     "MaximumLikelihood",
     "Problem",
     "Solution",
     "Status",
     "Trace",
     "causal_entropy",
+    "closed_form_start",
     "discount_intervals",
     "domains",
     "evaluate",
     "feature_counts",
     "generalization_error",
     "gymnasium_reward",
+    "identify",
     "occupancy",
     "plan",
     "soft_plan",

@@ -1,0 +1,191 @@
+"""The report on identifiability: sets with proof, honesty under noise, features, endings."""
+
+import numpy as np
+import pytest
+
+import multihorizon as mh
+from multihorizon.closed_form import expert_lines
+from multihorizon.feature_form import FeatureForm
+from multihorizon.linear_system import Rows
+from multihorizon.variable_projection import StateForm, minimise, project
+
+
+def toy_problem(ending, members=(0, 1, 2)):
+    domain = mh.domains.toy(ending=ending)
+    experts = domain.mce_experts()
+    return domain, mh.Problem(domain.mdp, [experts[i] for i in members])
+
+
+@pytest.mark.parametrize(("ending", "dimension"), [("terminal", 1), ("absorbing", 2)])
+def test_the_toy_domain_is_not_identifiable(ending, dimension):
+    domain, problem = toy_problem(ending)
+    found = mh.identify(problem)
+    assert (found.status, found.dimension) == ("set", dimension)
+    first, second = found.members
+    assert np.linalg.norm(first.discounts - second.discounts) > 0.1
+    for member in found.members:
+        for gamma, expert in zip(member.discounts, domain.mce_experts(), strict=True):
+            assert np.abs(mh.soft_plan(domain.mdp, member.reward, gamma).policy - expert).max() < 1e-10
+    assert (found.intervals[:, 0] <= np.array(domain.mce_discounts) + 1e-9).all()
+    assert (found.intervals[:, 1] >= np.array(domain.mce_discounts) - 1e-9).all()
+    assert "do not identify" in found.summary()
+
+
+def test_the_order_of_the_toy_experts_can_be_reversed():
+    domain, problem = toy_problem("absorbing")
+    form = StateForm(Rows(expert_lines(problem, 1e-8, 2), 4), 3, 1.0)
+    point = minimise(form, np.array([0.702, 0.542, 0.158]))
+    reward = form.read(point.discounts, point.x)[0]
+    assert point.discounts[0] > point.discounts[1] > point.discounts[2]
+    for gamma, expert in zip(point.discounts, domain.mce_experts(), strict=True):
+        np.testing.assert_allclose(mh.soft_plan(domain.mdp, reward, gamma).policy, expert, atol=1e-12)
+
+
+def test_the_ranges_of_the_terminal_toy_are_those_of_a_brute_force_search():
+    _, problem = toy_problem("terminal")
+    form = StateForm(Rows(expert_lines(problem, 1e-8, 2), 4), 3, 1.0)
+    axis = np.linspace(0.1, 0.9, 4)
+    points = [minimise(form, np.array([a, b, c])) for a in axis for b in axis for c in axis]
+    solutions = np.array([p.discounts for p in points if p.gap < 1e-10])
+    ranges = mh.identify(problem).intervals
+    assert (solutions >= ranges[:, 0] - 1e-6).all()
+    assert (solutions <= ranges[:, 1] + 1e-6).all()
+    np.testing.assert_allclose(solutions.min(axis=0), ranges[:, 0], atol=0.02)
+
+
+def test_one_expert_alone_says_nothing_of_their_discount():
+    domain = mh.domains.cliff(ending="absorbing")
+    found = mh.identify(mh.Problem(domain.mdp, domain.mce_experts()[2:]))
+    assert (found.status, found.dimension) == ("set", 1)
+    np.testing.assert_allclose(found.intervals, [[0.0, 1.0]], atol=1e-6)
+    assert max(m.error for m in found.members) < 1e-10
+
+
+def test_affine_sets_have_ranges_from_linear_programs():
+    """Two experts with the same policy: any common discount explains them, and the set is the diagonal."""
+    mdp = mh.domains.random_mdp(8, 3, seed=2)
+    policy = mh.soft_plan(mdp, np.arange(8.0) / 4, 0.6).policy
+    found = mh.identify(mh.Problem(mdp, [policy, policy]))
+    assert (found.status, found.dimension) == ("set", 1)
+    np.testing.assert_allclose(found.intervals, [[0, 1], [0, 1]], atol=1e-6)
+    for member in found.members:
+        assert abs(member.discounts[0] - member.discounts[1]) < 1e-8
+        assert member.error < 1e-10
+    free = mh.identify(mh.Problem(mdp, [policy, policy]), temperature="per_expert")
+    assert free.status == "set"
+    assert free.dimension >= 1
+
+
+def test_policies_without_a_common_reward_are_infeasible():
+    mdp = mh.domains.random_mdp(10, 3, seed=4)
+    rng = np.random.default_rng(0)
+    experts = [mh.soft_plan(mdp, rng.normal(size=10), gamma).policy for gamma in (0.3, 0.8)]
+    found = mh.identify(mh.Problem(mdp, experts))
+    assert found.status == "infeasible"
+    assert found.residual > 1e-2
+    assert "No discounts" in found.summary()
+    outside = mh.identify(mh.Problem(mdp, [rng.dirichlet(np.ones(3), 10) for _ in range(2)]))
+    assert outside.status == "infeasible"
+
+
+def noisy(policy, size, rng):
+    moved = policy * np.exp(size * rng.standard_normal(policy.shape))
+    return moved / moved.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-4, 1e-3, 1e-2, 3e-2])
+def test_unique_is_never_claimed_where_noise_spreads_the_answers(size):
+    for domain in (mh.domains.cliff(), mh.domains.cliff(ending="absorbing"), mh.domains.big_small()):
+        answers, claims, covered = [], [], 0
+        for seed in range(8):
+            rng = np.random.default_rng(seed)
+            found = mh.identify(mh.Problem(domain.mdp, [noisy(p, size, rng) for p in domain.mce_experts()]), tolerance=size)
+            answers.append(found.discounts)
+            claims.append(found.status)
+            inside = (found.intervals[:, 0] <= domain.mce_discounts) & (domain.mce_discounts <= found.intervals[:, 1])
+            covered += int(inside.all())
+        spread = np.ptp(answers, axis=0).max()
+        error = np.abs(np.array(answers) - domain.mce_discounts).max()
+        assert "infeasible" not in claims
+        if max(spread, error) > 0.1:
+            assert "unique" not in claims
+        if size <= 1e-4:
+            assert set(claims) == {"unique"}
+            assert covered >= 6
+
+
+def test_noise_beyond_the_tolerance_is_called_infeasible_and_the_size_is_guessed():
+    domain = mh.domains.cliff()
+    rng = np.random.default_rng(1)
+    problem = mh.Problem(domain.mdp, [noisy(p, 1e-4, rng) for p in domain.mce_experts()])
+    found = mh.identify(problem)
+    assert found.status == "infeasible"
+    assert np.abs(found.discounts - domain.mce_discounts).max() < 0.01
+    assert 2e-5 < found.tolerance * found.misfit < 5e-4
+
+
+def features_of(mdp, seed):
+    """Arrival features shared by several states and one action cost."""
+    rng = np.random.default_rng(seed)
+    arrival = mdp.stacked @ rng.normal(size=(mdp.n_states, 3))
+    cost = np.repeat(np.arange(mdp.n_actions) == 0, mdp.n_states)[:, None] * ~np.tile(mdp.terminal, mdp.n_actions)[:, None]
+    return np.hstack([arrival, cost])
+
+
+@pytest.mark.parametrize("temperature", [1.0, "per_expert"])
+def test_features_and_action_costs(temperature):
+    mdp = mh.domains.gridworld(3, 4, slip=0.2, terminal=[(0, 3)])
+    features, theta = features_of(mdp, 1), np.array([1.0, -0.5, 2.0, -0.7])
+    reward = (features @ theta).reshape(4, 12).T
+    lams = (1.0, 1.5) if temperature == "per_expert" else (1.0, 1.0)
+    experts = [mh.soft_plan(mdp, reward, gamma, lam).policy for gamma, lam in zip((0.3, 0.9), lams, strict=True)]
+    found = mh.identify(mh.Problem(mdp, experts, features=features), temperature)
+    assert found.status == "unique"
+    np.testing.assert_allclose(found.discounts, [0.3, 0.9], atol=1e-9)
+    np.testing.assert_allclose(found.temperature, lams, atol=1e-8)
+    np.testing.assert_allclose(found.reward, theta, atol=1e-8)
+
+
+@pytest.mark.parametrize("temperature", [1.0, None])
+def test_jacobians_are_finite_differences(temperature):
+    domain = mh.domains.cliff()
+    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    tied = mh.Problem(domain.mdp, domain.mce_experts(), features=domain.mdp.stacked)
+    states = StateForm(Rows(expert_lines(problem, 1e-8, 2), 12), 3, temperature)
+    here, step = np.array([0.2, 0.4, 0.7]), 1e-6
+    for form in (states, FeatureForm(tied, temperature)):
+        point = project(form, here)
+        slopes = form.slopes(here, point.x)
+        for k in range(3):
+            move = step * (np.arange(3) == k)
+            ahead, behind = ((lambda m, h: m @ point.x - h)(*form.at(here + sign * move)) for sign in (1, -1))
+            np.testing.assert_allclose(slopes[:, k], (ahead - behind) / (2 * step), atol=1e-6)
+            gaps = [project(form, here + sign * move).gap ** 2 / 2 for sign in (1, -1)]
+            gradient = (point.jacobian.T @ point.residual)[k]
+            np.testing.assert_allclose(gradient, (gaps[0] - gaps[1]) / (2 * step), rtol=1e-4, atol=1e-7)
+
+
+def test_tabular_features_agree_with_the_closed_form():
+    domain = mh.domains.cliff()
+    found = mh.identify(mh.Problem(domain.mdp, domain.mce_experts(), features=domain.mdp.stacked))
+    assert found.status == "unique"
+    np.testing.assert_allclose(found.discounts, domain.mce_discounts, atol=1e-8)
+
+
+def test_another_task_identifies_what_one_task_leaves_open():
+    names, problems = ["a", "b", "c"], []
+    for chances in ((0.95, 0.9, 0.6), (0.4, 0.8, 0.7)):
+        domain = mh.domains.toy(chances=chances)
+        problems.append(mh.Problem(domain.mdp, domain.mce_experts(), names=names))
+    assert mh.identify(problems[0]).status == "set"
+    joined = mh.identify(mh.Problem.join(*problems))
+    assert joined.status == "unique"
+    np.testing.assert_allclose(joined.discounts, (0.3, 0.5, 0.95), atol=1e-7)
+
+
+def test_bad_options_get_a_sentence():
+    _, problem = toy_problem("terminal")
+    with pytest.raises(ValueError, match="tolerance"):
+        mh.identify(problem, tolerance=-1.0)
+    with pytest.raises(ValueError, match="per_expert"):
+        mh.identify(problem, temperature="each")
