@@ -27,6 +27,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.evaluation import policy_entropy
@@ -39,12 +40,15 @@ from multihorizon.soft_planning import SoftPlan, soft_plan
 ENDLESS_DISCOUNT = 0.9999
 #: Log-temperatures stay within ±5: beyond a factor of 148 a temperature is only a certain or a uniform policy.
 LOG_TEMPERATURE_BOUND = 5.0
+#: Up to this many numbers the features are kept as a dense array for averaging under a policy.
+DENSE_FEATURES = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Choices:
     """One expert's decisions in one task: counts `(S,A)`, and the rows a·S+s of actions that could be taken where some were.
 
+    `moves` and `design` are the rows of T and F, the latter dense and in the columns `used` where F has entries at all.
     `discount` and `temperature` are positions in the parameter vector; −1 stands for a temperature fixed at 1.
     """
 
@@ -53,8 +57,33 @@ class Choices:
     visits: Floats
     rows: Ints
     states: Ints
+    moves: Any
+    used: Ints
+    design: Floats
     discount: int
     temperature: int
+
+    @cached_property
+    def dense_features(self) -> Floats | None:
+        """F as `(A,S,used)` where that is small, else None."""
+        features, mdp = self.expert.feature_matrix, self.expert.mdp
+        if features.shape[0] * self.used.size > DENSE_FEATURES:
+            return None
+        dense: Floats = features[:, self.used].toarray().reshape(mdp.n_actions, mdp.n_states, -1)
+        return dense
+
+    def mean_features(self, policy: Floats) -> Floats:
+        """`πF = Σ_a π(a|s) F(s,a)` as a dense `(S,used)` array."""
+        dense = self.dense_features
+        if dense is not None:
+            mean: Floats = np.einsum("sa,asj->sj", policy, dense)
+            return mean
+        n = self.expert.mdp.n_states
+        total = np.zeros((n, self.used.size))
+        for action, chosen in enumerate(policy.T):
+            block = self.expert.feature_matrix[action * n : (action + 1) * n][:, self.used]
+            total += (sp.diags_array(chosen) @ block).toarray()
+        return total
 
 
 class Likelihood:
@@ -140,7 +169,7 @@ class Likelihood:
         gamma, lam = self.settings(choices, x)
         try:
             return soft_plan(choices.expert.mdp, choices.expert.expected_reward(self.reward(x)), gamma, lam, start)
-        except (ValueError, RuntimeError):  # infinite values, or a singular I − γP on the way to them
+        except ValueError:  # the soft values are infinite
             return None
 
     def settings(self, choices: Choices, x: Floats) -> tuple[float, float]:
@@ -154,7 +183,20 @@ class Likelihood:
         visits = np.where(mdp.terminal, 0.0, counts.sum(axis=1))
         rows = np.flatnonzero(((visits > 0)[:, None] & mdp.available).T.ravel())
         temperature = self.discount_slice.stop + owner - 1 if self.per_expert_temperature and owner > 0 else -1
-        return Choices(expert, counts, visits, rows, rows % mdp.n_states, self.n_reward + self.groups[owner], temperature)
+        features = sp.csr_array(expert.feature_matrix)
+        used = np.unique(features.indices).astype(np.int64)
+        return Choices(
+            expert=expert,
+            counts=counts,
+            visits=visits,
+            rows=rows,
+            states=rows % mdp.n_states,
+            moves=mdp.stacked[rows],
+            used=used,
+            design=features[rows][:, used].toarray(),
+            discount=self.n_reward + self.groups[owner],
+            temperature=temperature,
+        )
 
     def _bounds(self) -> tuple[Floats, Floats]:
         endless = any(c.expert.mdp.never_ends().any() for c in self.choices)
@@ -200,7 +242,7 @@ class Point:
     def resolvents(self) -> tuple[Resolvent, ...]:
         """`I − γP_π` of each expert, factorised once."""
         return tuple(
-            Resolvent(c.expert.mdp.under(p.policy), self.likelihood.settings(c, self.x)[0])
+            Resolvent(c.expert.mdp.small_under(p.policy), self.likelihood.settings(c, self.x)[0])
             for c, p in zip(self.likelihood.choices, self.plans, strict=True)
         )
 
@@ -234,11 +276,10 @@ class Point:
     def scores(self, choices: Choices, plan: SoftPlan, solver: Resolvent) -> tuple[Ints, Floats]:
         """Columns of x on which the choices depend, and `d log π(a|s)` in them for each of the expert's rows."""
         gamma, lam = self.likelihood.settings(choices, self.x)
-        mdp, features = choices.expert.mdp, choices.expert.feature_matrix
-        used = np.unique(features.indices)
-        sources = [_mean_rows(plan.policy, features[:, used]), (solver.matrix @ plan.values)[:, None]]
-        direct = [features[choices.rows][:, used].toarray(), (mdp.stacked[choices.rows] @ plan.values)[:, None]]
-        columns = [*used.tolist(), choices.discount]
+        mdp = choices.expert.mdp
+        sources = [choices.mean_features(plan.policy), (solver.matrix @ plan.values)[:, None]]
+        direct = [choices.design, (choices.moves @ plan.values)[:, None]]
+        columns = [*choices.used.tolist(), choices.discount]
         if choices.temperature >= 0:
             sources.append(lam * np.where(mdp.terminal, 0.0, policy_entropy(plan.policy))[:, None])
             log = plan.log_policy.T.ravel()[choices.rows]
@@ -246,7 +287,7 @@ class Point:
             columns.append(choices.temperature)
         moved = solver.solve(np.hstack(sources))
         scores = np.hstack(direct)
-        scores += gamma * (mdp.stacked[choices.rows] @ moved)
+        scores += gamma * (choices.moves @ moved)
         scores -= moved[choices.states]
         scores /= lam
         return np.array(columns, dtype=np.int64), scores
@@ -265,13 +306,3 @@ def finite_log(plan: SoftPlan) -> Floats:
     """`log π` with 0 in place of −inf: actions that cannot be taken have no counts, and 0·(−inf) must not be NaN."""
     log = plan.log_policy
     return np.where(np.isfinite(log), log, 0.0)
-
-
-def _mean_rows(policy: Floats, features: Any) -> Floats:
-    """`Σ_a π(a|s) F(s,a)` as a dense `(S,d)` array."""
-    n_states, n_actions = policy.shape
-    total = np.zeros((n_states, features.shape[1]))
-    for action in range(n_actions):
-        block = features[action * n_states : (action + 1) * n_states]
-        total += block.multiply(policy[:, action][:, None]).toarray()
-    return total

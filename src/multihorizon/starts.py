@@ -50,7 +50,7 @@ def _regression(likelihood: Likelihood, choices: Choices, gamma: float) -> tuple
     """Columns, weighted design matrix and weighted target of one expert's least squares."""
     mdp = choices.expert.mdp
     policy = smoothed_policy(mdp, choices.counts)
-    solver = Resolvent(mdp.under(policy), gamma)
+    solver = Resolvent(mdp.small_under(policy), gamma)
     values = solver.solve(np.where(mdp.terminal, 0.0, policy_entropy(policy)))
     plan = SoftPlan(policy, values, gamma * mdp.expect(values), 0.0, 0, 1.0)
     x = np.zeros(likelihood.size)

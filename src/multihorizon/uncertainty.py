@@ -30,7 +30,7 @@ NULL_COMPONENT = 1e-3
 ROOT_TOLERANCE = 0.01
 #: A profile climb may leave this much log-likelihood: it moves the signed root by less than its tolerance.
 PROFILE_GAIN = 1e-4
-MAX_EVALUATIONS = 25
+MAX_EVALUATIONS, MAX_PROFILE_STEPS = 15, 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +150,7 @@ def _profile(start: Point, index: int, value: float, matrix: Floats) -> Point | 
         return None
     fixed = np.zeros(model.size, dtype=np.bool_)
     fixed[index] = True
-    return climb(point, fixed, gain=PROFILE_GAIN, matrix=matrix).point
+    return climb(point, fixed, MAX_PROFILE_STEPS, PROFILE_GAIN, matrix).point
 
 
 def _tangent(model: Likelihood, start: Point, index: int, value: float, matrix: Floats) -> Floats:

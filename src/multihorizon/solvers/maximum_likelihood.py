@@ -1,9 +1,9 @@
 """Maximum likelihood: reward, discounts and temperatures from logged decisions, with standard errors.
 
 Maximises the undiscounted choice likelihood `Σ_k Σ N_k(s,a) log π_{θ,γ_k}(a|s)` of `likelihood.py` over θ, 0 ≤ γ ≤ 1 and, if
-asked for, one temperature an expert. For fixed Γ the start in θ is a least-squares fit to smoothed frequencies (`starts.py`); Γ
-itself is tried at scattered points, the most likely few are climbed by damped Fisher scoring (`ascent.py`), and the best is
-climbed to the end. Convergence is the projected gradient per decision, recomputed at the answer.
+asked for, one temperature an expert. One start is the closed form on smoothed frequencies. For others Γ is scattered, and θ is the
+least-squares fit to the frequencies at that Γ (`starts.py`); the most likely few are climbed by damped Fisher scoring
+(`ascent.py`), and the best is climbed to the end. Convergence is the projected gradient per decision, recomputed at the answer.
 
 The likelihood is not concave in (θ, Γ), hence several starts. Where two ends are equally likely with other discounts, or where
 the Fisher information is singular in the direction of a discount, the answer is NOT_IDENTIFIED.
@@ -20,6 +20,7 @@ from scipy.stats import qmc
 
 from multihorizon.ascent import MAX_STEPS, Climb, climb, projected_gradient
 from multihorizon.checks import Floats, as_count, as_floats, as_positive
+from multihorizon.closed_form_start import closed_form_start
 from multihorizon.likelihood import Likelihood, Point
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
@@ -80,7 +81,9 @@ class MaximumLikelihood:
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Climb from several starts; `seed` scatters the discounts they begin with."""
         likelihood = self.likelihood(problem)
-        best, ends = maximize(likelihood, self.starts, seed, progress)
+        closed = closed_form_start(problem, temperature="per_expert" if likelihood.per_expert_temperature else 1.0)
+        extra = likelihood.pack(closed.reward, closed.discounts, closed.temperature)
+        best, ends = maximize(likelihood, self.starts, seed, progress, (extra,))
         found = precision(best.point)
         return self._solution(problem, best, ends, found)
 
