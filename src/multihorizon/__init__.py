@@ -3,10 +3,12 @@
 from multihorizon import domains
 from multihorizon.closed_form_start import closed_form_start
 from multihorizon.demonstrations import Demonstrations
+from multihorizon.dynamics import estimate_mdp, impossible_moves
 from multihorizon.evaluation import causal_entropy, evaluate, feature_counts, occupancy
 from multihorizon.experts import Expert
 from multihorizon.generalization import GeneralizationError, generalization_error
 from multihorizon.gymnasium_env import gymnasium_reward
+from multihorizon.horizon_tests import SharedDiscountTest, pairwise_tests, shared_discount_test
 from multihorizon.identification import Identification
 from multihorizon.identify import identify
 from multihorizon.intervals import discount_intervals
@@ -31,6 +33,7 @@ __all__ = [
     "Identification",
     "MaximumLikelihood",
     "Problem",
+    "SharedDiscountTest",
     "Solution",
     "Status",
     "Trace",
@@ -38,13 +41,17 @@ __all__ = [
     "closed_form_start",
     "discount_intervals",
     "domains",
+    "estimate_mdp",
     "evaluate",
     "feature_counts",
     "generalization_error",
     "gymnasium_reward",
     "identify",
+    "impossible_moves",
     "occupancy",
+    "pairwise_tests",
     "plan",
+    "shared_discount_test",
     "soft_plan",
     "solve",
 ]

@@ -43,6 +43,11 @@ class Precision:
     discounts_identified: Bools
 
     @property
+    def rank(self) -> int:
+        """How many directions of x the decisions determine."""
+        return self.spectrum.size - self.nullity
+
+    @property
     def nullity(self) -> int:
         """How many directions of x the decisions say nothing of."""
         return int(self.null_space.shape[1])

@@ -1,7 +1,7 @@
 """Maximum likelihood: reward, discounts and temperatures from logged decisions, with standard errors.
 
 Maximises the undiscounted choice likelihood `Σ_k Σ N_k(s,a) log π_{θ,γ_k}(a|s)` of `likelihood.py` over θ, 0 ≤ γ ≤ 1 and, if
-asked for, one temperature an expert. One start is the closed form on smoothed frequencies. For others Γ is scattered, and θ is the
+asked for, one temperature an expert. One start is the closed form on smoothed frequencies. For others Γ is scattered and θ is the
 least-squares fit to the frequencies at that Γ (`starts.py`); the most likely few are climbed by damped Fisher scoring
 (`ascent.py`), and the best is climbed to the end. Convergence is the projected gradient per decision, recomputed at the answer.
 
