@@ -1,6 +1,7 @@
 """Infer the one reward several experts share, and how far ahead each of them plans."""
 
 from multihorizon import domains
+from multihorizon.bootstrap import Bootstrap, bootstrap
 from multihorizon.closed_form_start import closed_form_start
 from multihorizon.demonstrations import Demonstrations
 from multihorizon.dynamics import estimate_mdp, impossible_moves
@@ -25,6 +26,7 @@ from multihorizon.solvers.maximum_likelihood import MaximumLikelihood
 __all__ = [
     "MDP",
     "Bayesian",
+    "Bootstrap",
     "ClosedForm",
     "Demonstrations",
     "Expert",
@@ -37,6 +39,7 @@ __all__ = [
     "Solution",
     "Status",
     "Trace",
+    "bootstrap",
     "causal_entropy",
     "closed_form_start",
     "discount_intervals",

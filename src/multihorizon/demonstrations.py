@@ -135,8 +135,10 @@ class Demonstrations:
         counts: Ints = np.bincount(pairs[0], minlength=len(self.experts))
         return counts
 
-    def counts(self, mdp: MDP) -> Floats:
+    def counts(self, mdp: MDP, weights: Floats | None = None) -> Floats:
         """How often each expert took each action in each state, `(K,S,A)`, in the order of the MDP's states and actions.
+
+        With `weights` `(N,)` each row counts that often.
 
         Raises:
             ValueError: for a label the MDP does not know, a decision in a terminal state, or an unavailable action.
@@ -147,7 +149,7 @@ class Demonstrations:
         self._refuse(~mdp.available[states, actions], "action", "an unavailable action", self.actions, self.action)
         shape = (len(self.experts), mdp.n_states, mdp.n_actions)
         flat = np.ravel_multi_index((self.expert, states, actions), shape)
-        return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
+        return np.bincount(flat, weights, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
 
     def match(self, mdp: MDP) -> tuple[Ints, Ints]:
         """The MDP's index of each of the table's states, and of each of its actions; raises for a label it does not know."""
