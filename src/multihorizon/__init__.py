@@ -1,6 +1,7 @@
 """Infer the one reward several experts share, and how far ahead each of them plans."""
 
 from multihorizon import domains
+from multihorizon.analysis import Analysis, analyse
 from multihorizon.bootstrap import Bootstrap, bootstrap
 from multihorizon.closed_form_start import closed_form_start
 from multihorizon.demonstrations import Demonstrations
@@ -14,6 +15,7 @@ from multihorizon.identification import Identification
 from multihorizon.identify import identify
 from multihorizon.intervals import discount_intervals
 from multihorizon.mdp import MDP
+from multihorizon.model_checks import ModelChecks, check_model
 from multihorizon.planning import plan
 from multihorizon.problem import Problem
 from multihorizon.search import Bayesian, Grid
@@ -25,6 +27,7 @@ from multihorizon.solvers.maximum_likelihood import MaximumLikelihood
 
 __all__ = [
     "MDP",
+    "Analysis",
     "Bayesian",
     "Bootstrap",
     "ClosedForm",
@@ -34,13 +37,16 @@ __all__ = [
     "Grid",
     "Identification",
     "MaximumLikelihood",
+    "ModelChecks",
     "Problem",
     "SharedDiscountTest",
     "Solution",
     "Status",
     "Trace",
+    "analyse",
     "bootstrap",
     "causal_entropy",
+    "check_model",
     "closed_form_start",
     "discount_intervals",
     "domains",
