@@ -26,6 +26,9 @@ from multihorizon.solution import Solution
 from multihorizon.starts import choice_probability_start
 from multihorizon.uncertainty import Precision, precision, resume
 
+#: A loss of log-likelihood beyond which the hypothesis is rejected whatever further steps would gain (p < 1e-20).
+HOPELESS = 100.0
+
 
 @dataclass(frozen=True)
 class SharedDiscountTest:
@@ -105,6 +108,7 @@ def _restricted(point: Point, members: tuple[int, ...]) -> Climb:
         restricted.at(restricted.pack(model.reward(point.x), values, model.temperatures(point.x))),
         choice_probability_start(restricted, values),
     ]
-    ends = [climb(start, max_steps=40) for start in starts if start is not None]
+    ends = [climb(start, max_steps=25) for start in starts if start is not None]
     best = max(ends, key=lambda end: end.point.objective)
-    return best if best.finished else climb(best.point)
+    hopeless = point.objective - best.point.objective > HOPELESS
+    return best if best.finished or hopeless else climb(best.point)

@@ -67,17 +67,17 @@ def plot_calibration(checks: ModelChecks) -> Axes:
 
 
 def plot_held_out(checks: ModelChecks) -> Axes:
-    """Held-out log-likelihood of each expert's decisions by model, as a gain over indifference to which model is used."""
+    """Held-out log-likelihood of each expert's decisions by model, as what it falls short of the best one."""
     best = np.max([checks.held_out[name] for name in MODELS], axis=0)
-    ax = new_axes(5.2, 1.2 + 0.5 * len(checks.experts))
+    ax = new_axes(5.2, 1.6 + 0.4 * len(checks.experts))
     for number, name in enumerate(MODELS):
         loss = best - checks.held_out[name]
         ax.plot(loss, range(len(checks.experts)), "os^D"[number], color=COLOURS[number], label=name, ms=6, alpha=0.85)
     ax.set_yticks(range(len(checks.experts)), checks.experts)
     ax.set(xlabel="log-likelihood a decision short of the best (0 is best)", ylim=(len(checks.experts) - 0.5, -0.5))
-    ax.legend(
-        frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.45, 1.5 if len(checks.experts) < 3 else 1.35), ncols=2
-    )
+    whole = ax.get_figure(root=True)
+    assert whole is not None
+    whole.legend(frameon=False, fontsize=9, loc="outside upper center", ncols=2)
     _plain(ax)
     return ax
 

@@ -234,5 +234,5 @@ def _fit(analysis: Analysis) -> Section:
 
 def _method(analysis: Analysis, options: dict[str, Any]) -> Section:
     said = [paragraph(remark) for remark in analysis.remarks]
-    told = "; ".join(f"{key}: {value}" for key, value in options.items())
+    told = "; ".join(f"{k}: {', '.join(v) if isinstance(v, list) else v}" for k, v in options.items() if v is not None)
     return Section("How this was made", [paragraph(analysis.solution.message), *said, paragraph(f"Options: {told}.")])

@@ -35,9 +35,8 @@ p { margin: 0.6rem 0; max-width: 46rem; overflow-wrap: anywhere; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.95rem; min-width: min(100%, 20rem); }
 caption { text-align: left; padding-bottom: 0.4rem; font-size: 0.9rem; }
 th, td { padding: 0.35rem 0.8rem 0.35rem 0; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
-th { font-weight: 600; } td.number, th.number { text-align: right; white-space: nowrap; }
-figure { margin: 1rem 0; padding: 0.8rem; background: #ffffff; border: 1px solid var(--line); border-radius: 8px;
-  max-width: 46rem; }
+th { font-weight: 600; } td.number, th.number { text-align: right; } td.number, td.short { white-space: nowrap; }
+figure { margin: 1rem 0; padding: 0.8rem; background: #ffffff; border: 1px solid var(--line); border-radius: 8px; }
 figure img { display: block; width: 100%; height: auto; } figcaption { font-size: 0.9rem; padding-top: 0.5rem; color: #5b6675; }
 .badge { display: inline-block; padding: 0.15rem 0.7rem; border-radius: 1rem; background: var(--card);
   border: 1px solid var(--line); border-left: 6px solid var(--mark); font-weight: 600; }
@@ -46,6 +45,11 @@ pre { background: var(--card); border: 1px solid var(--line); border-radius: 8px
   overflow-wrap: anywhere; font-size: 0.85rem; }
 footer { margin-top: 3rem; font-size: 0.85rem; }
 """
+
+#: The longest text of a cell that is kept on one line.
+SHORT = 24
+#: Widest display of an inch of a figure: text in it is then about as large as the page's.
+PIXELS = 125
 
 
 @dataclass(frozen=True)
@@ -100,14 +104,21 @@ def listing(text: str) -> str:
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "") -> str:
     """A table that scrolls sideways where it does not fit; cells that are not text are right-aligned."""
-    numeric = [bool(rows) and all(not isinstance(row[i], str) for row in rows) for i in range(len(headers))]
-    kind = [' class="number"' if n else "" for n in numeric]
+    columns = [[row[i] for row in rows] for i in range(len(headers))]
+    kind = [_cell_class(column) for column in columns]
     head = "".join(f"<th{k}>{escape(h)}</th>" for h, k in zip(headers, kind, strict=True))
     body = "".join(
         "<tr>" + "".join(f"<td{k}>{escape(show(cell))}</td>" for cell, k in zip(row, kind, strict=True)) + "</tr>" for row in rows
     )
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f'<div class="scroll"><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell_class(column: list[Any]) -> str:
+    """Numbers to the right; short texts on one line."""
+    if column and all(not isinstance(cell, str) for cell in column):
+        return ' class="number"'
+    return ' class="short"' if all(len(show(cell)) <= SHORT for cell in column) else ""
 
 
 def show(value: Any) -> str:
@@ -128,4 +139,5 @@ def figure(drawing: Axes | Figure, caption: str) -> str:
         whole.savefig(buffer, format="svg", metadata={"Date": None})
     data = base64.b64encode(buffer.getvalue()).decode("ascii")
     text = escape(caption, quote=True)
-    return f'<figure><img alt="{text}" src="data:image/svg+xml;base64,{data}"><figcaption>{text}</figcaption></figure>'
+    width = int(PIXELS * whole.get_size_inches()[0])
+    return f'<figure style="max-width: {width}px"><img alt="{text}" src="data:image/svg+xml;base64,{data}"><figcaption>{text}</figcaption></figure>'
