@@ -27,7 +27,7 @@ from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution, Status
 from multihorizon.solve import solve
-from multihorizon.solvers.maximum_likelihood import MaximumLikelihood
+from multihorizon.solvers.maximum_likelihood import SEARCHED_STATES, MaximumLikelihood
 
 LEVEL = 0.95
 #: An interval this narrow tells most horizons apart; advice on how much more to collect aims at it.
@@ -105,7 +105,8 @@ def analyse(
     except ValueError as error:
         checks, remarks = None, [*remarks, f"The model was not checked on held-out episodes: {error}."]
     progress(0.9, "identifiability")
-    verdict = identify_fitted(solution)
+    small = problem.tabular or sum(expert.mdp.n_states for expert in problem.experts) <= SEARCHED_STATES
+    verdict = identify_fitted(solution) if small or solution.status == Status.NOT_IDENTIFIED else None
     progress(1.0, "done")
     return Analysis(solution, intervals, _episodes(problem, tables), shared, pairs, checks, verdict, remarks)
 

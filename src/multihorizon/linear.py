@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
+from scipy.linalg import lapack
 
 from multihorizon.checks import Floats
 
@@ -52,11 +53,16 @@ class Resolvent:
         return solution
 
     def _solve_dense(self, b: Floats, transpose: bool) -> Floats:
-        try:
-            found: Floats = np.linalg.solve(self.operator.T if transpose else self.operator, b)
-        except np.linalg.LinAlgError as error:
-            raise SingularError(f"I − γP is singular at discount {self.discount}: the policy can go on forever") from error
+        factors, pivots = self._dense_factor
+        found: Floats = lapack.dgetrs(factors, pivots, b, trans=int(transpose))[0]
         return found
+
+    @cached_property
+    def _dense_factor(self) -> tuple[Floats, Any]:
+        factors, pivots, singular = lapack.dgetrf(self.operator)
+        if singular > 0:
+            raise SingularError(f"I − γP is singular at discount {self.discount}: the policy can go on forever")
+        return factors, pivots
 
     @cached_property
     def _factor(self) -> Any:

@@ -34,6 +34,8 @@ from multihorizon.checks import (
 
 #: Up to this many states dense matrices of one policy are quicker than sparse ones.
 DENSE_STATES = 60
+#: Up to this many states they are quicker where transitions number more than this share of all pairs of states.
+DENSE_FILLED_STATES, FILLED = 2000, 0.05
 
 
 class MDP:
@@ -122,13 +124,15 @@ class MDP:
         return (mix @ self.stacked).tocsr()
 
     def small_under(self, policy: Floats) -> Any:
-        """`P_π` as a dense array where there are at most `DENSE_STATES` states, else as `under` gives it.
+        """`P_π` as a dense array where there are few states, or not many that are closely linked; else as `under` gives it.
 
-        On a dozen states a sparse matrix takes a hundred times longer to build than a dense system takes to solve.
+        On a dozen states a sparse matrix takes a hundred times longer to build than a dense system takes to solve, and where
+        states have dozens of successors each the factors of a sparse one fill up anyway.
         """
-        if self.n_states > DENSE_STATES:
-            return self.under(policy)
-        return np.einsum("sa,ast->st", policy, self._dense)
+        if self.n_states <= DENSE_STATES:
+            return np.einsum("sa,ast->st", policy, self._dense)
+        filled = self.stacked.nnz > FILLED * self.n_states**2 and self.n_states <= DENSE_FILLED_STATES
+        return self.under(policy).toarray() if filled else self.under(policy)
 
     @cached_property
     def _dense(self) -> Floats:

@@ -140,4 +140,5 @@ def figure(drawing: Axes | Figure, caption: str) -> str:
     data = base64.b64encode(buffer.getvalue()).decode("ascii")
     text = escape(caption, quote=True)
     width = int(PIXELS * whole.get_size_inches()[0])
-    return f'<figure style="max-width: {width}px"><img alt="{text}" src="data:image/svg+xml;base64,{data}"><figcaption>{text}</figcaption></figure>'
+    picture = f'<img alt="{text}" src="data:image/svg+xml;base64,{data}">'
+    return f'<figure style="max-width: {width}px">{picture}<figcaption>{text}</figcaption></figure>'

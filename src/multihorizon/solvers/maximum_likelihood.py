@@ -34,6 +34,8 @@ AUTOMATIC_RIDGE = 1e-4
 CONVERGED_GRADIENT = 1e-5
 #: Steps of the first and the second round: half the starts are given up after the first, all but the best after the second.
 ROUNDS = (8, 30)
+#: Up to this many states of all tasks the closed form is also sought where its equations are not linear.
+SEARCHED_STATES = 200
 #: Two ends are equally likely when their log-likelihoods differ by no more, and differ when a discount does by as much.
 SAME_LIKELIHOOD, OTHER_DISCOUNT = 1e-3, 0.02
 
@@ -81,9 +83,7 @@ class MaximumLikelihood:
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Climb from several starts; `seed` scatters the discounts they begin with."""
         likelihood = self.likelihood(problem)
-        closed = closed_form_start(problem, temperature="per_expert" if likelihood.per_expert_temperature else 1.0)
-        extra = likelihood.pack(closed.reward, closed.discounts, closed.temperature)
-        best, ends = maximize(likelihood, self.starts, seed, progress, (extra,))
+        best, ends = maximize(likelihood, self.starts, seed, progress, _closed_form(likelihood))
         found = precision(best.point)
         return self._solution(problem, best, ends, found)
 
@@ -148,6 +148,15 @@ def never_earned(problem: Problem) -> Any:
         if expert.counts is not None:
             earned += abs(expert.feature_matrix).T @ expert.counts.T.ravel()
     return earned == 0
+
+
+def _closed_form(likelihood: Likelihood) -> tuple[Floats, ...]:
+    """The start of the closed form, where its equations are linear or small: with features they must be searched."""
+    problem = likelihood.problem
+    if not problem.tabular and sum(expert.mdp.n_states for expert in problem.experts) > SEARCHED_STATES:
+        return ()
+    start = closed_form_start(problem, temperature="per_expert" if likelihood.per_expert_temperature else 1.0)
+    return (likelihood.pack(start.reward, start.discounts, start.temperature),)
 
 
 def _tried(likelihood: Likelihood, count: int, seed: int) -> Iterator[Point]:
