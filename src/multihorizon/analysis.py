@@ -89,12 +89,13 @@ def analyse(
     features: Any = None,
     temperature: float | Literal["per_expert"] = 1.0,
     smoothing: float = SMOOTHING,
+    ridge: float | None = None,
     seed: int = 0,
     progress: Progress = silent,
 ) -> Analysis:
     """Fit tables of decisions and judge the fit; arguments as in `build_problem` and `MaximumLikelihood`."""
     problem, remarks = build_problem(tables, mdps, features, smoothing)
-    solution = solve(problem, MaximumLikelihood(temperature), seed, _part(progress, 0.0, 0.5))
+    solution = solve(problem, MaximumLikelihood(temperature, ridge), seed, _part(progress, 0.0, 0.5))
     progress(0.5, "intervals")
     intervals = solution.confidence_intervals(LEVEL)
     several = problem.n_experts > 1
@@ -174,7 +175,8 @@ def _estimated(mdp: MDP, smoothing: float) -> str:
     return (
         f"Transitions were estimated from next_state with {smoothing:g} smoothing moves a state and action; "
         f"{int(mdp.terminal.sum())} states in which nobody decided are taken as terminal, "
-        f"and {missing} actions that nobody took are taken as unavailable where nobody took them."
+        f"and {missing} actions that nobody took are taken as unavailable where nobody took them. "
+        "The intervals take these transitions as exact, so with few moves they are too narrow."
     )
 
 

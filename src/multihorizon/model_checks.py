@@ -33,6 +33,8 @@ from multihorizon.uncertainty import resume
 MODELS = ("this model", "one shared discount", "discount 0", "own frequencies")
 #: Steps of a baseline's climb: it starts from the answer and need not be exact to be compared.
 BASELINE_STEPS = 60
+#: Ridge of a fit to a part of the episodes, which may leave a reward without a bound that the whole table gives it.
+PART_RIDGE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +135,7 @@ def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
     if name == "own frequencies":
         return [smoothed_policy(c.expert.mdp, counts) for c, counts in zip(model.choices, train, strict=True)]
     groups = (0,) * model.problem.n_experts if name == "one shared discount" else None
-    fitted = Likelihood(with_counts(model.problem, train), model.per_expert_temperature, model.ridge, groups)
+    fitted = Likelihood(with_counts(model.problem, train), model.per_expert_temperature, max(model.ridge, PART_RIDGE), groups)
     discounts = model.discounts(point.x)
     if groups:
         discounts = np.array([discounts.mean()])

@@ -40,6 +40,7 @@ Warmth = Annotated[Temperature, typer.Option("--temperature", help="One temperat
 Smoothing = Annotated[
     float, typer.Option("--smoothing", help="Moves added to each state and action when transitions are estimated.")
 ]
+Ridge = Annotated[float | None, typer.Option("--ridge", help="Weight of a penalty on large rewards; by default none is needed.")]
 Seed = Annotated[int, typer.Option("--seed", help="Fixes all randomness.")]
 
 
@@ -49,6 +50,7 @@ def fit(
     features: Features = None,
     temperature: Warmth = Temperature.SHARED,
     smoothing: Smoothing = SMOOTHING,
+    ridge: Ridge = None,
     seed: Seed = 0,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write results and the report.")] = None,
 ) -> None:
@@ -61,6 +63,7 @@ def fit(
             "features": features.name if features else None,
             "temperature": str(temperature),
             "smoothing": None if transitions else smoothing,
+            "ridge": ridge,
         }
         with progress_bar("fit") as progress:
             analysis = analyse(
@@ -69,6 +72,7 @@ def fit(
                 None if features is None else (lambda mdp: read_features(features, mdp)),
                 temperature_of(temperature),
                 smoothing,
+                ridge,
                 seed,
                 progress,
             )

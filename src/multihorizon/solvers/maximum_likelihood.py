@@ -208,7 +208,10 @@ def _message(problem: Problem, best: Climb, found: Precision, identified: Any, o
     elif found.nullity:
         parts.append(f"The discounts are identified; {found.nullity} direction(s) of the reward are not.")
     if not best.finished:
-        parts.append("The climb was broken off before it converged.")
+        parts.append(
+            f"The climb was broken off unconverged; the largest reward is {np.abs(model.reward(best.point.x)).max():.3g}. "
+            "Where rewards grow without bound, actions never taken leave them open: more decisions or a small ridge help."
+        )
     unearned = never_earned(problem)
     if model.ridge and unearned.any():
         names = ", ".join(n for n, never in zip(problem.parameter_names, unearned, strict=True) if never)

@@ -1,0 +1,36 @@
+"""The example scripts in a small mode."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+import multihorizon as mh
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def load(name: str):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_frozen_lake():
+    pytest.importorskip("gymnasium")
+    analysis = load("frozen_lake").main(episodes=300, quiet=True)
+    assert analysis.solution.status == mh.Status.CONVERGED
+    assert sorted(analysis.solution.experts) == ["careful", "hasty", "patient"]
+    assert "estimated" in analysis.remarks[0]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("icu_sepsis") is None, reason="needs icu-sepsis")
+def test_icu_sepsis():
+    analysis = load("icu_sepsis_experts").main(episodes=100, quiet=True)
+    assert analysis.solution.status == mh.Status.CONVERGED
+    assert analysis.solution.reward[1] > 0 > analysis.solution.reward[0]
