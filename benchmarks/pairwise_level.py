@@ -6,6 +6,7 @@ python benchmarks/pairwise_level.py [--replications 200] [--episodes 500] [--job
 from __future__ import annotations
 
 import argparse
+import itertools
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -13,9 +14,8 @@ from joblib import Parallel, delayed
 import multihorizon as mh
 
 
-def replicate(name: str, episodes: int, seed: int) -> float:
+def replicate(name: str, discounts: tuple[float, ...], episodes: int, seed: int) -> float:
     domain = getattr(mh.domains, name)()
-    discounts = (0.4, 0.4, 0.75)
     policies = [mh.soft_plan(domain.mdp, domain.reward, gamma).policy for gamma in discounts]
     table = mh.Demonstrations.simulate(domain.mdp, policies, episodes, seed=seed)
     solution = mh.solve(mh.Problem(domain.mdp, table), mh.MaximumLikelihood())
@@ -28,15 +28,14 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=500)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    for name in ("cliff", "big_small"):
+    for name, discounts in itertools.product(("cliff", "big_small"), ((0.4, 0.4, 0.75), (0.4, 0.4))):
         p = np.array(
             Parallel(n_jobs=options.jobs)(
-                delayed(replicate)(name, options.episodes, seed) for seed in range(options.replications)
+                delayed(replicate)(name, discounts, options.episodes, seed) for seed in range(options.replications)
             )
         )
-        print(
-            f"{name}: rejected at 5 % in {100 * (p < 0.05).mean():.1f} % of {p.size}; at 10 % in {100 * (p < 0.1).mean():.1f} %"
-        )
+        at_five, at_ten = (100 * (p < level).mean() for level in (0.05, 0.1))
+        print(f"{name} {discounts}: of {p.size}, {at_five:.1f} % rejected at 5 % and {at_ten:.1f} % at 10 %", flush=True)
 
 
 if __name__ == "__main__":

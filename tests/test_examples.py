@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -34,3 +35,16 @@ def test_icu_sepsis():
     analysis = load("icu_sepsis_experts").main(episodes=100, quiet=True)
     assert analysis.solution.status == mh.Status.CONVERGED
     assert analysis.solution.reward[1] > 0 > analysis.solution.reward[0]
+
+
+def test_the_tutorials_code_runs_in_order(tmp_path, monkeypatch, capsys):
+    """Each block of Python in the tutorial, one after the other, in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    text = (EXAMPLES.parent / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "tutorial", "exec"), names)
+    said = capsys.readouterr().out
+    assert "not identified [nan nan]" in said
+    assert names["both"].status == mh.Status.CONVERGED
