@@ -285,3 +285,13 @@ def test_pages_escape_all_text():
     body = page.render()
     for letter in "tlhbcdef":
         assert f"&lt;{letter}&gt;" in body
+
+
+def test_one_expert_alone_is_fitted_and_judged(frame, folder, tmp_path):
+    frame[frame["expert"] == "Bo"].to_csv(tmp_path / "one.csv", index=False)
+    result = fit(tmp_path / "one.csv", "--transitions", folder / "mdp.npz", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    content = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert content["experts"] == ["Bo"]
+    assert content["shared_discount_test"] is None
+    assert content["status"] == "not identified"

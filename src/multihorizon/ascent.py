@@ -12,6 +12,8 @@ Where reward and discount nearly trade off, the likelihood is a long bent ridge 
 `BENT` on each step therefore follows the bend to second order (the geodesic acceleration of Transtrum and Sethna, 2012): with
 `f = log π` and its second derivative `f_δδ` along δ, by central differences, the step is `δ + a/2`, `(I + μD) a = −Σ nπ f_δδ df`.
 
+Beyond `DENSE_PARAMETERS` parameters nothing of size p×p is formed and `large.quasi_newton` climbs instead.
+
 It stops when half the squared length of the gradient in the metric of the information, the log-likelihood that a step still
 promises, is below `GAIN`: a ten-millionth of what moves a confidence interval. Whether that is convergence is for the caller to
 see from `projected_gradient`, recomputed at the answer.
@@ -25,6 +27,7 @@ import numpy as np
 import scipy.linalg as la
 
 from multihorizon.checks import Bools, Floats
+from multihorizon.large import DENSE_PARAMETERS, quasi_newton
 from multihorizon.likelihood import Likelihood, Point, finite_log
 
 GAIN = 1e-7
@@ -67,6 +70,9 @@ def climb(
         gain: stop when less than this is promised.
         matrix: curvature at a neighbouring maximum, with which to begin; without it, the stop is confirmed by a new one.
     """
+    if start.likelihood.size > DENSE_PARAMETERS:
+        mask = np.zeros(start.x.size, dtype=np.bool_) if fixed is None else fixed
+        return Climb(*quasi_newton(start, mask, max_steps), np.zeros((0, 0)))
     point, damping, last = start, FIRST_DAMPING if matrix is None else LEAST_DAMPING, np.inf
     held = np.zeros(start.x.size, dtype=np.bool_) if fixed is None else fixed
     confirm, fresh = matrix is None, matrix is None

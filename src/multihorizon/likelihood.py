@@ -48,7 +48,7 @@ DENSE_FEATURES = 2_000_000
 class Choices:
     """One expert's decisions in one task: counts `(S,A)`, and the rows a·S+s of actions that could be taken where some were.
 
-    `moves` and `design` are the rows of T and F, the latter dense and in the columns `used` where F has entries at all.
+    `moves` are these rows of T, `used` the columns of F that have entries at all.
     `discount` and `temperature` are positions in the parameter vector; −1 stands for a temperature fixed at 1.
     """
 
@@ -59,9 +59,14 @@ class Choices:
     states: Ints
     moves: Any
     used: Ints
-    design: Floats
     discount: int
     temperature: int
+
+    @cached_property
+    def design(self) -> Floats:
+        """The rows of F, dense, in the columns `used`."""
+        dense: Floats = sp.csr_array(self.expert.feature_matrix)[self.rows][:, self.used].toarray()
+        return dense
 
     @cached_property
     def dense_features(self) -> Floats | None:
@@ -193,7 +198,6 @@ class Likelihood:
             states=rows % mdp.n_states,
             moves=mdp.stacked[rows],
             used=used,
-            design=features[rows][:, used].toarray(),
             discount=self.n_reward + self.groups[owner],
             temperature=temperature,
         )

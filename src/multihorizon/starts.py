@@ -14,6 +14,7 @@ import scipy.linalg as la
 from multihorizon.ascent import start_at
 from multihorizon.checks import Floats, Ints
 from multihorizon.evaluation import policy_entropy
+from multihorizon.large import DENSE_PARAMETERS
 from multihorizon.likelihood import Choices, Likelihood, Point
 from multihorizon.linear import Resolvent
 from multihorizon.mdp import MDP
@@ -33,8 +34,13 @@ def smoothed_policy(mdp: MDP, counts: Floats, smoothing: float = SMOOTHING) -> F
 
 
 def choice_probability_start(likelihood: Likelihood, discounts: Floats) -> Point | None:
-    """The model at given discounts, one a group, with the reward that fits the smoothed frequencies best."""
+    """The model at given discounts, one a group, with the reward that fits the smoothed frequencies best.
+
+    None where the soft values are infinite, or there are too many rewards for the normal equations.
+    """
     d = likelihood.n_reward
+    if likelihood.size > DENSE_PARAMETERS:
+        return None
     normal, target = np.zeros((d, d)), np.zeros(d)
     for choices in likelihood.choices:
         gamma = min(float(discounts[choices.discount - d]), 0.99)

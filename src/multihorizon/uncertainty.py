@@ -7,7 +7,8 @@ NaN, not a number. The others' standard errors are the roots of the diagonal of 
 *Profile.* `L_k(g) = max {L : γ_k = g}`; the interval at level 1−α is `{g ∈ [0,1] : 2 (L̂ − L_k(g)) ≤ χ²₁(1−α)}`. It ends at 0
 or 1 where even that is not contradicted, follows the likelihood's skew, and needs no scale for γ. Its ends are found by the
 secant rule on the signed root `√(2(L̂ − L_k(g)))`, which is nearly linear in g, to within `ROOT_TOLERANCE`; each evaluation is a
-climb from the last one's end, with the curvature of the answer.
+climb from the last one's end, with the curvature of the answer. With more than `DENSE_PARAMETERS` parameters the interval is the
+estimate and its standard errors instead, cut at 0 and 1.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from scipy.stats import chi2
 
 from multihorizon.ascent import climb, curvature
 from multihorizon.checks import Bools, Floats
+from multihorizon.large import DENSE_PARAMETERS, discount_errors
 from multihorizon.likelihood import Likelihood, Point
 from multihorizon.solution import Solution
 
@@ -54,7 +56,9 @@ class Precision:
 
 
 def precision(point: Point) -> Precision:
-    """Standard errors and identified directions at an answer."""
+    """Standard errors and identified directions at an answer; with very many rewards, of the discounts alone."""
+    if point.likelihood.size > DENSE_PARAMETERS:
+        return _large_precision(point)
     information = point.information
     scale = np.sqrt(np.diag(information))
     scale = np.where(scale > 0, scale, 1.0)
@@ -69,6 +73,14 @@ def precision(point: Point) -> Precision:
     return Precision(errors, null_space, spectrum, known)
 
 
+def _large_precision(point: Point) -> Precision:
+    model = point.likelihood
+    errors, spectrum = discount_errors(point)
+    every = np.concatenate([np.full(model.n_reward, np.nan), errors])
+    known = np.isfinite(every[model.discount_slice])[list(model.groups)]
+    return Precision(every, np.zeros((model.size, 0)), spectrum, known)
+
+
 def signed_root(level: float) -> float:
     """The deviance's root at which an interval of this level ends."""
     if not 0 < level < 1:
@@ -78,7 +90,11 @@ def signed_root(level: float) -> float:
 
 def profile_intervals(point: Point, known: Bools, errors: Floats, level: float = 0.95) -> Floats:
     """Profile-likelihood intervals `(K,2)` of the discounts; NaN for those that are not `known`."""
-    target, matrix = signed_root(level), curvature(point)
+    target = signed_root(level)
+    if point.likelihood.size > DENSE_PARAMETERS:
+        centre = point.likelihood.discounts(point.x)
+        return np.where(known[:, None], np.clip(centre[:, None] + np.outer(errors, [-target, target]), 0.0, 1.0), np.nan)
+    matrix = curvature(point)
     intervals = np.full((known.size, 2), np.nan)
     for k in np.flatnonzero(known):
         intervals[k] = [profile_end(point, int(k), sign, target, float(errors[k]), matrix) for sign in (-1, 1)]
