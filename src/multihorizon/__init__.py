@@ -1,16 +1,21 @@
 """Infer the one reward several experts share, and how far ahead each of them plans."""
 
 from multihorizon import domains, theory
+from multihorizon.analysis import Analysis, analyse
+from multihorizon.bootstrap import Bootstrap, bootstrap
 from multihorizon.closed_form_start import closed_form_start
 from multihorizon.demonstrations import Demonstrations
+from multihorizon.dynamics import estimate_mdp, impossible_moves
 from multihorizon.evaluation import causal_entropy, evaluate, feature_counts, occupancy
 from multihorizon.experts import Expert
 from multihorizon.generalization import GeneralizationError, generalization_error
 from multihorizon.gymnasium_env import gymnasium_reward
+from multihorizon.horizon_tests import SharedDiscountTest, pairwise_tests, shared_discount_test
 from multihorizon.identification import Identification
 from multihorizon.identify import identify
 from multihorizon.intervals import discount_intervals
 from multihorizon.mdp import MDP
+from multihorizon.model_checks import ModelChecks, check_model
 from multihorizon.planning import plan
 from multihorizon.problem import Problem
 from multihorizon.rank_test import RankGrid, RankTest, rank_grid, rank_test
@@ -20,6 +25,7 @@ from multihorizon.solution import Solution, Status, Trace
 from multihorizon.solve import solve
 from multihorizon.solvers.closed_form import ClosedForm
 from multihorizon.solvers.lpirl import LPIRL
+from multihorizon.solvers.maximum_likelihood import MaximumLikelihood
 from multihorizon.solvers.mce import MCE
 from multihorizon.solvers.mplp import MPLP
 from multihorizon.solvers.mpmce import MPMCE
@@ -34,34 +40,46 @@ __all__ = [
     "MPLP",
     "MPMCE",
     "MPML",
+    "Analysis",
     "Bayesian",
+    "Bootstrap",
     "ClosedForm",
     "Demonstrations",
     "Expert",
     "GeneralizationError",
     "Grid",
     "Identification",
+    "MaximumLikelihood",
+    "ModelChecks",
     "NaiveLP",
     "Problem",
     "RankGrid",
     "RankTest",
     "SequentialLP",
+    "SharedDiscountTest",
     "Solution",
     "Status",
     "Trace",
+    "analyse",
+    "bootstrap",
     "causal_entropy",
+    "check_model",
     "closed_form_start",
     "discount_intervals",
     "domains",
+    "estimate_mdp",
     "evaluate",
     "feature_counts",
     "generalization_error",
     "gymnasium_reward",
     "identify",
+    "impossible_moves",
     "occupancy",
+    "pairwise_tests",
     "plan",
     "rank_grid",
     "rank_test",
+    "shared_discount_test",
     "soft_plan",
     "solve",
     "theory",

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from multihorizon.commands.demo import demo
+from multihorizon.commands.fit import fit
+from multihorizon.commands.identify import identify
 from multihorizon.solution import package_version
 
 app = typer.Typer(
@@ -17,6 +19,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(fit)
+app.command()(identify)
 
 
 def _version(wanted: bool) -> None:

@@ -10,7 +10,7 @@ The table is kept as integer codes with one list of labels a column, so ten mill
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -135,19 +135,36 @@ class Demonstrations:
         counts: Ints = np.bincount(pairs[0], minlength=len(self.experts))
         return counts
 
-    def counts(self, mdp: MDP) -> Floats:
+    def counts(self, mdp: MDP, weights: Floats | None = None) -> Floats:
         """How often each expert took each action in each state, `(K,S,A)`, in the order of the MDP's states and actions.
+
+        With `weights` `(N,)` each row counts that often.
 
         Raises:
             ValueError: for a label the MDP does not know, a decision in a terminal state, or an unavailable action.
         """
-        states = _match(self.states, mdp.state_names, "state")[self.state]
-        actions = _match(self.actions, mdp.action_names, "action")[self.action]
+        codes = self.match(mdp)
+        states, actions = codes[0][self.state], codes[1][self.action]
         self._refuse(mdp.terminal[states], "state", "a decision in a terminal state", self.states, self.state)
         self._refuse(~mdp.available[states, actions], "action", "an unavailable action", self.actions, self.action)
         shape = (len(self.experts), mdp.n_states, mdp.n_actions)
         flat = np.ravel_multi_index((self.expert, states, actions), shape)
-        return np.bincount(flat, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
+        return np.bincount(flat, weights, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
+
+    def match(self, mdp: MDP) -> tuple[Ints, Ints]:
+        """The MDP's index of each of the table's states, and of each of its actions; raises for a label it does not know."""
+        return _match(self.states, mdp.state_names, "state"), _match(self.actions, mdp.action_names, "action")
+
+    @property
+    def first_rows(self) -> Ints:
+        """The rows that begin an episode."""
+        changed = (np.diff(self.expert) != 0) | (np.diff(self.episode) != 0)
+        return np.concatenate([[0], np.flatnonzero(changed) + 1]).astype(np.int64)
+
+    def select(self, rows: Any) -> Demonstrations:
+        """The decisions of some rows, given as indices or a mask, under the same labels."""
+        parts = {c: getattr(self, c)[rows] for c in ("expert", "episode", "step", "state", "action", "next_state")}
+        return replace(self, **parts)
 
     def to_frame(self) -> pd.DataFrame:
         """The table with the user's labels; `next_state` is left out where none is known."""
@@ -174,9 +191,10 @@ class Demonstrations:
     def _refuse(self, wrong: Any, column: str, what: str, labels: tuple[str, ...], codes: Ints) -> None:
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
-            raise ValueError(f"{self._where(row)}: {column} {labels[codes[row]]!r} is {what}")
+            raise ValueError(f"{self.where(row)}: {column} {labels[codes[row]]!r} is {what}")
 
-    def _where(self, row: int) -> str:
+    def where(self, row: int) -> str:
+        """Expert, episode and step of a row, for messages."""
         return f"expert {self.experts[self.expert[row]]}, episode {self.episodes[self.episode[row]]}, step {self.step[row]}"
 
     def _check_sequence(self, order: Ints, had_next: bool) -> None:
@@ -186,12 +204,12 @@ class Demonstrations:
         twice = np.flatnonzero(same & (jump == 0))
         if twice.size:
             rows = sorted(int(order[twice[0] + i]) for i in (0, 1))
-            raise ValueError(f"{self._where(int(twice[0]))} must occur once, received rows {rows[0]} and {rows[1]}")
+            raise ValueError(f"{self.where(int(twice[0]))} must occur once, received rows {rows[0]} and {rows[1]}")
         gap = np.flatnonzero(same & (jump != 1))
         if gap.size:
             row = int(gap[0])
             raise ValueError(
-                f"{self._where(row)} must be followed by step {self.step[row] + 1}, received step {self.step[row + 1]}"
+                f"{self.where(row)} must be followed by step {self.step[row] + 1}, received step {self.step[row + 1]}"
             )
         if had_next:
             wrong = np.flatnonzero(same & (self.next_state[:-1] != self.state[1:]))
@@ -199,7 +217,7 @@ class Demonstrations:
                 row = int(wrong[0])
                 said = self.states[self.next_state[row]]
                 raise ValueError(
-                    f"{self._where(row)} says next_state {said!r}, but the next step is in {self.states[self.state[row + 1]]!r}"
+                    f"{self.where(row)} says next_state {said!r}, but the next step is in {self.states[self.state[row + 1]]!r}"
                 )
 
 

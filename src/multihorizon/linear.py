@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
+from scipy.linalg import lapack
 
 from multihorizon.checks import Floats
 
@@ -27,12 +28,14 @@ class SingularError(ValueError):
 
 
 class Resolvent:
-    """Solves with `I − γP` for one row-substochastic `(S,S)` matrix `P` and one discount."""
+    """Solves with `I − γP` for one row-substochastic `(S,S)` matrix `P`, sparse or (when small) dense, and one discount."""
 
     def __init__(self, matrix: Any, discount: float) -> None:
         self.matrix = matrix
         self.discount = discount
-        self.operator = (sp.eye_array(matrix.shape[0], format="csr") - discount * matrix).tocsr()
+        self.dense = isinstance(matrix, np.ndarray)
+        identity = np.eye(matrix.shape[0]) if self.dense else sp.eye_array(matrix.shape[0], format="csr")
+        self.operator = identity - discount * matrix if self.dense else (identity - discount * matrix).tocsr()
         self.direct = matrix.shape[0] <= DIRECT_STATES or discount > ITERATIVE_DISCOUNT
 
     def solve(self, b: Floats, *, transpose: bool = False, tolerance: float = 1e-13, guess: Floats | None = None) -> Floats:
@@ -40,12 +43,26 @@ class Resolvent:
 
         `b` may have several columns when the system is small enough for the factorisation.
         """
+        if self.dense:
+            return self._solve_dense(b, transpose)
         if not self.direct and b.ndim == 1:
             x = self._iterate(self.operator.T if transpose else self.operator, b, tolerance, guess)
             if x is not None:
                 return x
         solution: Floats = self._factor.solve(b, trans="T" if transpose else "N")
         return solution
+
+    def _solve_dense(self, b: Floats, transpose: bool) -> Floats:
+        factors, pivots = self._dense_factor
+        found: Floats = lapack.dgetrs(factors, pivots, b, trans=int(transpose))[0]
+        return found
+
+    @cached_property
+    def _dense_factor(self) -> tuple[Floats, Any]:
+        factors, pivots, singular = lapack.dgetrf(self.operator)
+        if singular > 0:
+            raise SingularError(f"I − γP is singular at discount {self.discount}: the policy can go on forever")
+        return factors, pivots
 
     @cached_property
     def _factor(self) -> Any:

@@ -12,6 +12,7 @@ An episode ends in one of two ways, and they are different models:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ from multihorizon.checks import (
     as_names,
     as_shape,
 )
+
+#: Up to this many states dense matrices of one policy are quicker than sparse ones.
+DENSE_STATES = 60
+#: Up to this many states they are quicker where transitions number more than this share of all pairs of states.
+DENSE_FILLED_STATES, FILLED = 2000, 0.05
 
 
 class MDP:
@@ -116,6 +122,21 @@ class MDP:
         mix = sp.csr_array((policy.T.ravel(), (rows, np.arange(n * self.n_actions))), shape=(n, n * self.n_actions))
         mix.eliminate_zeros()
         return (mix @ self.stacked).tocsr()
+
+    def small_under(self, policy: Floats) -> Any:
+        """`P_π` as a dense array where there are few states, or not many that are closely linked; else as `under` gives it.
+
+        On a dozen states a sparse matrix takes a hundred times longer to build than a dense system takes to solve, and where
+        states have dozens of successors each the factors of a sparse one fill up anyway.
+        """
+        if self.n_states <= DENSE_STATES:
+            return np.einsum("sa,ast->st", policy, self._dense)
+        filled = self.stacked.nnz > FILLED * self.n_states**2 and self.n_states <= DENSE_FILLED_STATES
+        return self.under(policy).toarray() if filled else self.under(policy)
+
+    @cached_property
+    def _dense(self) -> Floats:
+        return self.to_array()
 
     def expected_reward(self, reward: Any) -> Floats:
         """The expected immediate reward `(S,A)` of a reward `(S,)` paid on arrival, or of one given as `(S,A)`."""

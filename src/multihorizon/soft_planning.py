@@ -89,7 +89,7 @@ def _newton_step(mdp: MDP, policy: Floats, defect: Floats, gamma: float, residua
     """`(I − γP_π)^{-1}(BV − V)`, solved no more exactly than the quadratic convergence of Newton's method can use."""
     tolerance = min(1e-2, max(1e-13, 1e-1 * residual))
     try:
-        return Resolvent(mdp.under(policy), gamma).solve(defect, tolerance=tolerance)
+        return Resolvent(mdp.small_under(policy), gamma).solve(defect, tolerance=tolerance)
     except SingularError:
         return np.full(mdp.n_states, np.inf)
 

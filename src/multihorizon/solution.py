@@ -97,6 +97,22 @@ class Solution:
             return plan(expert.mdp, reward, discount).policy
         return soft_plan(expert.mdp, reward, discount, float(self.temperature[owner])).policy
 
+    def confidence_intervals(self, level: float = 0.95) -> Floats:
+        """Profile-likelihood intervals `(K,2)` of the discounts of a maximum-likelihood solution, kept once computed.
+
+        An interval ends at 0 or 1 where the data do not contradict it; a discount that is not identified has NaN.
+
+        Raises:
+            ValueError: for other solvers, or for a level that a solution read from a file was not saved with.
+        """
+        from multihorizon.uncertainty import solution_intervals
+
+        kept = self.evidence.setdefault("confidence_intervals", {})
+        if str(level) not in kept:
+            found = solution_intervals(self, level)
+            kept[str(level)] = [[None if np.isnan(end) else float(end) for end in pair] for pair in found]
+        return np.array(kept[str(level)], dtype=np.float64)
+
     def require_problem(self) -> Problem:
         """The problem this solves; a solution read from a file needs it handed back."""
         if self.problem is None:

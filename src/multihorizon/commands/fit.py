@@ -1,0 +1,123 @@
+"""`multihorizon fit`: from a table of who did what in which state to planning horizons with error bars."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from multihorizon.analysis import Analysis, advice, analyse, verdict
+from multihorizon.commands.console import out, plain_errors, progress_bar
+from multihorizon.dynamics import SMOOTHING
+from multihorizon.mdp import MDP
+from multihorizon.report.fit_report import FILES, horizon, write_fit
+from multihorizon.tables import read_demonstrations, read_features, read_transitions
+
+
+class Temperature(StrEnum):
+    """Whether all experts are equally decided in their choices, or each has a temperature."""
+
+    SHARED = "shared"
+    PER_EXPERT = "per-expert"
+
+
+Demos = Annotated[
+    list[Path],
+    typer.Argument(metavar="DEMOS…", help="CSV or Parquet: expert, episode, step, state, action[, next_state]; one file a task."),
+]
+Transitions = Annotated[
+    list[Path] | None,
+    typer.Option("--transitions", help="npz of MDP.to_npz, or CSV: state, action, next_state, probability; once for each DEMOS."),
+]
+Features = Annotated[
+    Path | None, typer.Option("--features", help="CSV: state[, action], then one column a feature of the reward.")
+]
+Warmth = Annotated[Temperature, typer.Option("--temperature", help="One temperature for all experts, or one each.")]
+Smoothing = Annotated[
+    float, typer.Option("--smoothing", help="Moves added to each state and action when transitions are estimated.")
+]
+Ridge = Annotated[float | None, typer.Option("--ridge", help="Weight of a penalty on large rewards; by default none is needed.")]
+Seed = Annotated[int, typer.Option("--seed", help="Fixes all randomness.")]
+
+
+def fit(
+    demos: Demos,
+    transitions: Transitions = None,
+    features: Features = None,
+    temperature: Warmth = Temperature.SHARED,
+    smoothing: Smoothing = SMOOTHING,
+    ridge: Ridge = None,
+    seed: Seed = 0,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write results and the report.")] = None,
+) -> None:
+    """Estimate each expert's planning horizon and the reward they share from logged decisions."""
+    with plain_errors():
+        tables = [read_demonstrations(path) for path in demos]
+        options = {
+            "demonstrations": [path.name for path in demos],
+            "transitions": [path.name for path in transitions] if transitions else "estimated",
+            "features": features.name if features else None,
+            "temperature": str(temperature),
+            "smoothing": None if transitions else smoothing,
+            "ridge": ridge,
+        }
+        with progress_bar("fit") as progress:
+            analysis = analyse(
+                tables,
+                read_mdps(transitions),
+                None if features is None else (lambda mdp: read_features(features, mdp)),
+                temperature_of(temperature),
+                smoothing,
+                ridge,
+                seed,
+                progress,
+            )
+        if out_dir is not None:
+            write_fit(out_dir, analysis, options)
+        _show(analysis)
+        if out_dir is not None:
+            out.print(f"Written to {out_dir}: {', '.join(FILES)}", soft_wrap=True)
+
+
+def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
+    """The given transitions, or None to have them estimated."""
+    return [read_transitions(path) for path in transitions] if transitions else None
+
+
+def temperature_of(choice: Temperature) -> float | Literal["per_expert"]:
+    """The solver's option for a choice on the command line."""
+    return 1.0 if choice == Temperature.SHARED else "per_expert"
+
+
+def _show(analysis: Analysis) -> None:
+    out.print(_table(analysis))
+    out.print(verdict(analysis), soft_wrap=True)
+    if not all(analysis.identified):
+        out.print("What to collect next:")
+        for line in advice(analysis):
+            out.print(f"  - {line}", soft_wrap=True)
+    for remark in analysis.remarks:
+        out.print(remark, style="dim", soft_wrap=True)
+
+
+def _table(analysis: Analysis) -> Table:
+    table = Table(title=f"Planning horizons ({analysis.solution.status})")
+    for header, justify in (("expert", "left"), ("episodes", "right"), ("discount", "right"), ("95 % interval", "right")):
+        table.add_column(header, justify=justify)  # type: ignore[arg-type]
+    table.add_column("horizon 1/(1−γ), steps", justify="right")
+    for k, name in enumerate(analysis.solution.experts):
+        table.add_row(name, str(int(analysis.episodes[k])), *_cells(analysis, k))
+    return table
+
+
+def _cells(analysis: Analysis, k: int) -> tuple[Any, ...]:
+    if not analysis.identified[k]:
+        return "not identified", "–", "–"
+    gamma = float(analysis.solution.discounts[k])
+    low, high = analysis.intervals[k]
+    reach = horizon(gamma)
+    return f"{gamma:.3f}", f"{low:.3f} to {high:.3f}", "∞" if np.isinf(reach) else f"{reach:.2f}"

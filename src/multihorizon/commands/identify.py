@@ -1,0 +1,73 @@
+"""`multihorizon identify`: can these tables tell the experts' discounts at all?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from multihorizon.analysis import build_problem, identify_fitted
+from multihorizon.commands.console import out, plain_errors, progress_bar
+from multihorizon.commands.fit import (
+    Demos,
+    Features,
+    Seed,
+    Smoothing,
+    Temperature,
+    Transitions,
+    Warmth,
+    read_mdps,
+    temperature_of,
+)
+from multihorizon.dynamics import SMOOTHING
+from multihorizon.report.fit_report import without_nan, write_all
+from multihorizon.solution import package_version
+from multihorizon.solve import solve
+from multihorizon.solvers.maximum_likelihood import MaximumLikelihood
+from multihorizon.tables import read_demonstrations, read_features
+
+
+def identify(
+    demos: Demos,
+    transitions: Transitions = None,
+    features: Features = None,
+    temperature: Warmth = Temperature.SHARED,
+    smoothing: Smoothing = SMOOTHING,
+    seed: Seed = 0,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write identify.json.")] = None,
+) -> None:
+    """Say whether the decisions, and any number of further ones like them, identify the discounts."""
+    with plain_errors():
+        tables = [read_demonstrations(path) for path in demos]
+        matrix = None if features is None else (lambda mdp: read_features(features, mdp))
+        problem, remarks = build_problem(tables, read_mdps(transitions), matrix, smoothing)
+        with progress_bar("identify") as progress:
+            solution = solve(problem, MaximumLikelihood(temperature_of(temperature)), seed, progress)
+            exact = identify_fitted(solution)
+        out.print(f"These decisions: {solution.status}. {solution.message}", soft_wrap=True)
+        if exact is None:
+            out.print("Whether exact policies would identify the discounts cannot be told for this problem.")
+        else:
+            out.print("If the fitted policies were known exactly:")
+            out.print(exact.summary(), soft_wrap=True)
+        for remark in remarks:
+            out.print(remark, style="dim", soft_wrap=True)
+        if out_dir is not None:
+            content = {
+                "experts": list(solution.experts),
+                "status": None if exact is None else exact.status,
+                "identified": solution.evidence["identified"],
+                "identification": None if exact is None else exact.to_dict(),
+                "message": solution.message,
+                "seed": seed,
+                "version": package_version(),
+            }
+            text = json.dumps(without_nan(content), indent=1, ensure_ascii=False, allow_nan=False)
+            write_all(out_dir, lambda draft: _save(draft / "identify.json", text))
+            out.print(f"Written to {out_dir}: identify.json", soft_wrap=True)
+
+
+def _save(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,50 @@
+"""The example scripts in a small mode."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import multihorizon as mh
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def load(name: str):
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_frozen_lake():
+    pytest.importorskip("gymnasium")
+    analysis = load("frozen_lake").main(episodes=300, quiet=True)
+    assert analysis.solution.status == mh.Status.CONVERGED
+    assert sorted(analysis.solution.experts) == ["careful", "hasty", "patient"]
+    assert "estimated" in analysis.remarks[0]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("icu_sepsis") is None, reason="needs icu-sepsis")
+def test_icu_sepsis():
+    analysis = load("icu_sepsis_experts").main(episodes=100, quiet=True)
+    assert analysis.solution.status == mh.Status.CONVERGED
+    assert analysis.solution.reward[1] > 0 > analysis.solution.reward[0]
+
+
+def test_the_tutorials_code_runs_in_order(tmp_path, monkeypatch, capsys):
+    """Each block of Python in the tutorial, one after the other, in a directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    text = (EXAMPLES.parent / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "tutorial", "exec"), names)
+    said = capsys.readouterr().out
+    assert "not identified [nan nan]" in said
+    assert names["both"].status == mh.Status.CONVERGED

@@ -1,0 +1,297 @@
+"""`multihorizon fit` and `identify` from files to files: answers, verdicts, and one sentence for every malformed input."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import multihorizon as mh
+from multihorizon.cli import app
+from multihorizon.report.fit_report import FILES, write_all
+from multihorizon.report.html import Page, Section, badge, listing, paragraph, table
+
+RUN = CliRunner()
+NAMES = ["Ann & <Co>", "Bo", "Cy"]
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    d = mh.domains.big_small()
+    return mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 300, seed=0, names=NAMES).to_frame()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, frame):
+    folder = tmp_path_factory.mktemp("inputs")
+    frame.to_csv(folder / "demos.csv", index=False)
+    mdp = mh.domains.big_small().mdp
+    mdp.to_npz(folder / "mdp.npz")
+    rows = [
+        (mdp.state_names[row % 18], mdp.action_names[row // 18], mdp.state_names[column], value)
+        for row, column, value in zip(*mdp.stacked.tocoo().coords, mdp.stacked.tocoo().data, strict=True)
+    ]
+    pd.DataFrame(rows, columns=["state", "action", "next_state", "probability"]).to_csv(folder / "mdp.csv", index=False)
+    reward = mh.domains.big_small().reward
+    pd.DataFrame({"state": range(18), "big": reward == 20, "small": reward == 2, "step": reward == -2}).astype(int).to_csv(
+        folder / "features.csv", index=False
+    )
+    return folder
+
+
+def fit(*arguments) -> object:
+    return RUN.invoke(app, ["fit", *(str(a) for a in arguments)])
+
+
+def test_fit_writes_everything_a_reader_needs(folder, tmp_path):
+    result = fit(folder / "demos.csv", "--transitions", folder / "mdp.npz", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == sorted(FILES)
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    content = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert content["experts"] == NAMES
+    assert content["status"] == "converged"
+    assert content["version"]
+    assert content["seed"] == 0
+    assert content["options"]["temperature"] == "shared"
+    assert list(content["reward"]) == [str(i) for i in range(18)]
+    truth = mh.domains.big_small().mce_discounts
+    assert content["discounts"] == pytest.approx(truth, abs=0.12)
+    assert all(low <= gamma <= high for gamma, (low, high) in zip(content["discounts"], content["intervals"], strict=True))
+    for text in ("Ann & <Co>", "300", "95 % interval", "1/(1−γ)"):
+        assert text in result.output
+    with np.load(tmp_path / "out" / "result.npz") as arrays:
+        assert arrays["discounts"] == pytest.approx(content["discounts"])
+        assert arrays["policy_2"].shape == (18, 4)
+    assert pd.read_csv(tmp_path / "out" / "reward.csv")["reward"].tolist() == pytest.approx(list(content["reward"].values()))
+
+
+def test_report_is_self_contained_and_escapes_names(folder, tmp_path):
+    fit(folder / "demos.csv", "--transitions", folder / "mdp.npz", "--out", tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "Ann &amp; &lt;Co&gt;" in page
+    assert "<Co>" not in page
+    assert all(link.startswith("data:") for link in re.findall(r'(?:src|href)="([^"]*)"', page))
+    assert "http" not in re.sub(r"base64,[^\"]*", "", page)
+    assert page.count("<figure") == 4
+    assert 'name="viewport"' in page
+
+
+def test_transitions_as_csv_give_the_same_answer(folder, tmp_path):
+    for name in ("mdp.npz", "mdp.csv"):
+        assert fit(folder / "demos.csv", "--transitions", folder / name, "--out", tmp_path / name).exit_code == 0
+    one, two = (json.loads((tmp_path / n / "result.json").read_text()) for n in ("mdp.npz", "mdp.csv"))
+    assert one["discounts"] == pytest.approx(two["discounts"], abs=1e-4)
+
+
+def test_features_tie_rewards(folder, tmp_path):
+    arguments = ["--transitions", folder / "mdp.npz", "--features", folder / "features.csv", "--out", tmp_path]
+    assert fit(folder / "demos.csv", *arguments).exit_code == 0
+    content = json.loads((tmp_path / "result.json").read_text())
+    assert list(content["reward"]) == ["big", "small", "step"]
+    assert content["reward"]["big"] == pytest.approx(20, abs=6)
+
+
+def test_transitions_are_estimated_where_none_are_given(folder):
+    result = fit(folder / "demos.csv")
+    assert result.exit_code == 0, result.output
+    assert "Transitions were estimated from next_state with 0.5 smoothing" in result.output
+
+
+def test_temperature_per_expert(folder, tmp_path):
+    arguments = ["--transitions", folder / "mdp.npz", "--temperature", "per-expert", "--out", tmp_path]
+    assert fit(folder / "demos.csv", *arguments).exit_code == 0
+    assert len(set(json.loads((tmp_path / "result.json").read_text())["temperature"])) == 3
+
+
+@pytest.fixture(scope="module")
+def toys(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("toys")
+    d = mh.domains.toy()
+    for number, mdp in enumerate((d.mdp, d.tasks(1, seed=0)[0].mdp)):
+        policies = [mh.soft_plan(mdp, d.reward, gamma).policy for gamma in (0.3, 0.8)]
+        mh.Demonstrations.simulate(mdp, policies, 2000, seed=number, names=["near", "far"]).to_csv(folder / f"{number}.csv")
+        mdp.to_npz(folder / f"{number}.npz")
+    return folder
+
+
+def test_toy_is_not_identified_and_no_number_is_given(toys, tmp_path):
+    result = fit(toys / "0.csv", "--transitions", toys / "0.npz", "--out", tmp_path)
+    assert result.exit_code == 0
+    assert "not identified" in result.output
+    assert "variant of the task" in result.output
+    content = json.loads((tmp_path / "result.json").read_text())
+    assert content["status"] == "not identified"
+    assert content["discounts"] == [None, None]
+    assert content["intervals"] == [[None, None], [None, None]]
+    assert content["identification"]["status"] == "set"
+    assert "not identified" in (tmp_path / "report.html").read_text()
+
+
+def test_a_second_toy_identifies_both(toys, tmp_path):
+    arguments = [toys / "0.csv", toys / "1.csv", "--transitions", toys / "0.npz", "--transitions", toys / "1.npz"]
+    assert fit(*arguments, "--out", tmp_path).exit_code == 0
+    content = json.loads((tmp_path / "result.json").read_text())
+    assert content["status"] == "converged"
+    for name, truth in (("near", 0.3), ("far", 0.8)):
+        low, high = content["intervals"][content["experts"].index(name)]
+        assert low <= truth <= high
+
+
+def test_identify_says_what_exact_policies_would_tell(toys, folder, tmp_path):
+    result = RUN.invoke(app, ["identify", str(toys / "0.csv"), "--transitions", str(toys / "0.npz"), "--out", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "do not identify" in result.output
+    assert json.loads((tmp_path / "identify.json").read_text())["status"] == "set"
+    result = RUN.invoke(app, ["identify", str(folder / "demos.csv"), "--transitions", str(folder / "mdp.npz")])
+    assert "The experts identify their discounts" in result.output
+
+
+#: Rows of the simulated table: its first and its last, and the first of an episode of several steps.
+FIRST, SECOND, LAST = 0, -2, -1
+
+
+def change(column: str, value, row: int = 5) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    def changed(frame: pd.DataFrame) -> pd.DataFrame:
+        frame = frame.astype({column: object})
+        frame.loc[frame.index[row] if row >= -1 else frame.index[frame["step"] == 1][0] - 1, column] = value
+        return frame
+
+    return changed
+
+
+MALFORMED = {
+    "missing column": (lambda f: f.drop(columns="action"), "received none named action"),
+    "renamed column": (lambda f: f.rename(columns={"expert": "person"}), "received none named expert"),
+    "unknown state": (change("next_state", "moon", LAST), "state 'moon' must be one of"),
+    "unknown state and action": (lambda f: f.assign(state="s" + f["state"], next_state="s" + f["next_state"]), "must be one of"),
+    "unknown action": (change("action", "jump"), "action 'jump' must be one of"),
+    "gap in the steps": (lambda f: f.drop(index=f.index[f["step"] == 2][0] - 1), "must be followed by step"),
+    "duplicate row": (lambda f: pd.concat([f, f.iloc[[3]]]), "must occur once"),
+    "missing state": (change("state", None), "column state must not be empty"),
+    "missing action": (change("action", None), "column action must not be empty"),
+    "missing expert": (change("expert", None), "column expert must not be empty"),
+    "step is text": (change("step", "first"), "column step must be whole numbers"),
+    "step is a fraction": (change("step", 1.5), "column step must be whole numbers"),
+    "next state disagrees": (change("next_state", "17", SECOND), "but the next step is in"),
+    "no rows": (lambda f: f.iloc[:0], "at least one row"),
+    "decision in a terminal state": (change("state", "17", FIRST), "terminal state"),
+    "mixed types": (change("state", "3.7", FIRST), "state '3.7' must be one of"),
+    "an expert without rows": (lambda f: f.assign(expert=f["expert"].where(f["expert"] != "Bo", None)), "column expert must not"),
+    "impossible move": (lambda f: impossible(f), "impossible moves: from"),
+}
+
+
+def impossible(frame: pd.DataFrame) -> pd.DataFrame:
+    """The last decision of the table jumps across the grid."""
+    frame = frame.copy()
+    last = frame.index[-1]
+    frame.loc[last, "next_state"] = "0" if frame.loc[last, "next_state"] != "0" else "5"
+    return frame
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_tables_get_one_sentence_and_nothing_is_written(name, folder, frame, tmp_path):
+    damage, said = MALFORMED[name]
+    damage(frame.copy()).to_csv(tmp_path / "bad.csv", index=False)
+    result = fit(tmp_path / "bad.csv", "--transitions", folder / "mdp.npz", "--out", tmp_path / "out")
+    one_sentence(result, said)
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.csv"]
+
+
+def one_sentence(result, said: str | None) -> None:
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("multihorizon: ")
+    assert said is None or said in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "must be a CSV table with a header"),
+        (b'expert,episode\n"unclosed', "received"),
+        (b"\xff\xfe\x00\x01", "must be a CSV table"),
+        (b"\x00" * 100, None),
+        (b"expert;episode;step;state;action\nA;0;0;x;go\n", "must have the columns"),
+    ],
+)
+def test_files_that_are_no_tables(content, said, folder, tmp_path):
+    (tmp_path / "bad.csv").write_bytes(content)
+    one_sentence(fit(tmp_path / "bad.csv", "--transitions", folder / "mdp.npz", "--out", tmp_path / "out"), said)
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_bad_inputs(folder, frame, tmp_path):
+    demos, mdp = folder / "demos.csv", folder / "mdp.npz"
+    one_sentence(fit(tmp_path / "none.csv"), "does not exist")
+    one_sentence(fit(folder), "is a directory")
+    one_sentence(fit(folder / "mdp.npz"), "must be a .csv or .parquet file")
+    one_sentence(fit(demos, "--transitions", tmp_path / "none.npz"), "does not exist")
+    (tmp_path / "broken.npz").write_bytes(b"PK not a zip")
+    one_sentence(fit(demos, "--transitions", tmp_path / "broken.npz"), None)
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 not parquet")
+    one_sentence(fit(tmp_path / "broken.parquet"), None)
+    one_sentence(fit(demos, "--transitions", mdp, "--transitions", mdp), "one file of transitions for each table")
+    frame.drop(columns="next_state").to_csv(tmp_path / "short.csv", index=False)
+    one_sentence(fit(tmp_path / "short.csv"), "must have a column next_state")
+    (tmp_path / "features.csv").write_text("state,pay\n0,1\n")
+    one_sentence(fit(demos, "--transitions", mdp, "--features", tmp_path / "features.csv"), "must have one row for state 1")
+    (tmp_path / "file").write_text("")
+    one_sentence(fit(demos, "--transitions", mdp, "--out", tmp_path / "file"), "--out must be a directory")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("state,action,next_state\n0,right,1\n", "none named probability"),
+        ("state,action,next_state,probability\n0,right,1,0.5\n", "must sum to 1"),
+        ("state,action,next_state,probability\n0,right,1,much\n", "column probability must be numbers"),
+        ("state,action,next_state,probability\n0,right,1,1\n0,right,1,1\n", "must be listed once"),
+        ("state,action,next_state,probability\n0,right,,1\n", "column next_state must not be empty"),
+    ],
+)
+def test_malformed_transitions(rows, said, folder, tmp_path):
+    (tmp_path / "t.csv").write_text(rows)
+    one_sentence(fit(folder / "demos.csv", "--transitions", tmp_path / "t.csv"), said)
+
+
+def test_parquet_gives_the_same_table(frame, folder, tmp_path):
+    frame.to_parquet(tmp_path / "demos.parquet")
+    assert fit(tmp_path / "demos.parquet", "--transitions", folder / "mdp.npz").exit_code == 0
+
+
+def test_nothing_is_left_where_writing_fails(tmp_path):
+    def write(draft):
+        (draft / "one").write_text("half")
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        write_all(tmp_path / "out", write)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pages_escape_all_text():
+    page = Page(
+        "<t>", "<l>", [Section("<h>", [paragraph("<p>"), badge("<b>"), listing("<c>"), table(["<d>"], [["<e>"]])])], "<f>"
+    )
+    body = page.render()
+    for letter in "tlhbcdef":
+        assert f"&lt;{letter}&gt;" in body
+
+
+def test_one_expert_alone_is_fitted_and_judged(frame, folder, tmp_path):
+    frame[frame["expert"] == "Bo"].to_csv(tmp_path / "one.csv", index=False)
+    result = fit(tmp_path / "one.csv", "--transitions", folder / "mdp.npz", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    content = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert content["experts"] == ["Bo"]
+    assert content["shared_discount_test"] is None
+    assert content["status"] == "not identified"

@@ -1,0 +1,105 @@
+"""Tests of shared discounts, the bootstrap and the model checks against what must hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import multihorizon as mh
+from multihorizon.ascent import climb
+from multihorizon.horizon_tests import holm
+from multihorizon.likelihood import Likelihood
+from multihorizon.model_checks import MODELS, calibration_bins
+from multihorizon.uncertainty import resume
+
+DISCOUNTS = (0.4, 0.4, 0.8)
+
+
+@pytest.fixture(scope="module")
+def table() -> mh.Demonstrations:
+    d = mh.domains.big_small()
+    policies = [mh.soft_plan(d.mdp, d.reward, gamma).policy for gamma in DISCOUNTS]
+    return mh.Demonstrations.simulate(d.mdp, policies, 1000, seed=1, names=["a", "b", "c"])
+
+
+@pytest.fixture(scope="module")
+def solution(table) -> mh.Solution:
+    return mh.solve(mh.Problem(mh.domains.big_small().mdp, table), mh.MaximumLikelihood(starts=2))
+
+
+def test_pairs_that_differ_are_told_from_pairs_that_do_not(solution):
+    same, first, second = mh.pairwise_tests(solution)
+    assert same.experts == ("a", "b")
+    assert same.p_value > 0.05
+    assert max(first.adjusted, second.adjusted) < 1e-3
+    assert mh.shared_discount_test(solution).p_value < 1e-3
+
+
+def test_statistic_is_twice_the_loss_of_a_fit_with_one_discount(solution):
+    restricted = Likelihood(solution.problem, groups=(0, 0, 1))
+    start = restricted.at(restricted.pack(mh.domains.big_small().reward, np.array([0.4, 0.8])))
+    loss = solution.objective - climb(start).point.value
+    assert mh.pairwise_tests(solution)[0].statistic == pytest.approx(2 * loss, abs=1e-3)
+
+
+def test_holm_orders_and_skips_what_is_not_known():
+    assert holm(np.array([0.01, np.nan, 0.02])) == pytest.approx([0.02, np.nan, 0.02], nan_ok=True)
+    assert holm(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("kind", ["parametric", "episodes"])
+def test_bootstrap_agrees_with_the_information(solution, table, kind):
+    found = mh.bootstrap(solution, 40, kind, table, jobs=1)
+    assert found.failed == 0
+    assert found.standard_errors == pytest.approx(solution.standard_errors, rel=0.4)
+    low, high = found.confidence_intervals(0.95).T
+    assert (low < solution.discounts).all()
+    assert (solution.discounts < high).all()
+
+
+def test_bootstrap_does_not_depend_on_the_number_of_processes(solution):
+    one, two = (mh.bootstrap(solution, 4, jobs=jobs) for jobs in (1, 2))
+    assert (one.discounts == two.discounts).all()
+
+
+def test_bootstrap_of_episodes_needs_the_table(solution):
+    with pytest.raises(ValueError, match="must be given the demonstrations"):
+        mh.bootstrap(solution, 4, "episodes")
+
+
+def test_the_right_model_predicts_best_and_is_calibrated(solution, table):
+    checks = mh.check_model(solution, table)
+    assert checks.decisions.sum() == len(table)
+    total = {name: float(checks.held_out[name] @ checks.decisions) for name in MODELS}
+    assert max(total, key=total.get) == "this model"
+    predicted, taken, weight = checks.calibration.T
+    assert (np.abs(predicted - taken) < 5 * np.sqrt(predicted * (1 - predicted) / weight) + 1e-3).all()
+    assert all(row["p_value"] > 1e-3 for row in checks.worst)
+
+
+def test_states_that_the_model_cannot_fit_are_named(solution, table):
+    """In one state expert b is made to do something no reward and discount can explain beside the rest."""
+    point = resume(solution)
+    choices = point.likelihood.choices[1]
+    state = int(np.argmax(choices.visits))
+    kept = choices.counts[state].copy()
+    choices.counts[state] = np.roll(kept, 2)
+    try:
+        checks = mh.check_model(solution, table)
+    finally:
+        choices.counts[state] = kept
+    assert checks.worst[0]["state"] == str(state)
+    assert checks.worst[0]["expert"] == "b"
+    assert checks.worst[0]["p_value"] < 1e-6
+
+
+def test_calibration_bins_are_weighted_means():
+    rows = calibration_bins([(np.array([0.11, 0.19, 0.9]), np.array([1.0, 3.0, 9.0]), np.array([10.0, 10.0, 10.0]))])
+    assert rows == pytest.approx(np.array([[0.15, 0.2, 20], [0.9, 0.9, 10]]))
+
+
+def test_too_few_episodes_to_hold_out_is_said(solution):
+    d = mh.domains.big_small()
+    lone = mh.Demonstrations.simulate(d.mdp, [mh.soft_plan(d.mdp, d.reward, 0.4).policy] * 3, 1, names=["a", "b", "c"])
+    with pytest.raises(ValueError, match="expert a must have at least 2 episodes"):
+        mh.check_model(solution, lone)

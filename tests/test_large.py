@@ -1,0 +1,52 @@
+"""The matrix-free route against the dense one, on a problem small enough for both."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import multihorizon as mh
+from multihorizon import ascent, large, starts, uncertainty
+from multihorizon.likelihood import Likelihood
+
+
+@pytest.fixture(scope="module")
+def problem() -> mh.Problem:
+    d = mh.domains.big_small()
+    return mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 1000))
+
+
+@pytest.mark.parametrize("per_expert", [False, True])
+def test_products_are_those_of_the_dense_information(problem, per_expert):
+    model = Likelihood(problem, per_expert)
+    point = model.at(model.pack(mh.domains.big_small().reward, np.array([0.2, 0.5, 0.8]), np.array([1.0, 1.3, 0.7])))
+    columns = np.array([large.information_product(point, direction) for direction in np.eye(model.size)])
+    assert columns == pytest.approx(point.information, abs=1e-9 * np.abs(point.information).max())
+
+
+def test_standard_errors_are_those_of_the_dense_information(problem):
+    model = Likelihood(problem)
+    point = model.at(model.pack(mh.domains.big_small().reward, np.array([0.2, 0.5, 0.8])))
+    assert large.discount_errors(point)[0] == pytest.approx(uncertainty.precision(point).standard_errors[-3:], rel=0.01)
+
+
+def test_both_routes_find_the_same_answer(problem, monkeypatch):
+    dense = mh.solve(problem, mh.MaximumLikelihood(starts=1))
+    for module in (ascent, starts, uncertainty):
+        monkeypatch.setattr(module, "DENSE_PARAMETERS", 5)
+    free = mh.solve(problem, mh.MaximumLikelihood(starts=1))
+    assert free.status == mh.Status.CONVERGED
+    assert free.discounts == pytest.approx(dense.discounts, abs=2e-3)
+    assert free.objective == pytest.approx(dense.objective, abs=1e-2)
+    assert free.standard_errors == pytest.approx(dense.standard_errors, rel=0.02)
+    wald = dense.discounts[:, None] + np.outer(dense.standard_errors, [-1.96, 1.96])
+    assert free.confidence_intervals(0.95) == pytest.approx(np.clip(wald, 0, 1), abs=5e-3)
+
+
+def test_what_is_not_identified_is_seen_without_matrices(monkeypatch):
+    d = mh.domains.toy()
+    policies = [mh.soft_plan(d.mdp, d.reward, gamma).policy for gamma in (0.3, 0.8)]
+    problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, policies, 3000))
+    for module in (ascent, starts, uncertainty):
+        monkeypatch.setattr(module, "DENSE_PARAMETERS", 3)
+    assert mh.solve(problem, mh.MaximumLikelihood(starts=1)).status == mh.Status.NOT_IDENTIFIED
