@@ -177,7 +177,7 @@ def identifiability(data: Data, timings: Data) -> Figure:
             np.array(grid["plane"]["log10 residual"]).T, origin="lower", extent=(0, 1, 0, 1), cmap="viridis", vmin=-6, vmax=1
         )
         axes[0, column].plot(*grid["true"][:2], "*", color="red", ms=12)
-        axes[0, column].set(title=f"{name}, γ_3 = {grid['plane']['discount']:.2f}", xlabel="γ_1", ylabel="γ_2")
+        axes[0, column].set(title=f"{name}, γ₃ = {grid['plane']['discount']:.2f}", xlabel="γ₁", ylabel="γ₂")
         edges, counts = np.array(grid["histogram"]["edges"]), np.array(grid["histogram"]["counts"])
         axes[1, column].bar(edges[:-1], np.maximum(counts, 0.5), width=0.45, align="edge", color=COLOURS[0], bottom=0.5)
         axes[1, column].set(
@@ -195,7 +195,7 @@ def two_experts(data: Data, timings: Data) -> Figure:
         errors = np.array([[np.nan if x is None else x for x in row] for row in found["error"]])
         image = ax.imshow(errors.T, origin="lower", extent=(0, 1, 0, 1), cmap="Blues", vmin=0)
         ax.plot(*found["true"], "*", color="red", ms=13)
-        ax.set(title=f"{ending} ending", xlabel="γ_1", ylabel="γ_2")
+        ax.set(title=f"{ending} ending", xlabel="γ₁", ylabel="γ₂")
         figure.colorbar(image, ax=ax, shrink=0.8)
         axes[0, 2].plot(found["percentiles"], label=f"{ending}: {found['share above 0.5']:.0%} above 0.5", lw=2)
     axes[0, 2].axhline(0.5, color="0.6", lw=0.8)
@@ -214,7 +214,8 @@ def toy_sets(data: Data, timings: Data) -> Figure:
         points = np.array(found["points"]).reshape(-1, 3)
         ax.scatter(*points.T, s=4, c=points[:, 2], cmap="viridis", depthshade=False)
         ax.plot(*[[g] for g in (0.3, 0.5, 0.95)], "*", color="red", ms=13)
-        ax.set(xlabel="γ_1", ylabel="γ_2", zlabel="γ_3", xlim=(0, 1), ylim=(0, 1), zlim=(0, 1))
+        ax.set(xlabel="γ₁", ylabel="γ₂", zlabel="γ₃", xlim=(0, 1), ylim=(0, 1), zlim=(0, 1))
+        ax.set_box_aspect(None, zoom=0.85)
         ax.set_title(f"{ending} ending: {'a curve' if found['dimension'] == 1 else 'a surface'} of answers")
     return figure
 
