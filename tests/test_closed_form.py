@@ -28,6 +28,9 @@ def test_recovers_the_paper_domains(make, ending, members):
     assert np.abs(solution.discounts - np.array(domain.mce_discounts)[list(members)]).max() < 1e-9
     assert reward_error(domain.mdp, solution.reward, domain.reward) < 1e-8
     assert solution.residual < 1e-10
+    if ending == "absorbing":
+        assert abs(solution.reward[np.unique(domain.mdp.stacked.indices)].mean()) < 1e-9
+        assert solution.evidence["reward_dimension"] == 1
     for planned, expert in zip(solution.policies(), [experts[i] for i in members], strict=True):
         np.testing.assert_allclose(planned, expert, atol=1e-10)
 

@@ -1,6 +1,6 @@
 """Infer the one reward several experts share, and how far ahead each of them plans."""
 
-from multihorizon import domains
+from multihorizon import domains, theory
 from multihorizon.analysis import Analysis, analyse
 from multihorizon.bootstrap import Bootstrap, bootstrap
 from multihorizon.closed_form_start import closed_form_start
@@ -18,15 +18,28 @@ from multihorizon.mdp import MDP
 from multihorizon.model_checks import ModelChecks, check_model
 from multihorizon.planning import plan
 from multihorizon.problem import Problem
+from multihorizon.rank_test import RankGrid, RankTest, rank_grid, rank_test
 from multihorizon.search import Bayesian, Grid
 from multihorizon.soft_planning import soft_plan
 from multihorizon.solution import Solution, Status, Trace
 from multihorizon.solve import solve
 from multihorizon.solvers.closed_form import ClosedForm
+from multihorizon.solvers.lpirl import LPIRL
 from multihorizon.solvers.maximum_likelihood import MaximumLikelihood
+from multihorizon.solvers.mce import MCE
+from multihorizon.solvers.mplp import MPLP
+from multihorizon.solvers.mpmce import MPMCE
+from multihorizon.solvers.mpml import MPML
+from multihorizon.solvers.naive_lp import NaiveLP
+from multihorizon.solvers.sequential import SequentialLP
 
 __all__ = [
+    "LPIRL",
+    "MCE",
     "MDP",
+    "MPLP",
+    "MPMCE",
+    "MPML",
     "Analysis",
     "Bayesian",
     "Bootstrap",
@@ -38,7 +51,11 @@ __all__ = [
     "Identification",
     "MaximumLikelihood",
     "ModelChecks",
+    "NaiveLP",
     "Problem",
+    "RankGrid",
+    "RankTest",
+    "SequentialLP",
     "SharedDiscountTest",
     "Solution",
     "Status",
@@ -60,7 +77,10 @@ __all__ = [
     "occupancy",
     "pairwise_tests",
     "plan",
+    "rank_grid",
+    "rank_test",
     "shared_discount_test",
     "soft_plan",
     "solve",
+    "theory",
 ]

@@ -81,6 +81,8 @@ class Identification:
             )
         if self.dimension == 0:
             return "Several separate explanations fit the experts equally well."
+        if max((m.error for m in self.members), default=0.0) > 1e-6:
+            return f"Errors as large as those of the policies leave {self.dimension} combination(s) of the discounts open."
         shape = {1: "a curve", 2: "a surface"}.get(self.dimension, f"a set of dimension {self.dimension}")
         return f"The experts do not identify their discounts: {shape} of them explains the same behaviour."
 

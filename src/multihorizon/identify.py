@@ -13,13 +13,15 @@ Where the set is affine its ranges are linear programs, exact up to rounding; el
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from scipy.stats import qmc
 
-from multihorizon.checks import Floats, as_positive
+from multihorizon.checks import Floats, as_discount, as_positive
 from multihorizon.closed_form import expert_lines, read_equations, state_columns
 from multihorizon.evaluation import policy_entropy
 from multihorizon.experts import Expert
@@ -30,14 +32,22 @@ from multihorizon.linear_system import LIMIT, MISFIT, ROUNDING, Answer, Rows, Sy
 from multihorizon.problem import Problem
 from multihorizon.soft_planning import soft_plan
 from multihorizon.solution_set import explore, several_minima
-from multihorizon.variable_projection import Form, Point, StateForm, local_answer, minimise, project
+from multihorizon.variable_projection import NULL, Form, Pinned, Point, StateForm, local_answer, minimise, project
 
 Temperature = float | Literal["per_expert"]
 #: Above this many rows the noise is drawn twice only, and nothing is polished.
 LARGE = 50_000
+#: Above this many entries of M only a few starts are made.
+WIDE = 20_000
 
 
-def identify(problem: Problem, temperature: Temperature = 1.0, tolerance: float = 1e-8, starts: int = 12) -> Identification:
+def identify(
+    problem: Problem,
+    temperature: Temperature = 1.0,
+    tolerance: float = 1e-8,
+    starts: int = 12,
+    known: Mapping[str, float] | None = None,
+) -> Identification:
     """Say whether the experts' policies identify their discounts, and give the answer, the set of answers, or the closest one.
 
     Args:
@@ -47,6 +57,7 @@ def identify(problem: Problem, temperature: Temperature = 1.0, tolerance: float 
         tolerance: how large the errors in the policies may be, as the standard deviation of log π, which is the relative error
             of a probability. The answer is called unique only if such errors move no discount by more than 0.1.
         starts: number of starting points where the equations are not linear.
+        known: discounts that are known from elsewhere, by the expert's name.
 
     Raises:
         ValueError: on malformed options, zero probabilities, or experts given as best actions.
@@ -60,22 +71,37 @@ def identify(problem: Problem, temperature: Temperature = 1.0, tolerance: float 
     """
     lam = read_temperature(temperature)
     as_positive(tolerance, "tolerance")
+    values = _known(problem, known)
     if any(state_columns(problem, expert) is None for expert in problem.experts):
         features = FeatureForm(problem, lam)
-        draws: list[Form] = [features.shifted(draw, tolerance) for draw in range(8)]
-        return _nonlinear(_Case(problem, lam, tolerance, features, 0.0), draws, [], starts)
+        draws = [features.shifted(draw, tolerance) for draw in range(8)]
+        return _nonlinear(_Case(problem, tolerance, features, 0.0, values), draws, [], starts)
     lines = expert_lines(problem, tolerance, _draws(problem))
     rows = Rows(lines, problem.n_parameters)
     outside = max(line.misfit / max(line.error, ROUNDING) for line in lines)
-    case = _Case(problem, lam, tolerance, StateForm(rows, problem.n_experts, lam), outside)
+    form = StateForm(rows, problem.n_experts, lam)
+    case = _Case(problem, tolerance, form, outside, values)
+    if known:
+        return _nonlinear(case, form.all_shifted(), [], starts)
     system = build_system(rows, problem.n_experts, lam)
     answer = solve_system(system)
     if not answer.free.size:
         return _single(case, system, answer)
     if _affine(rows):
         return _affine_set(case, system, answer)
-    shifted = [case.form.shifted(draw) for draw in range(lines[0].noise_u.shape[1])]
-    return _nonlinear(case, list(shifted), [system.read(answer.y)[0]], starts)
+    return _nonlinear(case, form.all_shifted(), [system.read(answer.y)[0]], starts)
+
+
+def _known(problem: Problem, known: Mapping[str, float] | None) -> Floats:
+    """The known discounts `(K,)`, NaN where unknown."""
+    values = np.full(problem.n_experts, np.nan)
+    for name, discount in (known or {}).items():
+        if name not in problem.names:
+            raise ValueError(f"known must name experts among {', '.join(problem.names)}, received {name!r}")
+        values[problem.names.index(name)] = as_discount(discount, f"known discount of expert {name}")
+    if not np.isnan(values).any():
+        raise ValueError("known must leave at least one discount open, received all of them: use MCE at known discounts")
+    return values
 
 
 def read_temperature(temperature: Temperature) -> float | None:
@@ -89,25 +115,37 @@ def read_temperature(temperature: Temperature) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class _Case:
-    """What stays the same while one problem is looked at; `outside` is the misfit of log π in units of its assumed error."""
+    """What stays the same while one problem is looked at.
+
+    `outside` is the misfit of log π in units of its assumed error, `known` the discounts `(K,)` that are known, NaN elsewhere.
+    """
 
     problem: Problem
-    temperature: float | None
     tolerance: float
-    form: Any
+    base: StateForm | FeatureForm
     outside: float
+    known: Floats
+
+    @cached_property
+    def pinned(self) -> Pinned:
+        return Pinned(self.base, self.known)
+
+    @property
+    def form(self) -> Form:
+        return self.base if np.isnan(self.known).all() else self.pinned
 
     def report(self, status: str, point: Point, answer: Answer, intervals: Floats, members: list[Member]) -> Identification:
         reward, temperature = self.form.read(point.discounts, point.x)
-        reward, known, open_ = tidy_reward(self.problem, reward, point, self.form)
+        reward, known, open_ = tidy_reward(self.problem, reward, point, self.base)
+        discounts = self.pinned.expand(point.discounts)
         names = self.problem.parameter_names
         return Identification(
             status=status,
             dimension=answer.free.shape[0],
-            discounts=point.discounts,
-            intervals=intervals,
+            discounts=discounts,
+            intervals=self.pinned.expand(intervals),
             reward=reward,
-            residual=bellman_residual(self.problem, point.discounts, reward, temperature),
+            residual=bellman_residual(self.problem, discounts, reward, temperature),
             singular_values=answer.singular_values,
             temperature=temperature,
             members=tuple(members),
@@ -124,14 +162,15 @@ class _Case:
     def member(self, point: Point) -> Member | None:
         """The point as a member with its reproduction error, or None where its policies do not exist (discount 1, λ ≤ 0)."""
         reward, temperature = self.form.read(point.discounts, point.x)
-        reward = tidy_reward(self.problem, reward, point, self.form)[0]
+        reward = tidy_reward(self.problem, reward, point, self.base)[0]
+        discounts = self.pinned.expand(point.discounts)
         if (temperature <= 0).any():
             return None
         try:
-            error = reproduction_error(self.problem, point.discounts, reward, temperature)
+            error = reproduction_error(self.problem, discounts, reward, temperature)
         except ValueError:
             return None
-        return Member(point.discounts, reward, temperature, error)
+        return Member(discounts, reward, temperature, error)
 
 
 def _draws(problem: Problem) -> int:
@@ -170,14 +209,15 @@ def _affine_set(case: _Case, system: System, answer: Answer) -> Identification:
     return case.report("set", middle, answer, widened, _far_apart(case, points))
 
 
-def _nonlinear(case: _Case, draws: list[Form], guesses: list[Floats], starts: int) -> Identification:
+def _nonlinear(case: _Case, noisy: Sequence[Form], guesses: list[Floats], starts: int) -> Identification:
     """Local minimisers from several starts; the rank of the Jacobian at the best; walks along the set."""
-    k = case.problem.n_experts
-    spread_out = qmc.Halton(k, seed=0).random(starts)
+    draws = noisy if np.isnan(case.known).all() else [Pinned(form, case.known) for form in noisy]
+    wide = case.form.at(np.full(case.form.n_experts, 0.5))[0].size > WIDE
+    spread_out = qmc.Halton(case.form.n_experts, seed=0).random(min(starts, 4) if wide else starts)
     minima = several_minima(case.form, [*np.clip(guesses, 0.0, 1.0), *spread_out])
     good = [p for p in minima if (case.form.read(p.discounts, p.x)[1] > 0).all()] or minima
     best = good[0]
-    answer = local_answer(case.form, best, draws)
+    answer = local_answer(case.form, best, draws, case.outside)
     spread = np.stack([best.discounts - answer.spread, best.discounts + answer.spread], axis=1).clip(0.0, 1.0)
     if not case.feasible(answer):
         return case.report("infeasible", best, answer, spread, [])
@@ -186,9 +226,23 @@ def _nonlinear(case: _Case, draws: list[Form], guesses: list[Floats], starts: in
     far = max(float(np.abs(p.discounts - best.discounts).max()) for p in alike)
     if not answer.free.size and far <= LIMIT:
         return case.report("unique", best, answer, spread, [])
-    ranges, points = explore(case.form, alike, answer.free.shape[0], largest) if answer.free.size else (_hull(alike), alike)
+    null = int((answer.singular_values <= NULL * best.size).sum())
+    ranges, points = explore(case.form, alike, null, largest) if null else (_hull(alike), alike)
+    points += _steps_aside(case, best, answer, largest)
     widened = np.stack([ranges[:, 0] - answer.spread, ranges[:, 1] + answer.spread], axis=1).clip(0.0, 1.0)
     return case.report("set", best, answer, widened, _far_apart(case, points))
+
+
+def _steps_aside(case: _Case, best: Point, answer: Answer, largest: float) -> list[Point]:
+    """Points to both sides of the best along directions that only the noise leaves open, as far as the noise explains them."""
+    found = []
+    for direction in [sign * v for v in answer.free for sign in (1.0, -1.0)]:
+        for length in (0.5, 0.2, 0.1, 0.05):
+            point = project(case.form, np.clip(best.discounts + length * direction, 0.0, 1.0))
+            if point.gap <= largest:
+                found.append(point)
+                break
+    return found
 
 
 def _hull(points: list[Point]) -> Floats:

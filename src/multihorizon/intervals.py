@@ -97,6 +97,27 @@ def discount_intervals(mdp: MDP, reward: Any) -> list[DiscountInterval]:
     return [*intervals, DiscountInterval(low, 1.0, ties)]
 
 
+def first_departure(mdp: MDP, reward: Any, actions: Ints, sets: Bools, discount: float, way: int, tolerance: float) -> float:
+    """How far from `discount`, upward (`way` 1) or downward (−1), a policy stays optimal.
+
+    The policy takes `actions` `(S,)`. The answer is the first discount beyond which an action is better than the chosen one by
+    more than `tolerance`, or one of the other chosen actions `sets` `(S,A)` is not as good; 0 or 1 if there is none.
+    """
+    expected = np.where(mdp.available, mdp.expected_reward(reward), -np.inf)
+    center = discount
+    while True:
+        segment = _expand(mdp, expected, actions, center, way, tolerance, sets)
+        if (segment.signs > 0).any():
+            return center
+        crossing = _first_crossing(segment)
+        if crossing is not None:
+            return center + way * segment.radius * crossing[1]
+        edge = center + way * segment.radius
+        if not 0 < edge < (LAST if way > 0 else 1.0):
+            return float(np.clip(edge, 0.0, 1.0)) if way < 0 or edge >= 1 else 1.0
+        center = edge
+
+
 def _sweep(mdp: MDP, expected: Floats) -> Iterator[tuple[float, Bools]]:
     """Yield points in increasing order with the actions that are optimal from there up to the next point."""
     center = 0.0
@@ -127,27 +148,41 @@ def _improve(mdp: MDP, expected: Floats, actions: Ints, center: float) -> tuple[
     raise RuntimeError(f"policy iteration just above discount {center} did not settle; please report this MDP")
 
 
-def _expand(mdp: MDP, expected: Floats, actions: Ints, center: float) -> _Segment:
-    """Taylor coefficients of the advantages of the policy `actions`."""
+def _expand(
+    mdp: MDP,
+    expected: Floats,
+    actions: Ints,
+    center: float,
+    way: int = 1,
+    tolerance: float = 0.0,
+    sets: Bools | None = None,
+) -> _Segment:
+    """Taylor coefficients of the advantages of the policy `actions`, upward from the center or downward (`way` −1).
+
+    With `sets`, the negatives of the advantages of those actions follow as further rows: they must not become negative either.
+    """
     matrix = mdp.under(one_hot(actions, mdp.n_actions))
     resolvent = Resolvent(matrix, center)
     norm = float(np.abs(resolvent.solve(matrix @ np.ones(mdp.n_states))).max())
-    radius = min(0.5 / max(norm, 1e-300), 1.0 - center)
+    radius = min(0.5 / max(norm, 1e-300), 1.0 - center if way > 0 else center)
     term = resolvent.solve(expected[np.arange(mdp.n_states), actions])
     ahead = mdp.expect(term)
     scale = float(np.abs(term).max())
     immediate = np.where(mdp.available, expected, 0.0)
     columns = [immediate + center * ahead - term[:, None]]
     for _ in range(ORDER):
-        term = radius * resolvent.solve(matrix @ term)
-        behind, ahead = radius * ahead, mdp.expect(term)
+        term = way * radius * resolvent.solve(matrix @ term)
+        behind, ahead = way * radius * ahead, mdp.expect(term)
         columns.append(center * ahead + behind - term[:, None])
     coefficients = np.stack(columns, axis=-1)
     coefficients[~mdp.available | mdp.terminal[:, None]] = 0.0
     coefficients[~mdp.available, 0] = -np.inf
     coefficients[np.arange(mdp.n_states), actions] = 0.0
-    noise = NOISE * max(scale, float(np.abs(coefficients[np.isfinite(coefficients)]).max()))
-    return _Segment(center, radius, coefficients.reshape(-1, ORDER + 1), noise, expected.shape)
+    noise = max(tolerance, NOISE * max(scale, float(np.abs(coefficients[np.isfinite(coefficients)]).max())))
+    if sets is not None:
+        mirrored = np.where((sets & mdp.available)[..., None], -coefficients, 0.0)
+        coefficients = np.concatenate([coefficients, mirrored])
+    return _Segment(center, radius, coefficients.reshape(-1, ORDER + 1), noise, coefficients.shape[:2])
 
 
 def _first_crossing(segment: _Segment) -> tuple[int, float, float] | None:

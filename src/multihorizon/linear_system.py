@@ -13,8 +13,10 @@ z and w by an orthonormal basis of their columns; what remains is a tall matrix 
 `P_i N_i` lies in the span of N_i, as for null(D) = constants without terminal states; then the set is exactly affine.
 
 *Rank at a noise.* A singular direction v_j of A with value s_j counts as identified if the answers it leaves possible
-stay within LIMIT: twice two standard deviations `s_j^{-1} w_jᵀ e` of the error e that errors of the given size in log π cause
-on the right-hand side, plus the bias `(‖δA v_j‖ / s_j)²` they cause through the matrix itself.
+stay within LIMIT: plus and minus three standard deviations `s_j^{-1} w_jᵀ e` of the error e that errors of the given size in
+log π cause on the right-hand side, plus the bias `(‖δA v_j‖ / s_j)²` they cause through the matrix itself. Where the
+equations hold worse than errors of that size explain, though not so much worse as to be infeasible, the errors are taken to
+be as large as they look.
 
 The box 0 ≤ γ ≤ 1 makes it a bounded least-squares problem in few unknowns; ranges over an affine set are linear programs.
 """
@@ -193,17 +195,31 @@ class Answer:
 
 def solve_system(system: System) -> Answer:
     """Bounded least squares, and the rank at the noise of the lines."""
+    outside = max(line.misfit / max(line.error, ROUNDING) for line in system.rows.lines)
     left, values, right = system.svd
     change, lower, upper = system.change
     full = lsq_linear(values[:, None] * right @ change, left.T @ system.right, (lower, upper), method="bvls", tol=1e-15)
     y = _inside(change @ full.x, left, values, right, system)
     spreads, biases, expected = _noise(system, y)
-    effect = np.array([_effect(system, y, direction).max() for direction in right])
-    open_ = ((4 * spreads + biases) * effect > LIMIT) | (values <= ROUNDING * system.size)
     gap = float(np.linalg.norm(system.matrix @ y - system.right))
+    spreads, biases = inflate(spreads, biases, max(outside, gap / expected))
+    effect = np.array([_effect(system, y, direction).max() for direction in right])
+    open_ = open_directions(spreads, biases, effect) | (values <= ROUNDING * system.size)
     each = np.stack([_effect(system, y, d)[: system.n_experts] for d in right]) * (2 * spreads + biases)[:, None]
     spread = np.sqrt((each[~open_] ** 2).sum(axis=0)) if (~open_).any() else np.zeros(system.n_experts)
     return Answer(y, right[~open_], right[~open_] @ y, right[open_], values, spread, gap, expected)
+
+
+def inflate(spreads: Floats, biases: Floats, misfit: float) -> tuple[Floats, Floats]:
+    """Standard deviations and biases for errors as large as the misfit of the equations shows them to be."""
+    factor = min(max(1.0, misfit), MISFIT)
+    return spreads * factor, biases * factor**2
+
+
+def open_directions(spreads: Floats, biases: Floats, effect: Floats) -> Bools:
+    """Directions along which the noise leaves a range of discounts wider than LIMIT."""
+    wide: Bools = (6 * spreads + biases) * effect > LIMIT
+    return wide
 
 
 def _inside(y: Floats, left: Floats, values: Floats, right: Floats, system: System) -> Floats:
@@ -232,7 +248,7 @@ def _noise(system: System, y: Floats) -> tuple[Floats, Floats, float]:
         norms.append(float(error @ error))
     safe = np.maximum(values, 1e-140)
     deviation = np.sqrt(np.mean(np.square(sides), axis=0)) / safe
-    expected = max(float(np.sqrt(np.mean(norms))), ROUNDING * system.size)
+    expected = max(float(np.sqrt(np.mean(norms))), ROUNDING * system.size, 1e-140)
     return deviation, np.mean(biases, axis=0) / safe**2, expected
 
 

@@ -24,11 +24,13 @@ from typing import Protocol
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.linear_system import LIMIT, ROUNDING, Answer, Rows, block_columns
+from multihorizon.linear_system import ROUNDING, Answer, Rows, block_columns, inflate, open_directions
 
 #: Singular values of M below this share of the largest are dropped when x is projected out.
 PROJECTION_RANK = 1e-11
-MAX_STEPS = 200
+#: Singular values of the Jacobian below this share of the equations' size belong to directions without any effect.
+NULL = 1e-8
+MAX_STEPS = 100
 
 
 class Form(Protocol):
@@ -106,15 +108,19 @@ def _step(point: Point, damping: float) -> Floats:
     if held.all():
         return step
     left, values, right = np.linalg.svd(point.jacobian[:, ~held], full_matrices=False)
-    largest = max(float(values.max(initial=0.0)), 1e-300)
+    largest = max(float(values.max(initial=0.0)), 1e-140)
     filtered = values / (values**2 + damping * largest**2 * 1e-2)
     filtered[values < 1e-10 * largest] = 0.0
     step[~held] = -right.T @ (filtered * (left.T @ point.residual))
     return step
 
 
-def local_answer(form: Form, point: Point, draws: Sequence[Form]) -> Answer:
-    """Which directions of the discounts are open at a solution, by the rule of `linear_system`, from forms with noise added."""
+def local_answer(form: Form, point: Point, draws: Sequence[Form], outside: float) -> Answer:
+    """Which directions of the discounts are open at a solution, by the rule of `linear_system`, from forms with noise added.
+
+    `outside` is the misfit of log π that no discounts can remove, in units of its assumed error. The answer's spread covers
+    the directions that noise leaves open, not those in which the equations do not change at all: these have to be walked.
+    """
     left, values, right = np.linalg.svd(point.jacobian, full_matrices=False)
     values, right = _complete(values, right, form.n_experts)
     sides, biases, norms = [], [], []
@@ -126,10 +132,12 @@ def local_answer(form: Form, point: Point, draws: Sequence[Form]) -> Answer:
         biases.append(((change @ right.T) ** 2).sum(axis=0))
         norms.append(float(error @ error))
     safe = np.maximum(values, 1e-140)
+    expected = max(float(np.sqrt(np.mean(norms))), ROUNDING * point.size, 1e-140)
     spreads, bias = np.sqrt(np.mean(np.square(sides), axis=0)) / safe, np.mean(biases, axis=0) / safe**2
-    open_ = ((4 * spreads + bias) * np.abs(right).max(axis=1) > LIMIT) | (values <= ROUNDING * point.size)
-    spread = np.sqrt(((np.abs(right) * (2 * spreads + bias)[:, None])[~open_] ** 2).sum(axis=0))
-    expected = max(float(np.sqrt(np.mean(norms))), ROUNDING * point.size)
+    spreads, bias = inflate(spreads, bias, max(outside, point.gap / expected))
+    null = values <= NULL * point.size
+    open_ = open_directions(spreads, bias, np.abs(right).max(axis=1)) | null
+    spread = np.sqrt(((np.abs(right) * np.minimum(2 * spreads + bias, 1.0)[:, None])[~null] ** 2).sum(axis=0))
     fixed = right[~open_]
     return Answer(point.discounts, fixed, fixed @ point.discounts, right[open_], values, spread, point.gap, expected)
 
@@ -159,6 +167,10 @@ class StateForm:
 
     def _placed(self, owner: int, pieces: list[Floats]) -> Floats:
         return self.rows.place([p if line.owner == owner else None for line, p in zip(self.rows.lines, pieces, strict=True)])
+
+    def all_shifted(self) -> list[StateForm]:
+        """The form with each draw of the noise."""
+        return [self.shifted(draw) for draw in range(self.rows.lines[0].noise_u.shape[1])]
 
     def shifted(self, draw: int) -> StateForm:
         """The form with one draw of the noise added to û and V̂."""
@@ -196,3 +208,33 @@ class StateForm:
         if self.temperature is not None:
             return np.full(self.n_experts, self.temperature)
         return np.concatenate([[1.0], x[self._ends[-1] :]])
+
+
+class Pinned:
+    """A form in which some discounts are known: the others are its unknowns, in the same order."""
+
+    def __init__(self, inner: Form, values: Floats) -> None:
+        """`values` `(K,)` holds the known discounts and NaN elsewhere."""
+        self.inner, self._values = inner, values
+        self._free = np.isnan(values)
+        self.n_experts = int(self._free.sum())
+
+    def expand(self, discounts: Floats) -> Floats:
+        """All K discounts (or rows of them) from the unknown ones, with the known ones in their places."""
+        full = np.array(
+            np.broadcast_to(self._values.reshape(-1, *[1] * (discounts.ndim - 1)), (self._values.size, *discounts.shape[1:]))
+        )
+        full[self._free] = discounts
+        return full
+
+    def at(self, discounts: Floats) -> tuple[Floats, Floats]:
+        """M and h."""
+        return self.inner.at(self.expand(discounts))
+
+    def slopes(self, discounts: Floats, x: Floats) -> Floats:
+        """The columns of the unknown discounts."""
+        return self.inner.slopes(self.expand(discounts), x)[:, self._free]
+
+    def read(self, discounts: Floats, x: Floats) -> tuple[Floats, Floats]:
+        """Reward and temperatures."""
+        return self.inner.read(self.expand(discounts), x)

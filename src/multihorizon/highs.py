@@ -1,0 +1,137 @@
+"""Linear programs by HiGHS: the one module that talks to `highspy`.
+
+A program is sparse and a maximisation,
+
+    max  cᵀx    subject to    L ≤ A x ≤ U,   l ≤ x ≤ u,
+
+and so is its answer: values, row duals y and reduced costs d with the signs of a maximisation, `c = Aᵀy + d`, where `y_i > 0`
+only at an active upper side and `y_i < 0` only at an active lower one. The dual objective is then `Σ y⁺U + y⁻L + d⁺u + d⁻l`,
+equal to the primal one at an optimum. An infeasible program comes with a Farkas ray y: `yᵀA x` must be at least
+`Σ y⁺L + y⁻U` wherever the rows hold, and is below that for every x within its bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import highspy
+import numpy as np
+
+from multihorizon.checks import Floats
+
+#: HiGHS' tightest feasibility tolerance is 1e-10; one digit is left for programs that are badly scaled.
+TOLERANCE = 1e-9
+INFINITY = float("inf")
+
+
+class LPStatus(StrEnum):
+    """How HiGHS ended."""
+
+    OPTIMAL = "optimal"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    FAILED = "failed"
+
+
+_STATUSES = {
+    highspy.HighsModelStatus.kOptimal: LPStatus.OPTIMAL,
+    highspy.HighsModelStatus.kInfeasible: LPStatus.INFEASIBLE,
+    highspy.HighsModelStatus.kUnbounded: LPStatus.UNBOUNDED,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class LinearProgram:
+    """`max costs·x` subject to `row_lower ≤ matrix x ≤ row_upper` and `lower ≤ x ≤ upper`; `matrix` is CSR."""
+
+    costs: Floats
+    matrix: Any
+    row_lower: Floats
+    row_upper: Floats
+    lower: Floats
+    upper: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class LPResult:
+    """Status, optimum, values `(n,)`, row duals `(m,)`, reduced costs `(n,)`; a Farkas `ray` `(m,)` if infeasible.
+
+    `basis` warm-starts a neighbouring program of the same shape; `detail` is HiGHS' own word for the status.
+    """
+
+    status: LPStatus
+    objective: float
+    values: Floats
+    duals: Floats
+    reduced_costs: Floats
+    ray: Floats | None
+    basis: Any
+    detail: str
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the values are an optimum."""
+        return self.status == LPStatus.OPTIMAL
+
+
+def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True) -> LPResult:
+    """Solve a program by the simplex method, from `basis` if one is given.
+
+    A solve that HiGHS leaves open (a stale basis, presolve that cannot tell infeasible from unbounded) is repeated from
+    scratch without presolve, which also yields the Farkas ray of an infeasible program; with `ray=False` infeasible is enough.
+    """
+    solver = _load(program)
+    if basis is not None:
+        solver.setBasis(basis)
+    solver.run()
+    done = (
+        {highspy.HighsModelStatus.kOptimal} if ray else {highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible}
+    )
+    if solver.getModelStatus() not in done:
+        solver = _load(program)
+        solver.setOptionValue("presolve", "off")
+        solver.setOptionValue("solver", "simplex")
+        solver.run()
+    return _read(solver)
+
+
+def _load(program: LinearProgram) -> Any:
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver.setOptionValue("output_flag", False)
+    # One thread: programs are solved side by side by processes, and HiGHS' simplex is serial by default.
+    solver.setOptionValue("threads", 1)
+    solver.setOptionValue("primal_feasibility_tolerance", TOLERANCE)
+    solver.setOptionValue("dual_feasibility_tolerance", TOLERANCE)
+    lp = highspy.HighsLp()
+    lp.num_row_, lp.num_col_ = program.matrix.shape
+    lp.sense_ = highspy.ObjSense.kMaximize
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = program.costs, program.lower, program.upper
+    lp.row_lower_, lp.row_upper_ = program.row_lower, program.row_upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = program.matrix.indptr
+    lp.a_matrix_.index_ = program.matrix.indices
+    lp.a_matrix_.value_ = program.matrix.data
+    if solver.passModel(lp) == highspy.HighsStatus.kError:
+        raise RuntimeError(f"HiGHS refused a program of {lp.num_row_} rows and {lp.num_col_} columns; please report this problem")
+    return solver
+
+
+def _read(solver: Any) -> LPResult:
+    status = solver.getModelStatus()
+    solution = solver.getSolution()
+    ray = None
+    if status == highspy.HighsModelStatus.kInfeasible:
+        _, exists, direction = solver.getDualRay()
+        ray = np.array(direction, dtype=np.float64) if exists else None
+    return LPResult(
+        status=_STATUSES.get(status, LPStatus.FAILED),
+        objective=float(solver.getInfo().objective_function_value),
+        values=np.array(solution.col_value, dtype=np.float64),
+        duals=np.array(solution.row_dual, dtype=np.float64),
+        reduced_costs=np.array(solution.col_dual, dtype=np.float64),
+        ray=ray,
+        basis=solver.getBasis(),
+        detail=str(solver.modelStatusToString(status)),
+    )

@@ -1,0 +1,76 @@
+"""Maximum causal entropy IRL at known discounts; the mathematics is in `mce_dual`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from multihorizon.checks import Floats, as_discount, as_positive
+from multihorizon.mce_dual import Dual, DualSolution, minimise_dual
+from multihorizon.problem import Problem
+from multihorizon.progress import Progress, silent
+from multihorizon.solution import Solution, Status
+
+
+@dataclass(frozen=True)
+class MCE:
+    """The reward of least commitment that matches the experts' feature counts, all at known discounts.
+
+    Minimises the convex dual `Σ_k ρᵀ V_k(θ) − θᵀ f*_k` by Newton's method. The solution's `residual` is the largest entry of
+    the dual's gradient, recomputed at the answer, and `objective` the dual's value, which at the optimum is the entropy.
+
+    Args:
+        discount: one number for all experts, or one for each; it has no default.
+        temperature: the entropy weight λ that all experts share.
+        tolerance: the largest entry of the gradient at which the iteration stops.
+    """
+
+    discount: float | Sequence[float]
+    temperature: float = 1.0
+    tolerance: float = 1e-8
+
+    def __post_init__(self) -> None:
+        for value in np.atleast_1d(np.asarray(self.discount, dtype=object)):
+            as_discount(value)
+        as_positive(self.temperature, "temperature")
+        as_positive(self.tolerance, "tolerance")
+
+    def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
+        """Minimise the dual; nothing in it is random."""
+        progress(0.0, "MCE: minimising the dual")
+        discounts = _discounts(self.discount, problem)
+        temperature = np.full(problem.n_experts, float(self.temperature))
+        found = minimise_dual(Dual(problem, discounts, temperature), tolerance=self.tolerance)
+        reached = f"dual gradient {found.gradient_norm:.1e} after {found.iterations} Newton steps"
+        return Solution(
+            solver="MCE",
+            status=Status.CONVERGED if found.converged else Status.NOT_CONVERGED,
+            message=reached + ("" if found.converged else f", short of {self.tolerance:g}: the counts may be out of reach"),
+            experts=problem.names,
+            discounts=discounts,
+            reward=found.point.theta,
+            objective=found.point.value,
+            residual=found.gradient_norm,
+            temperature=temperature,
+            evidence=mismatch_evidence(found),
+        )
+
+
+def mismatch_evidence(found: DualSolution) -> dict[str, Any]:
+    """The summed gap, each expert's mismatch and the entropy at a dual solution."""
+    return {
+        "summed_gap": found.point.gap,
+        "mismatch": [float(np.linalg.norm(side.mismatch)) for side in found.point.sides],
+        "entropy": found.point.entropy,
+        "dual_gradient": found.gradient_norm,
+    }
+
+
+def _discounts(discount: Any, problem: Problem) -> Floats:
+    array = np.atleast_1d(np.asarray(discount, dtype=np.float64))
+    if array.size not in (1, problem.n_experts):
+        raise ValueError(f"discount must be one number or one for each of {problem.n_experts} experts, received {array.size}")
+    return np.broadcast_to(array, (problem.n_experts,)).copy()

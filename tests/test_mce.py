@@ -1,0 +1,187 @@
+"""MCE, MPMCE and MPML: duality, gradients by finite differences, and what each rule can see."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import multihorizon as mh
+from multihorizon.discounted_likelihood import discount_gradient, discounted_likelihood
+from multihorizon.mce_dual import Dual, minimise_dual
+
+
+def slip_problem(gamma, ending="terminal"):
+    mdp = mh.domains.gridworld(5, 5, slip=0.1, terminal=[(4, 4)] if ending == "terminal" else ())
+    reward = np.random.default_rng(0).normal(size=25)
+    return mdp, mh.Problem(mdp, [mh.soft_plan(mdp, reward, gamma).policy])
+
+
+@pytest.mark.parametrize("ending", ["terminal", "absorbing"])
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.9])
+def test_mce_reproduces_the_expert_at_the_true_discount(gamma, ending):
+    mdp, problem = slip_problem(gamma, ending)
+    found = mh.solve(problem, mh.MCE(discount=gamma))
+    assert found.status == "converged"
+    assert found.residual < 1e-8
+    live = ~mdp.terminal
+    np.testing.assert_allclose(found.policies()[0][live], problem.experts[0].policy[live], atol=1e-5)
+    counts = mh.feature_counts(mdp, found.policies()[0], gamma)
+    np.testing.assert_allclose(counts, mh.feature_counts(mdp, problem.experts[0].policy, gamma), atol=1e-7)
+
+
+def test_a_reward_for_never_ending_has_no_value_at_discount_one():
+    domain = mh.domains.big_small()
+    reward = np.where(np.arange(18) == 0, 1000.0, -2.0)
+    with pytest.raises(ValueError, match="infinite"):
+        mh.soft_plan(domain.mdp, reward, 1.0)
+
+
+def test_mce_at_discount_one_starts_where_values_exist():
+    domain = mh.domains.big_small()
+    problem = mh.Problem(domain.mdp, [mh.soft_plan(domain.mdp, domain.reward, 1.0).policy])
+    found = mh.solve(problem, mh.MCE(discount=1.0))
+    assert found.status == "converged"
+    np.testing.assert_allclose(found.policies()[0], problem.experts[0].policy, atol=1e-4)
+
+
+def test_mce_value_is_the_experts_entropy():
+    """Strong duality at a known discount: the dual's optimum is the causal entropy of the expert."""
+    mdp, problem = slip_problem(0.7)
+    found = mh.solve(problem, mh.MCE(discount=0.7))
+    assert found.objective == pytest.approx(mh.causal_entropy(mdp, problem.experts[0].policy, 0.7), rel=1e-8)
+
+
+def test_mce_matches_a_policy_that_no_reward_explains_in_its_counts():
+    rng = np.random.default_rng(3)
+    mdp = mh.domains.random_mdp(6, 3, seed=1)
+    policy = rng.dirichlet(np.full(3, 5.0), 6)
+    found = mh.solve(mh.Problem(mdp, [policy]), mh.MCE(discount=0.6))
+    np.testing.assert_allclose(mh.feature_counts(mdp, found.policies()[0], 0.6), mh.feature_counts(mdp, policy, 0.6), atol=1e-7)
+    assert mh.causal_entropy(mdp, found.policies()[0], 0.6) > mh.causal_entropy(mdp, policy, 0.6)
+
+
+def test_mce_with_features_and_a_discount_per_expert():
+    mdp = mh.domains.gridworld(3, 4, slip=0.2, terminal=[(0, 3)])
+    features = np.hstack([mdp.stacked @ np.random.default_rng(1).normal(size=(12, 3)), np.repeat(np.eye(4), 12, axis=0)[:, :1]])
+    theta = np.array([1.0, -0.5, 2.0, -0.7])
+    reward = (features @ theta).reshape(4, 12).T
+    experts = [mh.soft_plan(mdp, reward, gamma).policy for gamma in (0.3, 0.9)]
+    found = mh.solve(mh.Problem(mdp, experts, features=features), mh.MCE(discount=[0.3, 0.9]))
+    np.testing.assert_allclose(found.reward, theta, atol=1e-5)
+    with pytest.raises(ValueError, match="one for each of 2 experts"):
+        mh.solve(mh.Problem(mdp, experts), mh.MCE(discount=[0.3, 0.9, 0.5]))
+
+
+@pytest.mark.parametrize("bad", [{"discount": 1.5}, {"discount": [0.2, -0.1]}, {"discount": 0.5, "temperature": 0.0}])
+def test_mce_options_are_checked(bad):
+    with pytest.raises(ValueError, match="must be"):
+        mh.MCE(**bad)
+
+
+def test_dual_gradient_and_hessian_are_finite_differences():
+    domain, rng = mh.domains.cliff(), np.random.default_rng(0)
+    dual = Dual(mh.Problem(domain.mdp, domain.mce_experts()), np.array([0.1, 0.4, 0.7]), np.array([1.0, 0.5, 2.0]))
+    theta, v, step = rng.normal(size=12), rng.normal(size=12), 1e-5
+    here, ahead, behind = (dual.at(theta + s * step * v) for s in (0, 1, -1))
+    assert here.gradient @ v == pytest.approx((ahead.value - behind.value) / (2 * step), rel=1e-7)
+    product = np.sum([side.product(v) for side in here.sides], axis=0)
+    np.testing.assert_allclose(product, (ahead.gradient - behind.gradient) / (2 * step), atol=1e-7)
+
+
+def test_newton_by_products_agrees_with_the_dense_one(monkeypatch):
+    _, problem = slip_problem(0.6)
+    dual = Dual(problem, np.array([0.6]), np.ones(1))
+    dense = minimise_dual(dual)
+    monkeypatch.setattr("multihorizon.mce_dual.DENSE_FEATURES", 0)
+    products = minimise_dual(dual)
+    assert products.converged
+    assert products.point.value == pytest.approx(dense.point.value, rel=1e-10)
+
+
+def test_likelihood_gradient_in_the_discounts_is_a_finite_difference():
+    domain = mh.domains.cliff()
+    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    theta, here, lam, step = np.random.default_rng(1).normal(size=12), np.array([0.2, 0.5, 0.8]), np.array([1.0, 0.7, 1.4]), 1e-6
+
+    def likelihood(gammas):
+        dual = Dual(problem, gammas, lam)
+        return discounted_likelihood(dual, dual.at(theta))
+
+    dual = Dual(problem, here, lam)
+    gradient = discount_gradient(dual, dual.at(theta))
+    for k in range(3):
+        move = step * (np.arange(3) == k)
+        assert gradient[k] == pytest.approx((likelihood(here + move) - likelihood(here - move)) / (2 * step), rel=1e-5)
+
+
+def test_discounted_likelihood_is_the_expectation_it_stands_for():
+    domain = mh.domains.cliff()
+    problem, gammas = mh.Problem(domain.mdp, domain.mce_experts()), np.array([0.2, 0.5, 0.8])
+    dual, theta = Dual(problem, gammas, np.full(3, 0.8)), np.random.default_rng(2).normal(size=12)
+    direct = 0.0
+    for expert, gamma in zip(problem.experts, gammas, strict=True):
+        logs = mh.soft_plan(domain.mdp, theta, gamma, 0.8).log_policy
+        direct += float((mh.occupancy(domain.mdp, expert.policy, gamma).counts * logs).sum())
+    assert discounted_likelihood(dual, dual.at(theta)) == pytest.approx(direct, rel=1e-9)
+
+
+@dataclass(frozen=True)
+class Points:
+    """A search over a few given points."""
+
+    points: tuple[tuple[float, ...], ...]
+
+    def run(self, objective, n_experts, seed=0, progress=None):
+        values = np.array([objective(np.array(point)) for point in self.points])
+        return mh.Trace(np.array(self.points), values, np.zeros(values.size))
+
+
+AROUND = Points(((0.4, 0.52), (0.2, 0.7), (0.2, 0.52), (0.52, 0.2), (0.6, 0.8), (0.0, 0.4)))
+
+
+def two_cliff_experts():
+    domain = mh.domains.cliff()
+    return mh.Problem(domain.mdp, [domain.mce_experts()[i] for i in (1, 2)])
+
+
+def test_mpmce_picks_the_truth_where_each_expert_is_matched():
+    found = mh.solve(two_cliff_experts(), mh.MPMCE(search=AROUND))
+    assert found.discounts.tolist() == [0.2, 0.52]
+    assert found.status == "converged"
+    assert found.objective == pytest.approx(found.evidence["entropy"], rel=1e-4)
+    assert (np.delete(found.trace.values, 2) < 0).all()
+
+
+def test_mpmce_away_from_the_truth_is_not_converged():
+    found = mh.solve(two_cliff_experts(), mh.MPMCE(search=Points(((0.6, 0.8), (0.3, 0.6)))))
+    assert found.status == "not converged"
+    assert found.residual == pytest.approx(found.objective**2, rel=1e-4)
+
+
+def test_the_summed_rule_calls_every_discount_feasible_and_climbs_in_entropy():
+    found = mh.solve(two_cliff_experts(), mh.MPMCE(gap="summed", search=AROUND))
+    assert (found.trace.values > 0).all()
+    assert found.discounts.tolist() == [0.6, 0.8]
+    assert abs(found.evidence["summed_gap"]) < 1e-5
+    assert found.residual > 0.05
+    with pytest.raises(ValueError, match="gap must be"):
+        mh.MPMCE(gap="both")
+
+
+def test_mpmce_takes_a_bayesian_search_and_repeats_it_with_the_same_seed():
+    solver = mh.MPMCE(search=mh.Bayesian(4, initial=3))
+    first, second = (mh.solve(two_cliff_experts(), solver, seed=5) for _ in range(2))
+    np.testing.assert_array_equal(first.trace.discounts, second.trace.discounts)
+
+
+def test_mpml_prefers_discounts_that_are_not_the_experts():
+    mdp = mh.domains.random_mdp(5, 2, seed=0)
+    experts = [mh.soft_plan(mdp, [1.0, -1.0, 0.5, 2.0, 0.0], gamma).policy for gamma in (0.3, 0.7)]
+    problem = mh.Problem(mdp, experts)
+    climbed = mh.solve(problem, mh.MPML(starts=2))
+    truth = Dual(problem, np.array([0.3, 0.7]), np.ones(2))
+    assert climbed.objective > discounted_likelihood(truth, minimise_dual(truth).point) + 0.1
+    assert climbed.discounts.max() < 0.3
+    searched = mh.solve(problem, mh.MPML(search=Points(((0.1, 0.2), (0.3, 0.7), (0.5, 0.5)))))
+    assert searched.discounts.tolist() == [0.1, 0.2]
+    assert climbed.objective >= searched.objective
