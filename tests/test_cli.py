@@ -15,11 +15,14 @@ def test_demo_prints_the_intervals_and_writes_the_pictures(tmp_path) -> None:
     assert result.exit_code == 0, result.output
     for number in ("0.052770", "0.284165", "0.528912", "0.954859"):
         assert number in result.output
-    for name in ("policies.png", "reward.png", "values.png"):
+    for name in ("policies.png", "reward.png", "learned.png", "values.png"):
         assert (tmp_path / "d" / name).read_bytes()[:4] == b"\x89PNG"
-    content = json.loads((tmp_path / "d" / "intervals.json").read_text())
+    content = json.loads((tmp_path / "d" / "demo.json").read_text())
     assert [round(i["high"], 3) for i in content["intervals"]] == [0.053, 0.053, 0.284, 0.529, 0.955, 1.0]
     assert content["version"]
+    assert content["answers"]["action probabilities"]["discounts"] == pytest.approx([0, 0.2, 0.52], abs=1e-9)
+    assert content["answers"]["500 episodes each"]["discounts"] == pytest.approx([0, 0.2, 0.52], abs=0.15)
+    assert "a curve of them explains the same behaviour" in result.output
 
 
 def test_bad_output_place_is_one_sentence_and_exit_code_two(tmp_path) -> None:

@@ -8,6 +8,7 @@ from multihorizon.demonstrations import Demonstrations
 from multihorizon.dynamics import estimate_mdp, impossible_moves
 from multihorizon.evaluation import causal_entropy, evaluate, feature_counts, occupancy
 from multihorizon.experts import Expert
+from multihorizon.feasibility import FeasibilityGrid, feasibility_at, feasibility_grid
 from multihorizon.generalization import GeneralizationError, generalization_error
 from multihorizon.gymnasium_env import gymnasium_reward
 from multihorizon.horizon_tests import SharedDiscountTest, pairwise_tests, shared_discount_test
@@ -46,6 +47,7 @@ __all__ = [
     "ClosedForm",
     "Demonstrations",
     "Expert",
+    "FeasibilityGrid",
     "GeneralizationError",
     "Grid",
     "Identification",
@@ -69,6 +71,8 @@ __all__ = [
     "domains",
     "estimate_mdp",
     "evaluate",
+    "feasibility_at",
+    "feasibility_grid",
     "feature_counts",
     "generalization_error",
     "gymnasium_reward",

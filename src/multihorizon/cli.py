@@ -9,6 +9,7 @@ import typer
 from multihorizon.commands.demo import demo
 from multihorizon.commands.fit import fit
 from multihorizon.commands.identify import identify
+from multihorizon.commands.reproduce import reproduce
 from multihorizon.solution import package_version
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(fit)
 app.command()(identify)
+app.command()(reproduce)
 
 
 def _version(wanted: bool) -> None:

@@ -76,11 +76,21 @@ class LPResult:
         return self.status == LPStatus.OPTIMAL
 
 
+#: What is tried in turn on a program that HiGHS leaves open: no presolve, no scaling, an interior point, a wider tolerance.
+_RETRIES: tuple[dict[str, Any], ...] = (
+    {"presolve": "off", "solver": "simplex"},
+    {"presolve": "off", "solver": "simplex", "simplex_scale_strategy": 0},
+    {"solver": "ipm"},
+    {"solver": "simplex", "primal_feasibility_tolerance": 1e-7, "dual_feasibility_tolerance": 1e-7},
+)
+
+
 def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True) -> LPResult:
     """Solve a program by the simplex method, from `basis` if one is given.
 
-    A solve that HiGHS leaves open (a stale basis, presolve that cannot tell infeasible from unbounded) is repeated from
-    scratch without presolve, which also yields the Farkas ray of an infeasible program; with `ray=False` infeasible is enough.
+    A solve that HiGHS leaves open (a stale basis, presolve that cannot tell infeasible from unbounded, bad scaling) is repeated
+    from scratch with other options, first without presolve, which also yields the Farkas ray of an infeasible program; with
+    `ray=False` infeasible is enough.
     """
     solver = _load(program)
     if basis is not None:
@@ -89,11 +99,15 @@ def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True) -> 
     done = (
         {highspy.HighsModelStatus.kOptimal} if ray else {highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible}
     )
-    if solver.getModelStatus() not in done:
+    if solver.getModelStatus() in done:
+        return _read(solver)
+    for options in _RETRIES:
         solver = _load(program)
-        solver.setOptionValue("presolve", "off")
-        solver.setOptionValue("solver", "simplex")
+        for name, value in options.items():
+            solver.setOptionValue(name, value)
         solver.run()
+        if solver.getModelStatus() in _STATUSES:
+            break
     return _read(solver)
 
 

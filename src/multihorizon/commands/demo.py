@@ -1,4 +1,4 @@
-"""`multihorizon demo`: a first look, on the cliff domain."""
+"""`multihorizon demo`: the tour, on built-in data: what experts of one reward and several horizons do, and both recovered."""
 
 from __future__ import annotations
 
@@ -10,47 +10,103 @@ import typer
 from rich.table import Table
 
 from multihorizon.commands.console import make_directory, out, plain_errors, progress_bar
+from multihorizon.demonstrations import Demonstrations
 from multihorizon.domains import Domain, cliff, toy
+from multihorizon.identify import identify
 from multihorizon.intervals import DiscountInterval, discount_intervals
+from multihorizon.problem import Problem
+from multihorizon.progress import Progress
 from multihorizon.report.plots import plot_intervals, plot_reward, plot_values_by_discount, save
-from multihorizon.solution import package_version
+from multihorizon.solution import Solution, package_version, plain
+from multihorizon.solve import solve
+from multihorizon.solvers.closed_form import ClosedForm
+from multihorizon.solvers.maximum_likelihood import MaximumLikelihood
+from multihorizon.solvers.mplp import MPLP
+
+EPISODES = 500
+FILES = ("policies.png", "reward.png", "learned.png", "values.png", "demo.json")
 
 
 def demo(
     out_dir: Annotated[Path, typer.Option("--out", help="Where to write the pictures and the JSON.")] = Path("multihorizon-demo"),
 ) -> None:
-    """Show how the best way across a cliff depends on how far ahead one looks."""
+    """Take the tour: experts on a cliff, their horizons recovered from policies and from logged episodes."""
     with plain_errors():
         domain = cliff()
         directory = make_directory(out_dir)
         with progress_bar("demo") as progress:
-            progress(0.1, "finding the discount intervals")
+            progress(0.05, "finding the discount intervals")
             intervals = discount_intervals(domain.mdp, domain.reward)
-            progress(0.3, "drawing")
-            files = _draw(directory, domain, intervals)
-        _write(directory / "intervals.json", domain, intervals)
-        out.print(_table(domain, intervals))
-        out.print(f"One reward, {len(intervals)} ways to act on it. Written to {directory}: {', '.join(files)}, intervals.json")
+            answers = _infer(domain, progress)
+            progress(0.8, "asking what the toy's experts identify")
+            small = toy()
+            verdict = identify(Problem(small.mdp, small.mce_experts(), names=["near", "middle", "far"]))
+            progress(0.9, "drawing")
+            _draw(directory, domain, intervals, answers)
+        _write(directory / "demo.json", domain, intervals, answers)
+        out.print(_interval_table(domain, intervals))
+        out.print(_answer_table(domain, answers))
+        out.print("Not every problem has one answer. Three experts of the toy domain, known exactly:")
+        out.print(verdict.summary(), soft_wrap=True)
+        out.print(f"Written to {directory}: {', '.join(FILES)}", soft_wrap=True)
 
 
-def _draw(directory: Path, domain: Domain, intervals: list[DiscountInterval]) -> list[str]:
+def _infer(domain: Domain, progress: Progress) -> dict[str, Solution]:
+    """The same cliff by the three roads: best actions, action probabilities, logged episodes."""
+    soft = domain.mce_experts()
+    progress(0.2, "MPLP on the experts' best actions")
+    best = solve(Problem(domain.mdp, domain.lp_experts()), MPLP(reward_bound=20.0))
+    progress(0.3, "ClosedForm on their action probabilities")
+    exact = solve(Problem(domain.mdp, soft), ClosedForm())
+    progress(0.4, f"MaximumLikelihood on {EPISODES} episodes each")
+    logged = solve(Problem(domain.mdp, Demonstrations.simulate(domain.mdp, soft, EPISODES, seed=0)), MaximumLikelihood())
+    return {"best actions": best, "action probabilities": exact, f"{EPISODES} episodes each": logged}
+
+
+def _draw(directory: Path, domain: Domain, intervals: list[DiscountInterval], answers: dict[str, Solution]) -> None:
     save(plot_intervals(domain.mdp, domain.reward, intervals), directory / "policies.png")
     save(plot_reward(domain.mdp, domain.reward, title="Cliff: the reward the experts share"), directory / "reward.png")
+    learned = answers[f"{EPISODES} episodes each"].reward
+    save(plot_reward(domain.mdp, learned, title=f"The reward learned from {EPISODES} episodes each"), directory / "learned.png")
     small = toy()
     title = "Toy domain: which action is best in s0 depends on the discount"
     labels = [f"always {name}" for name in ("a0", "a1", "a2")]
     save(plot_values_by_discount(small.mdp, small.reward, labels=labels, title=title), directory / "values.png")
-    return ["policies.png", "reward.png", "values.png"]
 
 
-def _write(path: Path, domain: Domain, intervals: list[DiscountInterval]) -> None:
-    rows = [{"low": i.low, "high": i.high, "optimal_actions": i.optimal_actions.tolist()} for i in intervals]
-    content = {"domain": domain.name, "intervals": rows, "version": package_version()}
-    path.write_text(json.dumps(content, indent=1), encoding="utf-8")
+def _write(path: Path, domain: Domain, intervals: list[DiscountInterval], answers: dict[str, Solution]) -> None:
+    content = {
+        "domain": domain.name,
+        "intervals": [{"low": i.low, "high": i.high, "optimal_actions": i.optimal_actions} for i in intervals],
+        "answers": {
+            name: {"solver": s.solver, "status": str(s.status), "discounts": s.discounts, "reward": s.reward}
+            for name, s in answers.items()
+        },
+        "version": package_version(),
+    }
+    path.write_text(json.dumps(content, default=plain, indent=1), encoding="utf-8")
 
 
-def _table(domain: Domain, intervals: list[DiscountInterval]) -> Table:
-    table = Table(title="Cliff domain: the optimal actions by discount", show_lines=True)
+def _answer_table(domain: Domain, answers: dict[str, Solution]) -> Table:
+    table = Table(title="The discounts recovered from what the experts do", show_lines=True)
+    for header in ("from", "solver", "true γ", "found (95 % interval)"):
+        table.add_column(header)
+    for name, solution in answers.items():
+        true = domain.lp_discounts if solution.temperature is None else domain.mce_discounts
+        table.add_row(name, solution.solver, "\n".join(f"{gamma:g}" for gamma in true), "\n".join(_found(solution)))
+    return table
+
+
+def _found(solution: Solution) -> list[str]:
+    """Each discount; with its 95 % interval where it is an estimate."""
+    if solution.standard_errors is None:
+        return [f"{gamma:.6f}" for gamma in solution.discounts]
+    cells = zip(solution.discounts, solution.confidence_intervals(0.95), strict=True)
+    return [f"{gamma:.3f} ({low:.3f} to {high:.3f})" for gamma, (low, high) in cells]
+
+
+def _interval_table(domain: Domain, intervals: list[DiscountInterval]) -> Table:
+    table = Table(title="Cliff domain: one reward, and the best way to act on it by discount", show_lines=True)
     for header in ("discount γ from", "to", "horizon 1/(1−γ) up to"):
         table.add_column(header, justify="right")
     table.add_column("optimal actions (· ends)")

@@ -60,7 +60,9 @@ def plot_reward(mdp: MDP, reward: Any, ax: Axes | None = None, title: str = "Rew
     else:
         for (row, column), value in np.ndenumerate(values.reshape(mdp.grid_shape)):
             shade = "white" if abs(value) > 0.6 * limit else "black"
-            ax.text(column, row, f"{value:.3g}", ha="center", va="center", color=shade, fontsize=9)
+            ax.text(
+                column, row, f"{value if abs(value) > 1e-6 * limit else 0:.3g}", ha="center", va="center", color=shade, fontsize=9
+            )
     return ax
 
 

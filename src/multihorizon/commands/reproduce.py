@@ -1,0 +1,50 @@
+"""`multihorizon reproduce`: the paper's tables and figures, ours beside theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from multihorizon.commands.console import make_directory, out, plain_errors, progress_bar
+from multihorizon.experiments.claims import Claim, all_claims
+from multihorizon.experiments.report import write_figures, write_page, write_report
+from multihorizon.experiments.run import PARTS, read_timings, run_part
+from multihorizon.experiments.settings import Settings
+
+
+def reproduce(
+    out_dir: Annotated[Path, typer.Option("--out", help="Where the numbers, figures and the report go.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer tasks, evaluations and grid points.")] = False,
+    jobs: Annotated[int, typer.Option(help="Processes to use; -1 is all cores.")] = -1,
+    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
+) -> None:
+    """Regenerate the paper's study part by part; a run that was stopped goes on where it was."""
+    with plain_errors():
+        settings = Settings(seed=seed, quick=quick, jobs=jobs)
+        directory = make_directory(out_dir)
+        data: dict[str, Any] = {}
+        for number, part in enumerate(PARTS, start=1):
+            with progress_bar(f"{number}/{len(PARTS)} {part.title}") as progress:
+                fresh = run_part(part, directory, settings, data, progress)
+            out.print(f"{part.title}: {'done' if fresh else 'kept from an earlier run'}")
+        claims = all_claims(data)
+        timings = read_timings(directory)
+        with progress_bar("figures and report") as progress:
+            write_figures(directory, data, timings, progress)
+            progress(1.0, "report")
+            write_report(directory, data, timings, claims, settings)
+        write_page(directory, data, claims, settings)
+        out.print(_table(claims))
+        out.print(f"Written to {directory}: report.html, paper.md, figures/, data/")
+
+
+def _table(claims: list[Claim]) -> Table:
+    table = Table(title="The paper and us")
+    for header in ("claim", "ours", "verdict"):
+        table.add_column(header)
+    for claim in claims:
+        table.add_row(claim.topic, claim.ours, claim.verdict)
+    return table

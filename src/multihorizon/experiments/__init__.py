@@ -1,0 +1,1 @@
+"""The paper's study, and what goes beyond it, on top of the public API only: `multihorizon reproduce`."""

@@ -1,0 +1,85 @@
+"""Every solver through the same interface, on every problem whose answer is known."""
+
+import numpy as np
+import pytest
+
+import multihorizon as mh
+
+DOMAINS = {"toy": mh.domains.toy(), "big-small": mh.domains.big_small(), "cliff": mh.domains.cliff()}
+COARSE = mh.Grid(0.5, jobs=1)
+SOLVERS = {
+    "LPIRL": (mh.LPIRL(discount=0.5), "one action"),
+    "NaiveLP": (mh.NaiveLP(reward_bound=20.0, search=mh.SequentialLP(starts=2)), "actions"),
+    "MPLP": (mh.MPLP(reward_bound=20.0, search=mh.SequentialLP(starts=2)), "actions"),
+    "MPLP on sets": (mh.MPLP(reward_bound=20.0, search=mh.SequentialLP(starts=2)), "action sets"),
+    "MCE": (mh.MCE(discount=0.4), "policies"),
+    "MPML": (mh.MPML(search=COARSE), "policies"),
+    "MPMCE": (mh.MPMCE(search=COARSE), "policies"),
+    "MPMCE summed": (mh.MPMCE(gap="summed", search=COARSE), "policies"),
+    "ClosedForm": (mh.ClosedForm(), "policies"),
+    "ClosedForm, temperatures": (mh.ClosedForm(temperature="per_expert"), "policies"),
+    "MaximumLikelihood": (mh.MaximumLikelihood(), "demonstrations"),
+}
+#: Solvers whose answer does not depend on the order in which the experts are listed.
+SYMMETRIC = ("MPLP", "ClosedForm", "MaximumLikelihood")
+
+
+def problem(domain, kind: str, order: tuple[int, ...] = (0, 1, 2)) -> mh.Problem:
+    experts = {
+        "one action": lambda: domain.lp_experts()[:1],
+        "actions": lambda: [domain.lp_experts()[k] for k in order],
+        "action sets": lambda: [domain.lp_action_sets()[k] for k in order],
+        "policies": lambda: [domain.mce_experts()[k] for k in order],
+        "demonstrations": lambda: mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 400, seed=3),
+    }[kind]()
+    if kind == "demonstrations":
+        experts = [mh.Expert(f"{k}", domain.mdp, "demonstrations", counts=experts.counts(domain.mdp)[k]) for k in order]
+    return mh.Problem(domain.mdp, experts, names=[f"expert {k}" for k in order[: len(experts)]])
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+@pytest.mark.parametrize("label", SOLVERS)
+def test_every_solver_gives_a_whole_solution(label: str, name: str, tmp_path) -> None:
+    solver, kind = SOLVERS[label]
+    case = problem(DOMAINS[name], kind)
+    shares: list[float] = []
+    solution = mh.solve(case, solver, seed=1, progress=lambda share, _: shares.append(share))
+    assert solution.status in set(mh.Status)
+    assert solution.message
+    assert solution.experts == case.names
+    assert solution.reward.shape == (case.n_parameters,)
+    assert np.isfinite(solution.reward).all()
+    assert ((solution.discounts >= 0) & (solution.discounts <= 1)).all()
+    assert np.isfinite(solution.objective)
+    assert np.isfinite(solution.residual)
+    assert all(0 <= share <= 1 for share in shares)
+    solution.to_json(tmp_path / "s.json")
+    back = mh.Solution.from_json(tmp_path / "s.json", case)
+    np.testing.assert_array_equal(back.discounts, solution.discounts)
+    np.testing.assert_array_equal(back.reward, solution.reward)
+    assert back.options == solution.options
+    again = mh.solve(case, solver, seed=1)
+    np.testing.assert_array_equal(again.discounts, solution.discounts)
+    np.testing.assert_array_equal(again.reward, solution.reward)
+
+
+@pytest.mark.parametrize("name", ["big-small", "cliff"])
+@pytest.mark.parametrize("label", SYMMETRIC)
+def test_swapping_experts_swaps_discounts(label: str, name: str) -> None:
+    solver, kind = SOLVERS[label]
+    order = (2, 0, 1)
+    straight = mh.solve(problem(DOMAINS[name], kind), solver)
+    turned = mh.solve(problem(DOMAINS[name], kind, order), solver)
+    np.testing.assert_allclose(turned.discounts, straight.discounts[list(order)], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["big-small", "cliff"])
+@pytest.mark.parametrize("label", ["ClosedForm", "ClosedForm, temperatures"])
+def test_exact_solvers_find_the_truth(label: str, name: str) -> None:
+    domain = DOMAINS[name]
+    solver, kind = SOLVERS[label]
+    solution = mh.solve(problem(domain, kind), solver)
+    np.testing.assert_allclose(solution.discounts, domain.mce_discounts, atol=1e-9)
+    np.testing.assert_allclose(solution.reward, domain.reward, atol=1e-8)
+    for found, expert in zip(solution.policies(), domain.mce_experts(), strict=True):
+        np.testing.assert_allclose(found, expert, atol=1e-10)

@@ -1,0 +1,189 @@
+"""The study in a tiny version, from the numbers to the page in a browser."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import multihorizon as mh
+from multihorizon.experiments import run
+from multihorizon.experiments.claims import all_claims
+from multihorizon.experiments.figures import FIGURES
+from multihorizon.experiments.report import write_figures, write_page, write_report
+from multihorizon.experiments.run import PARTS, Part, read_timings, run_part, split_timings
+from multihorizon.experiments.settings import Settings
+from multihorizon.progress import silent
+
+
+class Tiny(Settings):
+    """Fewer of everything than the quick run."""
+
+    tasks = 4
+    lp_evaluations = 10
+    mce_evaluations = 10
+    grid_step = 0.25
+    search_step = 0.5
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("study")
+    settings = Tiny(quick=True, jobs=1)
+    data: dict = {}
+    for part in PARTS:
+        run_part(part, directory, settings, data, silent)
+    timings = read_timings(directory)
+    claims = all_claims(data)
+    write_figures(directory, data, timings, silent)
+    write_report(directory, data, timings, claims, settings)
+    write_page(directory, data, claims, settings)
+    return directory, data, claims
+
+
+def test_every_part_leaves_its_numbers(study) -> None:
+    directory, data, _ = study
+    for part in PARTS:
+        content = json.loads((directory / "data" / f"{part.name}.json").read_text())
+        assert content["data"] == data[part.name]
+        assert {"version", "seed", "quick"} <= set(content)
+
+
+def test_what_does_not_depend_on_the_size_of_the_study(study) -> None:
+    _, data, claims = study
+    learned = data["learned"]
+    assert learned["big-small"]["ClosedForm"]["discounts"] == pytest.approx([0.1, 0.45, 0.9], abs=1e-9)
+    assert learned["cliff"]["ClosedForm"]["discounts"] == pytest.approx([0, 0.2, 0.52], abs=1e-9)
+    assert data["generalization"]["cliff"]["ClosedForm"]["absolute mean"] == 0
+    assert all(learned[domain]["MPLP"]["ordered"] for domain in learned)
+    assert learned["toy"]["NaiveLP"]["discounts"] == pytest.approx([0, 1, 1], abs=1e-6)
+    assert np.abs(learned["toy"]["NaiveLP"]["reward"][:3]).max() < 1e-6
+    assert data["toy"]["crossings"]["a0 and a2"] == pytest.approx(0.562559, abs=1e-6)
+    assert data["identifiability"]["sets"]["absorbing"]["dimension"] == 2
+    verdicts = {claim.topic: claim.verdict for claim in claims}
+    assert verdicts["Toy domain"] == "reproduced"
+    assert verdicts["Theorem 2"] == "reproduced"
+    assert verdicts["Duality gap of Algorithm 2"] == "not reproduced"
+
+
+def test_points_of_the_toy_set_reproduce_the_experts(study) -> None:
+    _, data, _ = study
+    for ending in ("terminal", "absorbing"):
+        domain = mh.domains.toy(ending=ending)
+        problem = mh.Problem(domain.mdp, domain.mce_experts())
+        points = np.array(data["identifiability"]["sets"][ending]["points"])
+        assert len(points) > 10
+        assert np.abs(points - domain.mce_discounts).max() > 0.1
+        assert mh.feasibility_at(problem, points).max() < 1e-7
+
+
+def test_a_verdict_follows_the_numbers(study) -> None:
+    _, data, _ = study
+    changed = json.loads(json.dumps(data))
+    changed["toy"]["breakpoints"] = [0.4, 0.9]
+    changed["learned"]["toy"]["MPLP"]["ordered"] = False
+    verdicts = {claim.topic: claim.verdict for claim in all_claims(changed)}
+    assert verdicts["Toy domain"] == "not reproduced"
+    assert verdicts["Order of discounts, MPLP"] == "in part"
+
+
+def test_every_figure_is_written_and_in_the_report(study) -> None:
+    directory, _, claims = study
+    page = (directory / "report.html").read_text()
+    assert page.count("<img") == len(FIGURES)
+    for name in FIGURES:
+        for ending in ("svg", "png"):
+            assert (directory / "figures" / f"{name}.{ending}").stat().st_size > 3000
+    assert not re.search(r"(?:src|href)=\"https?:", page)
+    markdown = (directory / "paper.md").read_text()
+    for claim in claims:
+        assert claim.topic in markdown
+
+
+def test_a_stopped_run_goes_on_and_the_same_seed_gives_the_same_json(tmp_path) -> None:
+    calls: list[str] = []
+
+    def part(name: str) -> Part:
+        def compute(settings, done, progress):
+            calls.append(name)
+            return {"x": np.random.default_rng(settings.seed).random(3), "before": len(done), "seconds": 1.0}
+
+        return Part(name, name, compute)
+
+    settings, data = Settings(seed=5), {}
+    run_part(part("learned"), tmp_path, settings, data, silent)
+    first = (tmp_path / "data" / "learned.json").read_bytes()
+    again: dict = {}
+    assert not run_part(part("learned"), tmp_path, settings, again, silent)
+    assert run_part(part("toy"), tmp_path, settings, again, silent)
+    assert calls == ["learned", "toy"]
+    assert again["toy"]["before"] == 1
+    assert run_part(part("learned"), tmp_path, Settings(seed=6), {}, silent)
+    assert run_part(part("learned"), tmp_path, settings, {}, silent)
+    assert (tmp_path / "data" / "learned.json").read_bytes() == first
+    assert b"seconds" not in first
+
+
+def test_half_a_file_is_not_taken_for_a_part(tmp_path) -> None:
+    run.write(tmp_path / "data" / "toy.json", {"a": 1})
+    (tmp_path / "data" / "learned.json").write_text('{"part": "lear')
+    data: dict = {}
+    assert run_part(Part("learned", "", lambda *_: {"a": 2}), tmp_path, Settings(), data, silent)
+    assert data["learned"] == {"a": 2}
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_timings_are_kept_apart() -> None:
+    data, times = split_timings({"a": {"b": 1, "seconds": {"total": 2}}, "c": [1]})
+    assert data == {"a": {"b": 1}, "c": [1]}
+    assert times == {"a": {"seconds": {"total": 2}}}
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+PROBE = """<script>window.addEventListener("load", () => setTimeout(() => {
+const seen = [...document.images].filter(i => i.naturalWidth > 0 && i.getBoundingClientRect().width > 100).length;
+document.title = "PROBE " + document.documentElement.scrollWidth + " " + window.innerWidth + " " + seen;
+document.body.dataset.errors = String(window.failures.length); }, 300));</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed, so the page was not opened in a browser")
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_page_in_a_browser(study, width: int, tmp_path) -> None:
+    directory, _, _ = study
+    page = (directory / "report.html").read_text()
+    watch = "<script>window.failures = []; window.onerror = (m) => { window.failures.push(m); };</script>"
+    probed = tmp_path / "probed.html"
+    # A frame of the wanted width: headless Chromium's own window cannot be narrower than 500 pixels.
+    inner = page.replace("<head>", f"<head>{watch}", 1).replace("</body>", f"{PROBE}</body>")
+    (tmp_path / "inner.html").write_text(inner)
+    probed.write_text(
+        f'<body style="margin:0"><iframe id="f" src="inner.html" style="border:0;width:{width}px;height:4000px"></iframe><script>'
+        'setInterval(() => { const d = document.getElementById("f").contentDocument; if (d) { '
+        'document.title = d.title + " errors " + d.body.dataset.errors; } }, 100);</script></body>'
+    )
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+    command = [
+        CHROMIUM,
+        *flags,
+        "--allow-file-access-from-files",
+        "--virtual-time-budget=6000",
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ]
+    done = subprocess.run(
+        [*command, "--window-size=1400,900", "--dump-dom", Path(probed).as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    title = re.search(r"<title>PROBE (\d+) (\d+) (\d+) errors (\d+)</title>", done.stdout)
+    assert title, done.stdout[:500] + done.stderr[-500:]
+    scroll, inner_width, seen, errors = (int(x) for x in title.groups())
+    assert inner_width == width
+    assert scroll <= width
+    assert seen == len(FIGURES)
+    assert errors == 0
