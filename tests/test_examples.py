@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import multihorizon as mh
@@ -32,9 +33,10 @@ def test_frozen_lake():
 
 @pytest.mark.skipif(importlib.util.find_spec("icu_sepsis") is None, reason="needs icu-sepsis")
 def test_icu_sepsis():
-    analysis = load("icu_sepsis_experts").main(episodes=100, quiet=True)
-    assert analysis.solution.status == mh.Status.CONVERGED
-    assert analysis.solution.reward[1] > 0 > analysis.solution.reward[0]
+    solution = load("icu_sepsis_experts").main(episodes=1000, quick=True)
+    assert solution.status == mh.Status.CONVERGED
+    assert solution.reward[1] > 0 > solution.reward[0]
+    assert (np.abs(solution.discounts - (0.5, 0.8, 0.95, 0.99)) < 4 * solution.standard_errors).all()
 
 
 def test_the_tutorials_code_runs_in_order(tmp_path, monkeypatch, capsys):

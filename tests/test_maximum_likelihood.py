@@ -146,3 +146,24 @@ def test_flat_start_is_climbed_to_the_same_place(cliff_solution):
 def test_bad_options_are_refused(options, match):
     with pytest.raises(ValueError, match=match):
         mh.MaximumLikelihood(**options)
+
+
+@pytest.mark.parametrize("seed", [7, 89])
+def test_answers_at_discount_one_can_be_planned_again(seed):
+    """Two experts alike leave rewards open, and the climb may end at discount 1, where soft values are barely finite."""
+    d = mh.domains.big_small()
+    policy = mh.soft_plan(d.mdp, d.reward, 0.4).policy
+    problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, [policy, policy], 500, seed=seed))
+    solution = mh.solve(problem, mh.MaximumLikelihood())
+    assert resume(solution).value == pytest.approx(solution.objective, abs=1e-3)
+    assert np.isfinite(solution.policies()).all()
+
+
+def test_bent_ridges_are_climbed_in_few_steps():
+    """Reward and discount nearly trade off in this pair of tasks; straight steps need more than 300."""
+    d = mh.domains.toy()
+    both = mh.Problem.join(toy_problem(d.mdp, 3000, 0), toy_problem(d.tasks(1, seed=2)[0].mdp, 3000, 1))
+    model = mh.MaximumLikelihood().likelihood(both)
+    end = climb(model.at(model.pack(d.reward, np.array([0.3, 0.8]))))
+    assert end.finished
+    assert end.steps < 100

@@ -95,3 +95,7 @@ def test_other_solvers_have_no_intervals(solution):
 def test_bad_levels_are_refused(solution, level):
     with pytest.raises(ValueError, match="level must be between 0 and 1"):
         solution.confidence_intervals(level)
+
+
+def test_intervals_end_where_one_degree_of_freedom_says():
+    assert signed_root(0.95) == pytest.approx(1.959964, abs=1e-6)

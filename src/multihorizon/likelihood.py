@@ -172,6 +172,9 @@ class Likelihood:
 
     def _plan(self, choices: Choices, x: Floats, start: Floats | None) -> SoftPlan | None:
         gamma, lam = self.settings(choices, x)
+        if gamma == 1.0:
+            # Where going on pays more than ending, Newton's method from a neighbour can find a fixed point that is not the value.
+            start = None
         try:
             return soft_plan(choices.expert.mdp, choices.expert.expected_reward(self.reward(x)), gamma, lam, start)
         except ValueError:  # the soft values are infinite
