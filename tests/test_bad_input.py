@@ -74,6 +74,7 @@ PLAN_CASES = {
 }
 
 EXPERT_CASES = {
+    "experts missing": (lambda: mh.Problem(MDP, None), "experts must be a list of expert data or Demonstrations"),
     "no experts": (lambda: mh.Problem(MDP, []), "at least one expert, received none"),
     "actions out of range": (lambda: mh.Problem(MDP, [[0, 2, 0]]), "expert 0 must be from 0 to 1, received 2 in state road"),
     "actions of wrong length": (
@@ -130,6 +131,11 @@ TABLE_CASES = {
         "expert bob, episode 0, step 0: state 'town' is a decision in a terminal state",
     ),
     "policies that do not fit": (lambda: mh.Demonstrations.simulate(MDP, [POLICY[:2]], 5), "policy of expert 0 must have shape"),
+    "no policies": (lambda: mh.Demonstrations.simulate(MDP, [], 5), "policies must hold at least one policy"),
+    "a column twice": (
+        lambda: mh.Demonstrations.from_frame(pd.concat([table(), table()[["state"]]], axis=1)),
+        "each column once, received state twice",
+    ),
     "no episodes": (lambda: mh.Demonstrations.simulate(MDP, [POLICY], 0), "episodes must be a whole number of at least 1"),
 }
 
@@ -141,6 +147,8 @@ OPTION_CASES = {
     "branching": (lambda: mh.domains.random_mdp(3, 2, branching=4), "branching must be at most the 3 states, received 4"),
     "grid step": (lambda: mh.Grid(step=0), "step must be a positive number"),
     "evaluations": (lambda: mh.Bayesian(max_evaluations=5, initial=10), "max_evaluations must be a whole number of at least 10"),
+    "search of MPMCE": (lambda: mh.MPMCE(search="x"), "search must be a search .* received 'x'"),
+    "search of MPML": (lambda: mh.MPML(1.0, "x"), "search must be a search .* received 'x'"),
     "solver class": (lambda: mh.solve(mh.Problem(MDP, [POLICY]), mh.Grid), "solver must be a solver"),
     "problem": (lambda: mh.solve(MDP, mh.Grid()), "problem must be a Problem, received MDP"),
 }
@@ -176,6 +184,9 @@ def test_files_that_are_something_else_are_refused(tmp_path) -> None:
     np.savez(tmp_path / "other.npz", x=1)
     with pytest.raises(ValueError, match="not a saved MDP"):
         mh.MDP.from_npz(tmp_path / "other.npz")
+    (tmp_path / "text.npz").write_text("no archive")
+    with pytest.raises(ValueError, match="not a saved MDP"):
+        mh.MDP.from_npz(tmp_path / "text.npz")
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(ValueError, match="must be a CSV table"):
         mh.Demonstrations.from_csv(tmp_path / "empty.csv")

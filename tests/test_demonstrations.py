@@ -96,3 +96,15 @@ def test_a_label_named_na_is_a_label(tmp_path) -> None:
     (tmp_path / "d.csv").write_text("expert,episode,step,state,action\nNA,1,0,NA,null\n")
     demos = mh.Demonstrations.from_csv(tmp_path / "d.csv")
     assert (demos.experts, demos.states, demos.actions) == (("NA",), ("NA",), ("null",))
+
+
+def test_a_blank_next_state_is_taken_from_the_next_step() -> None:
+    demos = mh.Demonstrations.from_frame(frame(next_state=[None, 2, None]))
+    assert [demos.states[i] if i >= 0 else None for i in demos.next_state] == ["10", "2", None]
+    with pytest.raises(ValueError, match="step 2 must have a next_state to estimate transitions from"):
+        mh.estimate_mdp(demos)
+
+
+def test_labels_that_are_the_same_number_keep_one_order() -> None:
+    demos = mh.Demonstrations.from_frame(frame(state=["1", "01", "001"]))
+    assert demos.states == ("001", "01", "1")

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
+from multihorizon.analysis import verdict
 from multihorizon.cli import app
 from multihorizon.report.fit_report import FILES, write_all
 from multihorizon.report.html import Page, Section, badge, listing, paragraph, table
@@ -295,3 +296,35 @@ def test_one_expert_alone_is_fitted_and_judged(frame, folder, tmp_path):
     assert content["experts"] == ["Bo"]
     assert content["shared_discount_test"] is None
     assert content["status"] == "not identified"
+
+
+def test_labels_are_shown_as_they_are(tmp_path) -> None:
+    domain = mh.domains.cliff()
+    names = ["[/a]", "[bold]", "$x^^$"]
+    mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 60, names=names).to_csv(tmp_path / "d.CSV")
+    domain.mdp.to_npz(tmp_path / "m.npz")
+    arguments = ["fit", str(tmp_path / "d.CSV"), "--transitions", str(tmp_path / "m.npz"), "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    for name in names:
+        assert name in result.output
+    assert "[bold]" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_few_decisions_are_not_sold_as_an_answer() -> None:
+    domain = mh.domains.random_mdp(6, 2, seed=3)
+    reward = np.random.default_rng(0).normal(size=6) * 0.3
+    policies = [mh.soft_plan(domain, reward, gamma).policy for gamma in (0.2, 0.8)]
+    demos = mh.Demonstrations.simulate(domain, policies, 20, max_steps=15)
+    found = mh.analyse([demos], [domain])
+    if all(found.identified):
+        assert (found.intervals[:, 1] - found.intervals[:, 0]).max() > 0.5
+        assert "too few to say much" in verdict(found)
+
+
+def test_nothing_to_choose_is_not_identified() -> None:
+    mdp = mh.domains.random_mdp(4, 1)
+    demos = mh.Demonstrations.simulate(mdp, [np.ones((4, 1))] * 2, 20, max_steps=10)
+    solution = mh.solve(mh.Problem(mdp, demos), mh.MaximumLikelihood())
+    assert solution.status == mh.Status.NOT_IDENTIFIED
+    assert np.isnan(solution.standard_errors).all()

@@ -87,6 +87,18 @@ def test_a_reward_of_zero_leaves_every_action_optimal() -> None:
     assert mh.plan(mdp, np.zeros(12), 0.9).optimal_actions.all()
 
 
+def test_a_vast_penalty_does_not_blur_the_other_actions() -> None:
+    transitions = np.zeros((3, 4, 4))
+    transitions[0, 0, 1] = transitions[1, 0, 2] = transitions[2, 0, 3] = 1.0
+    mdp = mh.MDP(transitions, terminal=[1, 2, 3])
+    for penalty, gain in ((-1e9, 0.05), (-1e6, 1e-5), (-1e12, 0.5)):
+        reward = [0.0, 0.0, gain, penalty]
+        plan = mh.plan(mdp, reward, 0.9)
+        assert plan.optimal_actions[0].tolist() == [False, True, False]
+        assert plan.policy[0].tolist() == [0.0, 1.0, 0.0]
+        assert [i.optimal_actions[0].tolist() for i in mh.discount_intervals(mdp, reward)] == [[False, True, False]]
+
+
 def test_discount_zero_is_myopic() -> None:
     domain = mh.domains.cliff()
     expected = domain.mdp.expect(domain.reward)

@@ -69,6 +69,20 @@ def test_json_round_trip(tmp_path) -> None:
         mh.Solution.from_json(tmp_path / "s.json").policies()
 
 
+def test_no_answer_is_null_in_the_file_and_no_policy(tmp_path) -> None:
+    problem = mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts())
+    nothing = mh.Solution(
+        "s", mh.Status.INFEASIBLE, "", problem.names, np.full(3, np.nan), np.full(12, np.nan), -np.inf, np.nan, problem=problem
+    )
+    nothing.to_json(tmp_path / "s.json")
+    assert "NaN" not in (tmp_path / "s.json").read_text()
+    assert "Infinity" not in (tmp_path / "s.json").read_text()
+    back = mh.Solution.from_json(tmp_path / "s.json", problem)
+    assert np.isnan(back.discounts).all()
+    with pytest.raises(ValueError, match="no answer to plan with: its status is infeasible"):
+        back.policies()
+
+
 def test_a_solver_that_forgets_an_expert_is_caught() -> None:
     with pytest.raises(ValueError, match=r"discounts of the solution must have shape \(3,\), received \(2,\)"):
         mh.Solution("s", mh.Status.OPTIMAL, "", ("a", "b", "c"), np.zeros(2), np.zeros(4), 0.0, 0.0)

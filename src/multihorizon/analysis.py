@@ -32,6 +32,8 @@ from multihorizon.solvers.maximum_likelihood import SEARCHED_STATES, MaximumLike
 LEVEL = 0.95
 #: An interval this narrow tells most horizons apart; advice on how much more to collect aims at it.
 WANTED_WIDTH = 0.1
+#: An interval wider than this says little about a discount.
+VAGUE_WIDTH = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +142,12 @@ def verdict(analysis: Analysis) -> str:
     if not unknown:
         extra = analysis.solution.evidence["unidentified_directions"]
         level = f" Of the reward, {extra} direction(s) stay open, such as a constant added to all of it." if extra else ""
+        vague = wide_intervals(analysis)
+        if vague:
+            return (
+                "The decisions identify every discount in principle, but they are too few to say much: they leave "
+                f"{'; '.join(vague)}.{level}"
+            )
         return f"The decisions identify every discount: no other discounts make them as likely.{level}"
     said = f"The discounts of {', '.join(unknown)} are not identified: other discounts, with another reward, make the decisions "
     said += "exactly as likely, so no number is given for them."
@@ -149,6 +157,12 @@ def verdict(analysis: Analysis) -> str:
         )
         said += f" Nor would more decisions of the same kind help: even exact policies leave {ranges}."
     return said
+
+
+def wide_intervals(analysis: Analysis) -> list[str]:
+    """The identified discounts whose intervals are so wide that the estimate says little, in words."""
+    cases = zip(analysis.solution.experts, analysis.identified, analysis.intervals, strict=True)
+    return [f"{name} from {low:.2f} to {high:.2f}" for name, known, (low, high) in cases if known and high - low > VAGUE_WIDTH]
 
 
 def advice(analysis: Analysis) -> list[str]:

@@ -103,8 +103,14 @@ def resting(point: Point) -> Bools:
 
 
 def projected_gradient(point: Point) -> float:
-    """The largest entry of the gradient per decision, leaving out parameters that rest on a bound."""
-    return float(np.abs(point.gradient[~resting(point)]).max(initial=0.0)) / point.likelihood.decisions
+    """The largest entry of the gradient per decision, leaving out parameters that rest on a bound.
+
+    Weights of features larger than 1 are measured in the units that make their feature at most 1.
+    """
+    model = point.likelihood
+    scaled = point.gradient.copy()
+    scaled[: model.n_reward] /= model.feature_sizes
+    return float(np.abs(scaled[~resting(point)]).max(initial=0.0)) / model.decisions
 
 
 def curvature(point: Point) -> Floats:
@@ -177,8 +183,8 @@ def _step(point: Point, metric: Floats, free: Bools, damping: float) -> Floats:
 
 def _solve(matrix: Floats, b: Floats) -> Floats:
     """Solve a positive definite system; rounding can make a nearly singular one indefinite, and then it is shifted."""
-    if not b.size:
-        return b
+    if not b.size or not matrix.any():
+        return np.zeros(b.size)
     shift = 0.0
     for _ in range(20):
         try:

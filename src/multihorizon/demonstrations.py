@@ -2,7 +2,7 @@
 
 A table has the columns `expert, episode, step, state, action` and, if known, `next_state`; one row a decision. Labels may be
 any text or whole numbers. An episode is the rows of one expert with one episode label; its steps are consecutive whole
-numbers, and where `next_state` is given it must be the state of the following step.
+numbers, and where `next_state` is given it must be the state of the following step; left blank, it is taken from there.
 
 The table is kept as integer codes with one list of labels a column, so ten million rows fit in a few hundred megabytes.
 """
@@ -53,6 +53,9 @@ class Demonstrations:
         missing = [c for c in COLUMNS if c not in frame.columns]
         if missing:
             raise ValueError(f"the table must have the columns {', '.join(COLUMNS)}, received none named {', '.join(missing)}")
+        twice = frame.columns[frame.columns.duplicated()]
+        if len(twice):
+            raise ValueError(f"the table must have each column once, received {twice[0]} twice")
         if not len(frame):
             raise ValueError("the table must have at least one row, received none")
         expert, experts = _codes(frame["expert"])
@@ -63,6 +66,8 @@ class Demonstrations:
         state, next_state, states = _state_codes(frame["state"], following)
         order = np.lexsort((step, episode, expert))
         expert, episode, step, state, action, next_state = (c[order] for c in (expert, episode, step, state, action, next_state))
+        if following is not None:
+            next_state = _fill(next_state, state, (np.diff(expert) == 0) & (np.diff(episode) == 0))
         demonstrations = cls(expert, episode, step, state, action, next_state, experts, episodes, states, actions)
         demonstrations._check_sequence(order, had_next=following is not None)
         return demonstrations
@@ -106,6 +111,8 @@ class Demonstrations:
             >>> d.experts, len(d) >= 30
             (('0', '1', '2'), True)
         """
+        if not len(policies):
+            raise ValueError("policies must hold at least one policy, received none")
         as_count(episodes, "episodes")
         as_count(max_steps, "max_steps")
         experts = as_names(names, len(policies), "names")
@@ -221,21 +228,28 @@ class Demonstrations:
                 )
 
 
-def _codes(column: pd.Series[Any]) -> tuple[Ints, tuple[str, ...]]:
-    """Codes and canonical labels of a column; whole numbers sort as numbers, text as text."""
+def _codes(column: pd.Series[Any], optional: bool = False) -> tuple[Ints, tuple[str, ...]]:
+    """Codes and canonical labels of a column; whole numbers sort as numbers, text as text; −1 where an optional one is blank."""
     codes, values = pd.factorize(column)
-    if (codes < 0).any():
+    if (codes < 0).any() and not optional:
         raise ValueError(
             f"column {column.name} must not be empty, received a missing value in row {int(np.flatnonzero(codes < 0)[0])}"
         )
     raw = [label(value, f"column {column.name}").strip() for value in values]
     names = sorted(set(raw), key=_label_order)
     rank = {name: i for i, name in enumerate(names)}
-    return np.array([rank[name] for name in raw], dtype=np.int64)[codes], tuple(names)
+    return np.array([*(rank[name] for name in raw), -1], dtype=np.int64)[codes], tuple(names)
+
+
+def _fill(next_state: Ints, state: Ints, same_episode: Any) -> Ints:
+    """Where a next state is blank and the episode goes on, the state of the next step."""
+    blank = (next_state[:-1] < 0) & same_episode
+    next_state[:-1][blank] = state[1:][blank]
+    return next_state
 
 
 def _label_order(name: str) -> tuple[int, int, str]:
-    return (0, int(name), "") if name.removeprefix("-").isdecimal() else (1, 0, name)
+    return (0, int(name), name) if name.removeprefix("-").isdecimal() else (1, 0, name)
 
 
 def _steps(column: pd.Series[Any]) -> Ints:
@@ -253,10 +267,10 @@ def _state_codes(state: pd.Series[Any], following: pd.Series[Any] | None) -> tup
         codes, names = _codes(state)
         return codes, np.full(codes.size, -1, dtype=np.int64), names
     own, own_names = _codes(state)
-    after, after_names = _codes(following)
+    after, after_names = _codes(following, optional=True)
     names = tuple(sorted({*own_names, *after_names}, key=_label_order))
     rank = {name: i for i, name in enumerate(names)}
-    return np.array([rank[n] for n in own_names])[own], np.array([rank[n] for n in after_names])[after], names
+    return np.array([rank[n] for n in own_names])[own], np.array([*(rank[n] for n in after_names), -1])[after], names
 
 
 def _match(labels: tuple[str, ...], names: tuple[str, ...], what: str) -> Ints:

@@ -52,18 +52,21 @@ class DiscountInterval(NamedTuple):
 
 @dataclass(frozen=True)
 class _Segment:
-    """Advantages of one policy on [center, center + radius] as polynomials in (γ − center)/radius, row s·A + a."""
+    """Advantages of one policy on [center, center + radius] as polynomials in (γ − center)/radius, row s·A + a.
+
+    `noise`, one number a row, is what rounding can do to it: it grows with the policy's values and with the row's own size.
+    """
 
     center: float
     radius: float
     coefficients: Floats
-    noise: float
+    noise: Floats
     shape: tuple[int, int]
 
     @property
     def signs(self) -> Ints:
         """Sign of each advantage just right of the center, `(S,A)`: that of the first coefficient above the noise."""
-        big = np.abs(self.coefficients) > self.noise
+        big = np.abs(self.coefficients) > self.noise[:, None]
         first = big.argmax(axis=1)
         signs: Ints = np.sign(self.coefficients[np.arange(first.size), first]).astype(np.int64) * big.any(axis=1)
         return signs.reshape(self.shape)
@@ -178,32 +181,35 @@ def _expand(
     coefficients[~mdp.available | mdp.terminal[:, None]] = 0.0
     coefficients[~mdp.available, 0] = -np.inf
     coefficients[np.arange(mdp.n_states), actions] = 0.0
-    noise = max(tolerance, NOISE * max(scale, float(np.abs(coefficients[np.isfinite(coefficients)]).max())))
     if sets is not None:
         mirrored = np.where((sets & mdp.available)[..., None], -coefficients, 0.0)
         coefficients = np.concatenate([coefficients, mirrored])
-    return _Segment(center, radius, coefficients.reshape(-1, ORDER + 1), noise, coefficients.shape[:2])
+    rows = coefficients.reshape(-1, ORDER + 1)
+    sizes = np.abs(np.where(np.isfinite(rows), rows, 0.0)).max(axis=1)
+    noise = np.maximum(tolerance, NOISE * np.maximum(scale, sizes))
+    return _Segment(center, radius, rows, noise, coefficients.shape[:2])
 
 
 def _first_crossing(segment: _Segment) -> tuple[int, float, float] | None:
     """The first (row, start, end) of a narrow box, relative to the segment, in which an advantage becomes positive."""
     live = np.flatnonzero((segment.signs.ravel() < 0) & np.isfinite(segment.coefficients[:, 0]))
-    polynomials = segment.coefficients[live]
+    polynomials, noise = segment.coefficients[live], segment.noise[live]
     boxes = [(0.0, 1.0, np.arange(live.size))]
     while boxes:
         low, high, rows = boxes.pop()
         middle, half = (low + high) / 2, (high - low) / 2
         shifted = polynomials[rows] @ (_BINOMIALS * np.where(_BINOMIALS > 0, middle**_POWERS, 0.0))
         bound = shifted[:, 0] + np.abs(shifted[:, 1:]) @ (half ** np.arange(1, ORDER + 1))
-        open_rows = rows[bound > segment.noise]
+        open_rows = rows[bound > noise[rows]]
         if not open_rows.size:
             continue
         if high - low > NARROW:
             boxes += [(middle, high, open_rows), (low, middle, open_rows)]
             continue
         ends = polynomials[open_rows] @ (high ** np.arange(ORDER + 1))
-        if (ends > segment.noise).any():
-            return int(live[open_rows[ends.argmax()]]), low, high
+        over = ends - noise[open_rows]
+        if (over > 0).any():
+            return int(live[open_rows[over.argmax()]]), low, high
     return None
 
 

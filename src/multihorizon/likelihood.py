@@ -127,6 +127,13 @@ class Likelihood:
         """p, the number of parameters."""
         return self.n_reward + self.n_discounts + self.n_temperatures
 
+    @cached_property
+    def feature_sizes(self) -> Floats:
+        """The largest entry of each feature over all experts, at least 1."""
+        sizes = [abs(expert.feature_matrix).max(axis=0).toarray().ravel() for expert in self.problem.experts]
+        largest: Floats = np.maximum(1.0, np.max(sizes, axis=0))
+        return largest
+
     @property
     def discount_slice(self) -> slice:
         """Where the discounts stand in x."""

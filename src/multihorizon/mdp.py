@@ -155,10 +155,14 @@ class MDP:
         return steps_into(self.under(choice), self.terminal) < 0
 
     def to_npz(self, path: str | Path) -> None:
-        """Write to `path` (`.npz`); `MDP.from_npz` reads it back."""
+        """Write to exactly this path; `MDP.from_npz` reads it back."""
+        with Path(path).open("wb") as file:
+            self._write(file)
+
+    def _write(self, file: Any) -> None:
         matrix = self.stacked
         np.savez_compressed(
-            path,
+            file,
             data=matrix.data,
             indices=matrix.indices,
             indptr=matrix.indptr,
@@ -173,7 +177,13 @@ class MDP:
     @classmethod
     def from_npz(cls, path: str | Path) -> MDP:
         """Read what `to_npz` wrote."""
-        with np.load(path, allow_pickle=False) as file:
+        try:
+            loaded = np.load(path, allow_pickle=False)
+        except ValueError as error:
+            raise ValueError(f"{path} is not a saved MDP: it is no .npz file") from error
+        if not hasattr(loaded, "files"):
+            raise ValueError(f"{path} is not a saved MDP: it is no .npz file")
+        with loaded as file:
             missing = {"data", "indices", "indptr", "initial", "terminal", "available"} - set(file.files)
             if missing:
                 raise ValueError(f"{path} is not a saved MDP: it lacks {', '.join(sorted(missing))}")

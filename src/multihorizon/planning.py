@@ -47,7 +47,7 @@ def plan(mdp: MDP, reward: Any, discount: float, tie_tolerance: float = 1e-10) -
         mdp: the decision process.
         reward: `(S,)` paid on arrival, or expected immediate reward `(S,A)`.
         discount: in [0,1]; 1 is legal where every policy met on the way ends.
-        tie_tolerance: actions within this share of the largest action gap of the best one count as optimal.
+        tie_tolerance: actions within this share of the range of the optimal values of the best one count as optimal.
 
     Raises:
         ValueError: on malformed input, or at discount 1 where a policy never ends, naming the states.
@@ -92,10 +92,8 @@ def _policy_values(mdp: MDP, expected: Floats, actions: Ints, gamma: float, gues
 
 
 def _ties(q: Floats, best: Floats, tolerance: float) -> Bools:
-    finite = np.isfinite(q)
-    gaps = np.where(finite, best[:, None] - np.where(finite, q, 0.0), np.inf)
-    widest = float(gaps[finite].max())
-    ties: Bools = gaps <= tolerance * widest + 1e-12 * float(np.abs(best).max())
+    """Actions as good as the best, up to a share of the range of the optimal values: what bad actions cost does not matter."""
+    ties: Bools = best[:, None] - q <= tolerance * float(np.ptp(best)) + ROUNDING * float(np.abs(best).max())
     return ties
 
 

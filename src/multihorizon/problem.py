@@ -53,6 +53,8 @@ class Problem:
         features: Any = None,
         feature_names: Sequence[Any] | None = None,
     ) -> None:
+        if not isinstance(experts, Iterable | Demonstrations):
+            raise ValueError(f"experts must be a list of expert data or Demonstrations, received {type(experts).__name__}")
         entries = [experts] if isinstance(experts, Demonstrations) else list(experts)
         found = [expert for position, entry in enumerate(entries) for expert in _read(mdp, entry, position)]
         if not found:

@@ -89,6 +89,8 @@ class Solution:
     def policies(self) -> list[Floats]:
         """The policy `(S,A)` of each of the problem's experts under the answer: optimal, or soft-optimal at a temperature."""
         problem = self.require_problem()
+        if not np.isfinite(self.discounts).all() or not np.isfinite(self.reward).all():
+            raise ValueError(f"this solution has no answer to plan with: its status is {self.status}")
         return [self._policy(expert, owner) for expert, owner in zip(problem.experts, problem.owner, strict=True)]
 
     def _policy(self, expert: Expert, owner: int) -> Floats:
@@ -124,7 +126,7 @@ class Solution:
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("problem", "trace")}
         content["trace"] = None if self.trace is None else vars(self.trace)
         content["version"] = package_version()
-        Path(path).write_text(json.dumps(content, default=plain, indent=1), encoding="utf-8")
+        Path(path).write_text(json.dumps(without_nan(content), default=plain, indent=1, allow_nan=False), encoding="utf-8")
 
     @classmethod
     def from_json(cls, path: str | Path, problem: Problem | None = None) -> Solution:
@@ -138,6 +140,9 @@ class Solution:
             content[name] = None if content[name] is None else np.array(content[name], dtype=np.float64)
         trace = content.pop("trace")
         content["trace"] = None if trace is None else Trace(**{k: np.array(v, dtype=np.float64) for k, v in trace.items()})
+        content["objective"], content["residual"] = (
+            np.nan if content[name] is None else content[name] for name in ("objective", "residual")
+        )
         content["status"] = Status(content["status"])
         content["experts"] = tuple(content["experts"])
         return cls(**content, problem=problem)
@@ -153,6 +158,19 @@ def package_version() -> str:
         return version("multihorizon")
     except PackageNotFoundError:
         return "unknown"
+
+
+def without_nan(value: Any) -> Any:
+    """The same content as plain lists and dicts, with null in place of NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {str(k): without_nan(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(v) for v in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return without_nan(value.tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value
 
 
 def plain(value: Any) -> Any:

@@ -26,9 +26,9 @@ KEYS = ("state", "action")
 def read_demonstrations(path: str | Path) -> Demonstrations:
     """Read a table of decisions by the ending of its name."""
     file = _existing(path, "demonstrations")
-    if file.suffix in (".parquet", ".pq"):
+    if file.suffix.lower() in (".parquet", ".pq"):
         return Demonstrations.from_parquet(file)
-    if ".csv" in file.suffixes:
+    if ".csv" in _endings(file):
         return Demonstrations.from_csv(file)
     raise ValueError(f"demonstrations must be a .csv or .parquet file, received {path}")
 
@@ -36,12 +36,12 @@ def read_demonstrations(path: str | Path) -> Demonstrations:
 def read_transitions(path: str | Path) -> MDP:
     """Read transitions from `.npz` or CSV."""
     file = _existing(path, "transitions")
-    if file.suffix == ".npz":
+    if file.suffix.lower() == ".npz":
         try:
             return MDP.from_npz(file)
         except (KeyError, EOFError) as error:
             raise ValueError(f"{path} must be transitions written by MDP.to_npz, received a file that is not") from error
-    if ".csv" not in file.suffixes:
+    if ".csv" not in _endings(file):
         raise ValueError(f"transitions must be a .npz or .csv file, received {path}")
     return transitions_from_frame(_read_csv(file, (*KEYS, "next_state")), str(path))
 
@@ -152,9 +152,13 @@ def _labels(frame: pd.DataFrame, column: str, name: str) -> list[str]:
     return [label(value, column).strip() for value in frame[column]]
 
 
+def _endings(file: Path) -> list[str]:
+    return [ending.lower() for ending in file.suffixes]
+
+
 def _ordered(names: set[str]) -> list[str]:
     """Whole numbers as numbers, then text as text."""
-    return sorted(names, key=lambda n: (0, int(n), "") if n.removeprefix("-").isdecimal() else (1, 0, n))
+    return sorted(names, key=lambda n: (0, int(n), n) if n.removeprefix("-").isdecimal() else (1, 0, n))
 
 
 def _codes(labels: list[str], names: list[str]) -> Ints:

@@ -13,8 +13,9 @@ from rich.progress import Progress as Bars
 
 from multihorizon.progress import Progress
 
-out = Console()
-err = Console(stderr=True)
+# No markup: what is printed holds users' own labels, and "[a]" is a label.
+out = Console(markup=False)
+err = Console(stderr=True, markup=False)
 
 
 @contextmanager
@@ -23,14 +24,15 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError, ImportError) as error:
-        err.print(f"multihorizon: {' '.join(str(error).split())}", style="red", markup=False, highlight=False, soft_wrap=True)
+        err.print(f"multihorizon: {' '.join(str(error).split())}", style="red", highlight=False, soft_wrap=True)
         raise typer.Exit(2) from None
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Progress]:
     """Show a bar on a terminal while the block runs; the value is what solvers call with share and message."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[message]}"), TimeElapsedColumn())
+    title_column, message_column = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[message]}"))
+    columns = (title_column, BarColumn(), message_column, TimeElapsedColumn())
     with Bars(*columns, console=err, transient=True) as bars:
         task = bars.add_task(title, total=1.0, message="")
 

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from multihorizon.analysis import Analysis, advice, analyse, verdict
+from multihorizon.analysis import Analysis, advice, analyse, verdict, wide_intervals
 from multihorizon.commands.console import out, plain_errors, progress_bar
 from multihorizon.dynamics import SMOOTHING
 from multihorizon.mdp import MDP
@@ -56,6 +56,8 @@ def fit(
 ) -> None:
     """Estimate each expert's planning horizon and the reward they share from logged decisions."""
     with plain_errors():
+        if smoothing < 0:
+            raise ValueError(f"--smoothing must be at least 0, received {smoothing:g}")
         tables = [read_demonstrations(path) for path in demos]
         options = {
             "demonstrations": [path.name for path in demos],
@@ -96,7 +98,7 @@ def temperature_of(choice: Temperature) -> float | Literal["per_expert"]:
 def _show(analysis: Analysis) -> None:
     out.print(_table(analysis))
     out.print(verdict(analysis), soft_wrap=True)
-    if not all(analysis.identified):
+    if not all(analysis.identified) or wide_intervals(analysis):
         out.print("What to collect next:")
         for line in advice(analysis):
             out.print(f"  - {line}", soft_wrap=True)

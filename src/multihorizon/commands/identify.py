@@ -22,8 +22,8 @@ from multihorizon.commands.fit import (
     temperature_of,
 )
 from multihorizon.dynamics import SMOOTHING
-from multihorizon.report.fit_report import without_nan, write_all
-from multihorizon.solution import package_version
+from multihorizon.report.fit_report import write_all
+from multihorizon.solution import package_version, without_nan
 from multihorizon.solve import solve
 from multihorizon.solvers.maximum_likelihood import MaximumLikelihood
 from multihorizon.tables import read_demonstrations, read_features

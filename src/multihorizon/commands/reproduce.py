@@ -23,6 +23,8 @@ def reproduce(
 ) -> None:
     """Regenerate the paper's study part by part; a run that was stopped goes on where it was."""
     with plain_errors():
+        if jobs == 0:
+            raise ValueError("--jobs must be a number of processes, or -1 for all cores, received 0")
         settings = Settings(seed=seed, quick=quick, jobs=jobs)
         directory = make_directory(out_dir)
         data: dict[str, Any] = {}

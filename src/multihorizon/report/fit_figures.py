@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from multihorizon.analysis import Analysis
 from multihorizon.checks import Floats
 from multihorizon.model_checks import MODELS, ModelChecks
-from multihorizon.report.plots import COLOURS, new_axes, plot_reward
+from multihorizon.report.plots import COLOURS, literal, new_axes, plot_reward
 
 
 def plot_discounts(analysis: Analysis) -> Axes:
@@ -24,7 +24,7 @@ def plot_discounts(analysis: Analysis) -> Axes:
             continue
         ax.plot(analysis.intervals[k], [row, row], color=COLOURS[0], lw=3, solid_capstyle="butt", alpha=0.45)
         ax.plot(solution.discounts[k], row, "o", color=COLOURS[0], ms=6)
-    ax.set_yticks(range(len(order)), [solution.experts[k] for k in order])
+    ax.set_yticks(range(len(order)), literal([solution.experts[k] for k in order]))
     ax.set(xlim=(-0.02, 1.02), ylim=(len(order) - 0.5, -0.5), xlabel="discount γ (95 % interval)")
     _plain(ax)
     top = ax.secondary_xaxis("top")
@@ -46,7 +46,7 @@ def plot_fitted_reward(analysis: Analysis) -> Axes:
     ax = new_axes(5.2, 0.8 + 0.24 * most)
     ax.barh(range(most), reward[order], color=[COLOURS[0] if v >= 0 else COLOURS[4] for v in reward[order]])
     ax.axvline(0, color="0.3", lw=0.8)
-    ax.set_yticks(range(most), [problem.parameter_names[i] for i in order])
+    ax.set_yticks(range(most), literal([problem.parameter_names[i] for i in order]))
     ax.set(xlabel="reward", ylim=(-0.6, most - 0.4))
     _plain(ax)
     return ax
@@ -73,7 +73,7 @@ def plot_held_out(checks: ModelChecks) -> Axes:
     for number, name in enumerate(MODELS):
         loss = best - checks.held_out[name]
         ax.plot(loss, range(len(checks.experts)), "os^D"[number], color=COLOURS[number], label=name, ms=6, alpha=0.85)
-    ax.set_yticks(range(len(checks.experts)), checks.experts)
+    ax.set_yticks(range(len(checks.experts)), literal(checks.experts))
     ax.set(xlabel="log-likelihood a decision short of the best (0 is best)", ylim=(len(checks.experts) - 0.5, -0.5))
     whole = ax.get_figure(root=True)
     assert whole is not None

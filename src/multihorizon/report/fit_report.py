@@ -20,7 +20,7 @@ from multihorizon.analysis import LEVEL, Analysis, advice, verdict
 from multihorizon.model_checks import MODELS
 from multihorizon.report.fit_figures import plot_calibration, plot_discounts, plot_fitted_reward, plot_held_out
 from multihorizon.report.html import Page, Section, badge, figure, listing, paragraph, table
-from multihorizon.solution import Status, package_version
+from multihorizon.solution import Status, package_version, without_nan
 
 FILES = ("result.json", "result.npz", "reward.csv", "report.html")
 
@@ -94,19 +94,6 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
         "options": options,
         "version": package_version(),
     }
-
-
-def without_nan(value: Any) -> Any:
-    """The same content with null in place of NaN and infinity, which JSON does not have."""
-    if isinstance(value, dict):
-        return {str(k): without_nan(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_nan(v) for v in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return without_nan(value.tolist())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
 
 
 def _write_arrays(path: Path, analysis: Analysis, options: dict[str, Any]) -> None:

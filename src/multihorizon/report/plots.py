@@ -44,6 +44,11 @@ def save(axes_or_figure: Axes | Figure, path: str | Path) -> None:
     figure.savefig(path, dpi=150, metadata={"Date": None} if str(path).endswith(".svg") else None)
 
 
+def literal(labels: Sequence[str]) -> list[str]:
+    """Users' labels as text to draw: matplotlib would typeset what stands between dollar signs."""
+    return [label.replace("$", r"\$") for label in labels]
+
+
 def plot_reward(mdp: MDP, reward: Any, ax: Axes | None = None, title: str = "Reward") -> Axes:
     """A reward `(S,)` as a heat map on the grid, or as bars where the MDP has no grid shape."""
     values = as_floats(reward, "reward")
@@ -116,7 +121,7 @@ def plot_values_by_discount(
     grid = np.linspace(0, 1 if _all_end(mdp, policies) else 0.99, 201)
     for number, policy in enumerate(policies):
         values = [float(mdp.initial @ evaluate(mdp, policy, reward, gamma).values) for gamma in grid]
-        ax.plot(grid, values, color=COLOURS[number % len(COLOURS)], label=names[number], lw=2)
+        ax.plot(grid, values, color=COLOURS[number % len(COLOURS)], label=literal(names)[number], lw=2)
     for interval in intervals[:-1]:
         ax.axvline(interval.high, color="0.6", lw=0.8, zorder=0)
         ax.text(interval.high, 1.0, f"{interval.high:.3f}", transform=ax.get_xaxis_transform(), ha="right", va="top", rotation=90)
@@ -172,7 +177,7 @@ def _bars(mdp: MDP, values: Floats, ax: Axes) -> Axes:
     shown = np.arange(mdp.n_states) if mdp.n_states <= READABLE_CELLS else np.sort(np.argsort(-np.abs(values))[:READABLE_CELLS])
     ax.bar(range(shown.size), values[shown], color=[COLOURS[0] if v >= 0 else COLOURS[4] for v in values[shown]])
     ax.axhline(0, color="0.3", lw=0.8)
-    ax.set_xticks(range(shown.size), [mdp.state_names[i] for i in shown], rotation=90 if shown.size > 12 else 0)
+    ax.set_xticks(range(shown.size), literal([mdp.state_names[i] for i in shown]), rotation=90 if shown.size > 12 else 0)
     ax.set_ylabel("reward on arrival")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
@@ -181,8 +186,8 @@ def _bars(mdp: MDP, values: Floats, ax: Axes) -> Axes:
 def _table(mdp: MDP, weights: Floats, ax: Axes) -> Axes:
     shown = np.flatnonzero(~mdp.terminal)[:READABLE_CELLS]
     ax.imshow(weights[shown], cmap=mpl.colormaps["Blues"], vmin=0, vmax=1, aspect="auto")
-    ax.set_xticks(range(mdp.n_actions), mdp.action_names)
-    ax.set_yticks(range(shown.size), [mdp.state_names[i] for i in shown])
+    ax.set_xticks(range(mdp.n_actions), literal(mdp.action_names))
+    ax.set_yticks(range(shown.size), literal([mdp.state_names[i] for i in shown]))
     if weights[shown].size <= READABLE_CELLS:
         for (row, column), value in np.ndenumerate(weights[shown]):
             ax.text(column, row, f"{value:.2g}", ha="center", va="center", color="white" if value > 0.6 else "black", fontsize=9)

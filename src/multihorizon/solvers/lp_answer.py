@@ -90,7 +90,7 @@ def _unexplained(solver: str, inner: Inner, point: Point, trace: Trace | None, s
     margins = inner.margins
     names = margins.problem.names
     found = dict(said)
-    searched = f"at none of the {len(trace)} discount vectors searched" if trace is not None else "at these discounts"
+    searched = f"at any of the {len(trace)} discount vectors searched" if trace is not None else "at these discounts"
     if point.singular:
         who = ", ".join(names[k] for k in point.singular)
         message = f"values do not exist at discount 1 for experts whose policy never ends: {who}"

@@ -25,6 +25,7 @@ from multihorizon.progress import Progress, silent
 from multihorizon.search import Bayesian, Search
 from multihorizon.solution import Solution, Status
 from multihorizon.solvers.mce import mismatch_evidence
+from multihorizon.solvers.options import check_search
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class MPMCE:
 
     def __post_init__(self) -> None:
         as_positive(self.temperature, "temperature")
+        check_search(self.search)
         as_positive(self.tolerance, "tolerance")
         as_positive(self.inner_tolerance, "inner_tolerance")
         if self.gap not in ("per_expert", "summed"):

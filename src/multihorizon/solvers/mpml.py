@@ -22,6 +22,7 @@ from multihorizon.progress import Progress, silent
 from multihorizon.search import Search
 from multihorizon.solution import Solution, Status, Trace
 from multihorizon.solvers.mce import mismatch_evidence
+from multihorizon.solvers.options import check_search
 
 #: The gradient search keeps discounts below this, where every policy has a value.
 LAST = 1 - 1e-6
@@ -48,6 +49,8 @@ class MPML:
 
     def __post_init__(self) -> None:
         as_positive(self.temperature, "temperature")
+        if self.search is not None:
+            check_search(self.search)
         as_positive(self.tolerance, "tolerance")
         as_count(self.starts, "starts")
 
