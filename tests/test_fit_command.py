@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
-from multihorizon.analysis import verdict
 from multihorizon.cli import app
 from multihorizon.report.fit_report import FILES, write_all
 from multihorizon.report.html import Page, Section, badge, listing, paragraph, table
+from multihorizon.statistics.analysis import verdict
 
 RUN = CliRunner()
 NAMES = ["Ann & <Co>", "Bo", "Cy"]

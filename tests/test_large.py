@@ -7,7 +7,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon import ascent, large, starts, uncertainty
-from multihorizon.likelihood import Likelihood
+from multihorizon.statistics.likelihood import Likelihood
 
 
 @pytest.fixture(scope="module")

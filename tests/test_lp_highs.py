@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from multihorizon.highs import LinearProgram, LPStatus, solve_lp
+from multihorizon.programs.highs import LinearProgram, LPStatus, solve_lp
 
 INF = np.inf
 

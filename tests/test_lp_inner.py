@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import linprog
 
 import multihorizon as mh
-from multihorizon.solvers.inner import Inner
-from multihorizon.solvers.margins import build_margins
+from multihorizon.programs.inner import Inner
+from multihorizon.programs.margins import build_margins
 
 
 def dense_rows(problem: mh.Problem, discounts) -> tuple[np.ndarray, np.ndarray]:

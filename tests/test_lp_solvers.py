@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.solvers.contradiction import contradiction
-from multihorizon.solvers.inner import Inner
-from multihorizon.solvers.margins import build_margins
+from multihorizon.programs.contradiction import contradiction
+from multihorizon.programs.inner import Inner
+from multihorizon.programs.margins import build_margins
 
 #: domain, reward bound, optimum and discounts (l1 = 0, one action a state), found by an independent prototype
 REFERENCE = {

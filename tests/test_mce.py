@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.discounted_likelihood import discount_gradient, discounted_likelihood
-from multihorizon.mce_dual import Dual, minimise_dual
+from multihorizon.entropy.discounted_likelihood import discount_gradient, discounted_likelihood
+from multihorizon.entropy.mce_dual import Dual, minimise_dual
 
 
 def slip_problem(gamma, ending="terminal"):
@@ -92,7 +92,7 @@ def test_newton_by_products_agrees_with_the_dense_one(monkeypatch):
     _, problem = slip_problem(0.6)
     dual = Dual(problem, np.array([0.6]), np.ones(1))
     dense = minimise_dual(dual)
-    monkeypatch.setattr("multihorizon.mce_dual.DENSE_FEATURES", 0)
+    monkeypatch.setattr("multihorizon.entropy.mce_dual.DENSE_FEATURES", 0)
     products = minimise_dual(dual)
     assert products.converged
     assert products.point.value == pytest.approx(dense.point.value, rel=1e-10)

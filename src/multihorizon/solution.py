@@ -107,7 +107,7 @@ class Solution:
         Raises:
             ValueError: for other solvers, or for a level that a solution read from a file was not saved with.
         """
-        from multihorizon.uncertainty import solution_intervals
+        from multihorizon.statistics.uncertainty import solution_intervals
 
         kept = self.evidence.setdefault("confidence_intervals", {})
         if str(level) not in kept:

@@ -12,7 +12,7 @@ from rich.table import Table
 from multihorizon.commands.console import make_directory, out, plain_errors, progress_bar
 from multihorizon.demonstrations import Demonstrations
 from multihorizon.domains import Domain, cliff, toy
-from multihorizon.identify import identify
+from multihorizon.exact.identify import identify
 from multihorizon.intervals import DiscountInterval, discount_intervals
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress

@@ -10,12 +10,12 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from multihorizon.analysis import Analysis, advice, analyse, verdict, wide_intervals
 from multihorizon.commands.console import out, plain_errors, progress_bar
-from multihorizon.dynamics import SMOOTHING
 from multihorizon.mdp import MDP
 from multihorizon.report.fit_report import FILES, horizon, write_fit
-from multihorizon.tables import read_demonstrations, read_features, read_transitions
+from multihorizon.statistics.analysis import Analysis, advice, analyse, verdict, wide_intervals
+from multihorizon.statistics.dynamics import SMOOTHING
+from multihorizon.statistics.tables import read_demonstrations, read_features, read_transitions
 
 
 class Temperature(StrEnum):

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from multihorizon.analysis import build_problem, identify_fitted
 from multihorizon.commands.console import out, plain_errors, progress_bar
 from multihorizon.commands.fit import (
     Demos,
@@ -21,12 +20,13 @@ from multihorizon.commands.fit import (
     read_mdps,
     temperature_of,
 )
-from multihorizon.dynamics import SMOOTHING
 from multihorizon.report.fit_report import write_all
 from multihorizon.solution import package_version, without_nan
 from multihorizon.solve import solve
 from multihorizon.solvers.maximum_likelihood import MaximumLikelihood
-from multihorizon.tables import read_demonstrations, read_features
+from multihorizon.statistics.analysis import build_problem, identify_fitted
+from multihorizon.statistics.dynamics import SMOOTHING
+from multihorizon.statistics.tables import read_demonstrations, read_features
 
 
 def identify(

@@ -6,11 +6,11 @@ from typing import Any
 
 from multihorizon.experiments.learned import ALGORITHMS, describe
 from multihorizon.experiments.settings import REWARD_BOUND, Settings, study_domains
+from multihorizon.programs.sequential import SequentialLP
 from multihorizon.progress import Progress
 from multihorizon.search import Bayesian, Grid, Search
 from multihorizon.solve import solve
 from multihorizon.solvers.mplp import MPLP
-from multihorizon.solvers.sequential import SequentialLP
 
 MPLP_CASE = ALGORITHMS[0]
 

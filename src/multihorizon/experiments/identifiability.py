@@ -15,9 +15,9 @@ from scipy.optimize import minimize
 from multihorizon.checks import Floats
 from multihorizon.domains import Domain, toy
 from multihorizon.evaluation import feature_counts
+from multihorizon.exact.feasibility import feasibility_at, feasibility_grid, rewards_at
+from multihorizon.exact.identify import identify
 from multihorizon.experiments.settings import TEMPERATURE, Settings, study_domains
-from multihorizon.feasibility import feasibility_at, feasibility_grid, rewards_at
-from multihorizon.identify import identify
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress
 from multihorizon.search import Grid

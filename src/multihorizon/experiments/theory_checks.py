@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from multihorizon.entropy.theory import duality_chain, gap_and_mismatch, likelihood_slopes
 from multihorizon.experiments.settings import TEMPERATURE, Settings, study_domains
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress
-from multihorizon.theory import duality_chain, gap_and_mismatch, likelihood_slopes
 
 #: Discounts among which the dual's inner maximum and the likelihood's maximum are sought, beside the true ones.
 AXIS = (0.0, 0.25, 0.5, 0.75, 0.9)

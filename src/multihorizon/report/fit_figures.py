@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 
-from multihorizon.analysis import Analysis
 from multihorizon.checks import Floats
-from multihorizon.model_checks import MODELS, ModelChecks
 from multihorizon.report.plots import COLOURS, literal, new_axes, plot_reward
+from multihorizon.statistics.analysis import Analysis
+from multihorizon.statistics.model_checks import MODELS, ModelChecks
 
 
 def plot_discounts(analysis: Analysis) -> Axes:

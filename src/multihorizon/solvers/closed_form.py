@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from multihorizon.checks import as_positive
-from multihorizon.closed_form_start import closed_form_start
-from multihorizon.identification import Identification
-from multihorizon.identify import Temperature, bellman_residual, identify, read_temperature
+from multihorizon.exact.closed_form_start import closed_form_start
+from multihorizon.exact.identification import Identification
+from multihorizon.exact.identify import Temperature, bellman_residual, identify, read_temperature
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution, Status

@@ -14,12 +14,12 @@ import numpy as np
 
 from multihorizon.checks import as_discount, as_positive
 from multihorizon.problem import Problem
+from multihorizon.programs.inner import Inner
+from multihorizon.programs.lp_answer import answer
+from multihorizon.programs.margins import build_margins
+from multihorizon.programs.options import check_l1
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution, Status
-from multihorizon.solvers.inner import Inner
-from multihorizon.solvers.lp_answer import answer
-from multihorizon.solvers.margins import build_margins
-from multihorizon.solvers.options import check_l1
 
 
 @dataclass(frozen=True)

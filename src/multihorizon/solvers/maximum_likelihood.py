@@ -18,15 +18,15 @@ from typing import Any, Literal
 import numpy as np
 from scipy.stats import qmc
 
-from multihorizon.ascent import MAX_STEPS, Climb, climb, projected_gradient
 from multihorizon.checks import Floats, as_count, as_floats, as_positive
-from multihorizon.closed_form_start import closed_form_start
-from multihorizon.likelihood import Likelihood, Point
+from multihorizon.exact.closed_form_start import closed_form_start
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution, Status
-from multihorizon.starts import choice_probability_start
-from multihorizon.uncertainty import Precision, precision
+from multihorizon.statistics.ascent import MAX_STEPS, Climb, climb, projected_gradient
+from multihorizon.statistics.likelihood import Likelihood, Point
+from multihorizon.statistics.starts import choice_probability_start
+from multihorizon.statistics.uncertainty import Precision, precision
 
 #: The ridge that is used by itself where no logged decision could have earned one of the rewards.
 AUTOMATIC_RIDGE = 1e-4

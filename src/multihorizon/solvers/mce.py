@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from multihorizon.checks import Floats, as_discount, as_positive
-from multihorizon.mce_dual import Dual, DualSolution, minimise_dual
+from multihorizon.entropy.mce_dual import Dual, DualSolution, minimise_dual
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution, Status

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field, replace
 
 from multihorizon.checks import as_positive
 from multihorizon.problem import Problem
+from multihorizon.programs.certificate import Certificate, bound_optimum
+from multihorizon.programs.inner import Inner
+from multihorizon.programs.lp_answer import answer, run_search
+from multihorizon.programs.margins import build_margins
+from multihorizon.programs.options import check_l1, check_search
+from multihorizon.programs.sequential import SequentialLP
 from multihorizon.progress import Progress, silent
 from multihorizon.search import Search
 from multihorizon.solution import Solution, Status
-from multihorizon.solvers.certificate import Certificate, bound_optimum
-from multihorizon.solvers.inner import Inner
-from multihorizon.solvers.lp_answer import answer, run_search
-from multihorizon.solvers.margins import build_margins
-from multihorizon.solvers.options import check_l1, check_search
-from multihorizon.solvers.sequential import SequentialLP
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ from typing import Literal
 import numpy as np
 
 from multihorizon.checks import Floats, as_positive
-from multihorizon.mce_dual import Dual, DualSolution, minimise_dual
+from multihorizon.entropy.mce_dual import Dual, DualSolution, minimise_dual
 from multihorizon.problem import Problem
+from multihorizon.programs.options import check_search
 from multihorizon.progress import Progress, silent
 from multihorizon.search import Bayesian, Search
 from multihorizon.solution import Solution, Status
 from multihorizon.solvers.mce import mismatch_evidence
-from multihorizon.solvers.options import check_search
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from scipy.optimize import minimize
 from scipy.stats import qmc
 
 from multihorizon.checks import Floats, as_count, as_positive
-from multihorizon.discounted_likelihood import discount_gradient, discounted_likelihood
-from multihorizon.mce_dual import Dual, DualSolution, minimise_dual
+from multihorizon.entropy.discounted_likelihood import discount_gradient, discounted_likelihood
+from multihorizon.entropy.mce_dual import Dual, DualSolution, minimise_dual
 from multihorizon.problem import Problem
+from multihorizon.programs.options import check_search
 from multihorizon.progress import Progress, silent
 from multihorizon.search import Search
 from multihorizon.solution import Solution, Status, Trace
 from multihorizon.solvers.mce import mismatch_evidence
-from multihorizon.solvers.options import check_search
 
 #: The gradient search keeps discounts below this, where every policy has a value.
 LAST = 1 - 1e-6

@@ -1,0 +1,1 @@
+"""Exact recovery by linear algebra: discounts and reward of soft-optimal experts, and what they identify."""

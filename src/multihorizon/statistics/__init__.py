@@ -1,0 +1,1 @@
+"""From logged decisions to estimates: likelihood, uncertainty, tests, model checks."""
