@@ -93,6 +93,15 @@ def test_naive_extension_ties_at_one_with_the_reward_on_the_goal_alone():
     assert np.abs(sequential.reward[1:3]).min() > 1
 
 
+@pytest.mark.parametrize("name", ["toy", "cliff", "big-small"])
+def test_naive_extension_ends_with_a_status_without_l1(name):
+    """With θ in no way held back its programs are degenerate; on big-small HiGHS' simplex gives up on one of them."""
+    domain, bound, _, _ = REFERENCE[name]
+    solution = mh.solve(problem_of(domain), mh.NaiveLP(reward_bound=bound))
+    assert solution.status == mh.Status.INDISTINGUISHABLE
+    assert solution.residual < 1e-5
+
+
 def test_action_sets_recover_the_shape_of_big_small():
     domain = mh.domains.big_small()
     solution = mh.solve(

@@ -76,23 +76,33 @@ class LPResult:
         return self.status == LPStatus.OPTIMAL
 
 
+#: What is tried in turn, from scratch, where the first run leaves a program open; the last gives up two digits.
+_RETRIES: tuple[dict[str, Any], ...] = (
+    {"presolve": "off", "solver": "simplex"},
+    {"presolve": "off", "solver": "simplex", "simplex_scale_strategy": 0},
+    {"solver": "ipm"},
+    {"solver": "simplex", "primal_feasibility_tolerance": 100 * TOLERANCE, "dual_feasibility_tolerance": 100 * TOLERANCE},
+)
+
+
 def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True) -> LPResult:
     """Solve a program by the simplex method, from `basis` if one is given.
 
-    A solve that HiGHS leaves open (a stale basis, presolve that cannot tell infeasible from unbounded) is repeated from
-    scratch without presolve, which also yields the Farkas ray of an infeasible program; with `ray=False` infeasible is enough.
+    A solve that HiGHS leaves open (a stale basis, presolve that cannot tell infeasible from unbounded, numbers of very
+    different sizes) is repeated from scratch in other ways. The first is without presolve, which also yields the Farkas ray of
+    an infeasible program; with `ray=False` infeasible is enough.
     """
     solver = _load(program)
     if basis is not None:
         solver.setBasis(basis)
     solver.run()
-    done = (
-        {highspy.HighsModelStatus.kOptimal} if ray else {highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible}
-    )
-    if solver.getModelStatus() not in done:
-        solver = _load(program)
-        solver.setOptionValue("presolve", "off")
-        solver.setOptionValue("solver", "simplex")
+    done = set(_STATUSES) if not ray else {highspy.HighsModelStatus.kOptimal}
+    for options in _RETRIES:
+        if solver.getModelStatus() in done:
+            break
+        solver, done = _load(program), set(_STATUSES)
+        for name, value in options.items():
+            solver.setOptionValue(name, value)
         solver.run()
     return _read(solver)
 
