@@ -11,12 +11,13 @@ trust region promises less than `tolerance` of the objective, or when Δ falls b
 
 Two things a local step cannot do are done before it:
 
-* order. At γ_i = γ_j experts i and j cannot be told apart, so the orders of the experts are separate hills. A start first swaps
-  pairs of its discounts as long as that raises g*.
+* order. At γ_i = γ_j experts i and j cannot be told apart, so the orders of the experts are separate hills, and a step does not
+  leave its own: discounts do not overtake each other. Orders are ranked by g* at a few spread-out discounts, the best two are
+  climbed roughly, and all starts are put in the order of the better one.
 * feasibility. Where no reward satisfies all rows, θ = 0 is the optimum and every slope is zero. There the same steps are
   taken on another program: the worst margin (now negative) of a reward whose mean margin is 1.
 
-Starts are a scrambled Sobol sequence. With an l1 weight the climbs are made without it first: θ = 0 is optimal on whole
+The first start is that rough climb, the others are a scrambled Sobol sequence. With an l1 weight the climbs are made without it first: θ = 0 is optimal on whole
 regions of Γ if the weight is large, and a climb that starts there sees no slope.
 """
 
@@ -37,11 +38,13 @@ from multihorizon.highs import INFINITY
 from multihorizon.progress import Progress, silent
 from multihorizon.search import Objective
 from multihorizon.solution import Trace
-from multihorizon.solvers.inner import Inner, Point
+from multihorizon.solvers.inner import STRICT, Inner, Point
 from multihorizon.solvers.lp_model import program
 
 #: The first trust region: half the range, so that a climb can leave the basin its start happens to lie in.
 FIRST_RADIUS = 0.5
+#: Orders are compared by climbs to this accuracy.
+ROUGH = 1e-2
 #: Up to this many experts every order of their horizons is tried.
 ALL_ORDERS = 4
 #: Bound on the reward where the mean margin is held at 1; only there to keep HiGHS' numbers finite.
@@ -86,23 +89,29 @@ class SequentialLP:
         limits = inner.margins.limits
         sobol = qmc.Sobol(limits.size, seed=seed).random_base2(max(0, int(np.ceil(np.log2(self.starts)))))
         plain = inner if inner.l1 == 0 else replace(inner, l1=0.0, _bases={})
-        order = best_order(plain)
+        first = self._survey(plain)
+        order = np.argsort(first.best.discounts, kind="stable") if first.best else np.arange(limits.size)
+        rest = [Climb(_in_order(start, order, limits)) for start in sobol[: self.starts - 1]]
         done: list[Climb] = []
-        for number, start in enumerate(sobol[: self.starts] * limits):
-            done.append(self._climb(inner, plain, start, order))
+        for number, climb in enumerate([first, *rest]):
+            done.append(self._climb(inner, plain, climb))
             best = max(max(climb.values) for climb in done)
             progress((number + 1) / self.starts, f"sequential LP: start {number + 1} of {self.starts}, best {best:.6g}")
         return done
 
-    def _climb(self, inner: Inner, plain: Inner, start: Floats, order: Ints) -> Climb:
-        climb = Climb(start)
-        point = self._ascend(plain, climb, _swap_upward(plain, climb, _look(plain, climb, start)))
-        if (np.argsort(point.discounts, kind="stable") != order).any():
-            other = self._ascend(plain, climb, _look(plain, climb, _in_order(start, order, inner.margins.limits)))
-            point = max(point, other, key=lambda p: p.objective)
+    def _survey(self, plain: Inner) -> Climb:
+        """Rough climbs from the best spread-out discounts of the two best orders."""
+        rough, candidates = replace(self, tolerance=max(ROUGH, self.tolerance)), best_orders(plain)[:2]
+        climb = Climb(candidates[0])
+        tops = [rough._ascend(plain, climb, _look(plain, climb, gamma)) for gamma in candidates]
+        climb.best = max(tops, key=lambda point: point.objective)
+        return climb
+
+    def _climb(self, inner: Inner, plain: Inner, climb: Climb) -> Climb:
+        point = self._ascend(plain, climb, climb.best or _look(plain, climb, climb.start))
         if inner is not plain:
             # Values without the l1 term are not values of the objective: only what follows is kept.
-            climb = Climb(start)
+            climb = Climb(climb.start)
             point = self._ascend(inner, climb, _look(inner, climb, point.discounts))
         climb.best = point
         return climb
@@ -167,26 +176,32 @@ def _look(inner: Inner, climb: Climb, gamma: Floats) -> Point:
     return point
 
 
-def best_order(inner: Inner) -> Ints:
-    """The experts from the shortest horizon to the longest, by the best merit of spread-out discounts in that order.
+def best_orders(inner: Inner) -> list[Floats]:
+    """For each order of the experts the best of a few spread-out discounts, from the best order to the worst.
 
     All orders are tried up to `ALL_ORDERS` experts; beyond, pairs are exchanged as long as that helps.
     """
-    k = inner.margins.n_experts
+    k, limits = inner.margins.n_experts, inner.margins.limits
 
     def value(order: Ints) -> float:
-        return max(inner(_in_order(spread, order, inner.margins.limits)) for spread in _spreads(k))
+        return max(inner(_in_order(spread, order, limits)) for spread in _spreads(k))
 
-    def relative(order: Ints) -> float:
-        return _relative(inner, _in_order(_spreads(k)[0], order, inner.margins.limits))[0]
+    orders = [np.array(order) for order in itertools.permutations(range(k))] if k <= ALL_ORDERS else []
+    orders = orders or [_exchange(np.arange(k), value)]
+    spread = [_in_order(spread, order, limits) for order in orders for spread in _spreads(k)]
+    merits = _merits(inner, spread).reshape(len(orders), -1)
+    best = [spread[i * merits.shape[1] + int(row.argmax())] for i, row in enumerate(merits)]
+    return [best[i] for i in np.argsort(-merits.max(axis=1), kind="stable")]
 
-    if k > ALL_ORDERS:
-        return _exchange(np.arange(k), value)
-    orders = [np.array(order) for order in itertools.permutations(range(k))]
-    values = [value(order) for order in orders]
-    if max(values) > 0:
-        return orders[int(np.argmax(values))]
-    return max(orders, key=relative)
+
+def _merits(inner: Inner, points: list[Floats]) -> Floats:
+    """g* over all rows where it is positive anywhere, else g* over Ω, else the relative worst margin."""
+    every = np.ones(len(inner.margins.strict), dtype=np.bool_)
+    for merit in (lambda gamma: inner.run(gamma, every).objective, inner):
+        values = np.array([merit(gamma) for gamma in points])
+        if values.max() > STRICT * inner.bound:
+            return values
+    return np.array([_relative(inner, gamma)[0] for gamma in points])
 
 
 def _exchange(order: Ints, value: Callable[[Ints], float]) -> Ints:
@@ -214,26 +229,6 @@ def _in_order(values: Floats, order: Ints, limits: Floats) -> Floats:
     return capped
 
 
-def _swap_upward(inner: Inner, climb: Climb, point: Point) -> Point:
-    """Swap pairs of discounts while that raises g*, or, where g* is −inf, while it raises the relative worst margin."""
-    improved = True
-    while improved:
-        improved = False
-        for gamma in _swaps(point.discounts):
-            there = _look(inner, climb, np.minimum(gamma, inner.margins.limits))
-            if _better(inner, there, point):
-                point, improved = there, True
-                break
-    return point
-
-
-def _better(inner: Inner, there: Point, here: Point) -> bool:
-    """By g* if it is positive at either point, else by the relative worst margin."""
-    if max(there.objective, here.objective) > 0:
-        return there.objective > here.objective
-    return _relative(inner, there.discounts)[0] > _relative(inner, here.discounts)[0]
-
-
 def _swaps(gamma: NDArray[Any]) -> Iterator[NDArray[Any]]:
     for i, j in itertools.combinations(range(gamma.size), 2):
         swapped = gamma.copy()
@@ -251,6 +246,7 @@ def _step(inner: Inner, point: Point, radius: float) -> tuple[Floats, float]:
         bound=inner.bound,
         values=point.values,
         steps=_room(inner, point.discounts, radius),
+        keep_order=inner.objective == "worst",
     )
     result = inner.solve("step", lp)
     if not result.optimal:
