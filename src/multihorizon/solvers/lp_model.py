@@ -7,7 +7,7 @@ In the variables `(θ, x, t, ν)` of `margins.py`, with the worst margins t and 
           margin_i(θ, x) − [i ∈ Ω] t_{g(i)} ≥ 0         strict rows
           margin_e(θ, x) = 0                             ties
           |θ| ≤ r_max,  t ≥ 0,  |ν_k| ≤ Δ
-          γ_j + ν_j > γ_i + ν_i                         where γ_j > γ_i, if the order of the discounts is to be kept
+          γ_j + ν_j > γ_i + ν_i                         where γ_j > γ_i and i, j differ, if their order is to be kept
 
 `t` is one number for MPLP (the worst margin over Ω) and one for each expert and state for the sum objectives of Ng and
 Russell. The structure of the matrix is laid out once; a new Γ only rewrites its numbers, and HiGHS starts from the last basis.
@@ -182,13 +182,15 @@ def program(
     costs[plus] = costs[minus] = -l1
     row_lower, row_upper = _row_bounds(layout, mean)
     if keep_order:
-        row_lower[layout.rows[5]], row_upper[layout.rows[5]] = _order_bounds(discounts)
+        row_lower[layout.rows[5]], row_upper[layout.rows[5]] = _order_bounds(layout.margins, discounts)
     return LinearProgram(costs, matrix, row_lower, row_upper, lower, upper)
 
 
-def _order_bounds(discounts: Floats) -> tuple[Floats, Floats]:
+def _order_bounds(margins: Margins, discounts: Floats) -> tuple[Floats, Floats]:
+    """Bounds on `ν_j − ν_i`; experts who act alike may overtake each other."""
     first, second = np.triu_indices(discounts.size, 1)
     gap = discounts[second] - discounts[first]
+    gap[[pair in margins.alike for pair in zip(first, second, strict=True)]] = 0.0
     closing = -SHARE * gap
     return np.where(gap > 0, closing, -INFINITY), np.where(gap < 0, closing, INFINITY)
 

@@ -12,13 +12,14 @@ trust region promises less than `tolerance` of the objective, or when Δ falls b
 Two things a local step cannot do are done before it:
 
 * order. At γ_i = γ_j experts i and j cannot be told apart, so the orders of the experts are separate hills, and a step does not
-  leave its own: discounts do not overtake each other. Orders are ranked by g* at a few spread-out discounts, the best two are
-  climbed roughly, and all starts are put in the order of the better one.
+  leave its own: discounts do not overtake each other. Orders are ranked by g* at a few spread-out discounts and climbed
+  roughly from the best of these, as long as the next step promises more than another order has; all starts are put in the
+  order that won.
 * feasibility. Where no reward satisfies all rows, θ = 0 is the optimum and every slope is zero. There the same steps are
   taken on another program: the worst margin (now negative) of a reward whose mean margin is 1.
 
-The first start is that rough climb, the others are a scrambled Sobol sequence. With an l1 weight the climbs are made without it first: θ = 0 is optimal on whole
-regions of Γ if the weight is large, and a climb that starts there sees no slope.
+The first start is the rough climb that won, the others are a scrambled Sobol sequence. With an l1 weight the climbs are made
+without it first: θ = 0 is optimal on whole regions of Γ if the weight is large, and a climb that starts there sees no slope.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ from multihorizon.solvers.lp_model import program
 
 #: The first trust region: half the range, so that a climb can leave the basin its start happens to lie in.
 FIRST_RADIUS = 0.5
-#: Orders are compared by climbs to this accuracy.
-ROUGH = 1e-2
+#: Orders are compared by climbs to this accuracy, with at most this many steps, given up where this many such steps fall short.
+ROUGH, ROUGH_STEPS, HOPE = 1e-3, 20, 4.0
 #: Up to this many experts every order of their horizons is tried.
 ALL_ORDERS = 4
 #: Bound on the reward where the mean margin is held at 1; only there to keep HiGHS' numbers finite.
@@ -100,11 +101,15 @@ class SequentialLP:
         return done
 
     def _survey(self, plain: Inner) -> Climb:
-        """Rough climbs from the best spread-out discounts of the two best orders."""
-        rough, candidates = replace(self, tolerance=max(ROUGH, self.tolerance)), best_orders(plain)[:2]
-        climb = Climb(candidates[0])
-        tops = [rough._ascend(plain, climb, _look(plain, climb, gamma)) for gamma in candidates]
-        climb.best = max(tops, key=lambda point: point.objective)
+        """Rough climbs in every order that explains the experts at some spread-out discounts; the best order comes first."""
+        rough = replace(self, tolerance=max(ROUGH, self.tolerance), max_steps=min(ROUGH_STEPS, self.max_steps))
+        first, *others = best_orders(plain)
+        climb = Climb(first)
+        best = rough._ascend(plain, climb, _look(plain, climb, first))
+        for gamma in others:
+            top = rough._ascend(plain, climb, _look(plain, climb, gamma), rival=best.objective)
+            best = max(best, top, key=lambda point: point.objective)
+        climb.best = best
         return climb
 
     def _climb(self, inner: Inner, plain: Inner, climb: Climb) -> Climb:
@@ -116,8 +121,8 @@ class SequentialLP:
         climb.best = point
         return climb
 
-    def _ascend(self, inner: Inner, climb: Climb, point: Point) -> Point:
-        """Steps from one point until none promises more."""
+    def _ascend(self, inner: Inner, climb: Climb, point: Point, rival: float = -INFINITY) -> Point:
+        """Steps from one point until none promises more, or `HOPE` times what it promises does not reach the rival."""
         if point.objective <= 0:
             point = self._restore(inner, climb, point)
         radius = FIRST_RADIUS
@@ -127,7 +132,7 @@ class SequentialLP:
             gamma, predicted = _step(inner, point, radius)
             gain = predicted - point.objective
             climb.converged = gain <= self.tolerance * abs(point.objective) or radius <= self.tolerance
-            if climb.converged:
+            if climb.converged or point.objective + HOPE * gain < rival:
                 break
             there = _look(inner, climb, gamma)
             ratio = (there.objective - point.objective) / gain
@@ -179,7 +184,8 @@ def _look(inner: Inner, climb: Climb, gamma: Floats) -> Point:
 def best_orders(inner: Inner) -> list[Floats]:
     """For each order of the experts the best of a few spread-out discounts, from the best order to the worst.
 
-    All orders are tried up to `ALL_ORDERS` experts; beyond, pairs are exchanged as long as that helps.
+    All orders are tried up to `ALL_ORDERS` experts; beyond, pairs are exchanged as long as that helps. Orders without a reward
+    at any of the discounts are left out, unless none has one: then it is the least contradictory order alone.
     """
     k, limits = inner.margins.n_experts, inner.margins.limits
 
@@ -188,10 +194,11 @@ def best_orders(inner: Inner) -> list[Floats]:
 
     orders = [np.array(order) for order in itertools.permutations(range(k))] if k <= ALL_ORDERS else []
     orders = orders or [_exchange(np.arange(k), value)]
-    spread = [_in_order(spread, order, limits) for order in orders for spread in _spreads(k)]
-    merits = _merits(inner, spread).reshape(len(orders), -1)
-    best = [spread[i * merits.shape[1] + int(row.argmax())] for i, row in enumerate(merits)]
-    return [best[i] for i in np.argsort(-merits.max(axis=1), kind="stable")]
+    points = [_in_order(spread, order, limits) for order in orders for spread in _spreads(k)]
+    merits = _merits(inner, points)
+    bests = [i + int(merits[i : i + 3].argmax()) for i in range(0, len(points), 3)]
+    ranked = sorted(bests, key=lambda i: -merits[i])
+    return [points[i] for i in ranked if merits[i] > STRICT * inner.bound] or [points[ranked[0]]]
 
 
 def _merits(inner: Inner, points: list[Floats]) -> Floats:
