@@ -27,7 +27,7 @@ INFINITY = float("inf")
 #: Programs with more rows are solved by the interior point (with crossover to a vertex) unless they start from a basis.
 LARGE = 2000
 #: A basis that needs more steps than this is too far away to help.
-WARM_STEPS = 500
+WARM_STEPS = 1000
 
 
 class LPStatus(StrEnum):

@@ -190,7 +190,8 @@ def _order_bounds(margins: Margins, discounts: Floats) -> tuple[Floats, Floats]:
     """Bounds on `ν_j − ν_i`; experts who act alike may overtake each other."""
     first, second = np.triu_indices(discounts.size, 1)
     gap = discounts[second] - discounts[first]
-    gap[[pair in margins.alike for pair in zip(first, second, strict=True)]] = 0.0
+    alike = margins.alike
+    gap[[(int(i), int(j)) in alike for i, j in zip(first, second, strict=True)]] = 0.0
     closing = -SHARE * gap
     return np.where(gap > 0, closing, -INFINITY), np.where(gap < 0, closing, INFINITY)
 

@@ -11,10 +11,9 @@ trust region promises less than `tolerance` of the objective, or when Δ falls b
 
 Two things a local step cannot do are done before it:
 
-* order. At γ_i = γ_j experts i and j cannot be told apart, so the orders of the experts are separate hills, and a step does not
-  leave its own: discounts do not overtake each other. Orders are ranked by g* at a few spread-out discounts and climbed
-  roughly from the best of these, as long as the next step promises more than another order has; all starts are put in the
-  order that won.
+* order. At γ_i = γ_j experts i and j cannot be told apart, so the orders of the experts are separate hills. They are ranked by
+  g* at a few spread-out discounts and climbed roughly from the best of these, as long as they can still catch up with the best.
+  All starts are then put in the order that won and keep it: no discount overtakes another.
 * feasibility. Where no reward satisfies all rows, θ = 0 is the optimum and every slope is zero. There the same steps are
   taken on another program: the worst margin (now negative) of a reward whose mean margin is 1.
 
@@ -44,8 +43,10 @@ from multihorizon.solvers.lp_model import program
 
 #: The first trust region: half the range, so that a climb can leave the basin its start happens to lie in.
 FIRST_RADIUS = 0.5
-#: Orders are compared by climbs to this accuracy, with at most this many steps, given up where this many such steps fall short.
-ROUGH, ROUGH_STEPS, HOPE = 1e-3, 20, 4.0
+#: Orders are compared by climbs to this accuracy, with at most this many steps.
+ROUGH, ROUGH_STEPS = 1e-3, 20
+#: An order is given up where this many steps as good as the next one promises to be would not reach the best order.
+HOPE = 4.0
 #: Up to this many experts every order of their horizons is tried.
 ALL_ORDERS = 4
 #: Bound on the reward where the mean margin is held at 1; only there to keep HiGHS' numbers finite.
@@ -90,8 +91,7 @@ class SequentialLP:
         limits = inner.margins.limits
         sobol = qmc.Sobol(limits.size, seed=seed).random_base2(max(0, int(np.ceil(np.log2(self.starts)))))
         plain = inner if inner.l1 == 0 else replace(inner, l1=0.0, _bases={})
-        first = self._survey(plain)
-        order = np.argsort(first.best.discounts, kind="stable") if first.best else np.arange(limits.size)
+        first, order = self._survey(plain)
         rest = [Climb(_in_order(start, order, limits)) for start in sobol[: self.starts - 1]]
         done: list[Climb] = []
         for number, climb in enumerate([first, *rest]):
@@ -100,17 +100,17 @@ class SequentialLP:
             progress((number + 1) / self.starts, f"sequential LP: start {number + 1} of {self.starts}, best {best:.6g}")
         return done
 
-    def _survey(self, plain: Inner) -> Climb:
-        """Rough climbs in every order that explains the experts at some spread-out discounts; the best order comes first."""
+    def _survey(self, plain: Inner) -> tuple[Climb, Ints]:
+        """Rough climbs in every order that explains the experts at some spread-out discounts, and the order that won."""
         rough = replace(self, tolerance=max(ROUGH, self.tolerance), max_steps=min(ROUGH_STEPS, self.max_steps))
         first, *others = best_orders(plain)
         climb = Climb(first)
-        best = rough._ascend(plain, climb, _look(plain, climb, first))
+        best = rough._ascend(plain, climb, _look(plain, climb, first), rival=-INFINITY)
         for gamma in others:
             top = rough._ascend(plain, climb, _look(plain, climb, gamma), rival=best.objective)
             best = max(best, top, key=lambda point: point.objective)
         climb.best = best
-        return climb
+        return climb, np.argsort(best.discounts, kind="stable")
 
     def _climb(self, inner: Inner, plain: Inner, climb: Climb) -> Climb:
         point = self._ascend(plain, climb, climb.best or _look(plain, climb, climb.start))
@@ -121,18 +121,18 @@ class SequentialLP:
         climb.best = point
         return climb
 
-    def _ascend(self, inner: Inner, climb: Climb, point: Point, rival: float = -INFINITY) -> Point:
-        """Steps from one point until none promises more, or `HOPE` times what it promises does not reach the rival."""
+    def _ascend(self, inner: Inner, climb: Climb, point: Point, rival: float | None = None) -> Point:
+        """Steps from one point until none promises more; with a `rival`, in any order and until the rival is out of reach."""
         if point.objective <= 0:
             point = self._restore(inner, climb, point)
         radius = FIRST_RADIUS
         for _ in range(self.max_steps):
             if not point.objective > -INFINITY:
                 break
-            gamma, predicted = _step(inner, point, radius)
+            gamma, predicted = _step(inner, point, radius, keep_order=rival is None)
             gain = predicted - point.objective
             climb.converged = gain <= self.tolerance * abs(point.objective) or radius <= self.tolerance
-            if climb.converged or point.objective + HOPE * gain < rival:
+            if climb.converged or (rival is not None and point.objective + HOPE * gain < rival):
                 break
             there = _look(inner, climb, gamma)
             ratio = (there.objective - point.objective) / gain
@@ -243,7 +243,7 @@ def _swaps(gamma: NDArray[Any]) -> Iterator[NDArray[Any]]:
         yield swapped
 
 
-def _step(inner: Inner, point: Point, radius: float) -> tuple[Floats, float]:
+def _step(inner: Inner, point: Point, radius: float, *, keep_order: bool) -> tuple[Floats, float]:
     """The best Γ of the linearised program within the trust region and the g* it predicts."""
     lp = program(
         inner.layout,
@@ -253,7 +253,8 @@ def _step(inner: Inner, point: Point, radius: float) -> tuple[Floats, float]:
         bound=inner.bound,
         values=point.values,
         steps=_room(inner, point.discounts, radius),
-        keep_order=inner.objective == "worst",
+        # Sums of margins do not need the experts to be told apart: for them no order is a hill of its own.
+        keep_order=keep_order and inner.objective == "worst",
     )
     result = inner.solve("step", lp)
     if not result.optimal:
