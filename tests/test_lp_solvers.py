@@ -172,6 +172,16 @@ def test_action_sets_recover_the_shape_of_big_small():
     assert solution.reward[domain.reward == 20] > solution.reward[domain.reward == 2] + 1
 
 
+def test_action_sets_drop_rows_on_a_face_where_the_objective_jumps():
+    """Why objectives with different Ω are not compared by the search: one step off the face nothing is left of the optimum."""
+    domain = mh.domains.big_small()
+    inner = Inner(build_margins(mh.Problem(domain.mdp, domain.lp_action_sets())), "worst", 0.0, 20.0)
+    face, beside = inner.at(np.array([1.0, 0.665, 0.0])), inner.at(np.array([1.0, 0.665, 1e-4]))
+    assert face.omega.sum() < beside.omega.sum() < face.omega.size
+    assert face.objective > 1.3 > 0.01 > beside.objective
+    assert inner.run(face.discounts, np.ones(face.omega.size, dtype=bool)).objective < 1e-6
+
+
 def test_features_tie_rewards():
     domain = mh.domains.big_small()
     shape = np.stack([domain.reward == 2, domain.reward == 20, domain.reward == -2], axis=1).astype(float)
