@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from multihorizon.programs import highs
 from multihorizon.programs.highs import LinearProgram, LPStatus, solve_lp
 
 INF = np.inf
@@ -37,6 +38,19 @@ def test_warm_start_gives_the_same_optimum():
     second.costs[:] += 0.1
     warm = solve_lp(second, solve_lp(first).basis)
     assert warm.objective == pytest.approx(solve_lp(second).objective, abs=1e-9)
+
+
+def test_interior_point_and_a_basis_too_far_away_give_the_same_optimum(monkeypatch):
+    lp = random_program(2)
+    simplex = solve_lp(lp)
+    monkeypatch.setattr(highs, "LARGE", 0)
+    monkeypatch.setattr(highs, "WARM_STEPS", 0)
+    far = random_program(2)
+    far.costs[:] *= -1
+    for result in (solve_lp(lp), solve_lp(lp, solve_lp(far).basis)):
+        assert result.optimal
+        assert result.objective == pytest.approx(simplex.objective, abs=1e-8)
+        np.testing.assert_allclose(lp.matrix.T @ result.duals + result.reduced_costs, lp.costs, atol=1e-8)
 
 
 def test_farkas_ray_proves_infeasibility():

@@ -1,11 +1,15 @@
 """LPIRL, NaiveLP and MPLP with their searches, on the paper's domains and on problems made to fail."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import multihorizon as mh
 from multihorizon.programs.contradiction import contradiction
+from multihorizon.programs.highs import solve_lp
 from multihorizon.programs.inner import Inner
+from multihorizon.programs.lp_model import program
 from multihorizon.programs.margins import build_margins
 
 #: domain, reward bound, optimum and discounts (l1 = 0, one action a state), found by an independent prototype
@@ -31,6 +35,58 @@ def test_every_start_reaches_the_global_optimum(name):
     for start in solution.evidence["starts"]:
         assert start["objective"] == pytest.approx(optimum, rel=1e-5)
     np.testing.assert_allclose(solution.discounts, discounts, atol=2e-4)
+
+
+def deterministic_cliff(side: int) -> mh.Problem:
+    """Experts who differ in one or two states: four of the six orders explain them, and the best has steep sides."""
+    domain = mh.domains.cliff(side, side, slip=0.0)
+    plans = [mh.plan(domain.mdp, domain.reward, gamma) for gamma in (0.45, 0.55, 0.8)]
+    return mh.Problem(domain.mdp, [plan.optimal_actions.argmax(axis=1) for plan in plans])
+
+
+def test_one_start_finds_the_best_of_several_orders():
+    problem = deterministic_cliff(8)
+    solution = mh.solve(problem, mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=1)))
+    assert solution.status == mh.Status.CONVERGED
+    assert solution.evidence["order"] == [["0"], ["1"], ["2"]]
+    inner = Inner(build_margins(problem), "worst", 0.0, 20.0)
+    values = {}
+    for gammas in np.sort(np.random.default_rng(0).uniform(size=(20, 3)), axis=1):
+        for order in itertools.permutations(range(3)):
+            values.setdefault(order, []).append(inner(gammas[list(order)]))
+    assert sum(max(found) > 0 for found in values.values()) > 2
+    assert max(map(max, values.values())) < solution.objective
+
+
+def test_a_step_lets_no_discount_overtake():
+    inner = Inner(build_margins(deterministic_cliff(6)), "worst", 0.0, 20.0)
+    overtaken = 0
+    for gamma in np.sort(np.random.default_rng(1).uniform(size=(10, 3)), axis=1):
+        point = inner.at(gamma)
+        for keep_order in (True, False):
+            moving = {"values": point.values, "steps": (-gamma, 1 - gamma), "keep_order": keep_order}
+            result = solve_lp(program(inner.layout, gamma, point.omega, l1=0.0, bound=20.0, **moving))
+            ordered = (np.diff(gamma + result.values[inner.layout.columns[4]]) > 0).all()
+            assert ordered or not keep_order
+            overtaken += not ordered
+    assert overtaken > 0
+
+
+def test_starts_stay_in_the_order_that_won():
+    inner = Inner(build_margins(deterministic_cliff(6)), "worst", 0.0, 20.0)
+    first, *others = mh.SequentialLP(starts=4).climbs(inner)
+    for climb in others:
+        assert (np.diff(climb.discounts, axis=1) > 0).all()
+        assert climb.best.objective == pytest.approx(first.best.objective, rel=1e-6)
+
+
+def test_experts_who_act_alike_may_overtake():
+    problem = deterministic_cliff(4)
+    sets = problem.experts[0].require_sets()
+    inner = Inner(build_margins(mh.Problem(problem.mdp, [sets, sets, problem.experts[2].require_sets()])), "worst", 0.0, 20.0)
+    gamma = np.array([0.2, 0.4, 0.7])
+    lp = program(inner.layout, gamma, inner.at(gamma).omega, l1=0.0, bound=20.0, keep_order=True)
+    np.testing.assert_allclose(lp.row_lower[inner.layout.rows[5]], [-np.inf, -0.45, -0.27])
 
 
 @pytest.mark.parametrize("name", ["toy", "cliff", "big-small"])
@@ -93,6 +149,15 @@ def test_naive_extension_ties_at_one_with_the_reward_on_the_goal_alone():
     assert np.abs(sequential.reward[1:3]).min() > 1
 
 
+@pytest.mark.parametrize("name", ["toy", "cliff", "big-small"])
+def test_naive_extension_ends_with_a_status_without_l1(name):
+    """With θ in no way held back its programs are degenerate; on big-small HiGHS' simplex gives up on one of them."""
+    domain, bound, _, _ = REFERENCE[name]
+    solution = mh.solve(problem_of(domain), mh.NaiveLP(reward_bound=bound))
+    assert solution.status == mh.Status.INDISTINGUISHABLE
+    assert solution.residual < 1e-5
+
+
 def test_action_sets_recover_the_shape_of_big_small():
     domain = mh.domains.big_small()
     solution = mh.solve(
@@ -105,6 +170,16 @@ def test_action_sets_recover_the_shape_of_big_small():
         assert np.ptp(solution.reward[steps & (far == distance)]) < 1e-5
     assert solution.reward[domain.reward == 2] > solution.reward[steps].max() + 1
     assert solution.reward[domain.reward == 20] > solution.reward[domain.reward == 2] + 1
+
+
+def test_action_sets_drop_rows_on_a_face_where_the_objective_jumps():
+    """Why objectives with different Ω are not compared by the search: one step off the face nothing is left of the optimum."""
+    domain = mh.domains.big_small()
+    inner = Inner(build_margins(mh.Problem(domain.mdp, domain.lp_action_sets())), "worst", 0.0, 20.0)
+    face, beside = inner.at(np.array([1.0, 0.665, 0.0])), inner.at(np.array([1.0, 0.665, 1e-4]))
+    assert face.omega.sum() < beside.omega.sum() < face.omega.size
+    assert face.objective > 1.3 > 0.01 > beside.objective
+    assert inner.run(face.discounts, np.ones(face.omega.size, dtype=bool)).objective < 1e-6
 
 
 def test_features_tie_rewards():

@@ -24,6 +24,10 @@ from multihorizon.checks import Floats
 #: HiGHS' tightest feasibility tolerance is 1e-10; one digit is left for programs that are badly scaled.
 TOLERANCE = 1e-9
 INFINITY = float("inf")
+#: Programs with more rows are solved by the interior point (with crossover to a vertex) unless they start from a basis.
+LARGE = 2000
+#: A basis that needs more steps than this is too far away to help.
+WARM_STEPS = 1000
 
 
 class LPStatus(StrEnum):
@@ -76,39 +80,43 @@ class LPResult:
         return self.status == LPStatus.OPTIMAL
 
 
-#: What is tried in turn on a program that HiGHS leaves open: no presolve, no scaling, an interior point, a wider tolerance.
+#: What is tried in turn, from scratch, where the first run leaves a program open; the last gives up two digits.
 _RETRIES: tuple[dict[str, Any], ...] = (
     {"presolve": "off", "solver": "simplex"},
     {"presolve": "off", "solver": "simplex", "simplex_scale_strategy": 0},
     {"solver": "ipm"},
-    {"solver": "simplex", "primal_feasibility_tolerance": 1e-7, "dual_feasibility_tolerance": 1e-7},
+    {"solver": "simplex", "primal_feasibility_tolerance": 100 * TOLERANCE, "dual_feasibility_tolerance": 100 * TOLERANCE},
 )
 
 
 def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True) -> LPResult:
-    """Solve a program by the simplex method, from `basis` if one is given.
+    """Solve a program, from `basis` if one is given: by the simplex method, or by the interior point if large and cold.
 
-    A solve that HiGHS leaves open (a stale basis, presolve that cannot tell infeasible from unbounded, bad scaling) is repeated
-    from scratch with other options, first without presolve, which also yields the Farkas ray of an infeasible program; with
-    `ray=False` infeasible is enough.
+    A solve that HiGHS leaves open (a basis far away, presolve that cannot tell infeasible from unbounded, numbers of very
+    different sizes) is repeated from scratch in other ways. The first retry is without presolve, which also yields the Farkas
+    ray of an infeasible program; with `ray=False` infeasible is enough.
     """
+    cold = {"solver": "ipm"} if program.matrix.shape[0] > LARGE else {}
+    warm = {"solver": "simplex", "simplex_iteration_limit": WARM_STEPS}
+    solver = _run(program, cold) if basis is None else _run(program, warm, basis)
+    if basis is not None and solver.getModelStatus() not in _STATUSES:
+        solver = _run(program, cold)
+    done = {highspy.HighsModelStatus.kOptimal} if ray else set(_STATUSES)
+    for options in _RETRIES:
+        if solver.getModelStatus() in done:
+            break
+        solver, done = _run(program, options), set(_STATUSES)
+    return _read(solver)
+
+
+def _run(program: LinearProgram, options: dict[str, Any], basis: Any = None) -> Any:
     solver = _load(program)
+    for name, value in options.items():
+        solver.setOptionValue(name, value)
     if basis is not None:
         solver.setBasis(basis)
     solver.run()
-    done = (
-        {highspy.HighsModelStatus.kOptimal} if ray else {highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible}
-    )
-    if solver.getModelStatus() in done:
-        return _read(solver)
-    for options in _RETRIES:
-        solver = _load(program)
-        for name, value in options.items():
-            solver.setOptionValue(name, value)
-        solver.run()
-        if solver.getModelStatus() in _STATUSES:
-            break
-    return _read(solver)
+    return solver
 
 
 def _load(program: LinearProgram) -> Any:

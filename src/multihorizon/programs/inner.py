@@ -121,14 +121,15 @@ class Inner:
 
     def solve(self, name: str, lp: LinearProgram) -> LPResult:
         """Solve from the last basis of that name: neighbouring Γ share most of it."""
-        result = solve_lp(lp, self._bases.get(name))
+        result = solve_lp(lp, self._bases.get(name), ray=False)
         if result.optimal:
             self._bases[name] = result.basis
         return result
 
     def least(self, point: Point) -> Point:
         """Among the optima at the point's Γ the one with the least ‖θ‖₁: the objective becomes a row, the norm the cost."""
-        lp = program(self.layout, point.discounts, point.omega, l1=self.l1, bound=self.bound)
+        # Any positive weight splits θ in its two parts; the costs are written below.
+        lp = program(self.layout, point.discounts, point.omega, l1=1.0, bound=self.bound)
         plus, minus, *_ = self.layout.columns
         lp.row_lower[self.layout.rows[3]] = point.objective - FLOOR * max(abs(point.objective), STRICT * self.bound)
         lp.costs[:] = 0.0

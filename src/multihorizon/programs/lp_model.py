@@ -7,6 +7,7 @@ In the variables `(θ, x, t, ν)` of `margins.py`, with the worst margins t and 
           margin_i(θ, x) − [i ∈ Ω] t_{g(i)} ≥ 0         strict rows
           margin_e(θ, x) = 0                             ties
           |θ| ≤ r_max,  t ≥ 0,  |ν_k| ≤ Δ
+          γ_j + ν_j > γ_i + ν_i                         where γ_j > γ_i and i, j differ, if their order is to be kept
 
 `t` is one number for MPLP (the worst margin over Ω) and one for each expert and state for the sum objectives of Ng and
 Russell. The structure of the matrix is laid out once; a new Γ only rewrites its numbers, and HiGHS starts from the last basis.
@@ -26,14 +27,16 @@ from multihorizon.programs.highs import INFINITY, LinearProgram
 from multihorizon.programs.margins import Margins
 
 Objective = Literal["worst", "sum", "each"]
+#: The share of the distance between two discounts that one step may close: where they meet, g* does not exist.
+SHARE = 0.9
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where things are in the program: columns `θ⁺ θ⁻ | x | t | ν`, rows `continuation | strict | ties | floor | mean`.
+    """Where things are in the program: columns `θ⁺ θ⁻ | x | t | ν`, rows `continuation | strict | ties | floor | mean | order`.
 
     `floor` bounds the objective from below (used to pick the least ‖θ‖₁ among optima) and `mean` fixes the mean margin
-    (used where no reward satisfies all rows); both are free rows otherwise.
+    (used where no reward satisfies all rows); `order` has `ν_j − ν_i` of every pair i < j. All are free rows otherwise.
     """
 
     margins: Margins
@@ -54,11 +57,12 @@ class Layout:
         return tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(ends))  # type: ignore[return-value]
 
     @property
-    def rows(self) -> tuple[slice, slice, slice, int, int]:
-        """Slices of the continuation, strict and tie rows, and the places of the floor and mean rows."""
+    def rows(self) -> tuple[slice, slice, slice, int, int, slice]:
+        """Slices of the continuation, strict and tie rows, the places of the floor and mean rows, the slice of the orders."""
         ends = np.cumsum([0, self.margins.values.shape[0], len(self.margins.strict), len(self.margins.ties)])
         blocks = [slice(int(a), int(b)) for a, b in itertools.pairwise(ends)]
-        return blocks[0], blocks[1], blocks[2], int(ends[-1]), int(ends[-1]) + 1
+        end = int(ends[-1])
+        return blocks[0], blocks[1], blocks[2], end, end + 1, slice(end + 2, self.template.shape[0])
 
 
 def lay_out(margins: Margins, objective: Objective, l1: float) -> Layout:
@@ -122,8 +126,15 @@ def _stack(continuation: Any, strict: Any, worst: Any, ties: Any, mean: Any, flo
         sp.hstack([_split(ties, d), blank((ties.shape[0], groups + k))]),
         sp.csr_array(floor),
         sp.hstack([_split(sp.csr_array(mean), d), blank((1, groups + k))]),
+        sp.hstack([blank((k * (k - 1) // 2, continuation.shape[1] + groups)), _differences(k)]),
     ]
     return sp.csr_array(sp.vstack(rows, format="csr"))
+
+
+def _differences(k: int) -> Any:
+    """`e_j − e_i` for every pair i < j."""
+    first, second = np.triu_indices(k, 1)
+    return sp.csr_array(np.eye(k)[second] - np.eye(k)[first])
 
 
 def _align(constant: Any, slopes: Any) -> tuple[Any, Floats]:
@@ -144,13 +155,15 @@ def program(
     bound: float,
     values: Floats | None = None,
     steps: tuple[Floats, Floats] | None = None,
+    keep_order: bool = False,
     mean: bool = False,
     ceiling: float = INFINITY,
 ) -> LinearProgram:
     """The program at Γ = `discounts` with the strict rows `omega` in Ω.
 
-    With `values` V̄ and `steps` (lower, upper) the discounts may move and the program is the linearised one. With `mean` the
-    mean margin is held at 1 and t may be negative: how far the rows are from being satisfiable together.
+    With `values` V̄ and `steps` (lower, upper) the discounts may move and the program is the linearised one; `keep_order` lets
+    none overtake another. With `mean` the mean margin is held at 1 and t may be negative: how far the rows are from being
+    satisfiable together.
     """
     data = layout.template.data - layout.slopes * discounts[layout.owners]
     data[layout.worst_at] = -1.0 * omega[layout.groups < layout.n_groups]
@@ -158,20 +171,36 @@ def program(
     matrix = sp.csr_array((data, layout.template.indices, layout.template.indptr), shape=layout.template.shape)
     plus, minus, x, worst, nu = layout.columns
     lower, upper = np.zeros(matrix.shape[1]), np.full(matrix.shape[1], INFINITY)
-    upper[plus] = upper[minus] = bound
+    # Without an l1 cost θ need not be split in two parts: θ⁺ alone takes both signs.
+    lower[plus], upper[plus] = 0.0 if l1 > 0 else -bound, bound
+    upper[minus] = bound if l1 > 0 else 0.0
     lower[x] = -INFINITY
     lower[worst], upper[worst] = -INFINITY if mean else 0.0, ceiling
     lower[nu], upper[nu] = (0.0, 0.0) if steps is None else steps
     costs = np.zeros(matrix.shape[1])
     costs[worst] = 1.0
     costs[plus] = costs[minus] = -l1
-    return LinearProgram(costs, matrix, *_row_bounds(layout, mean), lower, upper)
+    row_lower, row_upper = _row_bounds(layout, mean)
+    if keep_order:
+        row_lower[layout.rows[5]], row_upper[layout.rows[5]] = _order_bounds(layout.margins, discounts)
+    return LinearProgram(costs, matrix, row_lower, row_upper, lower, upper)
+
+
+def _order_bounds(margins: Margins, discounts: Floats) -> tuple[Floats, Floats]:
+    """Bounds on `ν_j − ν_i`; experts who act alike may overtake each other."""
+    first, second = np.triu_indices(discounts.size, 1)
+    gap = discounts[second] - discounts[first]
+    alike = margins.alike
+    gap[[(int(i), int(j)) in alike for i, j in zip(first, second, strict=True)]] = 0.0
+    closing = -SHARE * gap
+    return np.where(gap > 0, closing, -INFINITY), np.where(gap < 0, closing, INFINITY)
 
 
 def _row_bounds(layout: Layout, mean: bool) -> tuple[Floats, Floats]:
-    _, strict, _, floor, average = layout.rows
+    _, strict, _, floor, average, order = layout.rows
     lower, upper = np.zeros(layout.template.shape[0]), np.zeros(layout.template.shape[0])
     upper[strict] = INFINITY
     lower[floor], upper[floor] = -INFINITY, INFINITY
+    lower[order], upper[order] = -INFINITY, INFINITY
     lower[average], upper[average] = (1.0, 1.0) if mean else (-INFINITY, INFINITY)
     return lower, upper

@@ -11,13 +11,14 @@ trust region promises less than `tolerance` of the objective, or when Δ falls b
 
 Two things a local step cannot do are done before it:
 
-* order. At γ_i = γ_j experts i and j cannot be told apart, so the orders of the experts are separate hills. A start first swaps
-  pairs of its discounts as long as that raises g*.
+* order. At γ_i = γ_j experts i and j cannot be told apart, so the orders of the experts are separate hills. They are ranked by
+  g* at a few spread-out discounts and climbed roughly from the best of these, as long as they can still catch up with the best.
+  All starts are then put in the order that won and keep it: no discount overtakes another.
 * feasibility. Where no reward satisfies all rows, θ = 0 is the optimum and every slope is zero. There the same steps are
   taken on another program: the worst margin (now negative) of a reward whose mean margin is 1.
 
-Starts are a scrambled Sobol sequence. With an l1 weight the climbs are made without it first: θ = 0 is optimal on whole
-regions of Γ if the weight is large, and a climb that starts there sees no slope.
+The first start is the rough climb that won, the others are a scrambled Sobol sequence. With an l1 weight the climbs are made
+without it first: θ = 0 is optimal on whole regions of Γ if the weight is large, and a climb that starts there sees no slope.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from scipy.stats import qmc
 
 from multihorizon.checks import Floats, Ints, as_count, as_positive
 from multihorizon.programs.highs import INFINITY
-from multihorizon.programs.inner import Inner, Point
+from multihorizon.programs.inner import STRICT, Inner, Point
 from multihorizon.programs.lp_model import program
 from multihorizon.progress import Progress, silent
 from multihorizon.search import Objective
@@ -42,6 +43,10 @@ from multihorizon.solution import Trace
 
 #: The first trust region: half the range, so that a climb can leave the basin its start happens to lie in.
 FIRST_RADIUS = 0.5
+#: Orders are compared by climbs to this accuracy, with at most this many steps.
+ROUGH, ROUGH_STEPS = 1e-3, 20
+#: An order is given up where this many steps as good as the next one promises to be would not reach the best order.
+HOPE = 4.0
 #: Up to this many experts every order of their horizons is tried.
 ALL_ORDERS = 4
 #: Bound on the reward where the mean margin is held at 1; only there to keep HiGHS' numbers finite.
@@ -86,39 +91,48 @@ class SequentialLP:
         limits = inner.margins.limits
         sobol = qmc.Sobol(limits.size, seed=seed).random_base2(max(0, int(np.ceil(np.log2(self.starts)))))
         plain = inner if inner.l1 == 0 else replace(inner, l1=0.0, _bases={})
-        order = best_order(plain)
+        first, order = self._survey(plain)
+        rest = [Climb(_in_order(start, order, limits)) for start in sobol[: self.starts - 1]]
         done: list[Climb] = []
-        for number, start in enumerate(sobol[: self.starts] * limits):
-            done.append(self._climb(inner, plain, start, order))
+        for number, climb in enumerate([first, *rest]):
+            done.append(self._climb(inner, plain, climb))
             best = max(max(climb.values) for climb in done)
             progress((number + 1) / self.starts, f"sequential LP: start {number + 1} of {self.starts}, best {best:.6g}")
         return done
 
-    def _climb(self, inner: Inner, plain: Inner, start: Floats, order: Ints) -> Climb:
-        climb = Climb(start)
-        point = self._ascend(plain, climb, _swap_upward(plain, climb, _look(plain, climb, start)))
-        if (np.argsort(point.discounts, kind="stable") != order).any():
-            other = self._ascend(plain, climb, _look(plain, climb, _in_order(start, order, inner.margins.limits)))
-            point = max(point, other, key=lambda p: p.objective)
+    def _survey(self, plain: Inner) -> tuple[Climb, Ints]:
+        """Rough climbs in every order that explains the experts at some spread-out discounts, and the order that won."""
+        rough = replace(self, tolerance=max(ROUGH, self.tolerance), max_steps=min(ROUGH_STEPS, self.max_steps))
+        first, *others = best_orders(plain)
+        climb = Climb(first)
+        best = rough._ascend(plain, climb, _look(plain, climb, first), rival=-INFINITY)
+        for gamma in others:
+            top = rough._ascend(plain, climb, _look(plain, climb, gamma), rival=best.objective)
+            best = max(best, top, key=lambda point: point.objective)
+        climb.best = best
+        return climb, np.argsort(best.discounts, kind="stable")
+
+    def _climb(self, inner: Inner, plain: Inner, climb: Climb) -> Climb:
+        point = self._ascend(plain, climb, climb.best or _look(plain, climb, climb.start))
         if inner is not plain:
             # Values without the l1 term are not values of the objective: only what follows is kept.
-            climb = Climb(start)
+            climb = Climb(climb.start)
             point = self._ascend(inner, climb, _look(inner, climb, point.discounts))
         climb.best = point
         return climb
 
-    def _ascend(self, inner: Inner, climb: Climb, point: Point) -> Point:
-        """Steps from one point until none promises more."""
+    def _ascend(self, inner: Inner, climb: Climb, point: Point, rival: float | None = None) -> Point:
+        """Steps from one point until none promises more; with a `rival`, in any order and until the rival is out of reach."""
         if point.objective <= 0:
             point = self._restore(inner, climb, point)
         radius = FIRST_RADIUS
         for _ in range(self.max_steps):
             if not point.objective > -INFINITY:
                 break
-            gamma, predicted = _step(inner, point, radius)
+            gamma, predicted = _step(inner, point, radius, keep_order=rival is None)
             gain = predicted - point.objective
             climb.converged = gain <= self.tolerance * abs(point.objective) or radius <= self.tolerance
-            if climb.converged:
+            if climb.converged or (rival is not None and point.objective + HOPE * gain < rival):
                 break
             there = _look(inner, climb, gamma)
             ratio = (there.objective - point.objective) / gain
@@ -167,26 +181,34 @@ def _look(inner: Inner, climb: Climb, gamma: Floats) -> Point:
     return point
 
 
-def best_order(inner: Inner) -> Ints:
-    """The experts from the shortest horizon to the longest, by the best merit of spread-out discounts in that order.
+def best_orders(inner: Inner) -> list[Floats]:
+    """For each order of the experts the best of a few spread-out discounts, from the best order to the worst.
 
-    All orders are tried up to `ALL_ORDERS` experts; beyond, pairs are exchanged as long as that helps.
+    All orders are tried up to `ALL_ORDERS` experts; beyond, pairs are exchanged as long as that helps. Orders without a reward
+    at any of the discounts are left out, unless none has one: then it is the least contradictory order alone.
     """
-    k = inner.margins.n_experts
+    k, limits = inner.margins.n_experts, inner.margins.limits
 
     def value(order: Ints) -> float:
-        return max(inner(_in_order(spread, order, inner.margins.limits)) for spread in _spreads(k))
+        return max(inner(_in_order(spread, order, limits)) for spread in _spreads(k))
 
-    def relative(order: Ints) -> float:
-        return _relative(inner, _in_order(_spreads(k)[0], order, inner.margins.limits))[0]
+    orders = [np.array(order) for order in itertools.permutations(range(k))] if k <= ALL_ORDERS else []
+    orders = orders or [_exchange(np.arange(k), value)]
+    points = [_in_order(spread, order, limits) for order in orders for spread in _spreads(k)]
+    merits = _merits(inner, points)
+    bests = [i + int(merits[i : i + 3].argmax()) for i in range(0, len(points), 3)]
+    ranked = sorted(bests, key=lambda i: -merits[i])
+    return [points[i] for i in ranked if merits[i] > STRICT * inner.bound] or [points[ranked[0]]]
 
-    if k > ALL_ORDERS:
-        return _exchange(np.arange(k), value)
-    orders = [np.array(order) for order in itertools.permutations(range(k))]
-    values = [value(order) for order in orders]
-    if max(values) > 0:
-        return orders[int(np.argmax(values))]
-    return max(orders, key=relative)
+
+def _merits(inner: Inner, points: list[Floats]) -> Floats:
+    """g* over all rows where it is positive anywhere, else g* over Ω, else the relative worst margin."""
+    every = np.ones(len(inner.margins.strict), dtype=np.bool_)
+    for merit in (lambda gamma: inner.run(gamma, every).objective, inner):
+        values = np.array([merit(gamma) for gamma in points])
+        if values.max() > STRICT * inner.bound:
+            return values
+    return np.array([_relative(inner, gamma)[0] for gamma in points])
 
 
 def _exchange(order: Ints, value: Callable[[Ints], float]) -> Ints:
@@ -214,26 +236,6 @@ def _in_order(values: Floats, order: Ints, limits: Floats) -> Floats:
     return capped
 
 
-def _swap_upward(inner: Inner, climb: Climb, point: Point) -> Point:
-    """Swap pairs of discounts while that raises g*, or, where g* is −inf, while it raises the relative worst margin."""
-    improved = True
-    while improved:
-        improved = False
-        for gamma in _swaps(point.discounts):
-            there = _look(inner, climb, np.minimum(gamma, inner.margins.limits))
-            if _better(inner, there, point):
-                point, improved = there, True
-                break
-    return point
-
-
-def _better(inner: Inner, there: Point, here: Point) -> bool:
-    """By g* if it is positive at either point, else by the relative worst margin."""
-    if max(there.objective, here.objective) > 0:
-        return there.objective > here.objective
-    return _relative(inner, there.discounts)[0] > _relative(inner, here.discounts)[0]
-
-
 def _swaps(gamma: NDArray[Any]) -> Iterator[NDArray[Any]]:
     for i, j in itertools.combinations(range(gamma.size), 2):
         swapped = gamma.copy()
@@ -241,7 +243,7 @@ def _swaps(gamma: NDArray[Any]) -> Iterator[NDArray[Any]]:
         yield swapped
 
 
-def _step(inner: Inner, point: Point, radius: float) -> tuple[Floats, float]:
+def _step(inner: Inner, point: Point, radius: float, *, keep_order: bool) -> tuple[Floats, float]:
     """The best Γ of the linearised program within the trust region and the g* it predicts."""
     lp = program(
         inner.layout,
@@ -251,6 +253,8 @@ def _step(inner: Inner, point: Point, radius: float) -> tuple[Floats, float]:
         bound=inner.bound,
         values=point.values,
         steps=_room(inner, point.discounts, radius),
+        # Sums of margins do not need the experts to be told apart: for them no order is a hill of its own.
+        keep_order=keep_order and inner.objective == "worst",
     )
     result = inner.solve("step", lp)
     if not result.optimal:
