@@ -323,3 +323,11 @@ def test_solution_survives_json(tmp_path):
     solution = mh.solve(contradicting(), mh.MPLP(search=mh.SequentialLP(starts=1)))
     solution.to_json(tmp_path / "s.json")
     assert mh.Solution.from_json(tmp_path / "s.json").status == mh.Status.INFEASIBLE
+
+
+def test_a_discount_on_the_limit_of_endless_policies_is_said() -> None:
+    domain = mh.domains.cliff(ending="absorbing")
+    experts = [mh.plan(domain.mdp, domain.reward, gamma).policy.argmax(axis=1) for gamma in (0.1, 0.4, 0.8)]
+    solution = mh.solve(mh.Problem(domain.mdp, experts), mh.MPLP(search=mh.SequentialLP(starts=1)))
+    rests = solution.discounts.max() > 0.999 - 1e-9
+    assert ("rest on the limit 0.999" in solution.message) == rests

@@ -10,6 +10,7 @@ from multihorizon.programs.contradiction import contradiction
 from multihorizon.programs.explained import evidence
 from multihorizon.programs.highs import INFINITY
 from multihorizon.programs.inner import Inner, Point
+from multihorizon.programs.margins import ENDLESS_LIMIT
 from multihorizon.programs.sequential import SequentialLP, join_climbs
 from multihorizon.progress import Progress
 from multihorizon.search import Search
@@ -71,7 +72,13 @@ def _judge(inner: Inner, point: Point, status: Status, found: dict[str, Any]) ->
         pairs = ", ".join(f"{a} and {b}" for a, b in found["indistinguishable"])
         return Status.INDISTINGUISHABLE, f"experts that cannot be told apart at these discounts: {pairs}"
     order = " < ".join(" = ".join(place) for place in found["order"])
-    return status, f"objective {point.objective:.6g}, worst margin {found['worst_margin']:.6g}, horizons {order}"
+    message = f"objective {point.objective:.6g}, worst margin {found['worst_margin']:.6g}, horizons {order}"
+    limited = [n for n, g in zip(inner.margins.problem.names, point.discounts, strict=True) if abs(g - ENDLESS_LIMIT) < 1e-9]
+    if limited:
+        message += (
+            f"; {', '.join(limited)} rest on the limit {ENDLESS_LIMIT} of policies that never end, which may decide the order"
+        )
+    return status, message
 
 
 def _recomputed(inner: Inner, point: Point) -> float:
