@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon import ascent, large, starts, uncertainty
+from multihorizon.statistics import ascent, large, starts, uncertainty
 from multihorizon.statistics.likelihood import Likelihood
 
 
