@@ -15,7 +15,7 @@ from typing import Any
 
 import multihorizon as mh
 from multihorizon.programs.highs import LPResult, solve_lp
-from multihorizon.solvers import inner
+from multihorizon.programs import inner
 
 DISCOUNTS = (0.45, 0.55, 0.8)
 
