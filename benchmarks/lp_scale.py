@@ -14,8 +14,8 @@ import time
 from typing import Any
 
 import multihorizon as mh
-from multihorizon.programs.highs import LPResult, solve_lp
 from multihorizon.programs import inner
+from multihorizon.programs.highs import LPResult, solve_lp
 
 DISCOUNTS = (0.45, 0.55, 0.8)
 
