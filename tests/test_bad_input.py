@@ -149,6 +149,7 @@ OPTION_CASES = {
     "evaluations": (lambda: mh.Bayesian(max_evaluations=5, initial=10), "max_evaluations must be a whole number of at least 10"),
     "search of MPMCE": (lambda: mh.MPMCE(search="x"), "search must be a search .* received 'x'"),
     "search of MPML": (lambda: mh.MPML(1.0, "x"), "search must be a search .* received 'x'"),
+    "reward bound": (lambda: mh.MPLP(reward_bound=1e9), "reward_bound must be from 1e-4 to 1e6, received 1e\\+09"),
     "solver class": (lambda: mh.solve(mh.Problem(MDP, [POLICY]), mh.Grid), "solver must be a solver"),
     "problem": (lambda: mh.solve(MDP, mh.Grid()), "problem must be a Problem, received MDP"),
 }

@@ -29,6 +29,14 @@ class Search(Protocol):
         ...
 
 
+def check_search(value: Any) -> Search:
+    """Read an outer search."""
+    if isinstance(value, type) or not hasattr(value, "run"):
+        raise ValueError(f"search must be a search such as SequentialLP() or Grid(step=0.05), received {value!r}")
+    search: Search = value
+    return search
+
+
 @dataclass(frozen=True)
 class Grid:
     """Every point of a regular grid with spacing `step`, ends included, on `jobs` processes (−1: all cores)."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.search import Search
+from multihorizon.checks import as_positive
 
 
 def check_l1(value: Any) -> float:
@@ -16,9 +16,9 @@ def check_l1(value: Any) -> float:
     return float(value)
 
 
-def check_search(value: Any) -> Search:
-    """Read an outer search."""
-    if isinstance(value, type) or not hasattr(value, "run"):
-        raise ValueError(f"search must be a search such as SequentialLP() or Grid(step=0.05), received {value!r}")
-    search: Search = value
-    return search
+def check_bound(value: Any) -> float:
+    """Read the bound on the rewards: it only scales the answer, and far from 1 the programs' tolerances lose their meaning."""
+    bound = as_positive(value, "reward_bound")
+    if not 1e-4 <= bound <= 1e6:
+        raise ValueError(f"reward_bound must be from 1e-4 to 1e6, received {bound:g}: solve at 1 and scale the reward")
+    return bound

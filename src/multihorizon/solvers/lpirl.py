@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from multihorizon.checks import as_discount, as_positive
+from multihorizon.checks import as_discount
 from multihorizon.problem import Problem
 from multihorizon.programs.inner import Inner
 from multihorizon.programs.lp_answer import answer
 from multihorizon.programs.margins import build_margins
-from multihorizon.programs.options import check_l1
+from multihorizon.programs.options import check_bound, check_l1
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution, Status
 
@@ -44,7 +44,7 @@ class LPIRL:
     def __post_init__(self) -> None:
         as_discount(self.discount)
         check_l1(self.l1)
-        as_positive(self.reward_bound, "reward_bound")
+        check_bound(self.reward_bound)
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """One linear program and a second one for the least norm; nothing is random."""

@@ -17,10 +17,10 @@ from multihorizon.programs.certificate import Certificate, bound_optimum
 from multihorizon.programs.inner import Inner
 from multihorizon.programs.lp_answer import answer, run_search
 from multihorizon.programs.margins import build_margins
-from multihorizon.programs.options import check_l1, check_search
+from multihorizon.programs.options import check_bound, check_l1
 from multihorizon.programs.sequential import SequentialLP
 from multihorizon.progress import Progress, silent
-from multihorizon.search import Search
+from multihorizon.search import Search, check_search
 from multihorizon.solution import Solution, Status
 
 
@@ -57,7 +57,7 @@ class MPLP:
 
     def __post_init__(self) -> None:
         check_l1(self.l1)
-        as_positive(self.reward_bound, "reward_bound")
+        check_bound(self.reward_bound)
         check_search(self.search)
         if self.certify is not None:
             as_positive(self.certify, "certify")

@@ -21,9 +21,8 @@ import numpy as np
 from multihorizon.checks import Floats, as_positive
 from multihorizon.entropy.mce_dual import Dual, DualSolution, minimise_dual
 from multihorizon.problem import Problem
-from multihorizon.programs.options import check_search
 from multihorizon.progress import Progress, silent
-from multihorizon.search import Bayesian, Search
+from multihorizon.search import Bayesian, Search, check_search
 from multihorizon.solution import Solution, Status
 from multihorizon.solvers.mce import mismatch_evidence
 

@@ -18,9 +18,8 @@ from multihorizon.checks import Floats, as_count, as_positive
 from multihorizon.entropy.discounted_likelihood import discount_gradient, discounted_likelihood
 from multihorizon.entropy.mce_dual import Dual, DualSolution, minimise_dual
 from multihorizon.problem import Problem
-from multihorizon.programs.options import check_search
 from multihorizon.progress import Progress, silent
-from multihorizon.search import Search
+from multihorizon.search import Search, check_search
 from multihorizon.solution import Solution, Status, Trace
 from multihorizon.solvers.mce import mismatch_evidence
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from multihorizon.checks import as_positive
 from multihorizon.problem import Problem
 from multihorizon.programs.inner import Inner
 from multihorizon.programs.lp_answer import answer, run_search
 from multihorizon.programs.margins import build_margins
-from multihorizon.programs.options import check_l1, check_search
+from multihorizon.programs.options import check_bound, check_l1
 from multihorizon.programs.sequential import SequentialLP
 from multihorizon.progress import Progress, silent
-from multihorizon.search import Search
+from multihorizon.search import Search, check_search
 from multihorizon.solution import Solution, Status
 
 
@@ -40,7 +39,7 @@ class NaiveLP:
 
     def __post_init__(self) -> None:
         check_l1(self.l1)
-        as_positive(self.reward_bound, "reward_bound")
+        check_bound(self.reward_bound)
         check_search(self.search)
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
