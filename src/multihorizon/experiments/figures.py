@@ -117,6 +117,8 @@ def convergence(data: Data, timings: Data) -> Figure:
     for column, domain in enumerate(data["convergence"]):
         _trace_panel(axes[0, column], domain, data, timings)
         _mce_panel(axes[1, column], domain, data, timings)
+    handles = [handle for row in axes for handle in row[0].get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, frameon=False, ncols=3, loc="outside lower center")
     return figure
 
 
@@ -127,20 +129,18 @@ def _trace_panel(ax: Any, domain: str, data: Data, timings: Data) -> None:
     ax.axhline(found["Grid"]["objective"], color=COLOURS[3], ls=":", label="grid search")
     _point(ax, times.get("SequentialLP"), found["SequentialLP"]["objective"], COLOURS[4])
     ax.set(title=f"MPLP on {domain}", xlabel="seconds", ylabel="best objective g*")
-    ax.legend(frameon=False, fontsize=7, loc="lower right")
 
 
 def _mce_panel(ax: Any, domain: str, data: Data, timings: Data) -> None:
     found, times = data["learned"][domain], timings["learned"]["data"].get(domain, {})
-    exact = found["ClosedForm"]
-    kind = "exactly" if exact["status"] == "optimal" else f"one answer of many ({exact['status']})"
-    for colour, name in ((COLOURS[0], "MPMCE, per expert"), (COLOURS[1], "MPMCE, paper rule")):
-        trace = found[name]["trace"]
-        _curve(ax, _scaled(trace["best"]), times.get(name), colour, name)
+    for colour, name in ((COLOURS[2], "MPMCE, per expert"), (COLOURS[1], "MPMCE, paper rule")):
+        _curve(ax, _scaled(found[name]["trace"]["best"]), times.get(name), colour, f"{name} (Bayesian)")
     _point(ax, times.get("ClosedForm"), 1.0, COLOURS[4])
-    ax.plot([], [], "*", color=COLOURS[4], label=f"ClosedForm: Γ = {', '.join(f'{g:.2f}' for g in exact['discounts'])}, {kind}")
-    ax.set(title=f"MPMCE on {domain}", xlabel="seconds", ylabel="best objective, scaled to [0, 1]")
-    ax.legend(frameon=False, fontsize=7, loc="lower right")
+    ax.plot([], [], "*", color=COLOURS[4], ls="", label="SequentialLP (above), ClosedForm (below)")
+    exact = found["ClosedForm"]
+    kind = "exact" if exact["status"] == "optimal" else "one answer of many"
+    ax.set_title(f"MPMCE on {domain}; ClosedForm is {kind}")
+    ax.set(xlabel="seconds", ylabel="best objective, scaled to [0, 1]")
 
 
 def _scaled(best: list[float]) -> Any:
@@ -179,10 +179,10 @@ def identifiability(data: Data, timings: Data) -> Figure:
         axes[0, column].plot(*grid["true"][:2], "*", color="red", ms=12)
         axes[0, column].set(title=f"{name}, γ₃ = {grid['plane']['discount']:.2f}", xlabel="γ₁", ylabel="γ₂")
         edges, counts = np.array(grid["histogram"]["edges"]), np.array(grid["histogram"]["counts"])
-        axes[1, column].bar(edges[:-1], np.maximum(counts, 0.5), width=0.45, align="edge", color=COLOURS[0], bottom=0.5)
-        axes[1, column].set(
-            yscale="log", xlabel="log10 residual", ylabel="grid points", title=f"{len(grid['feasible'])} feasible"
-        )
+        seen = counts > 0
+        axes[1, column].bar(edges[:-1][seen], counts[seen], width=0.45, align="edge", color=COLOURS[0])
+        axes[1, column].set(yscale="log", ylim=(0.5, None), xlim=(-16, 2), xlabel="log10 residual", ylabel="grid points")
+        axes[1, column].set_title(f"{len(grid['feasible'])} of {grid['points']:,} feasible")
     figure.colorbar(image, ax=axes[0], label="log10 residual", shrink=0.8)
     return figure
 
