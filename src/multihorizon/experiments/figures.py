@@ -125,7 +125,7 @@ def convergence(data: Data, timings: Data) -> Figure:
 def _trace_panel(ax: Any, domain: str, data: Data, timings: Data) -> None:
     found, times = data["convergence"][domain], timings["convergence"]["data"].get(domain, {})
     _curve(ax, found["Bayesian"]["trace"]["best"], times.get("Bayesian"), COLOURS[0], "Bayesian")
-    ax.axhline(found["SequentialLP"]["objective"], color=COLOURS[4], ls="--", label="global optimum (SequentialLP)")
+    ax.axhline(found["SequentialLP"]["objective"], color=COLOURS[4], ls="--", label="best known optimum (SequentialLP)")
     ax.axhline(found["Grid"]["objective"], color=COLOURS[3], ls=":", label="grid search")
     _point(ax, times.get("SequentialLP"), found["SequentialLP"]["objective"], COLOURS[4])
     ax.set(title=f"MPLP on {domain}", xlabel="seconds", ylabel="best objective g*")
