@@ -1,4 +1,4 @@
-"""Part "convergence": Bayesian optimisation against the global optimum, which sequential linear programming finds exactly."""
+"""Part "convergence": Bayesian optimisation against the best known optimum, that of sequential linear programming."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def policies(data: Data, timings: Data) -> Figure:
 
 
 def convergence(data: Data, timings: Data) -> Figure:
-    """The best value after each evaluation of Bayesian optimisation, with the global optimum and the other searches."""
+    """The best value after each evaluation of Bayesian optimisation, with the best known optimum and the other searches."""
     figure, axes = _sheet(2, 3, 4.6, 3.2)
     for column, domain in enumerate(data["convergence"]):
         _trace_panel(axes[0, column], domain, data, timings)
