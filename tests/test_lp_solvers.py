@@ -1,6 +1,7 @@
 """LPIRL, NaiveLP and MPLP with their searches, on the paper's domains and on problems made to fail."""
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from multihorizon.programs.highs import solve_lp
 from multihorizon.programs.inner import Inner
 from multihorizon.programs.lp_model import program
 from multihorizon.programs.margins import build_margins
+from multihorizon.progress import silent
 
 #: domain, reward bound, optimum and discounts (l1 = 0, one action a state), found by an independent prototype
 REFERENCE = {
@@ -325,9 +327,24 @@ def test_solution_survives_json(tmp_path):
     assert mh.Solution.from_json(tmp_path / "s.json").status == mh.Status.INFEASIBLE
 
 
+@dataclass(frozen=True)
+class At:
+    """A search that looks at one Γ."""
+
+    discounts: tuple[float, ...]
+
+    def run(self, objective, n_experts, seed=0, progress=silent):
+        point = np.array(self.discounts)
+        return mh.Trace(point[None], np.array([objective(point)]), np.zeros(1))
+
+
 def test_a_discount_on_the_limit_of_endless_policies_is_said() -> None:
     domain = mh.domains.cliff(ending="absorbing")
     experts = [mh.plan(domain.mdp, domain.reward, gamma).policy.argmax(axis=1) for gamma in (0.1, 0.4, 0.8)]
-    solution = mh.solve(mh.Problem(domain.mdp, experts), mh.MPLP(search=mh.SequentialLP(starts=1)))
-    rests = solution.discounts.max() > 0.999 - 1e-9
-    assert ("rest on the limit 0.999" in solution.message) == rests
+    problem = mh.Problem(domain.mdp, experts)
+    resting = mh.solve(problem, mh.MPLP(search=At((0.999, 0.9974, 0.9951))))
+    assert resting.status == mh.Status.CONVERGED
+    assert "; 0 rest on the limit 0.999" in resting.message
+    assert "rest on the limit" not in mh.solve(problem, mh.MPLP(search=At((0.9932, 0.396, 0.8999)))).message
+    known = mh.solve(mh.Problem(domain.mdp, experts[:1]), mh.LPIRL(discount=0.999))
+    assert "rest on the limit" not in known.message

@@ -56,6 +56,8 @@ def answer(solver: str, inner: Inner, point: Point, trace: Trace | None, said: d
     unseparated = inner.unseparated(inner.omega(point.discounts)) if inner.objective == "sum" else ()
     found["indistinguishable"] = [[names[i], names[j]] for i, j in (*margins.alike, *unseparated)]
     status, message = _judge(inner, point, status, found)
+    if trace is not None:
+        message += _limited(inner, point)
     if said.get("search_converged") is False and status == Status.CONVERGED:
         status, message = Status.NOT_CONVERGED, f"{message}; the best start spent its steps before it settled"
     return Solution(
@@ -72,13 +74,17 @@ def _judge(inner: Inner, point: Point, status: Status, found: dict[str, Any]) ->
         pairs = ", ".join(f"{a} and {b}" for a, b in found["indistinguishable"])
         return Status.INDISTINGUISHABLE, f"experts that cannot be told apart at these discounts: {pairs}"
     order = " < ".join(" = ".join(place) for place in found["order"])
-    message = f"objective {point.objective:.6g}, worst margin {found['worst_margin']:.6g}, horizons {order}"
-    limited = [n for n, g in zip(inner.margins.problem.names, point.discounts, strict=True) if abs(g - ENDLESS_LIMIT) < 1e-9]
-    if limited:
-        message += (
-            f"; {', '.join(limited)} rest on the limit {ENDLESS_LIMIT} of policies that never end, which may decide the order"
-        )
-    return status, message
+    return status, f"objective {point.objective:.6g}, worst margin {found['worst_margin']:.6g}, horizons {order}"
+
+
+def _limited(inner: Inner, point: Point) -> str:
+    """Which searched discounts rest on the limit of policies that never end, as the end of a message."""
+    margins = inner.margins
+    resting = (margins.limits < 1) & (point.discounts >= margins.limits - 1e-9)
+    names = [name for name, rests in zip(margins.problem.names, resting, strict=True) if rests]
+    return (
+        f"; {', '.join(names)} rest on the limit {ENDLESS_LIMIT} of endless policies, which may decide the order" if names else ""
+    )
 
 
 def _recomputed(inner: Inner, point: Point) -> float:
