@@ -10,10 +10,10 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 import multihorizon as mh
-from multihorizon.exact.closed_form import expert_lines
-from multihorizon.exact.linear_system import Rows
-from multihorizon.exact.solution_set import walk
-from multihorizon.exact.variable_projection import StateForm, minimise, project
+from multihorizon.recovery.closed_form import expert_lines
+from multihorizon.recovery.linear_system import Rows
+from multihorizon.recovery.solution_set import walk
+from multihorizon.recovery.variable_projection import StateForm, minimise, project
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import multihorizon as mh
-from multihorizon.statistics.dynamics import require_possible
+from multihorizon.tables.dynamics import require_possible
 
 
 def table(rows: list[tuple]) -> mh.Demonstrations:

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
+from multihorizon.report.analysis import verdict
 from multihorizon.report.fit_report import FILES, write_all
 from multihorizon.report.html import Page, Section, badge, listing, paragraph, table
-from multihorizon.statistics.analysis import verdict
 
 RUN = CliRunner()
 NAMES = ["Ann & <Co>", "Bo", "Cy"]

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.statistics.ascent import climb
-from multihorizon.statistics.horizon_tests import holm
-from multihorizon.statistics.likelihood import Likelihood
-from multihorizon.statistics.model_checks import MODELS, calibration_bins
-from multihorizon.statistics.uncertainty import resume
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.horizon_tests import holm
+from multihorizon.likelihood.likelihood import Likelihood
+from multihorizon.likelihood.model_checks import MODELS, calibration_bins
+from multihorizon.likelihood.uncertainty import resume
 
 DISCOUNTS = (0.4, 0.4, 0.8)
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.exact.closed_form import expert_lines
-from multihorizon.exact.feature_form import FeatureForm
-from multihorizon.exact.linear_system import Rows
-from multihorizon.exact.variable_projection import StateForm, minimise, project
+from multihorizon.recovery.closed_form import expert_lines
+from multihorizon.recovery.feature_form import FeatureForm
+from multihorizon.recovery.linear_system import Rows
+from multihorizon.recovery.variable_projection import StateForm, minimise, project
 
 
 def toy_problem(ending, members=(0, 1, 2)):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.statistics import ascent, large, starts, uncertainty
-from multihorizon.statistics.likelihood import Likelihood
+from multihorizon.likelihood import ascent, large, starts, uncertainty
+from multihorizon.likelihood.likelihood import Likelihood
 
 
 @pytest.fixture(scope="module")

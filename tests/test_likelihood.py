@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.statistics.likelihood import Likelihood, Point
+from multihorizon.likelihood.likelihood import Likelihood, Point
 
 STEP = 1e-5
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.statistics.ascent import climb
-from multihorizon.statistics.uncertainty import resume
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.uncertainty import resume
 
 
 def simulated(domain, episodes=1000, seed=0, **options) -> mh.Problem:

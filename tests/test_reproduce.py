@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.experiments import run
-from multihorizon.experiments.claims import all_claims
-from multihorizon.experiments.figures import FIGURES
-from multihorizon.experiments.report import write_figures, write_page, write_report
-from multihorizon.experiments.run import PARTS, Part, read_timings, run_part, split_timings
-from multihorizon.experiments.settings import Settings
 from multihorizon.progress import silent
+from multihorizon.study import run
+from multihorizon.study.claims import all_claims
+from multihorizon.study.figures import FIGURES
+from multihorizon.study.report import write_figures, write_page, write_report
+from multihorizon.study.run import PARTS, Part, read_timings, run_part, split_timings
+from multihorizon.study.settings import Settings
 
 
 class Tiny(Settings):

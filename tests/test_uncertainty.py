@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import minimize
 
 import multihorizon as mh
-from multihorizon.statistics.likelihood import Likelihood
-from multihorizon.statistics.uncertainty import precision, resume, signed_root
+from multihorizon.likelihood.likelihood import Likelihood
+from multihorizon.likelihood.uncertainty import precision, resume, signed_root
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 
 from multihorizon.checks import Bools, Floats, as_shape
-from multihorizon.evaluation import check_policy
 from multihorizon.mdp import MDP
-from multihorizon.planning import one_hot
+from multihorizon.planning.evaluation import check_policy
+from multihorizon.planning.plan import one_hot
 
 Kind = Literal["policy", "actions", "action sets", "demonstrations"]
 

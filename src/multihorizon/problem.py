@@ -15,9 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from multihorizon.checks import as_floats, as_names
-from multihorizon.demonstrations import Demonstrations
 from multihorizon.experts import Expert, read_expert
 from multihorizon.mdp import MDP
+from multihorizon.tables.demonstrations import Demonstrations
 
 
 class Problem:

@@ -18,9 +18,9 @@ import numpy as np
 
 from multihorizon.checks import Floats, as_shape
 from multihorizon.experts import Expert
-from multihorizon.planning import plan
+from multihorizon.planning.plan import plan
+from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Problem
-from multihorizon.soft_planning import soft_plan
 
 
 class Status(StrEnum):
@@ -107,7 +107,7 @@ class Solution:
         Raises:
             ValueError: for other solvers, or for a level that a solution read from a file was not saved with.
         """
-        from multihorizon.statistics.uncertainty import solution_intervals
+        from multihorizon.likelihood.uncertainty import solution_intervals
 
         kept = self.evidence.setdefault("confidence_intervals", {})
         if str(level) not in kept:

@@ -10,18 +10,18 @@ import typer
 from rich.table import Table
 
 from multihorizon.commands.console import make_directory, out, plain_errors, progress_bar
-from multihorizon.demonstrations import Demonstrations
 from multihorizon.domains import Domain, cliff, toy
-from multihorizon.exact.identify import identify
-from multihorizon.intervals import DiscountInterval, discount_intervals
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.problem import Problem
+from multihorizon.programs.mplp import MPLP
 from multihorizon.progress import Progress
+from multihorizon.recovery.closed_form_solver import ClosedForm
+from multihorizon.recovery.identify import identify
 from multihorizon.report.plots import plot_intervals, plot_reward, plot_values_by_discount, save
 from multihorizon.solution import Solution, package_version, plain
 from multihorizon.solve import solve
-from multihorizon.solvers.closed_form import ClosedForm
-from multihorizon.solvers.maximum_likelihood import MaximumLikelihood
-from multihorizon.solvers.mplp import MPLP
+from multihorizon.tables.demonstrations import Demonstrations
 
 EPISODES = 500
 FILES = ("policies.png", "reward.png", "learned.png", "values.png", "demo.json")

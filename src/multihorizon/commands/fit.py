@@ -12,10 +12,10 @@ from rich.table import Table
 
 from multihorizon.commands.console import out, plain_errors, progress_bar
 from multihorizon.mdp import MDP
+from multihorizon.report.analysis import Analysis, advice, analyse, verdict, wide_intervals
 from multihorizon.report.fit_report import FILES, horizon, write_fit
-from multihorizon.statistics.analysis import Analysis, advice, analyse, verdict, wide_intervals
-from multihorizon.statistics.dynamics import SMOOTHING
-from multihorizon.statistics.tables import read_demonstrations, read_features, read_transitions
+from multihorizon.tables.dynamics import SMOOTHING
+from multihorizon.tables.files import read_demonstrations, read_features, read_transitions
 
 
 class Temperature(StrEnum):

@@ -20,13 +20,13 @@ from multihorizon.commands.fit import (
     read_mdps,
     temperature_of,
 )
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.report.analysis import build_problem, identify_fitted
 from multihorizon.report.fit_report import write_all
 from multihorizon.solution import package_version, without_nan
 from multihorizon.solve import solve
-from multihorizon.solvers.maximum_likelihood import MaximumLikelihood
-from multihorizon.statistics.analysis import build_problem, identify_fitted
-from multihorizon.statistics.dynamics import SMOOTHING
-from multihorizon.statistics.tables import read_demonstrations, read_features
+from multihorizon.tables.dynamics import SMOOTHING
+from multihorizon.tables.files import read_demonstrations, read_features
 
 
 def identify(

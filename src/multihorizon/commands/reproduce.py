@@ -9,10 +9,10 @@ import typer
 from rich.table import Table
 
 from multihorizon.commands.console import make_directory, out, plain_errors, progress_bar
-from multihorizon.experiments.claims import Claim, all_claims
-from multihorizon.experiments.report import write_figures, write_page, write_report
-from multihorizon.experiments.run import PARTS, read_timings, run_part
-from multihorizon.experiments.settings import Settings
+from multihorizon.study.claims import Claim, all_claims
+from multihorizon.study.report import write_figures, write_page, write_report
+from multihorizon.study.run import PARTS, read_timings, run_part
+from multihorizon.study.settings import Settings
 
 
 def reproduce(

@@ -10,8 +10,8 @@ import numpy as np
 
 from multihorizon.checks import Bools, Floats, Ints, as_count
 from multihorizon.mdp import MDP
-from multihorizon.planning import plan
-from multihorizon.soft_planning import soft_plan
+from multihorizon.planning.plan import plan
+from multihorizon.planning.soft_plan import soft_plan
 
 Ending = Literal["terminal", "absorbing"]
 

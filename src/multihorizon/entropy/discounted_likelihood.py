@@ -14,7 +14,7 @@ import numpy as np
 
 from multihorizon.checks import Floats
 from multihorizon.entropy.mce_dual import Dual, DualPoint
-from multihorizon.linear import Resolvent
+from multihorizon.planning.linear import Resolvent
 
 
 def discounted_likelihood(dual: Dual, point: DualPoint) -> float:

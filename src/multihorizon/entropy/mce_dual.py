@@ -23,12 +23,12 @@ import numpy as np
 import scipy.sparse.linalg as spla
 
 from multihorizon.checks import Floats
-from multihorizon.evaluation import causal_entropy, feature_counts, policy_entropy
-from multihorizon.exact.closed_form import read_equations
 from multihorizon.experts import Expert
-from multihorizon.linear import Resolvent
+from multihorizon.planning.evaluation import causal_entropy, feature_counts, policy_entropy
+from multihorizon.planning.linear import Resolvent
+from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Problem
-from multihorizon.soft_planning import soft_plan
+from multihorizon.recovery.closed_form import read_equations
 
 #: Up to this many reward parameters the Hessian is built and factorised.
 DENSE_FEATURES = 400

@@ -19,8 +19,8 @@ from multihorizon.checks import Floats
 from multihorizon.entropy.discounted_likelihood import discount_gradient
 from multihorizon.entropy.mce_dual import Dual, minimise_dual
 from multihorizon.mdp import MDP
+from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Problem
-from multihorizon.soft_planning import soft_plan
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from multihorizon.checks import Bools, Floats
-from multihorizon.evaluation import evaluate
-from multihorizon.intervals import first_departure
-from multihorizon.planning import one_hot
+from multihorizon.planning.breakpoints import first_departure
+from multihorizon.planning.evaluation import evaluate
+from multihorizon.planning.plan import one_hot
 from multihorizon.programs.margins import Margins
 
 #: Share of the largest action value below which a gap is rounding of the linear program.

@@ -25,8 +25,8 @@ import scipy.sparse as sp
 
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.experts import Expert
-from multihorizon.linear import Resolvent
-from multihorizon.planning import one_hot
+from multihorizon.planning.linear import Resolvent
+from multihorizon.planning.plan import one_hot
 from multihorizon.problem import Problem
 
 #: A row whose coefficients are all below this vanishes whatever the reward: the two actions are one.

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from multihorizon.checks import Floats
+from multihorizon.likelihood.model_checks import MODELS, ModelChecks
+from multihorizon.report.analysis import Analysis
 from multihorizon.report.plots import COLOURS, literal, new_axes, plot_reward
-from multihorizon.statistics.analysis import Analysis
-from multihorizon.statistics.model_checks import MODELS, ModelChecks
 
 
 def plot_discounts(analysis: Analysis) -> Axes:

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from multihorizon.likelihood.model_checks import MODELS
+from multihorizon.report.analysis import LEVEL, Analysis, advice, verdict
 from multihorizon.report.fit_figures import plot_calibration, plot_discounts, plot_fitted_reward, plot_held_out
 from multihorizon.report.html import Page, Section, badge, figure, listing, paragraph, table
 from multihorizon.solution import Status, package_version, without_nan
-from multihorizon.statistics.analysis import LEVEL, Analysis, advice, verdict
-from multihorizon.statistics.model_checks import MODELS
 
 FILES = ("result.json", "result.npz", "reward.csv", "report.html")
 

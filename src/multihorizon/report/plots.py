@@ -18,10 +18,10 @@ from matplotlib.patches import Rectangle
 
 from multihorizon.checks import Bools, Floats, as_floats, as_shape
 from multihorizon.domains.grids import ACTIONS, MOVES
-from multihorizon.evaluation import evaluate
-from multihorizon.intervals import DiscountInterval, discount_intervals
 from multihorizon.mdp import MDP
-from multihorizon.planning import one_hot
+from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
+from multihorizon.planning.evaluation import evaluate
+from multihorizon.planning.plan import one_hot
 
 #: Colours that stay apart for the common kinds of colour blindness (Okabe and Ito's palette).
 COLOURS = ("#0072B2", "#E69F00", "#CC79A7", "#009E73", "#D55E00", "#56B4E9", "#999999")

@@ -1,0 +1,121 @@
+"""Multi-planning-horizon ML-IRL, the paper's baseline: maximise the discounted likelihood over discounts and reward.
+
+For fixed Γ the likelihood is concave in θ and solved by Newton's method (`mce_dual`); its maximum over θ is then maximised over
+Γ, by L-BFGS-B with the exact gradient of `discounted_likelihood` from several starts, or by any outer search. The maximiser
+is not the expert: L weighs decisions by γ^t, all of its terms are negative, and smaller discounts drop some of them.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.stats import qmc
+
+from multihorizon.checks import Floats, as_count, as_positive
+from multihorizon.entropy.discounted_likelihood import discount_gradient, discounted_likelihood
+from multihorizon.entropy.mce import mismatch_evidence
+from multihorizon.entropy.mce_dual import Dual, DualSolution, minimise_dual
+from multihorizon.problem import Problem
+from multihorizon.progress import Progress, silent
+from multihorizon.search import Search, check_search
+from multihorizon.solution import Solution, Status, Trace
+
+#: The gradient search keeps discounts below this, where every policy has a value.
+LAST = 1 - 1e-6
+
+
+@dataclass(frozen=True)
+class MPML:
+    """The discounted-likelihood baseline.
+
+    The solution's `objective` is `L(θ, Γ)`, its `residual` the largest entry of the gradient of L in θ and, for discounts
+    inside (0,1), in Γ, recomputed at the answer.
+
+    Args:
+        temperature: the entropy weight λ that all experts share.
+        search: an outer search over Γ; None climbs along the exact gradient.
+        starts: number of starts of the climb.
+        tolerance: the largest entry of the gradient at which the answer counts as converged.
+    """
+
+    temperature: float = 1.0
+    search: Search | None = None
+    starts: int = 4
+    tolerance: float = 1e-5
+
+    def __post_init__(self) -> None:
+        as_positive(self.temperature, "temperature")
+        if self.search is not None:
+            check_search(self.search)
+        as_positive(self.tolerance, "tolerance")
+        as_count(self.starts, "starts")
+
+    def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
+        """Maximise over Γ and solve once more at the best one."""
+        profile = _Profile(problem, float(self.temperature))
+        if self.search is None:
+            trace = _climb(profile, problem.n_experts, self.starts, seed, progress)
+        else:
+            trace = self.search.run(profile, problem.n_experts, seed, progress)
+        best = trace.best_discounts
+        found, dual = profile.solve(best)
+        residual = _stationarity(best, found, discount_gradient(dual, found.point))
+        return Solution(
+            solver="MPML",
+            status=Status.CONVERGED if residual <= self.tolerance else Status.NOT_CONVERGED,
+            message=f"discounted log-likelihood {trace.best[-1]:.6g}, gradient {residual:.1e}",
+            experts=problem.names,
+            discounts=best,
+            reward=found.point.theta,
+            objective=discounted_likelihood(dual, found.point),
+            residual=residual,
+            temperature=np.full(problem.n_experts, float(self.temperature)),
+            trace=trace,
+            evidence=mismatch_evidence(found),
+        )
+
+
+class _Profile:
+    """`max_θ L(θ, Γ)` as a function of Γ."""
+
+    def __init__(self, problem: Problem, temperature: float) -> None:
+        self.problem, self.temperature = problem, temperature
+
+    def solve(self, discounts: Floats) -> tuple[DualSolution, Dual]:
+        dual = Dual(self.problem, discounts, np.full(self.problem.n_experts, self.temperature))
+        return minimise_dual(dual, tolerance=1e-9), dual
+
+    def __call__(self, discounts: Floats) -> float:
+        try:
+            found, dual = self.solve(discounts)
+        except ValueError:
+            return -np.inf
+        return discounted_likelihood(dual, found.point)
+
+
+def _climb(profile: _Profile, n_experts: int, starts: int, seed: int, progress: Progress) -> Trace:
+    begin = time.perf_counter()
+    points: list[Floats] = []
+    values: list[float] = []
+    seconds: list[float] = []
+
+    def negative(discounts: Floats) -> tuple[float, Floats]:
+        found, dual = profile.solve(discounts)
+        points.append(discounts.copy())
+        values.append(discounted_likelihood(dual, found.point))
+        seconds.append(time.perf_counter() - begin)
+        return -values[-1], -discount_gradient(dual, found.point)
+
+    for number, start in enumerate(0.9 * qmc.Halton(n_experts, seed=seed).random(starts)):
+        minimize(negative, start, jac=True, method="L-BFGS-B", bounds=[(0.0, LAST)] * n_experts, options={"maxiter": 50})
+        progress((number + 1) / starts, f"MPML: best {max(values):.6g}")
+    return Trace(np.array(points), np.array(values), np.array(seconds))
+
+
+def _stationarity(discounts: Floats, found: DualSolution, gradient: Floats) -> float:
+    """The projected gradient: at a bound only the part that points inward counts."""
+    inward = np.where(discounts <= 0, np.maximum(gradient, 0), np.where(discounts >= LAST, np.minimum(gradient, 0), gradient))
+    return max(found.gradient_norm, float(np.abs(inward).max()))

@@ -1,0 +1,208 @@
+"""Maximising a likelihood inside bounds by damped Fisher scoring.
+
+At x with gradient g and Fisher information I the step δ solves `(I + μD) δ = g` on the parameters that are free to move, D being
+the diagonal of I with a floor: Levenberg and Marquardt's method with the curvature that a correct model has on average. Where I
+is singular the damped step has no component in its null space, so directions the data do not speak of stay where they began. A
+discount that a step would carry past 0 or 1 is put on the bound and the others' step is computed again; one that rests on a bound
+and is pushed outwards is held there. A step is taken when the objective rises by a fair share of what the quadratic model
+promises, otherwise μ grows. The gradient is new at every point (one adjoint solve an expert); the information, which costs a
+solve for each parameter, is computed again only when the steps it gives no longer shrink the gradient quickly.
+
+Where reward and discount nearly trade off, the likelihood is a long bent ridge on which straight steps must be short. From step
+`BENT` on each step therefore follows the bend to second order (the geodesic acceleration of Transtrum and Sethna, 2012): with
+`f = log π` and its second derivative `f_δδ` along δ, by central differences, the step is `δ + a/2`, `(I + μD) a = −Σ nπ f_δδ df`.
+
+Beyond `DENSE_PARAMETERS` parameters nothing of size p×p is formed and `large.quasi_newton` climbs instead.
+
+It stops when half the squared length of the gradient in the metric of the information, the log-likelihood that a step still
+promises, is below `GAIN`: a ten-millionth of what moves a confidence interval. Whether that is convergence is for the caller to
+see from `projected_gradient`, recomputed at the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg as la
+
+from multihorizon.checks import Bools, Floats
+from multihorizon.likelihood.large import DENSE_PARAMETERS, quasi_newton
+from multihorizon.likelihood.likelihood import Likelihood, Point, finite_log
+
+GAIN = 1e-7
+MAX_STEPS = 300
+#: Damping relative to D: at the start, at least, and where no step was found below it the climb ends.
+FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-3, 1e-8, 1e12
+#: D is at least this share of the largest diagonal entry, so that parameters without information do not make it singular.
+FLOOR = 1e-10
+#: The information is kept while each step leaves no more than this share of the promised gain.
+SHRINK = 0.05
+#: From this step on the bend of the ridge is followed; easy problems are solved before.
+BENT = 6
+#: The part of a step by which second derivatives are differenced, and the longest acceleration relative to the step.
+DIFFERENCE, MOST_BEND = 0.1, 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class Climb:
+    """Where a climb ended, how many steps it took, whether it stopped because nothing was left, and the last curvature."""
+
+    point: Point
+    steps: int
+    finished: bool
+    matrix: Floats
+
+
+def climb(
+    start: Point,
+    fixed: Bools | None = None,
+    max_steps: int = MAX_STEPS,
+    gain: float = GAIN,
+    matrix: Floats | None = None,
+) -> Climb:
+    """Climb from `start` to a local maximum of the objective.
+
+    Args:
+        start: where to begin.
+        fixed: mask of parameters that stay as they are.
+        max_steps: steps after which the climb is broken off.
+        gain: stop when less than this is promised.
+        matrix: curvature at a neighbouring maximum, with which to begin; without it, the stop is confirmed by a new one.
+    """
+    if start.likelihood.size > DENSE_PARAMETERS:
+        mask = np.zeros(start.x.size, dtype=np.bool_) if fixed is None else fixed
+        return Climb(*quasi_newton(start, mask, max_steps), np.zeros((0, 0)))
+    point, damping, last = start, FIRST_DAMPING if matrix is None else LEAST_DAMPING, np.inf
+    held = np.zeros(start.x.size, dtype=np.bool_) if fixed is None else fixed
+    confirm, fresh = matrix is None, matrix is None
+    metric = curvature(start) if matrix is None else matrix
+    for steps in range(max_steps):
+        free = ~held & ~resting(point)
+        promised = _left_to_gain(point, metric, free)
+        if not fresh and (promised > SHRINK * last or (confirm and promised < gain)):
+            metric, fresh = curvature(point), True
+            promised = _left_to_gain(point, metric, free)
+        if promised < gain:
+            return Climb(point, steps, True, metric)
+        reached, damping = _advance(point, metric, free, damping, steps >= BENT)
+        if reached is None and not fresh:
+            metric, fresh, damping = curvature(point), True, FIRST_DAMPING
+            reached, damping = _advance(point, metric, free, damping, steps >= BENT)
+        if reached is None:
+            return Climb(point, steps, False, metric)
+        point, last, fresh = reached, promised, False
+    return Climb(point, max_steps, False, metric)
+
+
+def resting(point: Point) -> Bools:
+    """Parameters on a bound which the gradient pushes outwards."""
+    low, high, g = point.likelihood.lower, point.likelihood.upper, point.gradient
+    mask: Bools = ((point.x <= low) & (g <= 0)) | ((point.x >= high) & (g >= 0))
+    return mask
+
+
+def projected_gradient(point: Point) -> float:
+    """The largest entry of the gradient per decision, leaving out parameters that rest on a bound.
+
+    Weights of features larger than 1 are measured in the units that make their feature at most 1.
+    """
+    model = point.likelihood
+    scaled = point.gradient.copy()
+    scaled[: model.n_reward] /= model.feature_sizes
+    return float(np.abs(scaled[~resting(point)]).max(initial=0.0)) / model.decisions
+
+
+def curvature(point: Point) -> Floats:
+    """The Fisher information with the ridge."""
+    matrix = point.information.copy()
+    d = point.likelihood.n_reward
+    matrix[np.arange(d), np.arange(d)] += point.likelihood.ridge
+    return matrix
+
+
+def _advance(point: Point, metric: Floats, free: Bools, damping: float, bend: bool) -> tuple[Point | None, float]:
+    """The next point, with as much damping as it takes, or None; and the damping to go on with."""
+    model = point.likelihood
+    while damping < MOST_DAMPING:
+        step = _step(point, metric, free, damping)
+        promised = float(point.gradient @ step - 0.5 * step @ (metric @ step))
+        curve = _bend(point, metric, free, damping, step) if bend and promised > 0 else 0.0
+        reached = model.at(np.clip(point.x + step + curve, model.lower, model.upper), point) if promised > 0 else None
+        gained = -np.inf if reached is None else reached.objective - point.objective
+        if gained > 1e-3 * promised:
+            factor = 0.1 if gained > 0.7 * promised else (1.0 if gained > 0.25 * promised else 4.0)
+            return reached, max(damping * factor, LEAST_DAMPING)
+        damping = max(damping * 8, FIRST_DAMPING / 8)
+    return None, damping
+
+
+def _bend(point: Point, metric: Floats, free: Bools, damping: float, step: Floats) -> Floats:
+    """Half the acceleration that keeps a step on a bent ridge; 0 where it is too large to be trusted or cannot be had."""
+    model, none = point.likelihood, np.zeros(step.size)
+    ahead, behind = (model.at(point.x + sign * DIFFERENCE * step, point) for sign in (1, -1))
+    if ahead is None or behind is None:
+        return none
+    second = [
+        c.visits[:, None] * here.policy * (finite_log(a) - 2 * finite_log(here) + finite_log(b)) / DIFFERENCE**2
+        for c, here, a, b in zip(model.choices, point.plans, ahead.plans, behind.plans, strict=True)
+    ]
+    matrix = _damped(metric, damping)
+    curve = none.copy()
+    curve[free] = -0.5 * _solve(matrix[np.ix_(free, free)], point.pull_back(second)[free])
+    scale = np.diag(matrix)
+    return curve if curve @ (scale * curve) <= (0.5 * MOST_BEND) ** 2 * (step @ (scale * step)) else none
+
+
+def _damped(metric: Floats, damping: float) -> Floats:
+    matrix, scale = metric.copy(), np.diag(metric)
+    matrix[np.diag_indices_from(matrix)] += damping * np.maximum(scale, FLOOR * scale.max())
+    return matrix
+
+
+def _left_to_gain(point: Point, metric: Floats, free: Bools) -> float:
+    """`½ gᵀ I^{-1} g` on the free parameters."""
+    g = point.gradient[free]
+    return 0.5 * float(g @ _solve(_damped(metric, LEAST_DAMPING)[np.ix_(free, free)], g))
+
+
+def _step(point: Point, metric: Floats, free: Bools, damping: float) -> Floats:
+    """The damped step on the free parameters; those that would leave the bounds go to the bound, and the rest follow."""
+    model, x, matrix = point.likelihood, point.x, _damped(metric, damping)
+    step, moving = np.zeros(x.size), free.copy()
+    for _ in range(model.n_discounts + model.n_temperatures + 1):
+        rest = point.gradient[moving] - matrix[np.ix_(moving, ~moving)] @ step[~moving]
+        step[moving] = _solve(matrix[np.ix_(moving, moving)], rest)
+        out = moving & ((x + step < model.lower) | (x + step > model.upper))
+        if not out.any():
+            break
+        step[out] = (np.clip(x + step, model.lower, model.upper) - x)[out]
+        moving &= ~out
+    return step
+
+
+def _solve(matrix: Floats, b: Floats) -> Floats:
+    """Solve a positive definite system; rounding can make a nearly singular one indefinite, and then it is shifted."""
+    if not b.size or not matrix.any():
+        return np.zeros(b.size)
+    shift = 0.0
+    for _ in range(20):
+        try:
+            factor = la.cho_factor(matrix + shift * np.eye(b.size), check_finite=False)
+        except la.LinAlgError:
+            shift = max(10 * shift, 1e-14 * float(np.diag(matrix).max()))
+            continue
+        solution: Floats = la.cho_solve(factor, b, check_finite=False)
+        return solution
+    raise ValueError("the Fisher information must be finite, received a matrix that cannot be factorised")
+
+
+def start_at(likelihood: Likelihood, x: Floats) -> Point | None:
+    """The model at x, discounts drawn back from 1 where the soft values there are infinite; None if that does not help."""
+    for back in (0.0, 1e-3, 1e-2, 1e-1, 0.3):
+        tried = x.copy()
+        tried[likelihood.discount_slice] = np.minimum(x[likelihood.discount_slice], 1 - back)
+        point = likelihood.at(np.clip(tried, likelihood.lower, likelihood.upper))
+        if point is not None:
+            return point
+    return None

@@ -1,0 +1,170 @@
+"""Bootstrap: the spread of the estimate over tables that might have been logged instead.
+
+* *parametric*: in each state where an expert decided n times, n new decisions are drawn from the fitted policy; right where the
+  model is, and cheap, because the states visited stay as they are.
+* *episodes*: each expert's episodes are drawn with replacement; right even where the decisions of one episode hang together in
+  ways the model does not know of. Needs the table, because a problem holds only counts.
+
+Each sample is fitted again from the estimate, in parallel through joblib; sample i uses the i-th child of the seed, so the number
+of processes does not change the answer. Fits that did not finish are left out and counted.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from multihorizon.checks import Floats, Ints, as_count
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.uncertainty import resume
+from multihorizon.problem import Problem
+from multihorizon.progress import Progress, silent
+from multihorizon.solution import Solution
+from multihorizon.tables.demonstrations import Demonstrations
+
+Kind = Literal["parametric", "episodes"]
+Counts = list[Floats]
+
+
+@dataclass(frozen=True, eq=False)
+class Bootstrap:
+    """Discounts `(B,K)` and rewards `(B,d)` of the samples whose fit finished, and how many did not."""
+
+    kind: Kind
+    discounts: Floats
+    rewards: Floats
+    failed: int
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Standard deviation of each discount `(K,)`."""
+        deviations: Floats = self.discounts.std(axis=0, ddof=1)
+        return deviations
+
+    def confidence_intervals(self, level: float = 0.95) -> Floats:
+        """Percentile intervals `(K,2)` of the discounts."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1, received {level}")
+        tails = [(1 - level) / 2, (1 + level) / 2]
+        ends: Floats = np.quantile(self.discounts, tails, axis=0).T
+        return ends
+
+
+def bootstrap(
+    solution: Solution,
+    samples: int = 200,
+    kind: Kind = "parametric",
+    demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
+    jobs: int = -1,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Bootstrap:
+    """Fit `samples` tables drawn around a maximum-likelihood solution.
+
+    Args:
+        solution: of `MaximumLikelihood`, with its problem.
+        samples: how many tables.
+        kind: "parametric" or "episodes".
+        demonstrations: for "episodes" the table the problem was made of, or one for each task in the order they were joined.
+        jobs: processes; −1 for all cores.
+        seed: same seed, same answer.
+        progress: called as samples finish.
+    """
+    as_count(samples, "samples", least=2)
+    point = resume(solution)
+    tables = _tables(point.likelihood.problem, kind, demonstrations)
+    seeds = np.random.SeedSequence(seed).spawn(samples)
+    chunks = np.array_split(np.arange(samples), min(samples, 40))
+    pool = Parallel(n_jobs=jobs, return_as="generator")
+    found: list[Floats | None] = []
+    for part in pool(delayed(_refit)(point.likelihood, point.x, tables, [seeds[i] for i in chunk]) for chunk in chunks):
+        found += part
+        progress(len(found) / samples, f"bootstrap {len(found)} of {samples}")
+    kept = np.array([x for x in found if x is not None])
+    if len(kept) < 2:
+        raise ValueError(f"fewer than two of {samples} bootstrap fits finished: the problem is too close to not being identified")
+    scale = 1.0 if solution.temperature is None else float(solution.temperature[0])
+    model = point.likelihood
+    discounts = np.array([model.discounts(x) for x in kept])
+    return Bootstrap(kind, discounts, scale * kept[:, : model.n_reward], samples - len(kept))
+
+
+def with_counts(problem: Problem, counts: Sequence[Floats]) -> Problem:
+    """The problem with other decision counts, one `(S,A)` for each of its experts and tasks."""
+    changed = copy.copy(problem)
+    changed.experts = tuple(replace(e, counts=c) for e, c in zip(problem.experts, counts, strict=True))
+    return changed
+
+
+def episode_table(demonstrations: Demonstrations) -> tuple[Ints, Ints]:
+    """The expert of each episode, and the number of the episode `(N,)` of each row."""
+    first = demonstrations.first_rows
+    number = np.zeros(len(demonstrations), dtype=np.int64)
+    number[first] = 1
+    return demonstrations.expert[first], number.cumsum() - 1
+
+
+def resample(demonstrations: Demonstrations, rng: np.random.Generator) -> Floats:
+    """Weights `(N,)` of the rows when each expert's episodes are drawn with replacement."""
+    owners, number = episode_table(demonstrations)
+    times = np.zeros(owners.size)
+    for expert in range(len(demonstrations.experts)):
+        own = np.flatnonzero(owners == expert)
+        times[own] = rng.multinomial(own.size, np.full(own.size, 1 / own.size)) if own.size else 0
+    weights: Floats = times[number]
+    return weights
+
+
+def _tables(
+    problem: Problem, kind: Kind, demonstrations: Demonstrations | Sequence[Demonstrations] | None
+) -> list[Demonstrations] | None:
+    if kind == "parametric":
+        return None
+    if kind != "episodes":
+        raise ValueError(f'kind must be "parametric" or "episodes", received {kind!r}')
+    if demonstrations is None:
+        raise ValueError("the bootstrap of episodes must be given the demonstrations, received none")
+    tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations)
+    if sum(len(table.experts) for table in tables) != len(problem.experts):
+        raise ValueError("demonstrations must be the tables the problem was made of, one for each task in order")
+    return tables
+
+
+def _refit(
+    likelihood: Likelihood, x: Floats, tables: list[Demonstrations] | None, seeds: Sequence[np.random.SeedSequence]
+) -> list[Floats | None]:
+    """The parameters of the refitted samples, None where a fit did not finish."""
+    point = likelihood.at(x)
+    assert point is not None
+    found: list[Floats | None] = []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        counts = _draw_decisions(point, rng) if tables is None else _draw_episodes(likelihood.problem, tables, rng)
+        model = Likelihood(
+            with_counts(likelihood.problem, counts), likelihood.per_expert_temperature, likelihood.ridge, likelihood.groups
+        )
+        start = model.at(x, point)
+        end = None if start is None else climb(start)
+        found.append(end.point.x if end is not None and end.finished else None)
+    return found
+
+
+def _draw_decisions(point: Point, rng: np.random.Generator) -> Counts:
+    return [
+        rng.multinomial(choices.visits.astype(np.int64), plan.policy).astype(np.float64)
+        for choices, plan in zip(point.likelihood.choices, point.plans, strict=True)
+    ]
+
+
+def _draw_episodes(problem: Problem, tables: list[Demonstrations], rng: np.random.Generator) -> Counts:
+    counts: Counts = []
+    for table in tables:
+        mdp = problem.experts[len(counts)].mdp
+        counts += list(table.counts(mdp, resample(table, rng)))
+    return counts

@@ -1,0 +1,138 @@
+"""Do the experts plan equally far? Likelihood-ratio tests that discounts are shared.
+
+Under the hypothesis that some experts have one discount, the likelihood is maximised again with that one, and twice the loss of
+log-likelihood is compared with χ². Where the hypothesis leaves the reward and the discount as determined as they are without it,
+the degrees of freedom are the contrasts given up: one for a pair.
+
+Often it does not: two experts with one discount act alike, and one behaviour alone cannot tell a discount from a reward. Then m
+directions are open under the hypothesis only, and the alternative may choose, along them, *how* the two experts would differ as
+well as by how much. The loss is then a maximum over directions and larger than χ² with one degree of freedom. Each open
+direction is counted twice, since it can be moved along and can bend what it is moved to: `contrasts + 2m` degrees, which kept the
+test's level in simulations (`benchmarks/pairwise_level.py`), at some cost in power. m is a difference of ranks of the Fisher
+information, with one discount and with the same experts' discounts set apart. Where no rank is lost there is no test and the
+p-value is NaN. Where a shared discount lies on a bound the true distribution is smaller than χ², and the test is conservative.
+
+Pairwise p-values come with Holm's correction for testing all pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2
+
+from multihorizon.checks import Floats
+from multihorizon.likelihood.ascent import Climb, climb
+from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.starts import choice_probability_start
+from multihorizon.likelihood.uncertainty import precision, resume
+from multihorizon.progress import Progress, silent
+from multihorizon.solution import Solution
+
+#: A loss of log-likelihood beyond which the hypothesis is rejected whatever further steps would gain (p < 1e-20).
+HOPELESS = 100.0
+#: How far apart the members' discounts are set to see the rank of the information where they differ.
+APART = 0.2
+
+
+@dataclass(frozen=True)
+class SharedDiscountTest:
+    """A test that these experts have one discount: `statistic` is χ² with `degrees`; `adjusted` is Holm's p-value."""
+
+    experts: tuple[str, ...]
+    discount: float
+    statistic: float
+    degrees: int
+    p_value: float
+    adjusted: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, None for what is not identified."""
+        values = {**vars(self), "experts": list(self.experts)}
+        return {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in values.items()}
+
+
+def shared_discount_test(solution: Solution) -> SharedDiscountTest:
+    """Test that all experts of a maximum-likelihood solution have one discount."""
+    point = resume(solution)
+    return _test(point, tuple(range(solution.discounts.size)))
+
+
+def pairwise_tests(solution: Solution, progress: Progress = silent) -> list[SharedDiscountTest]:
+    """Test for each pair of experts that they have one discount, with Holm's correction."""
+    point = resume(solution)
+    pairs = list(combinations(range(solution.discounts.size), 2))
+    tests = []
+    for number, pair in enumerate(pairs):
+        tests.append(_test(point, pair))
+        progress((number + 1) / len(pairs), f"comparing {' and '.join(tests[-1].experts)}")
+    adjusted = holm(np.array([test.p_value for test in tests]))
+    return [SharedDiscountTest(**{**vars(t), "adjusted": float(p)}) for t, p in zip(tests, adjusted, strict=True)]
+
+
+def holm(p_values: Floats) -> Floats:
+    """Holm's step-down correction; NaN stays NaN and is not counted.
+
+    Example:
+        >>> holm(np.array([0.01, 0.04, 0.03])).tolist()
+        [0.03, 0.06, 0.06]
+    """
+    adjusted = np.full(p_values.size, np.nan)
+    order = [i for i in np.argsort(p_values) if not np.isnan(p_values[i])]
+    largest = 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, (len(order) - rank) * float(p_values[i]))
+        adjusted[i] = min(largest, 1.0)
+    return adjusted
+
+
+def _test(point: Point, members: tuple[int, ...]) -> SharedDiscountTest:
+    model = point.likelihood
+    names = tuple(model.problem.names[i] for i in members)
+    end = _restricted(point, members)
+    degrees = _degrees(point, end.point, members)
+    shared = float(end.point.likelihood.discounts(end.point.x)[members[0]])
+    statistic = max(0.0, 2 * (point.objective - end.point.objective))
+    p_value = float(chi2.sf(statistic, degrees)) if degrees > 0 else np.nan
+    return SharedDiscountTest(names, shared, statistic, degrees, p_value, p_value)
+
+
+def _degrees(point: Point, shared: Point, members: tuple[int, ...]) -> int:
+    """Contrasts given up and twice the directions that are open under the hypothesis only; 0 where no rank is lost."""
+    model = point.likelihood
+    discounts = shared.likelihood.discounts(shared.x)
+    offsets = APART * (np.arange(len(members)) - (len(members) - 1) / 2)
+    discounts[list(members)] = np.clip(discounts[list(members)], 0.2, 0.8) + offsets / len(members)
+    apart = model.at(model.pack(shared.likelihood.reward(shared.x), discounts, shared.likelihood.temperatures(shared.x)))
+    full, restricted = precision(point if apart is None else apart), precision(shared)
+    contrasts = len(members) - 1
+    return contrasts + 2 * max(restricted.nullity - full.nullity, 0) if full.rank > restricted.rank else 0
+
+
+def _restricted(point: Point, members: tuple[int, ...]) -> Climb:
+    """The maximum with one discount for the members, from the answer's reward and from fits to the frequencies."""
+    model = point.likelihood
+    first = members[0]
+    merged = [first if k in members else k for k in range(model.problem.n_experts)]
+    numbers = {old: new for new, old in enumerate(dict.fromkeys(merged))}
+    groups = tuple(numbers[k] for k in merged)
+    restricted = Likelihood(model.problem, model.per_expert_temperature, model.ridge, groups)
+    discounts = model.discounts(point.x)
+    shared = float(discounts[list(members)].mean())
+    values = np.array([shared if old == first else discounts[old] for old in numbers])
+    starts = [
+        restricted.at(restricted.pack(model.reward(point.x), values, model.temperatures(point.x))),
+        choice_probability_start(restricted, values),
+    ]
+    ends = [climb(start, max_steps=25) for start in starts if start is not None]
+    highest = max(end.point.objective for end in ends)
+    # Of equally likely ends the one with the smaller rewards: where these run off, ranks can no longer be told.
+    best = min(
+        (end for end in ends if end.point.objective >= highest - 1e-3),
+        key=lambda end: float(np.linalg.norm(restricted.reward(end.point.x))),
+    )
+    hopeless = point.objective - best.point.objective > HOPELESS
+    return best if best.finished or hopeless else climb(best.point)

@@ -1,0 +1,201 @@
+"""Does the model fit? Held-out likelihood against simpler and richer models, calibration, and the states where it fits worst.
+
+*Held out.* Each expert's episodes are dealt into folds; the decisions of a fold are predicted by a model fitted to the others.
+Beside the fitted model stand three baselines: all experts share one discount, nobody plans (discount 0), and each expert's own
+smoothed frequencies, which know nothing of states without data but can express any behaviour. A model that is right beats all
+three once there are enough decisions; frequencies that win say that the experts do something the model cannot.
+
+*Calibration.* Held-out action probabilities in ten bins, against how often those actions were taken.
+
+*Worst states.* With the model fitted to everything, `G² = 2 Σ_a N log(N / nπ)` in each state, against χ² with one degree of
+freedom fewer than available actions; p-values are multiplied by the number of states looked at (Bonferroni).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2
+
+from multihorizon.checks import Floats, Ints, as_count
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.bootstrap import episode_table, with_counts
+from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.starts import smoothed_policy
+from multihorizon.likelihood.uncertainty import resume
+from multihorizon.progress import Progress, silent
+from multihorizon.solution import Solution
+from multihorizon.tables.demonstrations import Demonstrations
+
+MODELS = ("this model", "one shared discount", "discount 0", "own frequencies")
+#: Steps of a baseline's climb: it starts from the answer and need not be exact to be compared.
+BASELINE_STEPS = 60
+#: Ridge of a fit to a part of the episodes, which may leave a reward without a bound that the whole table gives it.
+PART_RIDGE = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class ModelChecks:
+    """What `check_model` found.
+
+    Attributes:
+        experts: their names.
+        decisions: held-out decisions of each expert `(K,)`.
+        held_out: for each of `MODELS` the mean held-out log-likelihood of a decision, `(K,)`.
+        calibration: one row a bin: mean predicted probability, share taken, decisions' worth of predictions.
+        worst: states by how badly they fit, with expert, state, decisions, G², p-value, and the action most out of line.
+    """
+
+    experts: tuple[str, ...]
+    decisions: Floats
+    held_out: dict[str, Floats]
+    calibration: Floats
+    worst: list[dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and dicts."""
+        return {
+            "held_out": {name: values.tolist() for name, values in self.held_out.items()},
+            "held_out_decisions": self.decisions.tolist(),
+            "calibration": self.calibration.tolist(),
+            "worst_states": self.worst,
+        }
+
+
+def check_model(
+    solution: Solution,
+    demonstrations: Demonstrations | Sequence[Demonstrations],
+    folds: int = 2,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> ModelChecks:
+    """Check a maximum-likelihood solution on the table it was fitted to.
+
+    Args:
+        solution: of `MaximumLikelihood`, with its problem.
+        demonstrations: the table, or one for each task in the order they were joined.
+        folds: how many parts the episodes are dealt into; every expert needs at least as many episodes.
+        seed: deals the episodes.
+        progress: called after each fit.
+    """
+    point = resume(solution)
+    tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations)
+    parts = _deal(point, tables, as_count(folds, "folds", least=2), np.random.default_rng(seed))
+    owner = np.array(point.likelihood.problem.owner)
+    totals = {name: np.zeros(len(solution.experts)) for name in MODELS}
+    decisions = np.zeros(len(solution.experts))
+    pairs: list[tuple[Floats, Floats, Floats]] = []
+    for fold, held in enumerate(parts):
+        train = [choices.counts - test for choices, test in zip(point.likelihood.choices, held, strict=True)]
+        for number, name in enumerate(MODELS):
+            policies = _predict(point, train, name)
+            for i, (test, policy) in enumerate(zip(held, policies, strict=True)):
+                totals[name][owner[i]] += float((test * np.log(np.where(test > 0, np.maximum(policy, 1e-300), 1.0))).sum())
+            if name == MODELS[0]:
+                pairs += _predictions(point, held, policies)
+            progress((fold * len(MODELS) + number + 1) / (len(parts) * len(MODELS)), f"fold {fold + 1}: {name}")
+        np.add.at(decisions, owner, [float(test.sum()) for test in held])
+    held_out = {name: total / np.maximum(decisions, 1.0) for name, total in totals.items()}
+    return ModelChecks(solution.experts, decisions, held_out, calibration_bins(pairs), worst_states(point))
+
+
+def _deal(point: Point, tables: list[Demonstrations], folds: int, rng: np.random.Generator) -> list[list[Floats]]:
+    """Counts of each expert and task in each fold."""
+    parts: list[list[Floats]] = [[] for _ in range(folds)]
+    position = 0
+    for table in tables:
+        fold = _fold_of_rows(table, folds, rng)
+        mdp = point.likelihood.choices[position].expert.mdp
+        for part, counts in zip(parts, [table.counts(mdp, (fold == f) / 1.0) for f in range(folds)], strict=True):
+            part += list(counts)
+        position += len(table.experts)
+    if position != len(point.likelihood.choices):
+        raise ValueError("demonstrations must be the tables the problem was made of, one for each task in order")
+    return parts
+
+
+def _fold_of_rows(table: Demonstrations, folds: int, rng: np.random.Generator) -> Ints:
+    owners, number = episode_table(table)
+    fold = np.zeros(owners.size, dtype=np.int64)
+    for expert, name in enumerate(table.experts):
+        own = rng.permutation(np.flatnonzero(owners == expert))
+        if own.size < folds:
+            raise ValueError(f"expert {name} must have at least {folds} episodes to hold some out, received {own.size}")
+        fold[own] = np.arange(own.size) % folds
+    rows: Ints = fold[number]
+    return rows
+
+
+def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
+    """The policies `(S,A)` of one of `MODELS` fitted to the training counts."""
+    model = point.likelihood
+    if name == "own frequencies":
+        return [smoothed_policy(c.expert.mdp, counts) for c, counts in zip(model.choices, train, strict=True)]
+    groups = (0,) * model.problem.n_experts if name == "one shared discount" else None
+    fitted = Likelihood(with_counts(model.problem, train), model.per_expert_temperature, max(model.ridge, PART_RIDGE), groups)
+    discounts = model.discounts(point.x)
+    if groups:
+        discounts = np.array([discounts.mean()])
+    fixed = np.zeros(fitted.size, dtype=np.bool_)
+    if name == "discount 0":
+        discounts = np.zeros_like(discounts)
+        fixed[fitted.discount_slice] = True
+    start = fitted.at(fitted.pack(model.reward(point.x), discounts, model.temperatures(point.x)))
+    if start is None:
+        raise ValueError(f"the baseline {name} has no finite soft values at the fitted reward")
+    return [plan.policy for plan in climb(start, fixed, BASELINE_STEPS, gain=1e-3).point.plans]
+
+
+def _predictions(point: Point, held: list[Floats], policies: list[Floats]) -> list[tuple[Floats, Floats, Floats]]:
+    """Predicted probability, times taken and times possible of each state and available action with held-out decisions."""
+    found = []
+    for choices, test, policy in zip(point.likelihood.choices, held, policies, strict=True):
+        visits = np.broadcast_to(test.sum(axis=1, keepdims=True), test.shape)
+        seen = (visits > 0) & choices.expert.mdp.available
+        found.append((policy[seen], test[seen], visits[seen]))
+    return found
+
+
+def calibration_bins(pairs: list[tuple[Floats, Floats, Floats]], bins: int = 10) -> Floats:
+    """Mean prediction, share taken and weight of each occupied bin, `(n,3)`."""
+    predicted, taken, visits = (np.concatenate([pair[i] for pair in pairs]) for i in range(3))
+    place = np.minimum((predicted * bins).astype(np.int64), bins - 1)
+    weight = np.bincount(place, visits, minlength=bins)
+    mean, share = np.bincount(place, visits * predicted, minlength=bins), np.bincount(place, taken, minlength=bins)
+    kept = weight > 0
+    rows: Floats = np.stack([mean[kept] / weight[kept], share[kept] / weight[kept], weight[kept]], axis=1)
+    return rows
+
+
+def worst_states(point: Point, most: int = 10) -> list[dict[str, Any]]:
+    """The states that fit worst, by p-value."""
+    rows: list[dict[str, Any]] = []
+    looked_at = sum(int((c.visits > 0).sum()) for c in point.likelihood.choices)
+    for choices, plan in zip(point.likelihood.choices, point.plans, strict=True):
+        mdp, counts, visits = choices.expert.mdp, choices.counts, choices.visits
+        expected = visits[:, None] * plan.policy
+        ratio = np.where(counts > 0, counts, 1.0) / np.where(counts > 0, np.maximum(expected, 1e-300), 1.0)
+        deviance = 2 * (counts * np.log(ratio)).sum(axis=1)
+        degrees = np.maximum(mdp.available.sum(axis=1) - 1, 1)
+        p_values = np.where(visits > 0, chi2.sf(np.maximum(deviance, 0.0), degrees), 1.0)
+        for state in np.argsort(-(deviance / degrees))[:most]:
+            if visits[state] > 0:
+                rows.append(_worst_row(choices.expert.name, mdp, int(state), counts, expected))
+                rows[-1] |= {"deviance": float(deviance[state]), "p_value": min(1.0, looked_at * float(p_values[state]))}
+    return sorted(rows, key=lambda row: (row["p_value"], -row["deviance"]))[:most]
+
+
+def _worst_row(expert: str, mdp: Any, state: int, counts: Floats, expected: Floats) -> dict[str, Any]:
+    visits = float(counts[state].sum())
+    action = int(np.abs(counts[state] - expected[state]).argmax())
+    return {
+        "expert": expert,
+        "state": mdp.state_names[state],
+        "decisions": visits,
+        "action": mdp.action_names[action],
+        "taken": float(counts[state, action]) / visits,
+        "predicted": float(expected[state, action]) / visits,
+    }

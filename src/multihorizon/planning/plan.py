@@ -1,0 +1,130 @@
+"""Exact planning by policy iteration.
+
+Each step solves `(I − γ P_π) V = R_π` and moves a state to its greedy action only where that gains more than rounding could
+feign; a state whose action is as good as the best keeps it. Every step therefore raises the value, so the loop ends on tied
+grids too, where taking whichever argmax comes first can cycle among equally good policies. It stops when no state can gain.
+
+At discount 1 the iteration starts from a policy that heads for a terminal state and each policy on the way must end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from multihorizon.checks import Bools, Floats, Ints, as_discount
+from multihorizon.mdp import MDP, steps_into
+from multihorizon.planning.evaluation import require_ending
+from multihorizon.planning.linear import DIRECT_STATES, Resolvent
+
+#: Gains below this share of the largest value are rounding.
+ROUNDING = 1e-12
+#: Sweeps of value iteration that prepare a large problem; information travels one cell a sweep.
+WARM_SWEEPS = 2000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An optimal plan: one-hot `policy` (S,A) on the first optimal action, `values` (S,), `q` (S,A), all `optimal_actions`.
+
+    `q` is −inf where an action is not available. `residual` is `max |max_a Q(s,a) − V(s)|`, recomputed from the answer.
+    """
+
+    policy: Floats
+    values: Floats
+    q: Floats
+    optimal_actions: Bools
+    residual: float
+    iterations: int
+
+
+def plan(mdp: MDP, reward: Any, discount: float, tie_tolerance: float = 1e-10) -> Plan:
+    """The optimal values and all optimal actions of `mdp` under one reward and discount.
+
+    Args:
+        mdp: the decision process.
+        reward: `(S,)` paid on arrival, or expected immediate reward `(S,A)`.
+        discount: in [0,1]; 1 is legal where every policy met on the way ends.
+        tie_tolerance: actions within this share of the range of the optimal values of the best one count as optimal.
+
+    Raises:
+        ValueError: on malformed input, or at discount 1 where a policy never ends, naming the states.
+
+    Example:
+        >>> mdp = MDP([[[0, 1, 0], [0, 0, 1], [0, 0, 0]], [[1, 0, 0], [1, 0, 0], [0, 0, 0]]], terminal=[2])
+        >>> plan(mdp, [0, 0, 10], 0.5).values.tolist()
+        [5.0, 10.0, 0.0]
+    """
+    gamma = as_discount(discount)
+    expected = np.where(mdp.available, mdp.expected_reward(reward), -np.inf)
+    values, actions = _start(mdp, expected, gamma)
+    rows = np.arange(mdp.n_states)
+    total, iterations = -np.inf, 0
+    while True:
+        iterations += 1
+        values = _policy_values(mdp, expected, actions, gamma, values)
+        q = expected + gamma * mdp.expect(values)
+        best = q.max(axis=1)
+        gains = best - q[rows, actions]
+        improved = gains > ROUNDING * max(1e-300, float(np.abs(values).max(initial=0.0)), float(np.abs(best).max()))
+        if not improved.any() or not values.sum() > total:
+            break
+        total = float(values.sum())
+        actions = np.where(improved, q.argmax(axis=1), actions)
+    optimal = _ties(q, best, tie_tolerance)
+    policy = one_hot(_first_optimal(mdp, optimal, actions, gamma), mdp.n_actions)
+    return Plan(policy, values, q, optimal, float(np.abs(best - values).max()), iterations)
+
+
+def one_hot(actions: Ints, n_actions: int) -> Floats:
+    """The deterministic policy `(S,A)` of one action per state `(S,)`."""
+    policy: Floats = np.eye(n_actions)[actions]
+    return policy
+
+
+def _policy_values(mdp: MDP, expected: Floats, actions: Ints, gamma: float, guess: Floats) -> Floats:
+    pi = one_hot(actions, mdp.n_actions)
+    require_ending(mdp, pi, gamma)
+    immediate = expected[np.arange(mdp.n_states), actions]
+    return Resolvent(mdp.under(pi), gamma).solve(immediate, guess=guess)
+
+
+def _ties(q: Floats, best: Floats, tolerance: float) -> Bools:
+    """Actions as good as the best, up to a share of the range of the optimal values: what bad actions cost does not matter."""
+    ties: Bools = best[:, None] - q <= tolerance * float(np.ptp(best)) + ROUNDING * float(np.abs(best).max())
+    return ties
+
+
+def _start(mdp: MDP, expected: Floats, gamma: float) -> tuple[Floats, Ints]:
+    """First policy: toward an end at discount 1, after some sweeps of value iteration on large problems, else myopic."""
+    values = np.zeros(mdp.n_states)
+    if gamma == 1:
+        return values, toward_end(mdp)
+    q = expected
+    if mdp.n_states > DIRECT_STATES:
+        for _ in range(WARM_SWEEPS):
+            before, values = values, q.max(axis=1)
+            q = expected + gamma * mdp.expect(values)
+            if np.abs(values - before).max() <= 1e-9 * np.abs(values).max():
+                break
+    return values, q.argmax(axis=1)
+
+
+def toward_end(mdp: MDP) -> Ints:
+    """One action per state that takes a shortest path to a terminal state with positive probability."""
+    require_ending(mdp, None, 1.0)
+    n = mdp.n_states
+    targets = steps_into(mdp.under(mdp.available / 1.0), mdp.terminal)
+    chances = np.stack([mdp.transition(a)[np.arange(n), targets] for a in range(mdp.n_actions)], axis=1)
+    chosen: Ints = np.where(mdp.available, chances, -1.0).argmax(axis=1)
+    return chosen
+
+
+def _first_optimal(mdp: MDP, optimal: Bools, actions: Ints, gamma: float) -> Ints:
+    """The first optimal action of each state; at discount 1 only if following it ends, else the iteration's own policy."""
+    first: Ints = optimal.argmax(axis=1)
+    if gamma == 1 and mdp.never_ends(one_hot(first, mdp.n_actions)).any():
+        return actions
+    return first

@@ -1,0 +1,233 @@
+"""The figures of the study, each drawn from the parts' JSON alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from multihorizon.domains import Domain
+from multihorizon.report.plots import COLOURS, plot_policy, plot_reward
+from multihorizon.study.paper import DISCOUNTS, GENERALIZATION
+from multihorizon.study.settings import study_domains
+
+#: The parts' data by name, and the timings by name.
+Data = dict[str, Any]
+PAPER_NAMES = {"MPLP": "MPLP", "MPMCE, paper rule": "MPMCE", "NaiveLP": "NaiveLP"}
+
+
+def _sheet(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def generalization(data: Data, timings: Data) -> Figure:
+    """Mean generalization error of each algorithm, with the paper's figure beside ours."""
+    figure, axes = _sheet(1, 3, 4.2, 3.4)
+    for ax, (domain, rows) in zip(axes[0], data["generalization"].items(), strict=True):
+        names = list(rows)
+        ax.barh(range(len(names)), [rows[n]["absolute mean"] for n in names], color=COLOURS[0], height=0.6)
+        for y, name in enumerate(names):
+            printed = GENERALIZATION.get(PAPER_NAMES.get(name, ""), {}).get(domain)
+            if printed:
+                ax.plot(printed[0], y, "D", color=COLOURS[4], ms=7)
+        ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [])
+        ax.invert_yaxis()
+        ax.set(title=domain, xlabel="mean |loss| / |optimum|")
+        ax.spines[["top", "right"]].set_visible(False)
+    handles = [
+        Line2D([], [], color=COLOURS[0], lw=7, label="ours"),
+        Line2D([], [], color=COLOURS[4], marker="D", ls="", label="paper"),
+    ]
+    axes[0, -1].legend(handles=handles, frameon=False)
+    return figure
+
+
+def discounts(data: Data, timings: Data) -> Figure:
+    """Learned discounts of each algorithm beside the true ones and the paper's."""
+    figure, axes = _sheet(1, 3, 4.4, 3.6)
+    for ax, (domain, rows) in zip(axes[0], data["learned"].items(), strict=True):
+        names = list(rows)
+        for y, name in enumerate(names):
+            printed = DISCOUNTS.get(PAPER_NAMES.get(name, ""), {}).get(domain, (None,) * 3)
+            for k, (true, ours, theirs) in enumerate(zip(rows[name]["true"], rows[name]["discounts"], printed, strict=True)):
+                ax.plot(true, y - 0.22, "|", color=COLOURS[k], ms=12, mew=2)
+                ax.plot(ours, y, "o", color=COLOURS[k], ms=7)
+                if theirs is not None:
+                    ax.plot(theirs, y + 0.22, "D", color=COLOURS[k], ms=5, mfc="none")
+        ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [])
+        ax.invert_yaxis()
+        ax.set(title=domain, xlabel="discount γ", xlim=(-0.04, 1.04))
+        ax.grid(axis="x", color="0.9")
+        ax.spines[["top", "right", "left"]].set_visible(False)
+    shapes = (("|", "true", COLOURS[6]), ("o", "ours", COLOURS[6]), ("D", "paper", "none"))
+    handles = [Line2D([], [], marker=m, ls="", color=COLOURS[6], mfc=fill, label=text) for m, text, fill in shapes]
+    figure.legend(handles=handles, frameon=False, ncols=3, loc="outside lower center")
+    return figure
+
+
+def toy_values(data: Data, timings: Data) -> Figure:
+    """Value of s0 under "always a0, a1, a2" for the true, the MPLP and the naive reward; learned discounts dashed."""
+    part = data["toy"]
+    figure, axes = _sheet(1, 3, 4.4, 3.6)
+    titles = {"true": "true reward", "MPLP": "reward learned by MPLP", "NaiveLP": "reward of the naive extension"}
+    for ax, (name, curves) in zip(axes[0], part["curves"].items(), strict=True):
+        for k, curve in enumerate(curves):
+            ax.plot(part["axis"], curve, color=COLOURS[k], lw=2, label=f"always a{k}")
+        marks = part["breakpoints"] if name == "true" else data["learned"]["toy"][name]["discounts"]
+        for k, mark in enumerate(marks):
+            ax.axvline(mark, color="0.6" if name == "true" else COLOURS[k], ls=":" if name == "true" else "--", lw=1.6)
+        ax.set(title=titles[name], xlabel="discount γ", ylabel="value of s0")
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].legend(frameon=False)
+    return figure
+
+
+def rewards(data: Data, timings: Data) -> Figure:
+    """True and learned rewards of the three domains."""
+    names = ["MPLP", "MPLP, action sets", "MPMCE, paper rule", "ClosedForm"]
+    figure, axes = _sheet(3, 5, 3.3, 2.3)
+    for row, (key, domain) in zip(axes, study_domains().items(), strict=True):
+        plot_reward(domain.mdp, domain.reward, row[0], f"{key}: true reward")
+        for ax, name in zip(row[1:], names, strict=True):
+            plot_reward(domain.mdp, np.array(data["learned"][key][name]["reward"]), ax, name)
+        for ax in row:
+            ax.title.set_fontsize(9)
+            for text in ax.texts:
+                text.set_fontsize(7)
+    return figure
+
+
+def policies(data: Data, timings: Data) -> Figure:
+    """The deterministic experts' optimal actions on the two grids."""
+    figure, axes = _sheet(2, 3, 4.2, 2.4)
+    grids: list[Domain] = [domain for domain in study_domains().values() if domain.mdp.grid_shape]
+    for row, domain in zip(axes, grids, strict=True):
+        for ax, sets, gamma in zip(row, domain.lp_action_sets(), domain.lp_discounts, strict=True):
+            plot_policy(domain.mdp, sets, ax, f"{domain.name}: expert with γ = {gamma}")
+    return figure
+
+
+def convergence(data: Data, timings: Data) -> Figure:
+    """The best value after each evaluation of Bayesian optimisation, with the best known optimum and the other searches."""
+    figure, axes = _sheet(2, 3, 4.6, 3.2)
+    for column, domain in enumerate(data["convergence"]):
+        _trace_panel(axes[0, column], domain, data, timings)
+        _mce_panel(axes[1, column], domain, data, timings)
+    handles = [handle for row in axes for handle in row[0].get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, frameon=False, ncols=3, loc="outside lower center")
+    return figure
+
+
+def _trace_panel(ax: Any, domain: str, data: Data, timings: Data) -> None:
+    found, times = data["convergence"][domain], timings["convergence"]["data"].get(domain, {})
+    _curve(ax, found["Bayesian"]["trace"]["best"], times.get("Bayesian"), COLOURS[0], "Bayesian")
+    ax.axhline(found["SequentialLP"]["objective"], color=COLOURS[4], ls="--", label="best known optimum (SequentialLP)")
+    ax.axhline(found["Grid"]["objective"], color=COLOURS[3], ls=":", label="grid search")
+    _point(ax, times.get("SequentialLP"), found["SequentialLP"]["objective"], COLOURS[4])
+    ax.set(title=f"MPLP on {domain}", xlabel="seconds", ylabel="best objective g*")
+
+
+def _mce_panel(ax: Any, domain: str, data: Data, timings: Data) -> None:
+    found, times = data["learned"][domain], timings["learned"]["data"].get(domain, {})
+    for colour, name in ((COLOURS[2], "MPMCE, per expert"), (COLOURS[1], "MPMCE, paper rule")):
+        _curve(ax, _scaled(found[name]["trace"]["best"]), times.get(name), colour, f"{name} (Bayesian)")
+    _point(ax, times.get("ClosedForm"), 1.0, COLOURS[4])
+    ax.plot([], [], "*", color=COLOURS[4], ls="", label="SequentialLP (above), ClosedForm (below)")
+    exact = found["ClosedForm"]
+    kind = "exact" if exact["status"] == "optimal" else "one answer of many"
+    ax.set_title(f"MPMCE on {domain}; ClosedForm is {kind}")
+    ax.set(xlabel="seconds", ylabel="best objective, scaled to [0, 1]")
+
+
+def _scaled(best: list[float]) -> Any:
+    values = np.array(best, dtype=np.float64)
+    span = values[-1] - values[0]
+    return (values - values[0]) / span if span > 0 else np.ones_like(values)
+
+
+def _curve(ax: Any, best: Any, times: Any, colour: str, label: str) -> None:
+    """The best value against seconds, with the number of evaluations on the upper edge."""
+    seconds = np.array(times["seconds"]["trace"]) if times else np.arange(1, len(best) + 1) / 10
+    ax.plot(seconds, best, color=colour, drawstyle="steps-post", label=label)
+    ax.set_xscale("log")
+    for count in (10, 25, 50, 100):
+        if count <= len(best):
+            ax.plot(seconds[count - 1], best[count - 1], "o", color=colour, ms=3)
+            ax.annotate(
+                f"{count}", (seconds[count - 1], best[count - 1]), (0, -10), textcoords="offset points", fontsize=7, ha="center"
+            )
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _point(ax: Any, times: Any, value: float, colour: str) -> None:
+    if times:
+        ax.plot(max(times["seconds"]["total"], 1e-4), value, "*", color=colour, ms=12)
+
+
+def identifiability(data: Data, timings: Data) -> Figure:
+    """Distance of the experts' rewards from each other over the grid: a plane through the truth, and all points' histogram."""
+    grids = data["identifiability"]["grids"]
+    figure, axes = _sheet(2, len(grids), 3.9, 3.3)
+    for column, (name, grid) in enumerate(grids.items()):
+        image = axes[0, column].imshow(
+            np.array(grid["plane"]["log10 residual"]).T, origin="lower", extent=(0, 1, 0, 1), cmap="viridis", vmin=-6, vmax=1
+        )
+        axes[0, column].plot(*grid["true"][:2], "*", color="red", ms=12)
+        axes[0, column].set(title=f"{name}, γ₃ = {grid['plane']['discount']:.2f}", xlabel="γ₁", ylabel="γ₂")
+        edges, counts = np.array(grid["histogram"]["edges"]), np.array(grid["histogram"]["counts"])
+        seen = counts > 0
+        axes[1, column].bar(edges[:-1][seen], counts[seen], width=0.45, align="edge", color=COLOURS[0])
+        axes[1, column].set(yscale="log", ylim=(0.5, None), xlim=(-16, 2), xlabel="log10 residual", ylabel="grid points")
+        axes[1, column].set_title(f"{len(grid['feasible'])} of {grid['points']:,} feasible")
+    figure.colorbar(image, ax=axes[0], label="log10 residual", shrink=0.8)
+    return figure
+
+
+def two_experts(data: Data, timings: Data) -> Figure:
+    """Generalization error of the rewards that explain two toy experts, over all pairs of discounts, and its percentiles."""
+    pairs = data["identifiability"]["two experts"]
+    figure, axes = _sheet(1, 3, 4.4, 3.6)
+    for ax, (ending, found) in zip(axes[0], pairs.items(), strict=False):
+        errors = np.array([[np.nan if x is None else x for x in row] for row in found["error"]])
+        image = ax.imshow(errors.T, origin="lower", extent=(0, 1, 0, 1), cmap="Blues", vmin=0)
+        ax.plot(*found["true"], "*", color="red", ms=13)
+        ax.set(title=f"{ending} ending", xlabel="γ₁", ylabel="γ₂")
+        figure.colorbar(image, ax=ax, shrink=0.8)
+        axes[0, 2].plot(found["percentiles"], label=f"{ending}: {found['share above 0.5']:.0%} above 0.5", lw=2)
+    axes[0, 2].axhline(0.5, color="0.6", lw=0.8)
+    axes[0, 2].set(xlabel="percentile", ylabel="generalization error", title="percentiles")
+    axes[0, 2].legend(frameon=False)
+    axes[0, 2].spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def toy_sets(data: Data, timings: Data) -> Figure:
+    """All discounts that explain three toy experts: a curve where episodes end, a surface where they do not."""
+    sets = data["identifiability"]["sets"]
+    figure = Figure(figsize=(9.5, 4.4), layout="constrained")
+    for number, (ending, found) in enumerate(sets.items(), start=1):
+        ax = figure.add_subplot(1, 2, number, projection="3d")
+        points = np.array(found["points"]).reshape(-1, 3)
+        ax.scatter(*points.T, s=4, c=points[:, 2], cmap="viridis", depthshade=False)
+        ax.plot(*[[g] for g in (0.3, 0.5, 0.95)], "*", color="red", ms=13)
+        ax.set(xlabel="γ₁", ylabel="γ₂", zlabel="γ₃", xlim=(0, 1), ylim=(0, 1), zlim=(0, 1))
+        ax.set_box_aspect(None, zoom=0.85)
+        ax.set_title(f"{ending} ending: {'a curve' if found['dimension'] == 1 else 'a surface'} of answers")
+    return figure
+
+
+FIGURES: dict[str, Callable[[Data, Data], Figure]] = {
+    "generalization": generalization,
+    "discounts": discounts,
+    "toy_values": toy_values,
+    "rewards": rewards,
+    "policies": policies,
+    "convergence": convergence,
+    "identifiability": identifiability,
+    "two_experts": two_experts,
+    "toy_sets": toy_sets,
+}

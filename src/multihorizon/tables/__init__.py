@@ -1,0 +1,1 @@
+"""Tables of decisions, transitions and features: files in, checked."""
