@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -83,11 +85,19 @@ def test_intervals_survive_saving(solution, tmp_path):
         loaded.confidence_intervals(0.123)
 
 
+def test_asking_for_intervals_changes_nothing_in_the_solution(solution):
+    before = copy.deepcopy(solution.evidence)
+    low = solution.confidence_intervals(0.9)
+    low[:] = 5.0
+    assert solution.evidence == before
+    assert (solution.confidence_intervals(0.9) <= 1.0).all()
+
+
 def test_other_solvers_have_no_intervals(solution):
     from dataclasses import replace
 
-    other = replace(solution, solver="MPLP", evidence={})
-    with pytest.raises(ValueError, match="needs a solution of MaximumLikelihood"):
+    other = replace(solution, solver="MPLP", interval_source=None)
+    with pytest.raises(ValueError, match="need a solution of MaximumLikelihood"):
         other.confidence_intervals(0.95)
 
 

@@ -8,11 +8,12 @@ numbers, strings, lists and dicts.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -57,13 +58,42 @@ class Trace:
         return self.values.size
 
 
+class IntervalSource(Protocol):
+    """What a solver leaves with its solution so that intervals `(K,2)` of the discounts can be asked for later, at any level."""
+
+    @property
+    def computed(self) -> Mapping[float, Floats]:
+        """The intervals computed so far, by level; these are saved with the solution."""
+        ...
+
+    def at(self, level: float) -> Floats:
+        """The intervals `(K,2)` at this level."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class SavedIntervals:
+    """The intervals that came with a solution read from a file."""
+
+    computed: Mapping[float, Floats]
+
+    def at(self, level: float) -> Floats:
+        """The intervals `(K,2)` at a level they were saved with."""
+        if level not in self.computed:
+            saved = ", ".join(map(str, self.computed)) or "none"
+            raise ValueError(
+                f"this solution was read from a file: level must be one it was saved with ({saved}), received {level}"
+            )
+        return self.computed[level].copy()
+
+
 @dataclass(frozen=True, eq=False)
 class Solution:
     """The shared reward and each expert's discount.
 
     `reward` is `(S,)` paid on arrival, or `(d,)` weights of the problem's features. `temperature` is None for experts who
     choose the best action, else the entropy weight `(K,)`. `residual` is recomputed from the answer; each solver's docstring
-    says of which equation. `problem` is kept in memory and not saved.
+    says of which equation. `problem` is kept in memory and not saved; of `interval_source`, what it has computed is saved.
     """
 
     solver: str
@@ -82,6 +112,7 @@ class Solution:
     seed: int = 0
     seconds: float = 0.0
     problem: Problem | None = None
+    interval_source: IntervalSource | None = None
 
     def __post_init__(self) -> None:
         as_shape(self.discounts, (len(self.experts),), "discounts of the solution")
@@ -100,20 +131,16 @@ class Solution:
         return soft_plan(expert.mdp, reward, discount, float(self.temperature[owner])).policy
 
     def confidence_intervals(self, level: float = 0.95) -> Floats:
-        """Profile-likelihood intervals `(K,2)` of the discounts of a maximum-likelihood solution, kept once computed.
+        """Profile-likelihood intervals `(K,2)` of the discounts of a maximum-likelihood solution.
 
         An interval ends at 0 or 1 where the data do not contradict it; a discount that is not identified has NaN.
 
         Raises:
             ValueError: for other solvers, or for a level that a solution read from a file was not saved with.
         """
-        from multihorizon.likelihood.uncertainty import solution_intervals
-
-        kept = self.evidence.setdefault("confidence_intervals", {})
-        if str(level) not in kept:
-            found = solution_intervals(self, level)
-            kept[str(level)] = [[None if np.isnan(end) else float(end) for end in pair] for pair in found]
-        return np.array(kept[str(level)], dtype=np.float64)
+        if self.interval_source is None:
+            raise ValueError(f"confidence intervals need a solution of MaximumLikelihood, received one of {self.solver}")
+        return self.interval_source.at(level)
 
     def require_problem(self) -> Problem:
         """The problem this solves; a solution read from a file needs it handed back."""
@@ -123,8 +150,10 @@ class Solution:
 
     def to_json(self, path: str | Path) -> None:
         """Write everything but the problem, with version, seed and options."""
-        content = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("problem", "trace")}
+        apart = ("problem", "trace", "interval_source")
+        content = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
         content["trace"] = None if self.trace is None else vars(self.trace)
+        content["confidence_intervals"] = None if self.interval_source is None else dict(self.interval_source.computed)
         content["version"] = package_version()
         Path(path).write_text(json.dumps(without_nan(content), default=plain, indent=1, allow_nan=False), encoding="utf-8")
 
@@ -140,6 +169,8 @@ class Solution:
             content[name] = None if content[name] is None else np.array(content[name], dtype=np.float64)
         trace = content.pop("trace")
         content["trace"] = None if trace is None else Trace(**{k: np.array(v, dtype=np.float64) for k, v in trace.items()})
+        saved = content.pop("confidence_intervals", None)
+        content["interval_source"] = None if saved is None else SavedIntervals(_by_level(saved))
         content["objective"], content["residual"] = (
             np.nan if content[name] is None else content[name] for name in ("objective", "residual")
         )
@@ -150,6 +181,10 @@ class Solution:
     def __str__(self) -> str:
         rows = [f"  {name}: discount {gamma:.4f}" for name, gamma in zip(self.experts, self.discounts, strict=True)]
         return "\n".join([f"{self.solver}: {self.status}. {self.message}", *rows])
+
+
+def _by_level(saved: dict[str, Any]) -> dict[float, Floats]:
+    return {float(level): np.array(pairs, dtype=np.float64) for level, pairs in saved.items()}
 
 
 def package_version() -> str:

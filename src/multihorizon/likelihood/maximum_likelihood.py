@@ -22,7 +22,7 @@ from multihorizon.checks import Floats, as_count, as_floats, as_positive
 from multihorizon.likelihood.ascent import MAX_STEPS, Climb, climb, projected_gradient
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.starts import choice_probability_start
-from multihorizon.likelihood.uncertainty import Precision, precision
+from multihorizon.likelihood.uncertainty import Precision, ProfileIntervals, precision
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.recovery.closed_form_start import closed_form_start
@@ -93,6 +93,7 @@ class MaximumLikelihood:
         residual = projected_gradient(point)
         others = _equally_likely(best, ends)
         identified = found.discounts_identified & (not others)
+        errors = found.standard_errors[model.discount_slice]
         status = _status(bool(identified.all()), best.finished and residual <= CONVERGED_GRADIENT)
         return Solution(
             solver="MaximumLikelihood",
@@ -104,7 +105,8 @@ class MaximumLikelihood:
             objective=point.value,
             residual=residual,
             temperature=scale * model.temperatures(point.x),
-            standard_errors=np.where(identified, found.standard_errors[model.discount_slice], np.nan),
+            standard_errors=np.where(identified, errors, np.nan),
+            interval_source=ProfileIntervals(model, point.x, identified, errors),
             evidence={
                 "log_likelihood": point.value,
                 "decisions": model.decisions,

@@ -13,7 +13,7 @@ estimate and its standard errors instead, cut at 0 and 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.stats import chi2
@@ -101,11 +101,24 @@ def profile_intervals(point: Point, known: Bools, errors: Floats, level: float =
     return intervals
 
 
-def solution_intervals(solution: Solution, level: float) -> Floats:
-    """Profile-likelihood intervals `(K,2)` of a maximum-likelihood solution."""
-    point = resume(solution)
-    known = np.array(solution.evidence["identified"], dtype=np.bool_)
-    return profile_intervals(point, known, precision(point).standard_errors[point.likelihood.discount_slice], level)
+@dataclass(frozen=True, eq=False)
+class ProfileIntervals:
+    """Profile-likelihood intervals of the discounts at an answer `x`, computed when asked for and then kept by level."""
+
+    likelihood: Likelihood
+    x: Floats
+    known: Bools
+    standard_errors: Floats
+    computed: dict[float, Floats] = field(default_factory=dict)
+
+    def at(self, level: float) -> Floats:
+        """The intervals `(K,2)` at this level; NaN for discounts that are not known."""
+        if level not in self.computed:
+            point = self.likelihood.at(self.x)
+            if point is None:
+                raise ValueError("the answer's soft values must be finite, received an answer that does not fit its problem")
+            self.computed[level] = profile_intervals(point, self.known, self.standard_errors, level)
+        return self.computed[level].copy()
 
 
 def resume(solution: Solution) -> Point:
