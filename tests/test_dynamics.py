@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import multihorizon as mh
-from multihorizon.tables.dynamics import require_possible
+from multihorizon.tables.dynamics import describe_estimate, require_possible, untaken_actions
+from multihorizon.tables.files import transitions_from_frame
 
 
 def table(rows: list[tuple]) -> mh.Demonstrations:
@@ -71,3 +72,64 @@ def test_impossible_moves_are_listed_with_how_often_and_where_first():
 def test_possible_tables_have_no_impossible_moves():
     d = mh.domains.cliff()
     assert mh.impossible_moves(mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 100), d.mdp).empty
+
+
+def test_sample_sizes_are_those_of_the_stated_covariance():
+    """Rows of 20 moves, drawn many times: the spread of the estimate is (diag(p) − p p') / sample_size."""
+    rng = np.random.default_rng(0)
+    truth = np.array([0.2, 0.5, 0.3])
+    estimates, sizes = [], []
+    for _ in range(400):
+        rows = [("A", i, 0, "x", "go", "xyz"[t]) for i, t in enumerate(rng.choice(3, size=20, p=truth))]
+        mdp = mh.estimate_mdp(table([*rows, ("A", 99, 0, "x", "stay", "x"), ("A", 98, 0, "x", "stay", "y")]), smoothing=2.0)
+        estimates.append(mdp.to_array()[0, 0])
+        sizes.append(mdp.sample_sizes[0])
+    assert set(sizes) == {22.0**2 / 20}
+    said = (np.diag(truth) - np.outer(truth, truth)) / sizes[0]
+    assert np.cov(np.array(estimates).T) == pytest.approx(said, abs=0.25 * said.max())
+
+
+def test_exact_transitions_have_no_sample_sizes():
+    assert mh.domains.cliff().mdp.sample_sizes is None
+
+
+def test_actions_nobody_took_are_named_with_what_to_do():
+    mdp = mh.estimate_mdp(table([("A", 0, 0, "x", "go", "y"), ("A", 0, 1, "y", "stay", "z")]))
+    assert untaken_actions(mdp) == {"x": ("stay",), "y": ("go",)}
+    said = " ".join(describe_estimate(mdp, 0.5))
+    assert "Nobody took stay in x; go in y." in said
+    assert "--estimate-rest" in said
+    assert "Nobody took" not in " ".join(describe_estimate(mh.estimate_mdp(table(SMALL[:2])), 0.5))
+
+
+def test_known_rows_are_kept_and_the_rest_is_estimated():
+    known = mh.MDP(
+        [[[0, 1], [0, 0]]], terminal=[1], state_names=["x", "cliff"], action_names=["jump"], available=[[True], [True]]
+    )
+    rows = [("A", 0, 0, "x", "go", "y"), ("A", 1, 0, "x", "go", "x"), ("A", 1, 1, "x", "jump", "cliff")]
+    mdp = mh.estimate_mdp(table(rows), known=known)
+    assert mdp.state_names == ("cliff", "x", "y")
+    assert mdp.terminal.tolist() == [True, False, True]
+    assert mdp.available[1].all()
+    go, jump = (mdp.to_array()[mdp.action_names.index(name), 1] for name in ("go", "jump"))
+    assert jump.tolist() == [1, 0, 0]
+    assert go.sum() == pytest.approx(1)
+    assert mdp.sample_sizes[3 + 1] == np.inf
+    assert mdp.sample_sizes[0 + 1] == 2.5**2 / 2
+
+
+def test_avoiding_a_known_action_lowers_the_reward_of_where_it_leads():
+    """Nobody jumps. Without the jump's transitions that teaches nothing; with them the cliff is worse than the town."""
+    outcomes = [("go", "town")] * 126 + [("go", "cliff")] * 14 + [("wait", "town")] * 18 + [("wait", "cliff")] * 42
+    rows = [("A", episode, 0, "x", action, after) for episode, (action, after) in enumerate(outcomes)]
+    known = transitions_from_frame(
+        pd.DataFrame({"state": ["x"], "action": ["jump"], "next_state": ["cliff"], "probability": [1.0]})
+    )
+    without, given = mh.estimate_mdp(table(rows)), mh.estimate_mdp(table(rows), known=known)
+    gap = []
+    for mdp in (without, given):
+        reward = mh.solve(mh.Problem(mdp, table(rows)), mh.MaximumLikelihood()).reward
+        gap.append(reward[mdp.state_names.index("town")] - reward[mdp.state_names.index("cliff")])
+    assert "jump" not in without.action_names
+    assert gap[0] == pytest.approx(np.log(0.7 / 0.3) / 0.6, abs=0.05)
+    assert gap[1] > gap[0] + 1

@@ -101,7 +101,7 @@ def test_features_tie_rewards(folder, tmp_path):
 def test_transitions_are_estimated_where_none_are_given(folder):
     result = fit(folder / "demos.csv")
     assert result.exit_code == 0, result.output
-    assert "Transitions were estimated from next_state with 0.5 smoothing" in result.output
+    assert "Transitions were estimated from next_state, with 0.5 smoothing" in result.output
 
 
 def test_temperature_per_expert(folder, tmp_path):
@@ -328,3 +328,22 @@ def test_nothing_to_choose_is_not_identified() -> None:
     solution = mh.solve(mh.Problem(mdp, demos), mh.MaximumLikelihood())
     assert solution.status == mh.Status.NOT_IDENTIFIED
     assert np.isnan(solution.standard_errors).all()
+
+
+def test_actions_nobody_took_are_reported_and_can_be_supplied(tmp_path) -> None:
+    """Nobody jumps off: the report says so, and a file with the jump alone is combined with what is estimated."""
+    outcomes = [("go", "town")] * 126 + [("go", "cliff")] * 14 + [("wait", "town")] * 18 + [("wait", "cliff")] * 42
+    rows = [("A", i, 0, "x", action, after) for i, (action, after) in enumerate(outcomes)]
+    rows += [("A", i, 1, "town", "jump", "home") for i, (_, after) in enumerate(outcomes) if after == "town"]
+    columns = ["expert", "episode", "step", "state", "action", "next_state"]
+    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "demos.csv", index=False)
+    result = fit(tmp_path / "demos.csv", "--out", tmp_path / "without")
+    assert "Nobody took go, wait in town; jump in x." in result.output
+    known = [("x", "jump", "cliff", 1.0), ("town", "go", "home", 1.0), ("town", "wait", "home", 1.0)]
+    pd.DataFrame(known, columns=["state", "action", "next_state", "probability"]).to_csv(tmp_path / "known.csv", index=False)
+    result = fit(tmp_path / "demos.csv", "--transitions", tmp_path / "known.csv", "--estimate-rest", "--out", tmp_path / "with")
+    assert result.exit_code == 0, result.output
+    assert "Nobody took" not in result.output
+    without, given = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("without", "with"))
+    assert without["untaken_actions"] == [{"town": ["go", "wait"], "x": ["jump"]}]
+    assert given["untaken_actions"] == [{}]

@@ -48,6 +48,9 @@ class MDP:
         available: bool `(S,A)`; rows of actions that are not available are ignored. By default all are.
         state_names, action_names: labels used in tables and plots; by default "0", "1", …
         grid_shape: `(height, width)` when states are the cells of a grid in row-major order; used by plots.
+        sample_sizes: `(A·S,)`, for transitions that were estimated: how many observed moves stand behind each row `a·S + s`.
+            The covariance of a row `p` is `(diag(p) − p p') / sample_size`; infinite where a row is known exactly. None, the
+            default, says that all transitions are exact.
 
     Raises:
         ValueError: naming the place, the expected and the received.
@@ -68,6 +71,7 @@ class MDP:
         state_names: Sequence[Any] | None = None,
         action_names: Sequence[Any] | None = None,
         grid_shape: tuple[int, int] | None = None,
+        sample_sizes: Any = None,
     ) -> None:
         stacked, n_actions = _stack(transitions)
         n_states = stacked.shape[1]
@@ -80,6 +84,7 @@ class MDP:
         self.stacked = self._check_rows(stacked)
         self.initial: Floats = self._check_initial(initial)
         self.grid_shape = _check_grid(grid_shape, n_states)
+        self.sample_sizes: Floats | None = _check_sample_sizes(sample_sizes, n_actions * n_states)
         for array in (self.terminal, self.available, self.initial, self.stacked.data):
             array.setflags(write=False)
 
@@ -303,6 +308,17 @@ def _check_grid(shape: Any, n_states: int) -> tuple[int, int] | None:
     if len(shape) != 2 or shape[0] * shape[1] != n_states:
         raise ValueError(f"grid_shape must be (height, width) with {n_states} cells, received {tuple(shape)}")
     return int(shape[0]), int(shape[1])
+
+
+def _check_sample_sizes(sizes: Any, n_rows: int) -> Floats | None:
+    if sizes is None:
+        return None
+    array = np.array(sizes, dtype=np.float64)
+    as_shape(array, (n_rows,), "sample_sizes")
+    if not (array > 0).all():
+        raise ValueError(f"sample_sizes must be positive, received {array[~(array > 0)][0]}")
+    array.setflags(write=False)
+    return array
 
 
 def steps_into(matrix: Any, targets: Bools) -> Ints:

@@ -40,6 +40,10 @@ Warmth = Annotated[Temperature, typer.Option("--temperature", help="One temperat
 Smoothing = Annotated[
     float, typer.Option("--smoothing", help="Moves added to each state and action when transitions are estimated.")
 ]
+EstimateRest = Annotated[
+    bool,
+    typer.Option("--estimate-rest", help="Estimate from next_state the actions and states that --transitions leaves out."),
+]
 Ridge = Annotated[float | None, typer.Option("--ridge", help="Weight of a penalty on large rewards; by default none is needed.")]
 Seed = Annotated[int, typer.Option("--seed", help="Fixes all randomness.")]
 
@@ -50,6 +54,7 @@ def fit(
     features: Features = None,
     temperature: Warmth = Temperature.SHARED,
     smoothing: Smoothing = SMOOTHING,
+    estimate_rest: EstimateRest = False,
     ridge: Ridge = None,
     seed: Seed = 0,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write results and the report.")] = None,
@@ -64,7 +69,8 @@ def fit(
             "transitions": [path.name for path in transitions] if transitions else "estimated",
             "features": features.name if features else None,
             "temperature": str(temperature),
-            "smoothing": None if transitions else smoothing,
+            "estimate_rest": estimate_rest,
+            "smoothing": smoothing if estimate_rest or not transitions else None,
             "ridge": ridge,
         }
         with progress_bar("fit") as progress:
@@ -77,6 +83,7 @@ def fit(
                 ridge,
                 seed,
                 progress,
+                estimate_rest,
             )
         if out_dir is not None:
             write_fit(out_dir, analysis, options)

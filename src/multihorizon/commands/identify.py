@@ -11,6 +11,7 @@ import typer
 from multihorizon.commands.console import out, plain_errors, progress_bar
 from multihorizon.commands.fit import (
     Demos,
+    EstimateRest,
     Features,
     Seed,
     Smoothing,
@@ -35,6 +36,7 @@ def identify(
     features: Features = None,
     temperature: Warmth = Temperature.SHARED,
     smoothing: Smoothing = SMOOTHING,
+    estimate_rest: EstimateRest = False,
     seed: Seed = 0,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write identify.json.")] = None,
 ) -> None:
@@ -42,7 +44,7 @@ def identify(
     with plain_errors():
         tables = [read_demonstrations(path) for path in demos]
         matrix = None if features is None else (lambda mdp: read_features(features, mdp))
-        problem, remarks = build_problem(tables, read_mdps(transitions), matrix, smoothing)
+        problem, remarks = build_problem(tables, read_mdps(transitions), matrix, smoothing, estimate_rest)
         with progress_bar("identify") as progress:
             solution = solve(problem, MaximumLikelihood(temperature_of(temperature)), seed, progress)
             exact = identify_fitted(solution)

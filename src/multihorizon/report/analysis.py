@@ -27,7 +27,7 @@ from multihorizon.recovery.identify import identify
 from multihorizon.solution import Solution, Status
 from multihorizon.solve import solve
 from multihorizon.tables.demonstrations import Demonstrations
-from multihorizon.tables.dynamics import SMOOTHING, estimate_mdp, require_possible
+from multihorizon.tables.dynamics import SMOOTHING, describe_estimate, estimate_mdp, require_possible
 
 LEVEL = 0.95
 #: An interval this narrow tells most horizons apart; advice on how much more to collect aims at it.
@@ -61,7 +61,11 @@ class Analysis:
 
 
 def build_problem(
-    tables: Sequence[Demonstrations], mdps: Sequence[MDP] | None, features: Any = None, smoothing: float = SMOOTHING
+    tables: Sequence[Demonstrations],
+    mdps: Sequence[MDP] | None,
+    features: Any = None,
+    smoothing: float = SMOOTHING,
+    estimate_rest: bool = False,
 ) -> tuple[Problem, list[str]]:
     """One problem from one or several tables with their transitions, and remarks on what was assumed.
 
@@ -70,13 +74,15 @@ def build_problem(
         mdps: their transitions in the same order, checked against the tables; None estimates them.
         features: None, or a function of an MDP that gives the matrix F and the features' names.
         smoothing: of estimated transitions.
+        estimate_rest: whether `mdps` hold only some actions of some states, and the others are estimated.
     """
     remarks: list[str] = []
-    if mdps is None:
-        mdps = [estimate_mdp(table, smoothing) for table in tables]
-        remarks += [_estimated(mdp, smoothing) for mdp in mdps]
-    if len(mdps) != len(tables):
+    if mdps is not None and len(mdps) != len(tables):
         raise ValueError(f"there must be one file of transitions for each table, received {len(mdps)} for {len(tables)}")
+    if mdps is None or estimate_rest:
+        known: Sequence[MDP | None] = mdps or [None] * len(tables)
+        mdps = [estimate_mdp(table, smoothing, rows) for table, rows in zip(tables, known, strict=True)]
+        remarks += [said for mdp in mdps for said in describe_estimate(mdp, smoothing)]
     problems = []
     for table, mdp in zip(tables, mdps, strict=True):
         require_possible(table, mdp)
@@ -94,9 +100,10 @@ def analyse(
     ridge: float | None = None,
     seed: int = 0,
     progress: Progress = silent,
+    estimate_rest: bool = False,
 ) -> Analysis:
     """Fit tables of decisions and judge the fit; arguments as in `build_problem` and `MaximumLikelihood`."""
-    problem, remarks = build_problem(tables, mdps, features, smoothing)
+    problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest)
     solution = solve(problem, MaximumLikelihood(temperature, ridge), seed, _part(progress, 0.0, 0.5))
     progress(0.5, "intervals")
     intervals = solution.confidence_intervals(LEVEL)
@@ -182,16 +189,6 @@ def advice(analysis: Analysis) -> list[str]:
                 f"{name}: about {_rounded(more)} more episodes would narrow the interval from {width:.2f} to {WANTED_WIDTH:.2f}."
             )
     return found or ["Nothing more is needed for intervals narrower than 0.1."]
-
-
-def _estimated(mdp: MDP, smoothing: float) -> str:
-    missing = int((~mdp.available & ~mdp.terminal[:, None]).sum())
-    return (
-        f"Transitions were estimated from next_state with {smoothing:g} smoothing moves a state and action; "
-        f"{int(mdp.terminal.sum())} states in which nobody decided are taken as terminal, "
-        f"and {missing} actions that nobody took are taken as unavailable where nobody took them. "
-        "The intervals take these transitions as exact, so with few moves they are too narrow."
-    )
 
 
 def _episodes(problem: Problem, tables: Sequence[Demonstrations]) -> Ints:

@@ -17,10 +17,12 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.likelihood.model_checks import MODELS
+from multihorizon.mdp import MDP
 from multihorizon.report.analysis import LEVEL, Analysis, advice, verdict
 from multihorizon.report.fit_figures import plot_calibration, plot_discounts, plot_fitted_reward, plot_held_out
 from multihorizon.report.html import Page, Section, badge, figure, listing, paragraph, table
 from multihorizon.solution import Status, package_version, without_nan
+from multihorizon.tables.dynamics import untaken_actions
 
 FILES = ("result.json", "result.npz", "reward.csv", "report.html")
 
@@ -88,12 +90,18 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
         "decisions": solution.evidence["decisions"],
         "residual": solution.residual,
         "ridge": solution.evidence["ridge"],
+        "untaken_actions": [untaken_actions(mdp) for mdp in _mdps(analysis) if mdp.sample_sizes is not None],
         "remarks": analysis.remarks,
         "seconds": solution.seconds,
         "seed": solution.seed,
         "options": options,
         "version": package_version(),
     }
+
+
+def _mdps(analysis: Analysis) -> list[MDP]:
+    """The task of each table, once."""
+    return list(dict.fromkeys(expert.mdp for expert in analysis.problem.experts))
 
 
 def _write_arrays(path: Path, analysis: Analysis, options: dict[str, Any]) -> None:

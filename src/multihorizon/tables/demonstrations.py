@@ -248,6 +248,11 @@ def _fill(next_state: Ints, state: Ints, same_episode: Any) -> Ints:
     return next_state
 
 
+def in_order(names: set[str]) -> tuple[str, ...]:
+    """Labels in their order: whole numbers as numbers, then text as text."""
+    return tuple(sorted(names, key=_label_order))
+
+
 def _label_order(name: str) -> tuple[int, int, str]:
     return (0, int(name), name) if name.removeprefix("-").isdecimal() else (1, 0, name)
 

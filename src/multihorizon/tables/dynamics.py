@@ -4,9 +4,19 @@
 
     T̂(t|s,a) = (n(s,a,t) + α q(t|s)) / (n(s,a) + α).
 
-α moves are added that know where one goes from s, not by which action; a larger α makes the actions of a state more alike. An
-action that nobody took in a state is unavailable there, because nothing is known of where it leads. A state in which nobody
-decided is terminal: episodes ended on it. The initial distribution is the share of each state among the episodes' first ones.
+The α added moves go where moves from s usually go, whatever the action; a larger α makes the actions of a state more alike. The
+covariance of the row is that of `n(s,a)` independent moves, shrunk as the row is:
+
+    Cov T̂(·|s,a) = (diag(p) − p p') n / (n + α)²,   p = T̂(·|s,a),   n = n(s,a),
+
+so `MDP.sample_sizes` is `(n + α)² / n`. The error of q is left out: it has the small weight α / (n + α).
+
+A state in which nobody decided is terminal: episodes ended there. The initial distribution is the share of each state among the
+episodes' first ones.
+
+*Actions nobody took.* Nothing in the table says where such an action leads, and no other state can stand in: "down" may mean
+something else there. So it counts as unavailable, and that nobody took it teaches nothing. `untaken_actions` lists them. Where
+the user knows where they lead, `known` supplies those rows, and avoiding them counts as evidence.
 
 *Given.* A logged move of probability 0 contradicts the transitions; `impossible_moves` lists them.
 """
@@ -19,20 +29,27 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from multihorizon.checks import Ints, as_floats
+from multihorizon.checks import Bools, Ints, as_floats
 from multihorizon.mdp import MDP
-from multihorizon.tables.demonstrations import Demonstrations
+from multihorizon.tables.demonstrations import Demonstrations, in_order
 
-#: α: half a move a state and action, little against the dozens that an estimate needs anyway.
+#: α: half a move per state and action, little against the dozens that an estimate needs anyway.
 SMOOTHING = 0.5
+#: A sentence lists at most this many items.
+LISTED = 5
 
 
-def estimate_mdp(demonstrations: Demonstrations, smoothing: float = SMOOTHING) -> MDP:
-    """The MDP of a table with `next_state`, with the table's states and actions as names.
+def estimate_mdp(demonstrations: Demonstrations, smoothing: float = SMOOTHING, known: MDP | None = None) -> MDP:
+    """The MDP of a table with `next_state`, under the table's names for states and actions.
 
     Args:
         demonstrations: decisions with their next states.
         smoothing: α ≥ 0.
+        known: transitions that need no estimating. Each action that is available in a state that is not terminal there keeps its
+            row; all other rows are estimated. It may name states and actions that the table does not.
+
+    Returns:
+        An MDP whose `sample_sizes` say how many moves stand behind each row.
 
     Raises:
         ValueError: where a next state is missing, or every state is one in which nobody decided.
@@ -46,27 +63,67 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float = SMOOTHING) -
     alpha = float(as_floats(smoothing, "smoothing"))
     if alpha < 0:
         raise ValueError(f"smoothing must be at least 0, received {alpha}")
-    _require_next(demonstrations)
-    n_states, n_actions = len(demonstrations.states), len(demonstrations.actions)
-    moves = _counts(demonstrations, demonstrations.action * n_states + demonstrations.state, n_actions * n_states)
-    pooled = _counts(demonstrations, demonstrations.state, n_states)
+    states, actions = demonstrations.states, demonstrations.actions
+    if known is not None:
+        states, actions = in_order({*states, *known.state_names}), in_order({*actions, *known.action_names})
+    n = len(states)
+    given, is_given = _given_rows(known, states, actions)
+    codes = _codes(demonstrations.states, states), _codes(demonstrations.actions, actions)
+    state, rows = codes[0][demonstrations.state], codes[1][demonstrations.action] * n + codes[0][demonstrations.state]
+    _require_next(demonstrations, ~is_given[rows])
+    logged = demonstrations.next_state >= 0
+    arrived = codes[0][demonstrations.next_state]
+    moves = _counts(rows[logged], arrived[logged], (len(actions) * n, n))
+    pooled = _counts(state[logged], arrived[logged], (n, n))
+    stacked = sp.csr_array(given + sp.diags_array(1.0 * ~is_given) @ _smoothed(moves, pooled, alpha))
     taken = moves.sum(axis=1)
-    share = sp.diags_array(1 / np.maximum(pooled.sum(axis=1), 1.0)) @ pooled
-    rows = np.flatnonzero(taken)
-    known = sp.csr_array((np.ones(rows.size), (rows, rows % n_states)), shape=(taken.size, n_states))
-    scale = sp.diags_array(np.where(taken > 0, 1 / (taken + alpha), 0.0))
-    stacked = (scale @ (moves + alpha * (known @ share))).tocsr()
-    available = (taken > 0).reshape(n_actions, n_states).T
-    decided = available.any(axis=1)
+    estimated = (taken > 0) & ~is_given
+    available = (estimated | is_given).reshape(len(actions), n).T
     first = demonstrations.first_rows
     return MDP(
-        [stacked[a * n_states : (a + 1) * n_states] for a in range(n_actions)],
-        initial=np.bincount(demonstrations.state[first], minlength=n_states) / first.size,
-        terminal=~decided,
+        [stacked[a * n : (a + 1) * n] for a in range(len(actions))],
+        initial=np.bincount(state[first], minlength=n) / first.size,
+        terminal=~available.any(axis=1),
         available=available,
-        state_names=demonstrations.states,
-        action_names=demonstrations.actions,
+        state_names=states,
+        action_names=actions,
+        sample_sizes=np.where(estimated, (taken + alpha) ** 2 / np.maximum(taken, 1.0), np.inf),
     )
+
+
+def untaken_actions(mdp: MDP) -> dict[str, tuple[str, ...]]:
+    """Of an estimated MDP, the actions that nobody took, by state: they count as unavailable there.
+
+    Example:
+        >>> rows = [("ann", 0, 0, "x", "go", "y"), ("ann", 0, 1, "y", "stay", "z")]
+        >>> columns = ["expert", "episode", "step", "state", "action", "next_state"]
+        >>> untaken_actions(estimate_mdp(Demonstrations.from_frame(pd.DataFrame(rows, columns=columns))))
+        {'x': ('stay',), 'y': ('go',)}
+    """
+    missing = ~mdp.available & ~mdp.terminal[:, None]
+    return {
+        mdp.state_names[s]: tuple(mdp.action_names[a] for a in np.flatnonzero(missing[s]))
+        for s in np.flatnonzero(missing.any(axis=1))
+    }
+
+
+def describe_estimate(mdp: MDP, smoothing: float) -> list[str]:
+    """What was assumed where transitions were estimated, in sentences for a report."""
+    ends = [name for name, end in zip(mdp.state_names, mdp.terminal, strict=True) if end]
+    said = [
+        f"Transitions were estimated from next_state, with {smoothing:g} smoothing moves per state and action. "
+        f"States in which nobody decided end an episode: {_listed(ends) if ends else 'there are none'}."
+    ]
+    untaken = untaken_actions(mdp)
+    if untaken:
+        places = [f"{', '.join(actions)} in {state}" for state, actions in untaken.items()]
+        said.append(
+            f"Nobody took {_listed(places)}. Where these actions lead is not known, so they were left out: that everybody avoids "
+            "them is not counted as evidence, and rewards of places they may lead to can be far too high. If they are possible, "
+            "list where they lead in a CSV with the columns state, action, next_state, probability, and give it with "
+            "--transitions FILE --estimate-rest."
+        )
+    return said
 
 
 def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
@@ -89,21 +146,49 @@ def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
     return listed.reset_index()
 
 
-def require_possible(demonstrations: Demonstrations, mdp: MDP, most: int = 5) -> None:
+def require_possible(demonstrations: Demonstrations, mdp: MDP) -> None:
     """Raise one sentence that lists the impossible moves, if there are any."""
     wrong = impossible_moves(demonstrations, mdp)
     if wrong.empty:
         return
-    listed = "; ".join(
+    moves = [
         f"from {row.state} by {row.action} to {row.next_state} (expert {row.expert}, episode {row.episode}, step {row.step})"
-        for row in wrong.head(most).itertuples()
-    )
-    rest = "" if len(wrong) <= most else f"; and {len(wrong) - most} more"
-    raise ValueError(f"the table must agree with the transitions, received {len(wrong)} impossible moves: {listed}{rest}")
+        for row in wrong.itertuples()
+    ]
+    raise ValueError(f"the table must agree with the transitions, received {len(wrong)} impossible moves: {_listed(moves)}")
 
 
-def _require_next(demonstrations: Demonstrations) -> None:
-    missing = np.flatnonzero(demonstrations.next_state < 0)
+def _listed(items: list[str]) -> str:
+    rest = "" if len(items) <= LISTED else f"; and {len(items) - LISTED} more"
+    return "; ".join(items[:LISTED]) + rest
+
+
+def _given_rows(known: MDP | None, states: tuple[str, ...], actions: tuple[str, ...]) -> tuple[Any, Bools]:
+    """The known rows at their places among the given names, `(A·S,S)`, and which they are, `(A·S,)`."""
+    shape = (len(actions) * len(states), len(states))
+    if known is None:
+        return sp.csr_array(shape), np.zeros(shape[0], dtype=np.bool_)
+    place, column = _codes(known.action_names, actions), _codes(known.state_names, states)
+    rows = (place[:, None] * len(states) + column).ravel()
+    entries = known.stacked.tocoo()
+    matrix = sp.csr_array((entries.data, (rows[entries.coords[0]], column[entries.coords[1]])), shape=shape)
+    is_given = np.zeros(shape[0], dtype=np.bool_)
+    is_given[rows] = (known.available & ~known.terminal[:, None]).T.ravel()
+    return matrix, is_given
+
+
+def _smoothed(moves: Any, pooled: Any, alpha: float) -> Any:
+    """T̂ in the rows that have moves, zero in the others."""
+    taken, n_states = moves.sum(axis=1), moves.shape[1]
+    share = sp.diags_array(1 / np.maximum(pooled.sum(axis=1), 1.0)) @ pooled
+    rows = np.flatnonzero(taken)
+    state_of = sp.csr_array((np.ones(rows.size), (rows, rows % n_states)), shape=moves.shape)
+    scale = sp.diags_array(np.where(taken > 0, 1 / (taken + alpha + (taken == 0)), 0.0))
+    return scale @ (moves + alpha * (state_of @ share))
+
+
+def _require_next(demonstrations: Demonstrations, needed: Bools) -> None:
+    missing = np.flatnonzero((demonstrations.next_state < 0) & needed)
     if missing.size == len(demonstrations):
         raise ValueError("without transitions the table must have a column next_state to estimate them from, received none")
     if missing.size:
@@ -111,17 +196,22 @@ def _require_next(demonstrations: Demonstrations) -> None:
         raise ValueError(f"{demonstrations.where(row)} must have a next_state to estimate transitions from, received none")
 
 
-def _counts(demonstrations: Demonstrations, rows: Ints, n_rows: int) -> Any:
-    """How often each row moved to each state, `(n_rows, S)` CSR."""
-    n_states = len(demonstrations.states)
-    cells, counts = np.unique(rows * n_states + demonstrations.next_state, return_counts=True)
-    return sp.csr_array((counts / 1.0, np.divmod(cells, n_states)), shape=(n_rows, n_states))
+def _codes(labels: tuple[str, ...], names: tuple[str, ...]) -> Ints:
+    position = {name: i for i, name in enumerate(names)}
+    return np.array([position[one] for one in labels], dtype=np.int64)
 
 
-def _entries(matrix: Any, rows: Ints, columns: Ints) -> Any:
+def _counts(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Any:
+    """How often each row moved to each column, as a CSR matrix."""
+    cells, counts = np.unique(rows * shape[1] + columns, return_counts=True)
+    return sp.csr_array((counts / 1.0, np.divmod(cells, shape[1])), shape=shape)
+
+
+def _entries(matrix: Any, rows: Ints, columns: Ints) -> Bools:
     """Whether the matrix has a positive entry at each of the given places, by looking each distinct one up once."""
     width = matrix.shape[1]
     cells = np.unique(np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)) * width + matrix.indices)
     wanted = rows * width + columns
     place = np.minimum(np.searchsorted(cells, wanted), max(cells.size - 1, 0))
-    return cells[place] == wanted if cells.size else np.zeros(wanted.size, dtype=np.bool_)
+    found: Bools = cells[place] == wanted if cells.size else np.zeros(wanted.size, dtype=np.bool_)
+    return found
