@@ -65,6 +65,12 @@ PLAN_CASES = {
     "temperature zero": (lambda: mh.soft_plan(MDP, [0, 0, 1], 0.5, 0.0), "temperature must be a positive number, received 0"),
     "reward of wrong shape": (lambda: mh.plan(MDP, [0, 1], 0.5), r"reward must have shape \(3,\) or \(3, 2\), received \(2,\)"),
     "reward NaN": (lambda: mh.plan(MDP, [0, np.nan, 1], 0.5), "reward must be finite, received nan at 1"),
+    "reward one NaN": (lambda: mh.plan(MDP, np.nan, 0.5), "reward must be finite, received nan$"),
+    "discount of NumPy": (lambda: mh.plan(MDP, [0, 0, 1], [np.float64("nan")]), r"discount must be one number.*received \[nan\]"),
+    "temperature of NumPy": (
+        lambda: mh.soft_plan(MDP, [0, 0, 1], 0.5, [np.float64(2)]),
+        r"temperature must be.*received \[2.0\]",
+    ),
     "reward text": (lambda: mh.plan(MDP, ["a", "b", "c"], 0.5), "reward must be numbers"),
     "policy row": (lambda: mh.occupancy(MDP, POLICY * 0.9, 0.5), "policy must sum to 1 in every state.* 0.9 in state home"),
     "policy negative": (

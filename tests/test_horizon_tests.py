@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,6 @@ from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.horizon_tests import holm
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.model_checks import MODELS, calibration_bins
-from multihorizon.likelihood.uncertainty import resume
 
 DISCOUNTS = (0.4, 0.4, 0.8)
 
@@ -79,15 +80,12 @@ def test_the_right_model_predicts_best_and_is_calibrated(solution, table):
 
 def test_states_that_the_model_cannot_fit_are_named(solution, table):
     """In one state expert b is made to do something no reward and discount can explain beside the rest."""
-    point = resume(solution)
-    choices = point.likelihood.choices[1]
-    state = int(np.argmax(choices.visits))
-    kept = choices.counts[state].copy()
-    choices.counts[state] = np.roll(kept, 2)
-    try:
-        checks = mh.check_model(solution, table)
-    finally:
-        choices.counts[state] = kept
+    first, second, third = solution.problem.experts
+    counts = second.counts.copy()
+    state = int(np.argmax(counts.sum(axis=1)))
+    counts[state] = np.roll(counts[state], 2)
+    odd = solution.problem.with_experts([first, replace(second, counts=counts), third])
+    checks = mh.check_model(replace(solution, problem=odd), table)
     assert checks.worst[0]["state"] == str(state)
     assert checks.worst[0]["expert"] == "b"
     assert checks.worst[0]["p_value"] < 1e-6

@@ -255,3 +255,14 @@ def test_states_without_a_choice():
     found = mh.identify(mh.Problem(mdp, [mh.soft_plan(mdp, reward, gamma).policy for gamma in (0.3, 0.6, 0.9)]))
     assert found.status == "unique"
     np.testing.assert_allclose(found.discounts, [0.3, 0.6, 0.9], atol=1e-8)
+
+
+def test_a_wall_is_no_ending():
+    """Nobody enters the wall and no move ends the episode, so a constant reward is free and the mean is set to 0."""
+    rng = np.random.default_rng(0)
+    mdp = mh.domains.gridworld(2, 3, slip=0.2, walls=[(0, 1)], absorbing=[(1, 2)])
+    reward = rng.normal(size=6)
+    problem = mh.Problem(mdp, [mh.soft_plan(mdp, reward, gamma).policy for gamma in (0.3, 0.7)])
+    found = mh.identify(problem)
+    entered = np.arange(6) != 1
+    np.testing.assert_allclose(found.reward[entered], reward[entered] - reward[entered].mean(), atol=1e-8)

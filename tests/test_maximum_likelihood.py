@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,9 +18,10 @@ def simulated(domain, episodes=1000, seed=0, **options) -> mh.Problem:
 
 def expected(problem: mh.Problem, policies, decisions: float) -> mh.Problem:
     """The problem with each count replaced by what `decisions` in every state are expected to give."""
-    for expert, policy in zip(problem.experts, policies, strict=True):
-        expert.counts[:] = np.where(expert.mdp.terminal[:, None], 0.0, decisions * policy)
-    return problem
+    return problem.with_experts(
+        replace(expert, counts=np.where(expert.mdp.terminal[:, None], 0.0, decisions * policy))
+        for expert, policy in zip(problem.experts, policies, strict=True)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -1,3 +1,5 @@
+from dataclasses import FrozenInstanceError
+
 import numpy as np
 import pytest
 
@@ -65,3 +67,38 @@ def test_joining_tasks_shares_experts_and_states() -> None:
     np.testing.assert_allclose(joined.experts[0].expected_reward(reward), toy.mdp.expect(reward[:4]))
     with pytest.raises(ValueError, match="one task"):
         _ = joined.mdp
+
+
+def test_experts_of_another_problem_keep_their_mdp_and_features_or_are_refused() -> None:
+    features = np.random.default_rng(0).normal(size=(48, 2))
+    tied = mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts(), features=features, feature_names=["cost", "risk"])
+    with pytest.raises(ValueError, match="expert 0 was read with 2 features, received none for this problem"):
+        mh.Problem(DOMAIN.mdp, tied.experts)
+    with pytest.raises(ValueError, match="expert 0 must act in the problem's own MDP"):
+        mh.Problem(mh.domains.cliff(slip=0.3).mdp, mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts()).experts)
+    fewer = tied.with_experts(tied.experts[1:])
+    assert (fewer.names, fewer.parameter_names) == (("1", "2"), ("cost", "risk"))
+    np.testing.assert_array_equal(fewer.experts[0].expected_reward(np.ones(2)), tied.experts[1].expected_reward(np.ones(2)))
+
+
+def test_with_experts_keeps_who_is_whom_across_tasks() -> None:
+    first = mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts(), names=["a", "b", "c"])
+    joined = mh.Problem.join(first, mh.Problem(mh.domains.cliff(slip=0.3).mdp, DOMAIN.mce_experts()[:1], names=["b"]))
+    part = joined.with_experts(joined.experts[1:])
+    assert (part.names, part.owner) == (("b", "c"), (0, 1, 0))
+    with pytest.raises(ValueError, match="at least one expert"):
+        joined.with_experts([])
+    with pytest.raises(ValueError, match="expert 0 must have the problem's 12 reward parameters, received 18"):
+        first.with_experts(mh.Problem(mh.domains.big_small().mdp, mh.domains.big_small().mce_experts()).experts)
+
+
+def test_a_problem_and_its_experts_cannot_be_changed() -> None:
+    given = DOMAIN.mce_experts()[0]
+    problem = mh.Problem(DOMAIN.mdp, [mh.Expert("a", DOMAIN.mdp, "policy", policy=given)])
+    expert = problem.experts[0]
+    given[:] = 0.0
+    assert expert.policy.sum() == pytest.approx(12)
+    with pytest.raises(ValueError, match="read-only"):
+        expert.policy[0] = 0.0
+    with pytest.raises(FrozenInstanceError):
+        problem.experts = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,14 +67,10 @@ def test_standard_errors_are_the_inverse_information_and_shrink_with_data(soluti
     point = resume(solution)
     errors = np.sqrt(np.diag(np.linalg.inv(point.information)))
     assert solution.standard_errors == pytest.approx(errors[-2:], rel=1e-6)
-    for expert in solution.problem.experts:
-        expert.counts[:] *= 4
-    try:
-        quadrupled = Likelihood(solution.problem).at(point.x)
-        assert precision(quadrupled).standard_errors == pytest.approx(errors / 2, rel=1e-6)
-    finally:
-        for expert in solution.problem.experts:
-            expert.counts[:] /= 4
+    experts = solution.problem.experts
+    fourfold = solution.problem.with_experts(replace(expert, counts=4 * expert.counts) for expert in experts)
+    quadrupled = Likelihood(fourfold).at(point.x)
+    assert precision(quadrupled).standard_errors == pytest.approx(errors / 2, rel=1e-6)
 
 
 def test_intervals_survive_saving(solution, tmp_path):
@@ -94,8 +91,6 @@ def test_asking_for_intervals_changes_nothing_in_the_solution(solution):
 
 
 def test_other_solvers_have_no_intervals(solution):
-    from dataclasses import replace
-
     other = replace(solution, solver="MPLP", interval_source=None)
     with pytest.raises(ValueError, match="need a solution of MaximumLikelihood"):
         other.confidence_intervals(0.95)

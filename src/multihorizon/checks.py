@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+#: A compressed sparse row array; SciPy has no types of its own, so the name is for the reader.
+Sparse = sp.csr_array
+Array = TypeVar("Array", bound=NDArray[Any])
 
 #: How far a row of probabilities may be from summing to one; rows within it are rescaled to sum exactly.
 ROW_TOLERANCE = 1e-6
@@ -23,7 +27,8 @@ def as_floats(value: Any, name: str) -> Floats:
         raise ValueError(f"{name} must be numbers, received {_describe(value)}") from error
     if not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise ValueError(f"{name} must be finite, received {array[place]} at {_index(place)}")
+        where = f" at {place[0] if len(place) == 1 else place}" if place else ""
+        raise ValueError(f"{name} must be finite, received {array[place]}{where}")
     return array
 
 
@@ -115,10 +120,24 @@ def label(value: Any, name: str) -> str:
     return str(value)
 
 
+def read_only(array: Array) -> Array:
+    """A copy of the array that nobody can write to; the array itself where nobody could anyway."""
+    if array.flags.writeable or array.base is not None:
+        array = array.copy()
+        array.setflags(write=False)
+    return array
+
+
 def _describe(value: Any) -> str:
+    """A value in a message: a number as Python writes it, an array by its shape."""
     shape = getattr(value, "shape", None)
-    return f"{type(value).__name__} of shape {shape}" if shape else repr(value)[:80]
+    if shape:
+        return f"{type(value).__name__} of shape {shape}"
+    return repr(_plain(value))[:80]
 
 
-def _index(place: tuple[int, ...]) -> str:
-    return str(place[0]) if len(place) == 1 else str(place)
+def _plain(value: Any) -> Any:
+    """NumPy numbers, alone or in lists, as Python's own: "nan" reads better than "np.float64(nan)"."""
+    if isinstance(value, list | tuple):
+        return type(value)([_plain(item) for item in value])
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from multihorizon.checks import Bools, Floats, as_shape
+from multihorizon.checks import Bools, Floats, Sparse, as_shape, read_only
 from multihorizon.mdp import MDP
 from multihorizon.planning.evaluation import check_policy
 from multihorizon.planning.plan import one_hot
@@ -28,6 +28,7 @@ class Expert:
     `policy` holds probabilities (kinds "policy" and "actions"), `sets` the chosen actions (kinds "actions" and "action sets",
     and policies that are deterministic), `counts` the decisions (kind "demonstrations"); the rest is None. `features` is the
     matrix F `(A·S,d)` that turns reward parameters into the expected immediate reward; None stands for the stacked transitions.
+    The arrays are copies that cannot be written to.
     """
 
     name: str
@@ -36,11 +37,17 @@ class Expert:
     policy: Floats | None = None
     sets: Bools | None = None
     counts: Floats | None = None
-    features: Any = None
+    features: Sparse | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("policy", "sets", "counts"):
+            array = getattr(self, field)
+            if array is not None:
+                object.__setattr__(self, field, read_only(np.asarray(array)))
 
     @property
-    def feature_matrix(self) -> Any:
-        """F `(A·S,d)`: the features, or the stacked transitions where the reward is one number a state, paid on arrival."""
+    def feature_matrix(self) -> Sparse:
+        """F `(A·S,d)`: the features, or the stacked transitions where the reward is one number per state, paid on arrival."""
         return self.mdp.stacked if self.features is None else self.features
 
     def expected_reward(self, parameters: Floats) -> Floats:

@@ -159,6 +159,13 @@ class MDP:
         choice = self.available / 1.0 if policy is None else policy
         return steps_into(self.under(choice), self.terminal) < 0
 
+    @cached_property
+    def entered_ends(self) -> Bools:
+        """Mask of the terminal states that some move enters; the wall of a grid is terminal, but nobody enters it."""
+        entered = np.zeros(self.n_states, dtype=np.bool_)
+        entered[self.stacked.indices] = True
+        return self.terminal & entered
+
     def to_npz(self, path: str | Path) -> None:
         """Write to exactly this path; `MDP.from_npz` reads it back."""
         with Path(path).open("wb") as file:

@@ -8,34 +8,38 @@ tasks is one person with one discount, and states of the same name share their r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from multihorizon.checks import as_floats, as_names
+from multihorizon.checks import Sparse, as_floats, as_names
 from multihorizon.experts import Expert, read_expert
 from multihorizon.mdp import MDP
 from multihorizon.tables.demonstrations import Demonstrations
 
 
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Problem:
-    """An MDP, its experts, and how the reward is parametrised.
+    """An MDP, its experts, and how the reward is parametrised. A problem is never changed; `with_experts` makes another one.
 
     Args:
         mdp: the decision process.
-        experts: one entry an expert, each a policy `(S,A)`, actions `(S,)`, action sets bool `(S,A)`, or `Demonstrations`,
-            which bring all their experts. A bare `Demonstrations` will do.
+        experts: one entry per expert, each a policy `(S,A)`, actions `(S,)`, action sets bool `(S,A)`, an `Expert` in this
+            MDP, or `Demonstrations`, which bring all their experts. A bare `Demonstrations` will do.
         names: the experts' names; by default "0", "1", …, and the table's own for demonstrations.
         features: `(A·S,d)` array or sparse matrix F; the expected immediate reward of row `a·S + s` is `F θ`. By default
-            the reward is one number a state, paid on arrival: `F = T_A`.
+            the reward is one number per state, paid on arrival: `F = T_A`.
         feature_names: labels of the d features; by default "feature 0", …
 
     Attributes:
         experts: one `Expert` for each expert and task, `(n,)`.
-        owner: which of the K distinct `names` each of `experts` is, `(n,)`; 0, 1, … where there is one task.
         parameter_names: labels of the reward parameters: the states, or the features.
+
+    Raises:
+        ValueError: on malformed data, and for an `Expert` who acts in another MDP or was read with features that are not given.
 
     Example:
         >>> from multihorizon.domains import cliff
@@ -43,6 +47,9 @@ class Problem:
         >>> Problem(d.mdp, d.mce_experts()).n_experts
         3
     """
+
+    experts: tuple[Expert, ...]
+    parameter_names: tuple[str, ...]
 
     def __init__(
         self,
@@ -57,13 +64,43 @@ class Problem:
             raise ValueError(f"experts must be a list of expert data or Demonstrations, received {type(experts).__name__}")
         entries = [experts] if isinstance(experts, Demonstrations) else list(experts)
         found = [expert for position, entry in enumerate(entries) for expert in _read(mdp, entry, position)]
-        if not found:
-            raise ValueError("experts must hold at least one expert, received none")
         matrix = None if features is None else _check_features(mdp, features)
-        self.names = as_names(names if names is not None else [e.name for e in found], len(found), "names of the experts")
-        self.experts = tuple(replace(expert, name=n, features=matrix) for expert, n in zip(found, self.names, strict=True))
-        self.owner = tuple(range(len(found)))
-        self.parameter_names = _parameter_names(mdp, matrix, feature_names)
+        if matrix is None:
+            _refuse_lost_features(found)
+        labels = as_names(names if names is not None else [e.name for e in found], len(found), "names of the experts")
+        named = [replace(expert, name=name, features=matrix) for expert, name in zip(found, labels, strict=True)]
+        self._fill(named, _parameter_names(mdp, matrix, feature_names))
+
+    def _fill(self, experts: Iterable[Expert], parameter_names: tuple[str, ...]) -> None:
+        object.__setattr__(self, "experts", tuple(experts))
+        object.__setattr__(self, "parameter_names", parameter_names)
+        if not self.experts:
+            raise ValueError("experts must hold at least one expert, received none")
+
+    @classmethod
+    def _of(cls, experts: Iterable[Expert], parameter_names: tuple[str, ...]) -> Problem:
+        """A problem of experts that have been read already."""
+        made = cls.__new__(cls)
+        made._fill(experts, parameter_names)
+        return made
+
+    def with_experts(self, experts: Iterable[Expert]) -> Problem:
+        """The same reward parameters with other experts: some of its own, or its own with other data (`dataclasses.replace`).
+
+        Example:
+            >>> from multihorizon.domains import cliff
+            >>> problem = Problem(cliff().mdp, cliff().mce_experts(), names=["near", "middle", "far"])
+            >>> problem.with_experts(problem.experts[1:]).names
+            ('middle', 'far')
+        """
+        changed = self._of(experts, self.parameter_names)
+        for expert in changed.experts:
+            if expert.feature_matrix.shape[1] != self.n_parameters:
+                raise ValueError(
+                    f"expert {expert.name} must have the problem's {self.n_parameters} reward parameters, "
+                    f"received {expert.feature_matrix.shape[1]}"
+                )
+        return changed
 
     @classmethod
     def join(cls, *problems: Problem) -> Problem:
@@ -74,17 +111,25 @@ class Problem:
         """
         if not problems:
             raise ValueError("join must be given at least one problem, received none")
-        joined = cls.__new__(cls)
-        joined.names = tuple(dict.fromkeys(name for problem in problems for name in problem.names))
-        joined.parameter_names = _joint_parameters(problems)
-        column = {name: i for i, name in enumerate(joined.parameter_names)}
-        joined.experts = tuple(
+        parameter_names = _joint_parameters(problems)
+        column = {name: i for i, name in enumerate(parameter_names)}
+        widened = (
             replace(expert, features=_widen(expert, [column[name] for name in problem.parameter_names], len(column)))
             for problem in problems
             for expert in problem.experts
         )
-        joined.owner = tuple(joined.names.index(expert.name) for expert in joined.experts)
-        return joined
+        return cls._of(widened, parameter_names)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The distinct names of the experts `(K,)`, in order of appearance."""
+        return tuple(dict.fromkeys(expert.name for expert in self.experts))
+
+    @cached_property
+    def owner(self) -> tuple[int, ...]:
+        """Which of the K distinct `names` each of `experts` is, `(n,)`; 0, 1, … where there is one task."""
+        number = {name: k for k, name in enumerate(self.names)}
+        return tuple(number[expert.name] for expert in self.experts)
 
     @property
     def n_experts(self) -> int:
@@ -98,7 +143,7 @@ class Problem:
 
     @property
     def mdp(self) -> MDP:
-        """The one MDP of the problem; raises where there are several tasks."""
+        """The one MDP of the problem; raises ValueError where there are several tasks."""
         mdp = self.experts[0].mdp
         if any(expert.mdp is not mdp for expert in self.experts):
             raise ValueError("this needs a problem with one task, received one that joins several MDPs")
@@ -106,7 +151,7 @@ class Problem:
 
     @property
     def tabular(self) -> bool:
-        """Whether the reward is simply one number a state of one MDP, paid on arrival."""
+        """Whether the reward is simply one number per state of one MDP, paid on arrival."""
         return all(expert.features is None for expert in self.experts)
 
     def __repr__(self) -> str:
@@ -115,6 +160,11 @@ class Problem:
 
 def _read(mdp: MDP, entry: Any, position: int) -> Iterable[Expert]:
     if isinstance(entry, Expert):
+        if entry.mdp is not mdp:
+            raise ValueError(
+                f"expert {entry.name} must act in the problem's own MDP, received one of {entry.mdp!r}: "
+                "hand its data over for this MDP, or put the two tasks together with Problem.join"
+            )
         return [entry]
     if isinstance(entry, Demonstrations):
         return [
@@ -124,7 +174,17 @@ def _read(mdp: MDP, entry: Any, position: int) -> Iterable[Expert]:
     return [read_expert(mdp, entry, str(position))]
 
 
-def _check_features(mdp: MDP, features: Any) -> Any:
+def _refuse_lost_features(experts: Sequence[Expert]) -> None:
+    """Raise where experts of another problem bring features, whose names they do not know."""
+    for expert in experts:
+        if expert.features is not None:
+            raise ValueError(
+                f"expert {expert.name} was read with {expert.features.shape[1]} features, received none for this problem: "
+                "give features and feature_names, or use with_experts of the problem the expert comes from"
+            )
+
+
+def _check_features(mdp: MDP, features: Any) -> Sparse:
     rows = mdp.n_actions * mdp.n_states
     matrix = sp.csr_array(features) if sp.issparse(features) else as_floats(features, "features")
     if matrix.ndim != 2 or matrix.shape[0] != rows:
@@ -135,7 +195,7 @@ def _check_features(mdp: MDP, features: Any) -> Any:
     return sp.csr_array(sp.diags_array(live / 1.0) @ sp.csr_array(matrix))
 
 
-def _parameter_names(mdp: MDP, features: Any, feature_names: Sequence[Any] | None) -> tuple[str, ...]:
+def _parameter_names(mdp: MDP, features: Sparse | None, feature_names: Sequence[Any] | None) -> tuple[str, ...]:
     if features is None:
         if feature_names is not None:
             raise ValueError("feature_names must come with features, received none")
@@ -155,7 +215,7 @@ def _joint_parameters(problems: Sequence[Problem]) -> tuple[str, ...]:
     return first
 
 
-def _widen(expert: Expert, columns: list[int], width: int) -> Any:
+def _widen(expert: Expert, columns: list[int], width: int) -> Sparse:
     """The expert's feature matrix with its columns moved to their places among the joint parameters."""
     matrix = sp.csr_array(expert.feature_matrix)
     placed = sp.csr_array((matrix.data, np.array(columns)[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width))

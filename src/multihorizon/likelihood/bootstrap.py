@@ -11,7 +11,6 @@ of processes does not change the answer. Fits that did not finish are left out a
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -97,9 +96,7 @@ def bootstrap(
 
 def with_counts(problem: Problem, counts: Sequence[Floats]) -> Problem:
     """The problem with other decision counts, one `(S,A)` for each of its experts and tasks."""
-    changed = copy.copy(problem)
-    changed.experts = tuple(replace(e, counts=c) for e, c in zip(problem.experts, counts, strict=True))
-    return changed
+    return problem.with_experts(replace(e, counts=c) for e, c in zip(problem.experts, counts, strict=True))
 
 
 def episode_table(demonstrations: Demonstrations) -> tuple[Ints, Ints]:

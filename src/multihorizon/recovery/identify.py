@@ -280,7 +280,7 @@ def tidy_reward(problem: Problem, reward: Floats, point: Point, form: Any) -> tu
     if isinstance(form, FeatureForm):
         return reward, np.ones(reward.size, dtype=np.bool_), open_
     known = form.rows.known
-    if not any(expert.mdp.terminal.any() for expert in problem.experts):
+    if not any(expert.mdp.entered_ends.any() for expert in problem.experts):
         reward = np.where(known, reward - reward[known].mean(), 0.0)
     return reward, known, open_
 

@@ -8,7 +8,6 @@ any number of decisions in this task?).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -123,12 +122,11 @@ def analyse(
 
 def fitted_problem(solution: Solution) -> Problem:
     """The solution's problem with each expert's decisions replaced by the fitted policy."""
-    problem = copy.copy(solution.require_problem())
-    problem.experts = tuple(
+    problem = solution.require_problem()
+    return problem.with_experts(
         replace(expert, kind="policy", policy=policy, counts=None)
         for expert, policy in zip(problem.experts, solution.policies(), strict=True)
     )
-    return problem
 
 
 def identify_fitted(solution: Solution) -> Identification | None:
