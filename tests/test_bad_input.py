@@ -63,6 +63,9 @@ PLAN_CASES = {
     "discount a list": (lambda: mh.plan(MDP, [0, 0, 1], [0.5]), "discount must be one number"),
     "discount text": (lambda: mh.plan(MDP, [0, 0, 1], "high"), "discount must be one number.*'high'"),
     "temperature zero": (lambda: mh.soft_plan(MDP, [0, 0, 1], 0.5, 0.0), "temperature must be a positive number, received 0"),
+    "temperature text": (lambda: mh.MCE(discount=0.5, temperature="2"), "temperature must be a positive number, received '2'"),
+    "temperature of a truth value": (lambda: mh.soft_plan(MDP, [0, 0, 1], 0.5, np.True_), "positive number, received True"),
+    "discount complex": (lambda: mh.plan(MDP, [0, 0, 1], 0.5j), "discount must be one number.*received 0.5j"),
     "reward of wrong shape": (lambda: mh.plan(MDP, [0, 1], 0.5), r"reward must have shape \(3,\) or \(3, 2\), received \(2,\)"),
     "reward NaN": (lambda: mh.plan(MDP, [0, np.nan, 1], 0.5), "reward must be finite, received nan at 1"),
     "reward one NaN": (lambda: mh.plan(MDP, np.nan, 0.5), "reward must be finite, received nan$"),
@@ -169,6 +172,10 @@ def test_bad_input_gets_one_clear_sentence(case: str) -> None:
     with pytest.raises(ValueError, match=sentence) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+def test_a_number_in_an_array_without_axes_is_a_number() -> None:
+    assert mh.plan(MDP, [0, 0, 1], np.array(0.5)).values[1] == mh.plan(MDP, [0, 0, 1], 0.5).values[1]
 
 
 def test_an_unavailable_action_in_a_table_is_named() -> None:

@@ -40,9 +40,7 @@ def as_shape(array: Any, shape: tuple[int, ...], name: str) -> None:
 
 def as_discount(value: Any, name: str = "discount") -> float:
     """Read one discount factor in [0, 1]."""
-    if isinstance(value, bool) or not np.isscalar(value) or isinstance(value, str | bytes):
-        raise ValueError(f"{name} must be one number in [0, 1], received {_describe(value)}")
-    discount = float(value)  # type: ignore[arg-type]
+    discount = _as_number(value, f"{name} must be one number in [0, 1]")
     if not 0.0 <= discount <= 1.0:
         raise ValueError(f"{name} must be in [0, 1], received {discount}")
     return discount
@@ -50,13 +48,20 @@ def as_discount(value: Any, name: str = "discount") -> float:
 
 def as_positive(value: Any, name: str) -> float:
     """Read one finite number above zero."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a positive number, received {_describe(value)}") from error
+    number = _as_number(value, f"{name} must be a positive number")
     if not np.isfinite(number) or number <= 0:
         raise ValueError(f"{name} must be a positive number, received {number}")
     return number
+
+
+def _as_number(value: Any, expected: str) -> float:
+    """Read one number; a truth value, a text and an array are none."""
+    if isinstance(value, bool | np.bool_ | str | bytes) or getattr(value, "shape", ()) != ():
+        raise ValueError(f"{expected}, received {_describe(value)}")
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{expected}, received {_describe(value)}") from error
 
 
 def as_count(value: Any, name: str, least: int = 1) -> int:
