@@ -31,6 +31,7 @@ from multihorizon.checks import (
     as_names,
     as_shape,
 )
+from multihorizon.gymnasium_env import read_gymnasium
 
 #: Up to this many states dense matrices of one policy are quicker than sparse ones.
 DENSE_STATES = 60
@@ -102,8 +103,6 @@ class MDP:
 
         Duplicate successors are summed; a state entered with `terminated` is terminal, whatever its own rows say.
         """
-        from multihorizon.gymnasium_env import read_gymnasium
-
         return cls(**read_gymnasium(env))
 
     def transition(self, action: int) -> Any:

@@ -106,7 +106,8 @@ def _named(point: Floats) -> dict[str, float]:
 
 
 def _optimizer(n_experts: int, seed: int) -> Any:
-    from bayes_opt import BayesianOptimization, acquisition
+    # Imported here because it takes most of a second, which only a Bayesian search should cost.
+    from bayes_opt import BayesianOptimization, acquisition  # noqa: PLC0415
 
     return BayesianOptimization(
         f=None,

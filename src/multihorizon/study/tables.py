@@ -10,6 +10,7 @@ import numpy as np
 from multihorizon.study.claims import Claim, numbers
 from multihorizon.study.figures import PAPER_NAMES
 from multihorizon.study.paper import DISCOUNTS, GENERALIZATION, TRUE_INTERVALS
+from multihorizon.study.settings import EPSILON, L1, REWARD_BOUND, TEMPERATURE
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,6 @@ def _cell(value: Any) -> str:
 
 def used(settings: Any) -> Table:
     """The choices of this run with the evidence for each."""
-    from multihorizon.study.settings import EPSILON, L1, REWARD_BOUND, TEMPERATURE
-
     rows = (
         ("bound on the reward", _each(REWARD_BOUND), "the largest true reward; with l1 = 0 it only scales the answer"),
         (
