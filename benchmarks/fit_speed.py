@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 import multihorizon as mh
-from multihorizon.tables.files import read_demonstrations
+from multihorizon.tables.demonstrations import read_demonstrations
 
 
 def timed(what: str, problem: mh.Problem) -> None:

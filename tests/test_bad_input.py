@@ -114,30 +114,33 @@ TABLE_CASES = {
     "no rows": (lambda: mh.Demonstrations.from_frame(table().head(0)), "at least one row"),
     "duplicate step": (
         lambda: mh.Demonstrations.from_frame(table(step=[0, 0, 0])),
-        "step 0 must occur once, received rows 0 and 1",
+        "each step must occur once, received it in row 0 .* and row 1",
     ),
     "gap": (lambda: mh.Demonstrations.from_frame(table(step=[0, 2, 0])), "followed by step 1, received step 2"),
     "fractional step": (
         lambda: mh.Demonstrations.from_frame(table(step=[0, 0.5, 0])),
-        "whole numbers, received .*0.5.* in row 1",
+        "row 1 .*column step must be a whole number, received 0.5",
     ),
-    "step text": (lambda: mh.Demonstrations.from_frame(table(step=["0", "one", "0"])), "whole numbers, received 'one' in row 1"),
-    "missing state": (lambda: mh.Demonstrations.from_frame(table(state=["home", None, "home"])), "missing value in row 1"),
+    "step text": (lambda: mh.Demonstrations.from_frame(table(step=["0", "one", "0"])), "row 1 .*a whole number, received 'one'"),
+    "missing state": (
+        lambda: mh.Demonstrations.from_frame(table(state=["home", None, "home"])),
+        "row 1 .*state must not be empty",
+    ),
     "wrong next state": (
         lambda: mh.Demonstrations.from_frame(table(next_state=["town", "town", "home"])),
-        "ann, episode 0, step 0 says next_state 'town', but the next step is in 'road'",
+        "ann, episode 0, step 0: next_state is 'town', but the next step is in 'road'",
     ),
     "unknown state": (
         lambda: mh.Problem(MDP, mh.Demonstrations.from_frame(table(state=["home", "road", "moon"]))),
-        "state 'moon' must be one of the MDP's 3 states",
+        "state 'moon' must be one of the 3 states of the transitions",
     ),
     "unknown action": (
         lambda: mh.Problem(MDP, mh.Demonstrations.from_frame(table(action=["walk", "swim", "ride"]))),
-        "action 'swim' must be one of the MDP's 2 actions",
+        "action 'swim' must be one of the 2 actions of the transitions",
     ),
     "decision in a terminal state": (
         lambda: mh.Problem(MDP, mh.Demonstrations.from_frame(table(state=["home", "road", "town"]))),
-        "expert bob, episode 0, step 0: state 'town' is a decision in a terminal state",
+        "expert bob, episode 0, step 0: state 'town' is terminal: nothing is decided there",
     ),
     "policies that do not fit": (lambda: mh.Demonstrations.simulate(MDP, [POLICY[:2]], 5), "policy of expert 0 must have shape"),
     "no policies": (lambda: mh.Demonstrations.simulate(MDP, [], 5), "policies must hold at least one policy"),
@@ -186,7 +189,7 @@ def test_an_unavailable_action_in_a_table_is_named() -> None:
         state_names=MDP.state_names,
         action_names=MDP.action_names,
     )
-    with pytest.raises(ValueError, match="bob, episode 0, step 0: action 'ride' is an unavailable action"):
+    with pytest.raises(ValueError, match="bob, episode 0, step 0: action 'ride' in state 'home' is not available"):
         mh.Problem(mdp, mh.Demonstrations.from_frame(table()))
     with pytest.raises(ValueError, match=r"unavailable actions, received 0\.5 in state home on action ride"):
         mh.Problem(mdp, [POLICY])

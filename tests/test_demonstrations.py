@@ -72,10 +72,47 @@ def test_labels_of_any_type_match_by_text() -> None:
         assert counts[0, 2].tolist() == [0, 1]
 
 
-def test_indices_are_taken_where_no_name_is_a_number() -> None:
-    mdp = mh.MDP(np.full((2, 3, 3), 1 / 3), state_names=["x", "y", "z"], action_names=["l", "r"])
-    counts = mh.Demonstrations.from_frame(frame(state=[0, 1, 2])).counts(mdp)
-    assert counts[0].tolist() == [[1, 0], [0, 1], [1, 0]]
+@pytest.mark.parametrize(
+    ("label", "names", "closest"),
+    [
+        ("2", [f"s{i}" for i in sorted(range(12), key=str)], "s2"),
+        ("2", ["x", "y", "z"], None),
+        ("home", ["Home", "road", "town"], "Home"),
+        ("s02", ["s1", "s2", "s12"], "s2"),
+        ("raod", ["home", "road", "town"], "road"),
+        ("2", ["a2", "b2", "c"], None),
+    ],
+)
+def test_no_label_is_taken_for_another_name(label: str, names: list[str], closest: str | None) -> None:
+    mdp = mh.MDP(np.full((2, len(names), len(names)), 1 / len(names)), state_names=names)
+    with pytest.raises(ValueError, match=f"state '{label}' must be one of the {len(names)} states") as caught:
+        mh.Demonstrations.from_frame(frame(state=[label] * 3)).counts(mdp)
+    assert str(caught.value).endswith(f"Did you mean '{closest}'? Names must agree letter by letter" if closest else ")")
+
+
+def test_3_and_3_0_in_a_file_are_one_state(tmp_path) -> None:
+    rows = ["a,1,0,3,go,4.0", "a,1,1,4,go,3.0", "a,1,2,3.0,go,03", "a,1,3,03,go,-1.0"]
+    (tmp_path / "d.csv").write_text("\n".join(["expert,episode,step,state,action,next_state", *rows]) + "\n")
+    assert mh.Demonstrations.from_csv(tmp_path / "d.csv").states == ("-1", "03", "3", "4")
+
+
+def test_blank_labels_are_refused(tmp_path) -> None:
+    for blank in (" ", "\u00a0", "\u200b", "\x1b"):
+        (tmp_path / "d.csv").write_text(f"expert,episode,step,state,action\na,1,0,x,go\na,1,1,{blank},go\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=r"d\.csv, line 3: column state must be a label that can be seen"):
+            mh.Demonstrations.from_csv(tmp_path / "d.csv")
+
+
+def test_formulas_are_quoted_in_csv_files_and_read_back(tmp_path) -> None:
+    states = ["=cmd|'/c calc'!A0", "+1+2", "@x", "-1", "'=x", "-a"]
+    demos = mh.Demonstrations.from_frame(
+        pd.DataFrame({"expert": "=ann", "episode": 0, "step": range(6), "state": states, "action": "go"})
+    )
+    demos.to_csv(tmp_path / "d.csv")
+    text = (tmp_path / "d.csv").read_text()
+    assert not any(cell[:1] in "=+@" for line in text.splitlines()[1:] for cell in line.replace('"', "").split(","))
+    back = mh.Demonstrations.from_csv(tmp_path / "d.csv")
+    assert back.same_decisions(demos)
 
 
 def test_whole_number_labels_sort_as_numbers() -> None:

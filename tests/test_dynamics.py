@@ -8,7 +8,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.tables.dynamics import describe_estimate, require_possible, untaken_actions
-from multihorizon.tables.files import transitions_from_frame
+from multihorizon.tables.transitions import transitions_from_frame
 
 
 def table(rows: list[tuple]) -> mh.Demonstrations:

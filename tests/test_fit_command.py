@@ -177,11 +177,11 @@ MALFORMED = {
     "missing state": (change("state", None), "column state must not be empty"),
     "missing action": (change("action", None), "column action must not be empty"),
     "missing expert": (change("expert", None), "column expert must not be empty"),
-    "step is text": (change("step", "first"), "column step must be whole numbers"),
-    "step is a fraction": (change("step", 1.5), "column step must be whole numbers"),
+    "step is text": (change("step", "first"), "column step must be a whole number"),
+    "step is a fraction": (change("step", 1.5), "column step must be a whole number"),
     "next state disagrees": (change("next_state", "17", SECOND), "but the next step is in"),
     "no rows": (lambda f: f.iloc[:0], "at least one row"),
-    "decision in a terminal state": (change("state", "17", FIRST), "terminal state"),
+    "decision in a terminal state": (change("state", "17", FIRST), "is terminal: nothing is decided"),
     "mixed types": (change("state", "3.7", FIRST), "state '3.7' must be one of"),
     "an expert without rows": (lambda f: f.assign(expert=f["expert"].where(f["expert"] != "Bo", None)), "column expert must not"),
     "impossible move": (lambda f: impossible(f), "impossible moves: from"),
@@ -218,10 +218,10 @@ def one_sentence(result, said: str | None) -> None:
     ("content", "said"),
     [
         (b"", "must be a CSV table with a header"),
-        (b'expert,episode\n"unclosed', "received"),
+        (b'expert,episode\n"unclosed', "line 2: a quotation mark is opened here"),
         (b"\xff\xfe\x00\x01", "must be a CSV table"),
         (b"\x00" * 100, None),
-        (b"expert;episode;step;state;action\nA;0;0;x;go\n", "must have the columns"),
+        (b"expert;episode;step;state;action\nA;0;0;x;go\n", "separated by semicolons: save it with commas"),
     ],
 )
 def test_files_that_are_no_tables(content, said, folder, tmp_path):
@@ -254,7 +254,7 @@ def test_other_bad_inputs(folder, frame, tmp_path):
     [
         ("state,action,next_state\n0,right,1\n", "none named probability"),
         ("state,action,next_state,probability\n0,right,1,0.5\n", "must sum to 1"),
-        ("state,action,next_state,probability\n0,right,1,much\n", "column probability must be numbers"),
+        ("state,action,next_state,probability\n0,right,1,much\n", "column probability must be a number"),
         ("state,action,next_state,probability\n0,right,1,1\n0,right,1,1\n", "must be listed once"),
         ("state,action,next_state,probability\n0,right,,1\n", "column next_state must not be empty"),
     ],

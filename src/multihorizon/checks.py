@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 import numpy as np
@@ -116,13 +117,19 @@ def as_names(value: Any, size: int, name: str) -> tuple[str, ...]:
 
 
 def label(value: Any, name: str) -> str:
-    """The canonical text of a label: 3, 3.0 and "3" are one label, so tables that went through NaN still match."""
+    """The canonical text of a label: 3, 3.0, "3" and "3.0" are one label, so tables that went through NaN still match."""
     if isinstance(value, float | np.floating):
         if not np.isfinite(value):
-            raise ValueError(f"{name} must not be missing, received {value}")
+            raise ValueError(f"{name} must not be missing, received {float(value)}")
         if float(value).is_integer():
             return str(int(value))
-    return str(value)
+    if isinstance(value, bytes | dict | list | tuple | set | np.ndarray):
+        raise ValueError(f"{name} must be text or a number, received {_describe(value)}")
+    text = str(value).strip()
+    if not any(c.isprintable() and not c.isspace() for c in text):
+        raise ValueError(f"{name} must be a label that can be seen, received {str(value)!r}")
+    whole = re.fullmatch(r"(-?\d+)\.0*", text)
+    return whole[1] if whole else text
 
 
 def read_only(array: Array) -> Array:

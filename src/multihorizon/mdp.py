@@ -31,6 +31,7 @@ from multihorizon.checks import (
     as_names,
     as_shape,
 )
+from multihorizon.files.saved_mdp import read_mdp, write_mdp
 from multihorizon.gymnasium_env import read_gymnasium
 
 #: Up to this many states dense matrices of one policy are quicker than sparse ones.
@@ -167,49 +168,25 @@ class MDP:
 
     def to_npz(self, path: str | Path) -> None:
         """Write to exactly this path; `MDP.from_npz` reads it back."""
-        with Path(path).open("wb") as file:
-            self._write(file)
-
-    def _write(self, file: Any) -> None:
-        matrix = self.stacked
-        np.savez_compressed(
-            file,
-            data=matrix.data,
-            indices=matrix.indices,
-            indptr=matrix.indptr,
-            initial=self.initial,
-            terminal=self.terminal,
-            available=self.available,
-            state_names=np.array(self.state_names),
-            action_names=np.array(self.action_names),
-            grid_shape=np.array(self.grid_shape if self.grid_shape else (), dtype=np.int64),
-        )
+        arrays = {name: getattr(self, name) for name in ("initial", "terminal", "available")}
+        arrays |= {name: np.array(getattr(self, name)) for name in ("state_names", "action_names")}
+        arrays["grid_shape"] = np.array(self.grid_shape or (), dtype=np.int64)
+        if self.sample_sizes is not None:
+            arrays["sample_sizes"] = self.sample_sizes
+        write_mdp(path, self.stacked, arrays)
 
     @classmethod
     def from_npz(cls, path: str | Path) -> MDP:
-        """Read what `to_npz` wrote."""
+        """Read what `to_npz` wrote.
+
+        Raises:
+            ValueError: if the file is another one or damaged, or if what it holds is no MDP.
+        """
+        arguments = read_mdp(path)
         try:
-            loaded = np.load(path, allow_pickle=False)
+            return cls(**arguments)
         except ValueError as error:
-            raise ValueError(f"{path} is not a saved MDP: it is no .npz file") from error
-        if not hasattr(loaded, "files"):
-            raise ValueError(f"{path} is not a saved MDP: it is no .npz file")
-        with loaded as file:
-            missing = {"data", "indices", "indptr", "initial", "terminal", "available"} - set(file.files)
-            if missing:
-                raise ValueError(f"{path} is not a saved MDP: it lacks {', '.join(sorted(missing))}")
-            n_states, n_actions = file["available"].shape
-            stacked = sp.csr_array((file["data"], file["indices"], file["indptr"]), shape=(n_actions * n_states, n_states))
-            grid = tuple(int(i) for i in file["grid_shape"])
-            return cls(
-                [stacked[a * n_states : (a + 1) * n_states] for a in range(n_actions)],
-                file["initial"],
-                file["terminal"],
-                file["available"],
-                state_names=file["state_names"].tolist(),
-                action_names=file["action_names"].tolist(),
-                grid_shape=(grid[0], grid[1]) if grid else None,
-            )
+            raise ValueError(f"{path}: {error}") from error
 
     def __repr__(self) -> str:
         ends = int(self.terminal.sum())

@@ -14,8 +14,10 @@ from multihorizon.commands.console import out, plain_errors, progress_bar
 from multihorizon.mdp import MDP
 from multihorizon.report.analysis import Analysis, advice, analyse, verdict, wide_intervals
 from multihorizon.report.fit_report import FILES, horizon, write_fit
+from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
-from multihorizon.tables.files import read_demonstrations, read_features, read_transitions
+from multihorizon.tables.features import read_features
+from multihorizon.tables.transitions import read_transitions
 
 
 class Temperature(StrEnum):
@@ -63,7 +65,7 @@ def fit(
     with plain_errors():
         if smoothing < 0:
             raise ValueError(f"--smoothing must be at least 0, received {smoothing:g}")
-        tables = [read_demonstrations(path) for path in demos]
+        tables = read_tables(demos)
         options = {
             "demonstrations": [path.name for path in demos],
             "transitions": [path.name for path in transitions] if transitions else "estimated",

@@ -26,8 +26,9 @@ from multihorizon.report.analysis import build_problem, identify_fitted
 from multihorizon.report.fit_report import write_all
 from multihorizon.solution import package_version, without_nan
 from multihorizon.solve import solve
+from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
-from multihorizon.tables.files import read_demonstrations, read_features
+from multihorizon.tables.features import read_features
 
 
 def identify(
@@ -42,7 +43,7 @@ def identify(
 ) -> None:
     """Say whether the decisions, and any number of further ones like them, identify the discounts."""
     with plain_errors():
-        tables = [read_demonstrations(path) for path in demos]
+        tables = read_tables(demos)
         matrix = None if features is None else (lambda mdp: read_features(features, mdp))
         problem, remarks = build_problem(tables, read_mdps(transitions), matrix, smoothing, estimate_rest)
         with progress_bar("identify") as progress:

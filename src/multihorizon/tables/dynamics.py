@@ -30,8 +30,9 @@ import pandas as pd
 import scipy.sparse as sp
 
 from multihorizon.checks import Bools, Ints, as_floats
+from multihorizon.files.labels import in_order, positions
 from multihorizon.mdp import MDP
-from multihorizon.tables.demonstrations import Demonstrations, in_order
+from multihorizon.tables.demonstrations import Demonstrations
 
 #: α: half a move per state and action, little against the dozens that an estimate needs anyway.
 SMOOTHING = 0.5
@@ -68,11 +69,12 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float = SMOOTHING, k
         states, actions = in_order({*states, *known.state_names}), in_order({*actions, *known.action_names})
     n = len(states)
     given, is_given = _given_rows(known, states, actions)
-    codes = _codes(demonstrations.states, states), _codes(demonstrations.actions, actions)
-    state, rows = codes[0][demonstrations.state], codes[1][demonstrations.action] * n + codes[0][demonstrations.state]
+    column = positions(demonstrations.states, states, "state")
+    state = column[demonstrations.state]
+    rows = positions(demonstrations.actions, actions, "action")[demonstrations.action] * n + state
     _require_next(demonstrations, ~is_given[rows])
     logged = demonstrations.next_state >= 0
-    arrived = codes[0][demonstrations.next_state]
+    arrived = column[demonstrations.next_state]
     moves = _counts(rows[logged], arrived[logged], (len(actions) * n, n))
     pooled = _counts(state[logged], arrived[logged], (n, n))
     stacked = sp.csr_array(given + sp.diags_array(1.0 * ~is_given) @ _smoothed(moves, pooled, alpha))
@@ -168,7 +170,7 @@ def _given_rows(known: MDP | None, states: tuple[str, ...], actions: tuple[str, 
     shape = (len(actions) * len(states), len(states))
     if known is None:
         return sp.csr_array(shape), np.zeros(shape[0], dtype=np.bool_)
-    place, column = _codes(known.action_names, actions), _codes(known.state_names, states)
+    place, column = positions(known.action_names, actions, "action"), positions(known.state_names, states, "state")
     rows = (place[:, None] * len(states) + column).ravel()
     entries = known.stacked.tocoo()
     matrix = sp.csr_array((entries.data, (rows[entries.coords[0]], column[entries.coords[1]])), shape=shape)
@@ -194,11 +196,6 @@ def _require_next(demonstrations: Demonstrations, needed: Bools) -> None:
     if missing.size:
         row = int(missing[0])
         raise ValueError(f"{demonstrations.where(row)} must have a next_state to estimate transitions from, received none")
-
-
-def _codes(labels: tuple[str, ...], names: tuple[str, ...]) -> Ints:
-    position = {name: i for i, name in enumerate(names)}
-    return np.array([position[one] for one in labels], dtype=np.int64)
 
 
 def _counts(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Any:

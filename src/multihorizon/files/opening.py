@@ -1,0 +1,128 @@
+"""Files found, unpacked and recognised: what is not the expected kind of file is refused with what it is and what to do."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+#: What unpacking a damaged file raises.
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+#: So much of a file is looked at to recognise it.
+OPENING_BYTES = 4096
+
+_AS_CSV = "in the spreadsheet program save it as CSV UTF-8 (comma delimited)"
+#: How other kinds of files begin, what they are, and what helps.
+_KINDS = (
+    (b"PK\x03\x04", "an Excel workbook or a zip archive", _AS_CSV),
+    (b"\xd0\xcf\x11\xe0", "an old Excel workbook", _AS_CSV),
+    (b"PAR1", "a Parquet file", "let its name end in .parquet"),
+    (b"\x1f\x8b", "compressed by gzip", "let its name end in .csv.gz"),
+    (b"BZh", "compressed by bzip2", "let its name end in .csv.bz2"),
+    (b"\xfd7zXZ", "compressed by xz", "let its name end in .csv.xz"),
+    (b"%PDF", "a PDF document", "export the table as CSV"),
+    (b"\x89HDF", "an HDF5 file", "export the table as CSV"),
+    (b"SQLite format 3", "a database", "export the table as CSV"),
+    (b"\xff\xfe", "saved as UTF-16", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
+    (b"\xfe\xff", "saved as UTF-16", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
+)
+_TEXT_KINDS = (
+    (b"<!doctype", "a web page", "download the table itself as CSV"),
+    (b"<html", "a web page", "download the table itself as CSV"),
+    (b"<?xml", "an XML document", "export the table as CSV"),
+    (b"{", "a JSON document", "export the table as CSV"),
+    (b"[", "a JSON document", "export the table as CSV"),
+)
+
+
+def existing_file(path: str | Path, what: str) -> Path:
+    """The path, if it is a file; `what` names it in the message."""
+    file = Path(path)
+    try:
+        found = file.is_file()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{what} must be a file, received a path that cannot be used: {error}") from error
+    if not found:
+        state = "is a directory" if file.is_dir() else "is no regular file" if file.exists() else "does not exist"
+        raise ValueError(f"{what} must be a file, received {path}, which {state}")
+    return file
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """The file's content, unpacked by the ending of its name; damage becomes one sentence."""
+    ending = path.suffix.lower()
+    try:
+        with _unpacked(path, ending) as file:
+            yield file
+    except (*DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ValueError(f"{path} is damaged, cut short, or no {ending} file: make or download it again") from error
+
+
+@contextmanager
+def open_csv(path: Path) -> Iterator[IO[str]]:
+    """The text of a CSV file, without a byte order mark and with its line breaks as they are."""
+    with open_bytes(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+        try:
+            yield text
+        except UnicodeDecodeError as error:
+            line, byte = _first_foreign_line(path)
+            raise ValueError(
+                f"{path}, line {line}: received the byte 0x{byte:02x}, which is not UTF-8. The file was probably saved as "
+                "Latin-1 or Windows-1252: save it as UTF-8 (in a spreadsheet program: CSV UTF-8)"
+            ) from error
+
+
+def require_csv(path: Path) -> None:
+    """Raise if the beginning of the file shows that it is something else than a CSV table."""
+    with open_bytes(path) as file:
+        beginning = file.read(OPENING_BYTES)
+    if not beginning.strip():
+        raise ValueError(f"{path} must be a CSV table with a header, received an empty file")
+    for mark, kind, help_ in _KINDS:
+        if beginning.startswith(mark):
+            raise ValueError(f"{path} must be a CSV table, received a file that is {kind}: {help_}")
+    text = beginning.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    for mark, kind, help_ in _TEXT_KINDS:
+        if text.startswith(mark):
+            raise ValueError(f"{path} must be a CSV table, received {kind}: {help_}")
+    if b"\x00" in beginning:
+        raise ValueError(f"{path} must be a CSV table, received a file with NUL bytes: save it as CSV UTF-8")
+
+
+def _unpacked(path: Path, ending: str) -> IO[bytes]:
+    if ending == ".gz":
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    if ending == ".bz2":
+        return bz2.open(path, "rb")
+    if ending == ".xz":
+        return lzma.open(path, "rb")
+    return _only_member(path) if ending == ".zip" else path.open("rb")
+
+
+def _only_member(path: Path) -> IO[bytes]:
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
+        if len(names) != 1:
+            raise ValueError(f"{path} must hold one CSV file, received an archive of {len(names)} files")
+        return archive.open(names[0])
+
+
+def _first_foreign_line(path: Path) -> tuple[int, int]:
+    """The first line that is not UTF-8, and its first foreign byte."""
+    with open_bytes(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                return number, line[error.start]
+    return number, line[-1]

@@ -1,0 +1,47 @@
+"""Directories for results: checked before the work, and filled with all files or none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+
+def check_output(directory: Path, files: Iterable[str], inputs: Iterable[Path]) -> None:
+    """Raise if `files` cannot be written to `directory`, or if one of them would replace one of `inputs`. Leaves no trace."""
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"--out must be a directory, received the file {directory}")
+    nearest = next(place for place in (directory, *directory.absolute().parents) if place.exists())
+    if not nearest.is_dir():
+        raise ValueError(f"--out must be a directory, received {directory}, which is inside the file {nearest}")
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        raise ValueError(f"--out must be a place where files can be written, received {directory}: {error.strerror}") from error
+    read = {path.resolve() for path in inputs}
+    for name in files:
+        if (directory / name).resolve() in read:
+            raise ValueError(f"--out would replace the input {directory / name}: choose another directory")
+        if (directory / name).is_dir():
+            raise ValueError(f"--out must leave room for the file {name}, received a directory of this name in {directory}")
+
+
+def write_all(directory: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a hidden directory inside `directory`, and move its files only when all are complete.
+
+    The hidden directory is inside, not beside, because `directory` may be a disk of its own and files move within one disk only.
+    """
+    fresh = not directory.exists()
+    directory.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=directory))
+    try:
+        write(draft)
+        for file in draft.iterdir():
+            os.replace(file, directory / file.name)
+    except BaseException:
+        shutil.rmtree(directory if fresh else draft, ignore_errors=True)
+        raise
+    shutil.rmtree(draft, ignore_errors=True)

@@ -1,0 +1,63 @@
+"""What this library saved: arrays (`.npz`) and JSON, read with every claim of the file checked before it is believed."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from multihorizon.files.opening import DAMAGED, existing_file
+
+#: No method of the zip format packs tighter; a file that claims more is damaged or made to exhaust memory.
+TIGHTEST_PACKING = 1100
+
+
+def read_arrays(path: str | Path, what: str) -> dict[str, NDArray[Any]]:
+    """All arrays of an `.npz` file; `what` names the kind of file in messages, for example "a saved MDP".
+
+    Raises:
+        ValueError: if the file is no archive of arrays, is damaged, or claims more than it holds.
+    """
+    file = existing_file(path, what)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return {info.filename.removesuffix(".npy"): _read_array(archive, info) for info in archive.infolist()}
+    except (*DAMAGED, ValueError, KeyError, OverflowError, MemoryError, SyntaxError, TypeError) as error:
+        why = "it is no .npz file" if not zipfile.is_zipfile(file) else "it is damaged or holds something else than plain arrays"
+        raise ValueError(f"{path} is not {what}: {why}") from error
+
+
+def read_json(path: str | Path, what: str) -> dict[str, Any]:
+    """The object in a JSON file; `what` names the kind of file in messages."""
+    file = existing_file(path, what)
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not {what}: it is no JSON, or cut short") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not {what}: it holds no JSON object")
+    return content
+
+
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+    """One array, after its header was compared with the size of what follows."""
+    if info.file_size > TIGHTEST_PACKING * (info.compress_size + 1):
+        raise ValueError(f"{info.filename} claims {info.file_size} bytes")
+    with archive.open(info) as member:
+        shape, fortran, dtype = _read_header(member)
+        content = member.read()
+    if dtype.hasobject or int(np.prod([int(n) for n in shape], dtype=object)) * dtype.itemsize != len(content):
+        raise ValueError(f"{info.filename} does not hold what its header says")
+    return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C") if content else np.zeros(shape, dtype)
+
+
+def _read_header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    major, _ = npy.read_magic(member)
+    read = npy.read_array_header_1_0 if major == 1 else npy.read_array_header_2_0
+    header: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(member)
+    return header

@@ -1,0 +1,103 @@
+"""A table with the place of each row, so that every message can say where to look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from multihorizon.checks import Floats, Ints, label
+from multihorizon.files.labels import in_order
+
+#: The largest whole number up to which floats hold every whole number.
+LARGEST_WHOLE = 2.0**53
+
+
+def _row(number: int) -> str:
+    return f"row {number} (counted from 0)"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A data frame, its name, and how to say where a row stands."""
+
+    frame: pd.DataFrame
+    name: str = "the table"
+    place: Callable[[int], str] = _row
+
+    def at(self, row: int) -> str:
+        """Where a row stands: the table's name and the line or row."""
+        return f"{self.name}, {self.place(row)}"
+
+    def require(self, *columns: str) -> None:
+        """Raise unless the table has rows, and these columns once each."""
+        found = [str(c) for c in self.frame.columns]
+        missing = [c for c in columns if c not in found]
+        if missing:
+            raise ValueError(
+                f"{self.name} must have the columns {', '.join(columns)}, received none named {', '.join(missing)} "
+                f"but {', '.join(found[:10]) or 'no columns'}"
+            )
+        twice = next((c for c in found if found.count(c) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{self.name} must have each column once, received {twice} twice")
+        if not len(self.frame):
+            raise ValueError(f"{self.name} must have at least one row, received none")
+
+    def labels(self, column: str, optional: bool = False) -> tuple[Ints, tuple[str, ...]]:
+        """Codes `(N,)` of a column and its labels in order; −1 where an optional label is blank."""
+        try:
+            codes, values = pd.factorize(self.frame[column])
+        except TypeError as error:
+            raise ValueError(f"{self.name}: column {column} must hold text or numbers, received nested values") from error
+        if (codes < 0).any() and not optional:
+            raise ValueError(f"{self.at(int(np.argmax(codes < 0)))}: column {column} must not be empty")
+        raw = [self._label(column, value, codes, i) for i, value in enumerate(values)]
+        names = in_order(set(raw))
+        rank = {name: i for i, name in enumerate(names)}
+        return np.array([*(rank[name] for name in raw), -1], dtype=np.int64)[codes], names
+
+    def numbers(self, column: str) -> Floats:
+        """A column of finite numbers."""
+        values = self.frame[column]
+        numbers = _as_numbers(values)
+        wrong = ~np.isfinite(numbers)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise ValueError(f"{self.at(row)}: column {column} must be a number, received {_shown(values.iloc[row])}")
+        return numbers
+
+    def whole_numbers(self, column: str) -> Ints:
+        """A column of whole numbers."""
+        numbers = _as_numbers(self.frame[column])
+        wrong = ~(np.abs(numbers) <= LARGEST_WHOLE) | (numbers != np.round(numbers))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            value = _shown(self.frame[column].iloc[row])
+            raise ValueError(f"{self.at(row)}: column {column} must be a whole number, received {value}")
+        return numbers.astype(np.int64)
+
+    def _label(self, column: str, value: Any, codes: Ints, code: int) -> str:
+        try:
+            return label(value, f"column {column}")
+        except ValueError as error:
+            raise ValueError(f"{self.at(int(np.argmax(codes == code)))}: {error}") from error
+
+
+def _as_numbers(values: pd.Series[Any]) -> Floats:
+    """The values as floats, NaN where one is no number. Dates and truth values are no numbers."""
+    if values.dtype.kind in "bmMc":
+        return np.full(len(values), np.nan)
+    try:
+        return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        return np.array([np.nan] * len(values))
+
+
+def _shown(value: Any) -> str:
+    if value is None or (isinstance(value, float | np.floating) and np.isnan(value)) or value is pd.NA:
+        return "an empty cell"
+    return repr(value.item() if isinstance(value, np.generic) else value)[:80]

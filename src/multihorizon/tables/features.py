@@ -1,0 +1,62 @@
+"""Features that rewards are tied to, from a table.
+
+The columns are `state`, `action` and one per feature; without `action` the features belong to states and are earned on arrival.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from multihorizon.checks import Bools, Ints, Sparse
+from multihorizon.files.labels import positions
+from multihorizon.files.reading import read_table
+from multihorizon.files.table import Table
+from multihorizon.mdp import MDP
+
+KEYS = ("state", "action")
+
+
+def read_features(path: str | Path, mdp: MDP) -> tuple[Sparse, tuple[str, ...]]:
+    """F `(A·S,d)` and the features' names, from CSV or Parquet."""
+    table = read_table(path, "features", KEYS)
+    table.require("state")
+    names = tuple(str(c) for c in table.frame.columns if c not in KEYS)
+    if not names:
+        raise ValueError(f"{path} must have a column for each feature beside {', '.join(KEYS)}, received none")
+    values = np.stack([table.numbers(name) for name in names], axis=1)
+    by_action = "action" in table.frame.columns
+    rows = _rows(table, mdp, by_action)
+    _require_once(table, rows, mdp, by_action)
+    dense = np.zeros(((mdp.n_actions if by_action else 1) * mdp.n_states, len(names)))
+    dense[rows] = values
+    return (sp.csr_array(dense) if by_action else sp.csr_array(mdp.stacked @ sp.csr_array(dense))), names
+
+
+def _rows(table: Table, mdp: MDP, by_action: bool) -> Ints:
+    """The row `a·S + s` of F, or `s` where features belong to states, of each row of the table."""
+    states = _known(table, "state", mdp.state_names)
+    return states + mdp.n_states * _known(table, "action", mdp.action_names) if by_action else states
+
+
+def _known(table: Table, column: str, names: tuple[str, ...]) -> Ints:
+    codes, labels = table.labels(column)
+    return positions(labels, names, column, lambda i: table.at(int(np.argmax(codes == i))))[codes]
+
+
+def _require_once(table: Table, rows: Ints, mdp: MDP, by_action: bool) -> None:
+    """Every state, or every available action of every state that is not terminal, has exactly one row."""
+    needed: Bools = (mdp.available & ~mdp.terminal[:, None]).T.ravel() if by_action else np.ones(mdp.n_states, dtype=np.bool_)
+    seen = np.bincount(rows, minlength=needed.size)
+
+    def told(row: int) -> str:
+        action, state = divmod(row, mdp.n_states)
+        return f"state {mdp.state_names[state]}" + (f", action {mdp.action_names[action]}" if by_action else "")
+
+    if (seen > 1).any():
+        again = int(np.flatnonzero(seen[rows] > 1)[1])
+        raise ValueError(f"{table.at(again)}: there must be one row for {told(int(rows[again]))}, received another")
+    if (needed & (seen == 0)).any():
+        raise ValueError(f"{table.name} must have one row for {told(int(np.argmax(needed & (seen == 0))))}, received none")
