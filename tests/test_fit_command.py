@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.report.analysis import verdict
 from multihorizon.report.fit_report import FILES, write_all
 from multihorizon.report.html import Page, Section, badge, listing, paragraph, table
 
@@ -79,7 +78,7 @@ def test_report_is_self_contained_and_escapes_names(folder, tmp_path):
     assert "<Co>" not in page
     assert all(link.startswith("data:") for link in re.findall(r'(?:src|href)="([^"]*)"', page))
     assert "http" not in re.sub(r"base64,[^\"]*", "", page)
-    assert page.count("<figure") == 4
+    assert page.count("<figure") == 3
     assert 'name="viewport"' in page
 
 
@@ -319,7 +318,7 @@ def test_few_decisions_are_not_sold_as_an_answer() -> None:
     found = mh.analyse([demos], [domain])
     assert all(found.identified)
     assert (found.intervals[:, 1] - found.intervals[:, 0]).max() > 0.5
-    assert "too few to say much" in verdict(found)
+    assert "too few to say much" in found.verdicts[1].reasons
 
 
 def test_nothing_to_choose_is_not_identified() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import typer
@@ -12,8 +12,10 @@ from rich.table import Table
 
 from multihorizon.commands.console import out, plain_errors, progress_bar
 from multihorizon.mdp import MDP
-from multihorizon.report.analysis import Analysis, advice, analyse, verdict, wide_intervals
-from multihorizon.report.fit_report import FILES, horizon, write_fit
+from multihorizon.report.analysis import Analysis, analyse
+from multihorizon.report.fit_report import FILES, write_fit
+from multihorizon.report.formats import discount_text, interval_text, steps_text
+from multihorizon.report.words import wide_intervals
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features
@@ -105,11 +107,14 @@ def temperature_of(choice: Temperature) -> float | Literal["per_expert"]:
 
 
 def _show(analysis: Analysis) -> None:
+    for text in analysis.warnings:
+        out.print(text, style="bold red", soft_wrap=True)
     out.print(_table(analysis))
-    out.print(verdict(analysis), soft_wrap=True)
-    if not all(analysis.identified) or wide_intervals(analysis):
+    for verdict in analysis.verdicts:
+        out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
+    if not all(analysis.identified) or analysis.withheld or wide_intervals(analysis):
         out.print("What to collect next:")
-        for line in advice(analysis):
+        for line in analysis.advice:
             out.print(f"  - {line}", soft_wrap=True)
     for remark in analysis.remarks:
         out.print(remark, style="dim", soft_wrap=True)
@@ -117,18 +122,17 @@ def _show(analysis: Analysis) -> None:
 
 def _table(analysis: Analysis) -> Table:
     table = Table(title=f"Planning horizons ({analysis.solution.status})")
-    for header, justify in (("expert", "left"), ("episodes", "right"), ("discount", "right"), ("95 % interval", "right")):
-        table.add_column(header, justify=justify)  # type: ignore[arg-type]
-    table.add_column("horizon 1/(1−γ), steps", justify="right")
-    for k, name in enumerate(analysis.solution.experts):
-        table.add_row(name, str(int(analysis.episodes[k])), *_cells(analysis, k))
+    table.add_column("expert", overflow="fold")
+    reach = "horizon 1/(1−γ), steps" if np.isinf(analysis.steps) else f"horizon, steps of {analysis.steps}"
+    for header in (reach, "discount", "95 % interval", "episodes"):
+        table.add_column(header, justify="right")
+    for k in analysis.order:
+        table.add_row(analysis.solution.experts[k], *_cells(analysis, k), str(int(analysis.episodes[k])))
     return table
 
 
-def _cells(analysis: Analysis, k: int) -> tuple[Any, ...]:
+def _cells(analysis: Analysis, k: int) -> tuple[str, str, str]:
     if not analysis.identified[k]:
-        return "not identified", "–", "–"
+        return "–", "not identified", "–"
     gamma = float(analysis.solution.discounts[k])
-    low, high = analysis.intervals[k]
-    reach = horizon(gamma)
-    return f"{gamma:.3f}", f"{low:.3f} to {high:.3f}", "∞" if np.isinf(reach) else f"{reach:.2f}"
+    return steps_text(analysis, gamma), discount_text(analysis, gamma), interval_text(analysis, k)

@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from multihorizon.checks import Bools, Floats, as_floats, as_shape
-from multihorizon.domains.grids import ACTIONS, MOVES
 from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.evaluation import evaluate
@@ -25,6 +24,8 @@ from multihorizon.planning.plan import one_hot
 
 #: Colours that stay apart for the common kinds of colour blindness (Okabe and Ito's palette).
 COLOURS = ("#0072B2", "#E69F00", "#CC79A7", "#009E73", "#D55E00", "#56B4E9", "#999999")
+#: Actions drawn as arrows on a grid: rows down and columns to the right.
+ARROWS = {"right": (0, 1), "down": (1, 0), "left": (0, -1), "up": (-1, 0)}
 #: Above this many cells numbers and arrows in them cannot be read.
 READABLE_CELLS = 150
 #: Probability below which a policy's action gets no arrow.
@@ -50,24 +51,28 @@ def literal(labels: Sequence[str]) -> list[str]:
 
 
 def plot_reward(mdp: MDP, reward: Any, ax: Axes | None = None, title: str = "Reward") -> Axes:
-    """A reward `(S,)` as a heat map on the grid, or as bars where the MDP has no grid shape."""
-    values = as_floats(reward, "reward")
+    """A reward `(S,)` as a heat map on the grid, or as bars where the MDP has no grid shape; NaN, not known, is grey."""
+    values = np.asarray(reward, dtype=np.float64)
+    if np.isinf(values).any():
+        raise ValueError("reward must be finite, or NaN where it is not known, received an infinity")
     as_shape(values, (mdp.n_states,), "reward")
     ax = ax or new_axes()
     ax.set_title(title)
     if mdp.grid_shape is None:
         return _bars(mdp, values, ax)
-    limit = float(np.abs(values).max()) or 1.0
-    image = ax.imshow(values.reshape(mdp.grid_shape), cmap="RdBu", vmin=-limit, vmax=limit)
+    limit = float(np.abs(np.nan_to_num(values)).max()) or 1.0
+    image = ax.imshow(
+        values.reshape(mdp.grid_shape), cmap=mpl.colormaps["RdBu"].with_extremes(bad="0.8"), vmin=-limit, vmax=limit
+    )
     _frame(mdp, ax)
     if mdp.n_states > READABLE_CELLS:
         ax.figure.colorbar(image, ax=ax, shrink=0.8, label="reward on arrival")
     else:
+        whole = bool(np.allclose(np.nan_to_num(values), np.round(np.nan_to_num(values)), atol=1e-9))
         for (row, column), value in np.ndenumerate(values.reshape(mdp.grid_shape)):
             shade = "white" if abs(value) > 0.6 * limit else "black"
-            ax.text(
-                column, row, f"{value if abs(value) > 1e-6 * limit else 0:.3g}", ha="center", va="center", color=shade, fontsize=9
-            )
+            text = "?" if np.isnan(value) else f"{value + 0.0:.{0 if whole else 2}f}"
+            ax.text(column, row, text, ha="center", va="center", color=shade, fontsize=9)
     return ax
 
 
@@ -80,7 +85,7 @@ def plot_policy(mdp: MDP, policy: Any, ax: Axes | None = None, title: str = "Pol
     as_shape(choice, (mdp.n_states, mdp.n_actions), "policy")
     ax = ax or new_axes()
     ax.set_title(title)
-    if mdp.grid_shape is None or mdp.action_names != ACTIONS:
+    if mdp.grid_shape is None or not ARROWS.keys() >= set(mdp.action_names):
         return _table(mdp, choice / 1.0, ax)
     ax.imshow(np.zeros(mdp.grid_shape), cmap="Greys", vmin=0, vmax=1)
     _frame(mdp, ax)
@@ -88,7 +93,7 @@ def plot_policy(mdp: MDP, policy: Any, ax: Axes | None = None, title: str = "Pol
     states, actions = np.nonzero((weights > FAINT) & ~mdp.terminal[:, None])
     rows, columns = np.divmod(states, mdp.grid_shape[1])
     lengths = 0.38 * weights[states, actions]
-    downs, rights = (np.array([move[axis] for move in MOVES])[actions] * lengths for axis in (0, 1))
+    downs, rights = (np.array([ARROWS[name][axis] for name in mdp.action_names])[actions] * lengths for axis in (0, 1))
     ax.quiver(columns, rows, rights, downs, angles="xy", scale_units="xy", scale=1, width=0.012, color=COLOURS[0])
     return ax
 
@@ -169,7 +174,7 @@ def _frame(mdp: MDP, ax: Axes) -> None:
         ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, ec="0.75", lw=0.8))
     for end in np.flatnonzero(mdp.terminal).tolist():
         row, column = divmod(end, width)
-        ax.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, ec="0.2", lw=1.6, hatch="//", alpha=0.45))
+        ax.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, ec="0.55", lw=1.6, hatch="//", alpha=0.7))
     ax.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
 
 

@@ -1,0 +1,75 @@
+"""Rewards as differences: what decisions determine even where they leave a constant added to all rewards open.
+
+Two rewards whose components in every undetermined direction of the information are equal have a known difference. States that
+agree so form a group. The largest group is compared with the reward of its average logged step: the mean over the states that the
+decisions led to. The variance is `c' I⁺ c` for the contrast c, so an uncertainty that all rewards share does not appear in it.
+Weights of features are measured from zero, "without this feature", and are contrasts already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from multihorizon.checks import Floats, Ints
+from multihorizon.likelihood.large import DENSE_PARAMETERS
+from multihorizon.likelihood.uncertainty import NULL_COMPONENT, resume
+from multihorizon.problem import Problem
+from multihorizon.solution import Solution
+from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE, TINY
+
+
+@dataclass(frozen=True, eq=False)
+class Contrasts:
+    """Differences `(d,)` from the average logged step (features: from zero) and their standard errors; NaN if not known."""
+
+    values: Floats
+    standard_errors: Floats
+
+
+def reward_contrasts(solution: Solution) -> Contrasts:
+    """The contrasts of a maximum-likelihood solution; all NaN where there are too many rewards for a dense information matrix."""
+    point, reward = resume(solution), solution.reward
+    unknown = np.full(reward.size, np.nan)
+    if point.likelihood.size > DENSE_PARAMETERS:
+        return Contrasts(unknown, unknown)
+    fitted = point.likelihood.reward(point.x)
+    scale = float(np.linalg.norm(reward) / (np.linalg.norm(fitted) or 1.0)) or 1.0
+    covariance, null = _covariance(point.information, reward.size)
+    matrix = np.eye(reward.size)
+    if point.likelihood.problem.tabular:
+        members = _largest_group(null)
+        steps = np.where(np.isin(np.arange(reward.size), members), _arrivals(point.likelihood.problem), 0.0)
+        matrix -= steps / max(steps.sum(), TINY)
+    else:
+        members = np.flatnonzero(np.linalg.norm(null, axis=1) <= NULL_COMPONENT)
+    errors = scale * np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", matrix, covariance, matrix), 0.0))
+    known = np.isin(np.arange(reward.size), members)
+    return Contrasts(np.where(known, matrix @ reward, np.nan), np.where(known, errors, np.nan))
+
+
+def _arrivals(problem: Problem) -> Floats:
+    """How often the logged decisions are expected to arrive in each state `(S,)`."""
+    total = np.zeros(problem.n_parameters)
+    for expert in problem.experts:
+        if expert.counts is not None:
+            total += expert.feature_matrix.T @ expert.counts.T.ravel()
+    return total
+
+
+def _covariance(information: Floats, size: int) -> tuple[Floats, Floats]:
+    """The pseudo-inverse's block of the first `size` parameters, and their components `(size, m)` in undetermined directions."""
+    scale = np.sqrt(np.diag(information))
+    scale = np.where(scale > 0, scale, 1.0)
+    spectrum, vectors = np.linalg.eigh(information / np.outer(scale, scale))
+    null = spectrum <= INFORMATION_RANK_TOLERANCE * spectrum[-1]
+    rows = vectors[:size] / scale[:size, None]
+    return (rows[:, ~null] / spectrum[~null]) @ rows[:, ~null].T, rows[:, null] / (np.abs(rows[:, null]).max(initial=0.0) or 1.0)
+
+
+def _largest_group(null: Floats) -> Ints:
+    """The rows that differ least in the undetermined directions, at least two; else none."""
+    groups = [np.flatnonzero(np.linalg.norm(null - row, axis=1) <= NULL_COMPONENT) for row in null]
+    largest = max(groups, key=len)
+    return largest if largest.size > 1 else np.zeros(0, dtype=np.int64)

@@ -1,0 +1,203 @@
+"""What a fit found, in numbers: the answer, its uncertainty, how well it predicts, and what of it must not be used.
+
+*Horizon.* A discount γ weighs what happens t steps from now by `γ^t`. In a task of at most H steps the weights sum to
+`1 + γ + … + γ^(H−1)`, the effective horizon; in a task without such a limit to `1/(1−γ)`.
+
+*Explained.* `1 − L/L₀` (McFadden's pseudo-R²), with L the log-likelihood of an expert's decisions under the fitted policy and L₀
+under chance, that is, with all available actions equally likely.
+
+*Worse than a baseline.* Where two halves of the decisions predict each other, p needless parameters lose about p units of
+log-likelihood in total, give or take `√(2p)`. A model that loses more than `p + 3√(2p)` against a simpler one predicts
+worse than it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from multihorizon.checks import Floats, Ints
+from multihorizon.likelihood.contrasts import Contrasts
+from multihorizon.likelihood.horizon_tests import SharedDiscountTest
+from multihorizon.likelihood.model_checks import ModelChecks
+from multihorizon.mdp import MDP
+from multihorizon.problem import Problem
+from multihorizon.recovery.identification import Identification
+from multihorizon.solution import Solution, Status
+from multihorizon.tolerances import ENDLESS_DISCOUNT, TINY
+
+LEVEL = 0.95
+#: A reward difference of so many temperatures makes the odds of a single choice e^100: if its error is as large as this, no
+#: decision holds it back and it has run away.
+RUNAWAY_REWARD = 100.0
+
+
+@dataclass(frozen=True, eq=False)
+class Penalty:
+    """A penalty the user asked for, beside the fit without it."""
+
+    ridge: float
+    without: Solution
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """A fitted solution with what is needed to judge it.
+
+    Attributes:
+        solution: of `MaximumLikelihood`, with its problem.
+        intervals: profile intervals `(K,2)` of the discounts, NaN where there is none.
+        episodes: `(K,)`.
+        contrasts: the reward as differences.
+        shared: the test that all experts have one discount; None for one expert or where withheld.
+        pairs: the same for every pair.
+        checks: held-out predictions; None where they could not be made.
+        identification: what exact policies would identify; None where it cannot be told.
+        penalty: what a ridge the user asked for moved.
+        withheld: why intervals and tests are withheld; empty where they are given.
+        remarks: how the result was made.
+    """
+
+    solution: Solution
+    intervals: Floats
+    episodes: Ints
+    contrasts: Contrasts
+    shared: SharedDiscountTest | None
+    pairs: list[SharedDiscountTest]
+    checks: ModelChecks | None
+    identification: Identification | None
+    penalty: Penalty | None
+    withheld: str
+    remarks: list[str]
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that was fitted."""
+        return self.solution.require_problem()
+
+    @property
+    def identified(self) -> list[bool]:
+        """Whether each discount is identified by the decisions."""
+        return list(self.solution.evidence["identified"])
+
+    @property
+    def order(self) -> list[int]:
+        """The experts from the shortest horizon to the longest; those without a number come last, by name."""
+        known = self.identified
+        keys = [(not known[k], float(g) if known[k] else 0.0, n) for k, (g, n) in enumerate(self._named())]
+        return sorted(range(len(keys)), key=keys.__getitem__)
+
+    def _named(self) -> list[tuple[float, str]]:
+        return list(zip(self.solution.discounts.tolist(), self.solution.experts, strict=True))
+
+    @cached_property
+    def steps(self) -> float:
+        """H, the most decisions an episode of the task can have; infinite where states can recur."""
+        return max(longest_episode(mdp) for mdp in {id(e.mdp): e.mdp for e in self.problem.experts}.values())
+
+    @cached_property
+    def largest_discount(self) -> float:
+        """The largest discount the fit tries: 1, or a little less in a task that may never end."""
+        return ENDLESS_DISCOUNT if any(e.mdp.never_ends().any() for e in self.problem.experts) else 1.0
+
+    def horizon(self, discount: float) -> float:
+        """The effective horizon of a discount in steps; never beyond the task's length."""
+        if discount >= 1:
+            return self.steps
+        return float((1 - discount**self.steps) / (1 - discount))
+
+    @cached_property
+    def decisions(self) -> Floats:
+        """Decisions of each expert `(K,)`."""
+        return self._by_expert([float(counts.sum()) for counts in self._counts])
+
+    @cached_property
+    def chance(self) -> Floats:
+        """Log-likelihood per decision of each expert `(K,)` if all available actions were equally likely."""
+        choices = [np.maximum(e.mdp.available.sum(axis=1), 1) for e in self.problem.experts]
+        totals = [-float(c.sum(axis=1) @ np.log(n)) for c, n in zip(self._counts, choices, strict=True)]
+        return self._by_expert(totals) / self.decisions
+
+    @cached_property
+    def fitted(self) -> Floats:
+        """Log-likelihood per decision of each expert `(K,)` under the fitted policy."""
+        totals = [float((c * np.log(np.maximum(p, TINY))).sum()) for c, p in zip(self._counts, self.policies, strict=True)]
+        return self._by_expert(totals) / self.decisions
+
+    @property
+    def explained(self) -> Floats:
+        """Pseudo-R² `(K,)`: the share of chance's log-likelihood that the fit saves; NaN where there was nothing to choose."""
+        return 1 - self.fitted / np.where(self.chance < 0, self.chance, np.nan)
+
+    @cached_property
+    def policies(self) -> list[Floats]:
+        """The fitted policy of each of the problem's experts."""
+        return self.solution.policies()
+
+    @property
+    def _counts(self) -> list[Floats]:
+        return [e.counts for e in self.problem.experts if e.counts is not None]
+
+    def _by_expert(self, values: list[float]) -> Floats:
+        """Values of the problem's experts summed over the tasks of each of the K persons."""
+        total = np.zeros(self.problem.n_experts)
+        np.add.at(total, list(self.problem.owner), values)
+        return total
+
+
+def longest_episode(mdp: MDP) -> float:
+    """The most decisions an episode can have: the longest path to a terminal state, infinite where a state can recur.
+
+    Example:
+        >>> import numpy as np
+        >>> chain = np.array([[[0, 1, 0], [0, 0, 1], [0, 0, 1]]], dtype=float)
+        >>> longest_episode(MDP(chain, initial=[1, 0, 0], terminal=[2]))
+        2
+    """
+    n = mdp.n_states
+    moves = sp.coo_array(mdp.stacked)
+    source, target = moves.coords[0] % n, moves.coords[1]
+    inner = (moves.data > 0) & ~mdp.terminal[source] & ~mdp.terminal[target]
+    graph = sp.csr_array((np.ones(int(inner.sum())), (source[inner], target[inner])), shape=(n, n))
+    if (graph.diagonal() > 0).any() or connected_components(graph, connection="strong")[0] < n:
+        return np.inf
+    source, target = graph.tocoo().coords
+    depth = np.where(mdp.terminal, 0, 1)
+    while True:
+        deeper = depth.copy()
+        np.maximum.at(deeper, source, depth[target] + 1)
+        if (deeper == depth).all():
+            return int(depth.max())
+        depth = deeper
+
+
+def not_to_be_used(solution: Solution, contrasts: Contrasts) -> str:
+    """Why a fit is no finding; empty where it is one."""
+    if solution.status == Status.NOT_CONVERGED:
+        return "The fit did not finish, so these numbers are only where the search stood when it was stopped."
+    scale = 1.0 if solution.temperature is None else float(np.max(solution.temperature))
+    large = np.abs(contrasts.values) > RUNAWAY_REWARD * scale
+    if (large & (contrasts.standard_errors > RUNAWAY_REWARD * scale)).any():
+        size = float(np.nanmax(np.abs(contrasts.values)))
+        return f"A reward runs away: it reaches {size:,.0f}, and no decision in the table holds it back."
+    return ""
+
+
+def predicts_worse(checks: ModelChecks, chance: Floats, parameters: int) -> str:
+    """The simpler model that predicts held-out decisions clearly better than the fitted one, in words; empty if there is none."""
+    K = len(checks.experts)
+    ours = float(checks.held_out["this model"] @ checks.decisions)
+    rivals = {
+        "chance": (float(chance @ checks.decisions), K + parameters),
+        "a model in which nobody looks ahead": (float(checks.held_out["discount 0"] @ checks.decisions), K),
+        "a model with one discount for all": (float(checks.held_out["one shared discount"] @ checks.decisions), K - 1),
+    }
+    for name, (value, extra) in rivals.items():
+        if extra and value - ours > extra + 3 * np.sqrt(2 * extra):
+            lost = (value - ours) / checks.decisions.sum()
+            return f"The model predicts held-out decisions worse than {name}: by {lost:.2f} in log-likelihood per decision."
+    return ""

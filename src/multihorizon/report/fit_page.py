@@ -1,0 +1,205 @@
+"""The report of a fit: verdicts on top, then horizons, reward, model checks, and how it was made.
+
+Experts stand in one order throughout, from the shortest horizon to the longest. Names of experts and states are text of the page
+and never part of a picture, so they may be long and in any script.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from multihorizon.checks import Floats
+from multihorizon.likelihood.model_checks import MODELS
+from multihorizon.report.analysis import Analysis
+from multihorizon.report.findings import LEVEL
+from multihorizon.report.fit_figures import plot_calibration, plot_choices, plot_horizons, plot_reward_map
+from multihorizon.report.formats import count, discount_text, interval_text, p_text, steps_text
+from multihorizon.report.html import Bar, Cell, Page, Section, cards, figure, listing, paragraph, table, warning
+from multihorizon.report.words import NAMED_EXPERTS, interval_meaning
+from multihorizon.solution import Status, package_version
+
+#: Half the width of an interval at `LEVEL`, in standard errors.
+NORMAL_QUANTILE = 1.96
+#: Up to this many experts the decisions of each are listed state by state.
+LISTED_EXPERTS = 8
+
+
+def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
+    """The report."""
+    found = analysis
+    sizes = (
+        (len(found.solution.experts), "expert"),
+        (int(found.episodes.sum()), "episode"),
+        (int(found.decisions.sum()), "decision"),
+    )
+    lead = ", ".join(count(number, noun) for number, noun in sizes) + "."
+    verdicts = [(v.question, v.answer, v.kind) for v in found.verdicts]
+    return Page(
+        "How far ahead each expert plans",
+        lead,
+        [_horizons(found), _identifiability(found), _reward(found), _fit(found), _decisions(found), _method(found, options)],
+        f"multihorizon {package_version()}, seed {found.solution.seed}",
+        [*(warning(text) for text in found.warnings), cards(verdicts), paragraph(" ".join(v.reasons for v in found.verdicts))],
+    )
+
+
+def _horizons(found: Analysis) -> Section:
+    steps = "1/(1−γ) steps" if np.isinf(found.steps) else f"1 + γ + γ² + … over the {found.steps} steps of the task"
+    headers = ["expert", "horizon, steps", "discount γ", "95 % interval", "0 to 1", "temperature", "decisions", "pseudo-R²"]
+    blocks = [table(headers, [_person(found, k) for k in found.order], "Experts from the shortest horizon to the longest")]
+    if sum(found.identified) > NAMED_EXPERTS:
+        blocks.insert(0, figure(plot_horizons(found), "How many experts have which discount."))
+    blocks.append(paragraph(f"The horizon is {steps}. {interval_meaning(found)}"))
+    blocks.append(
+        paragraph("Pseudo-R² is 0 for choices no better explained than by chance, and 1 for choices foretold with certainty.")
+    )
+    return Section("Planning horizons", [*blocks, *_tests(found)])
+
+
+def _person(found: Analysis, k: int) -> list[Cell]:
+    solution, known = found.solution, found.identified[k]
+    gamma = float(solution.discounts[k])
+    low, high = (float(end) for end in found.intervals[k])
+    number = [steps_text(found, gamma), discount_text(found, gamma)] if known else ["–", "not identified"]
+    heat = None if solution.temperature is None else f"{float(solution.temperature[k]):.2f}"
+    bar = Bar(low, gamma if known else np.nan, high, (0.0, 1.0))
+    return [
+        solution.experts[k],
+        *number,
+        interval_text(found, k),
+        bar,
+        heat,
+        f"{found.decisions[k]:,.0f}",
+        _decimals(found.explained[k], 2),
+    ]
+
+
+def _tests(found: Analysis) -> list[str]:
+    if found.shared is None:
+        return []
+    if np.isnan(found.shared.p_value):
+        said = "Whether all experts share one discount cannot be tested with these data."
+    else:
+        said = f"Likelihood-ratio test that all experts share one discount: p {p_text(found.shared.p_value)}."
+    place = {found.solution.experts[k]: i for i, k in enumerate(found.order)}
+    rows: list[list[Cell]] = []
+    for test in sorted(found.pairs, key=lambda t: sorted(place[name] for name in t.experts)):
+        names = sorted(test.experts, key=place.__getitem__)
+        rows.append(
+            [" and ".join(names), _decimals(test.statistic, 2), test.degrees, p_text(test.p_value), p_text(test.adjusted)]
+        )
+    headers = ["same discount?", "χ²", "degrees", "p", "p, all pairs (Holm)"]
+    return [paragraph(said), table(headers, rows, "Pairs of experts") if len(rows) > 1 else ""]
+
+
+def _identifiability(found: Analysis) -> Section:
+    blocks = [paragraph(found.verdicts[1].reasons), paragraph("What to collect next:")]
+    blocks.append("<ul>" + "".join(f"<li>{paragraph(line)}</li>" for line in found.advice) + "</ul>")
+    if found.identification is not None and found.solution.status == Status.NOT_IDENTIFIED:
+        blocks += [paragraph("If the fitted policies were known exactly:"), listing(found.identification.summary())]
+    return Section("Can the data tell?", blocks)
+
+
+def _reward(found: Analysis) -> Section:
+    tabular, values, errors = found.problem.tabular, found.contrasts.values, found.contrasts.standard_errors
+    against = "the reward of the average logged step" if tabular else "zero, that is, from not having the feature"
+    said = f"Differences from {against}, with 95 % intervals, in units of the temperature. "
+    said += "A constant added to all rewards does not change them." if tabular else ""
+    if found.withheld:
+        return Section("The reward they share", [paragraph(f"No reward is given. {found.withheld}")])
+    blocks = [paragraph(said)]
+    if np.isnan(values).all():
+        blocks = [paragraph("Many rewards explain the decisions equally well, so none is given.")]
+    else:
+        drawn = plot_reward_map(found)
+        caption = "Differences from the average logged step. Hatched cells end the episode; grey ones are not known."
+        blocks += [figure(drawn, caption)] if drawn is not None else []
+        blocks.append(_reward_table(found, values, NORMAL_QUANTILE * errors))
+    return Section("The reward they share", blocks)
+
+
+def _reward_table(found: Analysis, values: Any, half: Any) -> str:
+    names = found.problem.parameter_names
+    scale = (min(0.0, float(np.nanmin(values - half))), max(0.0, float(np.nanmax(values + half))))
+    order = sorted(range(len(names)), key=lambda i: (np.isnan(values[i]), -float(np.nan_to_num(values[i]))))
+    rows: list[list[Cell]] = [
+        [
+            names[i],
+            _decimals(values[i], 2),
+            "not identified" if np.isnan(values[i]) else f"{values[i] - half[i]:.2f} to {values[i] + half[i]:.2f}",
+            Bar(values[i] - half[i], values[i], values[i] + half[i], scale),
+        ]
+        for i in order
+    ]
+    kind = "state" if found.problem.tabular else "feature"
+    return table(
+        [kind, "difference" if found.problem.tabular else "weight", "95 % interval", ""],
+        rows,
+        "Rewards from the largest to the smallest",
+    )
+
+
+def _fit(found: Analysis) -> Section:
+    blocks = [paragraph(found.verdicts[2].reasons)]
+    choices = plot_choices(found)
+    if choices is not None:
+        caption = "Fitted against observed choices: one dot per expert, state and action; larger dots stand for more decisions."
+        blocks.append(figure(choices, caption))
+    checks = found.checks
+    if checks is None:
+        return Section("Does the model fit?", blocks)
+    rows: list[list[Cell]] = [
+        [checks.experts[k], *(_decimals(checks.held_out[m][k], 3) for m in MODELS), _decimals(found.chance[k], 3)]
+        for k in found.order
+    ]
+    worst: list[list[Cell]] = [
+        [
+            row["state"],
+            row["expert"],
+            int(row["decisions"]),
+            row["action"],
+            *(_decimals(row[c], 2) for c in ("taken", "predicted")),
+            p_text(row["p_value"]),
+        ]
+        for row in checks.worst
+    ]
+    headers = ["state", "expert", "decisions", "action", "share taken", "predicted", "p (Bonferroni)"]
+    blocks += [
+        paragraph(
+            "Each half of the episodes was predicted by a model fitted to the other half. Numbers nearer to zero are better."
+        ),
+        table(["expert", *MODELS, "chance"], rows, "Mean held-out log-likelihood per decision"),
+        figure(plot_calibration(checks), "Held-out calibration: points on the line mean that predicted probabilities hold."),
+        table(headers, worst, "The states where the model fits worst, with the action most out of line"),
+    ]
+    return Section("Does the model fit?", blocks)
+
+
+def _decisions(found: Analysis) -> Section:
+    """How many decisions each expert made in each state."""
+    names = found.problem.names
+    decisions: dict[str, Floats] = {}
+    for expert, owner in zip(found.problem.experts, found.problem.owner, strict=True):
+        assert expert.counts is not None
+        for state in np.flatnonzero(expert.counts.sum(axis=1)):
+            row = decisions.setdefault(expert.mdp.state_names[state], np.zeros(len(names)))
+            row[owner] += expert.counts[state].sum()
+    few = len(names) <= LISTED_EXPERTS
+    headers = ["state", *([names[k] for k in found.order] if few else ["decisions", "experts who decided"])]
+    rows: list[list[Cell]] = [
+        [state, *([int(row[k]) for k in found.order] if few else [int(row.sum()), int((row > 0).sum())])]
+        for state, row in decisions.items()
+    ]
+    return Section("Decisions by state", [table(headers, rows, "Decisions in each state")])
+
+
+def _method(found: Analysis, options: dict[str, Any]) -> Section:
+    said = [paragraph(text) for text in (found.solution.message, *found.remarks)]
+    told = "; ".join(f"{k}: {', '.join(v) if isinstance(v, list) else v}" for k, v in options.items() if v is not None)
+    return Section("How this was made", [*said, paragraph(f"Options: {told}; level of the intervals: {LEVEL:g}.")])
+
+
+def _decimals(value: float, digits: int) -> str | None:
+    return None if np.isnan(value) else f"{value:.{digits}f}"

@@ -1,0 +1,59 @@
+"""How numbers and lists are written: discounts with three decimals, horizons with one, limits as limits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from multihorizon.report.findings import Findings
+
+
+def discount_text(findings: Findings, discount: float) -> str:
+    """A discount with three decimals; the largest one tried is shown as a limit."""
+    if discount >= findings.largest_discount < 1:
+        return f"≥ {findings.largest_discount:g}"
+    return f"{discount:.3f}"
+
+
+def interval_text(findings: Findings, k: int) -> str:
+    """The interval of expert k; an end may not have been found, and the largest discount tried is a limit."""
+    ends = findings.intervals[k]
+    if np.isnan(ends).all():
+        return "–"
+    low, high = ("not found" if np.isnan(end) else discount_text(findings, float(end)) for end in ends)
+    return f"{low} to {high}"
+
+
+def steps_text(findings: Findings, discount: float) -> str:
+    """The horizon of a discount with one decimal; a limit is shown as a limit."""
+    reach = findings.horizon(discount)
+    if np.isinf(reach):
+        return "unlimited"
+    limit = "≥ " if discount >= findings.largest_discount < 1 else ""
+    return f"{limit}{reach:,.1f}" if reach < 1000 else f"{limit}{reach:,.0f}"
+
+
+def p_text(value: float) -> str:
+    """A p-value after the letter p."""
+    return "unknown" if np.isnan(value) else "< 0.001" if value < 0.001 else f"= {value:.3f}"
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things, in the singular or the plural."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def in_words(parts: list[str]) -> str:
+    """A list in words; of many, the first few and how many more there are."""
+    shown = parts if len(parts) <= 6 else [*parts[:5], f"{len(parts) - 5} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"
+
+
+def from_to(ends: list[str]) -> str:
+    """Both ends of a range, or the one they are."""
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def rounded(number: int) -> str:
+    """Two significant digits: it is an estimate."""
+    digits = max(0, len(str(number)) - 2)
+    return f"{round(number, -digits):,}"

@@ -1,0 +1,247 @@
+"""What a fit found, in words: an opening paragraph, three verdicts, and what to collect next.
+
+The verdicts answer what a reader asks in turn: how far do they look ahead, can the data tell, does the model fit? Each has an
+answer of a word or two, a sentence of reasons, and a kind: "good", "caution" or "bad". Where a result must not be used, that
+comes first and takes their place in the opening.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from multihorizon.report.findings import Findings, predicts_worse
+from multihorizon.report.formats import count, discount_text, from_to, in_words, interval_text, p_text, rounded, steps_text
+from multihorizon.solution import Status
+
+#: An interval this narrow tells most horizons apart; advice on how much more to collect aims at it.
+WANTED_WIDTH = 0.1
+#: An interval wider than this says little about a discount.
+VAGUE_WIDTH = 0.5
+#: Up to this many experts the opening names each of them.
+NAMED_EXPERTS = 5
+#: A test with a smaller p-value counts as a finding.
+SIGNIFICANT = 0.05
+
+Kind = Literal["good", "caution", "bad"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to one question: a word or two, and the reasons in a sentence or two."""
+
+    question: str
+    answer: str
+    reasons: str
+    kind: Kind
+
+
+def verdicts(findings: Findings) -> tuple[Verdict, Verdict, Verdict]:
+    """How far do they look ahead? Can the data tell? Does the model fit?"""
+    return look_ahead_verdict(findings), identifiability_verdict(findings), fit_verdict(findings)
+
+
+def warnings(findings: Findings) -> list[str]:
+    """What a reader must know before any number: that none may be used, a rejected assumption, a penalty and what it moved."""
+    return [text for text in (_unusable(findings), _temperatures(findings), _penalty(findings)) if text]
+
+
+def _unusable(findings: Findings) -> str:
+    if not findings.withheld:
+        return ""
+    return (
+        f"Do not use these numbers. {findings.withheld} Intervals and tests are withheld. More decisions, or fewer reward "
+        "parameters (features), usually help."
+    )
+
+
+def headline(findings: Findings) -> str:
+    """The opening paragraph."""
+    look, tell, fit = verdicts(findings)
+    first = warnings(findings)
+    return " ".join([*first, *([] if findings.withheld else [look.reasons]), tell.reasons, fit.reasons])
+
+
+def look_ahead_verdict(findings: Findings) -> Verdict:
+    """Who looks how far ahead."""
+    question = "How far do they look ahead?"
+    if findings.withheld:
+        return Verdict(question, "No usable answer", findings.withheld, "bad")
+    order = [k for k in findings.order if findings.identified[k]]
+    if not order:
+        return Verdict(question, "Unknown", "No expert's discount can be told from these decisions.", "bad")
+    answer = from_to([steps_text(findings, float(findings.solution.discounts[k])) for k in (order[0], order[-1])]) + " steps"
+    reasons = _each(findings, order) if len(order) <= NAMED_EXPERTS else _crowd(findings, order)
+    return Verdict(question, answer, f"{reasons}{_difference(findings)}", "good")
+
+
+def identifiability_verdict(findings: Findings) -> Verdict:
+    """Whether the decisions identify the discounts, and how narrowly."""
+    question = "Can the data tell?"
+    unknown = [findings.solution.experts[k] for k in findings.order if not findings.identified[k]]
+    if unknown:
+        return Verdict(
+            question, "No" if len(unknown) == len(findings.identified) else "Not for all", _unknown(findings, unknown), "bad"
+        )
+    if findings.withheld:
+        return Verdict(
+            question, "Not with this fit", "Whether the data can tell the discounts is open until a fit succeeds.", "bad"
+        )
+    vague = wide_intervals(findings)
+    level = _open_directions(findings)
+    if vague:
+        reasons = "The decisions identify every discount in principle, but they are too few to say much: they leave "
+        reasons += f"{in_words(vague)}.{level}"
+        return Verdict(question, "Barely", reasons, "caution")
+    widest = float(np.max(findings.intervals[:, 1] - findings.intervals[:, 0]))
+    reasons = f"The decisions identify every discount; the widest 95 % interval spans {widest:.3f}.{level}"
+    return Verdict(question, "Yes", reasons, "good")
+
+
+def fit_verdict(findings: Findings) -> Verdict:
+    """Whether the model predicts decisions it has not seen, better than simpler models and as well as the experts' own habits."""
+    question, checks = "Does the model fit?", findings.checks
+    if checks is None:
+        return Verdict(question, "Not checked", "Whether the model fits was not checked.", "caution")
+    total = {name: float(values @ checks.decisions) for name, values in checks.held_out.items()}
+    number = float(checks.decisions.sum())
+    gain = total["this model"] - float(findings.chance @ checks.decisions)
+    worse = predicts_worse(checks, findings.chance, findings.problem.n_parameters)
+    if worse or gain <= 0:
+        return Verdict(question, "No", worse or "The model predicts held-out decisions no better than chance.", "bad")
+    lost = total["own frequencies"] - total["this model"]
+    if lost > 3 * np.sqrt(2 * (findings.problem.n_parameters + len(checks.experts))):
+        return Verdict(question, "No", _habits(lost / number), "bad")
+    odd = [str(row["state"]) for row in checks.worst if row["p_value"] < SIGNIFICANT]
+    better = f"it predicts held-out decisions better than chance, by {gain / number:.3f} in log-likelihood per decision"
+    if odd:
+        places = list(dict.fromkeys(odd))
+        where = f"{'state' if len(places) == 1 else 'states'} {in_words(places)}"
+        reasons = f"The model fits in most states: {better}. Choices differ from it by more than chance in {where}."
+        return Verdict(question, "In most states", reasons, "caution")
+    return Verdict(question, "Yes", f"The model fits: {better}, and no state stands out.", "good")
+
+
+def _habits(lost: float) -> str:
+    return (
+        f"The model does not fit: each expert's own habits predict held-out decisions better, by {lost:.3f} in log-likelihood "
+        "per decision. The experts do something that one shared reward and one discount each cannot explain."
+    )
+
+
+def _temperatures(findings: Findings) -> str:
+    """What must be said where one temperature for all experts is rejected."""
+    test = findings.solution.evidence.get("shared_temperature_test")
+    if not test or test.get("p_value") is None or test["p_value"] >= SIGNIFICANT:
+        return ""
+    return (
+        f"One temperature for all experts is rejected (p {p_text(test['p_value'])}): some of them choose more at random than "
+        "others, and a shared temperature turns that into a difference of horizons. Let each expert have a temperature "
+        "(--temperature per-expert)."
+    )
+
+
+def _penalty(findings: Findings) -> str:
+    """What a penalty the user asked for moved."""
+    penalty = findings.penalty
+    if penalty is None:
+        return ""
+    said = f"A penalty on large rewards (ridge {penalty.ridge:g}) was asked for."
+    free = penalty.without
+    if free.status == Status.NOT_CONVERGED:
+        return f"{said} Without it the fit does not converge, so what it moved cannot be told."
+    pairs = zip(findings.solution.experts, free.discounts, findings.solution.discounts, strict=True)
+    moved = [f"{name} from {before:.3f} to {after:.3f}" for name, before, after in pairs if abs(before - after) >= 0.0005]
+    lost = free.objective - findings.solution.objective
+    said += f" It costs {lost:.2f} in log-likelihood and moves {in_words(moved) if moved else 'no discount by 0.001 or more'}."
+    if (np.argsort(free.discounts) != np.argsort(findings.solution.discounts)).any() and moved:
+        said += " It changes the order of the discounts, so do not rely on the order."
+    return said
+
+
+def advice(findings: Findings) -> list[str]:
+    """What to collect next."""
+    if findings.solution.status == Status.NOT_IDENTIFIED:
+        return [
+            "The same experts in a variant of the task: other transitions, the same rewards; hand in both tables together.",
+            "Another expert with a clearly different horizon in the same task.",
+            "Fewer reward parameters: tie the rewards of similar states together with features.",
+        ]
+    if findings.withheld:
+        return ["More decisions of every expert, above all in states where few were made, or fewer reward parameters (features)."]
+    widths = findings.intervals[:, 1] - findings.intervals[:, 0]
+    wide = widths > WANTED_WIDTH
+    if not wide.any():
+        return [f"Nothing more is needed: no interval is wider than {WANTED_WIDTH:g}."]
+    more = findings.episodes[wide] * ((widths[wide] / WANTED_WIDTH) ** 2 - 1)
+    wanted = from_to([rounded(int(np.ceil(number))) for number in (more.min(), more.max())])
+    whom = "every expert" if wide.all() else f"the {count(int(wide.sum()), 'expert')} with wider intervals"
+    return [f"About {wanted} more episodes of {whom} would narrow every interval to {WANTED_WIDTH:g}."]
+
+
+def wide_intervals(findings: Findings) -> list[str]:
+    """The identified discounts whose intervals are so wide that the estimate says little, in words."""
+    cases = [(k, *findings.intervals[k]) for k in findings.order if findings.identified[k]]
+    names = findings.solution.experts
+    return [f"{names[k]} from {low:.3f} to {high:.3f}" for k, low, high in cases if high - low > VAGUE_WIDTH]
+
+
+def interval_meaning(findings: Findings) -> str:
+    """What an interval means here."""
+    ends = f"0 or {findings.largest_discount:g}"
+    limit = ""
+    if findings.largest_discount < 1:
+        limit = f" In a task that may never end, {findings.largest_discount:g} is the largest discount tried, and ≥ marks it."
+    return (
+        "A 95 % interval holds every discount that the decisions do not contradict, with all other unknowns free to follow. If "
+        "the model is right, 19 of 20 such intervals hold the true discount. An interval that ends at "
+        f"{ends} means that the decisions do not exclude even that.{limit}"
+    )
+
+
+def _each(findings: Findings, order: list[int]) -> str:
+    parts = []
+    for k in order:
+        gamma = float(findings.solution.discounts[k])
+        interval = f"discount {discount_text(findings, gamma)}, {interval_text(findings, k)}"
+        parts.append(f"{findings.solution.experts[k]} {steps_text(findings, gamma)} ({interval})")
+    return f"Steps that each expert looks ahead, with 95 % intervals: {'; '.join(parts)}."
+
+
+def _crowd(findings: Findings, order: list[int]) -> str:
+    known = findings.solution.discounts[order]
+    low, middle, high = (float(g) for g in np.quantile(known, [0.25, 0.5, 0.75]))
+    return (
+        f"Half of the {len(order)} experts look between {steps_text(findings, low)} and {steps_text(findings, high)} steps ahead "
+        f"(discounts {low:.3f} to {high:.3f}, median {middle:.3f})."
+    )
+
+
+def _difference(findings: Findings) -> str:
+    test = findings.shared
+    if test is None or np.isnan(test.p_value):
+        return ""
+    if test.p_value < SIGNIFICANT:
+        return f" They do not all look equally far: p {p_text(test.p_value)}."
+    return f" The decisions do not show that they differ: p {p_text(test.p_value)}."
+
+
+def _unknown(findings: Findings, unknown: list[str]) -> str:
+    said = f"Other discounts, with another reward, make the decisions of {in_words(unknown)} exactly as likely. "
+    said += "So no number is given."
+    exact = findings.identification
+    if exact is not None and exact.status == "set":
+        pairs = zip(exact.experts, exact.intervals, strict=True)
+        ranges = [f"{name} from {low:.3f} to {high:.3f}" for name, (low, high) in pairs if name in unknown]
+        said += f" More decisions of the same kind would not help: even exact policies leave {in_words(ranges)}."
+    return said
+
+
+def _open_directions(findings: Findings) -> str:
+    free = findings.solution.evidence["unidentified_directions"]
+    if not free:
+        return ""
+    stays = "stays" if free == 1 else "stay"
+    return f" {count(free, 'direction')} of the reward {stays} open, such as a constant added to all of it."

@@ -1,0 +1,212 @@
+"""What a report tells: nothing that is not so, in one order, and in words that a reader can act on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import multihorizon as mh
+from multihorizon.cli import app
+from multihorizon.likelihood.contrasts import reward_contrasts
+from multihorizon.report.findings import longest_episode, not_to_be_used, predicts_worse
+from multihorizon.report.fit_page import fit_page
+from multihorizon.report.fit_report import result_of
+from multihorizon.report.formats import discount_text, interval_text, steps_text
+from multihorizon.report.html import Bar, figure, table
+from multihorizon.report.plots import new_axes
+
+CLIFF = mh.domains.cliff()
+LONG = "annabelle.featherstonehaugh-cholmondeley@example.org"
+
+
+@pytest.fixture(scope="module")
+def found() -> mh.Analysis:
+    names = [LONG, "王小明 🙂", "Cy"]
+    return mh.analyse([mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 1000, names=names)], [CLIFF.mdp])
+
+
+@pytest.fixture(scope="module")
+def unfinished(found) -> mh.Analysis:
+    """The same fit, as if its climb had been broken off."""
+    solution = replace(found.solution, status=mh.Status.NOT_CONVERGED)
+    nothing = np.full_like(found.intervals, np.nan)
+    return replace(
+        found,
+        solution=solution,
+        withheld=not_to_be_used(solution, found.contrasts),
+        intervals=nothing,
+        shared=None,
+        pairs=[],
+    )
+
+
+def test_an_unfinished_fit_is_not_told_as_a_finding(unfinished):
+    assert unfinished.headline.startswith("Do not use these numbers. The fit did not finish")
+    assert unfinished.verdicts[0].kind == unfinished.verdicts[1].kind == "bad"
+    page = fit_page(unfinished, {}).render()
+    assert page.index("Do not use these numbers") < page.index("How far do they look ahead?")
+    content = result_of(unfinished, {})
+    assert np.isnan(content["intervals"]).all()
+    assert content["shared_discount_test"] is None
+    assert content["pairwise_tests"] is None
+    assert content["standard_errors"] is None
+    assert np.isnan(list(content["reward"].values())).all()
+
+
+def test_analyse_gives_no_intervals_and_no_tests_where_the_fit_did_not_converge(monkeypatch):
+    real = mh.MaximumLikelihood.solve
+
+    def broken_off(self, problem, seed=0, progress=None):
+        return replace(real(self, problem, seed), status=mh.Status.NOT_CONVERGED)
+
+    monkeypatch.setattr(mh.MaximumLikelihood, "solve", broken_off)
+    found = mh.analyse([mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)], [CLIFF.mdp])
+    assert found.withheld
+    assert np.isnan(found.intervals).all()
+    assert found.shared is None
+    assert found.pairs == []
+
+
+def test_a_reward_that_runs_away_is_no_finding(found):
+    assert not_to_be_used(found.solution, found.contrasts) == ""
+    errors = found.contrasts.standard_errors.copy()
+    values = found.contrasts.values.copy()
+    values[3], errors[3] = -2758.0, 1e4
+    away = not_to_be_used(found.solution, replace(found.contrasts, values=values, standard_errors=errors))
+    assert away.startswith("A reward runs away: it reaches 2,758")
+
+
+def test_a_model_worse_than_a_simpler_one_is_told_from_one_that_loses_by_noise(found):
+    checks, K = found.checks, 3
+    assert predicts_worse(checks, found.chance, 12) == ""
+    ours, number = checks.held_out["this model"], checks.decisions.sum()
+    little = replace(checks, held_out=checks.held_out | {"one shared discount": ours + (K - 1) / number})
+    assert predicts_worse(little, found.chance, 12) == ""
+    much = replace(checks, held_out=checks.held_out | {"this model": ours - 95})
+    assert "worse than chance" in predicts_worse(much, found.chance, 12)
+
+
+def test_the_opening_says_who_looks_how_far_whether_the_data_can_tell_and_whether_the_model_fits(found):
+    said = found.headline
+    for name in (LONG, "王小明 🙂", "Cy"):
+        assert name in said
+    assert "The decisions identify every discount" in said
+    assert "The model fits" in said
+    page = fit_page(found, {}).render()
+    assert all(f"<h3>{v.question}</h3><strong>{v.answer}</strong>" in page for v in found.verdicts)
+
+
+def test_a_rejected_shared_temperature_is_in_the_headline(found):
+    evidence = {**found.solution.evidence, "shared_temperature_test": {"statistic": 250.0, "degrees": 2, "p_value": 2e-57}}
+    rejected = replace(found, solution=replace(found.solution, evidence=evidence))
+    assert rejected.headline.startswith("One temperature for all experts is rejected (p < 0.001)")
+    assert result_of(rejected, {})["shared_temperature_test"]["p_value"] == 2e-57
+
+
+def test_experts_stand_in_one_order_throughout(found):
+    page = fit_page(found, {}).render()
+    for part in page.split("<table")[1:]:
+        if "p (Bonferroni)" in part:  # the worst states come first there
+            continue
+        places = [part.find(name) for name in (LONG, "王小明 🙂", "Cy")]
+        assert places == sorted(places) or -1 in places
+
+
+def test_a_penalty_is_told_with_what_it_moved(tmp_path):
+    mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 200, names=["a", "b", "c"]).to_csv(tmp_path / "d.csv")
+    CLIFF.mdp.to_npz(tmp_path / "m.npz")
+    arguments = ["fit", str(tmp_path / "d.csv"), "--transitions", str(tmp_path / "m.npz"), "--ridge", "1"]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.strip().startswith("A penalty on large rewards (ridge 1) was asked for. It costs ")
+    content = json.loads((tmp_path / "out" / "result.json").read_text())
+    free = mh.solve(mh.Problem(CLIFF.mdp, mh.Demonstrations.from_csv(tmp_path / "d.csv")), mh.MaximumLikelihood(ridge=0.0))
+    assert content["penalty"]["discounts_without"] == pytest.approx(free.discounts.tolist(), abs=1e-6)
+    assert content["penalty"]["log_likelihood_without"] >= content["one_maximum"]["log_likelihood"]
+
+
+def test_rewards_that_are_not_identified_are_null():
+    d = mh.domains.toy()
+    policies = [mh.soft_plan(d.mdp, d.reward, gamma).policy for gamma in (0.3, 0.8)]
+    found = mh.analyse([mh.Demonstrations.simulate(d.mdp, policies, 2000, names=["near", "far"])], [d.mdp])
+    assert found.solution.status == mh.Status.NOT_IDENTIFIED
+    content = result_of(found, {})
+    assert np.isnan(list(content["reward"].values())).all()
+    assert "none is given" in fit_page(found, {}).render()
+
+
+def test_a_common_shift_does_not_widen_contrasts():
+    """In an endless task a constant is open: no reward has an error, every difference has."""
+    d = mh.domains.cliff(ending="absorbing")
+    experts = [mh.soft_plan(d.mdp, d.reward / 5, gamma).policy for gamma in (0.2, 0.7)]
+    problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, experts, 300, max_steps=20))
+    solution = mh.solve(problem, mh.MaximumLikelihood(starts=2))
+    assert solution.evidence["reward_standard_errors"] == [None] * 12
+    contrasts = reward_contrasts(solution)
+    assert np.isfinite(contrasts.standard_errors).all()
+    truth = d.reward / 5 - (d.reward / 5)[np.isfinite(contrasts.values)].mean()
+    shifted = contrasts.values - contrasts.values.mean()
+    assert (np.abs(shifted - truth) < 5 * contrasts.standard_errors + 0.5).all()
+
+
+def test_contrast_errors_are_those_of_the_difference(found):
+    """Between two states, the variance of a difference is what the information gives for that direction."""
+    contrasts = reward_contrasts(found.solution)
+    levels = np.array(found.solution.evidence["reward_standard_errors"])
+    assert (contrasts.standard_errors[np.argsort(levels)[:4]] < levels.min()).any()
+    assert np.diff(contrasts.values) == pytest.approx(np.diff(found.solution.reward))
+
+
+def test_horizons_never_exceed_the_task(found):
+    chain = np.zeros((1, 4, 4))
+    chain[0, [0, 1, 2], [1, 2, 3]] = 1
+    mdp = mh.MDP(chain, initial=[1, 0, 0, 0], terminal=[3])
+    assert longest_episode(mdp) == 3
+    assert longest_episode(CLIFF.mdp) == np.inf
+    found = replace(found)
+    found.__dict__["steps"] = 3
+    assert found.horizon(1.0) == 3
+    assert found.horizon(0.9999) < 3
+    assert found.horizon(0.5) == pytest.approx(1.75)
+    assert found.horizon(0.0) == 1
+
+
+def test_a_cap_is_shown_as_a_cap_and_infinity_differs_from_unknown():
+    d = mh.domains.cliff(ending="absorbing")
+    far = mh.soft_plan(d.mdp, d.reward / 5, 0.5).policy
+    found = mh.analyse([mh.Demonstrations.simulate(d.mdp, [far, far], 30, max_steps=20)], [d.mdp])
+    assert found.largest_discount == 0.9999
+    assert discount_text(found, 0.9999) == "≥ 0.9999"
+    assert steps_text(found, 0.9999) == "≥ 10,000"
+    capped = replace(found, intervals=np.array([[0.697, 0.9999], [np.nan, 0.5]]))
+    assert interval_text(capped, 0) == "0.697 to ≥ 0.9999"
+    assert interval_text(capped, 1) == "not found to 0.500"
+    ending = replace(
+        found, solution=replace(found.solution, discounts=np.array([1.0, 0.5]), evidence=known(found, [True, False]))
+    )
+    ending.__dict__["policies"] = found.policies
+    assert result_of(ending, {})["effective_horizons"] == ["infinity", None]
+    assert result_of(ending, {})["at_limit"] == ["largest", None]
+
+
+def known(found: mh.Analysis, identified: list[bool]) -> dict:
+    return {**found.solution.evidence, "identified": identified}
+
+
+def test_text_in_figures_stays_text():
+    ax = new_axes()
+    ax.set_title("王小明 🙂")
+    import base64
+
+    picture = figure(ax, "A figure").split("base64,")[1].split('"')[0]
+    assert "王小明 🙂" in base64.b64decode(picture).decode()
+
+
+def test_long_tables_are_folded_and_short_ones_are_not():
+    rows = [[f"name {i}", i / 7, Bar(0.1, 0.2, 0.3, (0.0, 1.0))] for i in range(21)]
+    assert table(["a", "b", "c"], rows, "People").startswith("<details><summary>People (21 rows)</summary>")
+    assert "<details" not in table(["a", "b", "c"], rows[:20], "People")
