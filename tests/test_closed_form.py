@@ -7,6 +7,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.recovery.closed_form import Differences, state_columns
+from multihorizon.recovery.closed_form_start import closed_form_start
 
 PAIRS = [(0, 1, 2), (0, 1), (0, 2), (1, 2)]
 
@@ -165,11 +166,11 @@ def test_joined_tasks_share_a_discount_and_a_reward():
 def test_start_from_demonstrations_is_near_the_truth_and_always_finite():
     domain = mh.domains.cliff()
     many = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), episodes=20_000, seed=1)
-    start = mh.closed_form_start(mh.Problem(domain.mdp, many))
+    start = closed_form_start(mh.Problem(domain.mdp, many))
     assert np.abs(start.discounts - domain.mce_discounts).max() < 0.25
     few = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), episodes=1, seed=2)
     for temperature in (1.0, "per_expert"):
-        start = mh.closed_form_start(mh.Problem(domain.mdp, few), temperature=temperature)
+        start = closed_form_start(mh.Problem(domain.mdp, few), temperature=temperature)
         assert np.isfinite(start.reward).all()
         assert np.isfinite(start.log_likelihood)
         assert ((start.discounts > 0) & (start.discounts < 1)).all()

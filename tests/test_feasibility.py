@@ -20,18 +20,18 @@ def test_the_truth_has_residual_zero_and_agrees_with_the_rank_test(domain) -> No
     assert residuals[0] < 1e-12
     assert (residuals[1:] > 1e-4).all()
     for point, residual in zip(points, residuals, strict=True):
-        assert mh.rank_test(found, point).feasible == (residual < 1e-10)
+        assert mh.theory.rank_test(found, point).feasible == (residual < 1e-10)
 
 
 def test_the_grid_finds_only_the_truth_on_big_small() -> None:
-    grid = mh.feasibility_grid(problem(mh.domains.big_small()), mh.Grid(0.05, jobs=1))
+    grid = mh.theory.feasibility_grid(problem(mh.domains.big_small()), mh.Grid(0.05, jobs=1))
     assert grid.residuals.shape == (21, 21, 21)
     np.testing.assert_allclose(grid.points, [[0.1, 0.45, 0.9]])
 
 
 @pytest.mark.parametrize("ending", ["terminal", "absorbing"])
 def test_two_toy_experts_leave_all_but_the_diagonal_open(ending: str) -> None:
-    grid = mh.feasibility_grid(problem(mh.domains.toy(ending=ending), 2), mh.Grid(0.1, jobs=1))
+    grid = mh.theory.feasibility_grid(problem(mh.domains.toy(ending=ending), 2), mh.Grid(0.1, jobs=1))
     np.testing.assert_array_equal(grid.feasible, ~np.eye(11, dtype=bool))
 
 
@@ -53,10 +53,10 @@ def test_the_temperature_scales_the_reward() -> None:
 
 def test_processes_and_batches_change_nothing(monkeypatch) -> None:
     two = problem(mh.domains.toy(), 2)
-    whole = mh.feasibility_grid(two, mh.Grid(0.1, jobs=1)).residuals
+    whole = mh.theory.feasibility_grid(two, mh.Grid(0.1, jobs=1)).residuals
     monkeypatch.setattr("multihorizon.recovery.feasibility.BATCH", 20)
     shares: list[float] = []
-    parts = mh.feasibility_grid(two, mh.Grid(0.1, jobs=2), progress=lambda share, _: shares.append(share))
+    parts = mh.theory.feasibility_grid(two, mh.Grid(0.1, jobs=2), progress=lambda share, _: shares.append(share))
     np.testing.assert_allclose(parts.residuals, whole, atol=1e-14)
     assert shares[-1] == 1
 
@@ -65,4 +65,4 @@ def test_several_tasks_are_refused() -> None:
     toy = mh.domains.toy()
     joined = mh.Problem.join(problem(toy), mh.Problem(toy.tasks(1)[0].mdp, toy.mce_experts()))
     with pytest.raises(ValueError, match="one task"):
-        mh.feasibility_grid(joined, mh.Grid(0.5))
+        mh.theory.feasibility_grid(joined, mh.Grid(0.5))

@@ -77,7 +77,7 @@ def test_points_of_the_toy_set_reproduce_the_experts(study) -> None:
         points = np.array(data["identifiability"]["sets"][ending]["points"])
         assert len(points) > 10
         assert np.abs(points - domain.mce_discounts).max() > 0.1
-        assert mh.feasibility_at(problem, points).max() < 1e-7
+        assert mh.theory.feasibility_at(problem, points).max() < 1e-7
 
 
 def test_a_verdict_follows_the_numbers(study) -> None:

@@ -40,7 +40,7 @@ def test_the_summed_gap_is_blind_and_the_mismatch_is_not(make):
 
 def test_two_toy_experts_have_full_rank_off_the_diagonal():
     domain = mh.domains.toy(ending="absorbing")
-    grid = mh.rank_grid(mh.Problem(domain.mdp, domain.mce_experts()[:2]), step=0.05, jobs=1)
+    grid = mh.theory.rank_grid(mh.Problem(domain.mdp, domain.mce_experts()[:2]), step=0.05, jobs=1)
     off = np.abs(grid.discounts[:, 0] - grid.discounts[:, 1]) > 1e-9
     assert off.sum() == 420
     assert (grid.rank[off] == 11).all()
@@ -51,19 +51,19 @@ def test_two_toy_experts_have_full_rank_off_the_diagonal():
 def test_rank_test_sees_the_truth_and_rejects_its_neighbours():
     domain = mh.domains.cliff()
     problem = mh.Problem(domain.mdp, domain.mce_experts())
-    truth = mh.rank_test(problem, domain.mce_discounts)
+    truth = mh.theory.rank_test(problem, domain.mce_discounts)
     assert truth.feasible
     assert truth.rank == truth.unknowns == 48
-    assert not mh.rank_test(problem, (0.0, 0.2, 0.53)).feasible
+    assert not mh.theory.rank_test(problem, (0.0, 0.2, 0.53)).feasible
     with pytest.raises(ValueError, match="3 entries"):
-        mh.rank_test(problem, (0.1, 0.2))
+        mh.theory.rank_test(problem, (0.1, 0.2))
 
 
 def test_the_grid_of_the_toy_sees_one_point_of_the_surface():
     """Three toy experts, absorbing: the grid finds the truth and hardly anything else, although a surface is feasible."""
     domain = mh.domains.toy(ending="absorbing")
     problem = mh.Problem(domain.mdp, domain.mce_experts())
-    assert mh.rank_test(problem, domain.mce_discounts).feasible
+    assert mh.theory.rank_test(problem, domain.mce_discounts).feasible
     near = [(0.3 + a, 0.5 + b, 0.95 + c) for a in (-0.05, 0, 0.05) for b in (-0.05, 0, 0.05) for c in (-0.05, 0, 0.05)]
-    assert sum(mh.rank_test(problem, point).feasible for point in near) == 1
+    assert sum(mh.theory.rank_test(problem, point).feasible for point in near) == 1
     assert mh.identify(problem).dimension == 2

@@ -1,91 +1,92 @@
-"""Infer the one reward several experts share, and how far ahead each of them plans."""
+"""Infer the one reward several experts share, and how far ahead each of them plans.
 
-from multihorizon import domains
-from multihorizon.domains.generalization import GeneralizationError, generalization_error
-from multihorizon.entropy import theory
-from multihorizon.entropy.mce import MCE
-from multihorizon.entropy.mpmce import MPMCE
-from multihorizon.entropy.mpml import MPML
-from multihorizon.experts import Expert
-from multihorizon.gymnasium_env import gymnasium_reward
-from multihorizon.likelihood.bootstrap import Bootstrap, bootstrap
-from multihorizon.likelihood.horizon_tests import SharedDiscountTest, pairwise_tests, shared_discount_test
-from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
-from multihorizon.likelihood.model_checks import ModelChecks, check_model
-from multihorizon.mdp import MDP
-from multihorizon.planning.breakpoints import discount_intervals
-from multihorizon.planning.evaluation import causal_entropy, evaluate, feature_counts, occupancy
-from multihorizon.planning.plan import plan
-from multihorizon.planning.soft_plan import soft_plan
-from multihorizon.problem import Problem
-from multihorizon.programs.lpirl import LPIRL
-from multihorizon.programs.mplp import MPLP
-from multihorizon.programs.naive_lp import NaiveLP
-from multihorizon.programs.sequential import SequentialLP
-from multihorizon.recovery.closed_form_solver import ClosedForm
-from multihorizon.recovery.closed_form_start import closed_form_start
-from multihorizon.recovery.feasibility import FeasibilityGrid, feasibility_at, feasibility_grid
-from multihorizon.recovery.identification import Identification
-from multihorizon.recovery.identify import identify
-from multihorizon.recovery.rank_test import RankGrid, RankTest, rank_grid, rank_test
-from multihorizon.report.analysis import Analysis, analyse
-from multihorizon.search import Bayesian, Grid
-from multihorizon.solution import Solution, Status, Trace
-from multihorizon.solve import solve
-from multihorizon.tables.demonstrations import Demonstrations
-from multihorizon.tables.dynamics import estimate_mdp, impossible_moves
+The names below are loaded when they are first used, so that `import multihorizon` takes no time. Type checkers and editors read
+them from `__init__.pyi`; a test sees to it that the two lists agree.
+"""
 
-__all__ = [
-    "LPIRL",
-    "MCE",
-    "MDP",
-    "MPLP",
-    "MPMCE",
-    "MPML",
-    "Analysis",
-    "Bayesian",
-    "Bootstrap",
-    "ClosedForm",
-    "Demonstrations",
-    "Expert",
-    "FeasibilityGrid",
-    "GeneralizationError",
-    "Grid",
-    "Identification",
-    "MaximumLikelihood",
-    "ModelChecks",
-    "NaiveLP",
-    "Problem",
-    "RankGrid",
-    "RankTest",
-    "SequentialLP",
-    "SharedDiscountTest",
-    "Solution",
-    "Status",
-    "Trace",
-    "analyse",
-    "bootstrap",
-    "causal_entropy",
-    "check_model",
-    "closed_form_start",
-    "discount_intervals",
-    "domains",
-    "estimate_mdp",
-    "evaluate",
-    "feasibility_at",
-    "feasibility_grid",
-    "feature_counts",
-    "generalization_error",
-    "gymnasium_reward",
-    "identify",
-    "impossible_moves",
-    "occupancy",
-    "pairwise_tests",
-    "plan",
-    "rank_grid",
-    "rank_test",
-    "shared_discount_test",
-    "soft_plan",
-    "solve",
-    "theory",
-]
+import warnings
+from importlib import import_module
+from typing import Any
+
+#: The module of each name.
+_HOMES = {
+    # The nouns.
+    "MDP": "mdp",
+    "Expert": "experts",
+    "Demonstrations": "tables.demonstrations",
+    "Problem": "problem",
+    "Solution": "solution",
+    "Status": "solution",
+    "Trace": "solution",
+    # The solvers and their searches.
+    "LPIRL": "programs.lpirl",
+    "NaiveLP": "programs.naive_lp",
+    "MPLP": "programs.mplp",
+    "MCE": "entropy.mce",
+    "MPML": "entropy.mpml",
+    "MPMCE": "entropy.mpmce",
+    "ClosedForm": "recovery.closed_form_solver",
+    "MaximumLikelihood": "likelihood.maximum_likelihood",
+    "Grid": "search",
+    "Bayesian": "search",
+    "SequentialLP": "programs.sequential",
+    # The verbs, and what they return.
+    "plan": "planning.plan",
+    "soft_plan": "planning.soft_plan",
+    "discount_intervals": "planning.breakpoints",
+    "evaluate": "planning.evaluation",
+    "occupancy": "planning.evaluation",
+    "feature_counts": "planning.evaluation",
+    "causal_entropy": "planning.evaluation",
+    "gymnasium_reward": "gymnasium_env",
+    "estimate_mdp": "tables.dynamics",
+    "impossible_moves": "tables.dynamics",
+    "solve": "driver",
+    "identify": "recovery.identify",
+    "Identification": "recovery.identification",
+    "bootstrap": "likelihood.bootstrap",
+    "Bootstrap": "likelihood.bootstrap",
+    "shared_discount_test": "likelihood.horizon_tests",
+    "pairwise_tests": "likelihood.horizon_tests",
+    "SharedDiscountTest": "likelihood.horizon_tests",
+    "check_model": "likelihood.model_checks",
+    "ModelChecks": "likelihood.model_checks",
+    "analyse": "report.analysis",
+    "Analysis": "report.analysis",
+    "generalization_error": "domains.generalization",
+    "GeneralizationError": "domains.generalization",
+}
+_SUBMODULES = ("domains", "theory")
+#: Names that moved, and their new homes; they still work here in this release, with a warning.
+_MOVED = {
+    "FeasibilityGrid": "theory",
+    "RankGrid": "theory",
+    "RankTest": "theory",
+    "feasibility_at": "theory",
+    "feasibility_grid": "theory",
+    "rank_grid": "theory",
+    "rank_test": "theory",
+    "closed_form_start": "recovery.closed_form_start",
+}
+
+__all__ = [*_HOMES, *_SUBMODULES]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used."""
+    if name in _HOMES:
+        found = getattr(import_module(f"multihorizon.{_HOMES[name]}"), name)
+    elif name in _SUBMODULES:
+        found = import_module(f"multihorizon.{name}")
+    elif name in _MOVED:
+        home = f"multihorizon.{_MOVED[name]}"
+        warnings.warn(f"multihorizon.{name} is now {home}.{name}", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(home), name)
+    else:
+        raise AttributeError(f"module 'multihorizon' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

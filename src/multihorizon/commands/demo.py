@@ -11,6 +11,7 @@ from rich.table import Table
 
 from multihorizon.commands.console import make_directory, out, plain_errors, progress_bar
 from multihorizon.domains import Domain, cliff, toy
+from multihorizon.driver import solve
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.problem import Problem
@@ -20,7 +21,6 @@ from multihorizon.recovery.closed_form_solver import ClosedForm
 from multihorizon.recovery.identify import identify
 from multihorizon.report.plots import plot_intervals, plot_reward, plot_values_by_discount, save
 from multihorizon.solution import Solution, package_version, plain
-from multihorizon.solve import solve
 from multihorizon.tables.demonstrations import Demonstrations
 
 EPISODES = 500

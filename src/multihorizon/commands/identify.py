@@ -21,11 +21,11 @@ from multihorizon.commands.fit import (
     read_mdps,
     temperature_of,
 )
+from multihorizon.driver import solve
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.report.analysis import build_problem, identify_fitted
 from multihorizon.report.fit_report import write_all
 from multihorizon.solution import package_version, without_nan
-from multihorizon.solve import solve
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features

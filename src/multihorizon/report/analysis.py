@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from multihorizon.checks import Ints
+from multihorizon.driver import solve
 from multihorizon.likelihood.contrasts import reward_contrasts
 from multihorizon.likelihood.horizon_tests import pairwise_tests, shared_discount_test
 from multihorizon.likelihood.maximum_likelihood import SEARCHED_STATES, MaximumLikelihood
@@ -29,7 +30,6 @@ from multihorizon.report import words
 from multihorizon.report.findings import LEVEL, Findings, Penalty, not_to_be_used, predicts_worse
 from multihorizon.report.words import Verdict
 from multihorizon.solution import Solution, Status
-from multihorizon.solve import solve
 from multihorizon.tables.demonstrations import Demonstrations
 from multihorizon.tables.dynamics import SMOOTHING, describe_estimate, estimate_mdp, require_possible
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from multihorizon.domains import Domain, big_small, toy
+from multihorizon.driver import solve
 from multihorizon.entropy.mpmce import MPMCE
 from multihorizon.problem import Problem
 from multihorizon.programs.mplp import MPLP
 from multihorizon.progress import Progress
 from multihorizon.recovery.closed_form_solver import ClosedForm
 from multihorizon.search import Bayesian
-from multihorizon.solve import solve
 from multihorizon.study.generalize import error_of
 from multihorizon.study.paper import DISCOUNTS, TOY_REWARDS
 from multihorizon.study.settings import EPSILON, REWARD_BOUND, TEMPERATURE, Settings, study_domains

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from multihorizon.driver import solve
 from multihorizon.programs.mplp import MPLP
 from multihorizon.programs.sequential import SequentialLP
 from multihorizon.progress import Progress
 from multihorizon.search import Bayesian, Grid, Search
-from multihorizon.solve import solve
 from multihorizon.study.learned import ALGORITHMS, describe
 from multihorizon.study.settings import REWARD_BOUND, Settings, study_domains
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from multihorizon.domains import Domain
+from multihorizon.driver import Solver, solve
 from multihorizon.entropy.mpmce import MPMCE
 from multihorizon.problem import Problem
 from multihorizon.programs.mplp import MPLP
@@ -21,7 +22,6 @@ from multihorizon.progress import Progress
 from multihorizon.recovery.closed_form_solver import ClosedForm
 from multihorizon.search import Bayesian
 from multihorizon.solution import Solution
-from multihorizon.solve import Solver, solve
 from multihorizon.study.settings import EPSILON, L1, REWARD_BOUND, TEMPERATURE, Settings, study_domains
 
 

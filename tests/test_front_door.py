@@ -1,0 +1,47 @@
+"""The names at the top level: they load when used, agree with the stub, and those that moved still work."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import multihorizon as mh
+
+
+def test_the_stub_names_what_the_package_has() -> None:
+    stub = ast.parse(Path(mh.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    stubbed = {alias.name: node.module.removeprefix("multihorizon.") for node in imports for alias in node.names}
+    assert stubbed == {**mh._HOMES, **dict.fromkeys(mh._SUBMODULES, "multihorizon")}
+
+
+@pytest.mark.parametrize("name", mh.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(mh, name).__doc__
+    assert name in dir(mh)
+
+
+@pytest.mark.parametrize("name", mh._MOVED)
+def test_names_that_moved_still_work_with_a_warning(name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"multihorizon.{name} is now multihorizon.{mh._MOVED[name]}.{name}"):
+        assert callable(getattr(mh, name))
+    assert name not in mh.__all__
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Horizon'"):
+        _ = mh.Horizon
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, multihorizon; print([m for m in ('numpy', 'scipy', 'pandas', 'matplotlib') if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_solve_stays_a_function_whatever_is_loaded_first() -> None:
+    code = "import multihorizon as mh; mh.identify; mh.analyse; print(mh.solve.__name__, callable(mh.solve))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "solve True"
