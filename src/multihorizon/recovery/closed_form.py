@@ -19,6 +19,7 @@ comes from a dense singular value decomposition. Solves are refined on D itself,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -218,7 +219,7 @@ class Line:
 
 
 def expert_lines(problem: Problem, error: float, draws: int, smoothing: float = 0.5) -> list[Line]:
-    """Steps 1 and 2 for every expert of a problem whose reward is one number a state; D is factorised once per MDP.
+    """Steps 1 and 2 for every expert of a problem whose reward is one number per state; D is factorised once per MDP.
 
     Args:
         problem: policies or demonstrations, without features.
@@ -228,8 +229,10 @@ def expert_lines(problem: Problem, error: float, draws: int, smoothing: float = 
     """
     shared: dict[int, Differences] = {}
     lines = []
-    for number, (expert, owner) in enumerate(zip(problem.experts, problem.owner, strict=True)):
-        equations = read_equations(expert, smoothing)
+    all_equations = [read_equations(expert, smoothing) for expert in problem.experts]
+    for number, expert, owner, equations in zip(
+        content_ranks(all_equations), problem.experts, problem.owner, all_equations, strict=True
+    ):
         if expert.counts is not None:
             differences = Differences(expert.mdp, equations.weights)
         else:
@@ -237,10 +240,38 @@ def expert_lines(problem: Problem, error: float, draws: int, smoothing: float = 
             shared[id(expert.mdp)] = differences
         columns = state_columns(problem, expert)
         if columns is None:
-            raise ValueError(f"expert {expert.name} must have a reward of one number a state for this, received features")
-        rng = np.random.default_rng(number)
-        lines.append(_line(expert, owner, columns, differences, equations, error, draws, rng))
+            raise ValueError(f"expert {expert.name} must have a reward of one number per state for this, received features")
+        size = error if expert.counts is None else 1.0
+        noise = size * log_errors(equations, int(number), draws)
+        lines.append(_line(expert, owner, columns, differences, equations, noise, size))
     return lines
+
+
+def content_ranks(equations: Sequence[Equations]) -> Ints:
+    """Each expert's place in an order that depends on what they do, and not on names or on the order of anything.
+
+    The most decided come first: whose log π varies most.
+    """
+    keys = []
+    for e in equations:
+        values = np.sort(e.log_policy[e.weights > 0])
+        keys.append((-float(values @ values), float(values.sum()), float(e.weights.sum())))
+    ranks = np.empty(len(keys), dtype=np.int64)
+    ranks[sorted(range(len(keys)), key=lambda i: keys[i])] = np.arange(len(keys))
+    return ranks
+
+
+def log_errors(equations: Equations, seed: int, draws: int) -> Floats:
+    """Draws `(S,A,m)` of errors in log π with a variance of one over the weight of each equation.
+
+    Entries are drawn in the order of log π, so that relabelled states and actions get the same errors.
+    """
+    noise = np.zeros((equations.log_policy.size, draws))
+    live = np.flatnonzero(equations.weights.ravel() > 0)
+    order = live[np.argsort(equations.log_policy.ravel()[live], kind="stable")]
+    noise[order] = np.random.default_rng(seed).standard_normal((live.size, draws))
+    noise[live] /= np.sqrt(equations.weights.ravel()[live])[:, None]
+    return noise.reshape(*equations.log_policy.shape, draws)
 
 
 def state_columns(problem: Problem, expert: Expert) -> Ints | None:
@@ -262,16 +293,12 @@ def _line(
     columns: Ints,
     differences: Differences,
     equations: Equations,
+    noise: Floats,
     error: float,
-    draws: int,
-    rng: np.random.Generator,
 ) -> Line:
     mdp, entered = expert.mdp, differences.entered
     stay = mdp.under(np.where(mdp.terminal[:, None], 0.0, equations.policy))[entered][:, entered]
     entropy = np.where(mdp.terminal, 0.0, policy_entropy(equations.policy))[entered]
-    size = error if expert.counts is None else 1.0
-    noise = rng.standard_normal((*equations.log_policy.shape, draws))
-    noise *= size / np.sqrt(np.maximum(equations.weights, 1e-300))[..., None]
     both = differences.solve(np.concatenate([equations.log_policy[..., None], noise], axis=2))
     u, noise_u = np.ascontiguousarray(both[:, 0]), both[:, 1:]
     weights = np.ones(entered.size) if expert.counts is None else 1 / np.maximum((noise_u**2).mean(axis=1), 1e-12)
@@ -286,5 +313,5 @@ def _line(
         stay @ noise_u,
         weights,
         differences.misfit(equations.log_policy, u),
-        size,
+        error,
     )
