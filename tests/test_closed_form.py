@@ -176,3 +176,36 @@ def test_start_from_demonstrations_is_near_the_truth_and_always_finite():
         assert ((start.discounts > 0) & (start.discounts < 1)).all()
     solution = mh.solve(mh.Problem(domain.mdp, few), mh.ClosedForm())
     assert "added to each count" in solution.message
+
+
+@pytest.mark.parametrize("smoothing", [0.5, 5.0])
+def test_decisions_get_the_status_and_the_residual_that_are_theirs(smoothing):
+    """The residual is that of the frequencies smoothed as asked, here computed by hand from the answer."""
+    domain = mh.domains.cliff()
+    demonstrations = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 30, seed=0)
+    problem = mh.Problem(domain.mdp, demonstrations)
+    solution = mh.solve(problem, mh.ClosedForm(smoothing=smoothing))
+    assert solution.status == "not identified"
+    live, worst = ~domain.mdp.terminal, 0.0
+    steps = domain.mdp.to_array()
+    for expert, gamma in zip(problem.experts, solution.discounts, strict=True):
+        policy = (expert.counts + smoothing) / (expert.counts + smoothing).sum(axis=1, keepdims=True)
+        policy[~live] = 0.0
+        logs = np.log(np.where(policy > 0, policy, 1.0))
+        immediate = (steps @ solution.reward).T
+        moved = np.einsum("sa,ast->st", policy, steps)
+        values = np.linalg.solve(np.eye(12) - gamma * moved, (policy * (immediate - logs)).sum(axis=1))
+        gap = immediate + gamma * (steps @ values).T - values[:, None] - logs
+        worst = max(worst, np.abs(gap[live]).max())
+    assert solution.residual == pytest.approx(worst)
+    assert f"{smoothing:g} added to each count" in solution.message
+
+
+def test_many_decisions_of_a_plain_task_converge():
+    mdp = mh.domains.random_mdp(5, 2, seed=3)
+    reward = np.array([2.0, -1.0, 0.0, 1.0, -2.0])
+    counts = [np.round(1e9 * mh.soft_plan(mdp, reward, gamma).policy) for gamma in (0.2, 0.9)]
+    experts = [mh.Expert(str(k), mdp, "demonstrations", counts=c) for k, c in enumerate(counts)]
+    solution = mh.solve(mh.Problem(mdp, experts), mh.ClosedForm())
+    assert solution.status == "converged"
+    np.testing.assert_allclose(solution.discounts, [0.2, 0.9], atol=0.05)

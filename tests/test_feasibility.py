@@ -66,3 +66,10 @@ def test_several_tasks_are_refused() -> None:
     joined = mh.Problem.join(problem(toy), mh.Problem(toy.tasks(1)[0].mdp, toy.mce_experts()))
     with pytest.raises(ValueError, match="one task"):
         mh.theory.feasibility_grid(joined, mh.Grid(0.5))
+
+
+def test_a_plain_step_makes_a_grid() -> None:
+    two = problem(mh.domains.toy(), 2)
+    np.testing.assert_array_equal(
+        mh.theory.feasibility_grid(two, 0.25).residuals, mh.theory.feasibility_grid(two, mh.Grid(0.25, jobs=1)).residuals
+    )

@@ -266,3 +266,130 @@ def test_a_wall_is_no_ending():
     found = mh.identify(problem)
     entered = np.arange(6) != 1
     np.testing.assert_allclose(found.reward[entered], reward[entered] - reward[entered].mean(), atol=1e-8)
+
+
+def test_decisions_confirm_what_is_said_of_them():
+    """No pair of members is shown whose likelihood is worse, no policy is said to be reproduced, and the truth is possible."""
+    for domain in (mh.domains.cliff(), mh.domains.toy(ending="absorbing")):
+        demonstrations = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 300, seed=0)
+        problem = mh.Problem(domain.mdp, demonstrations)
+        found = mh.identify(problem)
+        assert found.status == "set"
+        assert "reproduces" not in found.summary()
+        truth = np.array(domain.mce_discounts)
+        assert ((found.intervals[:, 0] <= truth) & (truth <= found.intervals[:, 1])).all()
+        likelihoods = []
+        for member in found.members:
+            policies = [mh.soft_plan(domain.mdp, member.reward, gamma).policy for gamma in member.discounts]
+            likelihoods.append(
+                sum((e.counts * np.log(p))[e.counts > 0].sum() for e, p in zip(problem.experts, policies, strict=True))
+            )
+            assert likelihoods[-1] == pytest.approx(member.log_likelihood)
+        assert not likelihoods or np.ptp(likelihoods) < 4
+
+
+def test_what_is_not_identified_is_null():
+    _, problem = toy_problem("terminal")
+    plain = mh.identify(problem).to_dict()
+    assert plain["discounts"] == [None] * 3
+    assert plain["reward"] == [None] * 4
+    assert mh.solve(problem, mh.ClosedForm()).evidence["reward"] == [None] * 4
+    # The first state is never entered and there is no end: all but its reward is known, up to a constant.
+    transitions = mh.domains.random_mdp(5, 2, seed=1).to_array()
+    transitions[:, :, 0] = 0.0
+    mdp = mh.MDP(transitions / transitions.sum(axis=2, keepdims=True))
+    reward = np.array([7.0, 1.0, -1.0, 2.0, -2.0])
+    found = mh.identify(mh.Problem(mdp, [mh.soft_plan(mdp, reward, gamma).policy for gamma in (0.2, 0.8)]))
+    assert found.status == "unique"
+    assert found.to_dict()["reward"][0] is None
+    np.testing.assert_allclose(found.to_dict()["reward"][1:], reward[1:], atol=1e-7)
+    assert found.reward_identified.tolist() == [False, True, True, True, True]
+
+
+def test_limits_are_told_as_limits():
+    _, problem = toy_problem("terminal")
+    words = mh.identify(problem).summary()
+    assert "0: discount at most 0.3982" in words
+    assert "2: discount at least 0.7973" in words
+    _, problem = toy_problem("absorbing")
+    words = mh.identify(problem).summary()
+    assert words.count("any discount from 0 to 1") == 3
+    assert "A constant may be added to the whole reward" in words
+    assert "(s)" not in words
+
+
+def test_nothing_is_said_of_ranges_where_nothing_explains_the_experts():
+    mdp = mh.domains.random_mdp(10, 3, seed=4)
+    rng = np.random.default_rng(0)
+    found = mh.identify(mh.Problem(mdp, [rng.dirichlet(np.ones(3), 10) for _ in range(2)]))
+    assert np.isnan(found.intervals).all()
+    assert found.to_dict()["intervals"] == [[None, None], [None, None]]
+
+
+def test_a_set_that_leaves_the_box_at_once_is_told_as_such():
+    """The curve through these discounts rises in all three, so that within the box it is the one point (0, 0.34, 1)."""
+    mdp, reward = mh.domains.toy().mdp, np.array([28.6, 2.7, -12.5, 4.9])
+    found = mh.identify(mh.Problem(mdp, [mh.soft_plan(mdp, reward, gamma).policy for gamma in (0.0, 0.34, 1.0)]))
+    assert (found.status, found.dimension) == ("set", 1)
+    np.testing.assert_allclose(found.discounts, [0.0, 0.34, 1.0], atol=1e-6)
+    assert "only the limits 0 and 1" in found.summary()
+    assert not found.members
+
+
+def shuffled(mdp, seed):
+    """The same task with states and actions in another order and under other names, and the order of the old ones."""
+    rng = np.random.default_rng(seed)
+    s, a = rng.permutation(mdp.n_states), rng.permutation(mdp.n_actions)
+    transitions = mdp.to_array()[np.ix_(a, s, s)]
+    names = {"state_names": [f"z{i}" for i in s], "action_names": [f"b{i}" for i in a]}
+    other = mh.MDP(transitions, initial=mdp.initial[s], terminal=mdp.terminal[s], available=mdp.available[np.ix_(s, a)], **names)
+    return other, s, a
+
+
+CASES = ["cliff", "big-small", "toy", "toy, absorbing", "cliff, temperatures", "cliff, decisions", "one reward each", "features"]
+
+
+def make_case(name):
+    """An MDP, data of its experts `(S,A)`, the features if any, and the temperature."""
+    domains = {"cliff": mh.domains.cliff(), "big-small": mh.domains.big_small(), "toy": mh.domains.toy()}
+    domains["toy, absorbing"] = mh.domains.toy(ending="absorbing")
+    if name in domains:
+        return domains[name].mdp, domains[name].mce_experts(), None, 1.0
+    cliff = domains["cliff"]
+    if name == "cliff, temperatures":
+        pairs = ((0.0, 2.0), (0.2, 1.0), (0.52, 0.7))
+        return cliff.mdp, [mh.soft_plan(cliff.mdp, cliff.reward, g, lam).policy for g, lam in pairs], None, "per_expert"
+    if name == "cliff, decisions":
+        return cliff.mdp, mh.Demonstrations.simulate(cliff.mdp, cliff.mce_experts(), 400, seed=1).counts(cliff.mdp), None, 1.0
+    rng = np.random.default_rng(3)
+    if name == "one reward each":
+        mdp = mh.domains.random_mdp(9, 3, seed=5)
+        return mdp, [mh.soft_plan(mdp, rng.normal(size=9), gamma).policy for gamma in (0.2, 0.6, 0.9)], None, 1.0
+    features = features_of(cliff.mdp, 1)
+    reward = (features @ np.array([1.0, -0.5, 2.0, -0.7])).reshape(4, 12).T
+    return cliff.mdp, [mh.soft_plan(cliff.mdp, reward, gamma).policy for gamma in (0.3, 0.5, 0.9)], features, 1.0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_order_and_names_of_experts_states_and_actions_do_not_matter(name):
+    mdp, data, features, temperature = make_case(name)
+    counted = name == "cliff, decisions"
+
+    def look(mdp, data, names, features):
+        experts = [mh.Expert(n, mdp, "demonstrations", counts=d) for n, d in zip(names, data, strict=True)] if counted else data
+        return mh.identify(mh.Problem(mdp, experts, names=names, features=features), temperature)
+
+    straight = look(mdp, data, ["a", "b", "c"], features)
+    for seed in range(2):
+        other, s, a = shuffled(mdp, seed)
+        rows = (a[:, None] * mdp.n_states + s).ravel()
+        k = np.random.default_rng(seed).permutation(3)
+        moved = [data[i][np.ix_(s, a)] for i in k]
+        turned = look(other, moved, [f"x{i}" for i in k], None if features is None else features[rows])
+        assert (turned.status, turned.dimension) == (straight.status, straight.dimension)
+        np.testing.assert_allclose(turned.intervals, straight.intervals[k], atol=1e-6)
+        np.testing.assert_allclose(turned.discounts, straight.discounts[k], atol=1e-6)
+        scale = straight.temperature[k[0]]
+        order = s if features is None else np.arange(4)
+        np.testing.assert_allclose(turned.reward * scale, straight.reward[order], atol=1e-5)
+        np.testing.assert_array_equal(turned.reward_identified, straight.reward_identified[order])

@@ -100,7 +100,6 @@ CASES: dict[str, Case] = {
 FAILING = {
     "MPLP, five experts": "pairs of experts are exchanged with scores of minus infinity",
     "MPMCE, Bayesian": "the search draws its points in the order of the experts",
-    "ClosedForm of decisions": "the search starts in the order of the experts",
     "MaximumLikelihood": "the climb stops before the reward is known to 1e-6",
     "MaximumLikelihood, temperatures": "temperatures are relative to the first expert's",
 }

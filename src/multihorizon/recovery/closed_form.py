@@ -19,7 +19,6 @@ comes from a dense singular value decomposition. Solves are refined on D itself,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +39,8 @@ DENSE_STATES = 64
 LARGEST_DENSE = 3000
 #: Singular values of D below this share of the largest count as zero.
 RANK_TOLERANCE = 1e-9
+#: Up to this many entries the errors of log π are drawn in the order of their size.
+ORDERED_DRAWS = 200_000
 #: Steps of iterative refinement of the normal equations.
 REFINEMENTS = 3
 
@@ -229,10 +230,8 @@ def expert_lines(problem: Problem, error: float, draws: int, smoothing: float = 
     """
     shared: dict[int, Differences] = {}
     lines = []
-    all_equations = [read_equations(expert, smoothing) for expert in problem.experts]
-    for number, expert, owner, equations in zip(
-        content_ranks(all_equations), problem.experts, problem.owner, all_equations, strict=True
-    ):
+    for number, (expert, owner) in enumerate(zip(problem.experts, problem.owner, strict=True)):
+        equations = read_equations(expert, smoothing)
         if expert.counts is not None:
             differences = Differences(expert.mdp, equations.weights)
         else:
@@ -242,36 +241,57 @@ def expert_lines(problem: Problem, error: float, draws: int, smoothing: float = 
         if columns is None:
             raise ValueError(f"expert {expert.name} must have a reward of one number per state for this, received features")
         size = error if expert.counts is None else 1.0
-        noise = size * log_errors(equations, int(number), draws)
+        noise = size * log_errors(expert, equations, number, draws)
         lines.append(_line(expert, owner, columns, differences, equations, noise, size))
     return lines
 
 
-def content_ranks(equations: Sequence[Equations]) -> Ints:
-    """Each expert's place in an order that depends on what they do, and not on names or on the order of anything.
+def in_order_of_content(problem: Problem, smoothing: float = 0.5) -> Problem:
+    """The problem with its experts in an order that depends on what they do, not on how they are named or listed.
 
-    The most decided come first: whose log π varies most.
+    The most decided come first: those whose log π is farthest from 0.
     """
-    keys = []
-    for e in equations:
-        values = np.sort(e.log_policy[e.weights > 0])
-        keys.append((-float(values @ values), float(values.sum()), float(e.weights.sum())))
-    ranks = np.empty(len(keys), dtype=np.int64)
-    ranks[sorted(range(len(keys)), key=lambda i: keys[i])] = np.arange(len(keys))
-    return ranks
+
+    def key(expert: Expert) -> tuple[float, ...]:
+        equations = read_equations(expert, smoothing)
+        values = equations.log_policy[equations.weights > 0]
+        return tuple(-_nine_digits(np.array([values @ values, values.sum(), equations.weights.sum()])))
+
+    return problem.with_experts(sorted(problem.experts, key=key))
 
 
-def log_errors(equations: Equations, seed: int, draws: int) -> Floats:
+def log_errors(expert: Expert, equations: Equations, seed: int | tuple[int, ...], draws: int) -> Floats:
     """Draws `(S,A,m)` of errors in log π with a variance of one over the weight of each equation.
 
-    Entries are drawn in the order of log π, so that relabelled states and actions get the same errors.
+    Entries are drawn in an order of content, so that relabelled states and actions get the same errors; among very many
+    entries the order no longer matters.
     """
     noise = np.zeros((equations.log_policy.size, draws))
     live = np.flatnonzero(equations.weights.ravel() > 0)
-    order = live[np.argsort(equations.log_policy.ravel()[live], kind="stable")]
-    noise[order] = np.random.default_rng(seed).standard_normal((live.size, draws))
+    if live.size <= ORDERED_DRAWS:
+        live = live[_content_order(expert.mdp, equations).ravel()[live].argsort()]
+    noise[live] = np.random.default_rng(seed).standard_normal((live.size, draws))
     noise[live] /= np.sqrt(equations.weights.ravel()[live])[:, None]
     return noise.reshape(*equations.log_policy.shape, draws)
+
+
+def _content_order(mdp: MDP, equations: Equations) -> Ints:
+    """The place `(S,A)` of each entry by log π, then by its weight, its state, and the states it leads to."""
+    state = (equations.weights * equations.log_policy**2).sum(axis=1)
+    ahead = mdp.expect(state)
+    here = np.broadcast_to(state[:, None], ahead.shape)
+    keys = [mdp.expect(ahead.sum(axis=1)), ahead, here, equations.weights, equations.log_policy]
+    order = np.lexsort([_nine_digits(key).ravel() for key in keys])
+    place = np.empty(order.size, dtype=np.int64)
+    place[order] = np.arange(order.size)
+    return place.reshape(ahead.shape)
+
+
+def _nine_digits(values: Floats) -> Floats:
+    """Values without the digits that the order of a sum can change."""
+    fraction, power = np.frexp(values)
+    rounded: Floats = np.ldexp(np.round(fraction, 9), power)
+    return rounded
 
 
 def state_columns(problem: Problem, expert: Expert) -> Ints | None:

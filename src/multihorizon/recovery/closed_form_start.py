@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from multihorizon.checks import Floats
-from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Problem
-from multihorizon.recovery.closed_form import expert_lines, read_equations, state_columns
+from multihorizon.recovery.closed_form import expert_lines, in_order_of_content, read_equations, state_columns
 from multihorizon.recovery.feature_form import FeatureForm
 from multihorizon.recovery.identify import LARGE, Temperature, read_temperature
 from multihorizon.recovery.linear_system import Rows, build_system, solve_system
+from multihorizon.recovery.recomputed import log_likelihood
 from multihorizon.recovery.variable_projection import StateForm, minimise, project
 
 #: Discounts of a start stay this far inside [0,1], so that an optimiser can move them both ways.
@@ -47,6 +47,14 @@ def closed_form_start(problem: Problem, smoothing: float = 0.5, temperature: Tem
         temperature: shared λ, or "per_expert" with the first expert's fixed to 1.
     """
     lam = read_temperature(temperature)
+    ordered = in_order_of_content(problem, smoothing)
+    start = _most_likely(ordered, lam, smoothing)
+    place = [ordered.names.index(name) for name in problem.names]
+    scale = float(start.temperature[place[0]]) if lam is None else 1.0
+    return Start(start.discounts[place], start.reward / scale, start.temperature[place] / scale, start.log_likelihood)
+
+
+def _most_likely(problem: Problem, lam: float | None, smoothing: float) -> Start:
     form, guesses = _form(problem, lam, smoothing)
     k = problem.n_experts
     guesses += [np.full(k, 0.5), np.full(k, 0.9), np.linspace(0.2, 0.8, k)]
@@ -58,20 +66,6 @@ def closed_form_start(problem: Problem, smoothing: float = 0.5, temperature: Tem
             candidates += [(np.clip(point.discounts, MARGIN, 1 - MARGIN), np.nan_to_num(reward) * s, lams) for s in SHRINKS]
     scored = [Start(*candidate, log_likelihood(problem, *candidate)) for candidate in candidates]
     return max(scored, key=lambda start: start.log_likelihood)
-
-
-def log_likelihood(problem: Problem, discounts: Floats, reward: Floats, temperature: Floats) -> float:
-    """`Σ N(s,a) log π(a|s)`; experts given as policies count with weight 1 in every state; −inf where no plan exists."""
-    total = 0.0
-    for expert, owner in zip(problem.experts, problem.owner, strict=True):
-        counts = expert.counts if expert.counts is not None else read_equations(expert).policy
-        live = ~expert.mdp.terminal[:, None] & (counts > 0)
-        try:
-            planned = soft_plan(expert.mdp, expert.expected_reward(reward), float(discounts[owner]), float(temperature[owner]))
-        except ValueError:
-            return -np.inf
-        total += float((counts * np.where(live, planned.log_policy, 0.0))[live].sum())
-    return total
 
 
 def _form(problem: Problem, lam: float | None, smoothing: float) -> tuple[Any, list[Floats]]:

@@ -52,13 +52,13 @@ class FeasibilityGrid:
 
 
 def feasibility_grid(
-    problem: Problem, grid: Grid, temperature: float = 1.0, tolerance: float = 1e-8, progress: Progress = silent
+    problem: Problem, grid: Grid | float, temperature: float = 1.0, tolerance: float = 1e-8, progress: Progress = silent
 ) -> FeasibilityGrid:
     """The paper's rank test on a grid of discounts, as a residual.
 
     Args:
         problem: one task, a reward of one number a state, experts given as policies without zero entries.
-        grid: step and number of processes.
+        grid: the step, or a `Grid` of step and number of processes.
         temperature: the entropy weight the experts share.
         tolerance: residual, in units of the reward, up to which a point counts as feasible.
         progress: called as batches finish.
@@ -70,6 +70,7 @@ def feasibility_grid(
         [[0.2, 0.52]]
     """
     as_positive(tolerance, "tolerance")
+    grid = grid if isinstance(grid, Grid) else Grid(grid)
     axis = grid.axis()
     points = np.array(list(itertools.product(axis, repeat=problem.n_experts)))
     residuals = feasibility_at(problem, points, temperature, grid.jobs, progress)

@@ -21,7 +21,7 @@ from multihorizon.experts import Expert
 from multihorizon.planning.evaluation import policy_entropy
 from multihorizon.planning.linear import Resolvent
 from multihorizon.problem import Problem
-from multihorizon.recovery.closed_form import Equations, read_equations
+from multihorizon.recovery.closed_form import Equations, log_errors, read_equations
 
 #: The largest discount of a policy that never ends.
 LAST = 1 - 1e-7
@@ -41,9 +41,8 @@ class FeatureForm:
         """The form with errors of size `error` (for demonstrations: of their own size) added to log π."""
         moved = []
         for number, (expert, e) in enumerate(zip(self.problem.experts, self.equations, strict=True)):
-            noise = np.random.default_rng((draw, number)).standard_normal(e.policy.shape)
-            size = error if expert.counts is None else 1 / np.sqrt(np.maximum(e.weights, 1e-300))
-            policy = np.where(e.weights > 0, e.policy * np.exp(size * noise), e.policy)
+            noise = log_errors(expert, e, (draw, number), 1)[:, :, 0] * (error if expert.counts is None else 1.0)
+            policy = e.policy * np.exp(noise)
             policy /= policy.sum(axis=1, keepdims=True)
             moved.append(Equations(np.log(np.where(e.weights > 0, policy, 1.0)), e.weights, policy))
         return FeatureForm(self.problem, self.temperature, moved)

@@ -266,6 +266,8 @@ def _effect(system: System, y: Floats, direction: Floats) -> Floats:
 def discount_ranges(system: System, answer: Answer) -> tuple[Floats, list[Floats]]:
     """Each discount's range `(K,2)` over the affine set of y in the box, by linear programs, and the points that attain them.
 
+    An end whose program fails is 0 or 1: nothing bounds it.
+
     With free temperatures the discount β_k/λ_k is a ratio; the program is made linear by scaling y so that λ_k = 1.
     """
     change = system.change[0]
@@ -275,7 +277,7 @@ def discount_ranges(system: System, answer: Answer) -> tuple[Floats, list[Floats
         for side, sign in enumerate((1.0, -1.0)):
             solution = _extreme(system, answer, k, sign)
             if solution is None:
-                limits[k] = system.read(answer.y)[0][k]
+                limits[k, side] = float(side)
                 continue
             y = change @ (solution[:n] / solution[n])
             limits[k, side] = np.clip(system.read(y)[0][k], 0.0, 1.0)

@@ -15,6 +15,8 @@ import numpy as np
 from multihorizon.checks import Bools, Floats
 from multihorizon.recovery.variable_projection import Form, Point, minimise
 
+#: A gap below this share of the equations' size is rounding.
+SOLVED = 1e-12
 LONGEST_STEP = 0.1
 SHORTEST_STEP = 1e-6
 MAX_STEPS = 200
@@ -78,5 +80,6 @@ def explore(form: Form, starts: list[Point], dimension: int, largest_gap: float)
 
 
 def several_minima(form: Form, seed_points: list[Floats]) -> list[Point]:
-    """Local minimisers from several starts, best first."""
-    return sorted((minimise(form, start) for start in seed_points), key=lambda p: p.gap)
+    """Local minimisers from several starts, best first; solutions up to rounding stay in the order of their starts."""
+    minima = [minimise(form, start) for start in seed_points]
+    return sorted(minima, key=lambda p: p.gap if p.gap > SOLVED * p.size else 0.0)

@@ -53,13 +53,14 @@ class Form(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Discounts, the linear unknowns there, the residual ρ, its Jacobian, and an orthonormal basis of M's columns."""
+    """Discounts, the linear unknowns there, the residual ρ, its Jacobian, and orthonormal bases of M's columns and null space."""
 
     discounts: Floats
     x: Floats
     residual: Floats
     jacobian: Floats
     left: Floats
+    null: Floats
     size: float
 
     @property
@@ -73,14 +74,14 @@ def project(form: Form, discounts: Floats) -> Point:
     matrix, right = form.at(discounts)
     if not matrix.shape[1]:
         left, size = np.zeros((right.size, 0)), float(np.linalg.norm(right))
-        return Point(discounts, np.zeros(0), -right, form.slopes(discounts, np.zeros(0)), left, size)
-    left, values, rights = np.linalg.svd(matrix, full_matrices=False)
-    good = values > PROJECTION_RANK * max(float(values.max()), 1e-300)
-    left = left[:, good]
-    x = rights[good].T @ ((left.T @ right) / values[good])
+        return Point(discounts, np.zeros(0), -right, form.slopes(discounts, np.zeros(0)), left, np.zeros((0, 0)), size)
+    left, values, rights = np.linalg.svd(matrix, full_matrices=matrix.shape[0] < matrix.shape[1])
+    rank = int((values > PROJECTION_RANK * max(float(values.max()), 1e-300)).sum())
+    left, null = left[:, :rank], rights[rank:].T
+    x = rights[:rank].T @ ((left.T @ right) / values[:rank])
     slopes = form.slopes(discounts, x)
     size = float(np.linalg.norm(right) + np.linalg.norm(slopes))
-    return Point(discounts, x, left @ (left.T @ right) - right, slopes - left @ (left.T @ slopes), left, size)
+    return Point(discounts, x, left @ (left.T @ right) - right, slopes - left @ (left.T @ slopes), left, null, size)
 
 
 def minimise(form: Form, start: Floats) -> Point:
