@@ -147,7 +147,11 @@ def test_identify_says_what_exact_policies_would_tell(toys, folder, tmp_path):
     result = RUN.invoke(app, ["identify", str(toys / "0.csv"), "--transitions", str(toys / "0.npz"), "--out", str(tmp_path)])
     assert result.exit_code == 0
     assert "do not identify" in result.output
-    assert json.loads((tmp_path / "identify.json").read_text())["status"] == "set"
+    saved = json.loads((tmp_path / "identify.json").read_text())
+    assert (saved["status"], saved["fit_status"]) == ("set", "not identified")
+    open_ = [high - low > 0.1 for low, high in saved["identification"]["intervals"]]
+    assert [gamma is None for gamma in saved["identification"]["discounts"]] == open_
+    assert "(s)" not in result.output
     result = RUN.invoke(app, ["identify", str(folder / "demos.csv"), "--transitions", str(folder / "mdp.npz")])
     assert "The experts identify their discounts" in result.output
 

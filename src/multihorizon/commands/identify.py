@@ -23,9 +23,10 @@ from multihorizon.commands.fit import (
 )
 from multihorizon.driver import solve
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.recovery.identification import Identification
 from multihorizon.report.analysis import build_problem, identify_fitted
 from multihorizon.report.fit_report import write_all
-from multihorizon.solution import package_version, without_nan
+from multihorizon.solution import Solution, Status, package_version, without_nan
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features
@@ -49,27 +50,38 @@ def identify(
         with progress_bar("identify") as progress:
             solution = solve(problem, MaximumLikelihood(temperature_of(temperature)), seed, progress)
             exact = identify_fitted(solution)
-        out.print(f"These decisions: {solution.status}. {solution.message}", soft_wrap=True)
-        if exact is None:
-            out.print("Whether exact policies would identify the discounts cannot be told for this problem.")
-        else:
-            out.print("If the fitted policies were known exactly:")
-            out.print(exact.summary(), soft_wrap=True)
-        for remark in remarks:
-            out.print(remark, style="dim", soft_wrap=True)
+        _show(solution, exact, remarks)
         if out_dir is not None:
-            content = {
-                "experts": list(solution.experts),
-                "status": None if exact is None else exact.status,
-                "identified": solution.evidence["identified"],
-                "identification": None if exact is None else exact.to_dict(),
-                "message": solution.message,
-                "seed": seed,
-                "version": package_version(),
-            }
-            text = json.dumps(without_nan(content), indent=1, ensure_ascii=False, allow_nan=False)
-            write_all(out_dir, lambda draft: _save(draft / "identify.json", text))
-            out.print(f"Written to {out_dir}: identify.json", soft_wrap=True)
+            _write(out_dir, solution, exact, seed)
+
+
+def _show(solution: Solution, exact: Identification | None, remarks: list[str]) -> None:
+    out.print(f"These decisions: {solution.status}. {solution.message}", soft_wrap=True)
+    if solution.status == Status.NOT_CONVERGED:
+        out.print("The fit did not converge, so what follows is about policies that need not be the experts'.", soft_wrap=True)
+    if exact is None:
+        out.print("Whether exact policies would identify the discounts cannot be told for this problem.", soft_wrap=True)
+    else:
+        out.print("If the fitted policies were known exactly:")
+        out.print(exact.summary(), soft_wrap=True)
+    for remark in remarks:
+        out.print(remark, style="dim", soft_wrap=True)
+
+
+def _write(directory: Path, solution: Solution, exact: Identification | None, seed: int) -> None:
+    content = {
+        "experts": list(solution.experts),
+        "status": None if exact is None else exact.status,
+        "fit_status": str(solution.status),
+        "identified": solution.evidence["identified"],
+        "identification": None if exact is None else exact.to_dict(),
+        "message": solution.message,
+        "seed": seed,
+        "version": package_version(),
+    }
+    text = json.dumps(without_nan(content), indent=1, ensure_ascii=False, allow_nan=False)
+    write_all(directory, lambda draft: _save(draft / "identify.json", text))
+    out.print(f"Written to {directory}: identify.json", soft_wrap=True)
 
 
 def _save(path: Path, text: str) -> None:
