@@ -140,7 +140,7 @@ def test_a_large_grid_uses_iterative_solves_to_the_same_answer(monkeypatch) -> N
     domain = mh.domains.cliff(30, 30)
     exact, soft = mh.plan(domain.mdp, domain.reward, 0.9), mh.soft_plan(domain.mdp, domain.reward, 0.9)
     monkeypatch.setattr("multihorizon.planning.linear.DIRECT_STATES", 10)
-    monkeypatch.setattr("multihorizon.planning.DIRECT_STATES", 10)
+    monkeypatch.setattr("multihorizon.planning.plan.DIRECT_STATES", 10)
     monkeypatch.setattr("multihorizon.planning.linear.spla.splu", lambda *_: pytest.fail("factorised a large problem"))
     np.testing.assert_allclose(mh.plan(domain.mdp, domain.reward, 0.9).values, exact.values, rtol=1e-10)
     np.testing.assert_allclose(mh.soft_plan(domain.mdp, domain.reward, 0.9).values, soft.values, rtol=1e-10)

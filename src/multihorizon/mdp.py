@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import breadth_first_order
 
 from multihorizon.checks import (
@@ -25,19 +26,16 @@ from multihorizon.checks import (
     Bools,
     Floats,
     Ints,
+    Sparse,
     as_distribution,
     as_floats,
     as_mask,
     as_names,
     as_shape,
+    read_only,
 )
 from multihorizon.files.saved_mdp import read_mdp, write_mdp
 from multihorizon.gymnasium_env import read_gymnasium
-
-#: Up to this many states dense matrices of one policy are quicker than sparse ones.
-DENSE_STATES = 60
-#: Up to this many states they are quicker where transitions number more than this share of all pairs of states.
-DENSE_FILLED_STATES, FILLED = 2000, 0.05
 
 
 class MDP:
@@ -65,15 +63,15 @@ class MDP:
 
     def __init__(
         self,
-        transitions: Any,
-        initial: Any = None,
-        terminal: Any = (),
-        available: Any = None,
+        transitions: ArrayLike | Sequence[Sparse],
+        initial: ArrayLike | None = None,
+        terminal: ArrayLike = (),
+        available: ArrayLike | None = None,
         *,
-        state_names: Sequence[Any] | None = None,
-        action_names: Sequence[Any] | None = None,
+        state_names: Sequence[object] | None = None,
+        action_names: Sequence[object] | None = None,
         grid_shape: tuple[int, int] | None = None,
-        sample_sizes: Any = None,
+        sample_sizes: ArrayLike | None = None,
     ) -> None:
         stacked, n_actions = _stack(transitions)
         n_states = stacked.shape[1]
@@ -83,7 +81,7 @@ class MDP:
         self.action_names = as_names(action_names, n_actions, "action_names")
         self.terminal: Bools = as_mask(terminal, n_states, "terminal")
         self.available: Bools = _available(available, self.terminal, n_actions)
-        self.stacked = self._check_rows(stacked)
+        self.stacked: Sparse = self._check_rows(stacked)
         self.initial: Floats = self._check_initial(initial)
         self.grid_shape = _check_grid(grid_shape, n_states)
         self.sample_sizes: Floats | None = _check_sample_sizes(sample_sizes, n_actions * n_states)
@@ -91,7 +89,14 @@ class MDP:
             array.setflags(write=False)
 
     @classmethod
-    def from_sas(cls, transitions: Any, initial: Any = None, terminal: Any = (), available: Any = None, **names: Any) -> MDP:
+    def from_sas(
+        cls,
+        transitions: ArrayLike,
+        initial: ArrayLike | None = None,
+        terminal: ArrayLike = (),
+        available: ArrayLike | None = None,
+        **names: Any,
+    ) -> MDP:
         """Build from an `(S,A,S)` array, entry `[s, a, t]` = `T(t|s,a)`; the other arguments are those of `MDP`."""
         array = as_floats(transitions, "transitions")
         if array.ndim != 3 or array.shape[0] != array.shape[2]:
@@ -106,21 +111,25 @@ class MDP:
         """
         return cls(**read_gymnasium(env))
 
-    def transition(self, action: int) -> Any:
+    def transition(self, action: int) -> Sparse:
         """`T_a`, the `(S,S)` CSR matrix of one action."""
         return self.stacked[action * self.n_states : (action + 1) * self.n_states]
 
     def to_array(self) -> Floats:
         """All transitions as a dense `(A,S,S)` array; for small problems."""
-        dense: Floats = self.stacked.toarray().reshape(self.n_actions, self.n_states, self.n_states)
-        return dense
+        return self.dense.copy()
+
+    @cached_property
+    def dense(self) -> Floats:
+        """What `to_array` gives, made once and read-only."""
+        return read_only(self.stacked.toarray().reshape(self.n_actions, self.n_states, self.n_states))
 
     def expect(self, vector: Floats) -> Floats:
         """`Σ_s' T(s'|s,a) vector(s')` as an `(S,A)` array."""
         product: Floats = (self.stacked @ vector).reshape(self.n_actions, self.n_states).T
         return product
 
-    def under(self, policy: Floats) -> Any:
+    def under(self, policy: Floats) -> Sparse:
         """`P_π(s,s') = Σ_a π(a|s) T(s'|s,a)` as an `(S,S)` CSR matrix."""
         n = self.n_states
         rows = np.tile(np.arange(n), self.n_actions)
@@ -128,22 +137,7 @@ class MDP:
         mix.eliminate_zeros()
         return (mix @ self.stacked).tocsr()
 
-    def small_under(self, policy: Floats) -> Any:
-        """`P_π` as a dense array where there are few states, or not many that are closely linked; else as `under` gives it.
-
-        On a dozen states a sparse matrix takes a hundred times longer to build than a dense system takes to solve, and where
-        states have dozens of successors each the factors of a sparse one fill up anyway.
-        """
-        if self.n_states <= DENSE_STATES:
-            return np.einsum("sa,ast->st", policy, self._dense)
-        filled = self.stacked.nnz > FILLED * self.n_states**2 and self.n_states <= DENSE_FILLED_STATES
-        return self.under(policy).toarray() if filled else self.under(policy)
-
-    @cached_property
-    def _dense(self) -> Floats:
-        return self.to_array()
-
-    def expected_reward(self, reward: Any) -> Floats:
+    def expected_reward(self, reward: ArrayLike) -> Floats:
         """The expected immediate reward `(S,A)` of a reward `(S,)` paid on arrival, or of one given as `(S,A)`."""
         array = as_floats(reward, "reward")
         if array.shape == (self.n_states,):
@@ -192,7 +186,7 @@ class MDP:
         ends = int(self.terminal.sum())
         return f"MDP({self.n_states} states, {self.n_actions} actions, {self.stacked.nnz} transitions, {ends} terminal)"
 
-    def _check_rows(self, stacked: Any) -> Any:
+    def _check_rows(self, stacked: Sparse) -> Sparse:
         """Drop the rows that carry no equation, check that the others are distributions, and rescale them to sum to 1."""
         stacked = stacked.copy()
         if not np.isfinite(stacked.data).all():
@@ -218,21 +212,21 @@ class MDP:
         stacked.eliminate_zeros()
         return stacked
 
-    def _check_terminal_rows(self, stacked: Any) -> None:
+    def _check_terminal_rows(self, stacked: Sparse) -> None:
         rows = np.repeat(np.arange(stacked.shape[0]), np.diff(stacked.indptr))
         states = rows % self.n_states
         leaving = self.terminal[states] & (stacked.indices != states) & (stacked.data > 0)
         if leaving.any():
             raise ValueError(f"terminal states must have no leaving transitions, received one {self._first(stacked, leaving)}")
 
-    def _first(self, stacked: Any, entries: Bools) -> str:
+    def _first(self, stacked: Sparse, entries: Bools) -> str:
         entry = int(np.flatnonzero(entries)[0])
         row = int(np.searchsorted(stacked.indptr, entry, side="right")) - 1
         action, state = divmod(row, self.n_states)
         target = self.state_names[int(stacked.indices[entry])]
         return f"from state {self.state_names[state]} to {target} under action {self.action_names[action]}"
 
-    def _check_initial(self, initial: Any) -> Floats:
+    def _check_initial(self, initial: ArrayLike | None) -> Floats:
         if self.terminal.all():
             raise ValueError("terminal names every state, so no episode can begin: leave at least one state that is not terminal")
         if initial is None:
@@ -247,12 +241,12 @@ class MDP:
         return array
 
 
-def _stack(transitions: Any) -> tuple[Any, int]:
+def _stack(transitions: ArrayLike | Sequence[Sparse]) -> tuple[Sparse, int]:
     """One CSR matrix (A·S, S) and A, from an (A,S,S) array or A sparse matrices."""
     if sp.issparse(transitions):
         raise ValueError("transitions must be an (A, S, S) array or a sequence of A sparse matrices, received one sparse matrix")
-    if isinstance(transitions, Sequence) and len(transitions) and all(sp.issparse(m) for m in transitions):
-        shapes = {m.shape for m in transitions}
+    if isinstance(transitions, list | tuple) and len(transitions) and all(sp.issparse(m) for m in transitions):
+        shapes: set[tuple[int, int]] = {m.shape for m in transitions}
         shape = next(iter(shapes))
         if len(shapes) > 1 or shape[0] != shape[1]:
             raise ValueError(f"transitions must be square matrices of one shape (S, S), received shapes {sorted(shapes)}")
@@ -268,7 +262,7 @@ def _stack(transitions: Any) -> tuple[Any, int]:
     return sp.csr_array(array.reshape(-1, array.shape[2])), array.shape[0]
 
 
-def _available(available: Any, terminal: Bools, n_actions: int) -> Bools:
+def _available(available: ArrayLike | None, terminal: Bools, n_actions: int) -> Bools:
     """Check the availability mask; at terminal states nothing is chosen, so all actions count as available there."""
     shape = (terminal.size, n_actions)
     if available is None:
@@ -285,7 +279,7 @@ def _available(available: Any, terminal: Bools, n_actions: int) -> Bools:
     return mask | terminal[:, None]
 
 
-def _check_grid(shape: Any, n_states: int) -> tuple[int, int] | None:
+def _check_grid(shape: Sequence[int] | None, n_states: int) -> tuple[int, int] | None:
     if shape is None:
         return None
     if len(shape) != 2 or shape[0] * shape[1] != n_states:
@@ -293,7 +287,7 @@ def _check_grid(shape: Any, n_states: int) -> tuple[int, int] | None:
     return int(shape[0]), int(shape[1])
 
 
-def _check_sample_sizes(sizes: Any, n_rows: int) -> Floats | None:
+def _check_sample_sizes(sizes: ArrayLike | None, n_rows: int) -> Floats | None:
     if sizes is None:
         return None
     array = np.array(sizes, dtype=np.float64)
@@ -304,7 +298,7 @@ def _check_sample_sizes(sizes: Any, n_rows: int) -> Floats | None:
     return array
 
 
-def steps_into(matrix: Any, targets: Bools) -> Ints:
+def steps_into(matrix: Sparse, targets: Bools) -> Ints:
     """For each state the next one on a shortest path of `matrix` into `targets`; itself for a target, −1 if there is no path.
 
     One breadth-first search on the reversed graph, from an extra node that points at every target.

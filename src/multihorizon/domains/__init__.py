@@ -1,4 +1,8 @@
-"""Problems to work on: the paper's three domains with their experts and task variants, grids of any size, random MDPs."""
+"""Problems with a known answer: the paper's three domains with their experts and task variants, grids of any size, random MDPs.
+
+Read `base` (what a domain is), then `toy`, `grids` and `random`, then `generalization` (how well a learned reward serves in
+variants of a domain).
+"""
 
 from multihorizon.domains.base import Domain, Task
 from multihorizon.domains.grids import big_small, cliff, gridworld

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from multihorizon.checks import Bools, Floats, Ints, as_count
+from multihorizon.checks import Bools, Floats, Ints, as_count, read_only
 from multihorizon.mdp import MDP
 from multihorizon.planning.plan import plan
 from multihorizon.planning.soft_plan import soft_plan
@@ -39,6 +39,9 @@ class Domain:
     mce_discounts: tuple[float, ...]
     randomize: Callable[[np.random.Generator], MDP]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reward", read_only(self.reward))
+
     def lp_experts(self) -> list[Ints]:
         """One action per state `(S,)` for each of `lp_discounts`: the first optimal one in the order of the actions."""
         return [sets.argmax(axis=1) for sets in self.lp_action_sets()]
@@ -57,7 +60,7 @@ class Domain:
         return [Task(self.randomize(rng), float(rng.uniform())) for _ in range(as_count(count, "count"))]
 
 
-def check_ending(ending: Any) -> bool:
+def check_ending(ending: object) -> bool:
     """True for "terminal", False for "absorbing"; raises on anything else."""
     if ending not in ("terminal", "absorbing"):
         raise ValueError(f'ending must be "terminal" or "absorbing", received {ending!r}')

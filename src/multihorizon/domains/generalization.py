@@ -13,22 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from multihorizon.checks import Floats, as_floats, as_shape
 from multihorizon.domains.base import Domain, Task
 from multihorizon.planning.evaluation import evaluate
 from multihorizon.planning.plan import plan
-
-#: Losses below this share of the optimum are rounding.
-ROUNDING = 1e-12
+from multihorizon.tolerances import ROUNDING
 
 
 @dataclass(frozen=True, eq=False)
 class GeneralizationError:
-    """The ratios of all tasks, `(N,)`: `values` signed as in the paper, `absolute` with |V*| below the line."""
+    """The ratios of all tasks, `(N,)`: `values` signed as in the paper, `absolute` divided by |V*| instead of V*."""
 
     values: Floats
     absolute: Floats
@@ -44,7 +42,9 @@ class GeneralizationError:
         return float(self.values.std())
 
 
-def generalization_error(domain: Domain, reward: Any, tasks: int | Sequence[Task] = 100, seed: int = 0) -> GeneralizationError:
+def generalization_error(
+    domain: Domain, reward: ArrayLike, tasks: int | Sequence[Task] = 100, seed: int = 0
+) -> GeneralizationError:
     """The loss of planning with `reward` `(S,)` instead of the domain's own, over random task variants.
 
     Args:

@@ -5,12 +5,11 @@ With slip p the intended direction is taken with probability 1 − p and each of
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, as_count, as_mask
+from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count, as_mask
 from multihorizon.domains.base import Domain, Ending, check_ending
 from multihorizon.mdp import MDP
 
@@ -22,10 +21,10 @@ def gridworld(
     height: int,
     width: int,
     slip: float = 0.0,
-    terminal: Any = (),
-    walls: Any = (),
-    absorbing: Any = (),
-    initial: Any = None,
+    terminal: ArrayLike = (),
+    walls: ArrayLike = (),
+    absorbing: ArrayLike = (),
+    initial: ArrayLike | None = None,
 ) -> MDP:
     """A grid MDP, built without a loop over cells.
 
@@ -75,7 +74,7 @@ def big_small(height: int = 3, width: int = 6, slip: float = 0.0, ending: Ending
 
 def cliff(height: int = 3, width: int = 4, slip: float = 0.1, ending: Ending = "terminal") -> Domain:
     """The cliff domain: the top row is cliff (−10) but for the goal in its right-most cell (+20), both end the episode;
-    the row under the cliff costs 2 a step, the rows below it 1.
+    the row under the cliff costs 2 per step, the rows below it 1.
 
     Example:
         >>> cliff().reward.reshape(3, 4)[0].tolist()
@@ -107,7 +106,7 @@ def _grid_domain(
     return Domain(name, build(slip), reward.ravel(), lp, mce, lambda rng: build(1 - rng.uniform()))
 
 
-def _cells(cells: Any, shape: tuple[int, int], name: str) -> Bools:
+def _cells(cells: ArrayLike, shape: tuple[int, int], name: str) -> Bools:
     array = np.asarray(cells)
     if array.dtype == np.bool_ and array.shape == shape:
         return array.ravel()
@@ -130,7 +129,7 @@ def _target(shape: tuple[int, int], move: tuple[int, int], blocked: Bools, kept:
     return moved
 
 
-def _action(targets: list[Ints], action: int, slip: float, live: Ints) -> Any:
+def _action(targets: list[Ints], action: int, slip: float, live: Ints) -> Sparse:
     n = targets[0].size
     chances = [1 - slip if direction == action else slip / 3 for direction in range(4)]
     taken = [d for d in range(4) if chances[d] > 0]

@@ -32,7 +32,7 @@ import scipy.sparse as sp
 from multihorizon.checks import Floats, Ints
 from multihorizon.experts import Expert
 from multihorizon.planning.evaluation import policy_entropy
-from multihorizon.planning.linear import Resolvent
+from multihorizon.planning.linear import Resolvent, policy_resolvent
 from multihorizon.planning.soft_plan import SoftPlan, soft_plan
 from multihorizon.problem import Problem
 
@@ -256,7 +256,7 @@ class Point:
     def resolvents(self) -> tuple[Resolvent, ...]:
         """`I − γP_π` of each expert, factorised once."""
         return tuple(
-            Resolvent(c.expert.mdp.small_under(p.policy), self.likelihood.settings(c, self.x)[0])
+            policy_resolvent(c.expert.mdp, p.policy, self.likelihood.settings(c, self.x)[0])
             for c, p in zip(self.likelihood.choices, self.plans, strict=True)
         )
 

@@ -17,7 +17,7 @@ from multihorizon.likelihood.large import DENSE_PARAMETERS
 from multihorizon.likelihood.likelihood import Choices, Likelihood, Point
 from multihorizon.mdp import MDP
 from multihorizon.planning.evaluation import policy_entropy
-from multihorizon.planning.linear import Resolvent
+from multihorizon.planning.linear import policy_resolvent
 from multihorizon.planning.soft_plan import SoftPlan
 
 #: α, how many decisions of an indifferent expert each state's frequencies are mixed with.
@@ -56,7 +56,7 @@ def _regression(likelihood: Likelihood, choices: Choices, gamma: float) -> tuple
     """Columns, weighted design matrix and weighted target of one expert's least squares."""
     mdp = choices.expert.mdp
     policy = smoothed_policy(mdp, choices.counts)
-    solver = Resolvent(mdp.small_under(policy), gamma)
+    solver = policy_resolvent(mdp, policy, gamma)
     values = solver.solve(np.where(mdp.terminal, 0.0, policy_entropy(policy)))
     plan = SoftPlan(policy, values, gamma * mdp.expect(values), 0.0, 0, 1.0)
     x = np.zeros(likelihood.size)

@@ -1,1 +1,8 @@
-"""Planning: what a policy is worth, the best policy, the soft one, breakpoints in the discount."""
+"""Planning with a known reward. Read in this order:
+
+* `linear`: solves with `I − γP`, direct or iterative by size;
+* `evaluation`: what one policy is worth and where it goes;
+* `plan`: the best policy, by policy iteration;
+* `soft_plan`: the best policy when entropy is rewarded, by Newton's method;
+* `breakpoints`: the discounts at which the best policy changes.
+"""

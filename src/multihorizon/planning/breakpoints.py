@@ -10,8 +10,8 @@ positive by bisecting boxes that a Taylor bound cannot clear, so no crossing bet
 the policy is improved in the order "first non-vanishing Taylor coefficient", which makes it optimal just right of the
 crossing. Advantages that vanish to all orders are ties that hold throughout an interval.
 
-Where some policy never ends, ‖M‖ → ∞ as c → 1; the sweep then stops at 1 − 1e-7 and the last interval speaks of discounts
-as near to 1 as that.
+Where some policy never ends, ‖M‖ → ∞ as c → 1. The sweep then stops at the largest solvable discount, 1 − 1e-7, and the last
+interval holds up to there.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import comb
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.mdp import MDP
 from multihorizon.planning.linear import Resolvent
 from multihorizon.planning.plan import one_hot
+from multihorizon.tolerances import LARGEST_SOLVABLE_DISCOUNT, ROUNDING, TINY
 
 #: Taylor terms: at half the radius of convergence the remainder is below 2⁻⁴⁴ of the values.
 ORDER = 44
-#: Advantages smaller than this share of the largest value are zero.
-NOISE = 1e-12
 #: Width, relative to a segment, at which a crossing counts as found before it is polished.
-NARROW = 1e-9
-#: Where the sweep stops if some policy never ends.
-LAST = 1 - 1e-7
+CROSSING_WIDTH = 1e-9
+#: How far right of a breakpoint, relative to a segment, competing actions are compared.
+NEARBY = 1e-3
+#: Policy iteration at one breakpoint ends after a few rounds; more would mean that rounding drives it in a circle.
+MAX_ROUNDS = 1000
 
 _BINOMIALS = np.array([[comb(j, n) for n in range(ORDER + 1)] for j in range(ORDER + 1)], dtype=np.float64)
 _POWERS = np.maximum(np.arange(ORDER + 1)[:, None] - np.arange(ORDER + 1)[None, :], 0)
@@ -54,7 +56,7 @@ class DiscountInterval(NamedTuple):
 class _Segment:
     """Advantages of one policy on [center, center + radius] as polynomials in (γ − center)/radius, row s·A + a.
 
-    `noise`, one number a row, is what rounding can do to it: it grows with the policy's values and with the row's own size.
+    `noise`, one number per row, is what rounding can do to it. It grows with the policy's values and with the row's own size.
     """
 
     center: float
@@ -72,7 +74,7 @@ class _Segment:
         return signs.reshape(self.shape)
 
 
-def discount_intervals(mdp: MDP, reward: Any) -> list[DiscountInterval]:
+def discount_intervals(mdp: MDP, reward: ArrayLike) -> list[DiscountInterval]:
     """All optimal actions of `mdp` as a function of the discount over [0,1].
 
     Args:
@@ -100,8 +102,10 @@ def discount_intervals(mdp: MDP, reward: Any) -> list[DiscountInterval]:
     return [*intervals, DiscountInterval(low, 1.0, ties)]
 
 
-def first_departure(mdp: MDP, reward: Any, actions: Ints, sets: Bools, discount: float, way: int, tolerance: float) -> float:
-    """How far from `discount`, upward (`way` 1) or downward (−1), a policy stays optimal.
+def first_departure(
+    mdp: MDP, reward: ArrayLike, actions: Ints, sets: Bools, discount: float, direction: int, tolerance: float
+) -> float:
+    """How far from `discount`, upward (`direction` 1) or downward (−1), a policy stays optimal.
 
     The policy takes `actions` `(S,)`. The answer is the first discount beyond which an action is better than the chosen one by
     more than `tolerance`, or one of the other chosen actions `sets` `(S,A)` is not as good; 0 or 1 if there is none.
@@ -109,15 +113,15 @@ def first_departure(mdp: MDP, reward: Any, actions: Ints, sets: Bools, discount:
     expected = np.where(mdp.available, mdp.expected_reward(reward), -np.inf)
     center = discount
     while True:
-        segment = _expand(mdp, expected, actions, center, way, tolerance, sets)
+        segment = _expand(mdp, expected, actions, center, direction, tolerance, sets)
         if (segment.signs > 0).any():
             return center
         crossing = _first_crossing(segment)
         if crossing is not None:
-            return center + way * segment.radius * crossing[1]
-        edge = center + way * segment.radius
-        if not 0 < edge < (LAST if way > 0 else 1.0):
-            return float(np.clip(edge, 0.0, 1.0)) if way < 0 or edge >= 1 else 1.0
+            return center + direction * segment.radius * crossing[1]
+        edge = center + direction * segment.radius
+        if not 0 < edge < (LARGEST_SOLVABLE_DISCOUNT if direction > 0 else 1.0):
+            return float(np.clip(edge, 0.0, 1.0)) if direction < 0 or edge >= 1 else 1.0
         center = edge
 
 
@@ -131,7 +135,7 @@ def _sweep(mdp: MDP, expected: Floats) -> Iterator[tuple[float, Bools]]:
         crossing = _first_crossing(segment)
         if crossing is not None:
             center = _polish(mdp, expected, actions, segment, crossing)
-        elif center + segment.radius >= 1 or center >= LAST:
+        elif center + segment.radius >= 1 or center >= LARGEST_SOLVABLE_DISCOUNT:
             return
         else:
             center += segment.radius
@@ -139,13 +143,13 @@ def _sweep(mdp: MDP, expected: Floats) -> Iterator[tuple[float, Bools]]:
 
 def _improve(mdp: MDP, expected: Floats, actions: Ints, center: float) -> tuple[Ints, _Segment]:
     """Policy iteration in the order of discounts just right of `center`."""
-    for _ in range(1000):
+    for _ in range(MAX_ROUNDS):
         segment = _expand(mdp, expected, actions, center)
         better = segment.signs > 0
         states = better.any(axis=1)
         if not states.any():
             return actions, segment
-        nearby = segment.coefficients @ (1e-3 ** np.arange(ORDER + 1))
+        nearby = segment.coefficients @ (NEARBY ** np.arange(ORDER + 1))
         gains = np.where(better, nearby.reshape(segment.shape), -np.inf)
         actions = np.where(states, gains.argmax(axis=1), actions)
     raise RuntimeError(f"policy iteration just above discount {center} did not settle; please report this MDP")
@@ -156,26 +160,26 @@ def _expand(
     expected: Floats,
     actions: Ints,
     center: float,
-    way: int = 1,
+    direction: int = 1,
     tolerance: float = 0.0,
     sets: Bools | None = None,
 ) -> _Segment:
-    """Taylor coefficients of the advantages of the policy `actions`, upward from the center or downward (`way` −1).
+    """Taylor coefficients of the advantages of the policy `actions`, upward from the center or downward (`direction` −1).
 
     With `sets`, the negatives of the advantages of those actions follow as further rows: they must not become negative either.
     """
     matrix = mdp.under(one_hot(actions, mdp.n_actions))
     resolvent = Resolvent(matrix, center)
     norm = float(np.abs(resolvent.solve(matrix @ np.ones(mdp.n_states))).max())
-    radius = min(0.5 / max(norm, 1e-300), 1.0 - center if way > 0 else center)
+    radius = min(0.5 / max(norm, TINY), 1.0 - center if direction > 0 else center)
     term = resolvent.solve(expected[np.arange(mdp.n_states), actions])
     ahead = mdp.expect(term)
     scale = float(np.abs(term).max())
     immediate = np.where(mdp.available, expected, 0.0)
     columns = [immediate + center * ahead - term[:, None]]
     for _ in range(ORDER):
-        term = way * radius * resolvent.solve(matrix @ term)
-        behind, ahead = way * radius * ahead, mdp.expect(term)
+        term = direction * radius * resolvent.solve(matrix @ term)
+        behind, ahead = direction * radius * ahead, mdp.expect(term)
         columns.append(center * ahead + behind - term[:, None])
     coefficients = np.stack(columns, axis=-1)
     coefficients[~mdp.available | mdp.terminal[:, None]] = 0.0
@@ -186,7 +190,7 @@ def _expand(
         coefficients = np.concatenate([coefficients, mirrored])
     rows = coefficients.reshape(-1, ORDER + 1)
     sizes = np.abs(np.where(np.isfinite(rows), rows, 0.0)).max(axis=1)
-    noise = np.maximum(tolerance, NOISE * np.maximum(scale, sizes))
+    noise = np.maximum(tolerance, ROUNDING * np.maximum(scale, sizes))
     return _Segment(center, radius, rows, noise, coefficients.shape[:2])
 
 
@@ -203,7 +207,7 @@ def _first_crossing(segment: _Segment) -> tuple[int, float, float] | None:
         open_rows = rows[bound > noise[rows]]
         if not open_rows.size:
             continue
-        if high - low > NARROW:
+        if high - low > CROSSING_WIDTH:
             boxes += [(middle, high, open_rows), (low, middle, open_rows)]
             continue
         ends = polynomials[open_rows] @ (high ** np.arange(ORDER + 1))

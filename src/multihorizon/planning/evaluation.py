@@ -13,11 +13,11 @@ A terminal state takes no decision: its value, occupancy and entropy are 0.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from multihorizon.checks import ROW_TOLERANCE, Bools, Floats, as_discount, as_floats, as_shape
+from multihorizon.checks import ROW_TOLERANCE, Bools, Floats, Sparse, as_discount, as_floats, as_shape
 from multihorizon.mdp import MDP
 from multihorizon.planning.linear import Resolvent
 
@@ -45,7 +45,7 @@ class Occupancy:
         return sums
 
 
-def check_policy(mdp: MDP, policy: Any, name: str = "policy") -> Floats:
+def check_policy(mdp: MDP, policy: ArrayLike, name: str = "policy") -> Floats:
     """Read a policy `(S,A)`: rows sum to 1 and avoid unavailable actions; rows of terminal states are set uniform."""
     array = as_floats(policy, name).copy()
     as_shape(array, (mdp.n_states, mdp.n_actions), name)
@@ -91,7 +91,7 @@ def policy_entropy(policy: Floats) -> Floats:
     return entropy
 
 
-def evaluate(mdp: MDP, policy: Any, reward: Any, discount: float, temperature: float = 0.0) -> Evaluation:
+def evaluate(mdp: MDP, policy: ArrayLike, reward: ArrayLike, discount: float, temperature: float = 0.0) -> Evaluation:
     """Values of one policy; with a temperature its entropy is rewarded, as in `soft_plan`.
 
     Example:
@@ -111,7 +111,7 @@ def evaluate(mdp: MDP, policy: Any, reward: Any, discount: float, temperature: f
     return Evaluation(values, q, residual)
 
 
-def occupancy(mdp: MDP, policy: Any, discount: float) -> Occupancy:
+def occupancy(mdp: MDP, policy: ArrayLike, discount: float) -> Occupancy:
     """Discounted state-action visitation counts of a policy from the initial distribution."""
     pi = check_policy(mdp, policy)
     gamma = as_discount(discount)
@@ -122,14 +122,14 @@ def occupancy(mdp: MDP, policy: Any, discount: float) -> Occupancy:
     return Occupancy(np.where(mdp.terminal, 0.0, visits)[:, None] * pi, residual)
 
 
-def feature_counts(mdp: MDP, policy: Any, discount: float, features: Any = None) -> Floats:
+def feature_counts(mdp: MDP, policy: ArrayLike, discount: float, features: Floats | Sparse | None = None) -> Floats:
     """Discounted feature counts `Fᵀ μ` of a policy; without `features` `(A·S,d)`, how often each state is entered `(S,)`."""
     matrix = mdp.stacked if features is None else features
     counts: Floats = matrix.T @ occupancy(mdp, policy, discount).counts.T.ravel()
     return counts
 
 
-def causal_entropy(mdp: MDP, policy: Any, discount: float) -> float:
+def causal_entropy(mdp: MDP, policy: ArrayLike, discount: float) -> float:
     """Discounted causal entropy `Σ μ(s,a) (−log π(a|s))` of a policy from the initial distribution."""
     return float(occupancy(mdp, policy, discount).states @ policy_entropy(check_policy(mdp, policy)))
 

@@ -1,27 +1,26 @@
 """Exact planning by policy iteration.
 
-Each step solves `(I − γ P_π) V = R_π` and moves a state to its greedy action only where that gains more than rounding could
-feign; a state whose action is as good as the best keeps it. Every step therefore raises the value, so the loop ends on tied
-grids too, where taking whichever argmax comes first can cycle among equally good policies. It stops when no state can gain.
+Each step solves `(I − γ P_π) V = R_π` and then changes the action of a state only where the best action gains more than rounding.
+A state whose action is as good as the best keeps it. Every step therefore raises the values, and the loop ends when no state can
+gain. Always taking the first best action would not do: on grids with ties it can cycle among equally good policies.
 
-At discount 1 the iteration starts from a policy that heads for a terminal state and each policy on the way must end.
+At discount 1 the iteration starts from a policy that heads for a terminal state, and each policy on the way must end.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from multihorizon.checks import Bools, Floats, Ints, as_discount
 from multihorizon.mdp import MDP, steps_into
 from multihorizon.planning.evaluation import require_ending
 from multihorizon.planning.linear import DIRECT_STATES, Resolvent
+from multihorizon.tolerances import ROUNDING, TINY
 
-#: Gains below this share of the largest value are rounding.
-ROUNDING = 1e-12
-#: Sweeps of value iteration that prepare a large problem; information travels one cell a sweep.
+#: Sweeps of value iteration that prepare a large problem; on a grid information travels one cell per sweep.
 WARM_SWEEPS = 2000
 
 
@@ -40,7 +39,7 @@ class Plan:
     iterations: int
 
 
-def plan(mdp: MDP, reward: Any, discount: float, tie_tolerance: float = 1e-10) -> Plan:
+def plan(mdp: MDP, reward: ArrayLike, discount: float, tie_tolerance: float = 1e-10) -> Plan:
     """The optimal values and all optimal actions of `mdp` under one reward and discount.
 
     Args:
@@ -68,7 +67,7 @@ def plan(mdp: MDP, reward: Any, discount: float, tie_tolerance: float = 1e-10) -
         q = expected + gamma * mdp.expect(values)
         best = q.max(axis=1)
         gains = best - q[rows, actions]
-        improved = gains > ROUNDING * max(1e-300, float(np.abs(values).max(initial=0.0)), float(np.abs(best).max()))
+        improved = gains > ROUNDING * max(TINY, float(np.abs(values).max(initial=0.0)), float(np.abs(best).max()))
         if not improved.any() or not values.sum() > total:
             break
         total = float(values.sum())

@@ -10,20 +10,21 @@ contraction toward the solution. It stops when the residual is rounding, or is n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from multihorizon.checks import Floats, as_discount, as_positive
 from multihorizon.mdp import MDP
 from multihorizon.planning.evaluation import require_ending
-from multihorizon.planning.linear import Resolvent, SingularError
+from multihorizon.planning.linear import SingularError, policy_resolvent
 
-MAX_STEPS = 100
-#: The residual, relative to the largest value, below which rounding dominates.
-ROUNDING = 4 * np.finfo(np.float64).eps
+#: Newton's method takes about ten steps on every problem we know.
+MAX_NEWTON_STEPS = 100
+#: The residual, relative to the largest value, below which nothing but rounding is left.
+ROUNDED_RESIDUAL = 4 * np.finfo(np.float64).eps
 #: The residual, relative to the largest value, below which a step that does not reduce it ends the iteration.
-STALLED = 1e-9
+STALLED_RESIDUAL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class SoftPlan:
         return log
 
 
-def soft_plan(mdp: MDP, reward: Any, discount: float, temperature: float = 1.0, start: Floats | None = None) -> SoftPlan:
+def soft_plan(mdp: MDP, reward: ArrayLike, discount: float, temperature: float = 1.0, start: Floats | None = None) -> SoftPlan:
     """The optimal policy of `mdp` when entropy is rewarded with weight `temperature`.
 
     Args:
@@ -70,14 +71,14 @@ def soft_plan(mdp: MDP, reward: Any, discount: float, temperature: float = 1.0, 
     values = np.zeros(mdp.n_states) if start is None else np.where(mdp.terminal, 0.0, start)
     backed, q, policy = _backup(mdp, expected, values, gamma, lam)
     residual = float(np.abs(backed - values).max())
-    for iterations in range(MAX_STEPS):  # noqa: B007
-        if residual <= ROUNDING * max(1.0, float(np.abs(values).max())):
+    for iterations in range(MAX_NEWTON_STEPS):  # noqa: B007
+        if residual <= ROUNDED_RESIDUAL * max(1.0, float(np.abs(values).max())):
             break
         moved = values + _newton_step(mdp, policy, backed - values, gamma, residual)
         _require_finite(moved, gamma)
         candidate = _backup(mdp, expected, moved, gamma, lam)
         reached = float(np.abs(candidate[0] - moved).max())
-        if not reached < residual and residual <= STALLED * max(1.0, float(np.abs(values).max())):
+        if not reached < residual and residual <= STALLED_RESIDUAL * max(1.0, float(np.abs(values).max())):
             break
         values, (backed, q, policy), residual = moved, candidate, reached
     else:
@@ -89,7 +90,7 @@ def _newton_step(mdp: MDP, policy: Floats, defect: Floats, gamma: float, residua
     """`(I − γP_π)^{-1}(BV − V)`, solved no more exactly than the quadratic convergence of Newton's method can use."""
     tolerance = min(1e-2, max(1e-13, 1e-1 * residual))
     try:
-        return Resolvent(mdp.small_under(policy), gamma).solve(defect, tolerance=tolerance)
+        return policy_resolvent(mdp, policy, gamma).solve(defect, tolerance=tolerance)
     except SingularError:
         return np.full(mdp.n_states, np.inf)
 
@@ -107,6 +108,6 @@ def _backup(mdp: MDP, expected: Floats, values: Floats, gamma: float, lam: float
 def _require_finite(values: Floats, gamma: float) -> None:
     if not np.isfinite(values).all() or np.abs(values).max() > 1e15:
         raise ValueError(
-            f"the soft value at discount {gamma} is infinite or could not be reached in {MAX_STEPS} Newton steps: "
+            f"the soft value at discount {gamma} is infinite or could not be reached in {MAX_NEWTON_STEPS} Newton steps: "
             "going on forever pays more than ending; lower the discount or the temperature"
         )
