@@ -1,18 +1,19 @@
 """LPIRL, NaiveLP and MPLP with their searches, on the paper's domains and on problems made to fail."""
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 import multihorizon as mh
 from multihorizon.programs.contradiction import contradiction
-from multihorizon.programs.highs import solve_lp
+from multihorizon.programs.highs import LPStatus, solve_lp
 from multihorizon.programs.inner import Inner
-from multihorizon.programs.lp_model import program
 from multihorizon.programs.margins import build_margins
+from multihorizon.programs.model import program
 from multihorizon.progress import silent
+from multihorizon.search import SearchResult
 
 #: domain, reward bound, optimum and discounts (l1 = 0, one action a state), found by an independent prototype
 REFERENCE = {
@@ -68,7 +69,7 @@ def test_a_step_lets_no_discount_overtake():
         for keep_order in (True, False):
             moving = {"values": point.values, "steps": (-gamma, 1 - gamma), "keep_order": keep_order}
             result = solve_lp(program(inner.layout, gamma, point.omega, l1=0.0, bound=20.0, **moving))
-            ordered = (np.diff(gamma + result.values[inner.layout.columns[4]]) > 0).all()
+            ordered = (np.diff(gamma + result.values[inner.layout.columns.steps]) > 0).all()
             assert ordered or not keep_order
             overtaken += not ordered
     assert overtaken > 0
@@ -76,10 +77,12 @@ def test_a_step_lets_no_discount_overtake():
 
 def test_starts_stay_in_the_order_that_won():
     inner = Inner(build_margins(deterministic_cliff(6)), "worst", 0.0, 20.0)
-    first, *others = mh.SequentialLP(starts=4).climbs(inner)
-    for climb in others:
-        assert (np.diff(climb.discounts, axis=1) > 0).all()
-        assert climb.best.objective == pytest.approx(first.best.objective, rel=1e-6)
+    found = mh.SequentialLP(starts=4).run(inner, 3)
+    first, *others = found.evidence["starts"]
+    later = found.trace.discounts[-sum(start["evaluations"] for start in others) :]
+    assert (np.diff(later, axis=1) > 0).all()
+    for start in others:
+        assert start["objective"] == pytest.approx(first["objective"], rel=1e-6)
 
 
 def test_experts_who_act_alike_may_overtake():
@@ -88,7 +91,7 @@ def test_experts_who_act_alike_may_overtake():
     inner = Inner(build_margins(mh.Problem(problem.mdp, [sets, sets, problem.experts[2].require_sets()])), "worst", 0.0, 20.0)
     gamma = np.array([0.2, 0.4, 0.7])
     lp = program(inner.layout, gamma, inner.at(gamma).omega, l1=0.0, bound=20.0, keep_order=True)
-    np.testing.assert_allclose(lp.row_lower[inner.layout.rows[5]], [-np.inf, -0.45, -0.27])
+    np.testing.assert_allclose(lp.row_lower[inner.layout.rows.order], [-np.inf, -0.45, -0.27])
 
 
 @pytest.mark.parametrize("name", ["toy", "cliff", "big-small"])
@@ -119,6 +122,106 @@ def test_swapping_experts_swaps_discounts():
     other = mh.solve(problem_of(domain, (2, 0, 1)), mh.MPLP(reward_bound=bound, search=mh.SequentialLP(starts=2)))
     np.testing.assert_allclose(other.discounts, one.discounts[[2, 0, 1]], atol=1e-5)
     np.testing.assert_allclose(other.reward, one.reward, atol=1e-4)
+
+
+def five_horizons(order) -> mh.Problem:
+    """The five policies of big-small with a long corridor, each optimal in an interval of discounts."""
+    domain = mh.domains.big_small(3, 10)
+    policies = [interval.optimal_actions.argmax(axis=1) for interval in mh.discount_intervals(domain.mdp, domain.reward)]
+    assert len(policies) == 5
+    return mh.Problem(domain.mdp, [policies[i] for i in order], names=[f"expert {i}" for i in order])
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (2, 4, 3, 0, 1)])
+def test_the_answer_for_five_experts_does_not_depend_on_their_order(order):
+    """Several orders explain these experts, and most spread-out discounts explain none of them."""
+    solution = mh.solve(five_horizons(order), mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=1)))
+    assert solution.status == mh.Status.CONVERGED
+    assert solution.objective == pytest.approx(0.932463, rel=1e-5)
+    assert solution.evidence["order"] == [[f"expert {i}"] for i in range(5)]
+    found = dict(zip(solution.experts, solution.discounts, strict=True))
+    np.testing.assert_allclose([found[f"expert {i}"] for i in range(5)], [0.582777, 0.74744, 0.893308, 0.963777, 1], atol=2e-6)
+
+
+def test_a_search_whose_steps_all_fail_has_not_converged(monkeypatch):
+    whole = Inner.solve
+
+    def failing(inner, name, lp):
+        result = whole(inner, name, lp)
+        return replace(result, status=LPStatus.FAILED) if "step" in name else result
+
+    monkeypatch.setattr(Inner, "solve", failing)
+    solution = mh.solve(problem_of(mh.domains.cliff()), mh.MPLP(reward_bound=20))
+    assert solution.objective < 2.59
+    assert solution.status == mh.Status.NOT_CONVERGED
+    assert not any(start["converged"] for start in solution.evidence["starts"])
+
+
+def test_an_objective_that_cannot_be_computed_is_neither_a_number_nor_infeasible(monkeypatch):
+    whole = Inner.solve
+    monkeypatch.setattr(Inner, "solve", lambda *arguments: replace(whole(*arguments), status=LPStatus.FAILED))
+    for search in (mh.SequentialLP(starts=2), mh.Grid(0.5, jobs=1)):
+        solution = mh.solve(problem_of(mh.domains.toy()), mh.MPLP(search=search))
+        assert np.isnan(solution.trace.values).all()
+        assert np.isnan(solution.objective)
+        assert solution.status == mh.Status.NOT_CONVERGED
+        assert "HiGHS" in solution.message
+
+
+def test_one_failing_program_does_not_stop_a_search(monkeypatch):
+    whole, count = Inner.solve, itertools.count()
+
+    def failing(inner, name, lp):
+        result = whole(inner, name, lp)
+        return replace(result, status=LPStatus.FAILED) if next(count) % 7 == 3 else result
+
+    monkeypatch.setattr(Inner, "solve", failing)
+    solution = mh.solve(problem_of(mh.domains.cliff()), mh.MPLP(reward_bound=20))
+    assert solution.objective == pytest.approx(2.593949, rel=1e-5)
+
+
+def two_tasks() -> mh.Problem:
+    """Two experts in two variants of a grid: each expert has one discount, and states of one name share their reward."""
+    problems = []
+    for slip in (0.1, 0.3):
+        domain = mh.domains.cliff(slip=slip)
+        policies = [mh.plan(domain.mdp, domain.reward, gamma).optimal_actions.argmax(axis=1) for gamma in (0.1, 0.8)]
+        problems.append(mh.Problem(domain.mdp, policies, names=["near", "far"]))
+    return mh.Problem.join(*problems)
+
+
+def test_experts_of_several_tasks_have_one_discount():
+    joined = two_tasks()
+    solution = mh.solve(joined, mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=2)))
+    assert solution.status == mh.Status.CONVERGED
+    assert solution.experts == ("near", "far")
+    assert all(solution.evidence["reproduced"].values())
+    for policy, expert in zip(solution.policies(), joined.experts, strict=True):
+        np.testing.assert_array_equal(
+            policy.argmax(axis=1)[~expert.mdp.terminal], expert.policy.argmax(axis=1)[~expert.mdp.terminal]
+        )
+    parts = [mh.Problem(e.mdp, [e.sets, f.sets]) for e, f in (joined.experts[:2], joined.experts[2:])]
+    alone = [mh.solve(part, mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=2))).objective for part in parts]
+    assert 0 < solution.objective <= min(alone) + 1e-7
+    proved = mh.solve(joined, mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=2), certify=0.5, certify_seconds=2, jobs=1))
+    assert proved.evidence["certificate"]["upper"] >= solution.objective
+
+
+@pytest.mark.parametrize("solver", [mh.LPIRL(discount=0.3, reward_bound=20), mh.NaiveLP(reward_bound=20)])
+def test_every_solver_takes_joined_tasks(solver):
+    solution = mh.solve(two_tasks(), solver)
+    assert solution.discounts.shape == (2,)
+    assert solution.residual < 1e-5
+
+
+def test_joining_a_task_with_itself_changes_nothing():
+    problem = problem_of(mh.domains.toy())
+    once, twice = (
+        mh.solve(p, mh.MPLP(reward_bound=10, search=mh.SequentialLP(starts=1)))
+        for p in (problem, mh.Problem.join(problem, problem))
+    )
+    assert twice.objective == pytest.approx(once.objective, rel=1e-7)
+    np.testing.assert_allclose(twice.discounts, once.discounts, atol=1e-6)
 
 
 def test_answer_scales_with_the_reward_bound():
@@ -249,7 +352,7 @@ def test_farkas_weights_cancel_every_reward():
 
 
 def _labels(margins):
-    names, mdp = margins.problem.names, margins.problem.mdp
+    names, mdp = margins.names, margins.parts[0].expert.mdp
     rows = margins.strict
     return (
         [names[k] for k in rows.expert],
@@ -335,16 +438,16 @@ class At:
 
     def run(self, objective, n_experts, seed=0, progress=silent):
         point = np.array(self.discounts)
-        return mh.Trace(point[None], np.array([objective(point)]), np.zeros(1))
+        return SearchResult(mh.Trace(point[None], np.array([objective(point)]), np.zeros(1)))
 
 
 def test_a_discount_on_the_limit_of_endless_policies_is_said() -> None:
     domain = mh.domains.cliff(ending="absorbing")
     experts = [mh.plan(domain.mdp, domain.reward, gamma).policy.argmax(axis=1) for gamma in (0.1, 0.4, 0.8)]
     problem = mh.Problem(domain.mdp, experts)
-    resting = mh.solve(problem, mh.MPLP(search=At((0.999, 0.9974, 0.9951))))
+    resting = mh.solve(problem, mh.MPLP(search=At((0.9999, 0.9974, 0.9951))))
     assert resting.status == mh.Status.CONVERGED
-    assert "; 0 rest on the limit 0.999" in resting.message
+    assert "; 0 rest on the limit 0.9999" in resting.message
     assert "rest on the limit" not in mh.solve(problem, mh.MPLP(search=At((0.9932, 0.396, 0.8999)))).message
-    known = mh.solve(mh.Problem(domain.mdp, experts[:1]), mh.LPIRL(discount=0.999))
+    known = mh.solve(mh.Problem(domain.mdp, experts[:1]), mh.LPIRL(discount=0.9999))
     assert "rest on the limit" not in known.message

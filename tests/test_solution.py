@@ -83,6 +83,20 @@ def test_no_answer_is_null_in_the_file_and_no_policy(tmp_path) -> None:
         back.policies()
 
 
+def test_infinite_and_unknown_numbers_survive_json(tmp_path) -> None:
+    values = np.array([-np.inf, 1.5, np.inf, np.nan])
+    trace = mh.Trace(np.zeros((4, 3)), values, np.arange(4.0))
+    saved = mh.Solution(
+        "s", mh.Status.INFEASIBLE, "", ("a", "b", "c"), np.zeros(3), np.zeros(2), -np.inf, np.inf, trace=trace,
+        evidence={"horizons": [np.inf, np.nan, 3.0]},
+    )  # fmt: skip
+    saved.to_json(tmp_path / "s.json")
+    back = mh.Solution.from_json(tmp_path / "s.json")
+    np.testing.assert_array_equal(back.trace.values, values)
+    assert (back.objective, back.residual) == (-np.inf, np.inf)
+    assert back.evidence == {"horizons": ["infinity", None, 3.0]}
+
+
 def test_a_solver_that_forgets_an_expert_is_caught() -> None:
     with pytest.raises(ValueError, match=r"discounts of the solution must have shape \(3,\), received \(2,\)"):
         mh.Solution("s", mh.Status.OPTIMAL, "", ("a", "b", "c"), np.zeros(2), np.zeros(4), 0.0, 0.0)

@@ -19,9 +19,9 @@ _HOMES = {
     "Status": "solution",
     "Trace": "solution",
     # The solvers and their searches.
-    "LPIRL": "programs.lpirl",
-    "NaiveLP": "programs.naive_lp",
-    "MPLP": "programs.mplp",
+    "LPIRL": "programs.solvers",
+    "NaiveLP": "programs.solvers",
+    "MPLP": "programs.solvers",
     "MCE": "entropy.mce",
     "MPML": "entropy.mpml",
     "MPMCE": "entropy.mpmce",

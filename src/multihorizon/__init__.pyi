@@ -26,10 +26,10 @@ from multihorizon.planning.evaluation import occupancy as occupancy
 from multihorizon.planning.plan import plan as plan
 from multihorizon.planning.soft_plan import soft_plan as soft_plan
 from multihorizon.problem import Problem as Problem
-from multihorizon.programs.lpirl import LPIRL as LPIRL
-from multihorizon.programs.mplp import MPLP as MPLP
-from multihorizon.programs.naive_lp import NaiveLP as NaiveLP
 from multihorizon.programs.sequential import SequentialLP as SequentialLP
+from multihorizon.programs.solvers import LPIRL as LPIRL
+from multihorizon.programs.solvers import MPLP as MPLP
+from multihorizon.programs.solvers import NaiveLP as NaiveLP
 from multihorizon.recovery.closed_form_solver import ClosedForm as ClosedForm
 from multihorizon.recovery.identification import Identification as Identification
 from multihorizon.recovery.identify import identify as identify

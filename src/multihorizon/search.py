@@ -1,30 +1,59 @@
 """Outer searches over the experts' discounts Γ ∈ [0,1]^K, for solvers whose problem is easy once Γ is fixed.
 
-A search maximises `objective(Γ)`, which may be −inf where Γ is infeasible, and returns the trace of its evaluations.
+A search maximises `objective(Γ)`, which is −inf where Γ is infeasible and NaN where the value could not be computed. It
+returns every evaluation in order, the best of them, and what it has to say about how it ended.
 """
 
 from __future__ import annotations
 
+import copy
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from multihorizon.checks import Floats, as_count, as_positive
+from multihorizon.parallel import as_jobs, in_parallel
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Trace
 
 Objective = Callable[[Floats], float]
+#: More points than this are refused: their coordinates alone fill gigabytes.
+MOST_GRID_POINTS = 20_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """What a search found: the `trace` of its evaluations, the `best` discounts `(K,)`, and `evidence` of how it ended.
+
+    `evidence` joins the evidence of the solution. `converged` is False where the search stopped before it was done.
+    `failures` counts what could not be computed beside the evaluations in the trace.
+    """
+
+    trace: Trace
+    evidence: dict[str, Any] = field(default_factory=dict)
+    converged: bool = True
+    failures: int = 0
+
+    @property
+    def best(self) -> Floats:
+        """The discounts with the largest value."""
+        return self.trace.best_discounts
+
+    @property
+    def n_failed(self) -> int:
+        """How much of what the search asked for could not be computed."""
+        return int(np.isnan(self.trace.values).sum()) + self.failures
 
 
 class Search(Protocol):
     """What a solver asks of an outer search."""
 
-    def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> Trace:
+    def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> SearchResult:
         """Maximise `objective` over [0,1]^n_experts."""
         ...
 
@@ -39,32 +68,42 @@ def check_search(value: Any) -> Search:
 
 @dataclass(frozen=True)
 class Grid:
-    """Every point of a regular grid with spacing `step`, ends included, on `jobs` processes (−1: all cores)."""
+    """Every point of a regular grid with spacing `step`, ends included, on `jobs` processes (−1: all cores).
+
+    The step must divide 1: a grid that ends at 1 has no other spacing.
+    """
 
     step: float = 0.01
     jobs: int = -1
 
     def __post_init__(self) -> None:
-        if as_positive(self.step, "step") > 1:
-            raise ValueError(f"step must be at most 1, received {self.step}")
+        intervals = 1 / as_positive(self.step, "step")
+        if abs(intervals - round(intervals)) > 1e-9 * intervals:
+            near = 1 / max(1, round(intervals))
+            raise ValueError(f"step must divide 1, as {near:.6g} does, received {self.step}")
+        as_jobs(self.jobs)
 
     def axis(self) -> Floats:
         """The grid's discounts on one axis."""
         return np.linspace(0.0, 1.0, round(1 / self.step) + 1)
 
-    def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> Trace:
+    def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> SearchResult:
         """Evaluate all points, in chunks so that one task of a process is worth its start; the grid uses no randomness."""
-        points = np.array(list(itertools.product(self.axis(), repeat=n_experts)))
+        axis = self.axis()
+        if n_experts * np.log(axis.size) > np.log(MOST_GRID_POINTS):
+            raise ValueError(
+                f"step must be larger for {n_experts} experts: {self.step} asks for {axis.size}^{n_experts} evaluations"
+            )
+        points = np.array(list(itertools.product(axis, repeat=n_experts)))
         chunks = np.array_split(points, max(1, min(200, len(points) // 20)))
         start = time.perf_counter()
         values: list[Floats] = []
         seconds: list[Floats] = []
-        pool = Parallel(n_jobs=self.jobs if len(chunks) > 1 else 1, return_as="generator")
-        for done, part in enumerate(pool(delayed(_evaluate)(objective, chunk) for chunk in chunks), start=1):
+        for done, part in enumerate(in_parallel(partial(_evaluate, objective), chunks, self.jobs), start=1):
             values.append(part)
             seconds.append(np.full(part.size, time.perf_counter() - start))
-            progress(done / len(chunks), f"grid: best {max(v.max() for v in values):.6g}")
-        return Trace(points, np.concatenate(values), np.concatenate(seconds))
+            progress(done / len(chunks), f"grid: best {np.fmax.reduce(np.concatenate(values)):.6g}")
+        return SearchResult(Trace(points, np.concatenate(values), np.concatenate(seconds)))
 
 
 @dataclass(frozen=True)
@@ -79,7 +118,7 @@ class Bayesian:
         as_count(self.initial, "initial")
         as_count(self.max_evaluations, "max_evaluations", least=self.initial)
 
-    def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> Trace:
+    def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> SearchResult:
         """Evaluate one point after the other; the same seed gives the same points."""
         optimizer = _optimizer(n_experts, seed)
         uniform = np.random.default_rng(seed).uniform(size=(self.initial, n_experts))
@@ -92,13 +131,15 @@ class Bayesian:
             points.append(point)
             values.append(float(objective(point)))
             seconds.append(time.perf_counter() - start)
-            optimizer.register(params=_named(point), target=_finite(values))
-            progress((number + 1) / self.max_evaluations, f"Bayesian: best {max(values):.6g}")
-        return Trace(np.array(points), np.array(values), np.array(seconds))
+            _register(optimizer, points, values)
+            progress((number + 1) / self.max_evaluations, f"Bayesian: best {np.fmax.reduce(values):.6g}")
+        return SearchResult(Trace(np.array(points), np.array(values), np.array(seconds)))
 
 
 def _evaluate(objective: Objective, points: Floats) -> Floats:
-    return np.array([objective(point) for point in points])
+    """The values at some points. An objective that learns from its evaluations starts from a copy, as in a process of its own."""
+    fresh = copy.copy(objective)
+    return np.array([fresh(point) for point in points])
 
 
 def _named(point: Floats) -> dict[str, float]:
@@ -124,8 +165,15 @@ def _suggest(optimizer: Any, n_experts: int) -> Floats:
     return np.array([suggested[name] for name in _named(np.zeros(n_experts))], dtype=np.float64)
 
 
-def _finite(values: list[float]) -> float:
-    """The newest value, or, where it is −inf, the worst finite one so far: a Gaussian process takes finite data only."""
-    if np.isfinite(values[-1]):
-        return values[-1]
-    return min([value for value in values if np.isfinite(value)], default=0.0)
+def _register(optimizer: Any, points: list[Floats], values: list[float]) -> None:
+    """Tell the Gaussian process, which takes finite values only, of the newest point.
+
+    An infeasible or unknown point counts as the worst feasible one so far. Before there is one it is not known what such a
+    point should count as: it waits until the first feasible point.
+    """
+    finite = [value for value in values if np.isfinite(value)]
+    if not finite:
+        return
+    first = len(finite) == 1 and np.isfinite(values[-1])
+    for point, value in zip(points, values, strict=True) if first else [(points[-1], values[-1])]:
+        optimizer.register(params=_named(point), target=value if np.isfinite(value) else min(finite))

@@ -37,7 +37,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Evaluations of an outer search in order: discounts `(n,K)`, objective values `(n,)`, seconds since the start `(n,)`."""
+    """Evaluations of an outer search in order: discounts `(n,K)`, objective values `(n,)`, seconds since the start `(n,)`.
+
+    A value is −inf where the discounts are infeasible, and NaN where it could not be computed.
+    """
 
     discounts: Floats
     values: Floats
@@ -46,12 +49,13 @@ class Trace:
     @property
     def best(self) -> Floats:
         """The best value after each evaluation."""
-        return np.maximum.accumulate(self.values)
+        best: Floats = np.fmax.accumulate(self.values)
+        return best
 
     @property
     def best_discounts(self) -> Floats:
         """The discounts `(K,)` with the best value."""
-        found: Floats = self.discounts[int(np.argmax(self.values))]
+        found: Floats = self.discounts[int(np.argmax(np.where(np.isnan(self.values), -np.inf, self.values)))]
         return found
 
     def __len__(self) -> int:
@@ -149,13 +153,13 @@ class Solution:
         return self.problem
 
     def to_json(self, path: str | Path) -> None:
-        """Write everything but the problem, with version, seed and options."""
+        """Write everything but the problem, with version, seed and options; what is not known is null."""
         apart = ("problem", "trace", "interval_source")
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
         content["trace"] = None if self.trace is None else vars(self.trace)
         content["confidence_intervals"] = None if self.interval_source is None else dict(self.interval_source.computed)
         content["version"] = package_version()
-        Path(path).write_text(json.dumps(without_nan(content), default=plain, indent=1, allow_nan=False), encoding="utf-8")
+        Path(path).write_text(json.dumps(for_json(content), indent=1, allow_nan=False), encoding="utf-8")
 
     @classmethod
     def from_json(cls, path: str | Path, problem: Problem | None = None) -> Solution:
@@ -166,14 +170,12 @@ class Solution:
             raise ValueError(f"{path} is not a saved solution: it lacks {', '.join(sorted(missing))}")
         content.pop("version", None)
         for name in ("discounts", "reward", "temperature", "standard_errors"):
-            content[name] = None if content[name] is None else np.array(content[name], dtype=np.float64)
+            content[name] = None if content[name] is None else read_numbers(content[name])
         trace = content.pop("trace")
-        content["trace"] = None if trace is None else Trace(**{k: np.array(v, dtype=np.float64) for k, v in trace.items()})
+        content["trace"] = None if trace is None else Trace(**{k: read_numbers(v) for k, v in trace.items()})
         saved = content.pop("confidence_intervals", None)
         content["interval_source"] = None if saved is None else SavedIntervals(_by_level(saved))
-        content["objective"], content["residual"] = (
-            np.nan if content[name] is None else content[name] for name in ("objective", "residual")
-        )
+        content["objective"], content["residual"] = (float(read_numbers(content[name])) for name in ("objective", "residual"))
         content["status"] = Status(content["status"])
         content["experts"] = tuple(content["experts"])
         return cls(**content, problem=problem)
@@ -184,7 +186,7 @@ class Solution:
 
 
 def _by_level(saved: dict[str, Any]) -> dict[float, Floats]:
-    return {float(level): np.array(pairs, dtype=np.float64) for level, pairs in saved.items()}
+    return {float(level): read_numbers(pairs) for level, pairs in saved.items()}
 
 
 def package_version() -> str:
@@ -195,23 +197,23 @@ def package_version() -> str:
         return "unknown"
 
 
-def without_nan(value: Any) -> Any:
-    """The same content as plain lists and dicts, with null in place of NaN and infinity, which JSON does not have."""
+def for_json(value: Any) -> Any:
+    """The same content as lists, dicts, strings and numbers that JSON has.
+
+    JSON has no NaN and no infinity. NaN, which stands for what is not known, becomes null; an infinite number, which is known,
+    becomes the string "infinity" or "-infinity". `read_numbers` reads all three back.
+    """
     if isinstance(value, dict):
-        return {str(k): without_nan(v) for k, v in value.items()}
+        return {str(k): for_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [without_nan(v) for v in value]
+        return [for_json(v) for v in value]
     if isinstance(value, np.ndarray | np.generic):
-        return without_nan(value.tolist())
+        return for_json(value.tolist())
     if isinstance(value, float) and not np.isfinite(value):
-        return None
+        return None if np.isnan(value) else "infinity" if value > 0 else "-infinity"
     return value
 
 
-def plain(value: Any) -> Any:
-    """Turn NumPy values into what JSON can hold."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} cannot be saved as JSON")
+def read_numbers(value: Any) -> Floats:
+    """The numbers, in lists of any depth, that `for_json` wrote: null is NaN, "infinity" and "-infinity" are infinite."""
+    return np.array(value, dtype=np.float64)

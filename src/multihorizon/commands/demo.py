@@ -15,12 +15,12 @@ from multihorizon.driver import solve
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.problem import Problem
-from multihorizon.programs.mplp import MPLP
+from multihorizon.programs.solvers import MPLP
 from multihorizon.progress import Progress
 from multihorizon.recovery.closed_form_solver import ClosedForm
 from multihorizon.recovery.identify import identify
 from multihorizon.report.plots import plot_intervals, plot_reward, plot_values_by_discount, save
-from multihorizon.solution import Solution, package_version, plain
+from multihorizon.solution import Solution, for_json, package_version
 from multihorizon.tables.demonstrations import Demonstrations
 
 EPISODES = 500
@@ -84,7 +84,7 @@ def _write(path: Path, domain: Domain, intervals: list[DiscountInterval], answer
         },
         "version": package_version(),
     }
-    path.write_text(json.dumps(content, default=plain, indent=1), encoding="utf-8")
+    path.write_text(json.dumps(for_json(content), indent=1, allow_nan=False), encoding="utf-8")
 
 
 def _answer_table(domain: Domain, answers: dict[str, Solution]) -> Table:

@@ -26,7 +26,7 @@ from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.recovery.identification import Identification
 from multihorizon.report.analysis import build_problem, identify_fitted
 from multihorizon.report.fit_report import write_all
-from multihorizon.solution import Solution, Status, package_version, without_nan
+from multihorizon.solution import Solution, Status, for_json, package_version
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features
@@ -79,7 +79,7 @@ def _write(directory: Path, solution: Solution, exact: Identification | None, se
         "seed": seed,
         "version": package_version(),
     }
-    text = json.dumps(without_nan(content), indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(for_json(content), indent=1, ensure_ascii=False, allow_nan=False)
     write_all(directory, lambda draft: _save(draft / "identify.json", text))
     out.print(f"Written to {directory}: identify.json", soft_wrap=True)
 

@@ -60,7 +60,7 @@ class MPMCE:
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Search, then solve once more at the best Γ, from no reward if that converges: the answer forgets the path to it."""
         objective = _Objective(self, problem)
-        trace = self.search.run(objective, problem.n_experts, seed, progress)
+        trace = self.search.run(objective, problem.n_experts, seed, progress).trace
         best = trace.best_discounts
         found, dual = objective.solve(best, None)
         if not found.converged:

@@ -59,7 +59,7 @@ class MPML:
         if self.search is None:
             trace = _climb(profile, problem.n_experts, self.starts, seed, progress)
         else:
-            trace = self.search.run(profile, problem.n_experts, seed, progress)
+            trace = self.search.run(profile, problem.n_experts, seed, progress).trace
         best = trace.best_discounts
         found, dual = profile.solve(best)
         residual = _stationarity(best, found, discount_gradient(dual, found.point))

@@ -22,7 +22,7 @@ from joblib import Parallel, cpu_count, delayed
 
 from multihorizon.checks import Floats
 from multihorizon.programs.highs import INFINITY
-from multihorizon.programs.inner import STRICT, Inner, Point
+from multihorizon.programs.inner import POSITIVE_MARGIN, Evaluation, Inner
 from multihorizon.programs.margins import Margins
 from multihorizon.programs.relaxation import Relaxation
 from multihorizon.progress import Progress, silent
@@ -78,7 +78,7 @@ class Certificate:
 
 
 def bound_optimum(
-    inner: Inner, point: Point, gap: float, seconds: float, jobs: int = -1, progress: Progress = silent
+    inner: Inner, point: Evaluation, gap: float, seconds: float, jobs: int = -1, progress: Progress = silent
 ) -> Certificate:
     """Prove an upper bound on the worst margin over the point's Ω, to a relative `gap` if `seconds` allow it.
 
@@ -86,12 +86,12 @@ def bound_optimum(
     """
     begun = time.perf_counter()
     margins = inner.margins
-    found = point.objective > -INFINITY
-    required = point.omega if found else np.ones(len(margins.strict), dtype=np.bool_)
+    found = point.has_reward
+    required = point.omega if found else inner.every
     relaxation = Relaxation(margins, required, inner.l1, inner.bound)
-    target = max(point.objective * (1 + gap) if found else 0.0, STRICT * inner.bound)
+    target = max(point.objective * (1 + gap) if found else 0.0, POSITIVE_MARGIN * inner.bound)
     settled, boxes, count = _branch(relaxation, target, begun + seconds, _processes(jobs), progress)
-    upper = max([settled, *[box.bound for box in boxes], point.objective])
+    upper = max([settled, *[box.bound for box in boxes], *([point.objective] if found else [])])
     return Certificate(
         upper=upper,
         objective=point.objective,

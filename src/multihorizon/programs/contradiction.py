@@ -20,8 +20,8 @@ from multihorizon.checks import Floats
 from multihorizon.programs.highs import INFINITY, LinearProgram, solve_lp
 from multihorizon.programs.margins import Margins
 
-#: Weights below this share of the largest are not worth naming.
-NAMED = 1e-6
+#: Weights below this share of the largest are not named.
+NAMED_WEIGHT = 1e-6
 
 
 def contradiction(margins: Margins, discounts: Floats, pair: tuple[int, int]) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def contradiction(margins: Margins, discounts: Floats, pair: tuple[int, int]) ->
     `rows` holds (expert, state, action, weight); it is empty where the two experts differ only in actions that lead to the
     same place, and `residual` is infinite if HiGHS gave no certificate.
     """
-    names = margins.problem.names
+    names = margins.names
     answer: dict[str, Any] = {"pair": [names[pair[0]], names[pair[1]]], "discounts": discounts.tolist(), "rows": []}
     target = margins.pairs[pair]
     if not target.size:
@@ -40,31 +40,32 @@ def contradiction(margins: Margins, discounts: Floats, pair: tuple[int, int]) ->
     if ray is None or not ray[-1] > 0:
         return {**answer, "residual": INFINITY}
     weights = ray / ray[-1]
-    nx, strict = margins.values.shape[0], margins.strict
-    multipliers = weights[nx : nx + len(strict)].copy()
+    size, strict = margins.owner.size, margins.strict
+    multipliers = weights[size : size + len(strict)].copy()
     multipliers[target] += 1.0
-    residual = max(float(np.abs(lp.matrix.T @ weights).max()), -float(weights[nx : nx + len(strict)].min(initial=0.0)))
-    mdp = margins.problem.mdp
+    residual = max(float(np.abs(lp.matrix.T @ weights).max()), -float(weights[size : size + len(strict)].min(initial=0.0)))
     heavy = np.argsort(-multipliers, kind="stable")
-    heavy = heavy[multipliers[heavy] > NAMED * multipliers.max()]
-    rows = [
-        [names[strict.expert[i]], mdp.state_names[strict.state[i]], mdp.action_names[strict.action[i]], float(multipliers[i])]
-        for i in heavy
-    ]
+    heavy = heavy[multipliers[heavy] > NAMED_WEIGHT * multipliers.max()]
+    rows = [[*_labels(margins, int(i)), float(multipliers[i])] for i in heavy]
     return {**answer, "rows": rows, "residual": residual}
+
+
+def _labels(margins: Margins, row: int) -> tuple[str, str, str]:
+    """The names of the expert, state and action of a strict row."""
+    strict = margins.strict
+    mdp = margins.parts[strict.part[row]].expert.mdp
+    return margins.names[strict.expert[row]], mdp.state_names[strict.state[row]], mdp.action_names[strict.action[row]]
 
 
 def _separation(margins: Margins, discounts: Floats, target: Any) -> LinearProgram:
     """Is there a reward with no negative margin and a total of at least 1 on the target rows?"""
-    d, nx, m = margins.n_parameters, margins.values.shape[0], len(margins.strict)
-    gamma = np.repeat(discounts, nx // margins.n_experts)
-    identity = sp.hstack([sp.csr_array((nx, d)), sp.eye_array(nx, format="csr")])
+    size, m = margins.owner.size, len(margins.strict)
+    identity = sp.hstack([sp.csr_array((size, margins.n_parameters)), sp.eye_array(size, format="csr")])
     total = sp.csr_array(margins.strict.matrix[target].sum(axis=0)[None, :])
-    matrix = sp.vstack(
-        [identity - sp.diags_array(gamma) @ margins.values, margins.strict.matrix, margins.ties.matrix, total], format="csr"
-    )
+    continuation = identity - sp.diags_array(discounts[margins.owner]) @ margins.values
+    matrix = sp.vstack([continuation, margins.strict.matrix, margins.ties.matrix, total], format="csr")
     lower, upper = np.zeros(matrix.shape[0]), np.zeros(matrix.shape[0])
-    upper[nx : nx + m] = upper[-1] = INFINITY
+    upper[size : size + m] = upper[-1] = INFINITY
     lower[-1] = 1.0
     free = np.full(matrix.shape[1], INFINITY)
     return LinearProgram(np.zeros(matrix.shape[1]), sp.csr_array(matrix), lower, upper, -free, free)

@@ -5,18 +5,18 @@
     g*(Γ) = max_θ  min_{i ∈ Ω} margin_i − λ‖θ‖₁   s.t.   margin_i ≥ 0,  |θ| ≤ r_max                     (Eq. 5)
 
 If (θ₁, z₁) and (θ₂, z₂) are supports, so is their sum, and a large multiple of it has z = 1 on both: the optimum of the first
-program is 0/1 and unique. In numbers θ is bounded by 1/`STRICT`, so a margin below `STRICT` times the largest reward counts
-as zero. Where every row can be positive at once, g* with Ω = all rows shows it and Eq. 6 need not be solved.
+program is 0/1 and unique. In numbers θ is bounded by 1/`POSITIVE_MARGIN`, so a margin below `POSITIVE_MARGIN` times the largest
+reward counts as zero. Where every row can be positive at once, g* with Ω = all rows shows it and Eq. 6 need not be solved.
 
 For a pair of experts (i, j) who differ, Theorem 1 asks for a row of i against an action of j in Ω; where there is none, no reward
-tells them apart under Γ, g* is −∞ and the pair is named.
+tells them apart under Γ, g* is −∞ and the pair is named. Where HiGHS gives no answer, g* is not known: it is NaN.
 
 Slope: Γ enters only through `x_k − γ_k V_k = 0`, so with that row's dual y_k, `∂g*/∂γ_k = y_k · V_k`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,21 +24,25 @@ import numpy as np
 
 from multihorizon.checks import Bools, Floats
 from multihorizon.programs.highs import INFINITY, LinearProgram, LPResult, solve_lp
-from multihorizon.programs.lp_model import Layout, Objective, lay_out, program
 from multihorizon.programs.margins import Margins
+from multihorizon.programs.model import Layout, Objective, lay_out, program
 
 #: Margins below this share of the largest reward count as zero: three digits above what HiGHS' tolerance can blur.
-STRICT = 1e-6
-#: How much of the optimum may be given up to find the least reward among the optima.
-FLOOR = 1e-9
+POSITIVE_MARGIN = 1e-6
+#: The share of the optimum that may be given up to find the least reward among the optima.
+OPTIMUM_GIVEN_UP = 1e-9
+
+
+class ProgramError(RuntimeError):
+    """HiGHS gave no answer to a program that has one."""
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
-    """What is known at one Γ: g* (−inf if no reward tells some pair apart), θ, V, the margins, Ω, and the reasons.
+class Evaluation:
+    """What is known at one Γ: g* (−inf if no reward tells some pair apart), θ, V, Ω, and the reasons.
 
     `unseparated` are the pairs of Theorem 1 without a row in Ω; `singular` the experts whose values do not exist at
-    their discount. `gradient` `(K,)` is ∂g*/∂γ.
+    their discount. `gradient` `(K,)` is ∂g*/∂γ. Where a program `failed`, g* is NaN and HiGHS' word for it is kept.
     """
 
     discounts: Floats
@@ -49,7 +53,12 @@ class Point:
     gradient: Floats
     unseparated: tuple[tuple[int, int], ...] = ()
     singular: tuple[int, ...] = ()
-    result: LPResult | None = None
+    failed: str = ""
+
+    @property
+    def has_reward(self) -> bool:
+        """Whether some reward explains the experts at these discounts."""
+        return self.objective > -INFINITY
 
 
 @dataclass(eq=False)
@@ -63,7 +72,7 @@ class Inner:
     _bases: dict[str, Any] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the bases, which do not travel between processes."""
+        """Without the bases, which do not travel between processes: a copy starts afresh."""
         return {**self.__dict__, "_bases": {}}
 
     @cached_property
@@ -81,28 +90,38 @@ class Inner:
         """The program of the worst margin over all rows, whatever the objective."""
         return self.layout if self.objective == "worst" else lay_out(self.margins, "worst", 0.0)
 
+    @property
+    def every(self) -> Bools:
+        """Ω with all strict rows."""
+        return np.ones(len(self.margins.strict), dtype=np.bool_)
+
     def __call__(self, discounts: Floats) -> float:
         """g*(Γ)."""
         return self.at(discounts).objective
 
-    def at(self, discounts: Floats) -> Point:
+    def at(self, discounts: Floats) -> Evaluation:
         """Solve at Γ."""
         gamma = np.asarray(discounts, dtype=np.float64)
         singular = tuple(int(k) for k in self.margins.singular(gamma))
-        every = np.ones(len(self.margins.strict), dtype=np.bool_)
         if singular:
-            return self._nothing(gamma, ~every, singular=singular)
-        if self.objective == "sum":
-            return self._point(gamma, every, self.run(gamma, every))
+            return self._without_reward(gamma, -INFINITY, singular=singular)
+        try:
+            return self._solve(gamma)
+        except ProgramError as failure:
+            return self._without_reward(gamma, np.nan, failed=str(failure))
+
+    def _solve(self, gamma: Floats) -> Evaluation:
+        every = self.every
         result = self.run(gamma, every)
-        omega = every
-        if not self._worst(result) > STRICT * self.bound:
-            omega = self.omega(gamma)
-            missing = self.unseparated(omega)
-            if missing or not omega.any():
-                return self._nothing(gamma, omega, unseparated=missing)
-            result = self.run(gamma, omega)
-        return self._point(gamma, omega, result)
+        if self.objective == "sum":
+            return self._evaluation(gamma, every, result)
+        if result.optimal and result.values[self.layout.columns.worst].min() > POSITIVE_MARGIN * self.bound:
+            return self._evaluation(gamma, every, result)
+        omega = self.omega(gamma)
+        missing = self.unseparated(omega)
+        if missing or not omega.any():
+            return self._without_reward(gamma, -INFINITY, omega=omega, unseparated=missing)
+        return self._evaluation(gamma, omega, self.run(gamma, omega))
 
     def run(self, gamma: Floats, omega: Bools) -> LPResult:
         """The program of the objective at Γ with a given Ω."""
@@ -110,9 +129,9 @@ class Inner:
 
     def omega(self, gamma: Floats) -> Bools:
         """Ω(Γ) by Eq. 6, as a mask of the strict rows."""
-        every = np.ones(len(self.margins.strict), dtype=np.bool_)
-        result = self.solve("support", program(self.support, gamma, every, l1=0.0, bound=1 / STRICT, ceiling=1.0))
-        support: Bools = result.values[self.support.columns[3]] > 0.5
+        lp = program(self.support, gamma, self.every, l1=0.0, bound=1 / POSITIVE_MARGIN, ceiling=1.0)
+        result = _answered(self.solve("support", lp))
+        support: Bools = result.values[self.support.columns.worst] > 0.5
         return support
 
     def unseparated(self, omega: Bools) -> tuple[tuple[int, int], ...]:
@@ -126,40 +145,44 @@ class Inner:
             self._bases[name] = result.basis
         return result
 
-    def least(self, point: Point) -> Point:
+    def least(self, point: Evaluation) -> Evaluation:
         """Among the optima at the point's Γ the one with the least ‖θ‖₁: the objective becomes a row, the norm the cost."""
+        columns, rows = self.layout.columns, self.layout.rows
         # Any positive weight splits θ in its two parts; the costs are written below.
         lp = program(self.layout, point.discounts, point.omega, l1=1.0, bound=self.bound)
-        plus, minus, *_ = self.layout.columns
-        lp.row_lower[self.layout.rows[3]] = point.objective - FLOOR * max(abs(point.objective), STRICT * self.bound)
+        least = point.objective - OPTIMUM_GIVEN_UP * max(abs(point.objective), POSITIVE_MARGIN * self.bound)
+        lp.row_lower[rows.floor] = least
         lp.costs[:] = 0.0
-        lp.costs[plus] = lp.costs[minus] = -1.0
+        lp.costs[columns.positive] = lp.costs[columns.negative] = -1.0
         result = solve_lp(lp)
         if not result.optimal:
             return point
-        found = self._point(point.discounts, point.omega, result)
-        return Point(**{**vars(found), "objective": point.objective, "gradient": point.gradient})
+        return replace(point, parameters=self.reward(self.layout, result), values=self.values(self.layout, result))
+
+    def reward(self, layout: Layout, result: LPResult) -> Floats:
+        """θ `(d,)` at the optimum of a program."""
+        theta: Floats = result.values[layout.columns.positive] - result.values[layout.columns.negative]
+        return theta
 
     def values(self, layout: Layout, result: LPResult) -> Floats:
-        """V `(K·n,)` at the optimum of a program."""
-        plus, minus, x, _, _ = layout.columns
-        theta = result.values[plus] - result.values[minus]
-        values: Floats = self.margins.values @ np.concatenate([theta, result.values[x]])
+        """V `(N,)` at the optimum of a program."""
+        continuation = result.values[layout.columns.continuation]
+        values: Floats = self.margins.values @ np.concatenate([self.reward(layout, result), continuation])
         return values
 
-    def _worst(self, result: LPResult) -> float:
-        return float(result.values[self.layout.columns[3]].min()) if result.optimal else -INFINITY
-
-    def _point(self, gamma: Floats, omega: Bools, result: LPResult) -> Point:
-        if not result.optimal:
-            raise RuntimeError(f"HiGHS ended with {result.detail} on a program that has an optimum; please report this problem")
-        plus, minus, *_ = self.layout.columns
-        theta = result.values[plus] - result.values[minus]
+    def _evaluation(self, gamma: Floats, omega: Bools, result: LPResult) -> Evaluation:
+        result = _answered(result)
         values = self.values(self.layout, result)
-        slope = (result.duals[self.layout.rows[0]] * values).reshape(self.margins.n_experts, -1).sum(axis=1)
-        return Point(gamma, result.objective, theta, values, omega, slope, result=result)
+        slopes = result.duals[self.layout.rows.continuation] * values
+        gradient: Floats = np.bincount(self.margins.owner, weights=slopes, minlength=gamma.size).astype(np.float64)
+        return Evaluation(gamma, result.objective, self.reward(self.layout, result), values, omega, gradient)
 
-    def _nothing(self, gamma: Floats, omega: Bools, **reason: Any) -> Point:
-        d, k = self.margins.n_parameters, self.margins.n_experts
-        nothing = np.zeros(self.margins.values.shape[0])
-        return Point(gamma, -INFINITY, np.zeros(d), nothing, omega, np.zeros(k), **reason)
+    def _without_reward(self, gamma: Floats, objective: float, omega: Bools | None = None, **reason: Any) -> Evaluation:
+        zero, none = np.zeros(self.margins.n_parameters), ~self.every if omega is None else omega
+        return Evaluation(gamma, objective, zero, np.zeros(self.margins.owner.size), none, np.zeros(gamma.size), **reason)
+
+
+def _answered(result: LPResult) -> LPResult:
+    if not result.optimal:
+        raise ProgramError(result.detail)
+    return result

@@ -27,7 +27,7 @@ import scipy.sparse.linalg as spla
 
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.programs.highs import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
-from multihorizon.programs.margins import Margins, Rows
+from multihorizon.programs.margins import MarginRows, Margins
 
 #: A side shorter than this share of the longest is not split further.
 NEEDLE = 1 / 8
@@ -128,15 +128,15 @@ class Relaxation:
         return self._ends[i, gamma]
 
     def _compute(self, i: int, gamma: float) -> tuple[Ends, Ends]:
-        d, n = self.margins.n_parameters, self.margins.live.size
-        columns = slice(d + i * n, d + (i + 1) * n)
-        values = self.margins.values[i * n : (i + 1) * n]
+        d, places = self.margins.n_parameters, np.flatnonzero(self.margins.owner == i)
+        columns, n = d + places, places.size
+        values = self.margins.values[places]
         factor = spla.splu(sp.csc_array(sp.eye_array(n) - gamma * values[:, columns]))
         features = values[:, :d].toarray()
         halves = [factor.solve(factor.solve(np.maximum(sign * features, 0.0))) for sign in (1.0, -1.0)]
         ahead = gamma * factor.solve(features)
 
-        def ends(rows: Rows) -> Ends:
+        def ends(rows: MarginRows) -> Ends:
             own = rows.matrix[np.flatnonzero(rows.expert == i)]
             step = own[:, columns].toarray()
             up, down = np.maximum(step, 0.0), np.maximum(-step, 0.0)

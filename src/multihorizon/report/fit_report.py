@@ -23,7 +23,7 @@ from multihorizon.mdp import MDP
 from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_page import fit_page
-from multihorizon.solution import Status, package_version, without_nan
+from multihorizon.solution import Status, for_json, package_version
 from multihorizon.tables.dynamics import untaken_actions
 
 FILES = ("result.json", "result.npz", "reward.csv", "report.html")
@@ -48,7 +48,7 @@ def write_fit(directory: Path, analysis: Analysis, options: dict[str, Any]) -> N
     """Write all files of a fit."""
 
     def write(draft: Path) -> None:
-        text = json.dumps(without_nan(result_of(analysis, options)), indent=1, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(for_json(result_of(analysis, options)), indent=1, ensure_ascii=False, allow_nan=False)
         (draft / "result.json").write_text(text, encoding="utf-8")
         _write_arrays(draft / "result.npz", analysis, options)
         _reward_frame(analysis).to_csv(draft / "reward.csv", index=False)
@@ -172,7 +172,7 @@ def _write_arrays(path: Path, analysis: Analysis, options: dict[str, Any]) -> No
         reward_names=np.array(analysis.problem.parameter_names),
         version=np.array(package_version()),
         seed=np.array(solution.seed),
-        options=np.array(json.dumps(without_nan(options))),
+        options=np.array(json.dumps(for_json(options))),
         **policies,  # type: ignore[arg-type]
     )
 

@@ -13,7 +13,7 @@ from multihorizon.domains import Domain, big_small, toy
 from multihorizon.driver import solve
 from multihorizon.entropy.mpmce import MPMCE
 from multihorizon.problem import Problem
-from multihorizon.programs.mplp import MPLP
+from multihorizon.programs.solvers import MPLP
 from multihorizon.progress import Progress
 from multihorizon.recovery.closed_form_solver import ClosedForm
 from multihorizon.search import Bayesian

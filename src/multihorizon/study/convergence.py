@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from multihorizon.driver import solve
-from multihorizon.programs.mplp import MPLP
 from multihorizon.programs.sequential import SequentialLP
+from multihorizon.programs.solvers import MPLP
 from multihorizon.progress import Progress
 from multihorizon.search import Bayesian, Grid, Search
 from multihorizon.study.learned import ALGORITHMS, describe

@@ -16,8 +16,7 @@ from multihorizon.domains import Domain
 from multihorizon.driver import Solver, solve
 from multihorizon.entropy.mpmce import MPMCE
 from multihorizon.problem import Problem
-from multihorizon.programs.mplp import MPLP
-from multihorizon.programs.naive_lp import NaiveLP
+from multihorizon.programs.solvers import MPLP, NaiveLP
 from multihorizon.progress import Progress
 from multihorizon.recovery.closed_form_solver import ClosedForm
 from multihorizon.search import Bayesian

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from multihorizon.progress import Progress
-from multihorizon.solution import package_version, plain
+from multihorizon.solution import package_version
 from multihorizon.study import choices, convergence, generalize, identifiability, learned, theory_checks, toy_study
 from multihorizon.study.settings import Settings
 
@@ -83,8 +83,13 @@ def write(path: Path, content: dict[str, Any]) -> None:
     """Write JSON so that a killed run leaves the old file or the new one, never half of one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, default=plain, indent=1), encoding="utf-8")
+    partial.write_text(json.dumps(content, default=_plain, indent=1), encoding="utf-8")
     os.replace(partial, path)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's values as Python's."""
+    return value.tolist()
 
 
 def _read(path: Path) -> dict[str, Any] | None:
