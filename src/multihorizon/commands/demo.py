@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.table import Table
 
@@ -65,9 +66,13 @@ def _infer(domain: Domain, progress: Progress) -> dict[str, Solution]:
 
 def _draw(directory: Path, domain: Domain, intervals: list[DiscountInterval], answers: dict[str, Solution]) -> None:
     save(plot_intervals(domain.mdp, domain.reward, intervals), directory / "policies.png")
-    save(plot_reward(domain.mdp, domain.reward, title="Cliff: the reward the experts share"), directory / "reward.png")
     learned = answers[f"{EPISODES} episodes each"].reward
-    save(plot_reward(domain.mdp, learned, title=f"The reward learned from {EPISODES} episodes each"), directory / "learned.png")
+    limit = float(np.abs([domain.reward, learned]).max())
+    for reward, title, file in (
+        (domain.reward, "Cliff: the reward the experts share", "reward.png"),
+        (learned, f"The reward learned from {EPISODES} episodes each", "learned.png"),
+    ):
+        save(plot_reward(domain.mdp, reward, title=title, limit=limit), directory / file)
     small = toy()
     title = "Toy domain: which action is best in s0 depends on the discount"
     labels = [f"always {name}" for name in ("a0", "a1", "a2")]

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import typer
 from rich.table import Table
 
 from multihorizon.commands.console import out, plain_errors, progress_bar
-from multihorizon.mdp import MDP
+from multihorizon.commands.options import (
+    Demos,
+    EstimateRest,
+    Features,
+    Ridge,
+    Seed,
+    Smoothing,
+    Temperature,
+    TemperatureChoice,
+    Transitions,
+    read_mdps,
+    temperature_of,
+)
 from multihorizon.report.analysis import Analysis, analyse
 from multihorizon.report.fit_report import FILES, write_fit
 from multihorizon.report.formats import discount_text, interval_text, steps_text
@@ -19,44 +30,13 @@ from multihorizon.report.words import wide_intervals
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features
-from multihorizon.tables.transitions import read_transitions
-
-
-class Temperature(StrEnum):
-    """Whether all experts are equally decided in their choices, or each has a temperature."""
-
-    SHARED = "shared"
-    PER_EXPERT = "per-expert"
-
-
-Demos = Annotated[
-    list[Path],
-    typer.Argument(metavar="DEMOS…", help="CSV or Parquet: expert, episode, step, state, action[, next_state]; one file a task."),
-]
-Transitions = Annotated[
-    list[Path] | None,
-    typer.Option("--transitions", help="npz of MDP.to_npz, or CSV: state, action, next_state, probability; once for each DEMOS."),
-]
-Features = Annotated[
-    Path | None, typer.Option("--features", help="CSV: state[, action], then one column a feature of the reward.")
-]
-Warmth = Annotated[Temperature, typer.Option("--temperature", help="One temperature for all experts, or one each.")]
-Smoothing = Annotated[
-    float, typer.Option("--smoothing", help="Moves added to each state and action when transitions are estimated.")
-]
-EstimateRest = Annotated[
-    bool,
-    typer.Option("--estimate-rest", help="Estimate from next_state the actions and states that --transitions leaves out."),
-]
-Ridge = Annotated[float | None, typer.Option("--ridge", help="Weight of a penalty on large rewards; by default none is needed.")]
-Seed = Annotated[int, typer.Option("--seed", help="Fixes all randomness.")]
 
 
 def fit(
     demos: Demos,
     transitions: Transitions = None,
     features: Features = None,
-    temperature: Warmth = Temperature.SHARED,
+    temperature: TemperatureChoice = Temperature.SHARED,
     smoothing: Smoothing = SMOOTHING,
     estimate_rest: EstimateRest = False,
     ridge: Ridge = None,
@@ -94,16 +74,6 @@ def fit(
         _show(analysis)
         if out_dir is not None:
             out.print(f"Written to {out_dir}: {', '.join(FILES)}", soft_wrap=True)
-
-
-def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
-    """The given transitions, or None to have them estimated."""
-    return [read_transitions(path) for path in transitions] if transitions else None
-
-
-def temperature_of(choice: Temperature) -> float | Literal["per_expert"]:
-    """The solver's option for a choice on the command line."""
-    return 1.0 if choice == Temperature.SHARED else "per_expert"
 
 
 def _show(analysis: Analysis) -> None:

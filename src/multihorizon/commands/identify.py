@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 
 from multihorizon.commands.console import out, plain_errors, progress_bar
-from multihorizon.commands.fit import (
+from multihorizon.commands.options import (
     Demos,
     EstimateRest,
     Features,
     Seed,
     Smoothing,
     Temperature,
+    TemperatureChoice,
     Transitions,
-    Warmth,
     read_mdps,
     temperature_of,
 )
@@ -36,7 +36,7 @@ def identify(
     demos: Demos,
     transitions: Transitions = None,
     features: Features = None,
-    temperature: Warmth = Temperature.SHARED,
+    temperature: TemperatureChoice = Temperature.SHARED,
     smoothing: Smoothing = SMOOTHING,
     estimate_rest: EstimateRest = False,
     seed: Seed = 0,

@@ -1,1 +1,5 @@
-"""What people look at: figures and reports."""
+"""What was found, told: from a fit to a page.
+
+Read in this order: `findings` (the numbers), `formats` and `words` (how they are told), `analysis` (what `mh.analyse` runs),
+`plots` and `fit_figures` (pictures), `html` (blocks of a page), `fit_page` (the report), `fit_report` (the files of a fit).
+"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from multihorizon.checks import Floats
 from multihorizon.likelihood.model_checks import ModelChecks
@@ -60,6 +61,7 @@ def plot_horizons(findings: Findings) -> Axes:
     ax = new_axes(5.2, 2.4)
     ax.hist(known, bins=np.linspace(0, 1, 21).tolist(), color=COLOURS[0], edgecolor="white")
     ax.set(xlim=(0, 1), xlabel="discount γ", ylabel="experts")
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     _plain(ax)
     return ax
 

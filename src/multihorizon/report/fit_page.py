@@ -15,7 +15,7 @@ from multihorizon.likelihood.model_checks import MODELS
 from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_figures import plot_calibration, plot_choices, plot_horizons, plot_reward_map
-from multihorizon.report.formats import count, discount_text, interval_text, p_text, steps_text
+from multihorizon.report.formats import count, discount_text, interval_text, p_cell, p_text, steps_text
 from multihorizon.report.html import Bar, Cell, Page, Section, cards, figure, listing, paragraph, table, warning
 from multihorizon.report.words import NAMED_EXPERTS, interval_meaning
 from multihorizon.solution import Status, package_version
@@ -88,7 +88,7 @@ def _tests(found: Analysis) -> list[str]:
     for test in sorted(found.pairs, key=lambda t: sorted(place[name] for name in t.experts)):
         names = sorted(test.experts, key=place.__getitem__)
         rows.append(
-            [" and ".join(names), _decimals(test.statistic, 2), test.degrees, p_text(test.p_value), p_text(test.adjusted)]
+            [" and ".join(names), _decimals(test.statistic, 2), test.degrees, p_cell(test.p_value), p_cell(test.adjusted)]
         )
     headers = ["same discount?", "χ²", "degrees", "p", "p, all pairs (Holm)"]
     return [paragraph(said), table(headers, rows, "Pairs of experts") if len(rows) > 1 else ""]
@@ -161,7 +161,7 @@ def _fit(found: Analysis) -> Section:
             int(row["decisions"]),
             row["action"],
             *(_decimals(row[c], 2) for c in ("taken", "predicted")),
-            p_text(row["p_value"]),
+            p_cell(row["p_value"]),
         ]
         for row in checks.worst
     ]

@@ -37,6 +37,11 @@ def p_text(value: float) -> str:
     return "unknown" if np.isnan(value) else "< 0.001" if value < 0.001 else f"= {value:.3f}"
 
 
+def p_cell(value: float) -> str:
+    """A p-value in a table."""
+    return p_text(value).removeprefix("= ")
+
+
 def count(number: int, noun: str) -> str:
     """A number of things, in the singular or the plural."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -50,8 +50,11 @@ def literal(labels: Sequence[str]) -> list[str]:
     return [label.replace("$", r"\$") for label in labels]
 
 
-def plot_reward(mdp: MDP, reward: Any, ax: Axes | None = None, title: str = "Reward") -> Axes:
-    """A reward `(S,)` as a heat map on the grid, or as bars where the MDP has no grid shape; NaN, not known, is grey."""
+def plot_reward(mdp: MDP, reward: Any, ax: Axes | None = None, title: str = "Reward", limit: float | None = None) -> Axes:
+    """A reward `(S,)` as a heat map on the grid, or as bars where the MDP has no grid shape; NaN, not known, is grey.
+
+    `limit` is the reward with the darkest colour, by default the largest: give one limit to maps that are compared.
+    """
     values = np.asarray(reward, dtype=np.float64)
     if np.isinf(values).any():
         raise ValueError("reward must be finite, or NaN where it is not known, received an infinity")
@@ -60,7 +63,7 @@ def plot_reward(mdp: MDP, reward: Any, ax: Axes | None = None, title: str = "Rew
     ax.set_title(title)
     if mdp.grid_shape is None:
         return _bars(mdp, values, ax)
-    limit = float(np.abs(np.nan_to_num(values)).max()) or 1.0
+    limit = limit or float(np.abs(np.nan_to_num(values)).max()) or 1.0
     image = ax.imshow(
         values.reshape(mdp.grid_shape), cmap=mpl.colormaps["RdBu"].with_extremes(bad="0.8"), vmin=-limit, vmax=limit
     )
@@ -163,7 +166,7 @@ def _all_end(mdp: MDP, policies: Sequence[Any]) -> bool:
 
 
 def _frame(mdp: MDP, ax: Axes) -> None:
-    """Cell borders, with a heavy one around terminal cells."""
+    """Cell borders, and hatched frames in terminal cells."""
     assert mdp.grid_shape is not None
     height, width = mdp.grid_shape
     ax.set(xticks=[], yticks=[])
@@ -176,6 +179,8 @@ def _frame(mdp: MDP, ax: Axes) -> None:
         row, column = divmod(end, width)
         ax.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, ec="0.55", lw=1.6, hatch="//", alpha=0.7))
     ax.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
+    if mdp.terminal.any():
+        ax.set_xlabel("hatched: the episode ends", fontsize=9)
 
 
 def _bars(mdp: MDP, values: Floats, ax: Axes) -> Axes:
