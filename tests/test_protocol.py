@@ -20,6 +20,23 @@ SOLVERS = {
     "ClosedForm, temperatures": (mh.ClosedForm(temperature="per_expert"), "policies"),
     "MaximumLikelihood": (mh.MaximumLikelihood(), "demonstrations"),
 }
+#: How each solver ends on all three domains. A grid this coarse misses the experts' discounts, and NaiveLP gives every expert the
+#: same policy.
+STATUS = {
+    "LPIRL": mh.Status.OPTIMAL,
+    "NaiveLP": mh.Status.INDISTINGUISHABLE,
+    "MPLP": mh.Status.CONVERGED,
+    "MPLP on sets": mh.Status.CONVERGED,
+    "MCE": mh.Status.CONVERGED,
+    "MPML": mh.Status.NOT_CONVERGED,
+    "MPMCE": mh.Status.NOT_CONVERGED,
+    "MPMCE summed": mh.Status.NOT_CONVERGED,
+    "ClosedForm": mh.Status.OPTIMAL,
+    "ClosedForm, temperatures": mh.Status.OPTIMAL,
+    "MaximumLikelihood": mh.Status.CONVERGED,
+}
+#: The toy does not identify the discounts of soft-optimal experts.
+NOT_IDENTIFIED_ON_TOY = ("ClosedForm", "ClosedForm, temperatures", "MaximumLikelihood")
 #: Solvers whose answer does not depend on the order in which the experts are listed.
 SYMMETRIC = ("MPLP", "ClosedForm", "MaximumLikelihood")
 
@@ -44,7 +61,8 @@ def test_every_solver_gives_a_whole_solution(label: str, name: str, tmp_path) ->
     case = problem(DOMAINS[name], kind)
     shares: list[float] = []
     solution = mh.solve(case, solver, seed=1, progress=lambda share, _: shares.append(share))
-    assert solution.status in set(mh.Status)
+    unknown = name == "toy" and label in NOT_IDENTIFIED_ON_TOY
+    assert solution.status == (mh.Status.NOT_IDENTIFIED if unknown else STATUS[label])
     assert solution.message
     assert solution.experts == case.names
     assert solution.reward.shape == (case.n_parameters,)

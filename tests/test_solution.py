@@ -100,3 +100,10 @@ def test_infinite_and_unknown_numbers_survive_json(tmp_path) -> None:
 def test_a_solver_that_forgets_an_expert_is_caught() -> None:
     with pytest.raises(ValueError, match=r"discounts of the solution must have shape \(3,\), received \(2,\)"):
         mh.Solution("s", mh.Status.OPTIMAL, "", ("a", "b", "c"), np.zeros(2), np.zeros(4), 0.0, 0.0)
+
+
+def test_the_answer_cannot_be_written_to() -> None:
+    solution = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts()), Told())
+    for array in (solution.discounts, solution.reward, solution.temperature):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 7.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ Array = TypeVar("Array", bound=NDArray[Any])
 ROW_TOLERANCE = 1e-6
 
 
-def as_floats(value: Any, name: str) -> Floats:
+def as_floats(value: object, name: str) -> Floats:
     """Read `value` as a float array without NaN or infinity."""
     try:
         array = np.asarray(value, dtype=np.float64)
@@ -33,13 +34,13 @@ def as_floats(value: Any, name: str) -> Floats:
     return array
 
 
-def as_shape(array: Any, shape: tuple[int, ...], name: str) -> None:
+def as_shape(array: NDArray[Any], shape: tuple[int, ...], name: str) -> None:
     """Raise unless `array` has exactly `shape`."""
     if array.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, received {array.shape}")
 
 
-def as_discount(value: Any, name: str = "discount") -> float:
+def as_discount(value: object, name: str = "discount") -> float:
     """Read one discount factor in [0, 1]."""
     discount = _as_number(value, f"{name} must be one number in [0, 1]")
     if not 0.0 <= discount <= 1.0:
@@ -47,7 +48,7 @@ def as_discount(value: Any, name: str = "discount") -> float:
     return discount
 
 
-def as_positive(value: Any, name: str) -> float:
+def as_positive(value: object, name: str) -> float:
     """Read one finite number above zero."""
     number = _as_number(value, f"{name} must be a positive number")
     if not np.isfinite(number) or number <= 0:
@@ -65,14 +66,14 @@ def _as_number(value: Any, expected: str) -> float:
         raise ValueError(f"{expected}, received {_describe(value)}") from error
 
 
-def as_count(value: Any, name: str, least: int = 1) -> int:
+def as_count(value: object, name: str, least: int = 1) -> int:
     """Read one whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, received {_describe(value)}")
     return int(value)
 
 
-def as_mask(value: Any, size: int, name: str) -> Bools:
+def as_mask(value: object, size: int, name: str) -> Bools:
     """Read a set of indices below `size`, given as a boolean mask of that length or as a list of indices."""
     array = np.asarray(value)
     if array.dtype == np.bool_:
@@ -90,7 +91,7 @@ def as_mask(value: Any, size: int, name: str) -> Bools:
     return mask
 
 
-def as_distribution(value: Any, size: int, name: str) -> Floats:
+def as_distribution(value: object, size: int, name: str) -> Floats:
     """Read a probability vector of length `size`."""
     array = as_floats(value, name)
     as_shape(array, (size,), name)
@@ -103,7 +104,7 @@ def as_distribution(value: Any, size: int, name: str) -> Floats:
     return array / total
 
 
-def as_names(value: Any, size: int, name: str) -> tuple[str, ...]:
+def as_names(value: Iterable[object] | None, size: int, name: str) -> tuple[str, ...]:
     """Read `size` distinct labels as strings; None gives "0", "1", …"""
     if value is None:
         return tuple(str(i) for i in range(size))
@@ -116,7 +117,7 @@ def as_names(value: Any, size: int, name: str) -> tuple[str, ...]:
     return names
 
 
-def label(value: Any, name: str) -> str:
+def label(value: object, name: str) -> str:
     """The canonical text of a label: 3, 3.0, "3" and "3.0" are one label, so tables that went through NaN still match."""
     if isinstance(value, float | np.floating):
         if not np.isfinite(value):
@@ -140,7 +141,7 @@ def read_only(array: Array) -> Array:
     return array
 
 
-def _describe(value: Any) -> str:
+def _describe(value: object) -> str:
     """A value in a message: a number as Python writes it, an array by its shape."""
     shape = getattr(value, "shape", None)
     if shape:
@@ -148,7 +149,7 @@ def _describe(value: Any) -> str:
     return repr(_plain(value))[:80]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """NumPy numbers, alone or in lists, as Python's own: "nan" reads better than "np.float64(nan)"."""
     if isinstance(value, list | tuple):
         return type(value)([_plain(item) for item in value])

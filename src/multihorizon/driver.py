@@ -47,7 +47,7 @@ def solve(problem: Problem, solver: Solver, seed: int = 0, progress: Progress = 
     )
 
 
-def _options(solver: Any) -> dict[str, Any]:
+def _options(solver: Solver) -> dict[str, Any]:
     """The solver's options by name, a nested search with the name of its class."""
     if not is_dataclass(solver) or isinstance(solver, type):
         return {}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from multihorizon.checks import Bools, Floats, Sparse, as_shape, read_only
 from multihorizon.mdp import MDP
@@ -73,7 +74,7 @@ class Expert:
         return self.policy
 
 
-def read_expert(mdp: MDP, data: Any, name: str) -> Expert:
+def read_expert(mdp: MDP, data: ArrayLike, name: str) -> Expert:
     """Tell the kind of expert data by type and shape, and check it."""
     array = np.asarray(data)
     if array.dtype == np.bool_:
@@ -91,7 +92,7 @@ def read_expert(mdp: MDP, data: Any, name: str) -> Expert:
     return Expert(name, mdp, "policy", policy=policy, sets=(policy == 1) | mdp.terminal[:, None] if certain.all() else None)
 
 
-def _check_actions(mdp: MDP, actions: Any, name: str) -> Bools:
+def _check_actions(mdp: MDP, actions: NDArray[Any], name: str) -> Bools:
     as_shape(actions, (mdp.n_states,), f"actions of expert {name}")
     safe = np.where(mdp.terminal, 0, actions)
     outside = (safe < 0) | (safe >= mdp.n_actions)
@@ -104,7 +105,7 @@ def _check_actions(mdp: MDP, actions: Any, name: str) -> Bools:
     return _check_sets(mdp, one_hot(safe, mdp.n_actions) > 0, name)
 
 
-def _check_sets(mdp: MDP, sets: Any, name: str) -> Bools:
+def _check_sets(mdp: MDP, sets: Bools, name: str) -> Bools:
     as_shape(sets, (mdp.n_states, mdp.n_actions), f"action sets of expert {name}")
     sets = sets | mdp.terminal[:, None]
     empty = np.flatnonzero(~sets.any(axis=1))

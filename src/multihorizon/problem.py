@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from multihorizon.checks import Sparse, as_floats, as_names
 from multihorizon.experts import Expert, read_expert
 from multihorizon.mdp import MDP
 from multihorizon.tables.demonstrations import Demonstrations
+
+#: What a problem takes for one expert, or, as `Demonstrations`, for several.
+ExpertData = ArrayLike | Expert | Demonstrations
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -54,11 +57,11 @@ class Problem:
     def __init__(
         self,
         mdp: MDP,
-        experts: Any,
+        experts: Demonstrations | Iterable[ExpertData],
         *,
-        names: Sequence[Any] | None = None,
-        features: Any = None,
-        feature_names: Sequence[Any] | None = None,
+        names: Sequence[object] | None = None,
+        features: ArrayLike | Sparse | None = None,
+        feature_names: Sequence[object] | None = None,
     ) -> None:
         if not isinstance(experts, Iterable | Demonstrations):
             raise ValueError(f"experts must be a list of expert data or Demonstrations, received {type(experts).__name__}")
@@ -158,7 +161,7 @@ class Problem:
         return f"Problem({self.experts[0].mdp!r}, experts {', '.join(self.names)})"
 
 
-def _read(mdp: MDP, entry: Any, position: int) -> Iterable[Expert]:
+def _read(mdp: MDP, entry: ExpertData, position: int) -> Iterable[Expert]:
     if isinstance(entry, Expert):
         if entry.mdp is not mdp:
             raise ValueError(
@@ -184,7 +187,7 @@ def _refuse_lost_features(experts: Sequence[Expert]) -> None:
             )
 
 
-def _check_features(mdp: MDP, features: Any) -> Sparse:
+def _check_features(mdp: MDP, features: ArrayLike | Sparse) -> Sparse:
     rows = mdp.n_actions * mdp.n_states
     matrix = sp.csr_array(features) if sp.issparse(features) else as_floats(features, "features")
     if matrix.ndim != 2 or matrix.shape[0] != rows:
@@ -195,7 +198,7 @@ def _check_features(mdp: MDP, features: Any) -> Sparse:
     return sp.csr_array(sp.diags_array(live / 1.0) @ sp.csr_array(matrix))
 
 
-def _parameter_names(mdp: MDP, features: Sparse | None, feature_names: Sequence[Any] | None) -> tuple[str, ...]:
+def _parameter_names(mdp: MDP, features: Sparse | None, feature_names: Sequence[object] | None) -> tuple[str, ...]:
     if features is None:
         if feature_names is not None:
             raise ValueError("feature_names must come with features, received none")

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from multihorizon.checks import Floats, as_shape
+from multihorizon.checks import Floats, as_shape, read_only
 from multihorizon.experts import Expert
 from multihorizon.planning.plan import plan
 from multihorizon.planning.soft_plan import soft_plan
@@ -97,7 +97,8 @@ class Solution:
 
     `reward` is `(S,)` paid on arrival, or `(d,)` weights of the problem's features. `temperature` is None for experts who
     choose the best action, else the entropy weight `(K,)`. `residual` is recomputed from the answer; each solver's docstring
-    says of which equation. `problem` is kept in memory and not saved; of `interval_source`, what it has computed is saved.
+    says of which equation. The arrays cannot be written to. `problem` is kept in memory and not saved; of `interval_source`,
+    what it has computed is saved.
     """
 
     solver: str
@@ -120,6 +121,9 @@ class Solution:
 
     def __post_init__(self) -> None:
         as_shape(self.discounts, (len(self.experts),), "discounts of the solution")
+        for name in ("discounts", "reward", "temperature", "standard_errors"):
+            array = getattr(self, name)
+            object.__setattr__(self, name, None if array is None else read_only(array))
 
     def policies(self) -> list[Floats]:
         """The policy `(S,A)` of each of the problem's experts under the answer: optimal, or soft-optimal at a temperature."""
