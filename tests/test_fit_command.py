@@ -316,12 +316,12 @@ def test_labels_are_shown_as_they_are(tmp_path) -> None:
 
 def test_few_decisions_are_not_sold_as_an_answer() -> None:
     domain = mh.domains.random_mdp(6, 2, seed=3)
-    reward = np.random.default_rng(0).normal(size=6) * 0.3
+    reward = np.random.default_rng(0).normal(size=6) * 2
     policies = [mh.soft_plan(domain, reward, gamma).policy for gamma in (0.2, 0.8)]
     demos = mh.Demonstrations.simulate(domain, policies, 20, max_steps=15)
     found = mh.analyse([demos], [domain])
     assert all(found.identified)
-    assert (found.intervals[:, 1] - found.intervals[:, 0]).max() > 0.5
+    assert np.nanmax(found.intervals[:, 1] - found.intervals[:, 0]) > 0.5
     assert "too few to say much" in found.verdicts[1].reasons
 
 

@@ -14,7 +14,7 @@ from multihorizon.cli import app
 from multihorizon.likelihood.contrasts import reward_contrasts
 from multihorizon.report.findings import longest_episode, not_to_be_used, predicts_worse
 from multihorizon.report.fit_page import fit_page
-from multihorizon.report.fit_report import result_of
+from multihorizon.report.fit_report import people_frame, result_of
 from multihorizon.report.formats import discount_text, interval_text, steps_text
 from multihorizon.report.html import Bar, figure, table
 from multihorizon.report.plots import new_axes
@@ -101,10 +101,10 @@ def test_the_opening_says_who_looks_how_far_whether_the_data_can_tell_and_whethe
 
 
 def test_a_rejected_shared_temperature_is_in_the_headline(found):
-    evidence = {**found.solution.evidence, "shared_temperature_test": {"statistic": 250.0, "degrees": 2, "p_value": 2e-57}}
+    evidence = {**found.solution.evidence, "equal_temperatures_p": 2e-57}
     rejected = replace(found, solution=replace(found.solution, evidence=evidence))
     assert rejected.headline.startswith("One temperature for all experts is rejected (p < 0.001)")
-    assert result_of(rejected, {})["shared_temperature_test"]["p_value"] == 2e-57
+    assert result_of(rejected, {})["equal_temperatures_p"] == 2e-57
 
 
 def test_experts_stand_in_one_order_throughout(found):
@@ -210,3 +210,25 @@ def test_long_tables_are_folded_and_short_ones_are_not():
     rows = [[f"name {i}", i / 7, Bar(0.1, 0.2, 0.3, (0.0, 1.0))] for i in range(21)]
     assert table(["a", "b", "c"], rows, "People").startswith("<details><summary>People (21 rows)</summary>")
     assert "<details" not in table(["a", "b", "c"], rows[:20], "People")
+
+
+def test_a_person_at_chance_gets_no_discount_but_a_reason():
+    d = mh.domains.big_small()
+    policies = [mh.soft_plan(d.mdp, d.reward, 0.6).policy, np.full((18, 4), 0.25), mh.soft_plan(d.mdp, d.reward, 0.3).policy]
+    table_ = mh.Demonstrations.simulate(d.mdp, policies, 60, names=["far", "coin", "near"], max_steps=30)
+    kinds = np.stack([d.reward == value for value in (20, 2)], axis=1) / 1.0
+    tied = (d.mdp.stacked @ kinds, ["big", "small"])
+    found = mh.analyse([table_], [d.mdp], lambda mdp: tied, temperature="per_expert")
+    assert not found.withheld
+    coin = found.solution.experts.index("coin")
+    assert found.reasons[coin] == "no better than chance"
+    content = result_of(found, {})
+    assert content["discounts"][coin] is None
+    assert np.isnan(content["intervals"][coin]).all()
+    assert content["reasons"] == {"coin": "no better than chance"}
+    people = people_frame(found).set_index("expert")
+    assert people.index.tolist() == ["near", "far", "coin"]
+    assert people.loc["coin", "flags"] == "no better than chance"
+    assert np.isnan(people.loc["coin", "discount"])
+    assert abs(people.loc["coin", "pseudo_r2"]) < 0.02 < people.loc["near", "pseudo_r2"]
+    assert "For 2 of 3" in fit_page(found, {}).render()

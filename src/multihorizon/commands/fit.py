@@ -82,7 +82,7 @@ def _show(analysis: Analysis) -> None:
     out.print(_table(analysis))
     for verdict in analysis.verdicts:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
-    if not all(analysis.identified) or analysis.withheld or wide_intervals(analysis):
+    if not all(analysis.given) or analysis.withheld or wide_intervals(analysis):
         out.print("What to collect next:")
         for line in analysis.advice:
             out.print(f"  - {line}", soft_wrap=True)
@@ -102,7 +102,7 @@ def _table(analysis: Analysis) -> Table:
 
 
 def _cells(analysis: Analysis, k: int) -> tuple[str, str, str]:
-    if not analysis.identified[k]:
-        return "–", "not identified", "–"
+    if not analysis.given[k]:
+        return "–", analysis.reasons[k], "–"
     gamma = float(analysis.solution.discounts[k])
     return steps_text(analysis, gamma), discount_text(analysis, gamma), interval_text(analysis, k)

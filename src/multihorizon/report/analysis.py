@@ -132,7 +132,7 @@ def analyse(
 def _with_uncertainty(found: Analysis, progress: Progress) -> Analysis:
     """The same with intervals and tests."""
     progress(0.0, "intervals")
-    intervals = found.solution.confidence_intervals(LEVEL)
+    intervals = np.where(np.array(found.given)[:, None], found.solution.confidence_intervals(LEVEL), np.nan)
     if found.problem.n_experts == 1:
         return replace(found, intervals=intervals)
     progress(0.4, "tests")

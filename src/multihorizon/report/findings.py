@@ -4,7 +4,8 @@
 `1 + γ + … + γ^(H−1)`, the effective horizon; in a task without such a limit to `1/(1−γ)`.
 
 *Explained.* `1 − L/L₀` (McFadden's pseudo-R²), with L the log-likelihood of an expert's decisions under the fitted policy and L₀
-under chance, that is, with all available actions equally likely.
+under chance, that is, with all available actions equally likely. An expert whose decisions are no likelier than under chance, by
+the likelihood-ratio test with two degrees of freedom (a discount and a temperature), has no discount that could be told.
 
 *Worse than a baseline.* Where two halves of the decisions predict each other, p needless parameters lose about p units of
 log-likelihood in total, give or take `√(2p)`. A model that loses more than `p + 3√(2p)` against a simpler one predicts
@@ -19,6 +20,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
+from scipy.stats import chi2
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.likelihood.contrasts import Contrasts
@@ -84,10 +86,23 @@ class Findings:
         """Whether each discount is identified by the decisions."""
         return list(self.solution.evidence["identified"])
 
+    @cached_property
+    def reasons(self) -> list[str]:
+        """Why no discount is given for each expert; empty where one is."""
+        gain = 2 * self.decisions * (self.fitted - self.chance)
+        idle = gain < chi2.ppf(LEVEL, 2)
+        cases = zip(self.identified, idle, strict=True)
+        return ["not identified" if not known else "no better than chance" if lost else "" for known, lost in cases]
+
+    @property
+    def given(self) -> list[bool]:
+        """Whether a discount is given for each expert."""
+        return [not reason for reason in self.reasons]
+
     @property
     def order(self) -> list[int]:
         """The experts from the shortest horizon to the longest; those without a number come last, by name."""
-        known = self.identified
+        known = self.given
         keys = [(not known[k], float(g) if known[k] else 0.0, n) for k, (g, n) in enumerate(self._named())]
         return sorted(range(len(keys)), key=keys.__getitem__)
 

@@ -57,7 +57,7 @@ def plot_calibration(checks: ModelChecks) -> Axes:
 
 def plot_horizons(findings: Findings) -> Axes:
     """How many experts have which discount."""
-    known = findings.solution.discounts[findings.identified]
+    known = findings.solution.discounts[findings.given]
     ax = new_axes(5.2, 2.4)
     ax.hist(known, bins=np.linspace(0, 1, 21).tolist(), color=COLOURS[0], edgecolor="white")
     ax.set(xlim=(0, 1), xlabel="discount γ", ylabel="experts")

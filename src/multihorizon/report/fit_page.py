@@ -49,7 +49,7 @@ def _horizons(found: Analysis) -> Section:
     steps = "1/(1−γ) steps" if np.isinf(found.steps) else f"1 + γ + γ² + … over the {found.steps} steps of the task"
     headers = ["expert", "horizon, steps", "discount γ", "95 % interval", "0 to 1", "temperature", "decisions", "pseudo-R²"]
     blocks = [table(headers, [_person(found, k) for k in found.order], "Experts from the shortest horizon to the longest")]
-    if sum(found.identified) > NAMED_EXPERTS:
+    if sum(found.given) > NAMED_EXPERTS:
         blocks.insert(0, figure(plot_horizons(found), "How many experts have which discount."))
     blocks.append(paragraph(f"The horizon is {steps}. {interval_meaning(found)}"))
     blocks.append(
@@ -59,10 +59,10 @@ def _horizons(found: Analysis) -> Section:
 
 
 def _person(found: Analysis, k: int) -> list[Cell]:
-    solution, known = found.solution, found.identified[k]
+    solution, known = found.solution, found.given[k]
     gamma = float(solution.discounts[k])
     low, high = (float(end) for end in found.intervals[k])
-    number = [steps_text(found, gamma), discount_text(found, gamma)] if known else ["–", "not identified"]
+    number = [steps_text(found, gamma), discount_text(found, gamma)] if known else ["–", found.reasons[k]]
     heat = None if solution.temperature is None else f"{float(solution.temperature[k]):.2f}"
     bar = Bar(low, gamma if known else np.nan, high, (0.0, 1.0))
     return [

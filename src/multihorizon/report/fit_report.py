@@ -23,10 +23,11 @@ from multihorizon.mdp import MDP
 from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_page import fit_page
+from multihorizon.report.words import VAGUE_WIDTH
 from multihorizon.solution import Status, for_json, package_version
 from multihorizon.tables.dynamics import untaken_actions
 
-FILES = ("result.json", "result.npz", "reward.csv", "report.html")
+FILES = ("result.json", "result.npz", "people.csv", "reward.csv", "report.html")
 
 
 def write_all(directory: Path, write: Callable[[Path], None]) -> None:
@@ -52,6 +53,7 @@ def write_fit(directory: Path, analysis: Analysis, options: dict[str, Any]) -> N
         (draft / "result.json").write_text(text, encoding="utf-8")
         _write_arrays(draft / "result.npz", analysis, options)
         _reward_frame(analysis).to_csv(draft / "reward.csv", index=False)
+        people_frame(analysis).to_csv(draft / "people.csv", index=False)
         fit_page(analysis, options).write(draft / "report.html")
 
     write_all(directory, write)
@@ -59,7 +61,7 @@ def write_fit(directory: Path, analysis: Analysis, options: dict[str, Any]) -> N
 
 def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
     """The content of `result.json`."""
-    solution, known, names = analysis.solution, analysis.identified, analysis.problem.parameter_names
+    solution, known, names = analysis.solution, analysis.given, analysis.problem.parameter_names
     reward, errors = _known_reward(analysis)
     return {
         "experts": list(solution.experts),
@@ -88,13 +90,14 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
         },
         "status": str(solution.status),
         "message": solution.message,
-        "identified": known,
+        "identified": analysis.identified,
+        "reasons": {name: reason for name, reason in zip(solution.experts, analysis.reasons, strict=True) if reason},
         "verdict": analysis.verdicts[1].reasons,
         "collect_next": analysis.advice,
         "identification": None if analysis.identification is None else analysis.identification.to_dict(),
         "shared_discount_test": None if analysis.shared is None else analysis.shared.to_dict(),
         "pairwise_tests": None if analysis.withheld else [test.to_dict() for test in analysis.pairs],
-        "shared_temperature_test": solution.evidence.get("shared_temperature_test"),
+        "equal_temperatures_p": solution.evidence.get("equal_temperatures_p"),
         "model_checks": None if analysis.checks is None else analysis.checks.to_dict(),
         "one_maximum": {"discounts": solution.discounts.tolist(), "log_likelihood": solution.objective},
         "decisions": solution.evidence["decisions"],
@@ -131,14 +134,14 @@ def _contrasts(analysis: Analysis) -> tuple[list[float], list[float]]:
 
 def _limit(analysis: Analysis, k: int) -> str | None:
     """Whether a discount is no estimate but a limit of what was tried."""
-    if not analysis.identified[k]:
+    if not analysis.given[k]:
         return None
     gamma = float(analysis.solution.discounts[k])
     return "largest" if gamma >= analysis.largest_discount else "smallest" if gamma <= 0 else None
 
 
 def _horizon(analysis: Analysis, k: int) -> float | str | None:
-    return _finite(analysis.horizon(float(analysis.solution.discounts[k]))) if analysis.identified[k] else None
+    return _finite(analysis.horizon(float(analysis.solution.discounts[k]))) if analysis.given[k] else None
 
 
 def _finite(value: float) -> float | str:
@@ -161,7 +164,7 @@ def _penalty(analysis: Analysis) -> dict[str, Any] | None:
 
 def _write_arrays(path: Path, analysis: Analysis, options: dict[str, Any]) -> None:
     solution = analysis.solution
-    known = np.array(analysis.identified)
+    known = np.array(analysis.given)
     policies = {f"policy_{i}": policy for i, policy in enumerate(solution.policies())}
     np.savez_compressed(
         path,
@@ -175,6 +178,39 @@ def _write_arrays(path: Path, analysis: Analysis, options: dict[str, Any]) -> No
         options=np.array(json.dumps(for_json(options))),
         **policies,  # type: ignore[arg-type]
     )
+
+
+def people_frame(analysis: Analysis) -> pd.DataFrame:
+    """One row per expert: discount, interval, horizon, temperature, decisions, pseudo-R², and what to know of them."""
+    solution, known = analysis.solution, np.array(analysis.given)
+    discounts = np.where(known, solution.discounts, np.nan)
+    frame = pd.DataFrame(
+        {
+            "expert": solution.experts,
+            "discount": discounts,
+            "low": analysis.intervals[:, 0],
+            "high": analysis.intervals[:, 1],
+            "horizon": [analysis.horizon(g) if k else np.nan for g, k in zip(discounts, known, strict=True)],
+            "temperature": np.nan if solution.temperature is None else solution.temperature,
+            "episodes": analysis.episodes,
+            "decisions": analysis.decisions.astype(np.int64),
+            "pseudo_r2": analysis.explained,
+            "flags": ["; ".join(_flags(analysis, k)) for k in range(known.size)],
+        }
+    )
+    return frame.iloc[analysis.order]
+
+
+def _flags(analysis: Analysis, k: int) -> list[str]:
+    limit = _limit(analysis, k)
+    width = float(np.diff(analysis.intervals[k])[0])
+    cases = {
+        analysis.reasons[k]: bool(analysis.reasons[k]),
+        f"at the {limit} discount": limit is not None,
+        "wide interval": width > VAGUE_WIDTH,
+        "result not to be used": bool(analysis.withheld),
+    }
+    return [flag for flag, holds in cases.items() if holds]
 
 
 def _reward_frame(analysis: Analysis) -> pd.DataFrame:

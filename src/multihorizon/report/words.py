@@ -69,7 +69,7 @@ def look_ahead_verdict(findings: Findings) -> Verdict:
     question = "How far do they look ahead?"
     if findings.withheld:
         return Verdict(question, "No usable answer", findings.withheld, "bad")
-    order = [k for k in findings.order if findings.identified[k]]
+    order = [k for k in findings.order if findings.given[k]]
     if not order:
         return Verdict(question, "Unknown", "No expert's discount can be told from these decisions.", "bad")
     answer = from_to([steps_text(findings, float(findings.solution.discounts[k])) for k in (order[0], order[-1])]) + " steps"
@@ -79,25 +79,42 @@ def look_ahead_verdict(findings: Findings) -> Verdict:
 
 def identifiability_verdict(findings: Findings) -> Verdict:
     """Whether the decisions identify the discounts, and how narrowly."""
-    question = "Can the data tell?"
+    question, number = "Can the data tell?", len(findings.given)
     unknown = [findings.solution.experts[k] for k in findings.order if not findings.identified[k]]
-    if unknown:
-        return Verdict(
-            question, "No" if len(unknown) == len(findings.identified) else "Not for all", _unknown(findings, unknown), "bad"
-        )
+    if len(unknown) == number:
+        return Verdict(question, "No", _unknown(findings, unknown), "bad")
     if findings.withheld:
-        return Verdict(
-            question, "Not with this fit", "Whether the data can tell the discounts is open until a fit succeeds.", "bad"
-        )
-    vague = wide_intervals(findings)
-    level = _open_directions(findings)
+        said = "Whether the data can tell the discounts is open until a fit succeeds."
+        return Verdict(question, "Not with this fit", said, "bad")
+    idle, vague = _no_better_than_chance(findings), wide_intervals(findings)
+    useful = sum(findings.given) - len(vague)
+    parts = [_unknown(findings, unknown)] if unknown else []
+    if idle:
+        parts.append(f"The decisions of {in_words(idle)} are no likelier than by chance, so no discount is given.")
     if vague:
-        reasons = "The decisions identify every discount in principle, but they are too few to say much: they leave "
-        reasons += f"{in_words(vague)}.{level}"
-        return Verdict(question, "Barely", reasons, "caution")
-    widest = float(np.max(findings.intervals[:, 1] - findings.intervals[:, 0]))
-    reasons = f"The decisions identify every discount; the widest 95 % interval spans {widest:.3f}.{level}"
-    return Verdict(question, "Yes", reasons, "good")
+        whose = "The decisions" if len(vague) == number else "Some experts' decisions"
+        parts.append(f"{whose} are too few to say much: they leave {in_words(vague)}.")
+    if useful:
+        parts.append(_widths(findings))
+    parts += _open_directions(findings)
+    if useful == number:
+        return Verdict(question, "Yes", " ".join(parts), "good")
+    answer = f"For {useful} of {number}" if useful else "Barely" if vague else "No"
+    return Verdict(question, answer, " ".join(parts), "caution" if useful or vague else "bad")
+
+
+def _widths(findings: Findings) -> str:
+    widths = findings.intervals[:, 1] - findings.intervals[:, 0]
+    if np.isnan(widths).all():
+        return "The decisions identify every discount that is given."
+    whom = "every discount" if all(findings.given) else "every discount that is given"
+    if len(findings.given) <= NAMED_EXPERTS:
+        return f"The decisions identify {whom}; the widest 95 % interval spans {np.nanmax(widths):.3f}."
+    return f"The decisions identify {whom}; half of the 95 % intervals span less than {np.nanmedian(widths):.3f}."
+
+
+def _no_better_than_chance(findings: Findings) -> list[str]:
+    return [findings.solution.experts[k] for k in findings.order if findings.reasons[k] == "no better than chance"]
 
 
 def fit_verdict(findings: Findings) -> Verdict:
@@ -132,15 +149,20 @@ def _habits(lost: float) -> str:
 
 
 def _temperatures(findings: Findings) -> str:
-    """What must be said where one temperature for all experts is rejected."""
-    test = findings.solution.evidence.get("shared_temperature_test")
-    if not test or test.get("p_value") is None or test["p_value"] >= SIGNIFICANT:
+    """What must be said where experts who choose more or less at random were given one temperature."""
+    heat = findings.solution.temperature
+    if heat is None or np.ptp(heat) > 0 or not _unequal_temperatures(findings):
         return ""
     return (
-        f"One temperature for all experts is rejected (p {p_text(test['p_value'])}): some of them choose more at random than "
-        "others, and a shared temperature turns that into a difference of horizons. Let each expert have a temperature "
-        "(--temperature per-expert)."
+        f"One temperature for all experts is rejected (p {p_text(findings.solution.evidence['equal_temperatures_p'])}): some of "
+        "them choose more at random than others, and a shared temperature turns that into a difference of horizons. Let each "
+        "expert have a temperature."
     )
+
+
+def _unequal_temperatures(findings: Findings) -> bool:
+    p_value = findings.solution.evidence.get("equal_temperatures_p")
+    return p_value is not None and p_value < SIGNIFICANT
 
 
 def _penalty(findings: Findings) -> str:
@@ -173,19 +195,21 @@ def advice(findings: Findings) -> list[str]:
         return ["More decisions of every expert, above all in states where few were made, or fewer reward parameters (features)."]
     widths = findings.intervals[:, 1] - findings.intervals[:, 0]
     wide = widths > WANTED_WIDTH
+    if not any(findings.given):
+        return ["More decisions of every expert: these are no likelier than by chance."]
     if not wide.any():
         return [f"Nothing more is needed: no interval is wider than {WANTED_WIDTH:g}."]
     more = findings.episodes[wide] * ((widths[wide] / WANTED_WIDTH) ** 2 - 1)
     wanted = from_to([rounded(int(np.ceil(number))) for number in (more.min(), more.max())])
-    whom = "every expert" if wide.all() else f"the {count(int(wide.sum()), 'expert')} with wider intervals"
+    whom = "every expert" if wide[findings.given].all() else f"the {count(int(wide.sum()), 'expert')} with wider intervals"
     return [f"About {wanted} more episodes of {whom} would narrow every interval to {WANTED_WIDTH:g}."]
 
 
 def wide_intervals(findings: Findings) -> list[str]:
     """The identified discounts whose intervals are so wide that the estimate says little, in words."""
-    cases = [(k, *findings.intervals[k]) for k in findings.order if findings.identified[k]]
-    names = findings.solution.experts
-    return [f"{names[k]} from {low:.3f} to {high:.3f}" for k, low, high in cases if high - low > VAGUE_WIDTH]
+    widths = findings.intervals[:, 1] - findings.intervals[:, 0]
+    vague = [k for k in findings.order if findings.given[k] and widths[k] > VAGUE_WIDTH]
+    return [f"{findings.solution.experts[k]} from {interval_text(findings, k)}" for k in vague]
 
 
 def interval_meaning(findings: Findings) -> str:
@@ -220,6 +244,15 @@ def _crowd(findings: Findings, order: list[int]) -> str:
 
 
 def _difference(findings: Findings) -> str:
+    """Whether the experts differ in their horizons, and in how decided they are."""
+    heat = findings.solution.temperature
+    also = ""
+    if heat is not None and np.ptp(heat) > 0 and _unequal_temperatures(findings):
+        also = " They also differ in how much they choose at random: their temperatures stand beside the discounts."
+    return _horizons_differ(findings) + also
+
+
+def _horizons_differ(findings: Findings) -> str:
     test = findings.shared
     if test is None or np.isnan(test.p_value):
         return ""
@@ -239,9 +272,9 @@ def _unknown(findings: Findings, unknown: list[str]) -> str:
     return said
 
 
-def _open_directions(findings: Findings) -> str:
+def _open_directions(findings: Findings) -> list[str]:
     free = findings.solution.evidence["unidentified_directions"]
     if not free:
-        return ""
+        return []
     stays = "stays" if free == 1 else "stay"
-    return f" {count(free, 'direction')} of the reward {stays} open, such as a constant added to all of it."
+    return [f"{count(free, 'direction').capitalize()} of the reward {stays} open, such as a constant added to all of it."]
