@@ -163,6 +163,7 @@ OPTION_CASES = {
     "search of MPML": (lambda: mh.MPML(1.0, "x"), "search must be a search .* received 'x'"),
     "reward bound": (lambda: mh.MPLP(reward_bound=1e9), "reward_bound must be from 1e-4 to 1e6, received 1e\\+09"),
     "solver class": (lambda: mh.solve(mh.Problem(MDP, [POLICY]), mh.Grid), "solver must be a solver"),
+    "seed": (lambda: mh.solve(mh.Problem(MDP, [POLICY]), mh.ClosedForm(), seed=-1), "seed must be a whole number of at least 0"),
     "problem": (lambda: mh.solve(MDP, mh.Grid()), "problem must be a Problem, received MDP"),
 }
 

@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -129,3 +131,12 @@ def test_a_thousand_by_thousand_grid_is_built() -> None:
     mdp = mh.domains.gridworld(1000, 1000, slip=0.1, terminal=[(0, 999)])
     assert mdp.n_states == 1_000_000
     np.testing.assert_allclose(mdp.transition(0)[[5]].sum(), 1.0)
+
+
+def test_the_fields_of_an_mdp_cannot_be_replaced() -> None:
+    mdp = mh.domains.toy().mdp
+    with pytest.raises(AttributeError, match="an MDP cannot be changed, received a new terminal"):
+        mdp.terminal = np.zeros(4, dtype=bool)
+    with pytest.raises(ValueError, match="read-only"):
+        mdp.terminal[0] = True
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(mdp)).terminal, mdp.terminal)

@@ -1,4 +1,4 @@
-"""The program `multihorizon`: a thin skin over the library, one module a command."""
+"""The program `multihorizon`: a thin skin over the library, one module per command."""
 
 from __future__ import annotations
 

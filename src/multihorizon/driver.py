@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict, is_dataclass, replace
 from typing import Any, Protocol
 
+from multihorizon.checks import as_count
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution
@@ -25,7 +26,7 @@ def solve(problem: Problem, solver: Solver, seed: int = 0, progress: Progress = 
     Args:
         problem: MDP and experts.
         solver: one of the solver dataclasses, holding its options.
-        seed: fixes all randomness; same seed, same answer.
+        seed: a whole number that fixes all randomness; the same seed gives the same answer.
         progress: called with the share of work done and a message.
 
     Returns:
@@ -35,6 +36,7 @@ def solve(problem: Problem, solver: Solver, seed: int = 0, progress: Progress = 
         raise ValueError(f"problem must be a Problem, received {type(problem).__name__}")
     if isinstance(solver, type) or not hasattr(solver, "solve"):
         raise ValueError(f"solver must be a solver such as MPLP(), received {solver!r}")
+    as_count(seed, "seed", least=0)
     start = time.perf_counter()
     solution = solver.solve(problem, seed, progress)
     return replace(

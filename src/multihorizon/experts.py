@@ -81,7 +81,7 @@ def read_expert(mdp: MDP, data: ArrayLike, name: str) -> Expert:
         return Expert(name, mdp, "action sets", sets=_check_sets(mdp, array, name))
     if array.ndim == 1 and np.issubdtype(array.dtype, np.integer):
         sets = _check_actions(mdp, array, name)
-        return Expert(name, mdp, "actions", policy=_uniform_ends(mdp, sets), sets=sets)
+        return Expert(name, mdp, "actions", policy=_equal_mix(sets), sets=sets)
     if array.ndim == 1:
         raise ValueError(
             f"expert {name} as one action per state must be whole numbers of shape ({mdp.n_states},), "
@@ -123,6 +123,7 @@ def _check_sets(mdp: MDP, sets: Bools, name: str) -> Bools:
     return checked
 
 
-def _uniform_ends(mdp: MDP, sets: Bools) -> Floats:
+def _equal_mix(sets: Bools) -> Floats:
+    """The policy that takes each chosen action equally often; there is one, except in terminal states."""
     policy: Floats = sets / sets.sum(axis=1, keepdims=True)
     return policy

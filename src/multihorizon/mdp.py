@@ -21,21 +21,10 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import breadth_first_order
 
-from multihorizon.checks import (
-    ROW_TOLERANCE,
-    Bools,
-    Floats,
-    Ints,
-    Sparse,
-    as_distribution,
-    as_floats,
-    as_mask,
-    as_names,
-    as_shape,
-    read_only,
-)
+from multihorizon.checks import Bools, Floats, Ints, Sparse, as_floats, as_mask, as_names, read_only
 from multihorizon.files.saved_mdp import read_mdp, write_mdp
 from multihorizon.gymnasium_env import read_gymnasium
+from multihorizon.mdp_arrays import RowChecks, read_available, read_grid, read_initial, read_sample_sizes, read_transitions
 
 
 class MDP:
@@ -73,20 +62,25 @@ class MDP:
         grid_shape: tuple[int, int] | None = None,
         sample_sizes: ArrayLike | None = None,
     ) -> None:
-        stacked, n_actions = _stack(transitions)
+        stacked, n_actions = read_transitions(transitions)
         n_states = stacked.shape[1]
         self.n_states: int = n_states
         self.n_actions: int = n_actions
         self.state_names = as_names(state_names, n_states, "state_names")
         self.action_names = as_names(action_names, n_actions, "action_names")
         self.terminal: Bools = as_mask(terminal, n_states, "terminal")
-        self.available: Bools = _available(available, self.terminal, n_actions)
-        self.stacked: Sparse = self._check_rows(stacked)
-        self.initial: Floats = self._check_initial(initial)
-        self.grid_shape = _check_grid(grid_shape, n_states)
-        self.sample_sizes: Floats | None = _check_sample_sizes(sample_sizes, n_actions * n_states)
+        self.available: Bools = read_available(available, self.terminal, n_actions, self.state_names)
+        self.stacked: Sparse = RowChecks(self.state_names, self.action_names, self.terminal, self.available).check(stacked)
+        self.initial: Floats = read_initial(initial, self.terminal, self.state_names)
+        self.grid_shape = read_grid(grid_shape, n_states)
+        self.sample_sizes: Floats | None = read_sample_sizes(sample_sizes, n_actions * n_states)
         for array in (self.terminal, self.available, self.initial, self.stacked.data):
             array.setflags(write=False)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if "sample_sizes" in self.__dict__:  # the last field that __init__ sets
+            raise AttributeError(f"an MDP cannot be changed, received a new {name}: build another MDP")
+        super().__setattr__(name, value)
 
     @classmethod
     def from_sas(
@@ -185,117 +179,6 @@ class MDP:
     def __repr__(self) -> str:
         ends = int(self.terminal.sum())
         return f"MDP({self.n_states} states, {self.n_actions} actions, {self.stacked.nnz} transitions, {ends} terminal)"
-
-    def _check_rows(self, stacked: Sparse) -> Sparse:
-        """Drop the rows that carry no equation, check that the others are distributions, and rescale them to sum to 1."""
-        stacked = stacked.copy()
-        if not np.isfinite(stacked.data).all():
-            raise ValueError(
-                f"transitions must be finite, received a NaN or infinity {self._first(stacked, ~np.isfinite(stacked.data))}"
-            )
-        if (stacked.data < 0).any():
-            raise ValueError(
-                f"transitions must not be negative, received a negative one {self._first(stacked, stacked.data < 0)}"
-            )
-        self._check_terminal_rows(stacked)
-        live = (self.available & ~self.terminal[:, None]).T.ravel()
-        sums = stacked.sum(axis=1)
-        off = live & (np.abs(sums - 1) > ROW_TOLERANCE)
-        if off.any():
-            action, state = divmod(int(np.flatnonzero(off)[0]), self.n_states)
-            raise ValueError(
-                f"transitions from state {self.state_names[state]} under action {self.action_names[action]} "
-                f"must sum to 1, received a sum of {sums[off][0]:.6g}"
-            )
-        scale = np.divide(1.0, sums, out=np.zeros_like(sums), where=live)
-        stacked.data *= np.repeat(scale, np.diff(stacked.indptr))
-        stacked.eliminate_zeros()
-        return stacked
-
-    def _check_terminal_rows(self, stacked: Sparse) -> None:
-        rows = np.repeat(np.arange(stacked.shape[0]), np.diff(stacked.indptr))
-        states = rows % self.n_states
-        leaving = self.terminal[states] & (stacked.indices != states) & (stacked.data > 0)
-        if leaving.any():
-            raise ValueError(f"terminal states must have no leaving transitions, received one {self._first(stacked, leaving)}")
-
-    def _first(self, stacked: Sparse, entries: Bools) -> str:
-        entry = int(np.flatnonzero(entries)[0])
-        row = int(np.searchsorted(stacked.indptr, entry, side="right")) - 1
-        action, state = divmod(row, self.n_states)
-        target = self.state_names[int(stacked.indices[entry])]
-        return f"from state {self.state_names[state]} to {target} under action {self.action_names[action]}"
-
-    def _check_initial(self, initial: ArrayLike | None) -> Floats:
-        if self.terminal.all():
-            raise ValueError("terminal names every state, so no episode can begin: leave at least one state that is not terminal")
-        if initial is None:
-            return (~self.terminal) / float((~self.terminal).sum())
-        array = as_distribution(initial, self.n_states, "initial")
-        started = np.flatnonzero((array > 0) & self.terminal)
-        if started.size:
-            raise ValueError(
-                f"initial must not start in a terminal state, "
-                f"received {array[started[0]]:.6g} on state {self.state_names[started[0]]}"
-            )
-        return array
-
-
-def _stack(transitions: ArrayLike | Sequence[Sparse]) -> tuple[Sparse, int]:
-    """One CSR matrix (A·S, S) and A, from an (A,S,S) array or A sparse matrices."""
-    if sp.issparse(transitions):
-        raise ValueError("transitions must be an (A, S, S) array or a sequence of A sparse matrices, received one sparse matrix")
-    if isinstance(transitions, list | tuple) and len(transitions) and all(sp.issparse(m) for m in transitions):
-        shapes: set[tuple[int, int]] = {m.shape for m in transitions}
-        shape = next(iter(shapes))
-        if len(shapes) > 1 or shape[0] != shape[1]:
-            raise ValueError(f"transitions must be square matrices of one shape (S, S), received shapes {sorted(shapes)}")
-        stacked = sp.csr_array(sp.vstack([sp.csr_array(m) for m in transitions]), dtype=np.float64)
-        stacked.sum_duplicates()
-        return stacked, len(transitions)
-    try:
-        array = np.asarray(transitions, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError("transitions must be an (A, S, S) array of numbers or A sparse matrices of one shape") from error
-    if array.ndim != 3 or array.shape[1] != array.shape[2] or array.size == 0:
-        raise ValueError(f"transitions must have shape (A, S, S), received {array.shape}")
-    return sp.csr_array(array.reshape(-1, array.shape[2])), array.shape[0]
-
-
-def _available(available: ArrayLike | None, terminal: Bools, n_actions: int) -> Bools:
-    """Check the availability mask; at terminal states nothing is chosen, so all actions count as available there."""
-    shape = (terminal.size, n_actions)
-    if available is None:
-        return np.ones(shape, dtype=np.bool_)
-    mask = np.asarray(available)
-    if mask.dtype != np.bool_:
-        raise ValueError(f"available must be a boolean array, received dtype {mask.dtype}")
-    as_shape(mask, shape, "available")
-    stuck = np.flatnonzero(~mask.any(axis=1) & ~terminal)
-    if stuck.size:
-        raise ValueError(
-            f"available must leave an action in every state that is not terminal, received none in state {int(stuck[0])}"
-        )
-    return mask | terminal[:, None]
-
-
-def _check_grid(shape: Sequence[int] | None, n_states: int) -> tuple[int, int] | None:
-    if shape is None:
-        return None
-    if len(shape) != 2 or shape[0] * shape[1] != n_states:
-        raise ValueError(f"grid_shape must be (height, width) with {n_states} cells, received {tuple(shape)}")
-    return int(shape[0]), int(shape[1])
-
-
-def _check_sample_sizes(sizes: ArrayLike | None, n_rows: int) -> Floats | None:
-    if sizes is None:
-        return None
-    array = np.array(sizes, dtype=np.float64)
-    as_shape(array, (n_rows,), "sample_sizes")
-    if not (array > 0).all():
-        raise ValueError(f"sample_sizes must be positive, received {array[~(array > 0)][0]}")
-    array.setflags(write=False)
-    return array
 
 
 def steps_into(matrix: Sparse, targets: Bools) -> Ints:

@@ -1,4 +1,4 @@
-"""Progress of long work: a solver calls `progress(share, message)`; who shows it, and whether, is the caller's business."""
+"""Progress of long work: a solver calls `progress(share, message)`; the caller decides whether and how to show it."""
 
 from __future__ import annotations
 
