@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.report.fit_report import FILES, write_all
+from multihorizon.files.output import write_all
+from multihorizon.report.fit_report import FILES
 from multihorizon.report.html import Page, Section, badge, listing, paragraph, table
 
 RUN = CliRunner()

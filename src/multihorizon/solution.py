@@ -19,6 +19,7 @@ import numpy as np
 
 from multihorizon.checks import Floats, as_shape, read_only
 from multihorizon.experts import Expert
+from multihorizon.files.saved import read_json
 from multihorizon.planning.plan import plan
 from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Problem
@@ -45,6 +46,11 @@ class Trace:
     discounts: Floats
     values: Floats
     seconds: Floats
+
+    def __post_init__(self) -> None:
+        if self.discounts.ndim != 2 or not len(self.discounts) == len(self.values) == len(self.seconds):
+            shapes = ", ".join(str(array.shape) for array in (self.discounts, self.values, self.seconds))
+            raise ValueError(f"a trace must have arrays (n,K), (n,) and (n,), received {shapes}")
 
     @property
     def best(self) -> Floats:
@@ -120,7 +126,20 @@ class Solution:
     interval_source: IntervalSource | None = None
 
     def __post_init__(self) -> None:
-        as_shape(self.discounts, (len(self.experts),), "discounts of the solution")
+        if not all(isinstance(name, str) for name in self.experts):
+            raise ValueError(f"experts of the solution must be names, received {self.experts}")
+        limits = {"discounts": 1.0, "temperature": np.inf, "standard_errors": np.inf}
+        for name, high in limits.items():
+            values = getattr(self, name)
+            if values is not None or name == "discounts":
+                as_shape(np.asarray(values), (len(self.experts),), f"{name} of the solution")
+                _check_range(values, 0.0, high, name)
+        if np.ndim(self.reward) != 1:
+            raise ValueError(f"reward of the solution must have one axis, received shape {np.shape(self.reward)}")
+        if self.problem is not None and self.problem.names != self.experts:
+            raise ValueError(
+                f"problem must be that of the experts {', '.join(self.experts)}, received {', '.join(self.problem.names)}"
+            )
         for name in ("discounts", "reward", "temperature", "standard_errors"):
             array = getattr(self, name)
             object.__setattr__(self, name, None if array is None else read_only(array))
@@ -168,29 +187,40 @@ class Solution:
     @classmethod
     def from_json(cls, path: str | Path, problem: Problem | None = None) -> Solution:
         """Read what `to_json` wrote; hand the problem in to use `policies()`."""
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-        missing = {"solver", "status", "discounts", "reward"} - set(content)
+        content = read_json(path, "a saved solution")
+        missing = {f.name for f in fields(cls)} - {"problem", "interval_source"} - set(content)
         if missing:
             raise ValueError(f"{path} is not a saved solution: it lacks {', '.join(sorted(missing))}")
-        content.pop("version", None)
-        for name in ("discounts", "reward", "temperature", "standard_errors"):
-            content[name] = None if content[name] is None else read_numbers(content[name])
-        trace = content.pop("trace")
-        content["trace"] = None if trace is None else Trace(**{k: read_numbers(v) for k, v in trace.items()})
-        saved = content.pop("confidence_intervals", None)
-        content["interval_source"] = None if saved is None else SavedIntervals(_by_level(saved))
-        content["objective"], content["residual"] = (float(read_numbers(content[name])) for name in ("objective", "residual"))
-        content["status"] = Status(content["status"])
-        content["experts"] = tuple(content["experts"])
-        return cls(**content, problem=problem)
+        try:
+            return cls(**_fields_from(content), problem=problem)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{path} is not a saved solution: {error}") from error
 
     def __str__(self) -> str:
         rows = [f"  {name}: discount {gamma:.4f}" for name, gamma in zip(self.experts, self.discounts, strict=True)]
         return "\n".join([f"{self.solver}: {self.status}. {self.message}", *rows])
 
 
-def _by_level(saved: dict[str, Any]) -> dict[float, Floats]:
-    return {float(level): read_numbers(pairs) for level, pairs in saved.items()}
+def _fields_from(content: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a solution from what a file holds."""
+    known = {key: value for key, value in content.items() if key not in ("version", "confidence_intervals")}
+    for name in ("discounts", "reward", "temperature", "standard_errors"):
+        known[name] = None if known[name] is None else read_numbers(known[name])
+    for name in ("objective", "residual", "seconds"):
+        known[name] = float(read_numbers(known[name]))
+    if known["trace"] is not None:
+        known["trace"] = Trace(**{name: read_numbers(column) for name, column in known["trace"].items()})
+    saved = content.get("confidence_intervals")
+    intervals = None if saved is None else SavedIntervals({float(k): read_numbers(v) for k, v in saved.items()})
+    return known | {"interval_source": intervals, "status": Status(known["status"]), "experts": tuple(known["experts"])}
+
+
+def _check_range(values: Floats, low: float, high: float, name: str) -> None:
+    """Raise if a value is outside; NaN stands for what is not known."""
+    outside = (values < low) | (values > high)
+    if outside.any():
+        expected = f"from {low:g} to {high:g}" if np.isfinite(high) else f"at least {low:g}"
+        raise ValueError(f"{name} of the solution must be {expected}, received {values[outside][0]:g}")
 
 
 def package_version() -> str:

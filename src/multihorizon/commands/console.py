@@ -1,31 +1,49 @@
-"""What the commands share: the terminal, progress bars, and one clear sentence on bad input."""
+"""What the commands share: the terminal, progress bars, directories for results, and one clear sentence on bad input."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+from rich.text import Text
 
+from multihorizon.files.labels import visible
+from multihorizon.files.output import check_output
 from multihorizon.progress import Progress
 
-# No markup: what is printed holds users' own labels, and "[a]" is a label.
-out = Console(markup=False)
-err = Console(stderr=True, markup=False)
+
+class PlainConsole(Console):
+    """A console that shows users' labels as they are: "[a]" is no markup, and control characters are written out."""
+
+    def __init__(self, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Turn a string, or a cell of a table, into what is printed."""
+        return super().render_str(visible(text), **options)
+
+
+out = PlainConsole()
+err = PlainConsole(stderr=True)
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turn bad input into one sentence on standard error and exit code 2."""
-    try:
-        yield
-    except (ValueError, OSError, ImportError) as error:
-        err.print(f"multihorizon: {' '.join(str(error).split())}", style="red", highlight=False, soft_wrap=True)
-        raise typer.Exit(2) from None
+    """Turn bad input into one sentence on standard error and exit code 2; show warnings as sentences too."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning  # type: ignore[assignment]
+        try:
+            yield
+        except (ValueError, OSError, ImportError, MemoryError, EOFError) as error:
+            _say(_sentence(error), "red")
+            raise typer.Exit(2) from None
 
 
 @contextmanager
@@ -37,14 +55,30 @@ def progress_bar(title: str) -> Iterator[Progress]:
         task = bars.add_task(title, total=1.0, message="")
 
         def report(share: float, message: str) -> None:
-            bars.update(task, completed=share, message=message)
+            bars.update(task, completed=share, message=visible(message))
 
         yield report
 
 
 def make_directory(path: Path) -> Path:
     """Create an output directory, or say why that is impossible."""
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"--out must be a directory, received the file {path}")
+    check_output(path, (), ())
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def _say(sentence: str, style: str) -> None:
+    err.print(f"multihorizon: {' '.join(sentence.split())}", style=style, highlight=False, soft_wrap=True)
+
+
+def _show_warning(message: Warning | str, *place: Any) -> None:
+    """A warning without the place in the source that gave it, which says nothing to a user."""
+    _say(f"note: {message}", "yellow")
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory for this: {error or 'use fewer states, or tie rewards by features'}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__

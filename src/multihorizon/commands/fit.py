@@ -20,6 +20,7 @@ from multihorizon.commands.options import (
     Temperature,
     TemperatureChoice,
     Transitions,
+    check_out,
     read_mdps,
     temperature_of,
 )
@@ -47,6 +48,7 @@ def fit(
     with plain_errors():
         if smoothing < 0:
             raise ValueError(f"--smoothing must be at least 0, received {smoothing:g}")
+        check_out(out_dir, FILES, demos, transitions, features)
         tables = read_tables(demos)
         options = {
             "demonstrations": [path.name for path in demos],
@@ -69,10 +71,9 @@ def fit(
                 progress,
                 estimate_rest,
             )
-        if out_dir is not None:
-            write_fit(out_dir, analysis, options)
         _show(analysis)
         if out_dir is not None:
+            write_fit(out_dir, analysis, options)
             out.print(f"Written to {out_dir}: {', '.join(FILES)}", soft_wrap=True)
 
 

@@ -18,18 +18,21 @@ from multihorizon.commands.options import (
     Temperature,
     TemperatureChoice,
     Transitions,
+    check_out,
     read_mdps,
     temperature_of,
 )
 from multihorizon.driver import solve
+from multihorizon.files.output import write_all
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.recovery.identification import Identification
 from multihorizon.report.analysis import build_problem, identify_fitted
-from multihorizon.report.fit_report import write_all
 from multihorizon.solution import Solution, Status, for_json, package_version
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features
+
+FILE = "identify.json"
 
 
 def identify(
@@ -44,6 +47,7 @@ def identify(
 ) -> None:
     """Say whether the decisions, and any number of further ones like them, identify the discounts."""
     with plain_errors():
+        check_out(out_dir, [FILE], demos, transitions, features)
         tables = read_tables(demos)
         matrix = None if features is None else (lambda mdp: read_features(features, mdp))
         problem, remarks = build_problem(tables, read_mdps(transitions), matrix, smoothing, estimate_rest)
@@ -80,8 +84,8 @@ def _write(directory: Path, solution: Solution, exact: Identification | None, se
         "version": package_version(),
     }
     text = json.dumps(for_json(content), indent=1, ensure_ascii=False, allow_nan=False)
-    write_all(directory, lambda draft: _save(draft / "identify.json", text))
-    out.print(f"Written to {directory}: identify.json", soft_wrap=True)
+    write_all(directory, lambda draft: _save(draft / FILE, text))
+    out.print(f"Written to {directory}: {FILE}", soft_wrap=True)
 
 
 def _save(path: Path, text: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from multihorizon.files.output import check_output
 from multihorizon.mdp import MDP
 from multihorizon.tables.transitions import read_transitions
 
@@ -52,3 +54,9 @@ def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
 def temperature_of(choice: Temperature) -> float | Literal["per_expert"]:
     """The solver's option for a choice on the command line."""
     return 1.0 if choice == Temperature.SHARED else "per_expert"
+
+
+def check_out(directory: Path | None, files: Sequence[str], demos: Demos, transitions: Transitions, features: Features) -> None:
+    """Raise, before any work, if `--out` cannot take these files or would replace what is read."""
+    if directory is not None:
+        check_output(directory, files, [*demos, *(transitions or ()), *([features] if features else ())])

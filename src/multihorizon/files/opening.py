@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import IO, cast
 
 #: What unpacking a damaged file raises.
-DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error, NotImplementedError, RuntimeError)
 #: So much of a file is looked at to recognise it.
 OPENING_BYTES = 4096
 
@@ -55,6 +57,11 @@ def existing_file(path: str | Path, what: str) -> Path:
     return file
 
 
+def is_other_trouble(error: Exception) -> bool:
+    """Whether an error is the system's, such as a missing permission, and not the sign of a damaged file."""
+    return isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
+
+
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
     """The file's content, unpacked by the ending of its name; damage becomes one sentence."""
@@ -63,7 +70,7 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         with _unpacked(path, ending) as file:
             yield file
     except (*DAMAGED, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
+        if is_other_trouble(error):
             raise
         raise ValueError(f"{path} is damaged, cut short, or no {ending} file: make or download it again") from error
 

@@ -8,6 +8,10 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import pandas as pd
+
+from multihorizon.files.labels import spreadsheet_safe
+
 
 def check_output(directory: Path, files: Iterable[str], inputs: Iterable[Path]) -> None:
     """Raise if `files` cannot be written to `directory`, or if one of them would replace one of `inputs`. Leaves no trace."""
@@ -45,3 +49,13 @@ def write_all(directory: Path, write: Callable[[Path], None]) -> None:
         shutil.rmtree(directory if fresh else draft, ignore_errors=True)
         raise
     shutil.rmtree(draft, ignore_errors=True)
+
+
+def write_csv(frame: pd.DataFrame, path: str | Path) -> None:
+    """Write a table; text that a spreadsheet would run as a formula gets ' before it, and `read_csv` takes it away."""
+    frame = frame.rename(columns=lambda name: spreadsheet_safe(str(name)))
+    for column in frame.select_dtypes(exclude="number"):
+        changed = {v: spreadsheet_safe(v) for v in frame[column].unique() if isinstance(v, str) and spreadsheet_safe(v) != v}
+        if changed:
+            frame[column] = frame[column].replace(changed)
+    frame.to_csv(path, index=False)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from multihorizon.checks import label
 from multihorizon.files.labels import from_spreadsheet
 from multihorizon.files.opening import existing_file, open_csv, require_csv
 from multihorizon.files.table import Table
@@ -57,10 +58,7 @@ def read_csv(path: str | Path, labels: tuple[str, ...]) -> Table:
             )
     except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error) as error:
         raise ValueError(_what_is_wrong(file, len(header))) from error
-    for column in (c for c in labels if c in frame.columns):
-        if frame[column].str.startswith("'", na=False).any():
-            frame[column] = frame[column].map(from_spreadsheet, na_action="ignore")
-    return Table(frame, str(path), partial(_line, file))
+    return Table(frame, str(path), partial(_line, file), lambda value, name: label(from_spreadsheet(str(value)), name))
 
 
 def read_parquet(path: str | Path) -> Table:

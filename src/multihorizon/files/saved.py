@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from multihorizon.files.opening import DAMAGED, existing_file
+from multihorizon.files.opening import DAMAGED, existing_file, is_other_trouble
 
 #: No method of the zip format packs tighter; a file that claims more is damaged or made to exhaust memory.
 TIGHTEST_PACKING = 1100
@@ -27,7 +27,9 @@ def read_arrays(path: str | Path, what: str) -> dict[str, NDArray[Any]]:
     try:
         with zipfile.ZipFile(file) as archive:
             return {info.filename.removesuffix(".npy"): _read_array(archive, info) for info in archive.infolist()}
-    except (*DAMAGED, ValueError, KeyError, OverflowError, MemoryError, SyntaxError, TypeError) as error:
+    except (*DAMAGED, OSError, ValueError, KeyError, OverflowError, MemoryError, SyntaxError, TypeError) as error:
+        if is_other_trouble(error):
+            raise
         why = "it is no .npz file" if not zipfile.is_zipfile(file) else "it is damaged or holds something else than plain arrays"
         raise ValueError(f"{path} is not {what}: {why}") from error
 

@@ -22,11 +22,12 @@ def _row(number: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A data frame, its name, and how to say where a row stands."""
+    """A data frame, its name, how to say where a row stands, and how to read a label from a cell."""
 
     frame: pd.DataFrame
     name: str = "the table"
     place: Callable[[int], str] = _row
+    read_label: Callable[[Any, str], str] = label
 
     def at(self, row: int) -> str:
         """Where a row stands: the table's name and the line or row."""
@@ -82,7 +83,7 @@ class Table:
 
     def _label(self, column: str, value: Any, codes: Ints, code: int) -> str:
         try:
-            return label(value, f"column {column}")
+            return self.read_label(value, f"column {column}")
         except ValueError as error:
             raise ValueError(f"{self.at(int(np.argmax(codes == code)))}: {error}") from error
 

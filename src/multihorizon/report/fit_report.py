@@ -6,10 +6,6 @@ A number that the data do not determine is null in the JSON, NaN in the arrays a
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Floats
+from multihorizon.files.output import write_all, write_csv
 from multihorizon.likelihood.large import DENSE_PARAMETERS
 from multihorizon.mdp import MDP
 from multihorizon.report.analysis import Analysis
@@ -30,21 +27,6 @@ from multihorizon.tables.dynamics import untaken_actions
 FILES = ("result.json", "result.npz", "people.csv", "reward.csv", "report.html")
 
 
-def write_all(directory: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary directory beside `directory`, and move its files only when all are complete."""
-    if directory.exists() and not directory.is_dir():
-        raise ValueError(f"--out must be a directory, received the file {directory}")
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
-    try:
-        write(draft)
-        directory.mkdir(exist_ok=True)
-        for file in draft.iterdir():
-            os.replace(file, directory / file.name)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
 def write_fit(directory: Path, analysis: Analysis, options: dict[str, Any]) -> None:
     """Write all files of a fit."""
 
@@ -52,8 +34,8 @@ def write_fit(directory: Path, analysis: Analysis, options: dict[str, Any]) -> N
         text = json.dumps(for_json(result_of(analysis, options)), indent=1, ensure_ascii=False, allow_nan=False)
         (draft / "result.json").write_text(text, encoding="utf-8")
         _write_arrays(draft / "result.npz", analysis, options)
-        _reward_frame(analysis).to_csv(draft / "reward.csv", index=False)
-        people_frame(analysis).to_csv(draft / "people.csv", index=False)
+        write_csv(_reward_frame(analysis), draft / "reward.csv")
+        write_csv(people_frame(analysis), draft / "people.csv")
         fit_page(analysis, options).write(draft / "report.html")
 
     write_all(directory, write)

@@ -18,7 +18,8 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Bools, Floats, Ints, as_count, as_names
-from multihorizon.files.labels import in_order, positions, spreadsheet_safe
+from multihorizon.files.labels import in_order, positions
+from multihorizon.files.output import write_csv
 from multihorizon.files.reading import read_csv, read_parquet, read_table
 from multihorizon.files.table import Table
 from multihorizon.mdp import MDP
@@ -33,9 +34,10 @@ CODES = ("expert", "episode", "step", "state", "action", "next_state")
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """The file that a table was read from: how to say where a row stands, and which row each decision was, `(N,)`."""
+    """The file that a table was read from: its name, how to say where a row stands, and the row of each decision, `(N,)`."""
 
-    at: Callable[[int], str]
+    file: str
+    place: Callable[[int], str]
     rows: Ints
 
 
@@ -88,7 +90,7 @@ class Demonstrations:
         expert, episode, step, state, action, next_state = (c[order] for c in (expert, episode, step, state, action, next_state))
         demonstrations = cls(expert, episode, step, state, action, next_state, experts, episodes, states, actions)
         if from_file:
-            demonstrations = replace(demonstrations, origin=Origin(table.at, order))
+            demonstrations = replace(demonstrations, origin=Origin(table.name, table.place, order))
         demonstrations._check_steps(table, order)
         return demonstrations._with_next_states() if "next_state" in table.frame.columns else demonstrations
 
@@ -197,9 +199,8 @@ class Demonstrations:
         return pd.DataFrame(columns)
 
     def to_csv(self, path: str | Path) -> None:
-        """Write a CSV file that `from_csv` reads back; labels that a spreadsheet would run as formulas are quoted by '."""
-        safe = {name: tuple(map(spreadsheet_safe, getattr(self, name))) for name in ("experts", "episodes", "states", "actions")}
-        replace(self, **safe).to_frame().to_csv(path, index=False)  # type: ignore[arg-type]
+        """Write a CSV file that `from_csv` reads back; labels that a spreadsheet would run as formulas get ' before them."""
+        write_csv(self.to_frame(), path)
 
     def to_parquet(self, path: str | Path) -> None:
         """Write a Parquet file that `from_parquet` reads back; needs the extra `parquet`."""
@@ -208,7 +209,9 @@ class Demonstrations:
     def where(self, row: int) -> str:
         """Expert, episode and step of a decision, and the line of its file if it has one, for messages."""
         told = f"expert {self.experts[self.expert[row]]}, episode {self.episodes[self.episode[row]]}, step {self.step[row]}"
-        return told if self.origin is None else f"{self.origin.at(int(self.origin.rows[row]))} ({told})"
+        if self.origin is None:
+            return told
+        return f"{self.origin.file}, {self.origin.place(int(self.origin.rows[row]))} ({told})"
 
     def _refuse(self, wrong: Bools, told: Callable[[int], str]) -> None:
         if wrong.any():
