@@ -14,6 +14,7 @@ from multihorizon.commands.options import (
     Demos,
     EstimateRest,
     Features,
+    Pairs,
     Ridge,
     Seed,
     Smoothing,
@@ -26,7 +27,7 @@ from multihorizon.commands.options import (
 )
 from multihorizon.report.analysis import Analysis, analyse
 from multihorizon.report.fit_report import FILES, write_fit
-from multihorizon.report.formats import discount_text, interval_text, steps_text
+from multihorizon.report.formats import discount_text, interval_text, sizes, steps_text
 from multihorizon.report.words import wide_intervals
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
@@ -41,6 +42,7 @@ def fit(
     smoothing: Smoothing = SMOOTHING,
     estimate_rest: EstimateRest = False,
     ridge: Ridge = None,
+    pairs: Pairs = False,
     seed: Seed = 0,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write results and the report.")] = None,
 ) -> None:
@@ -70,6 +72,7 @@ def fit(
                 seed,
                 progress,
                 estimate_rest,
+                pairs,
             )
         _show(analysis)
         if out_dir is not None:
@@ -80,6 +83,7 @@ def fit(
 def _show(analysis: Analysis) -> None:
     for text in analysis.warnings:
         out.print(text, style="bold red", soft_wrap=True)
+    out.print(sizes(analysis))
     out.print(_table(analysis))
     for verdict in analysis.verdicts:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
@@ -92,18 +96,21 @@ def _show(analysis: Analysis) -> None:
 
 
 def _table(analysis: Analysis) -> Table:
-    table = Table(title=f"Planning horizons ({analysis.solution.status})")
+    """One row per expert, from the shortest horizon to the longest."""
+    reach = "1/(1−γ) in steps" if np.isinf(analysis.steps) else f"in steps of a task of {analysis.steps}"
+    table = Table(title=f"Planning horizons {reach} ({analysis.solution.status})")
     table.add_column("expert", overflow="fold")
-    reach = "horizon 1/(1−γ), steps" if np.isinf(analysis.steps) else f"horizon, steps of {analysis.steps}"
-    for header in (reach, "discount", "95 % interval", "episodes"):
-        table.add_column(header, justify="right")
+    for header in ("horizon", "discount", "95 % interval", "temperature", "pseudo-R²"):
+        table.add_column(header, justify="right", no_wrap=True)
     for k in analysis.order:
-        table.add_row(analysis.solution.experts[k], *_cells(analysis, k), str(int(analysis.episodes[k])))
+        table.add_row(analysis.solution.experts[k], *_cells(analysis, k))
     return table
 
 
-def _cells(analysis: Analysis, k: int) -> tuple[str, str, str]:
+def _cells(analysis: Analysis, k: int) -> tuple[str, ...]:
+    heat = analysis.solution.temperature
+    rest = ("–" if heat is None else f"{heat[k]:.2f}", f"{analysis.explained[k]:.2f}")
     if not analysis.given[k]:
-        return "–", analysis.reasons[k], "–"
+        return "–", analysis.reasons[k], "–", *rest
     gamma = float(analysis.solution.discounts[k])
-    return steps_text(analysis, gamma), discount_text(analysis, gamma), interval_text(analysis, k)
+    return steps_text(analysis, gamma), discount_text(analysis, gamma), interval_text(analysis, k), *rest

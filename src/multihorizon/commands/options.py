@@ -43,6 +43,7 @@ EstimateRest = Annotated[
     typer.Option("--estimate-rest", help="Estimate from next_state the actions and states that --transitions leaves out."),
 ]
 Ridge = Annotated[float | None, typer.Option("--ridge", help="Weight of a penalty on large rewards; by default none is needed.")]
+Pairs = Annotated[bool, typer.Option("--pairs", help="Compare every pair of experts, also of many.")]
 Seed = Annotated[int, typer.Option("--seed", help="Fixes all randomness.")]
 
 

@@ -33,6 +33,9 @@ from multihorizon.solution import Solution, Status
 from multihorizon.tables.demonstrations import Demonstrations
 from multihorizon.tables.dynamics import SMOOTHING, describe_estimate, estimate_mdp, require_possible
 
+#: Every pair of this many experts is tested; of more only on request, because pairs grow as the square of the experts.
+FEW_EXPERTS = 6
+
 
 class Analysis(Findings):
     """What `analyse` found, in numbers and in words."""
@@ -99,8 +102,12 @@ def analyse(
     seed: int = 0,
     progress: Progress = silent,
     estimate_rest: bool = False,
+    pairs: bool = False,
 ) -> Analysis:
-    """Fit tables of decisions and judge the fit; arguments as in `build_problem` and `MaximumLikelihood`."""
+    """Fit tables of decisions and judge the fit; arguments as in `build_problem` and `MaximumLikelihood`.
+
+    Every pair of up to `FEW_EXPERTS` experts is tested for a shared discount; `pairs` asks for that with more experts.
+    """
     problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest)
     solution = solve(problem, MaximumLikelihood(temperature, ridge), seed, _part(progress, 0.0, 0.4))
     contrasts = reward_contrasts(solution)
@@ -126,10 +133,10 @@ def analyse(
     )
     if checks is not None and not found.withheld:
         found = replace(found, withheld=predicts_worse(checks, found.chance, problem.n_parameters))
-    return found if found.withheld else _with_uncertainty(found, _part(progress, 0.6, 1.0))
+    return found if found.withheld else _with_uncertainty(found, pairs, _part(progress, 0.6, 1.0))
 
 
-def _with_uncertainty(found: Analysis, progress: Progress) -> Analysis:
+def _with_uncertainty(found: Analysis, pairs: bool, progress: Progress) -> Analysis:
     """The same with intervals and tests."""
     progress(0.0, "intervals")
     intervals = np.where(np.array(found.given)[:, None], found.solution.confidence_intervals(LEVEL), np.nan)
@@ -137,8 +144,10 @@ def _with_uncertainty(found: Analysis, progress: Progress) -> Analysis:
         return replace(found, intervals=intervals)
     progress(0.4, "tests")
     shared = shared_discount_test(found.solution)
-    pairs = pairwise_tests(found.solution, _part(progress, 0.4, 1.0))
-    return replace(found, intervals=intervals, shared=shared, pairs=pairs)
+    found = replace(found, intervals=intervals, shared=shared)
+    if found.problem.n_experts > FEW_EXPERTS and not pairs:
+        return found
+    return replace(found, pairs=pairwise_tests(found.solution, _part(progress, 0.4, 1.0)))
 
 
 def _penalty(problem: Problem, temperature: float | Literal["per_expert"], ridge: float | None, seed: int) -> Penalty | None:

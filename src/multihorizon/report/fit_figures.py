@@ -9,10 +9,11 @@ from matplotlib.ticker import MaxNLocator
 from multihorizon.checks import Floats
 from multihorizon.likelihood.model_checks import ModelChecks
 from multihorizon.report.findings import Findings
+from multihorizon.report.misfit import FEWEST_DECISIONS, compared_choices
 from multihorizon.report.plots import COLOURS, new_axes, plot_reward
 
-#: Shares of fewer decisions say too little to be drawn.
-FEWEST_DECISIONS = 5
+#: With more dots than this a picture is stored as pixels: each dot of a drawing takes a hundred bytes.
+MANY_DOTS = 1000
 
 
 def plot_reward_map(findings: Findings) -> Axes | None:
@@ -25,25 +26,20 @@ def plot_reward_map(findings: Findings) -> Axes | None:
 
 
 def plot_choices(findings: Findings) -> Axes | None:
-    """Each expert's share of an action in a state against the fitted probability; None where no state has enough decisions."""
-    fitted, observed, decisions = _choices(findings)
+    """The share of each action in a state against the fitted probability; None where no state has enough decisions."""
+    parts = []
+    for choices in compared_choices(findings):
+        visits = np.broadcast_to(choices.visits[:, None], choices.taken.shape)
+        many = choices.mdp.available & (choices.mdp.available.sum(axis=1, keepdims=True) > 1)
+        seen = (visits >= FEWEST_DECISIONS) & many
+        parts.append((choices.expected[seen] / visits[seen], choices.taken[seen] / visits[seen], visits[seen]))
+    fitted, observed, decisions = (np.concatenate(column) for column in zip(*parts, strict=True))
     if not fitted.size:
         return None
     ax = _square("fitted probability", "share of the decisions")
-    ax.scatter(fitted, observed, s=np.clip(2 * np.sqrt(decisions), 6, 80), color=COLOURS[0], alpha=0.4, linewidths=0)
+    sizes = np.clip(2 * np.sqrt(decisions), 6, 80)
+    ax.scatter(fitted, observed, s=sizes, color=COLOURS[0], alpha=0.4, linewidths=0, rasterized=fitted.size > MANY_DOTS)
     return ax
-
-
-def _choices(findings: Findings) -> tuple[Floats, Floats, Floats]:
-    """Fitted probability, observed share and decisions of every available action where an expert decided often enough."""
-    parts = []
-    for expert, policy in zip(findings.problem.experts, findings.policies, strict=True):
-        assert expert.counts is not None
-        visits = np.broadcast_to(expert.counts.sum(axis=1, keepdims=True), policy.shape)
-        seen = (visits >= FEWEST_DECISIONS) & expert.mdp.available & (expert.mdp.available.sum(axis=1, keepdims=True) > 1)
-        parts.append((policy[seen], expert.counts[seen] / visits[seen], visits[seen]))
-    fitted, observed, decisions = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return fitted, observed, decisions
 
 
 def plot_calibration(checks: ModelChecks) -> Axes:
@@ -62,6 +58,19 @@ def plot_horizons(findings: Findings) -> Axes:
     ax.hist(known, bins=np.linspace(0, 1, 21).tolist(), color=COLOURS[0], edgecolor="white")
     ax.set(xlim=(0, 1), xlabel="discount γ", ylabel="experts")
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+    _plain(ax)
+    return ax
+
+
+def plot_people(findings: Findings) -> Axes:
+    """Every discount with its interval, from the shortest horizon to the longest; names are in the table."""
+    order = [k for k in findings.order if findings.given[k]]
+    ax = new_axes(5.2, 2.8)
+    ax.vlines(
+        range(len(order)), *findings.intervals[order].T, color=COLOURS[0], alpha=0.45, lw=max(0.6, min(4, 150 / len(order)))
+    )
+    ax.plot(range(len(order)), findings.solution.discounts[order], ".", color=COLOURS[0], ms=5)
+    ax.set(ylim=(-0.02, 1.02), xlabel="experts, from the shortest horizon to the longest", ylabel="discount γ", xticks=[])
     _plain(ax)
     return ax
 

@@ -14,9 +14,10 @@ from multihorizon.checks import Floats
 from multihorizon.likelihood.model_checks import MODELS
 from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
-from multihorizon.report.fit_figures import plot_calibration, plot_choices, plot_horizons, plot_reward_map
-from multihorizon.report.formats import count, discount_text, interval_text, p_cell, p_text, steps_text
+from multihorizon.report.fit_figures import plot_calibration, plot_choices, plot_horizons, plot_people, plot_reward_map
+from multihorizon.report.formats import discount_text, interval_text, p_cell, p_text, sizes, steps_text
 from multihorizon.report.html import Bar, Cell, Page, Section, cards, figure, listing, paragraph, table, warning
+from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
 from multihorizon.report.words import NAMED_EXPERTS, interval_meaning
 from multihorizon.solution import Status, package_version
 
@@ -29,16 +30,10 @@ LISTED_EXPERTS = 8
 def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
     """The report."""
     found = analysis
-    sizes = (
-        (len(found.solution.experts), "expert"),
-        (int(found.episodes.sum()), "episode"),
-        (int(found.decisions.sum()), "decision"),
-    )
-    lead = ", ".join(count(number, noun) for number, noun in sizes) + "."
     verdicts = [(v.question, v.answer, v.kind) for v in found.verdicts]
     return Page(
         "How far ahead each expert plans",
-        lead,
+        sizes(found),
         [_horizons(found), _identifiability(found), _reward(found), _fit(found), _decisions(found), _method(found, options)],
         f"multihorizon {package_version()}, seed {found.solution.seed}",
         [*(warning(text) for text in found.warnings), cards(verdicts), paragraph(" ".join(v.reasons for v in found.verdicts))],
@@ -50,7 +45,9 @@ def _horizons(found: Analysis) -> Section:
     headers = ["expert", "horizon, steps", "discount γ", "95 % interval", "0 to 1", "temperature", "decisions", "pseudo-R²"]
     blocks = [table(headers, [_person(found, k) for k in found.order], "Experts from the shortest horizon to the longest")]
     if sum(found.given) > NAMED_EXPERTS:
-        blocks.insert(0, figure(plot_horizons(found), "How many experts have which discount."))
+        caption = "Each expert's discount with its 95 % interval, from the shortest horizon to the longest."
+        drawn = [figure(plot_horizons(found), "How many experts have which discount."), figure(plot_people(found), caption)]
+        blocks = [*drawn, *blocks]
     blocks.append(paragraph(f"The horizon is {steps}. {interval_meaning(found)}"))
     blocks.append(
         paragraph("Pseudo-R² is 0 for choices no better explained than by chance, and 1 for choices foretold with certainty.")
@@ -143,38 +140,64 @@ def _reward_table(found: Analysis, values: Any, half: Any) -> str:
 
 def _fit(found: Analysis) -> Section:
     blocks = [paragraph(found.verdicts[2].reasons)]
+    each = choices_repeat(found)
     choices = plot_choices(found)
     if choices is not None:
-        caption = "Fitted against observed choices: one dot per expert, state and action; larger dots stand for more decisions."
-        blocks.append(figure(choices, caption))
-    checks = found.checks
-    if checks is None:
-        return Section("Does the model fit?", blocks)
-    rows: list[list[Cell]] = [
-        [checks.experts[k], *(_decimals(checks.held_out[m][k], 3) for m in MODELS), _decimals(found.chance[k], 3)]
-        for k in found.order
-    ]
+        dots = "one dot per expert, state and action" if each else "one dot per state and action, all experts together"
+        blocks.append(figure(choices, f"Fitted against observed choices: {dots}; larger dots stand for more decisions."))
+    blocks += _held_out(found, each)
     worst: list[list[Cell]] = [
-        [
-            row["state"],
-            row["expert"],
-            int(row["decisions"]),
-            row["action"],
-            *(_decimals(row[c], 2) for c in ("taken", "predicted")),
-            p_cell(row["p_value"]),
-        ]
-        for row in checks.worst
+        [m.state, m.expert, m.decisions, m.action, _decimals(m.taken, 2), _decimals(m.predicted, 2), p_cell(m.p_value)]
+        for m in misfits(found)
     ]
     headers = ["state", "expert", "decisions", "action", "share taken", "predicted", "p (Bonferroni)"]
-    blocks += [
+    if worst:
+        blocks.append(table(headers, worst, "The states where the model fits worst, with the action most out of line"))
+    else:
+        blocks.append(paragraph(f"No state has the {FEWEST_DECISIONS} decisions that a comparison with the model needs."))
+    return Section("Does the model fit?", [*blocks, *_not_explained(found)])
+
+
+def _held_out(found: Analysis, own_frequencies: bool) -> list[str]:
+    checks = found.checks
+    if checks is None:
+        return []
+    models = [model for model in MODELS if own_frequencies or model != "own frequencies"]
+    rows: list[list[Cell]] = [
+        [checks.experts[k], *(_decimals(checks.held_out[m][k], 3) for m in models), _decimals(found.chance[k], 3)]
+        for k in found.order
+    ]
+    return [
         paragraph(
             "Each half of the episodes was predicted by a model fitted to the other half. Numbers nearer to zero are better."
         ),
-        table(["expert", *MODELS, "chance"], rows, "Mean held-out log-likelihood per decision"),
+        table(["expert", *models, "chance"], rows, "Mean held-out log-likelihood per decision"),
         figure(plot_calibration(checks), "Held-out calibration: points on the line mean that predicted probabilities hold."),
-        table(headers, worst, "The states where the model fits worst, with the action most out of line"),
     ]
-    return Section("Does the model fit?", blocks)
+
+
+def _not_explained(found: Analysis) -> list[str]:
+    """The experts whose decisions the model does not explain."""
+    held_out = None if found.checks is None else found.checks.held_out["this model"]
+    lost = [
+        k
+        for k in sorted(found.order, key=lambda k: float(found.explained[k]))
+        if found.reasons[k] == "no better than chance" or (held_out is not None and held_out[k] < found.chance[k])
+    ]
+    if not lost:
+        return (
+            [paragraph("Every expert's held-out decisions are predicted better than by chance.")] if held_out is not None else []
+        )
+    rows: list[list[Cell]] = [
+        [
+            found.solution.experts[k],
+            f"{found.decisions[k]:,.0f}",
+            _decimals(found.explained[k], 2),
+            None if held_out is None else _decimals(held_out[k] - found.chance[k], 3),
+        ]
+        for k in lost
+    ]
+    return [table(["expert", "decisions", "pseudo-R²", "held out, against chance"], rows, "Who is not explained")]
 
 
 def _decisions(found: Analysis) -> Section:

@@ -20,6 +20,7 @@ from multihorizon.mdp import MDP
 from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_page import fit_page
+from multihorizon.report.misfit import choices_repeat, misfits
 from multihorizon.report.words import VAGUE_WIDTH
 from multihorizon.solution import Status, for_json, package_version
 from multihorizon.tables.dynamics import untaken_actions
@@ -78,9 +79,9 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
         "collect_next": analysis.advice,
         "identification": None if analysis.identification is None else analysis.identification.to_dict(),
         "shared_discount_test": None if analysis.shared is None else analysis.shared.to_dict(),
-        "pairwise_tests": None if analysis.withheld else [test.to_dict() for test in analysis.pairs],
+        "pairwise_tests": [test.to_dict() for test in analysis.pairs] or None,
         "equal_temperatures_p": solution.evidence.get("equal_temperatures_p"),
-        "model_checks": None if analysis.checks is None else analysis.checks.to_dict(),
+        "model_checks": _checks(analysis),
         "one_maximum": {"discounts": solution.discounts.tolist(), "log_likelihood": solution.objective},
         "decisions": solution.evidence["decisions"],
         "residual": solution.residual,
@@ -98,6 +99,18 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
 def _mdps(analysis: Analysis) -> list[MDP]:
     """The task of each table, once."""
     return list(dict.fromkeys(expert.mdp for expert in analysis.problem.experts))
+
+
+def _checks(analysis: Analysis) -> dict[str, Any]:
+    """Held-out predictions and the states that fit worst; own frequencies only where choices repeat."""
+    worst = [misfit._asdict() for misfit in misfits(analysis)]
+    if analysis.checks is None:
+        return {"worst_states": worst}
+    found = {**analysis.checks.to_dict(), "worst_states": worst}
+    found["held_out"]["chance"] = analysis.chance.tolist()
+    if not choices_repeat(analysis):
+        del found["held_out"]["own frequencies"]
+    return found
 
 
 def _known_reward(analysis: Analysis) -> tuple[Floats, Floats]:

@@ -62,3 +62,9 @@ def rounded(number: int) -> str:
     """Two significant digits: it is an estimate."""
     digits = max(0, len(str(number)) - 2)
     return f"{round(number, -digits):,}"
+
+
+def sizes(findings: Findings) -> str:
+    """How many experts, episodes and decisions there are."""
+    numbers = {"expert": len(findings.given), "episode": int(findings.episodes.sum()), "decision": int(findings.decisions.sum())}
+    return ", ".join(count(number, noun) for noun, number in numbers.items()) + "."

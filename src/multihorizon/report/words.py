@@ -14,6 +14,7 @@ import numpy as np
 
 from multihorizon.report.findings import Findings, predicts_worse
 from multihorizon.report.formats import count, discount_text, from_to, in_words, interval_text, p_text, rounded, steps_text
+from multihorizon.report.misfit import choices_repeat, misfits
 from multihorizon.solution import Status
 
 #: An interval this narrow tells most horizons apart; advice on how much more to collect aims at it.
@@ -129,9 +130,9 @@ def fit_verdict(findings: Findings) -> Verdict:
     if worse or gain <= 0:
         return Verdict(question, "No", worse or "The model predicts held-out decisions no better than chance.", "bad")
     lost = total["own frequencies"] - total["this model"]
-    if lost > 3 * np.sqrt(2 * (findings.problem.n_parameters + len(checks.experts))):
+    if choices_repeat(findings) and lost > 3 * np.sqrt(2 * (findings.problem.n_parameters + len(checks.experts))):
         return Verdict(question, "No", _habits(lost / number), "bad")
-    odd = [str(row["state"]) for row in checks.worst if row["p_value"] < SIGNIFICANT]
+    odd = [misfit.state for misfit in misfits(findings) if misfit.p_value < SIGNIFICANT]
     better = f"it predicts held-out decisions better than chance, by {gain / number:.3f} in log-likelihood per decision"
     if odd:
         places = list(dict.fromkeys(odd))
