@@ -27,7 +27,7 @@ from scipy.optimize import brentq
 
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.mdp import MDP
-from multihorizon.planning.linear import Resolvent
+from multihorizon.planning.linear import policy_resolvent
 from multihorizon.planning.plan import one_hot
 from multihorizon.tolerances import LARGEST_SOLVABLE_DISCOUNT, ROUNDING, TINY
 
@@ -168,8 +168,8 @@ def _expand(
 
     With `sets`, the negatives of the advantages of those actions follow as further rows: they must not become negative either.
     """
-    matrix = mdp.under(one_hot(actions, mdp.n_actions))
-    resolvent = Resolvent(matrix, center)
+    resolvent = policy_resolvent(mdp, one_hot(actions, mdp.n_actions), center)
+    matrix = resolvent.matrix
     norm = float(np.abs(resolvent.solve(matrix @ np.ones(mdp.n_states))).max())
     radius = min(0.5 / max(norm, TINY), 1.0 - center if direction > 0 else center)
     term = resolvent.solve(expected[np.arange(mdp.n_states), actions])
@@ -221,12 +221,12 @@ def _polish(mdp: MDP, expected: Floats, actions: Ints, segment: _Segment, crossi
     """The root of one advantage in a narrow box, on the exact function rather than its expansion."""
     row, low, high = crossing
     state, action = divmod(row, mdp.n_actions)
-    matrix = mdp.under(one_hot(actions, mdp.n_actions))
+    policy = one_hot(actions, mdp.n_actions)
     immediate = expected[np.arange(mdp.n_states), actions]
     successors = mdp.stacked[[action * mdp.n_states + state]]
 
     def advantage(gamma: float) -> float:
-        values = Resolvent(matrix, gamma).solve(immediate)
+        values = policy_resolvent(mdp, policy, gamma).solve(immediate)
         return float(expected[state, action] + gamma * (successors @ values)[0] - values[state])
 
     start, right = segment.center, segment.center + segment.radius * high

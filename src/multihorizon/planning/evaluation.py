@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from multihorizon.checks import ROW_TOLERANCE, Bools, Floats, Sparse, as_discount, as_floats, as_shape
 from multihorizon.mdp import MDP
-from multihorizon.planning.linear import Resolvent
+from multihorizon.planning.linear import policy_resolvent
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def evaluate(mdp: MDP, policy: ArrayLike, reward: ArrayLike, discount: float, te
     expected = mdp.expected_reward(reward)
     bonus = np.where(mdp.terminal, 0.0, temperature * policy_entropy(pi))
     immediate = (pi * expected).sum(axis=1) + bonus
-    values = Resolvent(mdp.under(pi), gamma).solve(immediate)
+    values = policy_resolvent(mdp, pi, gamma).solve(immediate)
     q = expected + gamma * mdp.expect(values)
     residual = float(np.abs((pi * q).sum(axis=1) + bonus - values).max())
     return Evaluation(values, q, residual)
@@ -116,9 +116,9 @@ def occupancy(mdp: MDP, policy: ArrayLike, discount: float) -> Occupancy:
     pi = check_policy(mdp, policy)
     gamma = as_discount(discount)
     require_ending(mdp, pi, gamma)
-    matrix = mdp.under(pi)
-    visits = Resolvent(matrix, gamma).solve(mdp.initial, transpose=True)
-    residual = float(np.abs(mdp.initial + gamma * (matrix.T @ visits) - visits).max())
+    resolvent = policy_resolvent(mdp, pi, gamma)
+    visits = resolvent.solve(mdp.initial, transpose=True)
+    residual = float(np.abs(mdp.initial + gamma * (resolvent.matrix.T @ visits) - visits).max())
     return Occupancy(np.where(mdp.terminal, 0.0, visits)[:, None] * pi, residual)
 
 

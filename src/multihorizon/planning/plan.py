@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from multihorizon.checks import Bools, Floats, Ints, as_discount
 from multihorizon.mdp import MDP, steps_into
 from multihorizon.planning.evaluation import require_ending
-from multihorizon.planning.linear import DIRECT_STATES, Resolvent
+from multihorizon.planning.linear import DIRECT_STATES, policy_resolvent
 from multihorizon.tolerances import ROUNDING, TINY
 
 #: Sweeps of value iteration that prepare a large problem; on a grid information travels one cell per sweep.
@@ -87,7 +87,7 @@ def _policy_values(mdp: MDP, expected: Floats, actions: Ints, gamma: float, gues
     pi = one_hot(actions, mdp.n_actions)
     require_ending(mdp, pi, gamma)
     immediate = expected[np.arange(mdp.n_states), actions]
-    return Resolvent(mdp.under(pi), gamma).solve(immediate, guess=guess)
+    return policy_resolvent(mdp, pi, gamma).solve(immediate, guess=guess)
 
 
 def _ties(q: Floats, best: Floats, tolerance: float) -> Bools:
