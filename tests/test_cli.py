@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from multihorizon.cli import app
+from multihorizon.commands import console
 
 RUN = CliRunner()
 
@@ -38,3 +39,19 @@ def test_the_module_runs_as_a_program(arguments: list[str]) -> None:
     done = subprocess.run([sys.executable, "-m", "multihorizon", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def test_progress_is_told_in_lines_where_there_is_no_terminal(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(console, "LINE_SECONDS", 0.0)
+    with console.progress_bar("fit") as progress:
+        progress(0.25, "pair 87 of 190")
+    assert capsys.readouterr().err == "fit: 25% done, less than a minute left: pair 87 of 190\n"
+    monkeypatch.setattr(console, "LINE_SECONDS", 10.0)
+    with console.progress_bar("fit") as progress:
+        progress(0.25, "pair 87 of 190")
+    assert capsys.readouterr().err == ""
+
+
+def test_the_time_left_follows_from_the_share_done() -> None:
+    assert console._time_left(0.25, 100.0) == ", about 5 min left"
+    assert console._time_left(0.0, 100.0) == ""

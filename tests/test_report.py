@@ -17,6 +17,7 @@ from multihorizon.report.fit_page import fit_page
 from multihorizon.report.fit_report import people_frame, result_of
 from multihorizon.report.formats import discount_text, interval_text, steps_text
 from multihorizon.report.html import Bar, figure, table
+from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
 from multihorizon.report.plots import new_axes
 
 CLIFF = mh.domains.cliff()
@@ -232,3 +233,47 @@ def test_a_person_at_chance_gets_no_discount_but_a_reason():
     assert np.isnan(people.loc["coin", "discount"])
     assert abs(people.loc["coin", "pseudo_r2"]) < 0.02 < people.loc["near", "pseudo_r2"]
     assert "For 2 of 3" in fit_page(found, {}).render()
+
+
+def test_states_are_compared_with_the_model_only_where_decisions_repeat(found):
+    assert choices_repeat(found)
+    assert all(misfit.decisions >= FEWEST_DECISIONS for misfit in misfits(found))
+    assert len(misfits(found)) == sum(int((e.counts.sum(axis=1) >= FEWEST_DECISIONS).sum()) for e in found.problem.experts)
+    assert min(misfit.p_value for misfit in misfits(found)) > 1e-3
+
+
+def test_a_state_where_an_expert_does_something_else_is_named(found):
+    """The model is made to predict the reverse of what one expert does in one state."""
+    odd = replace(found)
+    policies = [policy.copy() for policy in found.policies]
+    policies[1][8] = policies[1][8][::-1]
+    odd.__dict__["policies"] = policies
+    worst = misfits(odd)[0]
+    assert (worst.expert, worst.state) == (found.problem.experts[1].name, "8")
+    assert worst.p_value < 1e-6
+    assert odd.verdicts[2].kind == "caution"
+    assert "most in 8" in odd.headline
+
+
+def test_where_states_rarely_repeat_the_decisions_of_all_are_compared():
+    mdp = mh.domains.random_mdp(40, 2, seed=0)
+    kinds = np.random.default_rng(0).normal(size=(40, 2))
+    reward = kinds @ [4.0, -4.0]
+    features = lambda mdp: (mdp.stacked @ kinds, ["one", "two"])  # noqa: E731
+    policies = [mh.soft_plan(mdp, reward, 0.5).policy] * 8
+    crowd = mh.analyse([mh.Demonstrations.simulate(mdp, policies, 10, max_steps=10)], [mdp], features)
+    assert not choices_repeat(crowd)
+    assert {misfit.expert for misfit in misfits(crowd)} == {"all"}
+    content = result_of(crowd, {})
+    assert "own frequencies" not in content["model_checks"]["held_out"]
+    assert content["pairwise_tests"] is None
+    page = fit_page(crowd, {}).render()
+    assert "own frequencies" not in page
+    assert "discount with its 95 % interval" in page
+
+
+def test_pairs_of_many_are_compared_on_request(found, monkeypatch):
+    monkeypatch.setattr("multihorizon.report.analysis.FEW_EXPERTS", 2)
+    data = [mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)]
+    assert mh.analyse(data, [CLIFF.mdp]).pairs == []
+    assert len(mh.analyse(data, [CLIFF.mdp], pairs=True).pairs) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +11,16 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.text import Text
 
 from multihorizon.files.labels import visible
 from multihorizon.files.output import check_output
 from multihorizon.progress import Progress
+
+#: Without a terminal, progress is written as a line after so many seconds.
+LINE_SECONDS = 10.0
 
 
 class PlainConsole(Console):
@@ -48,9 +52,15 @@ def plain_errors() -> Iterator[None]:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Progress]:
-    """Show a bar on a terminal while the block runs; the value is what solvers call with share and message."""
+    """Show a bar on a terminal while the block runs, or a line now and then where there is none.
+
+    The value is what solvers call with the share of the work that is done and a message.
+    """
+    if not err.is_terminal:
+        yield _progress_lines(title)
+        return
     title_column, message_column = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[message]}"))
-    columns = (title_column, BarColumn(), message_column, TimeElapsedColumn())
+    columns = (title_column, BarColumn(), message_column, TimeElapsedColumn(), TimeRemainingColumn())
     with Bars(*columns, console=err, transient=True) as bars:
         task = bars.add_task(title, total=1.0, message="")
 
@@ -58,6 +68,27 @@ def progress_bar(title: str) -> Iterator[Progress]:
             bars.update(task, completed=share, message=visible(message))
 
         yield report
+
+
+def _progress_lines(title: str) -> Progress:
+    start = last = time.monotonic()
+
+    def report(share: float, message: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= LINE_SECONDS:
+            last = now
+            err.print(f"{title}: {share:.0%} done{_time_left(share, now - start)}: {message}", highlight=False, soft_wrap=True)
+
+    return report
+
+
+def _time_left(share: float, seconds: float) -> str:
+    """How long the rest takes if it goes on like this; nothing is said of the first steps."""
+    if share < 0.01:
+        return ""
+    minutes = seconds * (1 - share) / share / 60
+    return ", less than a minute left" if minutes < 1 else f", about {minutes:.0f} min left"
 
 
 def make_directory(path: Path) -> Path:

@@ -16,13 +16,15 @@ from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_figures import plot_calibration, plot_choices, plot_horizons, plot_people, plot_reward_map
 from multihorizon.report.formats import discount_text, interval_text, p_cell, p_text, sizes, steps_text
-from multihorizon.report.html import Bar, Cell, Page, Section, cards, figure, listing, paragraph, table, warning
+from multihorizon.report.html import Bar, Cell, Page, Section, cards, figure, listing, paragraph, side_by_side, table, warning
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
 from multihorizon.report.words import NAMED_EXPERTS, interval_meaning
 from multihorizon.solution import Status, package_version
 
 #: Half the width of an interval at `LEVEL`, in standard errors.
 NORMAL_QUANTILE = 1.96
+#: The states that fit worst, at most.
+WORST_STATES = 10
 #: Up to this many experts the decisions of each are listed state by state.
 LISTED_EXPERTS = 8
 
@@ -46,8 +48,8 @@ def _horizons(found: Analysis) -> Section:
     blocks = [table(headers, [_person(found, k) for k in found.order], "Experts from the shortest horizon to the longest")]
     if sum(found.given) > NAMED_EXPERTS:
         caption = "Each expert's discount with its 95 % interval, from the shortest horizon to the longest."
-        drawn = [figure(plot_horizons(found), "How many experts have which discount."), figure(plot_people(found), caption)]
-        blocks = [*drawn, *blocks]
+        pictures = [figure(plot_horizons(found), "How many experts have which discount."), figure(plot_people(found), caption)]
+        blocks = [side_by_side(pictures), *blocks]
     blocks.append(paragraph(f"The horizon is {steps}. {interval_meaning(found)}"))
     blocks.append(
         paragraph("Pseudo-R² is 0 for choices no better explained than by chance, and 1 for choices foretold with certainty.")
@@ -141,14 +143,17 @@ def _reward_table(found: Analysis, values: Any, half: Any) -> str:
 def _fit(found: Analysis) -> Section:
     blocks = [paragraph(found.verdicts[2].reasons)]
     each = choices_repeat(found)
-    choices = plot_choices(found)
+    choices, pictures = plot_choices(found), []
     if choices is not None:
         dots = "one dot per expert, state and action" if each else "one dot per state and action, all experts together"
-        blocks.append(figure(choices, f"Fitted against observed choices: {dots}; larger dots stand for more decisions."))
-    blocks += _held_out(found, each)
+        pictures.append(figure(choices, f"Fitted against observed choices: {dots}; larger dots stand for more decisions."))
+    if found.checks is not None:
+        caption = "Held-out calibration: points on the line mean that predicted probabilities hold."
+        pictures.append(figure(plot_calibration(found.checks), caption))
+    blocks += [side_by_side(pictures), *_held_out(found, each)]
     worst: list[list[Cell]] = [
         [m.state, m.expert, m.decisions, m.action, _decimals(m.taken, 2), _decimals(m.predicted, 2), p_cell(m.p_value)]
-        for m in misfits(found)
+        for m in misfits(found)[:WORST_STATES]
     ]
     headers = ["state", "expert", "decisions", "action", "share taken", "predicted", "p (Bonferroni)"]
     if worst:
@@ -172,7 +177,6 @@ def _held_out(found: Analysis, own_frequencies: bool) -> list[str]:
             "Each half of the episodes was predicted by a model fitted to the other half. Numbers nearer to zero are better."
         ),
         table(["expert", *models, "chance"], rows, "Mean held-out log-likelihood per decision"),
-        figure(plot_calibration(checks), "Held-out calibration: points on the line mean that predicted probabilities hold."),
     ]
 
 

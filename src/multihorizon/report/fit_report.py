@@ -19,7 +19,7 @@ from multihorizon.likelihood.large import DENSE_PARAMETERS
 from multihorizon.mdp import MDP
 from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
-from multihorizon.report.fit_page import fit_page
+from multihorizon.report.fit_page import WORST_STATES, fit_page
 from multihorizon.report.misfit import choices_repeat, misfits
 from multihorizon.report.words import VAGUE_WIDTH
 from multihorizon.solution import Status, for_json, package_version
@@ -103,7 +103,7 @@ def _mdps(analysis: Analysis) -> list[MDP]:
 
 def _checks(analysis: Analysis) -> dict[str, Any]:
     """Held-out predictions and the states that fit worst; own frequencies only where choices repeat."""
-    worst = [misfit._asdict() for misfit in misfits(analysis)]
+    worst = [misfit._asdict() for misfit in misfits(analysis)[:WORST_STATES]]
     if analysis.checks is None:
         return {"worst_states": worst}
     found = {**analysis.checks.to_dict(), "worst_states": worst}

@@ -47,13 +47,16 @@ figure img { display: block; width: 100%; height: auto; } figcaption { font-size
 .badge.bad, .card.bad { border-left-color: #d55e00; } .badge.good, .card.good { border-left-color: #009e73; }
 .card.caution { border-left-color: #e69f00; }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(15rem, 1fr)); gap: 0.8rem; margin: 1rem 0; }
+.beside { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 0 0.8rem;
+  align-items: start; }
 .card { background: var(--card); border: 1px solid var(--line); border-left: 6px solid var(--mark); border-radius: 8px;
   padding: 0.6rem 0.8rem; }
 .card h3 { margin: 0; font-size: 0.9rem; font-weight: 600; color: var(--soft); }
 .card strong { display: block; font-size: 1.25rem; }
 .warning { border: 2px solid #d55e00; border-radius: 8px; padding: 0.6rem 0.8rem; font-weight: 600; max-width: none; }
 td.text, th.text { overflow-wrap: anywhere; min-width: 11rem; max-width: 22rem; }
-th.bar { min-width: 7rem; width: 20%; } td.bar svg { display: block; width: 100%; height: 1.2rem; color: var(--mark); }
+th.bar { min-width: 7rem; width: 25%; } table:has(th.bar) { width: 100%; }
+td.bar svg { display: block; width: 100%; height: 1.2rem; color: var(--mark); }
 summary { cursor: pointer; color: var(--mark); margin: 0.6rem 0; } table.sortable th { cursor: pointer; }
 @media (max-width: 34rem) { table { font-size: 0.85rem; } th, td { padding-right: 0.5rem; } td.bar, th.bar { display: none; }
   td.text, th.text { min-width: 5.5rem; } }
@@ -136,6 +139,11 @@ def badge(text: str, kind: str = "") -> str:
 def listing(text: str) -> str:
     """Text with its line breaks kept."""
     return f"<pre>{escape(text)}</pre>"
+
+
+def side_by_side(blocks: Sequence[str]) -> str:
+    """Blocks beside each other where there is room."""
+    return f'<div class="beside">{"".join(blocks)}</div>'
 
 
 def warning(text: str) -> str:

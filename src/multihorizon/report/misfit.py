@@ -23,8 +23,6 @@ from multihorizon.tolerances import TINY
 
 #: Shares of fewer decisions say too little to be compared with the model.
 FEWEST_DECISIONS = 10
-#: The states that fit worst, at most.
-MOST_STATES = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +66,11 @@ def compared_choices(findings: Findings) -> list[Choices]:
 
 
 def misfits(findings: Findings) -> list[Misfit]:
-    """The states that fit worst, by p-value; only those with enough decisions."""
+    """Every state with enough decisions to be compared with the model, from the worst fit to the best."""
     compared = compared_choices(findings)
     looked_at = sum(int(_testable(c).sum()) for c in compared)
     found = [misfit for choices in compared for misfit in _misfits(choices, looked_at)]
-    return sorted(found, key=lambda m: (m.p_value, m.expert, m.state))[:MOST_STATES]
+    return sorted(found, key=lambda m: (m.p_value, m.expert, m.state))
 
 
 def _testable(choices: Choices) -> Floats:

@@ -132,14 +132,25 @@ def fit_verdict(findings: Findings) -> Verdict:
     lost = total["own frequencies"] - total["this model"]
     if choices_repeat(findings) and lost > 3 * np.sqrt(2 * (findings.problem.n_parameters + len(checks.experts))):
         return Verdict(question, "No", _habits(lost / number), "bad")
-    odd = [misfit.state for misfit in misfits(findings) if misfit.p_value < SIGNIFICANT]
     better = f"it predicts held-out decisions better than chance, by {gain / number:.3f} in log-likelihood per decision"
+    odd, compared = _odd_states(findings)
     if odd:
-        places = list(dict.fromkeys(odd))
-        where = f"{'state' if len(places) == 1 else 'states'} {in_words(places)}"
-        reasons = f"The model fits in most states: {better}. Choices differ from it by more than chance in {where}."
+        reasons = f"The model fits in most states: {better}. {odd}"
         return Verdict(question, "In most states", reasons, "caution")
+    if not compared:
+        return Verdict(question, "Yes", f"The model fits: {better}. No state repeats often enough to be compared alone.", "good")
     return Verdict(question, "Yes", f"The model fits: {better}, and no state stands out.", "good")
+
+
+def _odd_states(findings: Findings) -> tuple[str, int]:
+    """The states in which choices differ from the model by more than chance, in words, and how many states were compared."""
+    compared = misfits(findings)
+    odd = [misfit.state for misfit in compared if misfit.p_value < SIGNIFICANT]
+    if not odd:
+        return "", len(compared)
+    worst = in_words(list(dict.fromkeys(odd))[:3])
+    cases = f"{len(odd)} of the {count(len(compared), 'case')} with enough decisions"
+    return f"Choices differ from it by more than chance in {cases}, most in {worst}.", len(compared)
 
 
 def _habits(lost: float) -> str:
