@@ -10,10 +10,9 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 import multihorizon as mh
-from multihorizon.recovery.closed_form import expert_lines
-from multihorizon.recovery.linear_system import Rows
-from multihorizon.recovery.solution_set import walk
-from multihorizon.recovery.variable_projection import StateForm, minimise, project
+from multihorizon.recovery.joint_equations import SharedReward, StateEquations
+from multihorizon.recovery.one_expert import read_equations, reward_families
+from multihorizon.recovery.solution_set import minimise, project, walk
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -22,14 +21,15 @@ BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85}
 LEVELS = np.linspace(-2, 1, 13)
 
 
-def form_of(domain: mh.domains.Domain, members: tuple[int, ...]) -> StateForm:
+def form_of(domain: mh.domains.Domain, members: tuple[int, ...]) -> StateEquations:
     """The equations of some of a domain's experts, with everything but the discounts projected out."""
     experts = domain.mce_experts()
     problem = mh.Problem(domain.mdp, [experts[i] for i in members])
-    return StateForm(Rows(expert_lines(problem, 1e-8, 2), problem.n_parameters), problem.n_experts, 1.0)
+    families = reward_families(problem, [read_equations(expert) for expert in problem.experts], 1e-8)
+    return StateEquations(SharedReward(families, problem.n_parameters), problem.n_experts, 1.0)
 
 
-def plane(form: StateForm, axis: np.ndarray) -> np.ndarray:
+def plane(form: StateEquations, axis: np.ndarray) -> np.ndarray:
     """The misfit over the plane of the first and last discount, at the best discount of an expert between them."""
     gaps = np.zeros((axis.size, axis.size))
     for i, first in enumerate(axis):
@@ -38,7 +38,7 @@ def plane(form: StateForm, axis: np.ndarray) -> np.ndarray:
     return gaps
 
 
-def _best_between(form: StateForm, first: float, last: float) -> float:
+def _best_between(form: StateEquations, first: float, last: float) -> float:
     if form.n_experts == 2:
         return project(form, np.array([first, last])).gap
 

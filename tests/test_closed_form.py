@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.recovery.closed_form import Differences, state_columns
-from multihorizon.recovery.closed_form_start import closed_form_start
+from multihorizon.recovery.closed_form import closed_form_start
+from multihorizon.recovery.differences import Differences
+from multihorizon.recovery.one_expert import state_columns
 
 PAIRS = [(0, 1, 2), (0, 1), (0, 2), (1, 2)]
 
@@ -113,9 +114,9 @@ def test_unentered_states_are_reported_and_carry_no_reward():
 
 def test_the_sparse_path_agrees_with_the_dense_one(monkeypatch):
     mdp = mh.domains.gridworld(7, 8, slip=0.2, terminal=[(0, 0)])
-    log_policy = np.random.default_rng(0).normal(size=(56, 4))
+    log_policy = np.random.default_rng(0).normal(size=(56, 4, 1))
     dense = Differences(mdp, np.ones((56, 4)))
-    monkeypatch.setattr("multihorizon.recovery.closed_form.DENSE_STATES", 0)
+    monkeypatch.setattr("multihorizon.recovery.differences.DENSE_STATES", 0)
     sparse = Differences(mdp, np.ones((56, 4)))
     assert dense.basis.shape == sparse.basis.shape == (56, 1)
     difference = dense.solve(log_policy) - sparse.solve(log_policy)
@@ -125,7 +126,7 @@ def test_the_sparse_path_agrees_with_the_dense_one(monkeypatch):
 def test_a_null_space_larger_than_the_constants_is_found_by_both_paths(monkeypatch):
     mdp = mh.domains.toy().mdp
     assert Differences(mdp, np.ones((4, 3))).basis.shape == (4, 2)
-    monkeypatch.setattr("multihorizon.recovery.closed_form.DENSE_STATES", 0)
+    monkeypatch.setattr("multihorizon.recovery.differences.DENSE_STATES", 0)
     found = Differences(mdp, np.ones((4, 3)))
     assert found.basis.shape == (4, 2)
     assert np.abs(found.matrix @ found.basis).max() < 1e-12

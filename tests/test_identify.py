@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.recovery.closed_form import expert_lines
-from multihorizon.recovery.feature_form import FeatureForm
-from multihorizon.recovery.linear_system import Rows
-from multihorizon.recovery.variable_projection import StateForm, minimise, project
+from multihorizon.recovery.feature_equations import FeatureEquations
+from multihorizon.recovery.joint_equations import SharedReward, StateEquations
+from multihorizon.recovery.one_expert import read_equations, reward_families
+from multihorizon.recovery.solution_set import minimise, project
+
+
+def state_equations(problem, temperature=1.0):
+    families = reward_families(problem, [read_equations(expert) for expert in problem.experts], 1e-8)
+    return StateEquations(SharedReward(families, problem.n_parameters), problem.n_experts, temperature)
 
 
 def toy_problem(ending, members=(0, 1, 2)):
@@ -33,7 +38,7 @@ def test_the_toy_domain_is_not_identifiable(ending, dimension):
 
 def test_the_order_of_the_toy_experts_can_be_reversed():
     domain, problem = toy_problem("absorbing")
-    form = StateForm(Rows(expert_lines(problem, 1e-8, 2), 4), 3, 1.0)
+    form = state_equations(problem)
     point = minimise(form, np.array([0.702, 0.542, 0.158]))
     reward = form.read(point.discounts, point.x)[0]
     assert point.discounts[0] > point.discounts[1] > point.discounts[2]
@@ -43,7 +48,7 @@ def test_the_order_of_the_toy_experts_can_be_reversed():
 
 def test_the_ranges_of_the_terminal_toy_are_those_of_a_brute_force_search():
     _, problem = toy_problem("terminal")
-    form = StateForm(Rows(expert_lines(problem, 1e-8, 2), 4), 3, 1.0)
+    form = state_equations(problem)
     axis = np.linspace(0.1, 0.9, 4)
     points = [minimise(form, np.array([a, b, c])) for a in axis for b in axis for c in axis]
     solutions = np.array([p.discounts for p in points if p.gap < 1e-10])
@@ -159,9 +164,9 @@ def test_jacobians_are_finite_differences(temperature):
     domain = mh.domains.cliff()
     problem = mh.Problem(domain.mdp, domain.mce_experts())
     tied = mh.Problem(domain.mdp, domain.mce_experts(), features=domain.mdp.stacked)
-    states = StateForm(Rows(expert_lines(problem, 1e-8, 2), 12), 3, temperature)
+    states = state_equations(problem, temperature)
     here, step = np.array([0.2, 0.4, 0.7]), 1e-6
-    for form in (states, FeatureForm(tied, temperature)):
+    for form in (states, FeatureEquations(tied, [read_equations(expert) for expert in tied.experts], temperature)):
         point = project(form, here)
         slopes = form.slopes(here, point.x)
         for k in range(3):

@@ -40,12 +40,16 @@ def test_the_summed_gap_is_blind_and_the_mismatch_is_not(make):
 
 def test_two_toy_experts_have_full_rank_off_the_diagonal():
     domain = mh.domains.toy(ending="absorbing")
-    grid = mh.theory.rank_grid(mh.Problem(domain.mdp, domain.mce_experts()[:2]), step=0.05, jobs=1)
-    off = np.abs(grid.discounts[:, 0] - grid.discounts[:, 1]) > 1e-9
-    assert off.sum() == 420
-    assert (grid.rank[off] == 11).all()
-    assert (grid.augmented_rank[off] == 11).all()
-    assert not grid.feasible[~off].any()
+    problem = mh.Problem(domain.mdp, domain.mce_experts()[:2])
+    grid = mh.theory.feasibility_grid(problem, mh.Grid(0.05, jobs=1))
+    for i, first in enumerate(grid.axis):
+        for j, second in enumerate(grid.axis):
+            test = mh.theory.rank_test(problem, (first, second))
+            assert test.feasible == grid.feasible[i, j] == (i != j)
+            assert i == j or test.rank == test.augmented_rank == 11
+    with pytest.warns(DeprecationWarning, match="rank_grid"):
+        old = mh.rank_grid(problem, 0.25, jobs=1)
+    np.testing.assert_array_equal(old.feasible, old.discounts[:, 0] != old.discounts[:, 1])
 
 
 def test_rank_test_sees_the_truth_and_rejects_its_neighbours():

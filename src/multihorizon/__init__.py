@@ -25,7 +25,7 @@ _HOMES = {
     "MCE": "entropy.mce",
     "MPML": "entropy.mpml",
     "MPMCE": "entropy.mpmce",
-    "ClosedForm": "recovery.closed_form_solver",
+    "ClosedForm": "recovery.closed_form",
     "MaximumLikelihood": "likelihood.maximum_likelihood",
     "Grid": "search",
     "Bayesian": "search",
@@ -60,13 +60,13 @@ _SUBMODULES = ("domains", "theory")
 #: Names that moved, and their new homes; they still work here in this release, with a warning.
 _MOVED = {
     "FeasibilityGrid": "theory",
-    "RankGrid": "theory",
+    "RankGrid": "recovery.feasibility",
     "RankTest": "theory",
     "feasibility_at": "theory",
     "feasibility_grid": "theory",
-    "rank_grid": "theory",
+    "rank_grid": "recovery.feasibility",
     "rank_test": "theory",
-    "closed_form_start": "recovery.closed_form_start",
+    "closed_form_start": "recovery.closed_form",
 }
 
 __all__ = [*_HOMES, *_SUBMODULES]

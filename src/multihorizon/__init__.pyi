@@ -30,7 +30,7 @@ from multihorizon.programs.sequential import SequentialLP as SequentialLP
 from multihorizon.programs.solvers import LPIRL as LPIRL
 from multihorizon.programs.solvers import MPLP as MPLP
 from multihorizon.programs.solvers import NaiveLP as NaiveLP
-from multihorizon.recovery.closed_form_solver import ClosedForm as ClosedForm
+from multihorizon.recovery.closed_form import ClosedForm as ClosedForm
 from multihorizon.recovery.identification import Identification as Identification
 from multihorizon.recovery.identify import identify as identify
 from multihorizon.report.analysis import Analysis as Analysis

@@ -56,6 +56,15 @@ class Expert:
         product: Floats = self.feature_matrix @ parameters
         return product.reshape(self.mdp.n_actions, self.mdp.n_states).T
 
+    def frequencies(self, smoothing: float) -> Floats:
+        """How often each action was taken `(S,A)`, with `smoothing` added to each available count; raises without counts."""
+        if self.counts is None:
+            raise ValueError(f"expert {self.name} must be given as demonstrations for this, received {self.kind}")
+        live = self.mdp.available & ~self.mdp.terminal[:, None]
+        weights = np.where(live, self.counts + smoothing, np.where(self.mdp.terminal[:, None], 1.0, 0.0))
+        found: Floats = weights / weights.sum(axis=1, keepdims=True)
+        return found
+
     def require_sets(self) -> Bools:
         """The chosen actions, bool `(S,A)`; raises for stochastic policies and demonstrations."""
         if self.sets is None:

@@ -1,6 +1,6 @@
 """The paper's statements as checks that can be run: each returns the numbers that a statement is about.
 
-* Is there a reward at given discounts? `rank_test`, `feasibility_at`; the same on a grid: `rank_grid`, `feasibility_grid`.
+* Is there a reward at given discounts? `rank_test`, `feasibility_at`; the same on a grid: `feasibility_grid`.
 * Theorem 2, the chain of the dual, the primal and the discounted likelihood: `duality_chain`.
 * Proposition 1, the slope of the discounted likelihood at the experts' own discounts: `likelihood_slopes`.
 * The summed gap of Algorithm 2 and the mismatch of each expert: `gap_and_mismatch`.
@@ -14,22 +14,26 @@ from multihorizon.entropy.theory import (
     gap_and_mismatch,
     likelihood_slopes,
 )
-from multihorizon.recovery.feasibility import FeasibilityGrid, feasibility_at, feasibility_grid, rewards_at
-from multihorizon.recovery.rank_test import RankGrid, RankTest, rank_grid, rank_test
+from multihorizon.recovery.feasibility import (
+    FeasibilityGrid,
+    RankTest,
+    feasibility_at,
+    feasibility_grid,
+    rank_test,
+    rewards_at,
+)
 
 __all__ = [
     "DualityChain",
     "FeasibilityGrid",
     "GapAndMismatch",
     "LikelihoodSlopes",
-    "RankGrid",
     "RankTest",
     "duality_chain",
     "feasibility_at",
     "feasibility_grid",
     "gap_and_mismatch",
     "likelihood_slopes",
-    "rank_grid",
     "rank_test",
     "rewards_at",
 ]

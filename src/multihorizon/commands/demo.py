@@ -18,7 +18,7 @@ from multihorizon.planning.breakpoints import DiscountInterval, discount_interva
 from multihorizon.problem import Problem
 from multihorizon.programs.solvers import MPLP
 from multihorizon.progress import Progress
-from multihorizon.recovery.closed_form_solver import ClosedForm
+from multihorizon.recovery.closed_form import ClosedForm
 from multihorizon.recovery.identify import identify
 from multihorizon.report.plots import plot_intervals, plot_reward, plot_values_by_discount, save
 from multihorizon.solution import Solution, for_json, package_version

@@ -28,16 +28,17 @@ from multihorizon.planning.evaluation import causal_entropy, feature_counts, pol
 from multihorizon.planning.linear import Resolvent
 from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Problem
-from multihorizon.recovery.closed_form import read_equations
 
 #: Up to this many reward parameters the Hessian is built and factorised.
 DENSE_FEATURES = 400
+#: Added to each available action's count of demonstrations.
+SMOOTHING = 0.5
 MAX_STEPS = 200
 
 
 def expert_policy(expert: Expert) -> Floats:
     """The policy whose feature counts are to be matched: the one given, or the smoothed frequencies of demonstrations."""
-    return read_equations(expert).policy if expert.counts is not None else expert.require_policy()
+    return expert.frequencies(SMOOTHING) if expert.counts is not None else expert.require_policy()
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from multihorizon.likelihood.starts import choice_probability_start
 from multihorizon.likelihood.uncertainty import Precision, ProfileIntervals, precision
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
-from multihorizon.recovery.closed_form_start import closed_form_start
+from multihorizon.recovery.closed_form import closed_form_start
 from multihorizon.solution import Solution, Status
 
 #: The ridge that is used by itself where no logged decision could have earned one of the rewards.

@@ -1,1 +1,12 @@
-"""Exact recovery by linear algebra: discounts and reward of soft-optimal experts, and what they identify."""
+"""Exact recovery by linear algebra: discounts and reward of soft-optimal experts, and what their policies identify.
+
+Read in this order; each module uses only those above it:
+
+* `differences`, `one_expert`: what one expert's policy says about the reward before any discount is known;
+* `joint_equations`, `feature_equations`: the system of all experts at given discounts, linear in everything else;
+* `linear_system`: the same system linear in the discounts too, and which of its directions are identified at a noise;
+* `solution_set`: solving for the discounts where it is not linear, and walking along a set of solutions;
+* `identification`, `explanation`: the report in words, and what is checked before it is written;
+* `identify`: the verdict;  `closed_form`: `ClosedForm`, the verdict as a solution, and a start for maximum likelihood;
+* `feasibility`: the paper's rank test at given discounts, and on a grid of them.
+"""

@@ -15,7 +15,7 @@ from multihorizon.entropy.mpmce import MPMCE
 from multihorizon.problem import Problem
 from multihorizon.programs.solvers import MPLP
 from multihorizon.progress import Progress
-from multihorizon.recovery.closed_form_solver import ClosedForm
+from multihorizon.recovery.closed_form import ClosedForm
 from multihorizon.search import Bayesian
 from multihorizon.study.generalize import error_of
 from multihorizon.study.paper import DISCOUNTS, TOY_REWARDS

@@ -18,7 +18,7 @@ from multihorizon.entropy.mpmce import MPMCE
 from multihorizon.problem import Problem
 from multihorizon.programs.solvers import MPLP, NaiveLP
 from multihorizon.progress import Progress
-from multihorizon.recovery.closed_form_solver import ClosedForm
+from multihorizon.recovery.closed_form import ClosedForm
 from multihorizon.search import Bayesian
 from multihorizon.solution import Solution
 from multihorizon.study.settings import EPSILON, L1, REWARD_BOUND, TEMPERATURE, Settings, study_domains

@@ -1,0 +1,141 @@
+"""Action differences of one MDP: which functions of the next state its actions can tell apart.
+
+D holds, for each state and available action, the row of transition probabilities less the state's mean over its actions, with
+weights. This module solves `D u = b` by least squares and finds null(D), a basis of what no action can tell apart.
+
+States that no transition enters are left out: nothing depends on their reward. In the usual case null(D) holds the constants
+only. The guess "constant on each connected component of D's graph" is tested numerically: a sparse factorisation of `DᵀD` with
+one state of each component fixed, and the smallest singular value by inverse iteration. Where it fails null(D) comes from a dense
+singular value decomposition. Solves are refined on D itself, because `DᵀD` squares its condition number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+from scipy.sparse.csgraph import connected_components
+
+from multihorizon.checks import Floats, Ints, Sparse
+from multihorizon.mdp import MDP
+from multihorizon.tolerances import RANK_TOLERANCE, TINY
+
+#: Up to this many states the dense decomposition is as fast as the sparse factorisation.
+DENSE_STATES = 64
+#: The largest D that is decomposed densely when its null space is larger than the constants.
+LARGEST_DENSE = 3000
+#: Entries of D below this are what subtracting equal probabilities leaves.
+SMALLEST_ENTRY = 1e-15
+#: Steps of iterative refinement of the normal equations.
+REFINEMENTS = 3
+
+
+class Differences:
+    """The operator D of one MDP with weighted rows: which states are entered, null(D), and least-squares solves.
+
+    Attributes:
+        entered: indices of the states that some transition enters; D's columns.
+        basis: `(|entered|, n)` basis N of null(D).
+        singular_values: the spectrum of D from the dense decomposition, else estimates of its largest and smallest value
+            on the states left after one of each component is fixed.
+    """
+
+    def __init__(self, mdp: MDP, weights: Floats) -> None:
+        self.mdp = mdp
+        live = mdp.available & ~mdp.terminal[:, None]
+        self._actions, self._states = np.nonzero(live.T)
+        stacked = mdp.stacked.tocsr()
+        self.entered: Ints = np.flatnonzero(np.bincount(stacked.indices, minlength=mdp.n_states))
+        rows = stacked[self._actions * mdp.n_states + self._states][:, self.entered]
+        self._weights = weights[self._states, self._actions]
+        self._root = np.sqrt(self._weights)
+        self._share = self._weights / np.bincount(self._states, self._weights, minlength=mdp.n_states)[self._states]
+        self.matrix = self._centred_rows(rows)
+        self._decompose()
+
+    def solve(self, log_policy: Floats) -> Floats:
+        """û on the entered states, `(|entered|, m)` from logarithms `(S,A,m)`: the least-squares solution of `D û = ℓ − mean`."""
+        return self._least_squares((self._root * self._centred(log_policy).T).T)
+
+    def misfit(self, log_policy: Floats, solution: Floats) -> float:
+        """Root mean square of the weighted `D û − (ℓ − mean)`: what of log π no reward and discount can explain."""
+        centred = self._centred(log_policy[:, :, None])[:, 0]
+        gap = self._root * centred - self.matrix @ solution
+        return float(np.sqrt((gap**2).mean())) if gap.size else 0.0
+
+    def _centred(self, values: Floats) -> Floats:
+        """Values `(S,A,m)` on D's rows, `(rows, m)`, less their state's weighted mean."""
+        data = values[self._states, self._actions]
+        centred: Floats = data - (self._means() @ data)[self._states]
+        return centred
+
+    def _centred_rows(self, rows: Sparse) -> Sparse:
+        """Subtract from each row its state's weighted mean, and scale it with the root of its weight."""
+        matrix = sp.csr_array(rows - (self._means() @ rows)[self._states])
+        matrix.data[np.abs(matrix.data) < SMALLEST_ENTRY] = 0.0
+        matrix.eliminate_zeros()
+        return sp.csr_array(sp.diags_array(self._root) @ matrix)
+
+    def _means(self) -> Sparse:
+        """The matrix `(S, rows)` that averages over each state's rows."""
+        count = self._states.size
+        return sp.csr_array((self._share, (self._states, np.arange(count))), shape=(self.mdp.n_states, count))
+
+    def _decompose(self) -> None:
+        size = self.entered.size
+        self._factor = None
+        if size > DENSE_STATES and self._factorise():
+            return
+        if size > LARGEST_DENSE:
+            raise ValueError(
+                f"the actions of this MDP leave more than a constant per component open on {size} states, and null spaces "
+                f"larger than that are computed for at most {LARGEST_DENSE} states"
+            )
+        left, self.singular_values, right = np.linalg.svd(self.matrix.toarray(), full_matrices=self.matrix.shape[0] < size)
+        rank = int((self.singular_values > RANK_TOLERANCE * max(self.singular_values.max(initial=0.0), TINY)).sum())
+        self._inverse = (right[:rank].T / self.singular_values[:rank]) @ left[:, :rank].T
+        self.basis: Floats = np.ones((size, 1)) if rank == size - 1 else right[rank:].T.copy()
+
+    def _factorise(self) -> bool:
+        """Factorise `DᵀD` with one state of each component fixed; False if null(D) is larger than the components say."""
+        gram = sp.csc_array(self.matrix.T @ self.matrix)
+        n_parts, labels = connected_components(gram, directed=False)
+        fixed = np.unique(labels, return_index=True)[1]
+        self._kept = np.setdiff1d(np.arange(self.entered.size), fixed)
+        if n_parts > LARGEST_DENSE or not self._kept.size:
+            return False
+        grounded = gram[self._kept][:, self._kept]
+        try:
+            factor = spla.splu(
+                grounded.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+            )
+        except RuntimeError:
+            return False
+        largest = float(np.sqrt(abs(gram).sum(axis=0).max()))
+        smallest = _smallest(factor, self._kept.size)
+        if not smallest > 10 * np.sqrt(np.finfo(np.float64).eps) * largest:
+            return False
+        self._factor, self.singular_values = factor, np.array([largest, smallest])
+        self.basis = (labels[:, None] == np.arange(n_parts)[None, :]) / 1.0
+        return True
+
+    def _least_squares(self, right: Floats) -> Floats:
+        if self._factor is None:
+            small: Floats = self._inverse @ right
+            return small
+        solution = np.zeros((self.entered.size, right.shape[1]))
+        for _ in range(REFINEMENTS):
+            solution[self._kept] += self._factor.solve((self.matrix.T @ (right - self.matrix @ solution))[self._kept])
+        return solution
+
+
+def _smallest(factor: Any, size: int, steps: int = 4) -> float:
+    """An estimate, from above, of the smallest singular value of D by inverse iteration on the factorised `DᵀD`."""
+    vector = np.random.default_rng(0).standard_normal(size)
+    growth = np.inf
+    for _ in range(steps):
+        vector = factor.solve(vector / np.linalg.norm(vector))
+        growth = float(np.linalg.norm(vector))
+    return 1 / np.sqrt(growth) if np.isfinite(growth) else 0.0

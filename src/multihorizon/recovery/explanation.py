@@ -1,0 +1,201 @@
+"""An explanation checked against the experts and written into the report.
+
+Everything said about an explanation is computed again from its discounts, reward and temperatures alone: the residual of the
+Bellman equations, the policies planned from it, and the likelihood of the decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.stats import chi2
+
+from multihorizon.checks import Bools, Floats
+from multihorizon.experts import Expert
+from multihorizon.planning.evaluation import policy_entropy
+from multihorizon.planning.linear import Resolvent
+from multihorizon.planning.soft_plan import soft_plan
+from multihorizon.problem import Problem
+from multihorizon.recovery.feature_equations import FeatureEquations
+from multihorizon.recovery.identification import Identification, Member
+from multihorizon.recovery.joint_equations import JointEquations, KnownDiscounts, StateEquations
+from multihorizon.recovery.linear_system import MISFIT, Answer
+from multihorizon.recovery.one_expert import PolicyEquations, read_equations
+from multihorizon.recovery.solution_set import Candidate
+from multihorizon.tolerances import LARGEST_SOLVABLE_DISCOUNT
+
+#: Rewards of two explanations that differ by more than this share of the largest are not the same.
+SAME_REWARD = 1e-6
+#: Two members of a set are shown as its proof if their discounts are at least this far apart.
+FAR_APART = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """What stays the same while one problem is looked at.
+
+    `outside` is the misfit of log π in units of its assumed error, `known` the discounts `(K,)` that are known, NaN elsewhere.
+    """
+
+    problem: Problem
+    equations: Sequence[PolicyEquations]
+    tolerance: float
+    base: StateEquations | FeatureEquations
+    outside: float
+    known: Floats
+
+    @cached_property
+    def with_known(self) -> KnownDiscounts:
+        """The equations in the unknown discounts."""
+        return KnownDiscounts(self.base, self.known)
+
+    @property
+    def joint(self) -> JointEquations:
+        """The equations to solve."""
+        return self.base if np.isnan(self.known).all() else self.with_known
+
+    @property
+    def from_counts(self) -> bool:
+        """Whether frequencies of decisions stand in for policies."""
+        return any(expert.counts is not None for expert in self.problem.experts)
+
+    def report(
+        self, status: str, point: Candidate, answer: Answer, intervals: Floats, points: Sequence[Candidate] = ()
+    ) -> Identification:
+        """The finding at `point`; `points` are other explanations, where there is a set."""
+        reward, identified = self.reward(point)
+        temperature = self.joint.read(point.discounts, point.x)[1]
+        discounts = self.with_known.expand(point.discounts)
+        if status == "set":
+            identified &= bool(points)
+            for other in points:
+                identified &= np.abs(self.reward(other)[0] - reward) <= SAME_REWARD * max(1.0, float(np.abs(reward).max()))
+        return Identification(
+            status=status,
+            dimension=answer.free.shape[0],
+            discounts=discounts,
+            intervals=self.with_known.expand(intervals if status != "infeasible" else np.full(intervals.shape, np.nan)),
+            reward=reward,
+            reward_identified=identified & (status != "infeasible"),
+            residual=bellman_residual(self.problem, self.equations, discounts, reward, temperature),
+            singular_values=answer.singular_values,
+            temperature=temperature,
+            members=tuple(_far_apart(self, points)),
+            tolerance=self.tolerance,
+            misfit=max(self.outside, answer.gap / answer.expected),
+            from_counts=self.from_counts,
+            experts=self.problem.names,
+            reward_dimension=point.null.shape[1],
+            free_constant=self.free_constant and point.null.shape[1] > 0,
+            unknown_parameters=tuple(n for n, k in zip(self.problem.parameter_names, self.entered, strict=True) if not k),
+        )
+
+    def feasible(self, answer: Answer) -> bool:
+        """Whether the equations, and each expert's own, hold up to the errors."""
+        return answer.feasible and self.outside <= MISFIT
+
+    @property
+    def entered(self) -> Bools:
+        """The reward parameters `(d,)` that some equation holds."""
+        everything = np.ones(self.problem.n_parameters, dtype=np.bool_)
+        return self.base.shared.entered if isinstance(self.base, StateEquations) else everything
+
+    @property
+    def free_constant(self) -> bool:
+        """Whether a constant added to the reward of every state changes nothing: no move ends an episode."""
+        return isinstance(self.base, StateEquations) and not any(e.mdp.entered_ends.any() for e in self.problem.experts)
+
+    def reward(self, point: Candidate) -> tuple[Floats, Bools]:
+        """The reward at a point, with mean 0 where a constant is free, and which of it the equations fix at these discounts."""
+        reward = self.joint.read(point.discounts, point.x)[0]
+        moves = [self.joint.read(point.discounts, point.x + v)[0] - reward for v in point.null.T]
+        if self.free_constant:
+            reward, *moves = (np.where(self.entered, r - r[self.entered].mean(), 0.0) for r in (reward, *moves))
+        fixed = self.entered.copy()
+        for move in moves:
+            fixed &= np.abs(move) <= SAME_REWARD
+        return reward, fixed
+
+    def member(self, point: Candidate) -> Member | None:
+        """The point as a member with its evidence, or None where its policies do not exist (discount 1, λ ≤ 0)."""
+        temperature = self.joint.read(point.discounts, point.x)[1]
+        reward, discounts = self.reward(point)[0], self.with_known.expand(point.discounts)
+        if (temperature <= 0).any():
+            return None
+        try:
+            error = reproduction_error(self.problem, self.equations, discounts, reward, temperature)
+        except ValueError:
+            return None
+        likelihood = log_likelihood(self.problem, discounts, reward, temperature) if self.from_counts else np.nan
+        return Member(discounts, reward, temperature, error, likelihood)
+
+
+def _far_apart(case: Case, points: Sequence[Candidate]) -> list[Member]:
+    """Two confirmed members of the set that are far apart: the pair with the largest distance; none where all are close."""
+    members = _confirmed(case, [m for m in (case.member(p) for p in points[:: max(1, len(points) // 40)]) if m is not None])
+    pairs = [
+        (float(np.linalg.norm(a.discounts - b.discounts)), i, j) for i, a in enumerate(members) for j, b in enumerate(members[:i])
+    ]
+    distance, i, j = max(pairs, default=(0.0, 0, 0))
+    return [members[j], members[i]] if distance > FAR_APART else []
+
+
+def _confirmed(case: Case, members: list[Member]) -> list[Member]:
+    """The members that reproduce the policies within the tolerance, or make the decisions as likely as the best of them does."""
+    if case.from_counts:
+        most = max((m.log_likelihood for m in members), default=0.0)
+        return [m for m in members if 2 * (most - m.log_likelihood) <= chi2.ppf(0.95, case.problem.n_experts)]
+    best = min((m.error for m in members), default=0.0)
+    return [m for m in members if m.error <= min(max(100 * best, 1e-11), MISFIT * case.tolerance)]
+
+
+def bellman_residual(
+    problem: Problem, equations: Sequence[PolicyEquations], discounts: Floats, reward: Floats, temperature: Floats
+) -> float:
+    """`max |(Q − V)/λ − log π*|` with V and Q the values of the experts' own policies under the answer.
+
+    It is 0 exactly if every expert is soft-optimal. Its unit is that of log π.
+    """
+    cases = zip(problem.experts, equations, problem.owner, strict=True)
+    return max(_one_residual(expert, e, reward, float(discounts[k]), float(temperature[k])) for expert, e, k in cases)
+
+
+def _one_residual(expert: Expert, equations: PolicyEquations, reward: Floats, gamma: float, lam: float) -> float:
+    mdp = expert.mdp
+    live = equations.weights > 0
+    policy = np.where(live, equations.policy, 0.0)
+    immediate = expert.expected_reward(reward)
+    bonus = np.where(mdp.terminal, 0.0, lam * policy_entropy(equations.policy))
+    if gamma > LARGEST_SOLVABLE_DISCOUNT and mdp.never_ends(equations.policy).any():
+        gamma = LARGEST_SOLVABLE_DISCOUNT
+    values = Resolvent(mdp.under(policy), gamma).solve((policy * immediate).sum(axis=1) + bonus)
+    advantage = immediate + gamma * mdp.expect(values) - values[:, None]
+    return float(np.abs(advantage / lam - equations.log_policy)[live].max(initial=0.0))
+
+
+def reproduction_error(
+    problem: Problem, equations: Sequence[PolicyEquations], discounts: Floats, reward: Floats, temperature: Floats
+) -> float:
+    """`max |π − π*|` over experts, states and actions, with π planned again from the answer."""
+    worst = 0.0
+    for expert, e, owner in zip(problem.experts, equations, problem.owner, strict=True):
+        planned = soft_plan(expert.mdp, expert.expected_reward(reward), float(discounts[owner]), float(temperature[owner]))
+        worst = max(worst, float(np.abs(planned.policy - e.policy)[~expert.mdp.terminal].max(initial=0.0)))
+    return worst
+
+
+def log_likelihood(problem: Problem, discounts: Floats, reward: Floats, temperature: Floats) -> float:
+    """`Σ N(s,a) log π(a|s)`; experts given as policies count with weight 1 in every state; −inf where no plan exists."""
+    total = 0.0
+    for expert, owner in zip(problem.experts, problem.owner, strict=True):
+        counts = expert.counts if expert.counts is not None else read_equations(expert).policy
+        live = ~expert.mdp.terminal[:, None] & (counts > 0)
+        try:
+            planned = soft_plan(expert.mdp, expert.expected_reward(reward), float(discounts[owner]), float(temperature[owner]))
+        except ValueError:
+            return -np.inf
+        total += float((counts * np.where(live, planned.log_policy, 0.0))[live].sum())
+    return total

@@ -1,0 +1,194 @@
+"""The system of all experts at given discounts: linear in everything else.
+
+All experts act for the same reward. For fixed discounts Γ that is a linear system `M(Γ) x = h(Γ)`. With one reward per state,
+expert i allows the rewards `λ_k (û − γ_k V̂) + (N − γ_k P_π N) z` (`one_expert`), and their differences from the common mean
+must be 0: x holds the z of every expert and, where temperatures are free, λ_2 … λ_K. `feature_equations` has the system for other
+features.
+
+`linear_system` makes the system linear in Γ as well; `solution_set` solves it for Γ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.recovery.one_expert import RewardFamily
+
+#: What a projection leaves of a vector below this share of its norm is rounding.
+PROJECTION_ROUNDING = 1e-11
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorEffect:
+    """What errors in one expert's log π do, as columns: to the residual `M x − h`, and to its slope in the owner's discount."""
+
+    owner: int
+    residual: Floats
+    slope: Floats
+
+
+class JointEquations(Protocol):
+    """The equations of all experts at given discounts `(K,)`."""
+
+    n_experts: int
+
+    def at(self, discounts: Floats) -> tuple[Floats, Floats]:
+        """M and h."""
+        ...
+
+    def slopes(self, discounts: Floats, x: Floats) -> Floats:
+        """`∂(M x − h)/∂γ_k` as columns `(rows, K)`."""
+        ...
+
+    def read(self, discounts: Floats, x: Floats) -> tuple[Floats, Floats]:
+        """Reward parameters and temperatures `(K,)` of a solution."""
+        ...
+
+    def errors(self, discounts: Floats, x: Floats) -> list[ErrorEffect]:
+        """What errors in the policies do at a solution, expert by expert."""
+        ...
+
+
+class SharedReward:
+    """The stacked rows of all families, and the projection that removes the reward they share."""
+
+    def __init__(self, families: Sequence[RewardFamily], n_parameters: int) -> None:
+        self.families = families
+        ends = np.cumsum([0, *(family.u.size for family in families)])
+        self.slices = [slice(int(a), int(b)) for a, b in pairwise(ends)]
+        self.size = int(ends[-1])
+        self.parameters: Ints = np.concatenate([family.parameters for family in families])
+        self.root = np.sqrt(np.concatenate([family.weights for family in families]))
+        total = np.bincount(self.parameters, self.root**2, minlength=n_parameters)
+        self.entered: Bools = total > 0
+        self.average = sp.csr_array(
+            (self.root / total[self.parameters], (self.parameters, np.arange(self.size))), shape=(n_parameters, self.size)
+        )
+
+    @property
+    def misfit(self) -> float:
+        """The largest part of any expert's log π that no reward and discount can explain, in units of its assumed error."""
+        return max(family.misfit / max(family.error, PROJECTION_ROUNDING) for family in self.families)
+
+    def place(self, pieces: dict[int, Floats]) -> Floats:
+        """Stack pieces by the number of their family (zeros elsewhere), weighted, and remove the shared reward."""
+        width = next(iter(pieces.values())).shape[1:] if pieces else ()
+        stacked = np.zeros((self.size, *width))
+        for number, piece in pieces.items():
+            part = self.slices[number]
+            stacked[part] = (piece.T * self.root[part]).T
+        removed: Floats = stacked - (self.root * (self.average @ stacked)[self.parameters].T).T
+        return removed
+
+    def place_owned(self, owner: int, pieces: Sequence[Floats]) -> Floats:
+        """One piece per family, of which those of one owner are placed."""
+        return self.place({i: p for i, (f, p) in enumerate(zip(self.families, pieces, strict=True)) if f.owner == owner})
+
+    def blocks(self, pieces: Sequence[Floats]) -> Floats:
+        """Block-diagonal columns with the shared reward removed."""
+        return np.hstack([self.place({number: piece}) for number, piece in enumerate(pieces)])
+
+    def mean(self, pieces: Sequence[Floats]) -> Floats:
+        """The reward `(n_parameters,)`: the weighted mean of what the families say about each entry, 0 where none does."""
+        reward: Floats = self.average @ (self.root * np.concatenate(pieces))
+        return reward
+
+
+class StateEquations:
+    """M and h for one reward per state; x = (z of every family, then λ_2 … λ_K where temperatures are free)."""
+
+    def __init__(self, shared: SharedReward, n_experts: int, temperature: float | None) -> None:
+        self.shared, self.n_experts, self.temperature = shared, n_experts, temperature
+        families = shared.families
+        self._ends = np.cumsum([0, *(family.basis.shape[1] for family in families)])
+        self._basis = shared.blocks([family.basis for family in families])
+        self._pushed = shared.blocks([family.pushed for family in families])
+        self._owners: Ints = np.repeat([family.owner for family in families], np.diff(self._ends))
+        self._u = [shared.place_owned(k, [family.u for family in families]) for k in range(n_experts)]
+        self._v = [shared.place_owned(k, [family.v for family in families]) for k in range(n_experts)]
+
+    def at(self, discounts: Floats) -> tuple[Floats, Floats]:
+        """Columns for z and free temperatures, and minus the part with a known temperature."""
+        rewards = [u - gamma * v for u, v, gamma in zip(self._u, self._v, discounts, strict=True)]
+        matrix = self._basis - discounts[self._owners] * self._pushed
+        if self.temperature is not None:
+            return matrix, -self.temperature * np.sum(rewards, axis=0)
+        return np.column_stack([matrix, *rewards[1:]]), -rewards[0]
+
+    def slopes(self, discounts: Floats, x: Floats) -> Floats:
+        """`−(λ V̂ + P_π N z)` on the rows of each owner: minus the value function."""
+        temperature = self._temperatures(x)
+        z = x[: self._ends[-1]]
+        columns = [
+            -temperature[k] * self._v[k] - self._pushed[:, self._owners == k] @ z[self._owners == k]
+            for k in range(self.n_experts)
+        ]
+        return np.stack(columns, axis=1)
+
+    def read(self, discounts: Floats, x: Floats) -> tuple[Floats, Floats]:
+        """The reward is the mean of what the families say."""
+        temperature = self._temperatures(x)
+        pieces = []
+        for family, (a, b) in zip(self.shared.families, pairwise(self._ends), strict=True):
+            gamma, lam = discounts[family.owner], temperature[family.owner]
+            pieces.append(lam * (family.u - gamma * family.v) + (family.basis - gamma * family.pushed) @ x[a:b])
+        return self.shared.mean(pieces), temperature
+
+    def errors(self, discounts: Floats, x: Floats) -> list[ErrorEffect]:
+        """`λ (δû − γ δV̂)` and its slope `−λ δV̂`."""
+        effects = []
+        for number, family in enumerate(self.shared.families):
+            lam, gamma = float(self._temperatures(x)[family.owner]), float(discounts[family.owner])
+            slope = self.shared.place({number: -lam * family.error_v})
+            effects.append(ErrorEffect(family.owner, self.shared.place({number: lam * family.error_u}) + gamma * slope, slope))
+        return effects
+
+    def _temperatures(self, x: Floats) -> Floats:
+        if self.temperature is not None:
+            return np.full(self.n_experts, self.temperature)
+        return np.concatenate([[1.0], x[self._ends[-1] :]])
+
+
+class KnownDiscounts:
+    """Equations in which some discounts are known: the others are the unknowns, in the same order."""
+
+    def __init__(self, inner: JointEquations, values: Floats) -> None:
+        """`values` `(K,)` holds the known discounts and NaN elsewhere."""
+        self.inner, self._values = inner, values
+        self._free = np.isnan(values)
+        self.n_experts = int(self._free.sum())
+
+    def expand(self, discounts: Floats) -> Floats:
+        """All K discounts (or rows of them) from the unknown ones, with the known ones in their places."""
+        known = self._values.reshape(-1, *[1] * (discounts.ndim - 1))
+        full = np.array(np.broadcast_to(known, (self._values.size, *discounts.shape[1:])))
+        full[self._free] = discounts
+        return full
+
+    def at(self, discounts: Floats) -> tuple[Floats, Floats]:
+        """M and h."""
+        return self.inner.at(self.expand(discounts))
+
+    def slopes(self, discounts: Floats, x: Floats) -> Floats:
+        """The columns of the unknown discounts."""
+        return self.inner.slopes(self.expand(discounts), x)[:, self._free]
+
+    def read(self, discounts: Floats, x: Floats) -> tuple[Floats, Floats]:
+        """Reward and temperatures."""
+        return self.inner.read(self.expand(discounts), x)
+
+    def errors(self, discounts: Floats, x: Floats) -> list[ErrorEffect]:
+        """The effects, with a slope only in unknown discounts."""
+        number = np.cumsum(self._free) - 1
+        effects = self.inner.errors(self.expand(discounts), x)
+        return [
+            replace(e, owner=int(number[e.owner])) if self._free[e.owner] else replace(e, owner=0, slope=0.0 * e.slope)
+            for e in effects
+        ]
