@@ -7,7 +7,9 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.entropy.discounted_likelihood import discount_gradient, discounted_likelihood
+from multihorizon.entropy.matching import match
 from multihorizon.entropy.mce_dual import Dual, minimise_dual
+from multihorizon.search import SearchResult
 
 
 def slip_problem(gamma, ending="terminal"):
@@ -42,6 +44,14 @@ def test_mce_at_discount_one_starts_where_values_exist():
     found = mh.solve(problem, mh.MCE(discount=1.0))
     assert found.status == "converged"
     np.testing.assert_allclose(found.policies()[0], problem.experts[0].policy, atol=1e-4)
+
+
+@pytest.mark.parametrize("discount", [0.98, 0.9999])
+def test_the_dual_is_minimised_near_discount_one_too(discount):
+    """From no reward Newton's method runs into rewards without a finite value; another start gets there."""
+    domain = mh.domains.big_small()
+    dual = Dual(mh.Problem(domain.mdp, domain.mce_experts()), np.array([0.2, 0.6, discount]), np.ones(3))
+    assert minimise_dual(dual).gradient_norm < 1e-6
 
 
 def test_mce_value_is_the_experts_entropy():
@@ -125,6 +135,44 @@ def test_discounted_likelihood_is_the_expectation_it_stands_for():
     assert discounted_likelihood(dual, dual.at(theta)) == pytest.approx(direct, rel=1e-9)
 
 
+@pytest.mark.parametrize("solver", [mh.MCE(discount=0.5), mh.MPMCE(search=mh.Grid(1.0)), mh.MPML(search=mh.Grid(1.0))])
+def test_demonstrations_are_refused_because_their_frequencies_are_not_a_policy(solver):
+    domain = mh.domains.cliff()
+    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 20, seed=0)
+    with pytest.raises(ValueError, match=r"received demonstrations.*use MaximumLikelihood"):
+        mh.solve(mh.Problem(domain.mdp, table), solver)
+
+
+@pytest.mark.parametrize("make", [mh.domains.toy, mh.domains.big_small, mh.domains.cliff])
+def test_the_mismatch_and_the_entropy_move_with_the_discounts_as_finite_differences_say(make):
+    domain, here, step = make(), np.array([0.35, 0.55, 0.8]), 1e-5
+    problem = mh.Problem(domain.mdp, domain.mce_experts())
+
+    def at(gammas):
+        return match(Dual(problem, gammas, np.full(3, 0.7)), 1e-11)
+
+    plain = at(here)
+    for k in range(3):
+        move = step * (np.arange(3) == k)
+        ahead, behind = at(here + move), at(here - move)
+        assert plain.entropy_gradient[k] == pytest.approx((ahead.entropy - behind.entropy) / (2 * step), abs=1e-6)
+        np.testing.assert_allclose(plain.derivative[:, :, k], (ahead.mismatch - behind.mismatch) / (2 * step), atol=1e-7)
+
+
+def test_one_person_in_two_tasks_moves_both_mismatches():
+    first, second = mh.domains.cliff(), mh.domains.cliff(slip=0.3)
+    parts = [mh.Problem(d.mdp, [mh.soft_plan(d.mdp, d.reward, g).policy for g in (0.2, 0.6)]) for d in (first, second)]
+    joined, here, step = mh.Problem.join(*parts), np.array([0.3, 0.5]), 1e-5
+
+    def at(gammas):
+        return match(Dual(joined, gammas, np.ones(2)), 1e-11)
+
+    for k in range(2):
+        move = step * (np.arange(2) == k)
+        slope = (at(here + move).mismatch - at(here - move).mismatch) / (2 * step)
+        np.testing.assert_allclose(at(here).derivative[:, :, k], slope, atol=1e-6)
+
+
 @dataclass(frozen=True)
 class Points:
     """A search over a few given points."""
@@ -133,7 +181,7 @@ class Points:
 
     def run(self, objective, n_experts, seed=0, progress=None):
         values = np.array([objective(np.array(point)) for point in self.points])
-        return mh.Trace(np.array(self.points), values, np.zeros(values.size))
+        return SearchResult(mh.Trace(np.array(self.points), values, np.zeros(values.size)))
 
 
 AROUND = Points(((0.4, 0.52), (0.2, 0.7), (0.2, 0.52), (0.52, 0.2), (0.6, 0.8), (0.0, 0.4)))
@@ -149,7 +197,8 @@ def test_mpmce_picks_the_truth_where_each_expert_is_matched():
     assert found.discounts.tolist() == [0.2, 0.52]
     assert found.status == "converged"
     assert found.objective == pytest.approx(found.evidence["entropy"], rel=1e-4)
-    assert (np.delete(found.trace.values, 2) < 0).all()
+    matched = (found.trace.discounts == [0.2, 0.52]).all(axis=1)
+    assert (found.trace.values[~matched] < 0).all()
 
 
 def test_mpmce_away_from_the_truth_is_not_converged():
@@ -166,6 +215,47 @@ def test_the_summed_rule_calls_every_discount_feasible_and_climbs_in_entropy():
     assert found.residual > 0.05
     with pytest.raises(ValueError, match="gap must be"):
         mh.MPMCE(gap="both")
+
+
+def test_within_a_threshold_the_entropy_pulls_the_discounts_up_and_keeps_their_order():
+    domain = mh.domains.big_small()
+    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    tight, wide = (mh.solve(problem, mh.MPMCE(gap="threshold", threshold=e)) for e in (1e-4, 3e-3))
+    np.testing.assert_allclose(tight.discounts, domain.mce_discounts, atol=0.01)
+    assert wide.status == "converged"
+    assert 0.99 * 3e-3 < wide.residual <= 3e-3
+    assert wide.objective > tight.objective
+    assert (wide.discounts > tight.discounts).all()
+    assert (np.diff(wide.discounts) > 0).all()
+
+
+def test_no_discounts_nearby_pass_the_threshold_with_more_entropy():
+    domain, threshold = mh.domains.big_small(), 3e-3
+    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    found = mh.solve(problem, mh.MPMCE(gap="threshold", threshold=threshold))
+    rng = np.random.default_rng(0)
+    near = Points(tuple(map(tuple, np.clip(found.discounts + rng.uniform(-0.05, 0.05, (150, 3)), 0, 1))))
+    others = mh.solve(problem, mh.MPMCE(gap="threshold", threshold=threshold, search=near))
+    assert (others.trace.values > 0).any()
+    assert others.objective < found.objective + 1e-3
+
+
+def test_a_threshold_nobody_passes_is_not_converged():
+    found = mh.solve(two_cliff_experts(), mh.MPMCE(gap="threshold", search=Points(((0.6, 0.8), (0.3, 0.6)))))
+    assert found.status == "not converged"
+    assert "no discounts tried match every expert within 0.001" in found.message
+    assert found.residual == pytest.approx(-1e-3 * found.objective, rel=1e-4)
+
+
+@pytest.mark.parametrize("gap", ["per_expert", "summed", "threshold"])
+def test_an_inner_problem_that_did_not_finish_is_no_answer(gap, monkeypatch):
+    monkeypatch.setattr("multihorizon.entropy.mce_dual.MAX_STEPS", 1)
+    found = mh.solve(two_cliff_experts(), mh.MPMCE(gap=gap, search=AROUND))
+    assert np.isnan(found.trace.values).all()
+    assert found.status == "not converged"
+    assert "the reward is not reliable" in found.message
+    assert mh.solve(two_cliff_experts(), mh.MPML(search=AROUND)).status == "not converged"
+    assert mh.solve(two_cliff_experts(), mh.MPML(starts=1)).status == "not converged"
 
 
 def test_mpmce_takes_a_bayesian_search_and_repeats_it_with_the_same_seed():

@@ -31,14 +31,35 @@ from multihorizon.problem import Problem
 
 #: Up to this many reward parameters the Hessian is built and factorised.
 DENSE_FEATURES = 400
-#: Added to each available action's count of demonstrations.
-SMOOTHING = 0.5
 MAX_STEPS = 200
 
 
 def expert_policy(expert: Expert) -> Floats:
-    """The policy whose feature counts are to be matched: the one given, or the smoothed frequencies of demonstrations."""
-    return expert.frequencies(SMOOTHING) if expert.counts is not None else expert.require_policy()
+    """The policy whose feature counts are to be matched.
+
+    Raises:
+        ValueError: for demonstrations, whose frequencies are no policy in states that were visited seldom or never.
+    """
+    if expert.counts is not None:
+        raise ValueError(
+            f"expert {expert.name} must be given as a policy of action probabilities, received demonstrations: matching the "
+            "feature counts of smoothed frequencies gives other rewards than the decisions do; use MaximumLikelihood"
+        )
+    return expert.require_policy()
+
+
+def expert_order(problem: Problem) -> list[int]:
+    """The experts in an order that depends on what they do, not on how they are listed: largest entropy first.
+
+    The entropy is the causal one at discount 1/2. A search that draws its discounts in this order gives the same answer
+    however the experts are listed or named.
+    """
+    keys = np.zeros((problem.n_experts, 2))
+    for expert, owner in zip(problem.experts, problem.owner, strict=True):
+        policy = expert_policy(expert)
+        counts = feature_counts(expert.mdp, policy, 0.5, expert.feature_matrix)
+        keys[owner] -= causal_entropy(expert.mdp, policy, 0.5), float(np.linalg.norm(counts))
+    return [int(k) for k in np.lexsort(np.round(keys, 9).T[::-1])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +91,12 @@ class Side:
         weights: Floats = (self.visits[:, None] * self.policy).T.ravel() / self.temperature
         return weights
 
+    def hessian(self) -> Floats:
+        """This expert's part of the Hessian, `(d,d)`."""
+        derivative = self.derivative(np.eye(self.mismatch.size))
+        built: Floats = derivative.T @ (self.weigh()[:, None] * derivative)
+        return built
+
     def product(self, direction: Floats) -> Floats:
         """The Hessian times one direction `(d,)`."""
         y = self.weigh() * self.derivative(direction[:, None])[:, 0]
@@ -97,6 +124,11 @@ class DualPoint:
     def gap(self) -> float:
         """The paper's duality gap `l = θᵀ Σ_i (f_i − f*_i)`."""
         return float(self.theta @ self.gradient)
+
+    @property
+    def largest_mismatch(self) -> float:
+        """The largest entry of any expert's `f_i − f*_i`."""
+        return max(float(np.abs(side.mismatch).max()) for side in self.sides)
 
     @property
     def entropy(self) -> float:
@@ -152,12 +184,22 @@ class DualSolution:
 
 
 def minimise_dual(dual: Dual, start: Floats | None = None, tolerance: float = 1e-9) -> DualSolution:
-    """Newton's method from `start` (0 by default); `tolerance` bounds the largest entry of the gradient."""
-    point = None
-    for theta in _starts(dual, start):
-        point = point or dual.at(theta)
-    if point is None:
+    """Newton's method from `start` (0 by default); `tolerance` bounds the largest entry of the gradient.
+
+    Where it stops short of the tolerance, it begins again at another start, and the smallest gradient is kept.
+    """
+    found: list[DualSolution] = []
+    for point in map(dual.at, _starts(dual, start)):
+        if point is not None:
+            found.append(_newton(dual, point, tolerance))
+            if found[-1].converged:
+                return found[-1]
+    if not found:
         raise ValueError(f"no reward was found at which the soft values at discounts {dual.discounts.tolist()} are finite")
+    return min(found, key=lambda solution: solution.gradient_norm)
+
+
+def _newton(dual: Dual, point: DualPoint, tolerance: float) -> DualSolution:
     iterations, damping = 0, 0.0
     while iterations < MAX_STEPS and np.abs(point.gradient).max() > tolerance:
         iterations += 1
@@ -185,11 +227,7 @@ def _starts(dual: Dual, start: Floats | None) -> Iterator[Floats]:
 
 def _damped_step(dual: Dual, point: DualPoint, damping: float) -> tuple[DualPoint | None, float]:
     """A step with the smallest damping, from the given one up, that is accepted; the damping to begin with next."""
-    width = point.theta.size
-    hessian = np.zeros((width, width))
-    for side in point.sides:
-        derivative = side.derivative(np.eye(width))
-        hessian += derivative.T @ (side.weigh()[:, None] * derivative)
+    hessian = np.sum([side.hessian() for side in point.sides], axis=0)
     curvatures, axes = np.linalg.eigh(hessian)
     largest = max(float(curvatures[-1]), 1e-300)
     slopes = np.where(curvatures > 1e-13 * largest, axes.T @ point.gradient, 0.0)

@@ -2,117 +2,165 @@
 
 At each Γ the dual of `mce_dual` is minimised, giving θ. What the search then maximises depends on `gap`:
 
-* "summed", the paper's rule: with `l = θᵀ Σ_k (f_k − f*_k)`, the entropy `Σ_k H_k` if `l ≤ ε`, else `−|l|`. At the dual's optimum
-  the sum of the mismatches is zero, so `l = 0` for every Γ: the rule finds every Γ feasible and the entropy drives Γ upward.
+* "summed", the rule the paper prints: with `l = θᵀ Σ_k (f_k − f*_k)`, the entropy `Σ_k H_k` if `l ≤ ε`, else `−|l|`. At the
+  dual's optimum the sum of the mismatches is zero, so `l = 0` for every Γ: the rule accepts every Γ, and the entropy drives Γ
+  upward.
+* "threshold", the rule the paper's discussion describes: the entropy of the Γ at which no entry of any expert's mismatch
+  `f_k − f*_k` is larger than the threshold; elsewhere minus the largest entry in units of the threshold.
 * "per_expert": with the relative mismatch `m = sqrt(mean_k ‖f_k − f*_k‖² / ‖f*_k‖²)`, the entropy if `m ≤ ε`, else `−√m`. Each
   expert's counts must be matched, which singles out the discounts that explain all of them. The root opens the valley
   around the answer, which is narrow in m, for a Gaussian process; it was the most reliable of −m, −√m and −log m.
 
-Neighbouring Γ have neighbouring θ, so each dual starts from the best reward seen so far.
+A Γ at which the dual could not be minimised is never an answer: its value is NaN.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from multihorizon.checks import Floats, as_positive
+from multihorizon.checks import Floats, Ints, as_positive
+from multihorizon.entropy.matching import Matching, match
 from multihorizon.entropy.mce import mismatch_evidence
-from multihorizon.entropy.mce_dual import Dual, DualSolution, minimise_dual
+from multihorizon.entropy.mce_dual import Dual, DualSolution, expert_order, minimise_dual
+from multihorizon.entropy.threshold import Climb, climb, halton_starts, score
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.search import Bayesian, Search, check_search
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import Solution, Status, Trace
+from multihorizon.tolerances import TINY
+
+GAPS = ("per_expert", "summed", "threshold")
 
 
 @dataclass(frozen=True)
 class MPMCE:
     """Discounts and reward that match every expert's feature counts, found by a search over the discounts.
 
-    The solution's `objective` is the value of the best Γ under the rule above; `residual` the relative mismatch m there,
-    recomputed, whichever rule was used. It is converged if m is at most `tolerance`: a search rarely gets there, and
-    `ClosedForm` solves the same equations exactly.
+    The solution's `objective` is the value of the best Γ under the rule above. Its `residual` is recomputed at the answer: the
+    largest entry of any expert's mismatch for `gap="threshold"`, otherwise the relative mismatch m. It is converged if the
+    residual is at most `threshold` or `tolerance`. A search rarely gets m that far; `ClosedForm` solves the same equations.
 
     Args:
         temperature: the entropy weight λ that all experts share.
-        gap: "per_expert", or "summed" for the paper's rule.
-        tolerance: ε, below which the gap or mismatch counts as zero.
-        search: the outer search over Γ.
+        gap: "per_expert", "threshold", or "summed" for the rule the paper prints.
+        tolerance: ε of "per_expert" and "summed", below which the gap or mismatch counts as zero.
+        search: the outer search over Γ; by default `Bayesian(50)`, and for "threshold" a climb along exact gradients.
         inner_tolerance: the largest entry of the dual's gradient at which the inner iteration stops.
+        threshold: the largest entry of an expert's mismatch that `gap="threshold"` lets pass.
     """
 
     temperature: float = 1.0
-    gap: Literal["per_expert", "summed"] = "per_expert"
+    gap: Literal["per_expert", "summed", "threshold"] = "per_expert"
     tolerance: float = 1e-4
-    search: Search = field(default_factory=lambda: Bayesian(50))
+    search: Search | None = None
     inner_tolerance: float = 1e-7
+    threshold: float = 1e-3
 
     def __post_init__(self) -> None:
         as_positive(self.temperature, "temperature")
-        check_search(self.search)
+        if self.search is not None:
+            check_search(self.search)
         as_positive(self.tolerance, "tolerance")
         as_positive(self.inner_tolerance, "inner_tolerance")
-        if self.gap not in ("per_expert", "summed"):
-            raise ValueError(f'gap must be "per_expert" or "summed", received {self.gap!r}')
+        as_positive(self.threshold, "threshold")
+        if self.gap not in GAPS:
+            raise ValueError(f"gap must be one of {', '.join(GAPS)}, received {self.gap!r}")
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
-        """Search, then solve once more at the best Γ, from no reward if that converges: the answer forgets the path to it."""
-        objective = _Objective(self, problem)
-        trace = self.search.run(objective, problem.n_experts, seed, progress).trace
+        """Search, then solve once more at the best Γ."""
+        inner = _Inner(self, problem)
+        trace = self._search(inner, seed, progress)
         best = trace.best_discounts
-        found, dual = objective.solve(best, None)
-        if not found.converged:
-            found, dual = objective.solve(best, objective.start)
-        mismatch = relative_mismatch(found, dual)
+        found, dual = inner.solve(best)
+        residual = found.point.largest_mismatch if self.gap == "threshold" else relative_mismatch(found, dual)
+        allowed = self.threshold if self.gap == "threshold" else self.tolerance
+        matched = found.converged and residual <= allowed
         return Solution(
             solver="MPMCE",
-            status=Status.CONVERGED if mismatch <= self.tolerance else Status.NOT_CONVERGED,
-            message=f"best of {len(trace)} discounts: relative mismatch {mismatch:.1e}, summed gap {found.point.gap:.1e}",
+            status=Status.CONVERGED if matched else Status.NOT_CONVERGED,
+            message=_message(self.gap, len(trace), residual, allowed, found),
             experts=problem.names,
             discounts=best,
             reward=found.point.theta,
             objective=float(trace.best[-1]),
-            residual=mismatch,
+            residual=residual,
             temperature=np.full(problem.n_experts, float(self.temperature)),
             trace=trace,
             evidence=mismatch_evidence(found),
         )
 
+    def _search(self, inner: _Inner, seed: int, progress: Progress) -> Trace:
+        """Search with the experts in an order of their own, so that the answer does not depend on how they are listed."""
+        places = np.argsort(expert_order(inner.problem))
+        if self.gap == "threshold" and self.search is None:
+            starts = halton_starts(places.size, seed)[:, places]
+            return climb(Climb(inner.match, self.threshold), starts, progress)
+        trace = (self.search or Bayesian(50)).run(_Reordered(inner, places), places.size, seed, progress).trace
+        return Trace(trace.discounts[:, places], trace.values, trace.seconds)
+
 
 def relative_mismatch(found: DualSolution, dual: Dual) -> float:
     """`sqrt(mean_k ‖f_k − f*_k‖² / ‖f*_k‖²)` at a dual solution."""
     pairs = zip(found.point.sides, dual.targets, strict=True)
-    shares = [np.linalg.norm(side.mismatch) / max(float(np.linalg.norm(target)), 1e-300) for side, target in pairs]
+    shares = [np.linalg.norm(side.mismatch) / max(float(np.linalg.norm(target)), TINY) for side, target in pairs]
     return float(np.sqrt(np.mean(np.square(shares))))
 
 
-class _Objective:
-    """The outer objective; keeps the reward of the best Γ so far as the start of the next dual."""
+def _message(gap: str, tried: int, residual: float, allowed: float, found: DualSolution) -> str:
+    what = "largest mismatch" if gap == "threshold" else "relative mismatch"
+    text = f"best of {tried} discounts: {what} {residual:.1e}, summed gap {found.point.gap:.1e}"
+    if not found.converged:
+        return f"{text}; the dual stopped at a gradient of {found.gradient_norm:.1e}, so the reward is not reliable"
+    return text if residual <= allowed else f"{text}; no discounts tried match every expert within {allowed:g}"
+
+
+class _Inner:
+    """The problem at fixed Γ, and the value its rule gives that Γ."""
 
     def __init__(self, options: MPMCE, problem: Problem) -> None:
         self.options, self.problem = options, problem
-        self._best = -np.inf
-        self.start: Floats | None = None
 
-    def solve(self, discounts: Floats, start: Floats | None) -> tuple[DualSolution, Dual]:
-        dual = Dual(self.problem, discounts, np.full(self.problem.n_experts, float(self.options.temperature)))
-        return minimise_dual(dual, start, self.options.inner_tolerance), dual
+    def dual(self, discounts: Floats) -> Dual:
+        return Dual(self.problem, discounts, np.full(self.problem.n_experts, float(self.options.temperature)))
+
+    def solve(self, discounts: Floats) -> tuple[DualSolution, Dual]:
+        dual = self.dual(discounts)
+        return minimise_dual(dual, tolerance=self.options.inner_tolerance), dual
+
+    def match(self, discounts: Floats, start: Floats | None) -> Matching | None:
+        """The matching at Γ, or None where the dual has no minimum that was reached."""
+        try:
+            found = match(self.dual(discounts), self.options.inner_tolerance, start)
+        except (ValueError, np.linalg.LinAlgError):
+            return None
+        return found if found.found.converged else None
 
     def __call__(self, discounts: Floats) -> float:
         try:
-            found, dual = self.solve(discounts, self.start)
+            found, dual = self.solve(discounts)
         except ValueError:
-            return -np.inf
-        value = self._value(found, dual)
-        if value > self._best:
-            self._best, self.start = value, found.point.theta
-        return value
+            return np.nan
+        return self._value(found, dual) if found.converged else np.nan
 
     def _value(self, found: DualSolution, dual: Dual) -> float:
+        entropy = found.point.entropy
         if self.options.gap == "summed":
-            gap = found.point.gap
-            return found.point.entropy if gap <= self.options.tolerance else -abs(gap)
+            return entropy if found.point.gap <= self.options.tolerance else -abs(found.point.gap)
+        if self.options.gap == "threshold":
+            return score(entropy, found.point.largest_mismatch, self.options.threshold)
         mismatch = relative_mismatch(found, dual)
-        return found.point.entropy if mismatch <= self.options.tolerance else -float(np.sqrt(mismatch))
+        return entropy if mismatch <= self.options.tolerance else -float(np.sqrt(mismatch))
+
+
+@dataclass(frozen=True)
+class _Reordered:
+    """The objective with its discounts in another order; a class, because searches send it to other processes."""
+
+    inner: _Inner
+    places: Ints
+
+    def __call__(self, discounts: Floats) -> float:
+        return self.inner(discounts[self.places])

@@ -14,10 +14,10 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import qmc
 
-from multihorizon.checks import Floats, as_count, as_positive
+from multihorizon.checks import Floats, Ints, as_count, as_positive
 from multihorizon.entropy.discounted_likelihood import discount_gradient, discounted_likelihood
 from multihorizon.entropy.mce import mismatch_evidence
-from multihorizon.entropy.mce_dual import Dual, DualSolution, minimise_dual
+from multihorizon.entropy.mce_dual import Dual, DualSolution, expert_order, minimise_dual
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.search import Search, check_search
@@ -55,11 +55,12 @@ class MPML:
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Maximise over Γ and solve once more at the best one."""
-        profile = _Profile(problem, float(self.temperature))
+        profile = _Profile(problem, float(self.temperature), self.tolerance, np.argsort(expert_order(problem)))
         if self.search is None:
             trace = _climb(profile, problem.n_experts, self.starts, seed, progress)
         else:
             trace = self.search.run(profile, problem.n_experts, seed, progress).trace
+        trace = Trace(trace.discounts[:, profile.places], trace.values, trace.seconds)
         best = trace.best_discounts
         found, dual = profile.solve(best)
         residual = _stationarity(best, found, discount_gradient(dual, found.point))
@@ -78,22 +79,33 @@ class MPML:
         )
 
 
+@dataclass(frozen=True)
 class _Profile:
-    """`max_θ L(θ, Γ)` as a function of Γ."""
+    """`max_θ L(θ, Γ)` as a function of Γ, whose discounts stand in the order of `expert_order`."""
 
-    def __init__(self, problem: Problem, temperature: float) -> None:
-        self.problem, self.temperature = problem, temperature
+    problem: Problem
+    temperature: float
+    tolerance: float
+    places: Ints
 
     def solve(self, discounts: Floats) -> tuple[DualSolution, Dual]:
+        """The maximum over θ at discounts in the problem's own order."""
         dual = Dual(self.problem, discounts, np.full(self.problem.n_experts, self.temperature))
         return minimise_dual(dual, tolerance=1e-9), dual
 
-    def __call__(self, discounts: Floats) -> float:
+    def at(self, discounts: Floats) -> tuple[float, Floats]:
+        """The value and its gradient; NaN and zero where the maximum over θ does not exist or was not reached."""
         try:
-            found, dual = self.solve(discounts)
+            found, dual = self.solve(discounts[self.places])
         except ValueError:
-            return -np.inf
-        return discounted_likelihood(dual, found.point)
+            return np.nan, np.zeros_like(discounts)
+        if found.gradient_norm > self.tolerance:
+            return np.nan, np.zeros_like(discounts)
+        gradient = discount_gradient(dual, found.point)[np.argsort(self.places)]
+        return discounted_likelihood(dual, found.point), gradient
+
+    def __call__(self, discounts: Floats) -> float:
+        return self.at(discounts)[0]
 
 
 def _climb(profile: _Profile, n_experts: int, starts: int, seed: int, progress: Progress) -> Trace:
@@ -103,15 +115,15 @@ def _climb(profile: _Profile, n_experts: int, starts: int, seed: int, progress: 
     seconds: list[float] = []
 
     def negative(discounts: Floats) -> tuple[float, Floats]:
-        found, dual = profile.solve(discounts)
+        value, gradient = profile.at(discounts)
         points.append(discounts.copy())
-        values.append(discounted_likelihood(dual, found.point))
+        values.append(value)
         seconds.append(time.perf_counter() - begin)
-        return -values[-1], -discount_gradient(dual, found.point)
+        return np.inf if np.isnan(value) else -value, -gradient
 
     for number, start in enumerate(0.9 * qmc.Halton(n_experts, seed=seed).random(starts)):
         minimize(negative, start, jac=True, method="L-BFGS-B", bounds=[(0.0, LAST)] * n_experts, options={"maxiter": 50})
-        progress((number + 1) / starts, f"MPML: best {max(values):.6g}")
+        progress((number + 1) / starts, f"MPML: best {np.fmax.reduce(values):.6g}")
     return Trace(np.array(points), np.array(values), np.array(seconds))
 
 

@@ -22,6 +22,9 @@ from multihorizon.mdp import MDP
 from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Problem
 
+#: The largest entry of the dual's gradient at which its minimum counts as reached.
+GRADIENT = 1e-6
+
 
 @dataclass(frozen=True)
 class DualityChain:
@@ -133,7 +136,9 @@ class GapAndMismatch:
 
 
 def gap_and_mismatch(problem: Problem, discounts: Sequence[float], temperature: float = 1.0) -> GapAndMismatch:
-    """The summed gap and the mismatch per expert at given discounts."""
+    """The summed gap and the mismatch per expert at given discounts; NaN where the dual's minimum was not reached."""
     gammas = np.asarray(discounts, dtype=np.float64)
     found = minimise_dual(Dual(problem, gammas, np.full(problem.n_experts, temperature)))
+    if found.gradient_norm > GRADIENT:
+        return GapAndMismatch(np.nan, np.full(len(problem.experts), np.nan))
     return GapAndMismatch(found.point.gap, np.array([np.linalg.norm(side.mismatch) for side in found.point.sides]))
