@@ -97,6 +97,15 @@ EXPERT_CASES = {
         r"must have shape \(3, 2\), received \(2, 2\)",
     ),
     "policy of wrong shape": (lambda: mh.Problem(MDP, [POLICY, POLICY[:2]]), r"policy of expert 1 must have shape \(3, 2\)"),
+    "expert of wrong shape": (
+        lambda: mh.Expert("ann", MDP, "demonstrations", counts=np.ones((2, 3))),
+        r"counts of expert ann must have shape \(3, 2\), received \(2, 3\)",
+    ),
+    "expert with negative counts": (
+        lambda: mh.Problem(MDP, [mh.Expert("ann", MDP, "demonstrations", counts=-np.ones((3, 2)))]),
+        r"counts of expert ann must be finite and not negative, received -1\.0",
+    ),
+    "expert without data": (lambda: mh.Expert("ann", MDP, "policy", counts=np.ones((3, 2))), "received kind 'policy' without"),
     "names not distinct": (lambda: mh.Problem(MDP, [POLICY] * 2, names=["a", "a"]), "must be distinct.*'a' twice"),
     "features of wrong shape": (
         lambda: mh.Problem(MDP, [POLICY], features=np.ones((3, 1))),

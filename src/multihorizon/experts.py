@@ -20,6 +20,8 @@ from multihorizon.planning.evaluation import check_policy
 from multihorizon.planning.plan import one_hot
 
 Kind = Literal["policy", "actions", "action sets", "demonstrations"]
+#: The field that holds the data of each kind.
+_DATA: dict[str, str] = {"policy": "policy", "actions": "sets", "action sets": "sets", "demonstrations": "counts"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +46,13 @@ class Expert:
         for field in ("policy", "sets", "counts"):
             array = getattr(self, field)
             if array is not None:
+                as_shape(np.asarray(array), (self.mdp.n_states, self.mdp.n_actions), f"{field} of expert {self.name}")
                 object.__setattr__(self, field, read_only(np.asarray(array)))
+        if self.kind not in _DATA or getattr(self, _DATA[self.kind]) is None:
+            expected = ", ".join(f'{field} for "{kind}"' for kind, field in _DATA.items())
+            raise ValueError(
+                f"expert {self.name} must have the data of its kind ({expected}), received kind {self.kind!r} without"
+            )
 
     @property
     def feature_matrix(self) -> Sparse:

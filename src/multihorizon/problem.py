@@ -168,6 +168,8 @@ def _read(mdp: MDP, entry: ExpertData, position: int) -> Iterable[Expert]:
                 f"expert {entry.name} must act in the problem's own MDP, received one of {entry.mdp!r}: "
                 "hand its data over for this MDP, or put the two tasks together with Problem.join"
             )
+        if entry.counts is not None and not (np.isfinite(entry.counts) & (entry.counts >= 0)).all():
+            raise ValueError(f"counts of expert {entry.name} must be finite and not negative, received {entry.counts.min()}")
         return [entry]
     if isinstance(entry, Demonstrations):
         return [
