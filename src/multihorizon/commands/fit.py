@@ -33,6 +33,9 @@ from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features
 
+#: The terminal lists the experts one by one up to this many; `people.csv` lists all.
+LISTED_EXPERTS = 60
+
 
 def fit(
     demos: Demos,
@@ -84,7 +87,8 @@ def _show(analysis: Analysis) -> None:
     for text in analysis.warnings:
         out.print(text, style="bold red", soft_wrap=True)
     out.print(sizes(analysis))
-    out.print(_table(analysis))
+    if len(analysis.given) <= LISTED_EXPERTS:
+        out.print(_table(analysis))
     for verdict in analysis.verdicts:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
     if not all(analysis.given) or analysis.withheld or wide_intervals(analysis):
@@ -99,9 +103,9 @@ def _table(analysis: Analysis) -> Table:
     """One row per expert, from the shortest horizon to the longest."""
     reach = "1/(1−γ) in steps" if np.isinf(analysis.steps) else f"in steps of a task of {analysis.steps}"
     table = Table(title=f"Planning horizons {reach} ({analysis.solution.status})")
-    table.add_column("expert", overflow="fold")
+    table.add_column("expert", overflow="fold", min_width=12)
     for header in ("horizon", "discount", "95 % interval", "temperature", "pseudo-R²"):
-        table.add_column(header, justify="right", no_wrap=True)
+        table.add_column(header, justify="right", min_width=14 if "%" in header else len(header))
     for k in analysis.order:
         table.add_row(analysis.solution.experts[k], *_cells(analysis, k))
     return table
@@ -111,6 +115,6 @@ def _cells(analysis: Analysis, k: int) -> tuple[str, ...]:
     heat = analysis.solution.temperature
     rest = ("–" if heat is None else f"{heat[k]:.2f}", f"{analysis.explained[k]:.2f}")
     if not analysis.given[k]:
-        return "–", analysis.reasons[k], "–", *rest
+        return "–", "–", analysis.reasons[k], *rest
     gamma = float(analysis.solution.discounts[k])
     return steps_text(analysis, gamma), discount_text(analysis, gamma), interval_text(analysis, k), *rest

@@ -15,10 +15,10 @@ from multihorizon.likelihood.model_checks import MODELS
 from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_figures import plot_calibration, plot_choices, plot_horizons, plot_people, plot_reward_map
-from multihorizon.report.formats import discount_text, interval_text, p_cell, p_text, sizes, steps_text
+from multihorizon.report.formats import count, decimals, discount_text, interval_text, p_cell, p_text, sizes, steps_text
 from multihorizon.report.html import Bar, Cell, Page, Section, cards, figure, listing, paragraph, side_by_side, table, warning
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
-from multihorizon.report.words import NAMED_EXPERTS, interval_meaning
+from multihorizon.report.words import NAMED_EXPERTS, SIGNIFICANT, interval_meaning
 from multihorizon.solution import Status, package_version
 
 #: Half the width of an interval at `LEVEL`, in standard errors.
@@ -71,7 +71,7 @@ def _person(found: Analysis, k: int) -> list[Cell]:
         bar,
         heat,
         f"{found.decisions[k]:,.0f}",
-        _decimals(found.explained[k], 2),
+        decimals(found.explained[k], 2),
     ]
 
 
@@ -86,9 +86,7 @@ def _tests(found: Analysis) -> list[str]:
     rows: list[list[Cell]] = []
     for test in sorted(found.pairs, key=lambda t: sorted(place[name] for name in t.experts)):
         names = sorted(test.experts, key=place.__getitem__)
-        rows.append(
-            [" and ".join(names), _decimals(test.statistic, 2), test.degrees, p_cell(test.p_value), p_cell(test.adjusted)]
-        )
+        rows.append([" and ".join(names), decimals(test.statistic, 2), test.degrees, p_cell(test.p_value), p_cell(test.adjusted)])
     headers = ["same discount?", "χ²", "degrees", "p", "p, all pairs (Holm)"]
     return [paragraph(said), table(headers, rows, "Pairs of experts") if len(rows) > 1 else ""]
 
@@ -126,7 +124,7 @@ def _reward_table(found: Analysis, values: Any, half: Any) -> str:
     rows: list[list[Cell]] = [
         [
             names[i],
-            _decimals(values[i], 2),
+            decimals(values[i], 2),
             "not identified" if np.isnan(values[i]) else f"{values[i] - half[i]:.2f} to {values[i] + half[i]:.2f}",
             Bar(values[i] - half[i], values[i], values[i] + half[i], scale),
         ]
@@ -151,16 +149,27 @@ def _fit(found: Analysis) -> Section:
         caption = "Held-out calibration: points on the line mean that predicted probabilities hold."
         pictures.append(figure(plot_calibration(found.checks), caption))
     blocks += [side_by_side(pictures), *_held_out(found, each)]
-    worst: list[list[Cell]] = [
-        [m.state, m.expert, m.decisions, m.action, _decimals(m.taken, 2), _decimals(m.predicted, 2), p_cell(m.p_value)]
-        for m in misfits(found)[:WORST_STATES]
+    return Section("Does the model fit?", [*blocks, *_worst_states(found), *_not_explained(found)])
+
+
+def _worst_states(found: Analysis) -> list[str]:
+    """The states where choices differ from the model by more than chance."""
+    compared = misfits(found)
+    odd = [misfit for misfit in compared if misfit.p_value < SIGNIFICANT]
+    if not compared:
+        return [paragraph(f"No state has the {FEWEST_DECISIONS} decisions that a comparison with the model needs.")]
+    if not odd:
+        cases = count(len(compared), "comparison")
+        return [paragraph(f"Choices in a state differ from the model by no more than chance in any of {cases}.")]
+    rows: list[list[Cell]] = [
+        [m.state, m.expert, m.decisions, m.action, decimals(m.taken, 2), decimals(m.predicted, 2), p_cell(m.p_value)]
+        for m in odd[:WORST_STATES]
     ]
     headers = ["state", "expert", "decisions", "action", "share taken", "predicted", "p (Bonferroni)"]
-    if worst:
-        blocks.append(table(headers, worst, "The states where the model fits worst, with the action most out of line"))
-    else:
-        blocks.append(paragraph(f"No state has the {FEWEST_DECISIONS} decisions that a comparison with the model needs."))
-    return Section("Does the model fit?", [*blocks, *_not_explained(found)])
+    caption = (
+        f"Where choices differ most from the model, with the action most out of line ({len(odd)} of {len(compared)} comparisons)"
+    )
+    return [table(headers, rows, caption)]
 
 
 def _held_out(found: Analysis, own_frequencies: bool) -> list[str]:
@@ -169,7 +178,7 @@ def _held_out(found: Analysis, own_frequencies: bool) -> list[str]:
         return []
     models = [model for model in MODELS if own_frequencies or model != "own frequencies"]
     rows: list[list[Cell]] = [
-        [checks.experts[k], *(_decimals(checks.held_out[m][k], 3) for m in models), _decimals(found.chance[k], 3)]
+        [checks.experts[k], *(decimals(checks.held_out[m][k], 3) for m in models), decimals(found.chance[k], 3)]
         for k in found.order
     ]
     return [
@@ -196,8 +205,8 @@ def _not_explained(found: Analysis) -> list[str]:
         [
             found.solution.experts[k],
             f"{found.decisions[k]:,.0f}",
-            _decimals(found.explained[k], 2),
-            None if held_out is None else _decimals(held_out[k] - found.chance[k], 3),
+            decimals(found.explained[k], 2),
+            None if held_out is None else decimals(held_out[k] - found.chance[k], 3),
         ]
         for k in lost
     ]
@@ -226,7 +235,3 @@ def _method(found: Analysis, options: dict[str, Any]) -> Section:
     said = [paragraph(text) for text in (found.solution.message, *found.remarks)]
     told = "; ".join(f"{k}: {', '.join(v) if isinstance(v, list) else v}" for k, v in options.items() if v is not None)
     return Section("How this was made", [*said, paragraph(f"Options: {told}; level of the intervals: {LEVEL:g}.")])
-
-
-def _decimals(value: float, digits: int) -> str | None:
-    return None if np.isnan(value) else f"{value:.{digits}f}"

@@ -32,6 +32,11 @@ def steps_text(findings: Findings, discount: float) -> str:
     return f"{limit}{reach:,.1f}" if reach < 1000 else f"{limit}{reach:,.0f}"
 
 
+def decimals(value: float, digits: int) -> str | None:
+    """A number with so many decimals, without a sign before zero; None where it is not known."""
+    return None if np.isnan(value) else f"{round(value, digits) + 0.0:.{digits}f}"
+
+
 def p_text(value: float) -> str:
     """A p-value after the letter p."""
     return "unknown" if np.isnan(value) else "< 0.001" if value < 0.001 else f"= {value:.3f}"

@@ -91,10 +91,9 @@ def identifiability_verdict(findings: Findings) -> Verdict:
     useful = sum(findings.given) - len(vague)
     parts = [_unknown(findings, unknown)] if unknown else []
     if idle:
-        parts.append(f"The decisions of {in_words(idle)} are no likelier than by chance, so no discount is given.")
+        parts.append(f"The decisions of {_named(findings, idle)} are no likelier than by chance, so no discount is given.")
     if vague:
-        whose = "The decisions" if len(vague) == number else "Some experts' decisions"
-        parts.append(f"{whose} are too few to say much: they leave {in_words(vague)}.")
+        parts.append(_too_few(findings, vague))
     if useful:
         parts.append(_widths(findings))
     parts += _open_directions(findings)
@@ -102,6 +101,19 @@ def identifiability_verdict(findings: Findings) -> Verdict:
         return Verdict(question, "Yes", " ".join(parts), "good")
     answer = f"For {useful} of {number}" if useful else "Barely" if vague else "No"
     return Verdict(question, answer, " ".join(parts), "caution" if useful or vague else "bad")
+
+
+def _too_few(findings: Findings, vague: list[str]) -> str:
+    if len(findings.given) > NAMED_EXPERTS:
+        are = "is" if len(vague) == 1 else "are"
+        return f"{count(len(vague), 'interval')} {are} wider than {VAGUE_WIDTH:g}: too few decisions to say much."
+    whose = "The decisions" if len(vague) == len(findings.given) else "Some experts' decisions"
+    return f"{whose} are too few to say much: they leave {in_words(vague)}."
+
+
+def _named(findings: Findings, names: list[str]) -> str:
+    """The experts by name, or their number in a crowd."""
+    return in_words(names) if len(findings.given) <= NAMED_EXPERTS else count(len(names), "expert")
 
 
 def _widths(findings: Findings) -> str:
@@ -212,6 +224,9 @@ def advice(findings: Findings) -> list[str]:
     if not wide.any():
         return [f"Nothing more is needed: no interval is wider than {WANTED_WIDTH:g}."]
     more = findings.episodes[wide] * ((widths[wide] / WANTED_WIDTH) ** 2 - 1)
+    if len(findings.given) > NAMED_EXPERTS:
+        wanted = rounded(int(np.ceil(np.median(more))))
+        return [f"About {wanted} more episodes of each expert would narrow half of the wider intervals to {WANTED_WIDTH:g}."]
     wanted = from_to([rounded(int(np.ceil(number))) for number in (more.min(), more.max())])
     whom = "every expert" if wide[findings.given].all() else f"the {count(int(wide.sum()), 'expert')} with wider intervals"
     return [f"About {wanted} more episodes of {whom} would narrow every interval to {WANTED_WIDTH:g}."]
@@ -274,7 +289,7 @@ def _horizons_differ(findings: Findings) -> str:
 
 
 def _unknown(findings: Findings, unknown: list[str]) -> str:
-    said = f"Other discounts, with another reward, make the decisions of {in_words(unknown)} exactly as likely. "
+    said = f"Other discounts, with another reward, make the decisions of {_named(findings, unknown)} exactly as likely. "
     said += "So no number is given."
     exact = findings.identification
     if exact is not None and exact.status == "set":
