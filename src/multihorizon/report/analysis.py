@@ -26,7 +26,7 @@ from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.recovery.identification import Identification
 from multihorizon.recovery.identify import identify
-from multihorizon.report import words
+from multihorizon.report import advice, words
 from multihorizon.report.findings import LEVEL, Findings, Penalty, not_to_be_used, predicts_worse
 from multihorizon.report.words import Verdict
 from multihorizon.solution import Solution, Status
@@ -43,7 +43,7 @@ class Analysis(Findings):
     @property
     def warnings(self) -> list[str]:
         """What a reader must know before any number; often nothing."""
-        return words.warnings(self)
+        return advice.warnings(self)
 
     @property
     def headline(self) -> str:
@@ -58,7 +58,7 @@ class Analysis(Findings):
     @property
     def advice(self) -> list[str]:
         """What to collect next."""
-        return words.advice(self)
+        return advice.advice(self)
 
 
 def build_problem(

@@ -12,13 +12,13 @@ import numpy as np
 
 from multihorizon.checks import Floats
 from multihorizon.likelihood.model_checks import MODELS
+from multihorizon.report.advice import NAMED_EXPERTS, SIGNIFICANT, interval_meaning
 from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_figures import plot_calibration, plot_choices, plot_horizons, plot_people, plot_reward_map
 from multihorizon.report.formats import count, decimals, discount_text, interval_text, p_cell, p_text, sizes, steps_text
 from multihorizon.report.html import Bar, Cell, Page, Section, cards, figure, listing, paragraph, side_by_side, table, warning
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
-from multihorizon.report.words import NAMED_EXPERTS, SIGNIFICANT, interval_meaning
 from multihorizon.solution import Status, package_version
 
 #: Half the width of an interval at `LEVEL`, in standard errors.

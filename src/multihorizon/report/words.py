@@ -1,4 +1,4 @@
-"""What a fit found, in words: an opening paragraph, three verdicts, and what to collect next.
+"""What a fit found, in words: an opening paragraph and three verdicts.
 
 The verdicts answer what a reader asks in turn: how far do they look ahead, can the data tell, does the model fit? Each has an
 answer of a word or two, a sentence of reasons, and a kind: "good", "caution" or "bad". Where a result must not be used, that
@@ -12,19 +12,13 @@ from typing import Literal
 
 import numpy as np
 
+from multihorizon.report.advice import NAMED_EXPERTS, SIGNIFICANT, unequal_temperatures, warnings
 from multihorizon.report.findings import Findings, predicts_worse
-from multihorizon.report.formats import count, discount_text, from_to, in_words, interval_text, p_text, rounded, steps_text
+from multihorizon.report.formats import count, discount_text, from_to, in_words, interval_text, p_text, steps_text
 from multihorizon.report.misfit import choices_repeat, misfits
-from multihorizon.solution import Status
 
-#: An interval this narrow tells most horizons apart; advice on how much more to collect aims at it.
-WANTED_WIDTH = 0.1
 #: An interval wider than this says little about a discount.
 VAGUE_WIDTH = 0.5
-#: Up to this many experts the opening names each of them.
-NAMED_EXPERTS = 5
-#: A test with a smaller p-value counts as a finding.
-SIGNIFICANT = 0.05
 
 Kind = Literal["good", "caution", "bad"]
 
@@ -42,20 +36,6 @@ class Verdict:
 def verdicts(findings: Findings) -> tuple[Verdict, Verdict, Verdict]:
     """How far do they look ahead? Can the data tell? Does the model fit?"""
     return look_ahead_verdict(findings), identifiability_verdict(findings), fit_verdict(findings)
-
-
-def warnings(findings: Findings) -> list[str]:
-    """What a reader must know before any number: that none may be used, a rejected assumption, a penalty and what it moved."""
-    return [text for text in (_unusable(findings), _temperatures(findings), _penalty(findings)) if text]
-
-
-def _unusable(findings: Findings) -> str:
-    if not findings.withheld:
-        return ""
-    return (
-        f"Do not use these numbers. {findings.withheld} Intervals and tests are withheld. More decisions, or fewer reward "
-        "parameters (features), usually help."
-    )
 
 
 def headline(findings: Findings) -> str:
@@ -172,84 +152,11 @@ def _habits(lost: float) -> str:
     )
 
 
-def _temperatures(findings: Findings) -> str:
-    """What must be said where experts who choose more or less at random were given one temperature."""
-    heat = findings.solution.temperature
-    if heat is None or np.ptp(heat) > 0 or not _unequal_temperatures(findings):
-        return ""
-    return (
-        f"One temperature for all experts is rejected (p {p_text(findings.solution.evidence['equal_temperatures_p'])}): some of "
-        "them choose more at random than others, and a shared temperature turns that into a difference of horizons. Let each "
-        "expert have a temperature."
-    )
-
-
-def _unequal_temperatures(findings: Findings) -> bool:
-    p_value = findings.solution.evidence.get("equal_temperatures_p")
-    return p_value is not None and p_value < SIGNIFICANT
-
-
-def _penalty(findings: Findings) -> str:
-    """What a penalty the user asked for moved."""
-    penalty = findings.penalty
-    if penalty is None:
-        return ""
-    said = f"A penalty on large rewards (ridge {penalty.ridge:g}) was asked for."
-    free = penalty.without
-    if free.status == Status.NOT_CONVERGED:
-        return f"{said} Without it the fit does not converge, so what it moved cannot be told."
-    pairs = zip(findings.solution.experts, free.discounts, findings.solution.discounts, strict=True)
-    moved = [f"{name} from {before:.3f} to {after:.3f}" for name, before, after in pairs if abs(before - after) >= 0.0005]
-    lost = free.objective - findings.solution.objective
-    said += f" It costs {lost:.2f} in log-likelihood and moves {in_words(moved) if moved else 'no discount by 0.001 or more'}."
-    if (np.argsort(free.discounts) != np.argsort(findings.solution.discounts)).any() and moved:
-        said += " It changes the order of the discounts, so do not rely on the order."
-    return said
-
-
-def advice(findings: Findings) -> list[str]:
-    """What to collect next."""
-    if findings.solution.status == Status.NOT_IDENTIFIED:
-        return [
-            "The same experts in a variant of the task: other transitions, the same rewards; hand in both tables together.",
-            "Another expert with a clearly different horizon in the same task.",
-            "Fewer reward parameters: tie the rewards of similar states together with features.",
-        ]
-    if findings.withheld:
-        return ["More decisions of every expert, above all in states where few were made, or fewer reward parameters (features)."]
-    widths = findings.intervals[:, 1] - findings.intervals[:, 0]
-    wide = widths > WANTED_WIDTH
-    if not any(findings.given):
-        return ["More decisions of every expert: these are no likelier than by chance."]
-    if not wide.any():
-        return [f"Nothing more is needed: no interval is wider than {WANTED_WIDTH:g}."]
-    more = findings.episodes[wide] * ((widths[wide] / WANTED_WIDTH) ** 2 - 1)
-    if len(findings.given) > NAMED_EXPERTS:
-        wanted = rounded(int(np.ceil(np.median(more))))
-        return [f"About {wanted} more episodes of each expert would narrow half of the wider intervals to {WANTED_WIDTH:g}."]
-    wanted = from_to([rounded(int(np.ceil(number))) for number in (more.min(), more.max())])
-    whom = "every expert" if wide[findings.given].all() else f"the {count(int(wide.sum()), 'expert')} with wider intervals"
-    return [f"About {wanted} more episodes of {whom} would narrow every interval to {WANTED_WIDTH:g}."]
-
-
 def wide_intervals(findings: Findings) -> list[str]:
     """The identified discounts whose intervals are so wide that the estimate says little, in words."""
     widths = findings.intervals[:, 1] - findings.intervals[:, 0]
     vague = [k for k in findings.order if findings.given[k] and widths[k] > VAGUE_WIDTH]
     return [f"{findings.solution.experts[k]} from {interval_text(findings, k)}" for k in vague]
-
-
-def interval_meaning(findings: Findings) -> str:
-    """What an interval means here."""
-    ends = f"0 or {findings.largest_discount:g}"
-    limit = ""
-    if findings.largest_discount < 1:
-        limit = f" In a task that may never end, {findings.largest_discount:g} is the largest discount tried, and ≥ marks it."
-    return (
-        "A 95 % interval holds every discount that the decisions do not contradict, with all other unknowns free to follow. If "
-        "the model is right, 19 of 20 such intervals hold the true discount. An interval that ends at "
-        f"{ends} means that the decisions do not exclude even that.{limit}"
-    )
 
 
 def _each(findings: Findings, order: list[int]) -> str:
@@ -274,7 +181,7 @@ def _difference(findings: Findings) -> str:
     """Whether the experts differ in their horizons, and in how decided they are."""
     heat = findings.solution.temperature
     also = ""
-    if heat is not None and np.ptp(heat) > 0 and _unequal_temperatures(findings):
+    if heat is not None and np.ptp(heat) > 0 and unequal_temperatures(findings):
         also = " They also differ in how much they choose at random: their temperatures stand beside the discounts."
     return _horizons_differ(findings) + also
 

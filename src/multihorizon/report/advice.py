@@ -1,0 +1,104 @@
+"""What a reader must know before any number, what an interval means here, and what to collect next."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from multihorizon.report.findings import Findings
+from multihorizon.report.formats import count, from_to, in_words, p_text, rounded
+from multihorizon.solution import Status
+
+#: An interval this narrow tells most horizons apart; advice on how much more to collect aims at it.
+WANTED_WIDTH = 0.1
+#: Up to this many experts are spoken of by name.
+NAMED_EXPERTS = 5
+#: A test with a smaller p-value counts as a finding.
+SIGNIFICANT = 0.05
+
+
+def warnings(findings: Findings) -> list[str]:
+    """What a reader must know before any number: that none may be used, a rejected assumption, a penalty and what it moved."""
+    return [text for text in (_unusable(findings), _temperatures(findings), _penalty(findings)) if text]
+
+
+def _unusable(findings: Findings) -> str:
+    if not findings.withheld:
+        return ""
+    return (
+        f"Do not use these numbers. {findings.withheld} Intervals and tests are withheld. More decisions, or fewer reward "
+        "parameters (features), usually help."
+    )
+
+
+def _temperatures(findings: Findings) -> str:
+    """What must be said where experts who choose more or less at random were given one temperature."""
+    heat = findings.solution.temperature
+    if heat is None or np.ptp(heat) > 0 or not unequal_temperatures(findings):
+        return ""
+    return (
+        f"One temperature for all experts is rejected (p {p_text(findings.solution.evidence['equal_temperatures_p'])}): some of "
+        "them choose more at random than others, and a shared temperature turns that into a difference of horizons. Let each "
+        "expert have a temperature."
+    )
+
+
+def unequal_temperatures(findings: Findings) -> bool:
+    """Whether the decisions contradict one temperature for all experts."""
+    p_value = findings.solution.evidence.get("equal_temperatures_p")
+    return p_value is not None and p_value < SIGNIFICANT
+
+
+def _penalty(findings: Findings) -> str:
+    """What a penalty the user asked for moved."""
+    penalty = findings.penalty
+    if penalty is None:
+        return ""
+    said = f"A penalty on large rewards (ridge {penalty.ridge:g}) was asked for."
+    free = penalty.without
+    if free.status == Status.NOT_CONVERGED:
+        return f"{said} Without it the fit does not converge, so what it moved cannot be told."
+    pairs = zip(findings.solution.experts, free.discounts, findings.solution.discounts, strict=True)
+    moved = [f"{name} from {before:.3f} to {after:.3f}" for name, before, after in pairs if abs(before - after) >= 0.0005]
+    lost = free.objective - findings.solution.objective
+    said += f" It costs {lost:.2f} in log-likelihood and moves {in_words(moved) if moved else 'no discount by 0.001 or more'}."
+    if (np.argsort(free.discounts) != np.argsort(findings.solution.discounts)).any() and moved:
+        said += " It changes the order of the discounts, so do not rely on the order."
+    return said
+
+
+def advice(findings: Findings) -> list[str]:
+    """What to collect next."""
+    if findings.solution.status == Status.NOT_IDENTIFIED:
+        return [
+            "The same experts in a variant of the task: other transitions, the same rewards; hand in both tables together.",
+            "Another expert with a clearly different horizon in the same task.",
+            "Fewer reward parameters: tie the rewards of similar states together with features.",
+        ]
+    if findings.withheld:
+        return ["More decisions of every expert, above all in states where few were made, or fewer reward parameters (features)."]
+    widths = findings.intervals[:, 1] - findings.intervals[:, 0]
+    wide = widths > WANTED_WIDTH
+    if not any(findings.given):
+        return ["More decisions of every expert: these are no likelier than by chance."]
+    if not wide.any():
+        return [f"Nothing more is needed: no interval is wider than {WANTED_WIDTH:g}."]
+    more = findings.episodes[wide] * ((widths[wide] / WANTED_WIDTH) ** 2 - 1)
+    if len(findings.given) > NAMED_EXPERTS:
+        wanted = rounded(int(np.ceil(np.median(more))))
+        return [f"About {wanted} more episodes of each expert would narrow half of the wider intervals to {WANTED_WIDTH:g}."]
+    wanted = from_to([rounded(int(np.ceil(number))) for number in (more.min(), more.max())])
+    whom = "every expert" if wide[findings.given].all() else f"the {count(int(wide.sum()), 'expert')} with wider intervals"
+    return [f"About {wanted} more episodes of {whom} would narrow every interval to {WANTED_WIDTH:g}."]
+
+
+def interval_meaning(findings: Findings) -> str:
+    """What an interval means here."""
+    ends = f"0 or {findings.largest_discount:g}"
+    limit = ""
+    if findings.largest_discount < 1:
+        limit = f" In a task that may never end, {findings.largest_discount:g} is the largest discount tried, and ≥ marks it."
+    return (
+        "A 95 % interval holds every discount that the decisions do not contradict, with all other unknowns free to follow. If "
+        "the model is right, 19 of 20 such intervals hold the true discount. An interval that ends at "
+        f"{ends} means that the decisions do not exclude even that.{limit}"
+    )
