@@ -46,7 +46,7 @@ def test_estimate_approaches_the_truth():
 
 def test_missing_next_states_are_refused():
     frame = table(SMALL).to_frame()
-    with pytest.raises(ValueError, match="must have a column next_state"):
+    with pytest.raises(ValueError, match="the table must have a column next_state"):
         mh.estimate_mdp(mh.Demonstrations.from_frame(frame.drop(columns="next_state")))
 
 

@@ -93,7 +93,8 @@ class RowChecks:
             )
         self._check_ends(stacked)
         live = (self.available & ~self.terminal[:, None]).T.ravel()
-        sums = stacked.sum(axis=1)
+        with np.errstate(over="ignore"):
+            sums = stacked.sum(axis=1)
         off = live & (np.abs(sums - 1) > ROW_TOLERANCE)
         if off.any():
             action, state = divmod(int(np.flatnonzero(off)[0]), self.terminal.size)

@@ -26,13 +26,13 @@ _KINDS = (
     (b"PK\x03\x04", "an Excel workbook or a zip archive", _AS_CSV),
     (b"\xd0\xcf\x11\xe0", "an old Excel workbook", _AS_CSV),
     (b"PAR1", "a Parquet file", "let its name end in .parquet"),
-    (b"\x1f\x8b", "compressed by gzip", "let its name end in .csv.gz"),
+    (b"\x1f\x8b", "compressed by gzip", "let its name end in .csv.gz, or unpack it if it does"),
     (b"BZh", "compressed by bzip2", "let its name end in .csv.bz2"),
     (b"\xfd7zXZ", "compressed by xz", "let its name end in .csv.xz"),
     (b"%PDF", "a PDF document", "export the table as CSV"),
     (b"\x89HDF", "an HDF5 file", "export the table as CSV"),
     (b"SQLite format 3", "a database", "export the table as CSV"),
-    (b"\xff\xfe", "saved as UTF-16", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
+    (b"\xff\xfe", "saved as UTF-16 or UTF-32", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
     (b"\xfe\xff", "saved as UTF-16", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
 )
 _TEXT_KINDS = (
@@ -50,11 +50,16 @@ def existing_file(path: str | Path, what: str) -> Path:
     try:
         found = file.is_file()
     except (OSError, ValueError) as error:
-        raise ValueError(f"{what} must be a file, received a path that cannot be used: {error}") from error
+        raise ValueError(f"{what} must be a file, received a path that cannot be used: {_reason(error)}") from error
     if not found:
-        state = "is a directory" if file.is_dir() else "is no regular file" if file.exists() else "does not exist"
+        other = "is a pipe or a device: save it to a file first" if file.exists() else "does not exist"
+        state = "is a directory" if file.is_dir() else other
         raise ValueError(f"{what} must be a file, received {path}, which {state}")
     return file
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def is_other_trouble(error: Exception) -> bool:
@@ -72,7 +77,8 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
     except (*DAMAGED, OSError) as error:
         if is_other_trouble(error):
             raise
-        raise ValueError(f"{path} is damaged, cut short, or no {ending} file: make or download it again") from error
+        locked = ", protected by a password" if ending == ".zip" else ""
+        raise ValueError(f"{path} is damaged, cut short{locked}, or no {ending} file: make or download it again") from error
 
 
 @contextmanager
@@ -103,7 +109,7 @@ def require_csv(path: Path) -> None:
         if text.startswith(mark):
             raise ValueError(f"{path} must be a CSV table, received {kind}: {help_}")
     if b"\x00" in beginning:
-        raise ValueError(f"{path} must be a CSV table, received a file with NUL bytes: save it as CSV UTF-8")
+        raise ValueError(f"{path} must be a CSV table, received a file that is no text: export the table as CSV UTF-8")
 
 
 def _unpacked(path: Path, ending: str) -> IO[bytes]:

@@ -35,8 +35,8 @@ def read_table(path: str | Path, what: str, labels: tuple[str, ...]) -> Table:
         return read_parquet(file)
     if ".csv" in [ending.lower() for ending in file.suffixes] and file.suffix.lower() not in _OTHER_ENDINGS:
         return read_csv(file, labels)
-    hint = _OTHER_ENDINGS.get(file.suffix.lower())
-    raise ValueError(f"{what} must be a .csv or .parquet file, received {path}{f': {hint}' if hint else ''}")
+    hint = _OTHER_ENDINGS.get(file.suffix.lower(), "let its name end in what it is")
+    raise ValueError(f"{what} must be a .csv or .parquet file, received {path}: {hint}")
 
 
 def read_csv(path: str | Path, labels: tuple[str, ...]) -> Table:
@@ -87,9 +87,11 @@ def _header(file: Path) -> list[str]:
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
         raise ValueError(f"{file}, line {line}: each column must be named once, received {twice} twice")
-    line, first = next(records, (0, []))
+    following, first = next(records, (0, []))
+    if len(names) == 1 and len(first) > 1:
+        raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")
     if len(first) > len(names):
-        raise ValueError(_too_long(file, line, len(first), len(names)))
+        raise ValueError(_too_long(file, following, len(first), len(names)))
     return [name or f"column {i + 1} without a name" for i, name in enumerate(names)]
 
 
@@ -111,19 +113,18 @@ def _line(file: Path, row: int) -> str:
 
 def _what_is_wrong(file: Path, columns: int) -> str:
     """Why the file could not be read as a table."""
-    last = 1
+    line = 1
     try:
         for line, record in _records(file):
-            last = line
             if len(record) > columns:
                 return _too_long(file, line, len(record), columns)
     except csv.Error:
-        return f"{file}, line {last}: a cell is too long or broken: is a quotation mark missing?"
-    return f"{file}, line {last}: a quotation mark is opened here and never closed"
+        return f"{file}, after line {line}: a cell is far too long: a quotation mark must be missing"
+    return f"{file}, line {line}: a quotation mark is opened here and never closed"
 
 
 def _too_long(file: Path, line: int, cells: int, columns: int) -> str:
     return (
         f"{file}, line {line}: received {cells} cells under {columns} columns: is there a comma at the end of the line, "
-        "or one inside a name that needs quotation marks?"
+        "one inside a name that needs quotation marks, or a column without a name?"
     )

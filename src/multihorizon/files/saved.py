@@ -31,7 +31,7 @@ def read_arrays(path: str | Path, what: str) -> dict[str, NDArray[Any]]:
         if is_other_trouble(error):
             raise
         why = "it is no .npz file" if not zipfile.is_zipfile(file) else "it is damaged or holds something else than plain arrays"
-        raise ValueError(f"{path} is not {what}: {why}") from error
+        raise ValueError(f"{path} is not {what}: {why}; write it again") from error
 
 
 def read_json(path: str | Path, what: str) -> dict[str, Any]:

@@ -38,10 +38,7 @@ class Table:
         found = [str(c) for c in self.frame.columns]
         missing = [c for c in columns if c not in found]
         if missing:
-            raise ValueError(
-                f"{self.name} must have the columns {', '.join(columns)}, received none named {', '.join(missing)} "
-                f"but {', '.join(found[:10]) or 'no columns'}"
-            )
+            raise ValueError(_without(self.name, columns, missing, found))
         twice = next((c for c in found if found.count(c) > 1), None)
         if twice is not None:
             raise ValueError(f"{self.name} must have each column once, received {twice} twice")
@@ -86,6 +83,15 @@ class Table:
             return self.read_label(value, f"column {column}")
         except ValueError as error:
             raise ValueError(f"{self.at(int(np.argmax(codes == code)))}: {error}") from error
+
+
+def _without(name: str, columns: tuple[str, ...], missing: list[str], found: list[str]) -> str:
+    """That columns are missing; whether other capitals are the reason, or a first line that holds no names."""
+    told = f"{name} must have the columns {', '.join(columns)}, received none named {', '.join(missing)}"
+    told += f" but {', '.join(found[:10]) or 'no columns'}"
+    if {c.lower() for c in missing} <= {c.strip().lower() for c in found}:
+        return f"{told}: write the names in small letters"
+    return f"{told}: the first line must hold the names of the columns" if len(missing) == len(columns) else told
 
 
 def _as_numbers(values: pd.Series[Any]) -> Floats:

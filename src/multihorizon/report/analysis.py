@@ -80,6 +80,8 @@ def build_problem(
     remarks: list[str] = []
     if mdps is not None and len(mdps) != len(tables):
         raise ValueError(f"there must be one file of transitions for each table, received {len(mdps)} for {len(tables)}")
+    if mdps is None and estimate_rest:
+        raise ValueError("--estimate-rest must come with --transitions to start from, received none: leave it out")
     if mdps is None or estimate_rest:
         known: Sequence[MDP | None] = mdps or [None] * len(tables)
         mdps = [estimate_mdp(table, smoothing, rows) for table, rows in zip(tables, known, strict=True)]

@@ -192,7 +192,8 @@ def _smoothed(moves: Any, pooled: Any, alpha: float) -> Any:
 def _require_next(demonstrations: Demonstrations, needed: Bools) -> None:
     missing = np.flatnonzero((demonstrations.next_state < 0) & needed)
     if missing.size == len(demonstrations):
-        raise ValueError("without transitions the table must have a column next_state to estimate them from, received none")
+        name = "the table" if demonstrations.origin is None else demonstrations.origin.file
+        raise ValueError(f"{name} must have a column next_state to estimate transitions from, received none: add it or give them")
     if missing.size:
         row = int(missing[0])
         raise ValueError(f"{demonstrations.where(row)} must have a next_state to estimate transitions from, received none")
