@@ -21,6 +21,7 @@ def measure(side: int) -> str:
     mdp = mh.domains.gridworld(side, side, slip=0.1, terminal=[(side // 2, side // 2)])
     reward = np.random.default_rng(0).normal(size=mdp.n_states)
     problem = mh.Problem(mdp, [mh.soft_plan(mdp, reward, gamma).policy for gamma in DISCOUNTS])
+    mh.identify(mh.Problem(mh.domains.cliff().mdp, mh.domains.cliff().mce_experts()))  # loads what is imported on first use
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     start, cpu = time.perf_counter(), time.process_time()
     found = mh.solve(problem, mh.ClosedForm())

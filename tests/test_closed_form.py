@@ -210,3 +210,17 @@ def test_many_decisions_of_a_plain_task_converge():
     solution = mh.solve(mh.Problem(mdp, experts), mh.ClosedForm())
     assert solution.status == "converged"
     np.testing.assert_allclose(solution.discounts, [0.2, 0.9], atol=0.05)
+
+
+def test_frequencies_leave_out_what_is_not_available():
+    """Decisions of a task in which half the states have fewer actions: as many as one likes give the policies themselves."""
+    available = np.ones((6, 3), dtype=bool)
+    available[::2, 2] = False
+    mdp = mh.MDP(mh.domains.random_mdp(6, 3, seed=2).to_array(), available=available)
+    policies = [mh.soft_plan(mdp, np.arange(6.0) / 2, gamma).policy for gamma in (0.2, 0.8)]
+    experts = [mh.Expert(str(k), mdp, "demonstrations", counts=np.round(1e12 * p)) for k, p in enumerate(policies)]
+    for expert, policy in zip(experts, policies, strict=True):
+        np.testing.assert_allclose(expert.frequencies(0.5), policy, atol=1e-9)
+    np.testing.assert_allclose(mh.solve(mh.Problem(mdp, experts), mh.ClosedForm()).discounts, [0.2, 0.8], atol=1e-5)
+    with pytest.raises(ValueError, match="given as demonstrations"):
+        mh.Problem(mdp, policies).experts[0].frequencies(0.5)

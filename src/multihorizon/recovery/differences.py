@@ -11,6 +11,7 @@ singular value decomposition. Solves are refined on D itself, because `DᵀD` sq
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,16 +69,17 @@ class Differences:
     def _centred(self, values: Floats) -> Floats:
         """Values `(S,A,m)` on D's rows, `(rows, m)`, less their state's weighted mean."""
         data = values[self._states, self._actions]
-        centred: Floats = data - (self._means() @ data)[self._states]
+        centred: Floats = data - (self._means @ data)[self._states]
         return centred
 
     def _centred_rows(self, rows: Sparse) -> Sparse:
         """Subtract from each row its state's weighted mean, and scale it with the root of its weight."""
-        matrix = sp.csr_array(rows - (self._means() @ rows)[self._states])
+        matrix = sp.csr_array(rows - (self._means @ rows)[self._states])
         matrix.data[np.abs(matrix.data) < SMALLEST_ENTRY] = 0.0
         matrix.eliminate_zeros()
         return sp.csr_array(sp.diags_array(self._root) @ matrix)
 
+    @cached_property
     def _means(self) -> Sparse:
         """The matrix `(S, rows)` that averages over each state's rows."""
         count = self._states.size

@@ -16,7 +16,7 @@ from scipy.stats import chi2
 from multihorizon.checks import Bools, Floats
 from multihorizon.experts import Expert
 from multihorizon.planning.evaluation import policy_entropy
-from multihorizon.planning.linear import Resolvent
+from multihorizon.planning.linear import policy_resolvent
 from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Problem
 from multihorizon.recovery.feature_equations import FeatureEquations
@@ -171,7 +171,7 @@ def _one_residual(expert: Expert, equations: PolicyEquations, reward: Floats, ga
     bonus = np.where(mdp.terminal, 0.0, lam * policy_entropy(equations.policy))
     if gamma > LARGEST_SOLVABLE_DISCOUNT and mdp.never_ends(equations.policy).any():
         gamma = LARGEST_SOLVABLE_DISCOUNT
-    values = Resolvent(mdp.under(policy), gamma).solve((policy * immediate).sum(axis=1) + bonus)
+    values = policy_resolvent(mdp, policy, gamma).solve((policy * immediate).sum(axis=1) + bonus)
     advantage = immediate + gamma * mdp.expect(values) - values[:, None]
     return float(np.abs(advantage / lam - equations.log_policy)[live].max(initial=0.0))
 

@@ -9,7 +9,8 @@ not, and then asks how many directions of the discounts stay open when the polic
 
 Where the set is affine its ranges are linear programs, exact up to rounding; else they come from walks along the set
 (`solution_set`): every value in them is attained, and pieces of the set that no start reaches are missed. Counts of decisions
-are too inexact to walk along a set: a discount that their equations leave open may be anything.
+are too inexact to bound a discount that their equations leave open (ranges made from their errors held the truth in 44 to 100 %
+of simulated tables): it may be anything.
 
 The answer does not depend on the order of experts, states and actions: the experts are put in an order of content first.
 """
@@ -176,13 +177,12 @@ def _nonlinear(case: Case, guesses: list[Floats], starts: int) -> Identification
     alike = [p for p in good if p.gap <= largest]
     if not answer.free.size and np.ptp(hull(alike), axis=1).max() <= LIMIT:
         return case.report("unique", best, answer, _widened(hull([best]), answer))
-    null = answer.singular_values <= NO_EFFECT * best.size
+    null = int((answer.singular_values <= NO_EFFECT * best.size).sum())
     ranges, points = hull(alike), alike
-    if null.any() and case.from_counts:
-        moved = np.abs(np.linalg.svd(best.jacobian, full_matrices=True)[2][null]).max(axis=0) > NO_EFFECT
-        ranges[moved] = 0.0, 1.0
-    elif null.any():
-        ranges, points = explore(case.joint, alike, int(null.sum()), largest)
+    if case.from_counts:
+        ranges[np.abs(answer.free).max(axis=0, initial=0.0) > NO_EFFECT] = 0.0, 1.0
+    elif null:
+        ranges, points = explore(case.joint, alike, null, largest)
     points = points + _steps_aside(case, best, answer, largest)
     return case.report("set", best, answer, _widened(ranges, answer), points)
 

@@ -31,7 +31,7 @@ from multihorizon.problem import Problem
 from multihorizon.recovery.differences import Differences
 
 #: Up to this many entries of log π the effect of their errors is exact; beyond, up to the next number, drawn in order of content.
-EXACT_ERRORS, ORDERED_DRAWS = 300, 200_000
+EXACT_ERRORS, ORDERED_DRAWS = 300, 50_000
 #: Random draws of the errors of policies, of counts, and of problems with more entries than `ORDERED_DRAWS`.
 DRAWS, COUNT_DRAWS, LARGE_DRAWS = 8, 32, 2
 

@@ -73,8 +73,9 @@ def project(equations: JointEquations, discounts: Floats) -> Candidate:
         rank = int((values > SMALLEST_COLUMN * max(float(values.max()), TINY)).sum())
     else:
         left, values, rights, rank = np.zeros((right.size, 0)), np.zeros(0), np.zeros((0, 0)), 0
-    left = left[:, :rank]
-    x = rights[:rank].T @ ((left.T @ right) / values[:rank])
+    left, inverse = left[:, :rank], rights[:rank].T / values[:rank]
+    x = inverse @ (left.T @ right)
+    x += inverse @ (left.T @ (right - matrix @ x))  # the sums over many rows are good to twelve digits only
     slopes = equations.slopes(discounts, x)
     size = float(np.linalg.norm(right) + np.linalg.norm(slopes))
     inside = left @ (left.T @ np.column_stack([right, slopes]))
