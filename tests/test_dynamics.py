@@ -64,7 +64,7 @@ def test_impossible_moves_are_listed_with_how_often_and_where_first():
     )
     found = mh.impossible_moves(table([*SMALL, ("A", 4, 0, "x", "go", "z")]), mdp)
     assert found[["state", "action", "next_state", "count", "episode"]].to_numpy().tolist() == [["x", "go", "z", 2, "2"]]
-    with pytest.raises(ValueError, match="1 impossible moves: from x by go to z"):
+    with pytest.raises(ValueError, match="1 impossible move: from x by go to z"):
         require_possible(table(SMALL), mdp)
     assert mh.impossible_moves(table(SMALL[:2]), mdp).empty
 

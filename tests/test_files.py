@@ -17,9 +17,10 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.files.labels import visible
+from multihorizon.files.labels import positions, visible
 from multihorizon.files.output import check_output, write_all
 from multihorizon.tables.demonstrations import read_demonstrations, read_tables
+from multihorizon.tables.dynamics import require_possible
 from multihorizon.tables.features import read_features
 from multihorizon.tables.transitions import read_transitions
 
@@ -376,3 +377,14 @@ def test_warnings_of_libraries_come_without_their_source(tmp_path, monkeypatch):
         warnings.simplefilter("always")
         warnings.warn("overflow encountered", RuntimeWarning, stacklevel=1)
     assert said == ["note: overflow encountered"]
+
+
+def test_impossible_moves_name_the_line(tmp_path):
+    (tmp_path / "d.csv").write_text(GOOD.replace("bob,1,0,home,ride,home", "bob,1,0,home,ride,town"))
+    with pytest.raises(ValueError, match=r"1 impossible move: from home by ride to town \(.*d\.csv, line 4 "):
+        require_possible(read_demonstrations(tmp_path / "d.csv"), mdp())
+
+
+def test_letters_that_look_alike_are_told_apart():
+    with pytest.raises(ValueError, match=r"in letters 'h\\u043eme', not 'home'"):
+        positions(["home"], ["h\u043eme", "road"], "state")

@@ -188,7 +188,7 @@ MALFORMED = {
     "decision in a terminal state": (change("state", "17", FIRST), "is terminal: nothing is decided"),
     "mixed types": (change("state", "3.7", FIRST), "state '3.7' must be one of"),
     "an expert without rows": (lambda f: f.assign(expert=f["expert"].where(f["expert"] != "Bo", None)), "column expert must not"),
-    "impossible move": (lambda f: impossible(f), "impossible moves: from"),
+    "impossible move": (lambda f: impossible(f), "impossible move: from"),
 }
 
 

@@ -45,7 +45,7 @@ def positions(labels: Sequence[str], names: Sequence[str], what: str, place: Cal
     if unknown is not None:
         where = "" if place is None else f"{place(unknown)}: "
         close = _closest(labels[unknown], names)
-        hint = f". Did you mean {close!r}? Names must agree letter by letter" if close else ""
+        hint = f". Did you mean {_told_apart(close, labels[unknown])}? Names must agree letter by letter" if close else ""
         raise ValueError(
             f"{where}{what} {labels[unknown]!r} must be one of the {len(names)} {what}s of the transitions "
             f"({', '.join(names[:5])}{', …' if len(names) > 5 else ''}){hint}"
@@ -105,6 +105,11 @@ def _closest(label: str, names: Sequence[str]) -> str | None:
             return same[0]
     near = get_close_matches(label, names[:COMPARED_NAMES], n=1, cutoff=0.75)
     return near[0] if near else None
+
+
+def _told_apart(name: str, label: str) -> str:
+    """The name; with foreign letters written out where they may look the same as those of the label."""
+    return repr(name) if name.isascii() == label.isascii() else f"{name!r} (in letters {name!a}, not {label!a})"
 
 
 def _without_case(name: str) -> str:

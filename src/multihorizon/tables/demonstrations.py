@@ -213,6 +213,10 @@ class Demonstrations:
             return told
         return f"{self.origin.file}, {self.origin.place(int(self.origin.rows[row]))} ({told})"
 
+    def move(self, row: int) -> str:
+        """State, action and next state of a decision, for messages."""
+        return f"from {self._state(row)} by {self.actions[self.action[row]]} to {self.states[self.next_state[row]]}"
+
     def _refuse(self, wrong: Bools, told: Callable[[int], str]) -> None:
         if wrong.any():
             row = int(np.argmax(wrong))

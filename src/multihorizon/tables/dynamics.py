@@ -133,14 +133,7 @@ def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
 
     Decisions without a next state are not looked at.
     """
-    demonstrations.counts(mdp)
-    known = np.flatnonzero(demonstrations.next_state >= 0)
-    states, actions = demonstrations.match(mdp)
-    rows = actions[demonstrations.action[known]] * mdp.n_states + states[demonstrations.state[known]]
-    arrived = states[demonstrations.next_state[known]]
-    possible = _entries(mdp.stacked, rows, arrived)
-    wrong = known[~possible]
-    frame = demonstrations.select(wrong).to_frame()
+    frame = demonstrations.select(_impossible_rows(demonstrations, mdp)).to_frame()
     if frame.empty:
         return pd.DataFrame(columns=["state", "action", "next_state", "count", "expert", "episode", "step"])
     groups = frame.groupby(["state", "action", "next_state"], sort=False)
@@ -150,14 +143,24 @@ def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
 
 def require_possible(demonstrations: Demonstrations, mdp: MDP) -> None:
     """Raise one sentence that lists the impossible moves, if there are any."""
-    wrong = impossible_moves(demonstrations, mdp)
-    if wrong.empty:
+    wrong = _impossible_rows(demonstrations, mdp)
+    if not wrong.size:
         return
-    moves = [
-        f"from {row.state} by {row.action} to {row.next_state} (expert {row.expert}, episode {row.episode}, step {row.step})"
-        for row in wrong.itertuples()
-    ]
-    raise ValueError(f"the table must agree with the transitions, received {len(wrong)} impossible moves: {_listed(moves)}")
+    columns = (demonstrations.state, demonstrations.action, demonstrations.next_state)
+    first = wrong[np.sort(np.unique(np.stack([column[wrong] for column in columns]), axis=1, return_index=True)[1])]
+    moves = [f"{demonstrations.move(row)} ({demonstrations.where(row)})" for row in first[:LISTED].tolist()]
+    rest = f"; and {first.size - LISTED} more" if first.size > LISTED else ""
+    told = f"{first.size} impossible move{'s' if first.size > 1 else ''}: {'; '.join(moves)}{rest}"
+    raise ValueError(f"the decisions must agree with the transitions, received {told}")
+
+
+def _impossible_rows(demonstrations: Demonstrations, mdp: MDP) -> Ints:
+    """The decisions whose move has probability 0."""
+    demonstrations.counts(mdp)
+    known = np.flatnonzero(demonstrations.next_state >= 0)
+    states, actions = demonstrations.match(mdp)
+    rows = actions[demonstrations.action[known]] * mdp.n_states + states[demonstrations.state[known]]
+    return known[~_entries(mdp.stacked, rows, states[demonstrations.next_state[known]])]
 
 
 def _listed(items: list[str]) -> str:
