@@ -41,7 +41,7 @@ def solve(problem: Problem, solver: Solver, seed: int = 0, progress: Progress = 
     solution = solver.solve(problem, seed, progress)
     return replace(
         solution,
-        problem=problem,
+        problem=problem if solution.problem is None else solution.problem,
         options=_options(solver),
         seed=seed,
         seconds=time.perf_counter() - start,

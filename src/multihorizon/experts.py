@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from multihorizon.checks import Bools, Floats, Sparse, as_shape, read_only
@@ -31,6 +32,8 @@ class Expert:
     `policy` holds probabilities (kinds "policy" and "actions"), `sets` the chosen actions (kinds "actions" and "action sets",
     and policies that are deterministic), `counts` the decisions (kind "demonstrations"); the rest is None. `features` is the
     matrix F `(A·S,d)` that turns reward parameters into the expected immediate reward; None stands for the stacked transitions.
+    `known_reward` `(A·S,)` is a part of the expected immediate reward that needs no estimating; None stands for none.
+    Where the features are paid on arrival, `arrival` `(S,d)` says how, and F is their average over next states.
     The arrays are copies that cannot be written to.
     """
 
@@ -41,9 +44,11 @@ class Expert:
     sets: Bools | None = None
     counts: Floats | None = None
     features: Sparse | None = None
+    arrival: Sparse | None = None
+    known_reward: Floats | None = None
 
     def __post_init__(self) -> None:
-        for field in ("policy", "sets", "counts"):
+        for field in ("policy", "sets", "counts", "known_reward"):
             array = getattr(self, field)
             if array is not None:
                 as_shape(np.asarray(array), (self.mdp.n_states, self.mdp.n_actions), f"{field} of expert {self.name}")
@@ -59,9 +64,16 @@ class Expert:
         """F `(A·S,d)`: the features, or the stacked transitions where the reward is one number per state, paid on arrival."""
         return self.mdp.stacked if self.features is None else self.features
 
+    @property
+    def arrival_features(self) -> Sparse | None:
+        """What reward parameters pay on arrival, `(S,d)`; None where features belong to states and actions."""
+        return sp.eye_array(self.mdp.n_states, format="csr") if self.features is None else self.arrival
+
     def expected_reward(self, parameters: Floats) -> Floats:
         """The expected immediate reward `(S,A)` of reward parameters `(d,)` in this expert's MDP."""
         product: Floats = self.feature_matrix @ parameters
+        if self.known_reward is not None:
+            product = product + self.known_reward
         return product.reshape(self.mdp.n_actions, self.mdp.n_states).T
 
     def frequencies(self, smoothing: float) -> Floats:

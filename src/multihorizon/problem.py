@@ -36,6 +36,7 @@ class Problem:
         features: `(A·S,d)` array or sparse matrix F; the expected immediate reward of row `a·S + s` is `F θ`. By default
             the reward is one number per state, paid on arrival: `F = T_A`.
         feature_names: labels of the d features; by default "feature 0", …
+        arrival_features: instead of `features`, `(S,d)`: what each state has of each feature, earned on arrival there.
 
     Attributes:
         experts: one `Expert` for each expert and task, `(n,)`.
@@ -62,16 +63,19 @@ class Problem:
         names: Sequence[object] | None = None,
         features: ArrayLike | Sparse | None = None,
         feature_names: Sequence[object] | None = None,
+        arrival_features: ArrayLike | Sparse | None = None,
     ) -> None:
         if not isinstance(experts, Iterable | Demonstrations):
             raise ValueError(f"experts must be a list of expert data or Demonstrations, received {type(experts).__name__}")
         entries = [experts] if isinstance(experts, Demonstrations) else list(experts)
         found = [expert for position, entry in enumerate(entries) for expert in _read(mdp, entry, position)]
-        matrix = None if features is None else _check_features(mdp, features)
+        arrival = None if arrival_features is None else _check_arrival(mdp, arrival_features, features)
+        given = features if arrival is None else mdp.stacked @ arrival
+        matrix = None if given is None else _check_features(mdp, given)
         if matrix is None:
             _refuse_lost_features(found)
         labels = as_names(names if names is not None else [e.name for e in found], len(found), "names of the experts")
-        named = [replace(expert, name=name, features=matrix) for expert, name in zip(found, labels, strict=True)]
+        named = [replace(expert, name=name, features=matrix, arrival=arrival) for expert, name in zip(found, labels, strict=True)]
         self._fill(named, _parameter_names(mdp, matrix, feature_names))
 
     def _fill(self, experts: Iterable[Expert], parameter_names: tuple[str, ...]) -> None:
@@ -117,7 +121,7 @@ class Problem:
         parameter_names = _joint_parameters(problems)
         column = {name: i for i, name in enumerate(parameter_names)}
         widened = (
-            replace(expert, features=_widen(expert, [column[name] for name in problem.parameter_names], len(column)))
+            _widened(expert, [column[name] for name in problem.parameter_names], len(column))
             for problem in problems
             for expert in problem.experts
         )
@@ -189,6 +193,15 @@ def _refuse_lost_features(experts: Sequence[Expert]) -> None:
             )
 
 
+def _check_arrival(mdp: MDP, arrival: ArrayLike | Sparse, features: ArrayLike | Sparse | None) -> Sparse:
+    if features is not None:
+        raise ValueError("features must be given for rows of states and actions or on arrival, received both")
+    matrix = sp.csr_array(arrival if sp.issparse(arrival) else as_floats(arrival, "arrival_features"))
+    if matrix.ndim != 2 or matrix.shape[0] != mdp.n_states:
+        raise ValueError(f"arrival_features must have shape ({mdp.n_states}, d), one row per state, received {matrix.shape}")
+    return matrix
+
+
 def _check_features(mdp: MDP, features: ArrayLike | Sparse) -> Sparse:
     rows = mdp.n_actions * mdp.n_states
     matrix = sp.csr_array(features) if sp.issparse(features) else as_floats(features, "features")
@@ -220,9 +233,18 @@ def _joint_parameters(problems: Sequence[Problem]) -> tuple[str, ...]:
     return first
 
 
-def _widen(expert: Expert, columns: list[int], width: int) -> Sparse:
-    """The expert's feature matrix with its columns moved to their places among the joint parameters."""
-    matrix = sp.csr_array(expert.feature_matrix)
+def _widened(expert: Expert, columns: list[int], width: int) -> Expert:
+    """The expert with the columns of all features moved to their places among the joint parameters."""
+    arrival = expert.arrival_features
+    return replace(
+        expert,
+        features=_placed(expert.feature_matrix, columns, width),
+        arrival=None if arrival is None else _placed(arrival, columns, width),
+    )
+
+
+def _placed(features: Sparse, columns: list[int], width: int) -> Sparse:
+    matrix = sp.csr_array(features)
     placed = sp.csr_array((matrix.data, np.array(columns)[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width))
     placed.sort_indices()
     return placed

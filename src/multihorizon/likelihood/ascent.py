@@ -28,7 +28,7 @@ import scipy.linalg as la
 
 from multihorizon.checks import Bools, Floats
 from multihorizon.likelihood.large import DENSE_PARAMETERS, quasi_newton
-from multihorizon.likelihood.likelihood import Likelihood, Point, finite_log
+from multihorizon.likelihood.likelihood import Point
 
 GAIN = 1e-7
 MAX_STEPS = 300
@@ -45,7 +45,7 @@ DIFFERENCE, MOST_BEND = 0.1, 1.5
 
 
 @dataclass(frozen=True, eq=False)
-class Climb:
+class Ascent:
     """Where a climb ended, how many steps it took, whether it stopped because nothing was left, and the last curvature."""
 
     point: Point
@@ -60,7 +60,7 @@ def climb(
     max_steps: int = MAX_STEPS,
     gain: float = GAIN,
     matrix: Floats | None = None,
-) -> Climb:
+) -> Ascent:
     """Climb from `start` to a local maximum of the objective.
 
     Args:
@@ -70,11 +70,10 @@ def climb(
         gain: stop when less than this is promised.
         matrix: curvature at a neighbouring maximum, with which to begin; without it, the stop is confirmed by a new one.
     """
+    held = start.likelihood.fixed if fixed is None else start.likelihood.fixed | fixed
     if start.likelihood.size > DENSE_PARAMETERS:
-        mask = np.zeros(start.x.size, dtype=np.bool_) if fixed is None else fixed
-        return Climb(*quasi_newton(start, mask, max_steps), np.zeros((0, 0)))
+        return Ascent(*quasi_newton(start, held, max_steps), np.zeros((0, 0)))
     point, damping, last = start, FIRST_DAMPING if matrix is None else LEAST_DAMPING, np.inf
-    held = np.zeros(start.x.size, dtype=np.bool_) if fixed is None else fixed
     confirm, fresh = matrix is None, matrix is None
     metric = curvature(start) if matrix is None else matrix
     for steps in range(max_steps):
@@ -84,15 +83,15 @@ def climb(
             metric, fresh = curvature(point), True
             promised = _left_to_gain(point, metric, free)
         if promised < gain:
-            return Climb(point, steps, True, metric)
+            return Ascent(point, steps, True, metric)
         reached, damping = _advance(point, metric, free, damping, steps >= BENT)
         if reached is None and not fresh:
             metric, fresh, damping = curvature(point), True, FIRST_DAMPING
             reached, damping = _advance(point, metric, free, damping, steps >= BENT)
         if reached is None:
-            return Climb(point, steps, False, metric)
+            return Ascent(point, steps, False, metric)
         point, last, fresh = reached, promised, False
-    return Climb(point, max_steps, False, metric)
+    return Ascent(point, max_steps, False, metric)
 
 
 def resting(point: Point) -> Bools:
@@ -103,21 +102,22 @@ def resting(point: Point) -> Bools:
 
 
 def projected_gradient(point: Point) -> float:
-    """The largest entry of the gradient per decision, leaving out parameters that rest on a bound.
+    """The largest entry of the gradient per decision, leaving out parameters that are known or rest on a bound.
 
     Weights of features larger than 1 are measured in the units that make their feature at most 1.
     """
     model = point.likelihood
     scaled = point.gradient.copy()
-    scaled[: model.n_reward] /= model.feature_sizes
-    return float(np.abs(scaled[~resting(point)]).max(initial=0.0)) / model.decisions
+    scaled[: model.n_reward] /= np.maximum(1.0, model.feature_sizes)
+    return float(np.abs(scaled[~resting(point) & ~model.fixed]).max(initial=0.0)) / model.decisions
 
 
 def curvature(point: Point) -> Floats:
-    """The Fisher information with the ridge."""
-    matrix = point.information.copy()
-    d = point.likelihood.n_reward
-    matrix[np.arange(d), np.arange(d)] += point.likelihood.ridge
+    """The Fisher information with the curvature of the penalties."""
+    model = point.likelihood
+    matrix = point.information.copy() if model.penalty is None else point.information + model.penalty.matrix
+    d = model.n_reward
+    matrix[np.arange(d), np.arange(d)] += model.ridge
     return matrix
 
 
@@ -140,12 +140,12 @@ def _advance(point: Point, metric: Floats, free: Bools, damping: float, bend: bo
 def _bend(point: Point, metric: Floats, free: Bools, damping: float, step: Floats) -> Floats:
     """Half the acceleration that keeps a step on a bent ridge; 0 where it is too large to be trusted or cannot be had."""
     model, none = point.likelihood, np.zeros(step.size)
-    ahead, behind = (model.at(point.x + sign * DIFFERENCE * step, point) for sign in (1, -1))
+    ahead, behind = (model.at(np.clip(point.x + sign * DIFFERENCE * step, model.lower, model.upper), point) for sign in (1, -1))
     if ahead is None or behind is None:
         return none
     second = [
-        c.visits[:, None] * here.policy * (finite_log(a) - 2 * finite_log(here) + finite_log(b)) / DIFFERENCE**2
-        for c, here, a, b in zip(model.choices, point.plans, ahead.plans, behind.plans, strict=True)
+        batch.visits * here.policy * (a.finite_log - 2 * here.finite_log + b.finite_log) / DIFFERENCE**2
+        for batch, here, a, b in zip(model.batches, point.plans, ahead.plans, behind.plans, strict=True)
     ]
     matrix = _damped(metric, damping)
     curve = none.copy()
@@ -195,14 +195,3 @@ def _solve(matrix: Floats, b: Floats) -> Floats:
         solution: Floats = la.cho_solve(factor, b, check_finite=False)
         return solution
     raise ValueError("the Fisher information must be finite, received a matrix that cannot be factorised")
-
-
-def start_at(likelihood: Likelihood, x: Floats) -> Point | None:
-    """The model at x, discounts drawn back from 1 where the soft values there are infinite; None if that does not help."""
-    for back in (0.0, 1e-3, 1e-2, 1e-1, 0.3):
-        tried = x.copy()
-        tried[likelihood.discount_slice] = np.minimum(x[likelihood.discount_slice], 1 - back)
-        point = likelihood.at(np.clip(tried, likelihood.lower, likelihood.upper))
-        if point is not None:
-            return point
-    return None

@@ -12,7 +12,7 @@ of processes does not change the answer. Fits that did not finish are left out a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ from joblib import Parallel, delayed
 from multihorizon.checks import Floats, Ints, as_count
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.likelihood import Likelihood, Point
-from multihorizon.likelihood.uncertainty import resume
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution
@@ -88,15 +88,9 @@ def bootstrap(
     kept = np.array([x for x in found if x is not None])
     if len(kept) < 2:
         raise ValueError(f"fewer than two of {samples} bootstrap fits finished: the problem is too close to not being identified")
-    scale = 1.0 if solution.temperature is None else float(solution.temperature[0])
     model = point.likelihood
     discounts = np.array([model.discounts(x) for x in kept])
-    return Bootstrap(kind, discounts, scale * kept[:, : model.n_reward], samples - len(kept))
-
-
-def with_counts(problem: Problem, counts: Sequence[Floats]) -> Problem:
-    """The problem with other decision counts, one `(S,A)` for each of its experts and tasks."""
-    return problem.with_experts(replace(e, counts=c) for e, c in zip(problem.experts, counts, strict=True))
+    return Bootstrap(kind, discounts, kept[:, : model.n_reward], samples - len(kept))
 
 
 def episode_table(demonstrations: Demonstrations) -> tuple[Ints, Ints]:
@@ -143,19 +137,17 @@ def _refit(
     for seed in seeds:
         rng = np.random.default_rng(seed)
         counts = _draw_decisions(point, rng) if tables is None else _draw_episodes(likelihood.problem, tables, rng)
-        model = Likelihood(
-            with_counts(likelihood.problem, counts), likelihood.per_expert_temperature, likelihood.ridge, likelihood.groups
-        )
-        start = model.at(x, point)
+        start = likelihood.with_counts(counts).at(x, point)
         end = None if start is None else climb(start)
         found.append(end.point.x if end is not None and end.finished else None)
     return found
 
 
 def _draw_decisions(point: Point, rng: np.random.Generator) -> Counts:
+    visits = (expert.counts.sum(axis=1) for expert in point.likelihood.problem.experts if expert.counts is not None)
     return [
-        rng.multinomial(choices.visits.astype(np.int64), plan.policy).astype(np.float64)
-        for choices, plan in zip(point.likelihood.choices, point.plans, strict=True)
+        rng.multinomial(n.astype(np.int64), policy / policy.sum(axis=1, keepdims=True)).astype(np.float64)
+        for n, policy in zip(visits, point.policies(), strict=True)
     ]
 
 

@@ -24,11 +24,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
-from multihorizon.checks import Floats
-from multihorizon.likelihood.ascent import Climb, climb
-from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.checks import Floats, Ints
+from multihorizon.likelihood.ascent import Ascent, climb
+from multihorizon.likelihood.likelihood import Point
+from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.precision import precision
 from multihorizon.likelihood.starts import choice_probability_start
-from multihorizon.likelihood.uncertainty import precision, resume
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution
 
@@ -106,26 +107,23 @@ def _degrees(point: Point, shared: Point, members: tuple[int, ...]) -> int:
     discounts = shared.likelihood.discounts(shared.x)
     offsets = APART * (np.arange(len(members)) - (len(members) - 1) / 2)
     discounts[list(members)] = np.clip(discounts[list(members)], 0.2, 0.8) + offsets / len(members)
-    apart = model.at(model.pack(shared.likelihood.reward(shared.x), discounts, shared.likelihood.temperatures(shared.x)))
+    grouped = np.array([discounts[model.groups == g][0] for g in range(model.n_discounts)])
+    heats = np.exp(shared.x[shared.likelihood.temperature_slice])
+    apart = model.at(model.pack(shared.likelihood.reward(shared.x), grouped, heats))
     full, restricted = precision(point if apart is None else apart), precision(shared)
     contrasts = len(members) - 1
     return contrasts + 2 * max(restricted.nullity - full.nullity, 0) if full.rank > restricted.rank else 0
 
 
-def _restricted(point: Point, members: tuple[int, ...]) -> Climb:
+def _restricted(point: Point, members: tuple[int, ...]) -> Ascent:
     """The maximum with one discount for the members, from the answer's reward and from fits to the frequencies."""
     model = point.likelihood
-    first = members[0]
-    merged = [first if k in members else k for k in range(model.problem.n_experts)]
-    numbers = {old: new for new, old in enumerate(dict.fromkeys(merged))}
-    groups = tuple(numbers[k] for k in merged)
-    restricted = Likelihood(model.problem, model.per_expert_temperature, model.ridge, groups)
-    discounts = model.discounts(point.x)
-    shared = float(discounts[list(members)].mean())
-    values = np.array([shared if old == first else discounts[old] for old in numbers])
+    restricted = model.sharing(_merged(model.groups, members))
+    values = np.array([model.discounts(point.x)[restricted.groups == g].mean() for g in range(restricted.n_discounts)])
+    heats = np.exp(point.x[model.temperature_slice])
     starts = [
-        restricted.at(restricted.pack(model.reward(point.x), values, model.temperatures(point.x))),
-        choice_probability_start(restricted, values),
+        restricted.at(restricted.pack(model.reward(point.x), values, heats)),
+        choice_probability_start(restricted, values, heats),
     ]
     ends = [climb(start, max_steps=25) for start in starts if start is not None]
     highest = max(end.point.objective for end in ends)
@@ -136,3 +134,12 @@ def _restricted(point: Point, members: tuple[int, ...]) -> Climb:
     )
     hopeless = point.objective - best.point.objective > HOPELESS
     return best if best.finished or hopeless else climb(best.point)
+
+
+def _merged(groups: Ints, members: tuple[int, ...]) -> tuple[int, ...]:
+    """Groups of discounts, numbered anew, in which the members' groups are one."""
+    joined = {int(groups[k]) for k in members}
+    first = min(joined)
+    merged = [first if g in joined else g for g in groups.tolist()]
+    number = {g: i for i, g in enumerate(dict.fromkeys(merged))}
+    return tuple(number[g] for g in merged)

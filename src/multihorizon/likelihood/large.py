@@ -9,15 +9,12 @@ A discount whose share of S is lost in that tolerance is not identified. Standar
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse.linalg as spla
 from scipy.optimize import minimize
 
 from multihorizon.checks import Bools, Floats
-from multihorizon.likelihood.likelihood import Choices, Point, finite_log
-from multihorizon.planning.evaluation import policy_entropy
+from multihorizon.likelihood.likelihood import Point, next_values
 
 #: Above this many parameters nothing of size p×p is formed.
 DENSE_PARAMETERS = 2500
@@ -53,47 +50,55 @@ def quasi_newton(start: Point, fixed: Bools, max_steps: int) -> tuple[Point, int
 
 def information_product(point: Point, v: Floats) -> Floats:
     """The Fisher information times a vector `(p,)`."""
-    weighted = [
-        choices.visits[:, None] * plan.policy * _along(point, choices, i, v)
-        for i, (choices, plan) in enumerate(zip(point.likelihood.choices, point.plans, strict=True))
-    ]
-    return point.pull_back(weighted)
+    batches = zip(point.likelihood.batches, point.plans, strict=True)
+    return point.pull_back([batch.visits * plan.policy * _along(point, i, v) for i, (batch, plan) in enumerate(batches)])
 
 
 def profile_information(point: Point) -> tuple[Floats, Floats]:
-    """S `(m,m)` of the discounts and log-temperatures with the reward profiled out, and their own information `(m,)`."""
-    d, size = point.likelihood.n_reward, point.likelihood.size
-    operator = spla.LinearOperator((d, d), matvec=lambda v: information_product(point, np.append(v, np.zeros(size - d)))[:d])
-    columns, solved = [], []
-    for k in range(d, size):
-        column = information_product(point, np.eye(1, size, k).ravel())
-        columns.append(column)
-        solved.append(spla.cg(operator, column[:d], rtol=TOLERANCE, maxiter=MOST_PRODUCTS)[0])
-    own = np.array([column[d:] for column in columns])
-    cross = np.array([column[:d] for column in columns])
-    profiled: Floats = own - cross @ np.array(solved).T
+    """S `(m,m)` of the free discounts and log-temperatures with the reward profiled out, and their own information `(m,)`."""
+    model = point.likelihood
+    d, size = model.n_reward, model.size
+    held = model.ridge + 0.0
+
+    def product(v: Floats) -> Floats:
+        found: Floats = information_product(point, np.append(v, np.zeros(size - d)))[:d] + held * v
+        return found
+
+    operator = spla.LinearOperator((d, d), matvec=product)
+    free = np.flatnonzero(~model.fixed[d:]) + d
+    columns = np.array([information_product(point, np.eye(1, size, int(k)).ravel()) for k in free])
+    solved = np.array([spla.cg(operator, column[:d], rtol=TOLERANCE, maxiter=MOST_PRODUCTS)[0] for column in columns])
+    own = columns[:, free]
+    if model.penalty is not None:
+        own = own + model.penalty.matrix[np.ix_(free, free)]
+    profiled: Floats = own - columns[:, :d] @ solved.T
     return 0.5 * (profiled + profiled.T), np.diag(own).copy()
 
 
 def discount_errors(point: Point) -> tuple[Floats, Floats]:
-    """Standard errors `(m,)` of the discounts and log-temperatures, NaN where not identified, and the scaled spectrum `(m,)`."""
+    """Standard errors of the discounts and log-temperatures, 0 where known and NaN where not identified, and the scaled spectrum."""
+    model = point.likelihood
+    free = ~model.fixed[model.n_reward :]
     profiled, own = profile_information(point)
     scale = np.sqrt(np.where(own > 0, own, 1.0))
     spectrum, vectors = np.linalg.eigh(profiled / np.outer(scale, scale))
-    known = spectrum > SHARE
-    lost = np.linalg.norm(vectors[:, ~known], axis=1) > 1e-3
-    variance = (vectors[:, known] ** 2 / spectrum[known]).sum(axis=1) / scale**2
-    return np.where(lost, np.nan, np.sqrt(variance)), spectrum
+    told = spectrum > SHARE
+    lost = np.linalg.norm(vectors[:, ~told], axis=1) > 1e-3
+    variance = (vectors[:, told] ** 2 / spectrum[told]).sum(axis=1) / scale**2
+    errors = np.zeros(free.size)
+    errors[free] = np.where(lost, np.nan, np.sqrt(variance))
+    return errors, spectrum
 
 
-def _along(point: Point, choices: Choices, i: int, v: Floats) -> Any:
-    """`J v`, how log π `(S,A)` of one expert moves along v."""
-    model, plan = point.likelihood, point.plans[i]
-    mdp, (gamma, lam) = choices.expert.mdp, model.settings(choices, point.x)
-    heat = lam * v[choices.temperature] if choices.temperature >= 0 else 0.0
-    direct = choices.expert.expected_reward(v[: model.n_reward]) + v[choices.discount] * mdp.expect(plan.values)
-    direct = np.where(mdp.available & ~mdp.terminal[:, None], direct, 0.0)
-    source = (plan.policy * direct).sum(axis=1) + heat * policy_entropy(plan.policy)
-    moved = np.where(mdp.terminal, 0.0, point.resolvents[i].solve(np.where(mdp.terminal, 0.0, source)))
-    change = (direct + gamma * mdp.expect(moved) - moved[:, None]) / lam
-    return np.where(mdp.available, change - heat * finite_log(plan) / lam, 0.0)
+def _along(point: Point, i: int, v: Floats) -> Floats:
+    """`J v`, how log π `(A,S,n)` of one batch moves along v."""
+    model, plan, batch = point.likelihood, point.plans[i], point.likelihood.batches[i]
+    mdp, n = batch.mdp, batch.owners.size
+    heat = plan.lam * v[model.temperature_slice][model.temperature_groups[batch.owners]]
+    paid = (batch.features.matrix @ v[: model.n_reward]).reshape(mdp.n_actions, mdp.n_states, 1)
+    direct = paid + v[model.discount_slice][model.groups[batch.owners]] * next_values(batch, plan)
+    source = (plan.policy * direct).sum(axis=0) + heat * plan.entropy
+    moved = point.resolvents[i].solve(np.where(mdp.terminal[:, None], 0.0, source)[:, :, None])[:, :, 0]
+    later = (mdp.stacked @ moved).reshape(mdp.n_actions, mdp.n_states, n)
+    change = (direct + plan.gamma * later - moved - heat * plan.finite_log) / plan.lam
+    return np.where(np.isfinite(plan.log), change, 0.0)

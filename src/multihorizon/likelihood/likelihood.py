@@ -3,141 +3,192 @@
 Expert k, with discount γ and temperature λ, is seen to take action a in state s `N(s,a)` times, `n(s) = Σ_a N(s,a)`. Under reward
 parameters θ the log-likelihood of these choices, given the states in which they were made, is
 
-    L = Σ_k Σ_{s,a} N(s,a) log π(a|s),   λ log π(a|s) = Q(s,a) − V(s),   Q = F θ + γ T V,   V(s) = λ log Σ_a exp(Q(s,a)/λ).
+    L = Σ_k Σ_{s,a} N(s,a) log π(a|s),   λ log π(a|s) = Q(s,a) − V(s),   Q = R₀ + F θ + γ T V,   V(s) = λ log Σ_a exp(Q(s,a)/λ),
 
-It is undiscounted: each decision counts once, whenever it was made. V solves a fixed-point equation (the nested fixed point of
-Rust, 1987) and is differentiated through it. With `P = P_π`, `H` the entropy of π and `πF` the policy's average of F's rows,
+with R₀ the known part of the reward, if there is one. It is undiscounted: each decision counts once, whenever it was made. V
+solves a fixed-point equation (the nested fixed point of Rust, 1987) and is differentiated through it. With `P = P_π`, `H` the
+entropy of π and `πF` the policy's average of F's rows,
 
     dV = (I − γP)^{-1} [πF dθ + P V dγ + H dλ],      dQ = F dθ + T V dγ + γ T dV,
     d log π(a|s) = (dQ(s,a) − dV(s))/λ − log π(a|s) dλ/λ.
 
 *Backwards*: with `G = (N − nπ)/λ` and one adjoint solve `w = (I − γPᵀ)^{-1} γ TᵀG` an expert's gradient is `Fᵀ(G + π w)` in θ,
-`⟨G, TV⟩ + w·PV` in γ and `w·H − Σ (nH + N log π)/λ` in λ; the cost does not depend on how many parameters there are.
+`⟨G + π w, TV⟩` in γ and `w·H − Σ (nH + N log π)/λ` in λ; the cost does not depend on how many parameters there are.
 *Forwards*: the rows ψ(s,a) of d log π give the Fisher information `Σ n(s) π(a|s) ψψᵀ`, one solve with a right-hand side for each
 parameter that is not structurally zero.
 
-Temperatures enter by their logarithms, the first expert's being 0: a common factor of λ and θ leaves every policy as it is.
+What is maximised is `L − ½ Σ ρ_j θ_j² − ½ (x−c)ᵀA(x−c) + bᵀ(x−c)`: ρ is a ridge, and the other term holds what is known of
+x besides the decisions, such as the spread of temperatures, or the decisions of experts who are not looked at again.
+A common factor of all λ and θ leaves every policy as it is; where no part of the reward is known, this direction is open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
-from multihorizon.checks import Floats, Ints
+from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.experts import Expert
-from multihorizon.planning.evaluation import policy_entropy
-from multihorizon.planning.linear import Resolvent, policy_resolvent
-from multihorizon.planning.soft_plan import SoftPlan, soft_plan
+from multihorizon.likelihood.engine import Engine, Features, Resolvents, engine_for, log_policies
+from multihorizon.mdp import MDP
 from multihorizon.problem import Problem
+from multihorizon.tolerances import ENDLESS_DISCOUNT
 
-#: The largest discount tried where some state never ends and a discount of 1 has no finite values.
-ENDLESS_DISCOUNT = 0.9999
 #: Log-temperatures stay within ±5: beyond a factor of 148 a temperature is only a certain or a uniform policy.
 LOG_TEMPERATURE_BOUND = 5.0
-#: Up to this many numbers the features are kept as a dense array for averaging under a policy.
-DENSE_FEATURES = 2_000_000
+#: Persons are planned together as long as their derivatives fit into this many numbers.
+BATCH_NUMBERS = 2_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Choices:
-    """One expert's decisions in one task: counts `(S,A)`, and the rows a·S+s of actions that could be taken where some were.
+class Persons:
+    """Persons in one task, planned together: counts `(A,S,n)`, visits `(S,n)`, and whose they are `(n,)`.
 
-    `moves` are these rows of T, `used` the columns of F that have entries at all.
-    `discount` and `temperature` are positions in the parameter vector; −1 stands for a temperature fixed at 1.
+    `positions` are their places among the problem's experts (one for each person and task), `owners` their numbers as persons.
     """
 
-    expert: Expert
+    mdp: MDP
+    engine: Engine
+    features: Features
+    known_reward: Floats
+    arrival: Sparse | None
     counts: Floats
     visits: Floats
-    rows: Ints
-    states: Ints
-    moves: Any
-    used: Ints
-    discount: int
-    temperature: int
+    positions: Ints
+    owners: Ints
 
     @cached_property
-    def design(self) -> Floats:
-        """The rows of F, dense, in the columns `used`."""
-        dense: Floats = sp.csr_array(self.expert.feature_matrix)[self.rows][:, self.used].toarray()
-        return dense
+    def visited_rows(self) -> Ints:
+        """The rows a·S+s of available actions in states where anyone decided."""
+        seen = (self.visits > 0).any(axis=1, keepdims=True) & self.mdp.available
+        return np.flatnonzero(seen.T.ravel())
 
-    @cached_property
-    def dense_features(self) -> Floats | None:
-        """F as `(A,S,used)` where that is small, else None."""
-        features, mdp = self.expert.feature_matrix, self.expert.mdp
-        if features.shape[0] * self.used.size > DENSE_FEATURES:
-            return None
-        dense: Floats = features[:, self.used].toarray().reshape(mdp.n_actions, mdp.n_states, -1)
-        return dense
-
-    def mean_features(self, policy: Floats) -> Floats:
-        """`πF = Σ_a π(a|s) F(s,a)` as a dense `(S,used)` array."""
-        dense = self.dense_features
-        if dense is not None:
-            mean: Floats = np.einsum("sa,asj->sj", policy, dense)
-            return mean
-        n = self.expert.mdp.n_states
-        total = np.zeros((n, self.used.size))
-        for action, chosen in enumerate(policy.T):
-            block = self.expert.feature_matrix[action * n : (action + 1) * n][:, self.used]
-            total += (sp.diags_array(chosen) @ block).toarray()
+    def reward(self, theta: Floats) -> Floats:
+        """The expected immediate reward `(A·S,)`."""
+        total: Floats = self.known_reward + self.features.matrix @ theta
         return total
+
+    def arrival_reward(self, theta: Floats) -> Floats:
+        """The part of the reward `(S,)` that is paid on arrival, and so moves with the transitions."""
+        return np.zeros(self.mdp.n_states) if self.arrival is None else self.arrival @ theta
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """The term `−½ (x−c)ᵀA(x−c) + bᵀ(x−c)` of the objective: centre c, slope b, matrix A."""
+
+    centre: Floats
+    slope: Floats
+    matrix: Floats
+
+    def __call__(self, x: Floats) -> float:
+        """Its value at x."""
+        return float((self.slope - 0.5 * self.matrix @ (x - self.centre)) @ (x - self.centre))
+
+    def gradient(self, x: Floats) -> Floats:
+        """Its gradient at x."""
+        return self.slope - self.matrix @ (x - self.centre)
+
+    def without(self, positions: slice, put: int) -> Quadratic:
+        """The same term where `put` parameters, of which it says nothing, stand in place of others of which it says nothing."""
+        keep = [*range(positions.start), *range(positions.stop, self.centre.size)]
+        room = [*range(positions.start), *range(positions.start + put, self.centre.size - (positions.stop - positions.start) + put)]
+        size = len(keep) + put
+        centre, slope, matrix = np.zeros(size), np.zeros(size), np.zeros((size, size))
+        centre[room], slope[room] = self.centre[keep], self.slope[keep]
+        matrix[np.ix_(room, room)] = self.matrix[np.ix_(keep, keep)]
+        return Quadratic(centre, slope, matrix)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a likelihood is told besides the problem.
+
+    Attributes:
+        groups: for each of the K experts which discount is theirs; by default 0, …, K−1. Equal numbers share a discount.
+        discounts: known discounts `(K,)`, NaN where they are free; None where all are.
+        temperature_groups: for each expert which temperature is theirs, as in `groups`.
+        temperatures: known temperatures `(K,)`, NaN where they are free; None stands for 1 everywhere.
+        reward: known reward parameters `(d,)`; None where they are free.
+    """
+
+    groups: tuple[int, ...] | None = None
+    discounts: Floats | None = None
+    temperature_groups: tuple[int, ...] | None = None
+    temperatures: Floats | None = None
+    reward: Floats | None = None
 
 
 class Likelihood:
     """The log-likelihood of a problem's demonstrations as a function of `x = (θ, γ, log λ)`.
 
-    Args:
-        problem: its experts must be given as demonstrations.
-        per_expert_temperature: whether all experts but the first have a temperature of their own.
-        ridge: weight of the penalty `ridge/2 ‖θ‖²` that is taken off.
-        groups: for each of the K experts which discount is theirs; by default 0, …, K−1. Equal numbers share a discount.
+    x has d reward parameters, one discount for each group, and one log-temperature for each expert. What is known keeps its
+    value: `fixed` marks it.
 
     Attributes:
         lower, upper: bounds `(p,)` of the parameters.
+        fixed: mask `(p,)` of what is known.
+        penalty: the quadratic term of the objective; None for none.
+        ridge: the weights ρ `(d,)`.
     """
 
     def __init__(
         self,
         problem: Problem,
-        per_expert_temperature: bool = False,
-        ridge: float = 0.0,
-        groups: Sequence[int] | None = None,
+        settings: Settings | None = None,
+        penalty: Quadratic | None = None,
+        ridge: Floats | float = 0.0,
     ) -> None:
         self.problem = problem
-        self.ridge = ridge
-        self.per_expert_temperature = per_expert_temperature
-        self.groups = tuple(range(problem.n_experts)) if groups is None else tuple(groups)
-        self.n_reward = problem.n_parameters
-        self.n_discounts = max(self.groups) + 1
-        self.n_temperatures = problem.n_experts - 1 if per_expert_temperature else 0
-        self.choices = tuple(self._choices(e, o) for e, o in zip(problem.experts, problem.owner, strict=True))
-        self.decisions = float(sum(c.visits.sum() for c in self.choices))
+        self.settings = settings or Settings()
+        self.penalty = penalty
+        self.ridge: Floats = np.broadcast_to(np.asarray(ridge, dtype=np.float64), (problem.n_parameters,))
+        self.batches = tuple(_batches(problem))
+        self.decisions = float(sum(batch.visits.sum() for batch in self.batches))
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Where each parameter stands in x, what is known of it, and its bounds."""
+        self.groups = _numbers(self.settings.groups, self.problem.n_experts)
+        self.temperature_groups = _numbers(self.settings.temperature_groups, self.problem.n_experts)
+        self.n_reward = self.problem.n_parameters
+        self.n_discounts = int(self.groups.max()) + 1
+        self.n_temperatures = int(self.temperature_groups.max()) + 1
+        self.known = self._known()
+        self.fixed = ~np.isnan(self.known)
         self.lower, self.upper = self._bounds()
 
     @property
     def size(self) -> int:
-        """p, the number of parameters."""
+        """p, the number of parameters, known ones included."""
         return self.n_reward + self.n_discounts + self.n_temperatures
-
-    @cached_property
-    def feature_sizes(self) -> Floats:
-        """The largest entry of each feature over all experts, at least 1."""
-        sizes = [abs(expert.feature_matrix).max(axis=0).toarray().ravel() for expert in self.problem.experts]
-        largest: Floats = np.maximum(1.0, np.max(sizes, axis=0))
-        return largest
 
     @property
     def discount_slice(self) -> slice:
         """Where the discounts stand in x."""
         return slice(self.n_reward, self.n_reward + self.n_discounts)
+
+    @property
+    def temperature_slice(self) -> slice:
+        """Where the log-temperatures stand in x."""
+        return slice(self.n_reward + self.n_discounts, self.size)
+
+    @property
+    def scale_is_free(self) -> bool:
+        """Whether a common factor of reward and temperatures is open: no part of the reward and no temperature is known."""
+        known = any(batch.known_reward.any() for batch in self.batches) or self.settings.reward is not None
+        return not known and not self.fixed[self.temperature_slice].any()
+
+    @cached_property
+    def feature_sizes(self) -> Floats:
+        """The largest entry of each feature over all experts, 1 for features without entries."""
+        sizes = [abs(batch.features.matrix).max(axis=0).toarray().ravel() for batch in self.batches]
+        largest: Floats = np.max(sizes, axis=0)
+        return np.where(largest > 0, largest, 1.0)
 
     def reward(self, x: Floats) -> Floats:
         """θ `(d,)`."""
@@ -145,166 +196,229 @@ class Likelihood:
 
     def discounts(self, x: Floats) -> Floats:
         """Each expert's discount `(K,)`."""
-        shared: Floats = x[self.discount_slice][list(self.groups)]
+        shared: Floats = x[self.discount_slice][self.groups]
         return shared
 
     def temperatures(self, x: Floats) -> Floats:
         """Each expert's temperature `(K,)`."""
-        free = np.exp(x[self.discount_slice.stop :])
-        return np.array([1.0, *free]) if self.per_expert_temperature else np.ones(self.problem.n_experts)
+        found: Floats = np.exp(x[self.temperature_slice])[self.temperature_groups]
+        return found
 
     def pack(self, reward: Floats, discounts: Floats, temperatures: Floats | None = None) -> Floats:
-        """x from a reward, one discount a group, and the experts' temperatures, clipped to the bounds.
+        """x from a reward, one discount and one temperature for each group, clipped to the bounds; what is known stays.
 
-        Temperatures relative to the first expert's count, and the reward is rescaled with them.
+        Where the scale is free, temperatures are divided by their geometric mean, and the reward with them.
         """
-        scale = 1.0 if temperatures is None else float(temperatures[0])
-        free = np.zeros(0) if not self.per_expert_temperature else np.zeros(self.n_temperatures)
-        if temperatures is not None and self.per_expert_temperature:
-            free = np.log(temperatures[1:] / scale)
-        packed: Floats = np.clip(np.concatenate([reward / scale, discounts, free]), self.lower, self.upper)
+        heat = np.ones(self.n_temperatures) if temperatures is None else np.asarray(temperatures, dtype=np.float64)
+        scale = float(np.exp(np.log(heat).mean())) if self.scale_is_free else 1.0
+        x = np.concatenate([reward / scale, discounts, np.log(heat / scale)])
+        packed: Floats = np.clip(np.where(self.fixed, self.known, x), self.lower, self.upper)
         return packed
 
     def at(self, x: Floats, near: Point | None = None) -> Point | None:
         """The model at x, its plans started from those of a `near` point; None where a soft value is infinite."""
         plans = []
-        for i, choices in enumerate(self.choices):
-            plan = self._plan(choices, x, None if near is None else near.plans[i].values)
+        theta, gamma, lam = self.reward(x), self.discounts(x), self.temperatures(x)
+        for i, batch in enumerate(self.batches):
+            start = None if near is None else near.plans[i].values
+            plan = _plan(batch, batch.reward(theta), gamma[batch.owners], lam[batch.owners], start)
             if plan is None:
                 return None
             plans.append(plan)
-        value = sum(float((c.counts * finite_log(p)).sum()) for c, p in zip(self.choices, plans, strict=True))
-        theta = self.reward(x)
-        return Point(self, x, tuple(plans), value, value - 0.5 * self.ridge * float(theta @ theta))
+        value = sum(float((b.counts * p.finite_log).sum()) for b, p in zip(self.batches, plans, strict=True))
+        objective = value - 0.5 * float(self.ridge @ theta**2) + (0.0 if self.penalty is None else self.penalty(x))
+        return Point(self, x, tuple(plans), value, objective)
 
-    def _plan(self, choices: Choices, x: Floats, start: Floats | None) -> SoftPlan | None:
-        gamma, lam = self.settings(choices, x)
-        if gamma == 1.0:
-            # Where going on pays more than ending, Newton's method from a neighbour can find a fixed point that is not the value.
-            start = None
-        try:
-            return soft_plan(choices.expert.mdp, choices.expert.expected_reward(self.reward(x)), gamma, lam, start)
-        except ValueError:  # the soft values are infinite
-            return None
-
-    def settings(self, choices: Choices, x: Floats) -> tuple[float, float]:
-        """The discount and the temperature of one expert at x."""
-        lam = 1.0 if choices.temperature < 0 else float(np.exp(x[choices.temperature]))
-        return float(x[choices.discount]), lam
-
-    def _choices(self, expert: Expert, owner: int) -> Choices:
-        counts = require_counts(expert)
-        mdp = expert.mdp
-        visits = np.where(mdp.terminal, 0.0, counts.sum(axis=1))
-        rows = np.flatnonzero(((visits > 0)[:, None] & mdp.available).T.ravel())
-        temperature = self.discount_slice.stop + owner - 1 if self.per_expert_temperature and owner > 0 else -1
-        features = sp.csr_array(expert.feature_matrix)
-        used = np.unique(features.indices).astype(np.int64)
-        return Choices(
-            expert=expert,
-            counts=counts,
-            visits=visits,
-            rows=rows,
-            states=rows % mdp.n_states,
-            moves=mdp.stacked[rows],
-            used=used,
-            discount=self.n_reward + self.groups[owner],
-            temperature=temperature,
+    def of_experts(self, experts: Sequence[int], penalty: Quadratic | None = None) -> Likelihood:
+        """The likelihood of some experts alone, in the problem's order, with the same knowledge and another quadratic term."""
+        members = sorted(experts)
+        entries = [i for i, owner in enumerate(self.problem.owner) if owner in members]
+        told = self.settings
+        part = Settings(
+            groups=_renumbered(self.groups[members]),
+            discounts=None if told.discounts is None else told.discounts[members],
+            temperature_groups=_renumbered(self.temperature_groups[members]),
+            temperatures=None if told.temperatures is None else told.temperatures[members],
+            reward=told.reward,
         )
+        return Likelihood(self.problem.with_experts(self.problem.experts[i] for i in entries), part, penalty)
+
+    def with_counts(self, counts: Sequence[Floats]) -> Likelihood:
+        """The same likelihood of other decisions: counts `(S,A)` for each of the problem's experts and tasks."""
+        experts = (replace(expert, counts=c) for expert, c in zip(self.problem.experts, counts, strict=True))
+        changed = copy.copy(self)
+        changed.problem = self.problem.with_experts(experts)
+        changed.batches = tuple(_recounted(batch, [counts[i] for i in batch.positions]) for batch in self.batches)
+        changed.decisions = float(sum(batch.visits.sum() for batch in changed.batches))
+        return changed
+
+    def holding(self, penalty: Quadratic | None = None, ridge: Floats | float = 0.0) -> Likelihood:
+        """The same likelihood with other penalties."""
+        changed = copy.copy(self)
+        changed.penalty = penalty
+        changed.ridge = np.broadcast_to(np.asarray(ridge, dtype=np.float64), (self.n_reward,))
+        return changed
+
+    def sharing(self, groups: tuple[int, ...]) -> Likelihood:
+        """The same likelihood with one discount for each of these groups of experts; penalties on discounts are not carried over."""
+        changed = copy.copy(self)
+        changed.settings = replace(self.settings, groups=groups)
+        changed._lay_out()
+        if self.penalty is not None:
+            changed.penalty = self.penalty.without(self.discount_slice, changed.n_discounts)
+        return changed
+
+    def _known(self) -> Floats:
+        """x with the values of what is known, NaN elsewhere."""
+        known = np.full(self.size, np.nan)
+        k, told = self.problem.n_experts, self.settings
+        if told.reward is not None:
+            known[: self.n_reward] = told.reward
+        discounts = np.full(k, np.nan) if told.discounts is None else told.discounts
+        temperatures = np.ones(k) if told.temperatures is None else told.temperatures
+        for expert in range(k):
+            if not np.isnan(discounts[expert]):
+                known[self.n_reward + self.groups[expert]] = discounts[expert]
+            if not np.isnan(temperatures[expert]):
+                known[self.temperature_slice.start + self.temperature_groups[expert]] = np.log(temperatures[expert])
+        return known
 
     def _bounds(self) -> tuple[Floats, Floats]:
-        endless = any(c.expert.mdp.never_ends().any() for c in self.choices)
-        lower = np.concatenate(
-            [np.full(self.n_reward, -np.inf), np.zeros(self.n_discounts), np.full(self.n_temperatures, -LOG_TEMPERATURE_BOUND)]
-        )
+        endless = any(batch.mdp.never_ends().any() for batch in self.batches)
+        d, heat = self.n_reward, np.full(self.n_temperatures, LOG_TEMPERATURE_BOUND)
+        lower = np.concatenate([np.full(d, -np.inf), np.zeros(self.n_discounts), -heat])
         top = ENDLESS_DISCOUNT if endless else 1.0
-        upper = np.concatenate(
-            [
-                np.full(self.n_reward, np.inf),
-                np.full(self.n_discounts, top),
-                np.full(self.n_temperatures, LOG_TEMPERATURE_BOUND),
-            ]
-        )
-        return lower, upper
+        upper = np.concatenate([np.full(d, np.inf), np.full(self.n_discounts, top), heat])
+        return np.where(self.fixed, self.known, lower), np.where(self.fixed, self.known, upper)
+
+
+@dataclass(frozen=True, eq=False)
+class Plans:
+    """The soft plans of persons in one task: values `(S,n)`, `log π` `(A,S,n)`, discounts and temperatures `(n,)`."""
+
+    values: Floats
+    log: Floats
+    gamma: Floats
+    lam: Floats
+
+    @cached_property
+    def policy(self) -> Floats:
+        """π `(A,S,n)`."""
+        return np.exp(self.log)
+
+    @cached_property
+    def finite_log(self) -> Floats:
+        """`log π` with 0 in place of −inf: actions that cannot be taken have no counts, and 0·(−inf) must not be NaN."""
+        return np.where(np.isfinite(self.log), self.log, 0.0)
+
+    @cached_property
+    def entropy(self) -> Floats:
+        """The entropy of the policy in each state `(S,n)`."""
+        total: Floats = -(self.policy * self.finite_log).sum(axis=0)
+        return total
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """The model at one x: `value` is the log-likelihood, `objective` what is maximised, the ridge's penalty taken off."""
+    """The model at one x: `value` is the log-likelihood, `objective` what is maximised."""
 
     likelihood: Likelihood
     x: Floats
-    plans: tuple[SoftPlan, ...]
+    plans: tuple[Plans, ...]
     value: float
     objective: float
 
     @cached_property
     def gradient(self) -> Floats:
-        """The gradient `(p,)` of the objective, by one adjoint solve an expert."""
-        total = self.pull_back([choices.counts for choices in self.likelihood.choices])
-        total[: self.likelihood.n_reward] -= self.likelihood.ridge * self.likelihood.reward(self.x)
-        return total
+        """The gradient `(p,)` of the objective, by one adjoint solve for each expert."""
+        model = self.likelihood
+        total = self.pull_back([batch.counts for batch in model.batches])
+        total[: model.n_reward] -= model.ridge * model.reward(self.x)
+        return total if model.penalty is None else total + model.penalty.gradient(self.x)
 
-    def pull_back(self, weights: Sequence[Floats]) -> Floats:
-        """`Σ y(s,a) d log π(a|s)` `(p,)` for weights y `(S,A)` of each expert: the gradient where they are the counts."""
-        total = np.zeros(self.likelihood.size)
-        for choices, plan, solver, y in zip(self.likelihood.choices, self.plans, self.resolvents, weights, strict=True):
-            self._add_pull_back(total, choices, plan, solver, y)
-        return total
+    def policies(self) -> list[Floats]:
+        """The policy `(S,A)` of each of the problem's experts and tasks."""
+        found: dict[int, Floats] = {}
+        for batch, plan in zip(self.likelihood.batches, self.plans, strict=True):
+            found |= {int(place): plan.policy[:, :, i].T for i, place in enumerate(batch.positions)}
+        return [found[i] for i in range(len(found))]
 
     @cached_property
-    def resolvents(self) -> tuple[Resolvent, ...]:
-        """`I − γP_π` of each expert, factorised once."""
-        return tuple(
-            policy_resolvent(c.expert.mdp, p.policy, self.likelihood.settings(c, self.x)[0])
-            for c, p in zip(self.likelihood.choices, self.plans, strict=True)
-        )
+    def resolvents(self) -> tuple[Resolvents, ...]:
+        """`I − γP_π` of each batch."""
+        return tuple(b.engine.resolvents(p.policy, p.gamma) for b, p in zip(self.likelihood.batches, self.plans, strict=True))
 
-    def _add_pull_back(self, total: Floats, choices: Choices, plan: SoftPlan, solver: Resolvent, y: Floats) -> None:
-        gamma, lam = self.likelihood.settings(choices, self.x)
-        mdp, log = choices.expert.mdp, finite_log(plan)
-        sums = y.sum(axis=1)
-        slack = (y - sums[:, None] * plan.policy) / lam
-        weights = np.where(mdp.terminal, 0.0, solver.solve(gamma * (mdp.stacked.T @ slack.T.ravel()), transpose=True))
-        next_values = mdp.expect(plan.values)
-        moved = slack + plan.policy * weights[:, None]
-        total[: self.likelihood.n_reward] += choices.expert.feature_matrix.T @ moved.T.ravel()
-        total[choices.discount] += float((moved * next_values).sum())
-        if choices.temperature >= 0:
-            entropy = policy_entropy(plan.policy)
-            direct = float((sums * entropy).sum() + (y * log).sum()) / lam
-            total[choices.temperature] += lam * (float(weights @ entropy) - direct)
+    def pull_back(self, weights: Sequence[Floats]) -> Floats:
+        """`Σ y(s,a) d log π(a|s)` `(p,)` for weights y `(A,S,n)` of each batch: the gradient where they are the counts."""
+        model = self.likelihood
+        total = np.zeros(model.size)
+        for batch, plan, solver, y in zip(model.batches, self.plans, self.resolvents, weights, strict=True):
+            moved, flow = reward_pull_back(batch, plan, solver, y)
+            total[: model.n_reward] += batch.features.matrix.T @ moved.sum(axis=2).ravel()
+            np.add.at(total, model.n_reward + model.groups[batch.owners], (moved * next_values(batch, plan)).sum(axis=(0, 1)))
+            direct = (y.sum(axis=0) * plan.entropy).sum(axis=0) + (y * plan.finite_log).sum(axis=(0, 1))
+            heat = plan.lam * (flow * plan.entropy).sum(axis=0) - direct
+            np.add.at(total, model.temperature_slice.start + model.temperature_groups[batch.owners], heat)
+        return total
 
     @cached_property
     def information(self) -> Floats:
         """The Fisher information `(p,p)` of the decisions, given the states they were made in; dense, for moderate p."""
-        model = self.likelihood
-        total = np.zeros((model.size, model.size))
-        for choices, plan, solver in zip(model.choices, self.plans, self.resolvents, strict=True):
-            columns, scores = self.scores(choices, plan, solver)
-            weights = choices.visits[choices.states] * plan.policy.T.ravel()[choices.rows]
-            scores *= np.sqrt(weights)[:, None]
-            total[np.ix_(columns, columns)] += scores.T @ scores
+        total = np.zeros((self.likelihood.size, self.likelihood.size))
+        for columns, block in self.blocks():
+            total[np.ix_(columns, columns)] += block
         return total
 
-    def scores(self, choices: Choices, plan: SoftPlan, solver: Resolvent) -> tuple[Ints, Floats]:
-        """Columns of x on which the choices depend, and `d log π(a|s)` in them for each of the expert's rows."""
-        gamma, lam = self.likelihood.settings(choices, self.x)
-        mdp = choices.expert.mdp
-        sources = [choices.mean_features(plan.policy), (solver.matrix @ plan.values)[:, None]]
-        direct = [choices.design, (choices.moves @ plan.values)[:, None]]
-        columns = [*choices.used.tolist(), choices.discount]
-        if choices.temperature >= 0:
-            sources.append(lam * np.where(mdp.terminal, 0.0, policy_entropy(plan.policy))[:, None])
-            log = plan.log_policy.T.ravel()[choices.rows]
-            direct.append(-(lam * log)[:, None])
-            columns.append(choices.temperature)
-        moved = solver.solve(np.hstack(sources))
-        scores = np.hstack(direct)
-        scores += gamma * (choices.moves @ moved)
-        scores -= moved[choices.states]
-        scores /= lam
-        return np.array(columns, dtype=np.int64), scores
+    def blocks(self) -> Iterator[tuple[Ints, Floats]]:
+        """For each expert and task the positions in x on which the choices depend, and their Fisher information `(q,q)`."""
+        for batch, plan, solver in zip(self.likelihood.batches, self.plans, self.resolvents, strict=True):
+            rows, scores = score_rows(batch, plan, solver)
+            weights = (batch.visits * plan.policy).reshape(-1, batch.owners.size)[rows]
+            weighted = (scores * np.sqrt(weights)[:, :, None]).transpose(1, 0, 2)
+            yield from zip(self.columns(batch), weighted.transpose(0, 2, 1) @ weighted, strict=True)
+
+    def columns(self, batch: Persons) -> list[Ints]:
+        """For each person of a batch the positions in x on which their choices depend, as `score_rows` orders them."""
+        model = self.likelihood
+        first_heat = model.temperature_slice.start
+        return [
+            np.array([*batch.features.used, model.n_reward + model.groups[k], first_heat + model.temperature_groups[k]])
+            for k in batch.owners
+        ]
+
+
+def reward_pull_back(batch: Persons, plan: Plans, solver: Resolvents, y: Floats) -> tuple[Floats, Floats]:
+    """`Σ y d log π / dR` `(A,S,n)` for the immediate reward R, and the adjoint w `(S,n)`."""
+    slack = (y - y.sum(axis=0) * plan.policy) / plan.lam
+    n = batch.owners.size
+    flow = solver.solve_transposed(plan.gamma * (batch.mdp.stacked.T @ slack.reshape(-1, n)))
+    flow[batch.mdp.terminal] = 0.0
+    return slack + plan.policy * flow, flow
+
+
+def next_values(batch: Persons, plan: Plans) -> Floats:
+    """`T V` `(A,S,n)`."""
+    found: Floats = (batch.mdp.stacked @ plan.values).reshape(plan.log.shape)
+    return found
+
+
+def score_rows(batch: Persons, plan: Plans, solver: Resolvents) -> tuple[Ints, Floats]:
+    """The rows of visited states, and `d log π(a|s)` `(rows,n,q)` there in θ's used columns, γ and log λ."""
+    rows, n = batch.visited_rows, batch.owners.size
+    states = rows % batch.mdp.n_states
+    later = next_values(batch, plan)
+    heat = np.where(batch.mdp.terminal[:, None], 0.0, plan.lam * plan.entropy)
+    sources = [batch.features.averages(plan.policy), (plan.policy * later).sum(axis=0)[:, :, None], heat[:, :, None]]
+    moved = solver.solve(np.concatenate(sources, axis=2))
+    moved[batch.mdp.terminal] = 0.0
+    q = moved.shape[2]
+    scores = plan.gamma[:, None] * (batch.mdp.stacked[rows] @ moved.reshape(-1, n * q)).reshape(-1, n, q)
+    scores -= moved[states]
+    scores[:, :, :-2] += batch.features.rows(rows)[:, None, :]
+    scores[:, :, -2] += later.reshape(-1, n)[rows]
+    scores[:, :, -1] -= plan.lam * plan.finite_log.reshape(-1, n)[rows]
+    scores /= plan.lam[:, None]
+    return rows, scores
 
 
 def require_counts(expert: Expert) -> Floats:
@@ -316,7 +430,68 @@ def require_counts(expert: Expert) -> Floats:
     return expert.counts
 
 
-def finite_log(plan: SoftPlan) -> Floats:
-    """`log π` with 0 in place of −inf: actions that cannot be taken have no counts, and 0·(−inf) must not be NaN."""
-    log = plan.log_policy
-    return np.where(np.isfinite(log), log, 0.0)
+def _plan(batch: Persons, reward: Floats, gamma: Floats, lam: Floats, start: Floats | None) -> Plans | None:
+    values = batch.engine.values(reward, gamma, lam, start)
+    if values is None:
+        return None
+    a, s = batch.mdp.n_actions, batch.mdp.n_states
+    closed = np.where(batch.mdp.available.T, 0.0, -np.inf)[:, :, None]
+    q = reward.reshape(a, s, 1) + gamma * (batch.mdp.stacked @ values).reshape(a, s, -1) + closed
+    return Plans(values, log_policies(q, lam)[0], gamma, lam)
+
+
+def _numbers(groups: tuple[int, ...] | None, size: int) -> Ints:
+    return np.arange(size) if groups is None else np.array(groups, dtype=np.int64)
+
+
+def _renumbered(groups: Ints) -> tuple[int, ...]:
+    """The same groups with the numbers 0, 1, … in order of appearance."""
+    number = {g: i for i, g in enumerate(dict.fromkeys(groups.tolist()))}
+    return tuple(number[g] for g in groups.tolist())
+
+
+def _batches(problem: Problem) -> list[Persons]:
+    """The problem's experts by task, in batches that fit into memory."""
+    tasks: dict[tuple[int, bytes], list[int]] = {}
+    for i, expert in enumerate(problem.experts):
+        tasks.setdefault((id(expert.mdp), _fingerprint(expert)), []).append(i)
+    found = []
+    for members in tasks.values():
+        first = problem.experts[members[0]]
+        features = Features(first.feature_matrix, first.mdp)
+        engine = engine_for(first.mdp)
+        rows = first.mdp.n_actions * first.mdp.n_states
+        size = max(1, BATCH_NUMBERS // (rows * (features.used.size + 2)))
+        for low in range(0, len(members), size):
+            found.append(_batch(problem, members[low : low + size], engine, features))
+    return found
+
+
+def _fingerprint(expert: Expert) -> bytes:
+    """Equal for experts with the same reward features and the same known reward, whatever object holds them."""
+    parts = [] if expert.features is None else [expert.features.indptr, expert.features.indices, expert.features.data]
+    parts += [] if expert.known_reward is None else [expert.known_reward]
+    return b"|".join(np.ascontiguousarray(part).tobytes() for part in parts)
+
+
+def _batch(problem: Problem, members: list[int], engine: Engine, features: Features) -> Persons:
+    first = problem.experts[members[0]]
+    mdp = first.mdp
+    counts = np.stack([require_counts(problem.experts[i]).T for i in members], axis=2)
+    counts = np.where(mdp.terminal[None, :, None], 0.0, counts)
+    return Persons(
+        mdp=mdp,
+        engine=engine,
+        features=features,
+        known_reward=np.zeros(mdp.stacked.shape[0]) if first.known_reward is None else first.known_reward,
+        arrival=first.arrival_features,
+        counts=counts,
+        visits=counts.sum(axis=0),
+        positions=np.array(members, dtype=np.int64),
+        owners=np.array([problem.owner[i] for i in members], dtype=np.int64),
+    )
+
+
+def _recounted(batch: Persons, counts: Sequence[Floats]) -> Persons:
+    stacked = np.where(batch.mdp.terminal[None, :, None], 0.0, np.stack([c.T for c in counts], axis=2))
+    return replace(batch, counts=stacked, visits=stacked.sum(axis=0))

@@ -1,42 +1,35 @@
 """Maximum likelihood: reward, discounts and temperatures from logged decisions, with standard errors.
 
-Maximises the undiscounted choice likelihood `Σ_k Σ N_k(s,a) log π_{θ,γ_k}(a|s)` of `likelihood.py` over θ, 0 ≤ γ ≤ 1 and, if
-asked for, one temperature an expert. One start is the closed form on smoothed frequencies. For others Γ is scattered and θ is the
-least-squares fit to the frequencies at that Γ (`starts.py`); the most likely few are climbed by damped Fisher scoring
-(`ascent.py`), and the best is climbed to the end. Convergence is the projected gradient per decision, recomputed at the answer.
-
-The likelihood is not concave in (θ, Γ), hence several starts. Where two ends are equally likely with other discounts, or where
-the Fisher information is singular in the direction of a discount, the answer is NOT_IDENTIFIED.
+Maximises the undiscounted choice likelihood `Σ_k Σ N_k(s,a) log π_{θ,γ_k,λ_k}(a|s)` of `likelihood.py` over θ, 0 ≤ γ ≤ 1 and the
+temperatures that are free (`fit.py`). Convergence is the projected gradient per decision, recomputed at the answer. Where two ends
+are equally likely with other discounts, or where the Fisher information is singular in the direction of a discount, the answer is
+NOT_IDENTIFIED. Where the climb did not end, it is NOT_CONVERGED, and there are no intervals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from scipy.stats import qmc
 
-from multihorizon.checks import Floats, as_count, as_floats, as_positive
-from multihorizon.likelihood.ascent import MAX_STEPS, Climb, climb, projected_gradient
+from multihorizon.checks import Bools, Floats, as_count, as_floats
+from multihorizon.likelihood.ascent import Ascent, projected_gradient
+from multihorizon.likelihood.fit import Fit, fit, never_earned
+from multihorizon.likelihood.intervals import ProfileIntervals
+from multihorizon.likelihood.known import Temperature, check_discounts, check_temperature, read_settings, with_known_reward
 from multihorizon.likelihood.likelihood import Likelihood, Point
-from multihorizon.likelihood.starts import choice_probability_start
-from multihorizon.likelihood.uncertainty import Precision, ProfileIntervals, precision
+from multihorizon.likelihood.precision import Precision, precision
+from multihorizon.likelihood.temperatures import temperature_penalty
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
-from multihorizon.recovery.closed_form import closed_form_start
 from multihorizon.solution import Solution, Status
 
-#: The ridge that is used by itself where no logged decision could have earned one of the rewards.
-AUTOMATIC_RIDGE = 1e-4
 #: The projected gradient per decision at or below which the answer counts as converged.
 CONVERGED_GRADIENT = 1e-5
-#: Steps of the first and the second round: half the starts are given up after the first, all but the best after the second.
-ROUNDS = (8, 30)
-#: Up to this many states of all tasks the closed form is also sought where its equations are not linear.
-SEARCHED_STATES = 200
-#: Two ends are equally likely when their log-likelihoods differ by no more, and differ when a discount does by as much.
+#: Two ends are equally likely when their log-likelihoods differ by at most the first number, and are different answers when
+#: some discount differs by more than the second.
 SAME_LIKELIHOOD, OTHER_DISCOUNT = 1e-3, 0.02
 
 
@@ -44,14 +37,24 @@ SAME_LIKELIHOOD, OTHER_DISCOUNT = 1e-3, 0.02
 class MaximumLikelihood:
     """The most likely reward, discounts and temperatures of demonstrations.
 
-    Maximises `Σ_k Σ N_k(s,a) log π_{θ,γ_k}(a|s) − ridge/2 ‖θ‖²`; the solution's `objective` is the log-likelihood, its `residual`
-    the largest entry of the projected gradient per decision.
+    Maximises `Σ_k Σ N_k(s,a) log π_{θ,γ_k,λ_k}(a|s)` less the penalties below; the solution's `objective` is the log-likelihood, its
+    `residual` the largest entry of the projected gradient per decision.
 
     Args:
-        temperature: λ > 0 of all experts (it sets the scale of the reward), or "per_expert": λ is 1 for the first and free for
-            the others.
-        ridge: weight of the penalty; None uses none, but 1e-4 where no logged decision could have earned one of the rewards.
-        starts: how many climbs are carried on, of twice as many begun and four times as many points tried.
+        temperature: how decided the experts are in their choices.
+            "pooled": each has a temperature; their logarithms vary around a common value with a spread that is estimated.
+            "per_expert": each has a temperature of their own, with nothing in common.
+            "shared": all have the same; it is 1 unless a known reward sets the scale.
+            A number is known and the same for all; a mapping of names to numbers is known for these experts.
+            Where nothing sets the scale of the reward, temperatures have a geometric mean of 1.
+        discounts: known discounts: one number for all, or a mapping of names to numbers. All others are estimated.
+        known_reward: the known part of the reward: `(S,)` paid on arrival, `(A·S,)` for rows a·S + s, or a mapping of state names
+            to what they pay on arrival. The problem's features are added to it. In a problem without features the reward is then
+            known, and only discounts and temperatures are estimated.
+        groups: experts who share one discount, as a mapping of names to labels; all others have their own.
+        ridge: weight of the penalty `ridge/2 ‖θ‖²`. None uses none, with two exceptions that the solution's message announces:
+            rewards that no logged decision could have earned, and rewards that run away.
+        starts: how many climbs are carried on. Twice as many are begun, from the best of four times as many points.
 
     Example:
         >>> from multihorizon import Demonstrations, Problem, domains, solve
@@ -62,135 +65,120 @@ class MaximumLikelihood:
         ('converged', True)
     """
 
-    temperature: float | Literal["per_expert"] = 1.0
+    temperature: Temperature = "pooled"
+    discounts: float | Mapping[str, float] | None = None
+    known_reward: Any = None
+    groups: Mapping[str, Any] | None = None
     ridge: float | None = None
     starts: int = 4
 
     def __post_init__(self) -> None:
-        if self.temperature != "per_expert":
-            if isinstance(self.temperature, str):
-                raise ValueError(f'temperature must be a positive number or "per_expert", received {self.temperature!r}')
-            as_positive(self.temperature, "temperature")
+        check_temperature(self.temperature)
+        check_discounts(self.discounts)
         if self.ridge is not None and float(as_floats(self.ridge, "ridge")) < 0:
             raise ValueError(f"ridge must be at least 0, received {self.ridge}")
         as_count(self.starts, "starts")
 
-    def likelihood(self, problem: Problem, groups: tuple[int, ...] | None = None) -> Likelihood:
-        """The likelihood this maximises; experts with equal numbers in `groups` share a discount."""
-        ridge = (AUTOMATIC_RIDGE if never_earned(problem).any() else 0.0) if self.ridge is None else self.ridge
-        return Likelihood(problem, self.temperature == "per_expert", ridge, groups)
-
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Climb from several starts; `seed` scatters the discounts they begin with."""
-        likelihood = self.likelihood(problem)
-        best, ends = maximize(likelihood, self.starts, seed, progress, _closed_form(likelihood))
-        found = precision(best.point)
-        return self._solution(problem, best, ends, found)
-
-    def _solution(self, problem: Problem, best: Climb, ends: list[Climb], found: Precision) -> Solution:
-        point, model = best.point, best.point.likelihood
-        scale = self.temperature if isinstance(self.temperature, float | int) else 1.0
-        residual = projected_gradient(point)
-        others = _equally_likely(best, ends)
-        identified = found.discounts_identified & (not others)
-        errors = found.standard_errors[model.discount_slice]
-        status = _status(bool(identified.all()), best.finished and residual <= CONVERGED_GRADIENT)
-        return Solution(
-            solver="MaximumLikelihood",
-            status=status,
-            message=_message(problem, best, found, identified, others, residual),
-            experts=problem.names,
-            discounts=model.discounts(point.x),
-            reward=scale * model.reward(point.x),
-            objective=point.value,
-            residual=residual,
-            temperature=scale * model.temperatures(point.x),
-            standard_errors=np.where(identified, errors, np.nan),
-            interval_source=ProfileIntervals(model, point.x, identified, errors),
-            evidence={
-                "log_likelihood": point.value,
-                "decisions": model.decisions,
-                "identified": identified.tolist(),
-                "unidentified_directions": found.nullity,
-                "information_spectrum": found.spectrum.tolist(),
-                "reward_standard_errors": _or_none(scale * found.standard_errors[: model.n_reward]),
-                "ridge": model.ridge,
-                "steps": best.steps,
-                "starts": [_end(end) for end in ends],
-                "equally_likely": [_end(end) for end in others],
-                "per_expert_temperature": model.per_expert_temperature,
-            },
-        )
+        paid, reward = with_known_reward(problem, self.known_reward)
+        settings = read_settings(paid, self.temperature, self.discounts, self.groups, reward)
+        found = fit(paid, settings, self.temperature == "pooled", self.ridge, self.starts, seed, progress)
+        return _solution(paid, found)
 
 
-def maximize(
-    likelihood: Likelihood, starts: int, seed: int, progress: Progress = silent, extra: tuple[Floats, ...] = ()
-) -> tuple[Climb, list[Climb]]:
-    """The best end of climbs from `starts` scattered points and from `extra` ones, and the ends of all of them."""
-    points = sorted(_tried(likelihood, 4 * starts, seed), key=lambda point: -point.objective)[: 2 * starts]
-    points += [p for p in (likelihood.at(x) for x in extra) if p is not None]
-    if not points:
-        raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")
-    ends = []
-    for number, point in enumerate(points):
-        ends.append(climb(point, max_steps=ROUNDS[0]))
-        progress(0.5 * (number + 1) / len(points), f"start {number + 1} of {len(points)}: {ends[-1].point.objective:.2f}")
-    ends = [_further(end, ROUNDS[1]) for end in _ranked(ends)[:starts]]
-    progress(0.9, f"log-likelihood {max(end.point.value for end in ends):.2f}")
-    best, *others = _ranked(ends)
-    best = _further(best, MAX_STEPS)
-    progress(1.0, f"log-likelihood {best.point.value:.2f}")
-    return best, [best, *others]
+def resume(solution: Solution) -> Point:
+    """The model at the answer of a maximum-likelihood solution."""
+    source = solution.interval_source
+    if isinstance(source, ProfileIntervals):
+        return source.point
+    if solution.solver != "MaximumLikelihood":
+        raise ValueError(f"this needs a solution of MaximumLikelihood, received one of {solution.solver}")
+    point = _rebuilt(solution)
+    if point is None:
+        raise ValueError("the solution's soft values must be finite, received a problem that does not fit it")
+    return point
 
 
-def never_earned(problem: Problem) -> Any:
-    """Mask `(d,)` of the reward parameters that no logged decision could have earned."""
-    earned = np.zeros(problem.n_parameters)
-    for expert in problem.experts:
-        if expert.counts is not None:
-            earned += abs(expert.feature_matrix).T @ expert.counts.T.ravel()
-    return earned == 0
+def _rebuilt(solution: Solution) -> Point | None:
+    """The model at the answer of a solution that was read from a file."""
+    options = MaximumLikelihood(**solution.options)
+    problem, reward = with_known_reward(solution.require_problem(), options.known_reward)
+    settings = read_settings(problem, options.temperature, options.discounts, options.groups, reward)
+    told = solution.evidence
+    model = Likelihood(problem, settings)
+    model = model.holding(temperature_penalty(model), np.array(told["ridge_weights"]))
+    temperatures = np.ones(problem.n_experts) if solution.temperature is None else solution.temperature
+    if told["temperature_spread"]:
+        each = Likelihood(problem, read_settings(problem, "per_expert", options.discounts, options.groups, reward))
+        model = each.holding(temperature_penalty(each, float(told["temperature_spread"])), model.ridge)
+    discounts = np.array([solution.discounts[model.groups == g][0] for g in range(model.n_discounts)])
+    heats = np.array([temperatures[model.temperature_groups == g][0] for g in range(model.n_temperatures)])
+    return model.at(model.pack(solution.reward, discounts, heats))
 
 
-def _closed_form(likelihood: Likelihood) -> tuple[Floats, ...]:
-    """The start of the closed form, where its equations are linear or small: with features they must be searched."""
-    problem = likelihood.problem
-    if not problem.tabular and sum(expert.mdp.n_states for expert in problem.experts) > SEARCHED_STATES:
-        return ()
-    start = closed_form_start(problem, temperature="per_expert" if likelihood.per_expert_temperature else 1.0)
-    return (likelihood.pack(start.reward, start.discounts, start.temperature),)
-
-
-def _tried(likelihood: Likelihood, count: int, seed: int) -> Iterator[Point]:
-    """Starts at scattered discounts: all experts alike, and a low-discrepancy sequence that tells them apart."""
-    scattered = qmc.Halton(likelihood.n_discounts, rng=np.random.default_rng(seed)).random(count)
-    alike = np.outer([0.1, 0.5, 0.9], np.ones(likelihood.n_discounts))
-    for discounts in np.concatenate([alike, 0.98 * scattered]):
-        point = choice_probability_start(likelihood, discounts)
-        if point is not None:
-            yield point
-
-
-def _ranked(ends: list[Climb]) -> list[Climb]:
-    return sorted(ends, key=lambda end: -end.point.objective)
-
-
-def _further(end: Climb, steps: int) -> Climb:
-    """The climb carried on for so many more steps unless it has ended."""
-    if end.finished:
-        return end
-    further = climb(end.point, max_steps=steps)
-    return Climb(further.point, end.steps + further.steps, further.finished, further.matrix)
-
-
-def _equally_likely(best: Climb, ends: list[Climb]) -> list[Climb]:
-    """Ends as likely as the best with another discount."""
+def _solution(problem: Problem, found: Fit) -> Solution:
+    best = found.best
     model = best.point.likelihood
+    point = _normalised(best.point)
+    told = precision(point)
+    residual = projected_gradient(point)
+    others = _equally_likely(best, found.ends)
+    identified = told.identified[model.discount_slice][model.groups] & (not others)
+    converged = best.finished and residual <= CONVERGED_GRADIENT
+    errors = told.standard_errors[model.discount_slice][model.groups]
+    return Solution(
+        solver="MaximumLikelihood",
+        status=_status(bool(identified.all()), converged),
+        message=_message(problem, found, told, identified, bool(others), residual),
+        experts=problem.names,
+        discounts=model.discounts(point.x),
+        reward=model.reward(point.x).copy(),
+        objective=point.value,
+        residual=residual,
+        temperature=model.temperatures(point.x),
+        standard_errors=np.where(identified & converged, errors, np.nan),
+        problem=problem,
+        interval_source=ProfileIntervals(model, point.x, identified & converged),
+        evidence={
+            "log_likelihood": point.value,
+            "decisions": model.decisions,
+            "identified": identified.tolist(),
+            "unidentified_directions": told.nullity,
+            "information_spectrum": told.spectrum.tolist(),
+            "reward_standard_errors": _or_none(told.standard_errors[: model.n_reward]),
+            "ridge": float(np.max(model.ridge, initial=0.0)),
+            "ridge_weights": model.ridge.tolist(),
+            "ridge_reason": found.ridge_reason,
+            "temperature_spread": None if found.spread is None else found.spread.value,
+            "equal_temperatures_p": None if found.spread is None else found.spread.p_equal,
+            "log_temperature_errors": _or_none(told.standard_errors[model.temperature_slice][model.temperature_groups]),
+            "transition_widening": told.widening[model.discount_slice][model.groups].tolist(),
+            "steps": best.steps,
+            "starts": [_end(end) for end in found.ends],
+            "equally_likely": [_end(end) for end in others],
+        },
+    )
+
+
+def _normalised(point: Point) -> Point:
+    """The same model with temperatures of geometric mean 1 where their scale is open."""
+    model = point.likelihood
+    if not model.scale_is_free:
+        return point
+    x = model.pack(model.reward(point.x), point.x[model.discount_slice], np.exp(point.x[model.temperature_slice]))
+    return model.at(x, point) or point
+
+
+def _equally_likely(best: Ascent, ends: list[Ascent]) -> list[Ascent]:
+    """Ends of one search that are as likely as its best with another discount."""
+    first = ends[0]
+    model = first.point.likelihood
     return [
         end
         for end in ends
-        if end.point.objective >= best.point.objective - SAME_LIKELIHOOD
-        and np.abs(model.discounts(end.point.x) - model.discounts(best.point.x)).max() > OTHER_DISCOUNT
+        if end.point.objective >= first.point.objective - SAME_LIKELIHOOD
+        and np.abs(model.discounts(end.point.x) - model.discounts(first.point.x)).max() > OTHER_DISCOUNT
     ]
 
 
@@ -200,28 +188,36 @@ def _status(identified: bool, converged: bool) -> Status:
     return Status.CONVERGED if converged else Status.NOT_CONVERGED
 
 
-def _message(problem: Problem, best: Climb, found: Precision, identified: Any, others: list[Climb], residual: float) -> str:
-    model = best.point.likelihood
+def _message(problem: Problem, found: Fit, told: Precision, identified: Bools, others: bool, residual: float) -> str:
+    best, model = found.best, found.best.point.likelihood
     parts = [f"Log-likelihood {best.point.value:.2f} of {model.decisions:.0f} decisions, gradient {residual:.1e} per decision."]
     if not identified.all():
         names = ", ".join(n for n, known in zip(problem.names, identified, strict=True) if not known)
         why = "other discounts are exactly as likely" if others else "the likelihood is flat in their direction"
         parts.append(f"The discounts of {names} are not identified: {why}.")
-    elif found.nullity:
-        parts.append(f"The discounts are identified; {found.nullity} direction(s) of the reward are not.")
+    elif told.nullity:
+        directions = "one direction" if told.nullity == 1 else f"{told.nullity} directions"
+        parts.append(f"The discounts are identified; {directions} of the reward cannot be told from the decisions.")
     if not best.finished:
-        parts.append(
-            f"The climb was broken off unconverged; the largest reward is {np.abs(model.reward(best.point.x)).max():.3g}. "
-            "Where rewards grow without bound, actions never taken leave them open: more decisions or a small ridge help."
-        )
+        largest = np.abs(model.reward(best.point.x)).max(initial=0.0)
+        parts.append(f"The climb was broken off before it converged, at a largest reward of {largest:.3g}: do not use these numbers.")
+    return " ".join([*parts, *_ridge_words(problem, found, model)])
+
+
+def _ridge_words(problem: Problem, found: Fit, model: Likelihood) -> list[str]:
+    weight = float(np.max(model.ridge, initial=0.0))
+    if not weight:
+        return []
+    said = [f"A penalty of weight {weight:.3g} holds the rewards" + (f": {found.ridge_reason}." if found.ridge_reason else ".")]
     unearned = never_earned(problem)
-    if model.ridge and unearned.any():
-        names = ", ".join(n for n, never in zip(problem.parameter_names, unearned, strict=True) if never)
-        parts.append(f"No logged decision could have earned the reward of {names[:200]}; a ridge of {model.ridge:g} holds it.")
-    return " ".join(parts)
+    if unearned.any():
+        names = [n for n, never in zip(problem.parameter_names, unearned, strict=True) if never]
+        listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        said.append(f"No logged decision could have earned the reward of {listed}.")
+    return said
 
 
-def _end(end: Climb) -> dict[str, Any]:
+def _end(end: Ascent) -> dict[str, Any]:
     model = end.point.likelihood
     return {
         "log_likelihood": end.point.value,

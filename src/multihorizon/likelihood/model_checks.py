@@ -22,10 +22,10 @@ from scipy.stats import chi2
 
 from multihorizon.checks import Floats, Ints, as_count
 from multihorizon.likelihood.ascent import climb
-from multihorizon.likelihood.bootstrap import episode_table, with_counts
-from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.bootstrap import episode_table
+from multihorizon.likelihood.likelihood import Point, require_counts
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.starts import smoothed_policy
-from multihorizon.likelihood.uncertainty import resume
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution
 from multihorizon.tables.demonstrations import Demonstrations
@@ -89,7 +89,7 @@ def check_model(
     decisions = np.zeros(len(solution.experts))
     pairs: list[tuple[Floats, Floats, Floats]] = []
     for fold, held in enumerate(parts):
-        train = [choices.counts - test for choices, test in zip(point.likelihood.choices, held, strict=True)]
+        train = [require_counts(expert) - test for expert, test in zip(point.likelihood.problem.experts, held, strict=True)]
         for number, name in enumerate(MODELS):
             policies = _predict(point, train, name)
             for i, (test, policy) in enumerate(zip(held, policies, strict=True)):
@@ -108,11 +108,11 @@ def _deal(point: Point, tables: list[Demonstrations], folds: int, rng: np.random
     position = 0
     for table in tables:
         fold = _fold_of_rows(table, folds, rng)
-        mdp = point.likelihood.choices[position].expert.mdp
+        mdp = point.likelihood.problem.experts[position].mdp
         for part, counts in zip(parts, [table.counts(mdp, (fold == f) / 1.0) for f in range(folds)], strict=True):
             part += list(counts)
         position += len(table.experts)
-    if position != len(point.likelihood.choices):
+    if position != len(point.likelihood.problem.experts):
         raise ValueError("demonstrations must be the tables the problem was made of, one for each task in order")
     return parts
 
@@ -133,28 +133,29 @@ def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
     """The policies `(S,A)` of one of `MODELS` fitted to the training counts."""
     model = point.likelihood
     if name == "own frequencies":
-        return [smoothed_policy(c.expert.mdp, counts) for c, counts in zip(model.choices, train, strict=True)]
-    groups = (0,) * model.problem.n_experts if name == "one shared discount" else None
-    fitted = Likelihood(with_counts(model.problem, train), model.per_expert_temperature, max(model.ridge, PART_RIDGE), groups)
-    discounts = model.discounts(point.x)
-    if groups:
-        discounts = np.array([discounts.mean()])
+        experts = model.problem.experts
+        return [smoothed_policy(expert.mdp, counts) for expert, counts in zip(experts, train, strict=True)]
+    fitted = model.with_counts(train).holding(model.penalty, np.maximum(model.ridge, PART_RIDGE))
+    if name == "one shared discount":
+        fitted = fitted.sharing((0,) * model.problem.n_experts)
     fixed = np.zeros(fitted.size, dtype=np.bool_)
+    discounts = model.discounts(point.x)
+    grouped = np.array([discounts[fitted.groups == g].mean() for g in range(fitted.n_discounts)])
     if name == "discount 0":
-        discounts = np.zeros_like(discounts)
+        grouped = np.zeros_like(grouped)
         fixed[fitted.discount_slice] = True
-    start = fitted.at(fitted.pack(model.reward(point.x), discounts, model.temperatures(point.x)))
+    start = fitted.at(fitted.pack(model.reward(point.x), grouped, np.exp(point.x[model.temperature_slice])))
     if start is None:
         raise ValueError(f"the baseline {name} has no finite soft values at the fitted reward")
-    return [plan.policy for plan in climb(start, fixed, BASELINE_STEPS, gain=1e-3).point.plans]
+    return climb(start, fixed, BASELINE_STEPS, gain=1e-3).point.policies()
 
 
 def _predictions(point: Point, held: list[Floats], policies: list[Floats]) -> list[tuple[Floats, Floats, Floats]]:
     """Predicted probability, times taken and times possible of each state and available action with held-out decisions."""
     found = []
-    for choices, test, policy in zip(point.likelihood.choices, held, policies, strict=True):
+    for expert, test, policy in zip(point.likelihood.problem.experts, held, policies, strict=True):
         visits = np.broadcast_to(test.sum(axis=1, keepdims=True), test.shape)
-        seen = (visits > 0) & choices.expert.mdp.available
+        seen = (visits > 0) & expert.mdp.available
         found.append((policy[seen], test[seen], visits[seen]))
     return found
 
@@ -173,17 +174,19 @@ def calibration_bins(pairs: list[tuple[Floats, Floats, Floats]], bins: int = 10)
 def worst_states(point: Point, most: int = 10) -> list[dict[str, Any]]:
     """The states that fit worst, by p-value."""
     rows: list[dict[str, Any]] = []
-    looked_at = sum(int((c.visits > 0).sum()) for c in point.likelihood.choices)
-    for choices, plan in zip(point.likelihood.choices, point.plans, strict=True):
-        mdp, counts, visits = choices.expert.mdp, choices.counts, choices.visits
-        expected = visits[:, None] * plan.policy
+    experts = point.likelihood.problem.experts
+    looked_at = sum(int((require_counts(expert).sum(axis=1) > 0).sum()) for expert in experts)
+    for expert, policy in zip(experts, point.policies(), strict=True):
+        mdp, counts = expert.mdp, require_counts(expert)
+        visits = counts.sum(axis=1)
+        expected = visits[:, None] * policy
         ratio = np.where(counts > 0, counts, 1.0) / np.where(counts > 0, np.maximum(expected, 1e-300), 1.0)
         deviance = 2 * (counts * np.log(ratio)).sum(axis=1)
         degrees = np.maximum(mdp.available.sum(axis=1) - 1, 1)
         p_values = np.where(visits > 0, chi2.sf(np.maximum(deviance, 0.0), degrees), 1.0)
         for state in np.argsort(-(deviance / degrees))[:most]:
             if visits[state] > 0:
-                rows.append(_worst_row(choices.expert.name, mdp, int(state), counts, expected))
+                rows.append(_worst_row(expert.name, mdp, int(state), counts, expected))
                 rows[-1] |= {"deviance": float(deviance[state]), "p_value": min(1.0, looked_at * float(p_values[state]))}
     return sorted(rows, key=lambda row: (row["p_value"], -row["deviance"]))[:most]
 

@@ -1,8 +1,8 @@
 """Points to start a likelihood from: conditional choice probabilities at given discounts.
 
 Smoothed frequencies `π̂(a|s) = (N(s,a) + α/A_s)/(n(s) + α)` stand in for an expert's policy (Hotz and Miller, 1993). With π̂
-known, the value of going on is linear in θ, `V = (I − γP̂)^{-1}(π̂F θ + H(π̂))`, and so is the model's `log π = Fθ + γTV − V`. Its
-least-squares fit to `log π̂`, each row weighted by `n(s) π̂(a|s)`, is a reward for these discounts: what one Fisher step from the
+known, the value of going on is linear in θ, `V = (I − γP̂)^{-1}(π̂R + λH(π̂))`, and so is the model's `λ log π = R + γTV − V`. Its
+least-squares fit to `λ log π̂`, each row weighted by `n(s) π̂(a|s)`, is a reward for these discounts: what one Fisher step from the
 frequencies themselves would give.
 """
 
@@ -11,59 +11,88 @@ from __future__ import annotations
 import numpy as np
 import scipy.linalg as la
 
-from multihorizon.checks import Floats, Ints
-from multihorizon.likelihood.ascent import start_at
+from multihorizon.checks import Floats
 from multihorizon.likelihood.large import DENSE_PARAMETERS
-from multihorizon.likelihood.likelihood import Choices, Likelihood, Point
+from multihorizon.likelihood.likelihood import Likelihood, Persons, Plans, Point, score_rows
 from multihorizon.mdp import MDP
-from multihorizon.planning.evaluation import policy_entropy
-from multihorizon.planning.linear import policy_resolvent
-from multihorizon.planning.soft_plan import SoftPlan
 
-#: α, how many decisions of an indifferent expert each state's frequencies are mixed with.
+#: α, how many decisions of an indifferent expert are mixed into each state's frequencies.
 SMOOTHING = 1.0
 #: Ridge on the reward of a start, relative to the mean diagonal of the normal equations: states without data get 0.
 START_RIDGE = 1e-6
+#: The least-squares fit uses discounts up to this one: nearer to 1 the values of noisy frequencies explode.
+LARGEST_START_DISCOUNT = 0.99
 
 
 def smoothed_policy(mdp: MDP, counts: Floats, smoothing: float = SMOOTHING) -> Floats:
-    """Frequencies `(S,A)` of the available actions, mixed with `smoothing` decisions of an indifferent expert a state."""
+    """Frequencies `(S,A)` of the available actions, mixed with `smoothing` decisions of an indifferent expert in each state."""
     uniform = mdp.available / mdp.available.sum(axis=1, keepdims=True)
     policy: Floats = (counts + smoothing * uniform) / (counts.sum(axis=1, keepdims=True) + smoothing)
     return policy
 
 
-def choice_probability_start(likelihood: Likelihood, discounts: Floats) -> Point | None:
-    """The model at given discounts, one a group, with the reward that fits the smoothed frequencies best.
+def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperatures: Floats | None = None) -> Point | None:
+    """The model at given discounts (one for each group) with the reward that fits the smoothed frequencies best.
 
     None where the soft values are infinite, or there are too many rewards for the normal equations.
     """
     d = likelihood.n_reward
     if likelihood.size > DENSE_PARAMETERS:
         return None
+    x = likelihood.pack(np.zeros(d), discounts, temperatures)
     normal, target = np.zeros((d, d)), np.zeros(d)
-    for choices in likelihood.choices:
-        gamma = min(float(discounts[choices.discount - d]), 0.99)
-        columns, design, wanted = _regression(likelihood, choices, gamma)
-        normal[np.ix_(columns, columns)] += design.T @ design
-        target[columns] += design.T @ wanted
-    normal[np.diag_indices_from(normal)] += START_RIDGE * max(float(np.trace(normal)) / d, 1e-12) + likelihood.ridge
-    reward = la.solve(normal, target, assume_a="pos", check_finite=False)
-    return start_at(likelihood, likelihood.pack(reward, discounts))
+    for batch in likelihood.batches:
+        design, wanted = _regression(likelihood, batch, x)
+        used = batch.features.used
+        normal[np.ix_(used, used)] += design.T @ design
+        target[used] += design.T @ wanted
+    normal[np.diag_indices_from(normal)] += START_RIDGE * max(float(np.trace(normal)) / max(d, 1), 1e-12) + likelihood.ridge
+    reward = la.solve(normal, target, assume_a="pos", check_finite=False) if d else np.zeros(0)
+    return start_at(likelihood, np.concatenate([reward, x[d:]]))
 
 
-def _regression(likelihood: Likelihood, choices: Choices, gamma: float) -> tuple[Ints, Floats, Floats]:
-    """Columns, weighted design matrix and weighted target of one expert's least squares."""
-    mdp = choices.expert.mdp
-    policy = smoothed_policy(mdp, choices.counts)
-    solver = policy_resolvent(mdp, policy, gamma)
-    values = solver.solve(np.where(mdp.terminal, 0.0, policy_entropy(policy)))
-    plan = SoftPlan(policy, values, gamma * mdp.expect(values), 0.0, 0, 1.0)
-    x = np.zeros(likelihood.size)
-    x[choices.discount] = gamma
-    columns, scores = Point(likelihood, x, (), 0.0, 0.0).scores(choices, plan, solver)
-    reward = columns < likelihood.n_reward
-    chosen = policy.T.ravel()[choices.rows]
-    without_reward = gamma * (mdp.stacked[choices.rows] @ values) - values[choices.states]
-    weights = np.sqrt(choices.visits[choices.states] * chosen)
-    return columns[reward], scores[:, reward] * weights[:, None], (np.log(chosen) - without_reward) * weights
+def start_at(likelihood: Likelihood, x: Floats) -> Point | None:
+    """The model at x, discounts drawn back from 1 where the soft values there are infinite; None if that does not help."""
+    for back in (0.0, 1e-3, 1e-2, 1e-1, 0.3):
+        tried = x.copy()
+        tried[likelihood.discount_slice] = np.minimum(x[likelihood.discount_slice], 1 - back)
+        point = likelihood.at(np.clip(tried, likelihood.lower, likelihood.upper))
+        if point is not None:
+            return point
+    return None
+
+
+def own_discounts(point: Point, tried: Floats) -> Floats:
+    """For each group the most likely of some discounts, at the point's reward and temperatures."""
+    model = point.likelihood
+    scores = np.full((tried.size, model.n_discounts), -np.inf)
+    for i, discount in enumerate(tried):
+        x = point.x.copy()
+        x[model.discount_slice] = discount
+        there = model.at(np.clip(x, model.lower, model.upper))
+        if there is not None:
+            scores[i] = 0.0
+            for batch, plan in zip(model.batches, there.plans, strict=True):
+                np.add.at(scores[i], model.groups[batch.owners], (batch.counts * plan.finite_log).sum(axis=(0, 1)))
+    best: Floats = tried[scores.argmax(axis=0)]
+    return best
+
+
+def _regression(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Floats, Floats]:
+    """Weighted design matrix in the used columns and weighted target of one batch's least squares."""
+    gamma = np.minimum(likelihood.discounts(x)[batch.owners], LARGEST_START_DISCOUNT)
+    lam = likelihood.temperatures(x)[batch.owners]
+    policies = [smoothed_policy(batch.mdp, batch.counts[:, :, i].T).T for i in range(gamma.size)]
+    policy = np.stack(policies, axis=2)
+    log = np.log(np.where(policy > 0, policy, 1.0))
+    plan = Plans(np.zeros((batch.mdp.n_states, gamma.size)), np.where(policy > 0, log, -np.inf), gamma, lam)
+    solver = batch.engine.resolvents(policy, gamma)
+    known = batch.known_reward.reshape(*log.shape[:2], 1)
+    source = np.where(batch.mdp.terminal[:, None], 0.0, (policy * known).sum(axis=0) + lam * plan.entropy)
+    values = solver.solve(source[:, :, None])[:, :, 0]
+    rows, scores = score_rows(batch, plan, solver)
+    without_reward = known + gamma * (batch.mdp.stacked @ values).reshape(log.shape) - values
+    wanted = (log - without_reward / lam).reshape(-1, gamma.size)[rows]
+    weights = np.sqrt((batch.visits * policy).reshape(-1, gamma.size)[rows])
+    q = scores.shape[2] - 2
+    return (scores[:, :, :q] * weights[:, :, None]).reshape(-1, q), (wanted * weights).ravel()

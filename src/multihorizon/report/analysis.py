@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from multihorizon.checks import Ints
 from multihorizon.driver import solve
 from multihorizon.likelihood.contrasts import reward_contrasts
 from multihorizon.likelihood.horizon_tests import pairwise_tests, shared_discount_test
-from multihorizon.likelihood.maximum_likelihood import SEARCHED_STATES, MaximumLikelihood
+from multihorizon.likelihood.fit import SEARCHED_STATES
+from multihorizon.likelihood.known import Temperature
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.model_checks import check_model
 from multihorizon.mdp import MDP
 from multihorizon.problem import Problem
@@ -98,7 +100,7 @@ def analyse(
     tables: Sequence[Demonstrations],
     mdps: Sequence[MDP] | None = None,
     features: Any = None,
-    temperature: float | Literal["per_expert"] = 1.0,
+    temperature: Temperature = "pooled",
     smoothing: float = SMOOTHING,
     ridge: float | None = None,
     seed: int = 0,
@@ -111,7 +113,7 @@ def analyse(
     Every pair of up to `FEW_EXPERTS` experts is tested for a shared discount; `pairs` asks for that with more experts.
     """
     problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest)
-    solution = solve(problem, MaximumLikelihood(temperature, ridge), seed, _part(progress, 0.0, 0.4))
+    solution = solve(problem, MaximumLikelihood(temperature, ridge=ridge), seed, _part(progress, 0.0, 0.4))
     contrasts = reward_contrasts(solution)
     progress(0.4, "model checks")
     try:
@@ -152,9 +154,9 @@ def _with_uncertainty(found: Analysis, pairs: bool, progress: Progress) -> Analy
     return replace(found, pairs=pairwise_tests(found.solution, _part(progress, 0.4, 1.0)))
 
 
-def _penalty(problem: Problem, temperature: float | Literal["per_expert"], ridge: float | None, seed: int) -> Penalty | None:
+def _penalty(problem: Problem, temperature: Temperature, ridge: float | None, seed: int) -> Penalty | None:
     """A penalty that was asked for, beside the fit without it."""
-    return Penalty(ridge, solve(problem, MaximumLikelihood(temperature, 0.0), seed)) if ridge else None
+    return Penalty(ridge, solve(problem, MaximumLikelihood(temperature, ridge=0.0), seed)) if ridge else None
 
 
 def _small(problem: Problem) -> bool:
@@ -172,7 +174,7 @@ def fitted_problem(solution: Solution) -> Problem:
 
 def identify_fitted(solution: Solution) -> Identification | None:
     """Whether the fitted policies, if known exactly, would identify the discounts; None where it cannot be told."""
-    per_expert = bool(solution.evidence.get("per_expert_temperature"))
+    per_expert = solution.temperature is not None and bool(np.ptp(solution.temperature) > 0)
     lam = 1.0 if solution.temperature is None else float(solution.temperature[0])
     try:
         return identify(fitted_problem(solution), temperature="per_expert" if per_expert else lam)

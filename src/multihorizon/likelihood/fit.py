@@ -1,0 +1,192 @@
+"""The search for the most likely answer: starts, climbs, what to do when rewards run away, and pooled temperatures.
+
+The likelihood is not concave in (θ, Γ), hence several starts. One is the closed form on smoothed frequencies. For others Γ is
+scattered and θ is the least-squares fit to the frequencies at that Γ (`starts.py`); the most likely few are climbed by damped
+Fisher scoring (`ascent.py`), and the best is climbed to the end.
+
+*Separation.* Where some action is never taken, the likelihood may rise for ever as rewards grow, and has no maximum. Signs of it are
+a climb that does not end, and rewards with a standard error beyond `VAGUE_REWARD` temperatures. Then, unless a ridge is given, the
+reward is held by the penalty `½ Σ (θ_j f_j / WEAK_PRIOR)²`, f_j the largest value of feature j. This is a normal prior, so wide that
+it moves rewards which the decisions determine by a small part of their standard error. The solution announces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import qmc
+
+from multihorizon.checks import Bools, Floats
+from multihorizon.likelihood.ascent import MAX_STEPS, Ascent, climb
+from multihorizon.likelihood.large import DENSE_PARAMETERS
+from multihorizon.likelihood.likelihood import Likelihood, Point, Settings
+from multihorizon.likelihood.precision import precision
+from multihorizon.likelihood.starts import choice_probability_start, own_discounts
+from multihorizon.likelihood.temperatures import Spread, estimate_spread, temperature_penalty
+from multihorizon.problem import Problem
+from multihorizon.progress import Progress, silent
+from multihorizon.recovery.closed_form import closed_form_start
+
+#: The ridge that is used by itself where no logged decision could have earned one of the rewards.
+UNEARNED_RIDGE = 1e-4
+#: A climb that has not ended after both rounds and has come to such a reward, in temperatures, is not carried on: it has no end.
+RUNAWAY_REWARD = 60.0
+#: Rewards with a larger standard error, in temperatures, are hardly held by the decisions.
+VAGUE_REWARD = 50.0
+#: Standard deviation, in temperatures, of the prior that holds such rewards.
+WEAK_PRIOR = 20.0
+#: At the end the climb goes on until this little is left to gain, or for so many steps.
+POLISHED_GAIN, POLISHING_STEPS = 1e-13, 20
+#: Steps of the first and the second round: half the starts are given up after the first, all but the best after the second.
+ROUNDS = (8, 30)
+#: Up to this many states of all tasks, and this many experts, the closed form is also sought where its equations are not linear.
+SEARCHED_STATES, SEARCHED_EXPERTS = 200, 12
+#: Discounts that are tried for each expert alone once a reward is at hand.
+OWN_DISCOUNTS = np.array([0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1.0])
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The best end, the ends of all climbs carried on, the spread of temperatures, and why a ridge is in place if none was given."""
+
+    best: Ascent
+    ends: list[Ascent]
+    spread: Spread | None
+    ridge_reason: str
+
+
+def fit(
+    problem: Problem, settings: Settings, pooled: bool, ridge: float | None, starts: int, seed: int, progress: Progress = silent
+) -> Fit:
+    """Fit without a penalty where there is a maximum, with a weak one where rewards run away, then pool temperatures."""
+    unearned = never_earned(problem)
+    reason = "no logged decision could have earned some of the rewards" if ridge is None and unearned.any() else ""
+    weights: Floats | float = (UNEARNED_RIDGE if reason else 0.0) if ridge is None else ridge
+    model = Likelihood(problem, settings)
+    model = model.holding(temperature_penalty(model), weights)
+    extra = _closed_form(model)
+    best, ends = maximize(model, starts, seed, _part(progress, 0.0, 0.4), extra, give_up=ridge is None)
+    if ridge is None and not holds(best):
+        model = model.holding(model.penalty, np.maximum(weights, (model.feature_sizes / WEAK_PRIOR) ** 2))
+        best, ends = maximize(model, starts, seed, _part(progress, 0.4, 0.8), extra)
+        reason = "without a penalty the rewards run away"
+    spread = None
+    if pooled and problem.n_experts > 1:
+        each = replace(settings, temperatures=np.full(problem.n_experts, np.nan), temperature_groups=None)
+        spread = estimate_spread(best, Likelihood(problem, each, ridge=model.ridge))
+        best = spread.ascent
+    progress(1.0, f"log-likelihood {best.point.value:.2f}")
+    return Fit(_polished(best), ends, spread, reason)
+
+
+def maximize(
+    likelihood: Likelihood,
+    starts: int,
+    seed: int,
+    progress: Progress = silent,
+    extra: Sequence[Floats] = (),
+    give_up: bool = False,
+) -> tuple[Ascent, list[Ascent]]:
+    """The best end of climbs from `starts` scattered points and from `extra` ones, and the ends of all of them.
+
+    With `give_up` a climb whose rewards run away is broken off early.
+    """
+    points = sorted(_tried(likelihood, 4 * starts, seed), key=lambda point: -point.objective)[: 2 * starts]
+    points += [p for p in (likelihood.at(x) for x in extra) if p is not None]
+    if not points:
+        raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")
+    ends = []
+    for number, point in enumerate(points):
+        ends.append(climb(point, max_steps=ROUNDS[0]))
+        progress(0.5 * (number + 1) / len(points), f"start {number + 1} of {len(points)}: {ends[-1].point.objective:.2f}")
+    ends = [_further(end, ROUNDS[1]) for end in _ranked(ends)[:starts]]
+    progress(0.9, f"log-likelihood {max(end.point.value for end in ends):.2f}")
+    best, *others = _ranked(ends)
+    if not (give_up and reward_size(best.point) > RUNAWAY_REWARD):
+        best = _further(best, MAX_STEPS)
+    progress(1.0, f"log-likelihood {best.point.value:.2f}")
+    return best, [best, *others]
+
+
+def holds(end: Ascent) -> bool:
+    """Whether the decisions alone hold the rewards: the climb has ended, and no reward is vague."""
+    model = end.point.likelihood
+    if not end.finished or model.size > DENSE_PARAMETERS:
+        return end.finished
+    errors = precision(end.point).standard_errors[: model.n_reward] * model.feature_sizes
+    return float(np.nanmax(errors, initial=0.0)) <= VAGUE_REWARD
+
+
+def reward_size(point: Point) -> float:
+    """The largest reward a feature earns, in temperatures."""
+    model = point.likelihood
+    return float(np.abs(model.reward(point.x) * model.feature_sizes).max(initial=0.0))
+
+
+def never_earned(problem: Problem) -> Bools:
+    """Mask `(d,)` of the reward parameters that no logged decision could have earned."""
+    earned = np.zeros(problem.n_parameters)
+    for expert in problem.experts:
+        if expert.counts is not None:
+            earned += abs(expert.feature_matrix).T @ expert.counts.T.ravel()
+    mask: Bools = earned == 0
+    return mask
+
+
+def _closed_form(likelihood: Likelihood) -> list[Floats]:
+    """The start of the closed form, where its equations are linear or small: with features they must be searched."""
+    problem = likelihood.problem
+    small = sum(expert.mdp.n_states for expert in problem.experts) <= SEARCHED_STATES
+    if likelihood.fixed[: likelihood.n_reward].any() or problem.n_experts > SEARCHED_EXPERTS or not (problem.tabular or small):
+        return []
+    try:
+        start = closed_form_start(problem)
+    except ValueError:  # the frequencies' equations cannot be solved; the other starts remain
+        return []
+    grouped = np.array([start.discounts[likelihood.groups == g].mean() for g in range(likelihood.n_discounts)])
+    return [likelihood.pack(start.reward, grouped)]
+
+
+def _tried(likelihood: Likelihood, count: int, seed: int) -> Iterator[Point]:
+    """Starts at scattered discounts: all experts alike, each at their own best, and a sequence that tells them apart."""
+    alike = [choice_probability_start(likelihood, np.full(likelihood.n_discounts, g)) for g in (0.1, 0.5, 0.9)]
+    for point in alike:
+        if point is None:
+            continue
+        yield point
+        apart = choice_probability_start(likelihood, own_discounts(point, OWN_DISCOUNTS))
+        if apart is not None:
+            yield apart
+    if likelihood.n_discounts > SEARCHED_EXPERTS:
+        return
+    for discounts in 0.98 * qmc.Halton(likelihood.n_discounts, rng=np.random.default_rng(seed)).random(count):
+        scattered = choice_probability_start(likelihood, discounts)
+        if scattered is not None:
+            yield scattered
+
+
+def _ranked(ends: list[Ascent]) -> list[Ascent]:
+    return sorted(ends, key=lambda end: -end.point.objective)
+
+
+def _further(end: Ascent, steps: int) -> Ascent:
+    """The climb carried on for so many more steps unless it has ended."""
+    if end.finished:
+        return end
+    further = climb(end.point, max_steps=steps)
+    return Ascent(further.point, end.steps + further.steps, further.finished, further.matrix)
+
+
+def _polished(end: Ascent) -> Ascent:
+    """The same end with the last digits of its parameters, which a flat likelihood leaves open."""
+    if not end.finished:
+        return end
+    finer = climb(end.point, max_steps=POLISHING_STEPS, gain=POLISHED_GAIN)
+    return Ascent(finer.point, end.steps + finer.steps, True, finer.matrix)
+
+
+def _part(progress: Progress, low: float, high: float) -> Progress:
+    """A progress whose whole is a part of another's."""
+    return lambda share, message: progress(low + (high - low) * share, message)

@@ -1,0 +1,238 @@
+"""Profile-likelihood intervals of the discounts.
+
+`L_k(g) = max {L : γ_k = g}`; the interval at level 1−α is `{g ∈ [0,1] : 2 (L̂ − L_k(g)) ≤ χ²₁(1−α)}`. It ends at a bound where even
+that is not contradicted, follows the likelihood's skew, and needs no scale for γ. Its ends are found by the secant rule on the
+signed root `√(2(L̂ − L_k(g)))`, which is nearly linear in g, to within `ROOT_TOLERANCE`. Each evaluation climbs from the end of the
+last one with the curvature of the answer, and is confirmed with a new one. A climb that does not finish is tried again with a new
+curvature, and then from the answer; if it still does not finish, this end of the interval is not known and is NaN.
+
+With many experts, moving one of them moves the others little. Above `EXACT_EXPERTS` experts the likelihood of all others is
+replaced by its quadratic approximation at the answer, with their own parameters profiled out. Each end is then checked with the
+likelihood of all; where the two disagree by more than `CHECKED`, the end is found again with all experts.
+
+With more than `DENSE_PARAMETERS` parameters the interval is the estimate and its standard errors instead, cut at the bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.stats import chi2
+
+from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.likelihood.ascent import climb, curvature
+from multihorizon.likelihood.large import DENSE_PARAMETERS
+from multihorizon.likelihood.likelihood import Likelihood, Point, Quadratic
+from multihorizon.likelihood.precision import Precision, precision
+
+#: How exactly the signed root must meet its target, in standard errors.
+ROOT_TOLERANCE = 0.01
+#: A profile climb may leave this much log-likelihood: it moves the signed root by less than its tolerance.
+PROFILE_GAIN = 1e-4
+#: The most profile evaluations of one end, and the most steps of a climb before it is tried another way.
+MAX_EVALUATIONS, MAX_PROFILE_STEPS = 30, 60
+#: Two discounts nearer than this are one.
+SAME_DISCOUNT = 1e-6
+#: Up to this many experts every profile moves all of them.
+EXACT_EXPERTS = 10
+#: How far the signed root of an approximate end may be from its target.
+CHECKED = 0.03
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileIntervals:
+    """Profile-likelihood intervals of the discounts at an answer `x`, computed when asked for and then kept by level."""
+
+    likelihood: Likelihood
+    x: Floats
+    known: Bools
+    computed: dict[float, Floats] = field(default_factory=dict)
+
+    def at(self, level: float) -> Floats:
+        """The intervals `(K,2)` at this level; NaN for discounts that are not known and for ends that were not found."""
+        if level not in self.computed:
+            point = self.point
+            self.computed[level] = profile_intervals(point, precision(point), self.known, level)
+        return self.computed[level].copy()
+
+    @property
+    def point(self) -> Point:
+        """The model at the answer."""
+        point = self.likelihood.at(self.x)
+        if point is None:
+            raise ValueError("the answer's soft values must be finite, received an answer that does not fit its problem")
+        return point
+
+
+def signed_root(level: float) -> float:
+    """The deviance's root at which an interval of this level ends."""
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, received {level}")
+    return float(np.sqrt(chi2.ppf(level, 1)))
+
+
+def profile_intervals(point: Point, found: Precision, known: Bools, level: float = 0.95) -> Floats:
+    """Profile-likelihood intervals `(K,2)` of the discounts; NaN for those that are not `known`."""
+    model = point.likelihood
+    target = signed_root(level)
+    intervals = np.full((model.n_discounts, 2), np.nan)
+    for group in range(model.n_discounts):
+        index = model.n_reward + group
+        if model.fixed[index]:
+            intervals[group] = point.x[index]
+        elif known[model.groups == group].all():
+            intervals[group] = _interval(point, found, group, target)
+    return np.where(known[:, None] | model.fixed[model.discount_slice][model.groups, None], intervals[model.groups], np.nan)
+
+
+def _interval(point: Point, found: Precision, group: int, target: float) -> tuple[float, float]:
+    model = point.likelihood
+    index = model.n_reward + group
+    wanted = target * float(found.widening[index])
+    error = float(np.sqrt(found.variance[index]))
+    if model.size > DENSE_PARAMETERS:
+        ends = np.clip(point.x[index] + wanted * error * np.array([-1, 1]), model.lower[index], model.upper[index])
+        return float(ends[0]), float(ends[1])
+    if model.problem.n_experts > EXACT_EXPERTS:
+        part = _Part.of(point, found, group)
+        return part.end(-1, wanted, error), part.end(1, wanted, error)
+    matrix = curvature(point)
+    low, high = (_profile_end(point, index, sign, wanted, error, matrix)[0] for sign in (-1, 1))
+    return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One group's own likelihood, with everyone else's in quadratic form.
+
+    `places` are the part's parameters in x. `follow` `(p,q)` is how all of x moves when these do.
+    """
+
+    whole: Point
+    own: Point
+    index: int
+    places: Ints
+    follow: Floats
+    matrix: Floats
+
+    @classmethod
+    def of(cls, point: Point, found: Precision, group: int) -> _Part:
+        model = point.likelihood
+        members = np.flatnonzero(model.groups == group)
+        heats = model.temperature_slice.start + np.array(list(dict.fromkeys(model.temperature_groups[members].tolist())))
+        places = np.concatenate([np.arange(model.n_reward), [model.n_reward + group], heats])
+        alone = model.of_experts(members.tolist())
+        here = alone.at(point.x[places])
+        assert here is not None and found.covariance is not None
+        own = here.information
+        together = np.linalg.pinv(found.covariance[np.ix_(places, places)], rcond=1e-12, hermitian=True)
+        rest = _positive_part(together - own)
+        slope = point.gradient[places] - here.gradient
+        held = alone.holding(Quadratic(point.x[places], slope, rest))
+        start = held.at(point.x[places])
+        assert start is not None
+        return cls(point, start, model.n_reward, places, found.covariance[:, places] @ together, own + rest)
+
+    def end(self, sign: int, target: float, error: float) -> float:
+        """One end of the interval, checked with the likelihood of all experts."""
+        found, reached = _profile_end(self.own, self.index, sign, target, error, self.matrix)
+        if np.isnan(found) or reached is None:
+            return self._exact(sign, target, error)
+        model = self.whole.likelihood
+        x = self.whole.x + self.follow @ (reached.x - self.own.x)
+        x[self.places] = reached.x
+        there = model.at(np.clip(x, model.lower, model.upper), self.whole)
+        root = np.inf if there is None else np.sqrt(2 * max(self.whole.objective - there.objective, 0.0))
+        own_root = np.sqrt(2 * max(self.own.objective - reached.objective, 0.0))
+        return found if abs(root - own_root) < CHECKED * max(1.0, target) else self._exact(sign, target, error)
+
+    def _exact(self, sign: int, target: float, error: float) -> float:
+        index = int(self.places[self.index])
+        return _profile_end(self.whole, index, sign, target, error, curvature(self.whole))[0]
+
+
+def _positive_part(matrix: Floats) -> Floats:
+    """The nearest positive semidefinite matrix."""
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    found: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return found
+
+
+def _profile_end(
+    point: Point, index: int, sign: int, target: float, error: float, matrix: Floats
+) -> tuple[float, Point | None]:
+    """The lower (sign −1) or upper (1) end of one discount's profile interval and the profile there; NaN where it is not found."""
+    model = point.likelihood
+    bound = float(model.upper[index] if sign > 0 else model.lower[index])
+    inside, root, outside, outside_root = float(point.x[index]), 0.0, bound, np.inf
+    nearest = point
+    step = max(target * min(error, 1.0), 1e-4)
+    for _ in range(MAX_EVALUATIONS):
+        trial = float(np.clip(inside + sign * step, min(inside, outside), max(inside, outside)))
+        if abs(trial - inside) < SAME_DISCOUNT:
+            return trial, nearest
+        reached = _profile(point, nearest, index, trial, matrix)
+        if reached is None:
+            return np.nan, None
+        found = np.sqrt(2 * max(point.objective - reached.objective, 0.0))
+        if abs(found - target) < ROOT_TOLERANCE or (trial == bound and found < target):
+            return trial, reached
+        step = _next_step(inside, root, trial, float(found), outside, outside_root, target)
+        if found < target:
+            inside, root, nearest = trial, float(found), reached
+        else:
+            outside, outside_root = trial, float(found)
+    return np.nan, None
+
+
+def _next_step(
+    inside: float, root: float, trial: float, found: float, outside: float, outside_root: float, target: float
+) -> float:
+    """How far to go from the new inside point: by the secant of the signed root, never onto the point known to be outside."""
+    if found < target:
+        slope = (found - root) / abs(trial - inside)
+        gap = abs(outside - trial) * (0.8 if np.isfinite(outside_root) else 1.0)
+        wanted = (target - found) / slope if slope > 0 else gap
+        return min(max(wanted, SAME_DISCOUNT), max(gap, SAME_DISCOUNT), 4 * abs(trial - inside) + 1e-3)
+    return float(np.clip((target - root) / (found - root), 0.1, 0.9)) * abs(trial - inside)
+
+
+def _profile(answer: Point, nearest: Point, index: int, value: float, matrix: Floats) -> Point | None:
+    """The best point with one parameter fixed; None where every climb to it was broken off."""
+    fixed = np.zeros(answer.x.size, dtype=np.bool_)
+    fixed[index] = True
+    for start, known_curvature in ((nearest, matrix), (nearest, None), (answer, None)):
+        begin = _moved(start, index, value, matrix)
+        if begin is None:
+            continue
+        end = climb(begin, fixed, MAX_PROFILE_STEPS * (1 if known_curvature is not None else 5), PROFILE_GAIN, known_curvature)
+        if end.finished:
+            return end.point
+    return None
+
+
+def _moved(start: Point, index: int, value: float, matrix: Floats) -> Point | None:
+    """A neighbouring point moved along the tangent of the profile, or in one parameter only where that has no finite values."""
+    model = start.likelihood
+    point = model.at(_tangent(model, start, index, value, matrix), start)
+    if point is not None:
+        return point
+    moved = start.x.copy()
+    moved[index] = value
+    return model.at(moved, start)
+
+
+def _tangent(model: Likelihood, start: Point, index: int, value: float, matrix: Floats) -> Floats:
+    """`start` moved to a new value of one parameter, the others following by the quadratic model."""
+    change = value - start.x[index]
+    held = (start.x <= model.lower) | (start.x >= model.upper) | model.fixed
+    free = ~held
+    free[index] = False
+    block = matrix[np.ix_(free, free)].copy()
+    scale = np.diag(block)
+    block[np.diag_indices_from(block)] += 1e-8 * np.maximum(scale, 1e-10 * scale.max(initial=0.0)) + 1e-300
+    moved = start.x.copy()
+    moved[index] = value
+    moved[free] -= change * np.linalg.solve(block, matrix[free, index])
+    return np.clip(moved, model.lower, model.upper)

@@ -1,0 +1,168 @@
+"""What the user knows: discounts, temperatures, rewards and groups, read from options by name into the problem's order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from multihorizon.checks import Floats, as_discount, as_floats, as_positive
+from multihorizon.experts import Expert
+from multihorizon.likelihood.likelihood import Settings
+from multihorizon.problem import Problem
+
+Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]
+TEMPERATURES = ("shared", "pooled", "per_expert")
+
+
+def check_temperature(value: Any) -> None:
+    """Raise unless this is one of the ways to say what is known of temperatures."""
+    if isinstance(value, Mapping):
+        for name, number in value.items():
+            as_positive(number, f"temperature of {name}")
+    elif isinstance(value, str):
+        if value not in TEMPERATURES:
+            raise ValueError(
+                "temperature must be a positive number, a mapping of names to such numbers, "
+                f"or one of {', '.join(TEMPERATURES)}, received {value!r}"
+            )
+    else:
+        as_positive(value, "temperature")
+
+
+def check_discounts(value: Any) -> None:
+    """Raise unless this is one known discount, a mapping of names to known discounts, or None."""
+    if isinstance(value, Mapping):
+        for name, number in value.items():
+            as_discount(number, f"discount of {name}")
+    elif value is not None:
+        as_discount(value)
+
+
+def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | None]:
+    """The problem with a known part of the reward, or the known reward parameters where the reward is known in full.
+
+    `known` is `(S,)` paid on arrival, `(A·S,)` for rows a·S + s, or a mapping of state names to what they pay on arrival.
+    """
+    if known is None:
+        return problem, None
+    if problem.tabular:
+        arrival = _on_arrival(problem, known)
+        if arrival is not None:
+            return problem, arrival
+        return _paid(problem, known), np.zeros(problem.n_parameters)
+    return _paid(problem, known), None
+
+
+def read_settings(
+    problem: Problem, temperature: Temperature, discounts: Any, groups: Mapping[str, Any] | None, reward: Floats | None
+) -> Settings:
+    """What is known and what is tied, in the problem's order. Temperatures that are to be pooled begin as equal ones."""
+    k = problem.n_experts
+    scale_known = reward is not None or any(expert.known_reward is not None for expert in problem.experts)
+    heat: Floats | None = None
+    heat_groups: tuple[int, ...] | None = None
+    if isinstance(temperature, Mapping):
+        heat = _by_name(problem, temperature, "temperature")
+    elif temperature == "per_expert":
+        heat = np.full(k, np.nan) if k > 1 or scale_known else None
+    elif isinstance(temperature, str):
+        heat, heat_groups = (np.full(k, np.nan), (0,) * k) if scale_known else (None, None)
+    else:
+        heat = np.full(k, float(temperature))
+    settings = Settings(
+        groups=_group_numbers(problem, groups),
+        discounts=_discounts(problem, discounts),
+        temperature_groups=heat_groups,
+        temperatures=heat,
+        reward=reward,
+    )
+    _require_agreement(problem, settings)
+    return settings
+
+
+def _discounts(problem: Problem, discounts: Any) -> Floats | None:
+    if discounts is None:
+        return None
+    if isinstance(discounts, Mapping):
+        return _by_name(problem, discounts, "discount")
+    return np.full(problem.n_experts, as_discount(discounts))
+
+
+def _by_name(problem: Problem, values: Mapping[str, float], what: str) -> Floats:
+    found = np.full(problem.n_experts, np.nan)
+    for name, value in values.items():
+        if str(name) not in problem.names:
+            known = ", ".join(problem.names[:5]) + (", …" if problem.n_experts > 5 else "")
+            raise ValueError(f"the {what} of {name} is given, but there is no expert of that name: the experts are {known}")
+        found[problem.names.index(str(name))] = float(value)
+    return found
+
+
+def _group_numbers(problem: Problem, groups: Mapping[str, Any] | None) -> tuple[int, ...] | None:
+    if groups is None:
+        return None
+    unknown = [name for name in map(str, groups) if name not in problem.names]
+    if unknown:
+        raise ValueError(f"groups name {unknown[0]}, but there is no expert of that name")
+    labels = {str(name): ("group", str(label)) for name, label in groups.items()}
+    keys = [labels.get(name, ("alone", name)) for name in problem.names]
+    number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    return tuple(number[key] for key in keys)
+
+
+def _require_agreement(problem: Problem, settings: Settings) -> None:
+    """Experts of one group cannot have different known discounts, and something must be left to estimate."""
+    if settings.groups is not None and settings.discounts is not None:
+        for group in set(settings.groups):
+            members = [k for k, g in enumerate(settings.groups) if g == group]
+            told = {float(settings.discounts[k]) for k in members if not np.isnan(settings.discounts[k])}
+            if len(told) > 1:
+                names = ", ".join(problem.names[k] for k in members)
+                raise ValueError(f"{names} share one discount, but different ones are given: {', '.join(map(str, sorted(told)))}")
+    known = settings.discounts is not None and not np.isnan(settings.discounts).any()
+    cool = settings.temperatures is None or not np.isnan(settings.temperatures).any()
+    if known and cool and settings.reward is not None:
+        raise ValueError("rewards, discounts and temperatures are all given: leave out at least one of them to be estimated")
+
+
+def _on_arrival(problem: Problem, known: Any) -> Floats | None:
+    """Known reward parameters of a problem without features, where the reward is given for states."""
+    if isinstance(known, Mapping):
+        return _by_state(problem.parameter_names, known)
+    array = as_floats(known, "known_reward")
+    return array if array.shape == (problem.n_parameters,) else None
+
+
+def _paid(problem: Problem, known: Any) -> Problem:
+    """The problem whose experts are paid the known reward besides what their features earn."""
+    return problem.with_experts(replace(expert, known_reward=_rows(expert, known)) for expert in problem.experts)
+
+
+def _rows(expert: Expert, known: Any) -> Floats:
+    mdp = expert.mdp
+    states, rows = mdp.n_states, mdp.n_actions * mdp.n_states
+    if isinstance(known, Mapping):
+        paid: Floats = mdp.stacked @ _by_state(mdp.state_names, known)
+        return paid
+    array = as_floats(known, "known_reward")
+    if array.shape not in ((states,), (rows,)):
+        raise ValueError(
+            f"known_reward must have one number for each of {states} states or {rows} rows of action and state, "
+            f"received shape {array.shape}"
+        )
+    live = (mdp.available & ~mdp.terminal[:, None]).T.ravel()
+    expected: Floats = mdp.stacked @ array if array.shape == (states,) else np.where(live, array, 0.0)
+    return expected
+
+
+def _by_state(names: tuple[str, ...], known: Mapping[str, float]) -> Floats:
+    unknown = [name for name in map(str, known) if name not in names]
+    if unknown:
+        raise ValueError(f"known_reward names the state {unknown[0]!r}, which the task does not have")
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise ValueError(f"known_reward must have a number for every state, received none for {missing[0]!r}")
+    return np.array([float(as_floats(known[name], f"known reward of {name}")) for name in names])

@@ -1,0 +1,131 @@
+"""How much the experts' temperatures differ: one common value, an estimated spread, or no tie at all.
+
+Equal temperatures turn a noisy expert into a short-sighted one. Free ones run away beside a free reward. In between, the
+logarithms of the temperatures are taken to vary around a common value with standard deviation τ:
+
+    L_τ(x) = L(x) − Σ_k (ℓ_k − ℓ̄)² / (2τ²),     ℓ_k = log λ_k.
+
+τ = 0 makes all equal and τ = ∞ sets all free. τ is chosen by the marginal likelihood, with everything else integrated out by
+Laplace's method: it maximises `max_x L_τ(x) − (K−1) log τ − ½ log det M_τ`, M the information with the penalty. Twice the gain over
+τ = 0 tests that all temperatures are equal; on the bound τ = 0 its distribution is half χ²₀, half χ²₁.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.stats import chi2
+
+from multihorizon.checks import Floats
+from multihorizon.likelihood.ascent import Ascent, climb, curvature
+from multihorizon.likelihood.likelihood import Likelihood, Point, Quadratic
+from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
+
+#: Spreads of log-temperatures that are tried: from 2 % to a factor of 20.
+SMALLEST_SPREAD, LARGEST_SPREAD = 0.02, 3.0
+#: Holds the mean log-temperature at 0 to six digits where any mean would do.
+LEVEL_WEIGHT = 1e6
+#: The spread is found to this share of itself; its own error is far larger.
+SPREAD_TOLERANCE = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """The chosen τ, the fit with it, and the test that all temperatures are equal."""
+
+    value: float
+    ascent: Ascent
+    statistic: float
+
+    @property
+    def p_equal(self) -> float:
+        """The p-value of equal temperatures."""
+        return 1.0 if self.statistic <= 0 else 0.5 * float(chi2.sf(self.statistic, 1))
+
+
+def temperature_penalty(likelihood: Likelihood, spread: float = np.inf) -> Quadratic | None:
+    """The quadratic term that lets log-temperatures vary around their mean with this standard deviation.
+
+    Where the scale of the reward is open, it also holds the mean at 0. None where there is nothing to hold.
+    """
+    n, heats = likelihood.n_temperatures, likelihood.temperature_slice
+    matrix = np.zeros((likelihood.size, likelihood.size))
+    matrix[heats, heats] = (np.eye(n) - 1 / n) / spread**2
+    if likelihood.scale_is_free:
+        matrix[heats, heats] += LEVEL_WEIGHT / n
+    zeros = np.zeros(likelihood.size)
+    return Quadratic(zeros, zeros, matrix) if matrix.any() else None
+
+
+def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
+    """The most likely spread, from the fit with equal temperatures.
+
+    Args:
+        equal: the fit in which all temperatures are one.
+        free: the same likelihood with a temperature for each expert.
+    """
+    reference = _marginal(equal.point, 0.0)
+    ends: dict[float, tuple[float, Ascent]] = {}
+
+    def loss(log_spread: float) -> float:
+        spread = float(np.exp(log_spread))
+        near = min(ends, key=lambda known: abs(np.log(known) - log_spread), default=None)
+        end = _fit(free, spread, equal.point if near is None else ends[near][1].point)
+        if end is None:
+            return np.inf
+        gained = _marginal(end.point, spread) - reference
+        ends[spread] = (gained, end)
+        return -gained
+
+    for log_spread in np.log(np.geomspace(SMALLEST_SPREAD, LARGEST_SPREAD, 5)):
+        loss(float(log_spread))
+    best = max(ends, key=lambda s: ends[s][0], default=SMALLEST_SPREAD)
+    if not ends or best <= SMALLEST_SPREAD * 1.01:
+        return Spread(0.0, equal, 0.0)
+    bounds = np.log([max(best / 3.6, SMALLEST_SPREAD), min(best * 3.6, LARGEST_SPREAD)])
+    minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": SPREAD_TOLERANCE, "maxiter": 12})
+    best = max(ends, key=lambda s: ends[s][0])
+    gained, end = ends[best]
+    return Spread(best, end, 2 * gained) if gained > 0 else Spread(0.0, equal, 0.0)
+
+
+def _fit(free: Likelihood, spread: float, start: Point) -> Ascent | None:
+    """The best point with this spread, or None where the climb to it was broken off."""
+    model = free.holding(temperature_penalty(free, spread), free.ridge)
+    x = model.pack(start.likelihood.reward(start.x), start.x[start.likelihood.discount_slice], _each(start, free))
+    begin = model.at(x)
+    end = None if begin is None else climb(begin)
+    return end if end is not None and end.finished else None
+
+
+def _each(start: Point, free: Likelihood) -> Floats:
+    """One temperature for each of the free groups."""
+    experts = start.likelihood.temperatures(start.x)
+    return np.array([experts[free.temperature_groups == g][0] for g in range(free.n_temperatures)])
+
+
+def _marginal(point: Point, spread: float) -> float:
+    """Laplace's marginal log-likelihood, without constants."""
+    model = point.likelihood
+    directions = _directions(model)
+    values = np.linalg.eigvalsh(directions.T @ curvature(point) @ directions)
+    kept = values[values > INFORMATION_RANK_TOLERANCE * values[-1]]
+    prior = (model.n_temperatures - 1) * np.log(spread) if spread > 0 else 0.0
+    return point.objective - prior - 0.5 * float(np.log(kept).sum())
+
+
+def _directions(model: Likelihood) -> Floats:
+    """The directions `(p,m)` that are integrated out: temperatures as contrasts and, where it is not open, their common level."""
+    free = np.flatnonzero(~model.fixed)
+    others = np.eye(model.size)[:, free[free < model.temperature_slice.start]]
+    n = model.n_temperatures
+    if model.fixed[model.temperature_slice].all():
+        return others
+    heats = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
+    if not model.scale_is_free:
+        heats = np.column_stack([heats, np.ones(n)])
+    placed = np.zeros((model.size, heats.shape[1]))
+    placed[model.temperature_slice] = heats
+    return np.hstack([others, placed])
