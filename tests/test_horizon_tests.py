@@ -10,7 +10,7 @@ import pytest
 import multihorizon as mh
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.horizon_tests import holm
-from multihorizon.likelihood.likelihood import Likelihood
+from multihorizon.likelihood.likelihood import Likelihood, Settings
 from multihorizon.likelihood.model_checks import MODELS, calibration_bins
 
 DISCOUNTS = (0.4, 0.4, 0.8)
@@ -25,7 +25,7 @@ def table() -> mh.Demonstrations:
 
 @pytest.fixture(scope="module")
 def solution(table) -> mh.Solution:
-    return mh.solve(mh.Problem(mh.domains.big_small().mdp, table), mh.MaximumLikelihood(starts=2))
+    return mh.solve(mh.Problem(mh.domains.big_small().mdp, table), mh.MaximumLikelihood(temperature="shared", starts=2))
 
 
 def test_pairs_that_differ_are_told_from_pairs_that_do_not(solution):
@@ -37,7 +37,7 @@ def test_pairs_that_differ_are_told_from_pairs_that_do_not(solution):
 
 
 def test_statistic_is_twice_the_loss_of_a_fit_with_one_discount(solution):
-    restricted = Likelihood(solution.problem, groups=(0, 0, 1))
+    restricted = Likelihood(solution.problem, Settings(groups=(0, 0, 1)))
     start = restricted.at(restricted.pack(mh.domains.big_small().reward, np.array([0.4, 0.8])))
     loss = solution.objective - climb(start).point.value
     assert mh.pairwise_tests(solution)[0].statistic == pytest.approx(2 * loss, abs=1e-3)

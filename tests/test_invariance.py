@@ -98,19 +98,7 @@ CASES: dict[str, Case] = {
 }
 
 
-#: What fails today, and why.
-FAILING = {
-    "MPLP, five experts": "pairs of experts are exchanged with scores of minus infinity",
-    "MaximumLikelihood": "the climb stops before the reward is known to 1e-6",
-    "MaximumLikelihood, temperatures": "temperatures are relative to the first expert's",
-}
-MARKED = [
-    pytest.param(label, marks=pytest.mark.xfail(strict=True, reason=FAILING[label])) if label in FAILING else label
-    for label in CASES
-]
-
-
-@pytest.mark.parametrize("label", MARKED)
+@pytest.mark.parametrize("label", CASES)
 def test_the_answer_does_not_depend_on_order_or_names(label: str) -> None:
     solver, build, compared = CASES[label]
     problem = build()

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood import ascent, large, starts, uncertainty
-from multihorizon.likelihood.likelihood import Likelihood
+from multihorizon.likelihood import ascent, fit, intervals, large, precision, starts
+from multihorizon.likelihood.likelihood import Likelihood, Settings
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def problem() -> mh.Problem:
 
 @pytest.mark.parametrize("per_expert", [False, True])
 def test_products_are_those_of_the_dense_information(problem, per_expert):
-    model = Likelihood(problem, per_expert)
+    model = Likelihood(problem, Settings(temperatures=np.full(3, np.nan)) if per_expert else None)
     point = model.at(model.pack(mh.domains.big_small().reward, np.array([0.2, 0.5, 0.8]), np.array([1.0, 1.3, 0.7])))
     columns = np.array([large.information_product(point, direction) for direction in np.eye(model.size)])
     assert columns == pytest.approx(point.information, abs=1e-9 * np.abs(point.information).max())
@@ -27,14 +27,16 @@ def test_products_are_those_of_the_dense_information(problem, per_expert):
 def test_standard_errors_are_those_of_the_dense_information(problem):
     model = Likelihood(problem)
     point = model.at(model.pack(mh.domains.big_small().reward, np.array([0.2, 0.5, 0.8])))
-    assert large.discount_errors(point)[0] == pytest.approx(uncertainty.precision(point).standard_errors[-3:], rel=0.01)
+    assert large.discount_errors(point)[0][:3] == pytest.approx(
+        precision.precision(point).standard_errors[model.discount_slice], rel=0.01
+    )
 
 
 def test_both_routes_find_the_same_answer(problem, monkeypatch):
-    dense = mh.solve(problem, mh.MaximumLikelihood(starts=1))
-    for module in (ascent, starts, uncertainty):
+    dense = mh.solve(problem, mh.MaximumLikelihood(temperature="shared", starts=1))
+    for module in (ascent, fit, intervals, precision, starts):
         monkeypatch.setattr(module, "DENSE_PARAMETERS", 5)
-    free = mh.solve(problem, mh.MaximumLikelihood(starts=1))
+    free = mh.solve(problem, mh.MaximumLikelihood(temperature="shared", starts=1))
     assert free.status == mh.Status.CONVERGED
     assert free.discounts == pytest.approx(dense.discounts, abs=2e-3)
     assert free.objective == pytest.approx(dense.objective, abs=1e-2)
@@ -47,6 +49,6 @@ def test_what_is_not_identified_is_seen_without_matrices(monkeypatch):
     d = mh.domains.toy()
     policies = [mh.soft_plan(d.mdp, d.reward, gamma).policy for gamma in (0.3, 0.8)]
     problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, policies, 3000))
-    for module in (ascent, starts, uncertainty):
+    for module in (ascent, fit, intervals, precision, starts):
         monkeypatch.setattr(module, "DENSE_PARAMETERS", 3)
-    assert mh.solve(problem, mh.MaximumLikelihood(starts=1)).status == mh.Status.NOT_IDENTIFIED
+    assert mh.solve(problem, mh.MaximumLikelihood(temperature="shared", starts=1)).status == mh.Status.NOT_IDENTIFIED

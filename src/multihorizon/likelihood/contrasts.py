@@ -14,10 +14,11 @@ import numpy as np
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.likelihood.large import DENSE_PARAMETERS
-from multihorizon.likelihood.uncertainty import NULL_COMPONENT, resume
+from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.precision import NULL_COMPONENT, precision
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution
-from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE, TINY
+from multihorizon.tolerances import TINY
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +35,10 @@ def reward_contrasts(solution: Solution) -> Contrasts:
     unknown = np.full(reward.size, np.nan)
     if point.likelihood.size > DENSE_PARAMETERS:
         return Contrasts(unknown, unknown)
-    fitted = point.likelihood.reward(point.x)
-    scale = float(np.linalg.norm(reward) / (np.linalg.norm(fitted) or 1.0)) or 1.0
-    covariance, null = _covariance(point.information, reward.size)
+    found = precision(point)
+    assert found.covariance is not None
+    covariance = found.covariance[: reward.size, : reward.size]
+    null = found.null_space[: reward.size] / (np.abs(found.null_space[: reward.size]).max(initial=0.0) or 1.0)
     matrix = np.eye(reward.size)
     if point.likelihood.problem.tabular:
         members = _largest_group(null)
@@ -44,7 +46,7 @@ def reward_contrasts(solution: Solution) -> Contrasts:
         matrix -= steps / max(steps.sum(), TINY)
     else:
         members = np.flatnonzero(np.linalg.norm(null, axis=1) <= NULL_COMPONENT)
-    errors = scale * np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", matrix, covariance, matrix), 0.0))
+    errors = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", matrix, covariance, matrix), 0.0))
     known = np.isin(np.arange(reward.size), members)
     return Contrasts(np.where(known, matrix @ reward, np.nan), np.where(known, errors, np.nan))
 
@@ -56,16 +58,6 @@ def _arrivals(problem: Problem) -> Floats:
         if expert.counts is not None:
             total += expert.feature_matrix.T @ expert.counts.T.ravel()
     return total
-
-
-def _covariance(information: Floats, size: int) -> tuple[Floats, Floats]:
-    """The pseudo-inverse's block of the first `size` parameters, and their components `(size, m)` in undetermined directions."""
-    scale = np.sqrt(np.diag(information))
-    scale = np.where(scale > 0, scale, 1.0)
-    spectrum, vectors = np.linalg.eigh(information / np.outer(scale, scale))
-    null = spectrum <= INFORMATION_RANK_TOLERANCE * spectrum[-1]
-    rows = vectors[:size] / scale[:size, None]
-    return (rows[:, ~null] / spectrum[~null]) @ rows[:, ~null].T, rows[:, null] / (np.abs(rows[:, null]).max(initial=0.0) or 1.0)
 
 
 def _largest_group(null: Floats) -> Ints:

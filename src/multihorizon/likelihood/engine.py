@@ -25,8 +25,8 @@ import scipy.sparse as sp
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.mdp import MDP
-from multihorizon.planning.linear import Resolvent
-from multihorizon.planning.soft_plan import MAX_STEPS, ROUNDING, STALLED, soft_plan
+from multihorizon.planning.linear import Resolvent, policy_resolvent
+from multihorizon.planning.soft_plan import MAX_NEWTON_STEPS, ROUNDED_RESIDUAL, STALLED_RESIDUAL, soft_plan
 
 #: Up to this many states dense matrices for all persons are faster than sparse ones for each.
 SMALL_STATES = 128
@@ -157,15 +157,15 @@ class Small:
         residual = np.full(gamma.size, np.inf)
         active = np.arange(gamma.size)
         moved = values[:, active]
-        for _ in range(MAX_STEPS + 1):
+        for _ in range(MAX_NEWTON_STEPS + 1):
             policy, defect = self._backup(reward, moved, gamma[active], lam[active])
             found = np.abs(defect).max(axis=0)
             scale = np.maximum(1.0, np.abs(moved).max(axis=0))
             better = found < residual[active]
-            stalled = ~better & (residual[active] <= STALLED * np.maximum(1.0, np.abs(values[:, active]).max(axis=0)))
+            stalled = ~better & (residual[active] <= STALLED_RESIDUAL * np.maximum(1.0, np.abs(values[:, active]).max(axis=0)))
             keep = ~stalled
             values[:, active[keep]], residual[active[keep]] = moved[:, keep], found[keep]
-            going = keep & (found > ROUNDING * scale)
+            going = keep & (found > ROUNDED_RESIDUAL * scale)
             if not going.any():
                 return values
             active, policy, defect, moved = active[going], policy[:, :, going], defect[:, going], moved[:, going]
@@ -236,7 +236,7 @@ class Large:
 
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
         """One sparse factorisation, or iteration, for each person."""
-        return _Factors([Resolvent(self.mdp.small_under(policy[:, :, i].T), float(g)) for i, g in enumerate(gamma)])
+        return _Factors([policy_resolvent(self.mdp, policy[:, :, i].T, float(g)) for i, g in enumerate(gamma)])
 
 
 class _Factors:

@@ -4,10 +4,10 @@ The likelihood is not concave in (θ, Γ), hence several starts. One is the clos
 scattered and θ is the least-squares fit to the frequencies at that Γ (`starts.py`); the most likely few are climbed by damped
 Fisher scoring (`ascent.py`), and the best is climbed to the end.
 
-*Separation.* Where some action is never taken, the likelihood may rise for ever as rewards grow, and has no maximum. Signs of it are
-a climb that does not end, and rewards with a standard error beyond `VAGUE_REWARD` temperatures. Then, unless a ridge is given, the
-reward is held by the penalty `½ Σ (θ_j f_j / WEAK_PRIOR)²`, f_j the largest value of feature j. This is a normal prior, so wide that
-it moves rewards which the decisions determine by a small part of their standard error. The solution announces it.
+*Separation.* Where some action is never taken, the likelihood may rise for ever as rewards grow, and has no maximum. Signs of it
+are a climb that does not end, and a `log π(a|s)` of a visited state whose standard error is beyond `VAGUE_CHOICE`. Then, unless a
+ridge is given, the reward is held by the penalty `½ Σ (θ_j f_j / WEAK_PRIOR)²`, f_j the largest value of feature j: a normal
+prior, so wide that it moves rewards which the decisions determine by a small part of their standard error. It is announced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scipy.stats import qmc
 from multihorizon.checks import Bools, Floats
 from multihorizon.likelihood.ascent import MAX_STEPS, Ascent, climb
 from multihorizon.likelihood.large import DENSE_PARAMETERS
-from multihorizon.likelihood.likelihood import Likelihood, Point, Settings
+from multihorizon.likelihood.likelihood import Likelihood, Point, Settings, score_rows
 from multihorizon.likelihood.precision import precision
 from multihorizon.likelihood.starts import choice_probability_start, own_discounts
 from multihorizon.likelihood.temperatures import Spread, estimate_spread, temperature_penalty
@@ -31,11 +31,11 @@ from multihorizon.recovery.closed_form import closed_form_start
 
 #: The ridge that is used by itself where no logged decision could have earned one of the rewards.
 UNEARNED_RIDGE = 1e-4
-#: A climb that has not ended after both rounds and has come to such a reward, in temperatures, is not carried on: it has no end.
-RUNAWAY_REWARD = 60.0
-#: Rewards with a larger standard error, in temperatures, are hardly held by the decisions.
-VAGUE_REWARD = 50.0
-#: Standard deviation, in temperatures, of the prior that holds such rewards.
+#: A climb that has not ended after both rounds, and gives an action in a visited state so small a log-probability, has no end.
+RUNAWAY_CHOICE = -30.0
+#: A log-probability with a larger standard error is not held by the decisions: odds that may be anything up to e^20 and more.
+VAGUE_CHOICE = 10.0
+#: Standard deviation, in temperatures, of the prior that then holds the rewards.
 WEAK_PRIOR = 20.0
 #: At the end the climb goes on until this little is left to gain, or for so many steps.
 POLISHED_GAIN, POLISHING_STEPS = 1e-13, 20
@@ -49,7 +49,7 @@ OWN_DISCOUNTS = np.array([0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1.0])
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The best end, the ends of all climbs carried on, the spread of temperatures, and why a ridge is in place if none was given."""
+    """The best end, the ends of all climbs carried on, the spread of temperatures, and why there is a ridge."""
 
     best: Ascent
     ends: list[Ascent]
@@ -104,25 +104,38 @@ def maximize(
     ends = [_further(end, ROUNDS[1]) for end in _ranked(ends)[:starts]]
     progress(0.9, f"log-likelihood {max(end.point.value for end in ends):.2f}")
     best, *others = _ranked(ends)
-    if not (give_up and reward_size(best.point) > RUNAWAY_REWARD):
+    if not (give_up and smallest_choice(best.point) < RUNAWAY_CHOICE):
         best = _further(best, MAX_STEPS)
     progress(1.0, f"log-likelihood {best.point.value:.2f}")
     return best, [best, *others]
 
 
 def holds(end: Ascent) -> bool:
-    """Whether the decisions alone hold the rewards: the climb has ended, and no reward is vague."""
-    model = end.point.likelihood
-    if not end.finished or model.size > DENSE_PARAMETERS:
+    """Whether the decisions alone hold the rewards: the climb has ended, and no choice in a visited state is vague."""
+    if not end.finished or end.point.likelihood.size > DENSE_PARAMETERS:
         return end.finished
-    errors = precision(end.point).standard_errors[: model.n_reward] * model.feature_sizes
-    return float(np.nanmax(errors, initial=0.0)) <= VAGUE_REWARD
+    covariance = precision(end.point).covariance
+    assert covariance is not None
+    return choice_error(end.point, covariance) <= VAGUE_CHOICE
 
 
-def reward_size(point: Point) -> float:
-    """The largest reward a feature earns, in temperatures."""
-    model = point.likelihood
-    return float(np.abs(model.reward(point.x) * model.feature_sizes).max(initial=0.0))
+def choice_error(point: Point, covariance: Floats) -> float:
+    """The largest standard error of `log π(a|s)` over the states in which someone decided."""
+    largest = 0.0
+    for batch, plan, solver in zip(point.likelihood.batches, point.plans, point.resolvents, strict=True):
+        rows, scores = score_rows(batch, plan, solver)
+        visited = batch.visits[rows % batch.mdp.n_states] > 0
+        for i, columns in enumerate(point.columns(batch)):
+            own = scores[visited[:, i], i]
+            variances = ((own @ covariance[np.ix_(columns, columns)]) * own).sum(axis=1)
+            largest = max(largest, float(variances.max(initial=0.0)))
+    return float(np.sqrt(largest))
+
+
+def smallest_choice(point: Point) -> float:
+    """The smallest `log π(a|s)` of an available action over the states in which someone decided."""
+    batches = zip(point.likelihood.batches, point.plans, strict=True)
+    return min(float((plan.finite_log * (batch.visits > 0)).min()) for batch, plan in batches)
 
 
 def never_earned(problem: Problem) -> Bools:

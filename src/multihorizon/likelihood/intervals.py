@@ -1,10 +1,10 @@
 """Profile-likelihood intervals of the discounts.
 
-`L_k(g) = max {L : γ_k = g}`; the interval at level 1−α is `{g ∈ [0,1] : 2 (L̂ − L_k(g)) ≤ χ²₁(1−α)}`. It ends at a bound where even
-that is not contradicted, follows the likelihood's skew, and needs no scale for γ. Its ends are found by the secant rule on the
-signed root `√(2(L̂ − L_k(g)))`, which is nearly linear in g, to within `ROOT_TOLERANCE`. Each evaluation climbs from the end of the
-last one with the curvature of the answer, and is confirmed with a new one. A climb that does not finish is tried again with a new
-curvature, and then from the answer; if it still does not finish, this end of the interval is not known and is NaN.
+`L_k(g) = max {L : γ_k = g}`; the interval at level 1−α is `{g ∈ [0,1] : 2 (L̂ − L_k(g)) ≤ χ²₁(1−α)}`. It ends at a bound where
+even that is not contradicted, follows the likelihood's skew, and needs no scale for γ. Its ends are found by the secant rule on
+the signed root `√(2(L̂ − L_k(g)))`, nearly linear in g, to within `ROOT_TOLERANCE`. Each evaluation climbs from the end of the
+last one with the curvature of the answer. A climb that does not finish is tried again with a new curvature, and then from the
+answer; if it still does not finish, this end of the interval is not known and is NaN.
 
 With many experts, moving one of them moves the others little. Above `EXACT_EXPERTS` experts the likelihood of all others is
 replaced by its quadratic approximation at the answer, with their own parameters profiled out. Each end is then checked with the
@@ -124,7 +124,8 @@ class _Part:
         places = np.concatenate([np.arange(model.n_reward), [model.n_reward + group], heats])
         alone = model.of_experts(members.tolist())
         here = alone.at(point.x[places])
-        assert here is not None and found.covariance is not None
+        assert here is not None
+        assert found.covariance is not None
         own = here.information
         together = np.linalg.pinv(found.covariance[np.ix_(places, places)], rcond=1e-12, hermitian=True)
         rest = _positive_part(together - own)
@@ -159,10 +160,8 @@ def _positive_part(matrix: Floats) -> Floats:
     return found
 
 
-def _profile_end(
-    point: Point, index: int, sign: int, target: float, error: float, matrix: Floats
-) -> tuple[float, Point | None]:
-    """The lower (sign −1) or upper (1) end of one discount's profile interval and the profile there; NaN where it is not found."""
+def _profile_end(point: Point, index: int, sign: int, target: float, error: float, matrix: Floats) -> tuple[float, Point | None]:
+    """The lower (sign −1) or upper (1) end of a discount's profile interval and the profile there; NaN where it is not found."""
     model = point.likelihood
     bound = float(model.upper[index] if sign > 0 else model.lower[index])
     inside, root, outside, outside_root = float(point.x[index]), 0.0, bound, np.inf

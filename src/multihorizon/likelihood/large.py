@@ -76,7 +76,7 @@ def profile_information(point: Point) -> tuple[Floats, Floats]:
 
 
 def discount_errors(point: Point) -> tuple[Floats, Floats]:
-    """Standard errors of the discounts and log-temperatures, 0 where known and NaN where not identified, and the scaled spectrum."""
+    """Standard errors of discounts and log-temperatures, 0 where known, NaN where not identified; and the scaled spectrum."""
     model = point.likelihood
     free = ~model.fixed[model.n_reward :]
     profiled, own = profile_information(point)

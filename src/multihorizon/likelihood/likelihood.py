@@ -96,8 +96,8 @@ class Quadratic:
     def without(self, positions: slice, put: int) -> Quadratic:
         """The same term where `put` parameters, of which it says nothing, stand in place of others of which it says nothing."""
         keep = [*range(positions.start), *range(positions.stop, self.centre.size)]
-        room = [*range(positions.start), *range(positions.start + put, self.centre.size - (positions.stop - positions.start) + put)]
         size = len(keep) + put
+        room = [*range(positions.start), *range(positions.start + put, size)]
         centre, slope, matrix = np.zeros(size), np.zeros(size), np.zeros((size, size))
         centre[room], slope[room] = self.centre[keep], self.slope[keep]
         matrix[np.ix_(room, room)] = self.matrix[np.ix_(keep, keep)]
@@ -260,7 +260,7 @@ class Likelihood:
         return changed
 
     def sharing(self, groups: tuple[int, ...]) -> Likelihood:
-        """The same likelihood with one discount for each of these groups of experts; penalties on discounts are not carried over."""
+        """The same likelihood with one discount for each of these groups of experts; a penalty must not speak of discounts."""
         changed = copy.copy(self)
         changed.settings = replace(self.settings, groups=groups)
         changed._lay_out()

@@ -1,9 +1,9 @@
 """Maximum likelihood: reward, discounts and temperatures from logged decisions, with standard errors.
 
 Maximises the undiscounted choice likelihood `Σ_k Σ N_k(s,a) log π_{θ,γ_k,λ_k}(a|s)` of `likelihood.py` over θ, 0 ≤ γ ≤ 1 and the
-temperatures that are free (`fit.py`). Convergence is the projected gradient per decision, recomputed at the answer. Where two ends
-are equally likely with other discounts, or where the Fisher information is singular in the direction of a discount, the answer is
-NOT_IDENTIFIED. Where the climb did not end, it is NOT_CONVERGED, and there are no intervals.
+temperatures that are free (`fit.py`). Convergence is the projected gradient per decision, recomputed at the answer. Where two
+ends are equally likely with other discounts, or where the Fisher information is singular in the direction of a discount, the
+answer is NOT_IDENTIFIED. Where the climb did not end, it is NOT_CONVERGED, and there are no intervals.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ SAME_LIKELIHOOD, OTHER_DISCOUNT = 1e-3, 0.02
 class MaximumLikelihood:
     """The most likely reward, discounts and temperatures of demonstrations.
 
-    Maximises `Σ_k Σ N_k(s,a) log π_{θ,γ_k,λ_k}(a|s)` less the penalties below; the solution's `objective` is the log-likelihood, its
-    `residual` the largest entry of the projected gradient per decision.
+    Maximises `Σ_k Σ N_k(s,a) log π_{θ,γ_k,λ_k}(a|s)` less the penalties below. The solution's `objective` is the log-likelihood,
+    its `residual` the largest entry of the projected gradient per decision.
 
     Args:
         temperature: how decided the experts are in their choices.
-            "pooled": each has a temperature; their logarithms vary around a common value with a spread that is estimated.
+            "pooled": equal ones, unless the decisions reject that at the 5 % level. Then each has a temperature, and their
+            logarithms vary around a common value with a spread that is estimated.
             "per_expert": each has a temperature of their own, with nothing in common.
             "shared": all have the same; it is 1 unless a known reward sets the scale.
             A number is known and the same for all; a mapping of names to numbers is known for these experts.
@@ -90,7 +91,7 @@ class MaximumLikelihood:
 def resume(solution: Solution) -> Point:
     """The model at the answer of a maximum-likelihood solution."""
     source = solution.interval_source
-    if isinstance(source, ProfileIntervals):
+    if isinstance(source, ProfileIntervals) and source.likelihood.problem is solution.problem:
         return source.point
     if solution.solver != "MaximumLikelihood":
         raise ValueError(f"this needs a solution of MaximumLikelihood, received one of {solution.solver}")
@@ -120,7 +121,7 @@ def _rebuilt(solution: Solution) -> Point | None:
 def _solution(problem: Problem, found: Fit) -> Solution:
     best = found.best
     model = best.point.likelihood
-    point = _normalised(best.point)
+    point = best.point
     told = precision(point)
     residual = projected_gradient(point)
     others = _equally_likely(best, found.ends)
@@ -161,15 +162,6 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     )
 
 
-def _normalised(point: Point) -> Point:
-    """The same model with temperatures of geometric mean 1 where their scale is open."""
-    model = point.likelihood
-    if not model.scale_is_free:
-        return point
-    x = model.pack(model.reward(point.x), point.x[model.discount_slice], np.exp(point.x[model.temperature_slice]))
-    return model.at(x, point) or point
-
-
 def _equally_likely(best: Ascent, ends: list[Ascent]) -> list[Ascent]:
     """Ends of one search that are as likely as its best with another discount."""
     first = ends[0]
@@ -200,7 +192,7 @@ def _message(problem: Problem, found: Fit, told: Precision, identified: Bools, o
         parts.append(f"The discounts are identified; {directions} of the reward cannot be told from the decisions.")
     if not best.finished:
         largest = np.abs(model.reward(best.point.x)).max(initial=0.0)
-        parts.append(f"The climb was broken off before it converged, at a largest reward of {largest:.3g}: do not use these numbers.")
+        parts.append(f"The climb was broken off unconverged, at a largest reward of {largest:.3g}: do not use this answer.")
     return " ".join([*parts, *_ridge_words(problem, found, model)])
 
 

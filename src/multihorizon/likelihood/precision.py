@@ -35,16 +35,21 @@ NULL_COMPONENT = 1e-3
 class Precision:
     """Covariance `(p,p)` of the answer, what is identified `(p,)`, and the scaled spectrum of the information.
 
-    `nullity` counts the directions of which the decisions say nothing; `widening` `(p,)` is the factor by which estimated
-    transitions widen each standard error, 1 where they are known.
+    `null_space` `(p,nullity)` spans the directions of which the decisions say nothing. `widening` `(p,)` is the factor by which
+    estimated transitions widen each standard error, 1 where they are known.
     """
 
     variance: Floats
     identified: Bools
     spectrum: Floats
-    nullity: int
     covariance: Floats | None
+    null_space: Floats
     widening: Floats
+
+    @property
+    def nullity(self) -> int:
+        """How many directions of x the decisions say nothing of."""
+        return int(self.null_space.shape[1])
 
     @property
     def rank(self) -> int:
@@ -65,7 +70,7 @@ def precision(point: Point) -> Precision:
     free = np.flatnonzero(~model.fixed)
     told = point.information.copy() if model.penalty is None else point.information + model.penalty.matrix
     matrix = told[np.ix_(free, free)]
-    spectrum, vectors, scale = _spectrum(matrix)
+    spectrum, vectors, own_scale = _spectrum(matrix)
     null = spectrum <= INFORMATION_RANK_TOLERANCE * spectrum[-1]
     lost = np.linalg.norm(vectors[:, null], axis=1) > NULL_COMPONENT
     if model.ridge.any():
@@ -74,21 +79,24 @@ def precision(point: Point) -> Precision:
         kept = penalised > INFORMATION_RANK_TOLERANCE * penalised[-1]
         inverse = (directions[:, kept] / penalised[kept]) @ directions[:, kept].T / np.outer(scale, scale)
     else:
-        inverse = (vectors[:, ~null] / spectrum[~null]) @ vectors[:, ~null].T / np.outer(scale, scale)
+        inverse = (vectors[:, ~null] / spectrum[~null]) @ vectors[:, ~null].T / np.outer(own_scale, own_scale)
     covariance = np.zeros((model.size, model.size))
     covariance[np.ix_(free, free)] = inverse
     identified = np.ones(model.size, dtype=np.bool_)
     identified[free] = ~lost
     variance = np.diag(covariance)
     widening = np.sqrt(1 + _first_step(point, covariance) / np.where(variance > 0, variance, np.inf))
-    return Precision(variance, identified, spectrum, int(null.sum()), covariance, widening)
+    null_space = np.zeros((model.size, int(null.sum())))
+    null_space[free] = vectors[:, null] / own_scale[:, None]
+    return Precision(variance, identified, spectrum, covariance, null_space, widening)
 
 
 def _large_precision(point: Point) -> Precision:
     model = point.likelihood
     errors, spectrum = discount_errors(point)
     every = np.concatenate([np.full(model.n_reward, np.nan), errors])
-    return Precision(np.nan_to_num(every) ** 2, ~np.isnan(every), spectrum, 0, None, np.ones(model.size))
+    nothing = np.zeros((model.size, 0))
+    return Precision(np.nan_to_num(every) ** 2, ~np.isnan(every), spectrum, None, nothing, np.ones(model.size))
 
 
 def _spectrum(matrix: Floats) -> tuple[Floats, Floats, Floats]:

@@ -6,8 +6,9 @@ logarithms of the temperatures are taken to vary around a common value with stan
     L_τ(x) = L(x) − Σ_k (ℓ_k − ℓ̄)² / (2τ²),     ℓ_k = log λ_k.
 
 τ = 0 makes all equal and τ = ∞ sets all free. τ is chosen by the marginal likelihood, with everything else integrated out by
-Laplace's method: it maximises `max_x L_τ(x) − (K−1) log τ − ½ log det M_τ`, M the information with the penalty. Twice the gain over
-τ = 0 tests that all temperatures are equal; on the bound τ = 0 its distribution is half χ²₀, half χ²₁.
+Laplace's method: it maximises `max_x L_τ(x) − (K−1) log τ − ½ log det M_τ`, M the information with the penalty. Twice the gain
+over τ = 0 tests that all temperatures are equal; on the bound τ = 0 its distribution is half χ²₀, half χ²₁. Where the test does
+not reject, equal temperatures are kept: with few experts a spread that may be chance costs more than it mends.
 """
 
 from __future__ import annotations
@@ -27,22 +28,19 @@ from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
 SMALLEST_SPREAD, LARGEST_SPREAD = 0.02, 3.0
 #: Holds the mean log-temperature at 0 to six digits where any mean would do.
 LEVEL_WEIGHT = 1e6
+#: Equal temperatures are given up where their p-value is below this.
+REJECTED = 0.05
 #: The spread is found to this share of itself; its own error is far larger.
 SPREAD_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """The chosen τ, the fit with it, and the test that all temperatures are equal."""
+    """The chosen τ, the fit with it, and the p-value of equal temperatures."""
 
     value: float
     ascent: Ascent
-    statistic: float
-
-    @property
-    def p_equal(self) -> float:
-        """The p-value of equal temperatures."""
-        return 1.0 if self.statistic <= 0 else 0.5 * float(chi2.sf(self.statistic, 1))
+    p_equal: float
 
 
 def temperature_penalty(likelihood: Likelihood, spread: float = np.inf) -> Quadratic | None:
@@ -83,12 +81,13 @@ def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
         loss(float(log_spread))
     best = max(ends, key=lambda s: ends[s][0], default=SMALLEST_SPREAD)
     if not ends or best <= SMALLEST_SPREAD * 1.01:
-        return Spread(0.0, equal, 0.0)
+        return Spread(0.0, equal, 1.0)
     bounds = np.log([max(best / 3.6, SMALLEST_SPREAD), min(best * 3.6, LARGEST_SPREAD)])
     minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": SPREAD_TOLERANCE, "maxiter": 12})
     best = max(ends, key=lambda s: ends[s][0])
     gained, end = ends[best]
-    return Spread(best, end, 2 * gained) if gained > 0 else Spread(0.0, equal, 0.0)
+    p_equal = 0.5 * float(chi2.sf(2 * gained, 1)) if gained > 0 else 1.0
+    return Spread(best, end, p_equal) if p_equal < REJECTED else Spread(0.0, equal, p_equal)
 
 
 def _fit(free: Likelihood, spread: float, start: Point) -> Ascent | None:

@@ -18,8 +18,8 @@ import numpy as np
 from multihorizon.checks import Ints
 from multihorizon.driver import solve
 from multihorizon.likelihood.contrasts import reward_contrasts
-from multihorizon.likelihood.horizon_tests import pairwise_tests, shared_discount_test
 from multihorizon.likelihood.fit import SEARCHED_STATES
+from multihorizon.likelihood.horizon_tests import pairwise_tests, shared_discount_test
 from multihorizon.likelihood.known import Temperature
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.model_checks import check_model
