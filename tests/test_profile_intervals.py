@@ -23,7 +23,9 @@ def solution() -> mh.Solution:
     ties = np.stack([d.reward == value for value in (-10, -2, -1, 20)], axis=1) / 1.0
     policies = [mh.soft_plan(d.mdp, d.reward, gamma).policy for gamma in (0.0, 0.5)]
     table = mh.Demonstrations.simulate(d.mdp, policies, 300, seed=3)
-    return mh.solve(mh.Problem(d.mdp, table, features=d.mdp.stacked @ ties), mh.MaximumLikelihood(temperature="shared", starts=2))
+    return mh.solve(
+        mh.Problem(d.mdp, table, features=d.mdp.stacked @ ties), mh.MaximumLikelihood(temperature="shared", ridge=0.0, starts=2)
+    )
 
 
 def brute_profile(point, k: int, value: float) -> float:
