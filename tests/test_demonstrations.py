@@ -119,6 +119,11 @@ def test_whole_number_labels_sort_as_numbers() -> None:
     assert mh.Demonstrations.from_frame(frame()).states == ("0", "2", "10")
 
 
+def test_decisions_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        mh.Demonstrations.from_frame(frame()).state[0] = 1
+
+
 def test_rows_may_come_in_any_order() -> None:
     shuffled = frame().sample(frac=1, random_state=3)
     back = mh.Demonstrations.from_frame(shuffled)

@@ -61,6 +61,12 @@ class Demonstrations:
     actions: tuple[str, ...]
     origin: Origin | None = None
 
+    def __post_init__(self) -> None:
+        for column in CODES:
+            array = getattr(self, column).view()
+            array.setflags(write=False)
+            object.__setattr__(self, column, array)
+
     @classmethod
     def from_frame(cls, frame: pd.DataFrame) -> Demonstrations:
         """Read a data frame with the columns `expert, episode, step, state, action` and optionally `next_state`.
@@ -121,13 +127,7 @@ class Demonstrations:
         experts = as_names(names, len(policies), "names")
         streams = np.random.SeedSequence(seed).spawn(len(policies))
         runs = [
-            simulate_policy(
-                mdp,
-                check_policy(mdp, policy, f"policy of expert {name}"),
-                episodes,
-                max_steps,
-                np.random.default_rng(stream),
-            )
+            simulate_policy(mdp, check_policy(mdp, policy, f"policy of expert {name}"), episodes, max_steps, stream)
             for policy, name, stream in zip(policies, experts, streams, strict=True)
         ]
         episode, step, state, action, next_state = (np.concatenate([run[i] for run in runs]) for i in range(5))

@@ -64,22 +64,17 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float = SMOOTHING, k
     alpha = float(as_floats(smoothing, "smoothing"))
     if alpha < 0:
         raise ValueError(f"smoothing must be at least 0, received {alpha}")
-    states, actions = demonstrations.states, demonstrations.actions
-    if known is not None:
-        states, actions = in_order({*states, *known.state_names}), in_order({*actions, *known.action_names})
+    states, actions = _names(demonstrations, known)
     n = len(states)
+    state, rows, arrived = _moves(demonstrations, states, actions)
     given, is_given = _given_rows(known, states, actions)
-    column = positions(demonstrations.states, states, "state")
-    state = column[demonstrations.state]
-    rows = positions(demonstrations.actions, actions, "action")[demonstrations.action] * n + state
     _require_next(demonstrations, ~is_given[rows])
     logged = demonstrations.next_state >= 0
-    arrived = column[demonstrations.next_state]
     moves = _counts(rows[logged], arrived[logged], (len(actions) * n, n))
     pooled = _counts(state[logged], arrived[logged], (n, n))
-    stacked = sp.csr_array(given + sp.diags_array(1.0 * ~is_given) @ _smoothed(moves, pooled, alpha))
     taken = moves.sum(axis=1)
     estimated = (taken > 0) & ~is_given
+    stacked = sp.csr_array(given + sp.diags_array(1.0 * estimated) @ _smoothed(moves, pooled, alpha))
     available = (estimated | is_given).reshape(len(actions), n).T
     first = demonstrations.first_rows
     return MDP(
@@ -166,6 +161,22 @@ def _impossible_rows(demonstrations: Demonstrations, mdp: MDP) -> Ints:
 def _listed(items: list[str]) -> str:
     rest = "" if len(items) <= LISTED else f"; and {len(items) - LISTED} more"
     return "; ".join(items[:LISTED]) + rest
+
+
+def _names(demonstrations: Demonstrations, known: MDP | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The states and the actions of the table and of what is known."""
+    if known is None:
+        return demonstrations.states, demonstrations.actions
+    states, actions = {*demonstrations.states, *known.state_names}, {*demonstrations.actions, *known.action_names}
+    return in_order(states), in_order(actions)
+
+
+def _moves(demonstrations: Demonstrations, states: tuple[str, ...], actions: tuple[str, ...]) -> tuple[Ints, Ints, Ints]:
+    """State, row `a·S + s` and next state of each decision, among the given names; the next state is wrong where unknown."""
+    place = positions(demonstrations.states, states, "state")
+    state = place[demonstrations.state]
+    rows = positions(demonstrations.actions, actions, "action")[demonstrations.action] * len(states) + state
+    return state, rows, place[demonstrations.next_state]
 
 
 def _given_rows(known: MDP | None, states: tuple[str, ...], actions: tuple[str, ...]) -> tuple[Any, Bools]:

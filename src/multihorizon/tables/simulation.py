@@ -8,8 +8,9 @@ from multihorizon.checks import Floats, Ints
 from multihorizon.mdp import MDP
 
 
-def simulate_policy(mdp: MDP, policy: Floats, episodes: int, max_steps: int, rng: np.random.Generator) -> list[Ints]:
+def simulate_policy(mdp: MDP, policy: Floats, episodes: int, max_steps: int, seed: np.random.SeedSequence) -> list[Ints]:
     """Columns episode, step, state, action, next_state of one policy; all episodes advance together."""
+    rng = np.random.default_rng(seed)
     choices = policy.cumsum(axis=1)
     ends = np.cumsum(mdp.stacked.data)
     running = np.arange(episodes)
