@@ -19,6 +19,7 @@ The trust region is our own because its step is a linear program: g* has kinks, 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,6 +33,8 @@ from multihorizon.programs.model import program
 FIRST_RADIUS = 0.5
 #: Of the steps that promise as much as the next one, so many must reach the rival, or the climb is given up.
 STEPS_TO_RIVAL = 4.0
+#: A climb this close to a higher top is on its hill: what is left are many short steps along the same ridge.
+SAME_HILL = 0.01
 #: Bound on the reward where the mean margin is held at 1; only there to keep HiGHS' numbers finite.
 MEAN_BOUND = 1e5
 #: Gains of the relative worst margin below this are rounding: its reward is larger than 1 by orders of magnitude.
@@ -78,14 +81,27 @@ class Climber:
     max_steps: int
     keep_order: bool = True
 
-    def ascend(self, inner: Inner, log: EvaluationLog, point: Evaluation, rival: float = -INFINITY) -> Ascent:
-        """Steps from one point until none promises more, or until it cannot catch up with the rival."""
+    def ascend(
+        self,
+        inner: Inner,
+        log: EvaluationLog,
+        point: Evaluation,
+        rival: float = -INFINITY,
+        known: Sequence[Ascent] = (),
+    ) -> Ascent:
+        """Steps from one point until none promises more, or until it cannot catch up with the `rival`.
+
+        A climb that comes close to a higher top that is `known` already ends there.
+        """
         if not point.objective > 0:
             point = self._restore(inner, log, point)
         radius, hindered = FIRST_RADIUS, False
         for _ in range(self.max_steps):
             if not point.has_reward:
                 break
+            for other in known:
+                if other.top.objective >= point.objective and _distance(other.top, point) <= SAME_HILL:
+                    return other
             step = self._step(inner, point, radius)
             if step is None:
                 log.failures += 1
@@ -155,6 +171,10 @@ class Climber:
             log.failures += result.status == LPStatus.FAILED
             return gamma, -INFINITY
         return _moved(inner, gamma, result.values[inner.worst.columns.steps]), result.objective
+
+
+def _distance(one: Evaluation, other: Evaluation) -> float:
+    return float(np.abs(one.discounts - other.discounts).max())
 
 
 def relative_margin(inner: Inner, gamma: Floats, log: EvaluationLog) -> tuple[float, Floats]:

@@ -97,7 +97,8 @@ def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True) -> 
     ray of an infeasible program; with `ray=False` infeasible is enough.
     """
     cold = {"solver": "ipm"} if program.matrix.shape[0] > LARGE else {}
-    warm = {"solver": "simplex", "simplex_iteration_limit": WARM_STEPS}
+    # Devex prices: the weights of the steepest edge cost more than the few steps of a warm start.
+    warm = {"solver": "simplex", "simplex_iteration_limit": WARM_STEPS, "simplex_dual_edge_weight_strategy": 1}
     solver = _run(program, cold) if basis is None else _run(program, warm, basis)
     if basis is not None and solver.getModelStatus() not in _STATUSES:
         solver = _run(program, cold)

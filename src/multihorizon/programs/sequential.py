@@ -45,11 +45,13 @@ class SequentialLP:
         climber = Climber(self.tolerance, self.max_steps)
         first = self._survey(plain, apart)
         ascents: list[Ascent] = []
+        tops: list[Ascent] = []
         counts = [0]
         for number, start in enumerate([first.discounts, *self._other_starts(first, plain.margins.limits, seed)], start=1):
-            ascent = climber.ascend(plain, apart, first if number == 1 else apart.evaluate(plain, start))
+            ascent = climber.ascend(plain, apart, first if number == 1 else apart.evaluate(plain, start), known=tops)
+            tops.append(ascent)
             if plain is not objective:
-                ascent = climber.ascend(objective, log, log.evaluate(objective, ascent.top.discounts))
+                ascent = climber.ascend(objective, log, log.evaluate(objective, ascent.top.discounts), known=ascents)
             ascents.append(ascent)
             counts.append(len(log.values))
             best = np.fmax.reduce(log.values)
