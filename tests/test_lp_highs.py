@@ -43,8 +43,8 @@ def test_warm_start_gives_the_same_optimum():
 def test_interior_point_and_a_basis_too_far_away_give_the_same_optimum(monkeypatch):
     lp = random_program(2)
     simplex = solve_lp(lp)
-    monkeypatch.setattr(highs, "LARGE", 0)
-    monkeypatch.setattr(highs, "WARM_STEPS", 0)
+    monkeypatch.setattr(highs, "MOST_SIMPLEX_ROWS", 0)
+    monkeypatch.setattr(highs, "MOST_WARM_STEPS", 0)
     far = random_program(2)
     far.costs[:] *= -1
     for result in (solve_lp(lp), solve_lp(lp, solve_lp(far).basis)):

@@ -129,7 +129,8 @@ def five_horizons(order) -> mh.Problem:
     domain = mh.domains.big_small(3, 10)
     policies = [interval.optimal_actions.argmax(axis=1) for interval in mh.discount_intervals(domain.mdp, domain.reward)]
     assert len(policies) == 5
-    return mh.Problem(domain.mdp, [policies[i] for i in order], names=[f"expert {i}" for i in order])
+    names = [f"expert {i}" if i not in order[:n] else f"twin of {i}" for n, i in enumerate(order)]
+    return mh.Problem(domain.mdp, [policies[i] for i in order], names=names)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (2, 4, 3, 0, 1)])
@@ -141,6 +142,34 @@ def test_the_answer_for_five_experts_does_not_depend_on_their_order(order):
     assert solution.evidence["order"] == [[f"expert {i}"] for i in range(5)]
     found = dict(zip(solution.experts, solution.discounts, strict=True))
     np.testing.assert_allclose([found[f"expert {i}"] for i in range(5)], [0.582777, 0.74744, 0.893308, 0.963777, 1], atol=2e-6)
+
+
+def seven_horizons() -> mh.Problem:
+    """The policies of a random task that are optimal on a wide interval of discounts, from short horizons to long ones."""
+    mdp = mh.domains.random_mdp(12, 4, branching=2, n_terminal=1, seed=0)
+    intervals = mh.discount_intervals(mdp, np.random.default_rng(0).normal(size=12))
+    wide = [interval.optimal_actions.argmax(axis=1) for interval in intervals if interval.high - interval.low > 1e-3]
+    policies = dict.fromkeys(tuple(policy.tolist()) for policy in wide)
+    assert len(policies) == 7
+    return mh.Problem(mdp, [np.array(policy) for policy in policies])
+
+
+def test_the_order_of_seven_experts_is_found_however_they_are_listed():
+    problem = seven_horizons()
+    solver = mh.MPLP(reward_bound=10, search=mh.SequentialLP(starts=1))
+    straight = mh.solve(problem, solver)
+    assert straight.evidence["order"] == [[name] for name in problem.names]
+    order = np.random.default_rng(4).permutation(7)
+    shuffled = mh.solve(mh.Problem(problem.mdp, [problem.experts[k].sets for k in order]), solver)
+    assert shuffled.objective == pytest.approx(straight.objective, rel=1e-9)
+    np.testing.assert_allclose(shuffled.discounts, straight.discounts[order], atol=1e-9)
+
+
+def test_experts_who_act_alike_do_not_hide_the_order_of_five_others():
+    problem = five_horizons((3, 1, 0, 3, 4, 2))
+    solution = mh.solve(problem, mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=1)))
+    assert solution.status == mh.Status.INDISTINGUISHABLE
+    assert solution.objective == pytest.approx(0.932463, rel=1e-5)
 
 
 def test_a_search_whose_steps_all_fail_has_not_converged(monkeypatch):

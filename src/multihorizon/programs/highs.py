@@ -21,13 +21,13 @@ import numpy as np
 
 from multihorizon.checks import Floats
 
-#: HiGHS' tightest feasibility tolerance is 1e-10; one digit is left for programs that are badly scaled.
-TOLERANCE = 1e-9
+#: By how much rows and dual prices may be violated: HiGHS allows 1e-10, and one digit is left for badly scaled programs.
+FEASIBILITY_TOLERANCE = 1e-9
 INFINITY = float("inf")
 #: Programs with more rows are solved by the interior point (with crossover to a vertex) unless they start from a basis.
-LARGE = 2000
+MOST_SIMPLEX_ROWS = 2000
 #: A basis that needs more steps than this is too far away to help.
-WARM_STEPS = 1000
+MOST_WARM_STEPS = 1000
 
 
 class LPStatus(StrEnum):
@@ -85,7 +85,11 @@ _RETRIES: tuple[dict[str, Any], ...] = (
     {"presolve": "off", "solver": "simplex"},
     {"presolve": "off", "solver": "simplex", "simplex_scale_strategy": 0},
     {"solver": "ipm"},
-    {"solver": "simplex", "primal_feasibility_tolerance": 100 * TOLERANCE, "dual_feasibility_tolerance": 100 * TOLERANCE},
+    {
+        "solver": "simplex",
+        "primal_feasibility_tolerance": 100 * FEASIBILITY_TOLERANCE,
+        "dual_feasibility_tolerance": 100 * FEASIBILITY_TOLERANCE,
+    },
 )
 
 
@@ -96,9 +100,9 @@ def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True) -> 
     different sizes) is repeated from scratch in other ways. The first retry is without presolve, which also yields the Farkas
     ray of an infeasible program; with `ray=False` infeasible is enough.
     """
-    cold = {"solver": "ipm"} if program.matrix.shape[0] > LARGE else {}
+    cold = {"solver": "ipm"} if program.matrix.shape[0] > MOST_SIMPLEX_ROWS else {}
     # Devex prices: the weights of the steepest edge cost more than the few steps of a warm start.
-    warm = {"solver": "simplex", "simplex_iteration_limit": WARM_STEPS, "simplex_dual_edge_weight_strategy": 1}
+    warm = {"solver": "simplex", "simplex_iteration_limit": MOST_WARM_STEPS, "simplex_dual_edge_weight_strategy": 1}
     solver = _run(program, cold) if basis is None else _run(program, warm, basis)
     if basis is not None and solver.getModelStatus() not in _STATUSES:
         solver = _run(program, cold)
@@ -125,8 +129,8 @@ def _load(program: LinearProgram) -> Any:
     solver.setOptionValue("output_flag", False)
     # One thread: programs are solved side by side by processes, and HiGHS' simplex is serial by default.
     solver.setOptionValue("threads", 1)
-    solver.setOptionValue("primal_feasibility_tolerance", TOLERANCE)
-    solver.setOptionValue("dual_feasibility_tolerance", TOLERANCE)
+    solver.setOptionValue("primal_feasibility_tolerance", FEASIBILITY_TOLERANCE)
+    solver.setOptionValue("dual_feasibility_tolerance", FEASIBILITY_TOLERANCE)
     lp = highspy.HighsLp()
     lp.num_row_, lp.num_col_ = program.matrix.shape
     lp.sense_ = highspy.ObjSense.kMaximize

@@ -129,10 +129,16 @@ class Margins:
             if tasks[i] == tasks[j] and (i, j) not in self.pairs and (j, i) not in self.pairs
         ]
 
+    @property
+    def by_choices(self) -> list[int]:
+        """The experts in an order that depends on what they choose and not on how they are listed."""
+        choices = [b"".join(part.chosen.tobytes() for part in self.parts if part.k == k) for k in range(self.n_experts)]
+        return sorted(range(self.n_experts), key=lambda k: choices[k])
+
     def of(self, experts: Sequence[int]) -> Margins:
         """The margins of some of the experts, numbered in the order given."""
-        names = tuple(self.names[k] for k in experts)
-        return _assemble(names, [(list(experts).index(part.k), part.expert) for part in self.parts if part.k in experts])
+        numbered = [(new, part.expert) for new, k in enumerate(experts) for part in self.parts if part.k == k]
+        return _assemble(tuple(self.names[k] for k in experts), numbered)
 
     def singular(self, discounts: Floats) -> Ints:
         """Experts whose policy never ends from some state and whose discount is 1, so that their values do not exist."""

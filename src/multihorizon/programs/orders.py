@@ -41,11 +41,9 @@ def starts_by_order(inner: Inner, log: EvaluationLog) -> list[Floats]:
 
 
 def _distinct(inner: Inner) -> list[int]:
-    """Experts without those who act as another does, in an order that does not depend on how they are listed."""
-    margins = inner.margins
-    twins = {j for _, j in margins.alike}
-    choices = [b"".join(part.chosen.tobytes() for part in margins.parts if part.k == k) for k in range(margins.n_experts)]
-    return sorted(set(range(margins.n_experts)) - twins, key=lambda k: choices[k])
+    """The experts without those who act as another does."""
+    twins = {j for _, j in inner.margins.alike}
+    return [k for k in range(inner.margins.n_experts) if k not in twins]
 
 
 def _all_orders(inner: Inner, log: EvaluationLog) -> list[Floats]:

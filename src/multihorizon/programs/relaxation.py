@@ -11,7 +11,7 @@ the last because a convex function lies above its tangents at both ends. With `D
     Ā = D⁺κ̄F⁺ + D⁻κ̄F⁻,    B̄ = D⁺κ̄F⁻ + D⁻κ̄F⁺,
 
 and the product `q_k = λ_k θ` is relaxed to its convex hull on |θ| ≤ r_max: `|q_k| ≤ λ_k r_max`, `|θ − q_k| ≤ (1−λ_k) r_max`.
-What is left is one small dense linear program a box. Its optimum bounds the objective for every Γ in the box. (Narrowing the
+What is left is one small dense linear program per box. Its optimum bounds the objective for every Γ in the box. (Narrowing the
 ranges of θ box by box, two programs for each θ, was measured: fewer boxes, more time.)
 """
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,10 +29,24 @@ from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.programs.highs import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
 from multihorizon.programs.margins import MarginRows, Margins
 
-#: A side shorter than this share of the longest is not split further.
-NEEDLE = 1 / 8
+#: A side of a box shorter than this share of the longest is not split further.
+SHORTEST_SIDE = 1 / 8
 
-Ends = tuple[Floats, Floats, Floats]
+
+class RowsAt(NamedTuple):
+    """Rows at one end of a box: w(γ), and `D⁺H'F⁺ + D⁻H'F⁻` and `D⁺H'F⁻ + D⁻H'F⁺` of the curvature terms."""
+
+    margins: Floats
+    same_sign: Floats
+    other_sign: Floats
+
+
+class RelaxedRows(NamedTuple):
+    """Coefficients of θ⁺, θ⁻ and q in relaxed rows."""
+
+    positive: Floats
+    negative: Floats
+    product: Floats
 
 
 @dataclass(eq=False)
@@ -46,12 +60,12 @@ class Relaxation:
     required: Bools
     l1: float
     bound: float
-    _ends: dict[tuple[int, float], tuple[Ends, Ends]] = field(default_factory=dict)
+    _rows: dict[tuple[int, float], tuple[RowsAt, RowsAt]] = field(default_factory=dict)
     _basis: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the cache and the basis, which each process makes for itself."""
-        return {**self.__dict__, "_ends": {}, "_basis": None}
+        return {**self.__dict__, "_rows": {}, "_basis": None}
 
     def box(self, low: Floats, high: Floats, floor: float) -> tuple[float, int]:
         """An upper bound over the box and the expert whose discount is best split; `floor` if nothing in the box exceeds it."""
@@ -79,17 +93,17 @@ class Relaxation:
         error[2 * d : (2 + k) * d] = result.values[2 * d : (2 + k) * d] - np.outer(shares, theta).ravel()
         rows = np.abs(program.matrix[: owners.size] @ error)
         worst = np.array([rows[owners == i].max(initial=0.0) for i in range(k)]) + 1e-9 * width
-        return int(np.argmax(np.where(width >= NEEDLE * width.max(), worst, -1.0)))
+        return int(np.argmax(np.where(width >= SHORTEST_SIDE * width.max(), worst, -1.0)))
 
     def _program(self, low: Floats, high: Floats) -> tuple[LinearProgram, Ints]:
         """The program of a box, and the expert of each of its margin rows."""
         d, k = self.margins.n_parameters, self.margins.n_experts
         blocks, owners = [], []
         for i in range(k):
-            strict, ties = self._expert(i, float(low[i]), float(high[i]))
+            strict, ties = self.relaxed(i, float(low[i]), float(high[i]))
             mask = self.required[self.margins.strict.expert == i]
-            blocks.append(self._wide(i, strict, -1.0 * mask))
-            blocks.append(self._wide(i, ties, np.zeros(len(ties[0]))))
+            blocks.append(self._place(i, strict, -1.0 * mask))
+            blocks.append(self._place(i, ties, np.zeros(len(ties.positive))))
             owners.append(np.full(len(blocks[-1]) + len(blocks[-2]), i))
         dense = np.concatenate(blocks)
         costs = np.zeros((2 + k) * d + k + 1)
@@ -103,46 +117,46 @@ class Relaxation:
         program = LinearProgram(costs, matrix, row_lower, np.full(matrix.shape[0], INFINITY), lower, upper)
         return program, np.concatenate(owners)
 
-    def _wide(self, i: int, rows: Ends, worst: Floats) -> Floats:
-        """Rows on `θ⁺ θ⁻ | q_1 … q_K | λ | t`."""
+    def _place(self, i: int, rows: RelaxedRows, worst: Floats) -> Floats:
+        """Rows of expert i on `θ⁺ θ⁻ | q_1 … q_K | λ | t`."""
         d, k = self.margins.n_parameters, self.margins.n_experts
-        wide = np.zeros((len(worst), (2 + k) * d + k + 1))
-        wide[:, :d], wide[:, d : 2 * d] = rows[0], rows[1]
-        wide[:, (2 + i) * d : (3 + i) * d] = rows[2]
-        wide[:, -1] = worst
-        return wide
+        placed = np.zeros((len(worst), (2 + k) * d + k + 1))
+        placed[:, :d], placed[:, d : 2 * d] = rows.positive, rows.negative
+        placed[:, (2 + i) * d : (3 + i) * d] = rows.product
+        placed[:, -1] = worst
+        return placed
 
-    def _expert(self, i: int, low: float, high: float) -> tuple[Ends, Ends]:
-        """Coefficients of θ⁺, θ⁻ and q in the relaxed strict rows and in both signs of the ties."""
-        (at_low, ties_low), (at_high, ties_high) = self._at(i, low), self._at(i, high)
+    def relaxed(self, i: int, low: float, high: float) -> tuple[RelaxedRows, RelaxedRows]:
+        """Expert i's strict rows and both signs of its ties, relaxed on [low, high]."""
+        (strict_low, ties_low), (strict_high, ties_high) = self._at(i, low), self._at(i, high)
         quarter = (high - low) / 4
-        strict = _relaxed(at_low, at_high, quarter, 1.0)
         both = [_relaxed(ties_low, ties_high, quarter, sign) for sign in (1.0, -1.0)]
-        ties = (np.vstack([b[0] for b in both]), np.vstack([b[1] for b in both]), np.vstack([b[2] for b in both]))
-        return strict, ties
+        ties = RelaxedRows(*(np.vstack(pair) for pair in zip(*both, strict=True)))
+        return _relaxed(strict_low, strict_high, quarter, 1.0), ties
 
-    def _at(self, i: int, gamma: float) -> tuple[Ends, Ends]:
-        """For the strict rows and the ties: w(γ), and D⁺H'F⁺ + D⁻H'F⁻ and D⁺H'F⁻ + D⁻H'F⁺."""
-        if (i, gamma) not in self._ends:
-            self._ends[i, gamma] = self._compute(i, gamma)
-        return self._ends[i, gamma]
+    def _at(self, i: int, gamma: float) -> tuple[RowsAt, RowsAt]:
+        """Expert i's strict rows and ties at γ, kept: neighbouring boxes share their ends."""
+        if (i, gamma) not in self._rows:
+            self._rows[i, gamma] = self._compute(i, gamma)
+        return self._rows[i, gamma]
 
-    def _compute(self, i: int, gamma: float) -> tuple[Ends, Ends]:
+    def _compute(self, i: int, gamma: float) -> tuple[RowsAt, RowsAt]:
         d, places = self.margins.n_parameters, np.flatnonzero(self.margins.owner == i)
-        columns, n = d + places, places.size
+        columns = d + places
         values = self.margins.values[places]
-        factor = spla.splu(sp.csc_array(sp.eye_array(n) - gamma * values[:, columns]))
+        factor = spla.splu(sp.csc_array(sp.eye_array(places.size) - gamma * values[:, columns]))
         features = values[:, :d].toarray()
-        halves = [factor.solve(factor.solve(np.maximum(sign * features, 0.0))) for sign in (1.0, -1.0)]
+        positive, negative = (factor.solve(factor.solve(np.maximum(sign * features, 0.0))) for sign in (1.0, -1.0))
         ahead = gamma * factor.solve(features)
 
-        def ends(rows: MarginRows) -> Ends:
+        def rows_at(rows: MarginRows) -> RowsAt:
             own = rows.matrix[np.flatnonzero(rows.expert == i)]
             step = own[:, columns].toarray()
             up, down = np.maximum(step, 0.0), np.maximum(-step, 0.0)
-            return own[:, :d].toarray() + step @ ahead, up @ halves[0] + down @ halves[1], up @ halves[1] + down @ halves[0]
+            margins = own[:, :d].toarray() + step @ ahead
+            return RowsAt(margins, up @ positive + down @ negative, up @ negative + down @ positive)
 
-        return ends(self.margins.strict), ends(self.margins.ties)
+        return rows_at(self.margins.strict), rows_at(self.margins.ties)
 
     @cached_property
     def _hull(self) -> tuple[Floats, Floats]:
@@ -153,8 +167,8 @@ class Relaxation:
         rows, lower = np.zeros((k, 2, 2, d, (2 + k) * d + k + 1)), np.zeros((k, 2, 2, d))
         for i in range(k):
             for side, sign in enumerate((1.0, -1.0)):
-                part, rest = rows[i, side]
-                part[each, (2 + i) * d + each], part[:, (2 + k) * d + i] = sign, self.bound
+                product, rest = rows[i, side]
+                product[each, (2 + i) * d + each], product[:, (2 + k) * d + i] = sign, self.bound
                 rest[each, (2 + i) * d + each], rest[:, (2 + k) * d + i] = -sign, -self.bound
                 rest[each, each], rest[each, d + each] = sign, -sign
                 lower[i, side, 1] = -self.bound
@@ -163,8 +177,8 @@ class Relaxation:
         return np.concatenate([rows.reshape(-1, rows.shape[-1]), size]), np.concatenate([lower.ravel(), np.full(d, -self.bound)])
 
 
-def _relaxed(low: Ends, high: Ends, quarter: float, sign: float) -> Ends:
-    """Coefficients of θ⁺, θ⁻ and q in an upper bound of `sign · w(γ) θ`."""
-    same, crossed = quarter * (high[1] - low[1]), quarter * (high[2] - low[2])
-    slack = (crossed, same) if sign > 0 else (same, crossed)
-    return sign * low[0] + slack[0], -sign * low[0] + slack[1], sign * (high[0] - low[0])
+def _relaxed(low: RowsAt, high: RowsAt, quarter: float, sign: float) -> RelaxedRows:
+    """Coefficients in an upper bound of `sign · w(γ) θ`."""
+    same, other = quarter * (high.same_sign - low.same_sign), quarter * (high.other_sign - low.other_sign)
+    slack = (other, same) if sign > 0 else (same, other)
+    return RelaxedRows(sign * low.margins + slack[0], -sign * low.margins + slack[1], sign * (high.margins - low.margins))

@@ -37,27 +37,49 @@ class SequentialLP:
         as_positive(self.tolerance, "tolerance")
 
     def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> SearchResult:
-        """Climb from every start; the trace holds all evaluations in order, the evidence what each start reached."""
+        """Climb from every start; the trace holds all evaluations in order, the evidence what each start reached.
+
+        Experts are sorted by what they choose, so that the same programs are solved however they are listed.
+        """
         if not isinstance(objective, Inner):
             raise ValueError("SequentialLP needs the linear programs of MPLP or NaiveLP, received another objective")
+        experts = objective.margins.by_choices
+        sorted_inner = replace(objective, margins=objective.margins.of(experts), _bases={})
+        log, ascents, evaluations = self._climbs(sorted_inner, seed, progress)
+        places = np.argsort(experts)
+        trace = Trace(np.array(log.discounts)[:, places], np.array(log.values), np.array(log.seconds))
+        starts = [
+            {
+                "objective": ascent.top.objective,
+                "discounts": ascent.top.discounts[places].tolist(),
+                "evaluations": count,
+                "converged": ascent.converged,
+            }
+            for ascent, count in zip(ascents, evaluations, strict=True)
+        ]
+        best = int(np.argmax([-np.inf if ascent.top.failed else ascent.top.objective for ascent in ascents]))
+        return SearchResult(trace, {"starts": starts}, ascents[best].converged, log.failures)
+
+    def _climbs(self, inner: Inner, seed: int, progress: Progress) -> tuple[EvaluationLog, list[Ascent], list[int]]:
+        """All climbs, with the log of evaluations and how many of them each start took."""
         log = EvaluationLog()
-        plain, apart = (objective, log) if objective.l1 == 0 else (replace(objective, l1=0.0, _bases={}), EvaluationLog())
+        plain, apart = (inner, log) if inner.l1 == 0 else (replace(inner, l1=0.0, _bases={}), EvaluationLog())
         climber = Climber(self.tolerance, self.max_steps)
         first = self._survey(plain, apart)
-        ascents: list[Ascent] = []
         tops: list[Ascent] = []
+        ascents: list[Ascent] = []
         counts = [0]
-        for number, start in enumerate([first.discounts, *self._other_starts(first, plain.margins.limits, seed)], start=1):
-            ascent = climber.ascend(plain, apart, first if number == 1 else apart.evaluate(plain, start), known=tops)
-            tops.append(ascent)
-            if plain is not objective:
-                ascent = climber.ascend(objective, log, log.evaluate(objective, ascent.top.discounts), known=ascents)
-            ascents.append(ascent)
+        for number, start in enumerate([first.discounts, *self._other_starts(first, inner.margins.limits, seed)], start=1):
+            tops.append(climber.ascend(plain, apart, first if number == 1 else apart.evaluate(plain, start), known=tops))
+            ascents.append(tops[-1])
+            if plain is not inner:
+                begin = log.evaluate(inner, tops[-1].top.discounts)
+                ascents[-1] = climber.ascend(inner, log, begin, known=ascents[:-1])
             counts.append(len(log.values))
             best = np.fmax.reduce(log.values)
             progress(number / self.starts, f"sequential LP: start {number} of {self.starts}, best {best:.6g}")
-        failures = log.failures + (0 if apart is log else apart.n_failed)
-        return _result(log, ascents, np.diff(counts).tolist(), failures)
+        log.failures += 0 if apart is log else apart.n_failed
+        return log, ascents, np.diff(counts).tolist()
 
     def _survey(self, plain: Inner, log: EvaluationLog) -> Evaluation:
         """The best of rough climbs in every order worth one, each as long as it can catch up with the best so far."""
@@ -66,7 +88,7 @@ class SequentialLP:
         best = climber.ascend(plain, log, log.evaluate(plain, first)).top
         for gamma in others:
             top = climber.ascend(plain, log, log.evaluate(plain, gamma), rival=best.objective).top
-            best = top if top.objective > best.objective else best
+            best = top if best.failed or top.objective > best.objective else best
         return best
 
     def _other_starts(self, first: Evaluation, limits: Floats, seed: int) -> list[Floats]:
@@ -74,18 +96,3 @@ class SequentialLP:
         order = np.argsort(first.discounts, kind="stable")
         points = qmc.Sobol(limits.size, seed=seed).random_base2(int(np.ceil(np.log2(self.starts))))
         return [in_order(point, order, limits) for point in points[: self.starts - 1]]
-
-
-def _result(log: EvaluationLog, ascents: list[Ascent], evaluations: list[int], failures: int) -> SearchResult:
-    trace = Trace(np.array(log.discounts), np.array(log.values), np.array(log.seconds))
-    starts = [
-        {
-            "objective": ascent.top.objective,
-            "discounts": ascent.top.discounts.tolist(),
-            "evaluations": count,
-            "converged": ascent.converged,
-        }
-        for ascent, count in zip(ascents, evaluations, strict=True)
-    ]
-    best = int(np.argmax(np.nan_to_num([ascent.top.objective for ascent in ascents], nan=-np.inf, neginf=-np.inf)))
-    return SearchResult(trace, {"starts": starts}, ascents[best].converged, failures)
