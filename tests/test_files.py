@@ -7,6 +7,7 @@ import io
 import json
 import os
 import struct
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
+from multihorizon.commands.console import plain_errors
 from multihorizon.files.labels import positions, visible
 from multihorizon.files.output import check_output, write_all
 from multihorizon.tables.demonstrations import read_demonstrations, read_tables
@@ -366,11 +368,7 @@ def test_control_characters_are_shown_not_obeyed(tmp_path):
     assert "\x1b" not in result.stderr
 
 
-def test_warnings_of_libraries_come_without_their_source(tmp_path, monkeypatch):
-    import warnings
-
-    from multihorizon.commands.console import plain_errors
-
+def test_warnings_of_libraries_come_without_their_source(monkeypatch):
     said: list[str] = []
     monkeypatch.setattr("multihorizon.commands.console._say", lambda sentence, style: said.append(sentence))
     with plain_errors():

@@ -224,7 +224,7 @@ def one_sentence(result, said: str | None) -> None:
         (b"", "must be a CSV table with a header"),
         (b'expert,episode\n"unclosed', "line 2: a quotation mark is opened here"),
         (b"\xff\xfe\x00\x01", "must be a CSV table"),
-        (b"\x00" * 100, None),
+        (b"\x00" * 100, "a file that is no text"),
         (b"expert;episode;step;state;action\nA;0;0;x;go\n", "separated by semicolons: save it with commas"),
     ],
 )
@@ -241,9 +241,9 @@ def test_other_bad_inputs(folder, frame, tmp_path):
     one_sentence(fit(folder / "mdp.npz"), "must be a .csv or .parquet file")
     one_sentence(fit(demos, "--transitions", tmp_path / "none.npz"), "does not exist")
     (tmp_path / "broken.npz").write_bytes(b"PK not a zip")
-    one_sentence(fit(demos, "--transitions", tmp_path / "broken.npz"), None)
+    one_sentence(fit(demos, "--transitions", tmp_path / "broken.npz"), "broken.npz is not a saved MDP: it is no .npz file")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 not parquet")
-    one_sentence(fit(tmp_path / "broken.parquet"), None)
+    one_sentence(fit(tmp_path / "broken.parquet"), "is damaged or no Parquet file")
     one_sentence(fit(demos, "--transitions", mdp, "--transitions", mdp), "one file of transitions for each table")
     frame.drop(columns="next_state").to_csv(tmp_path / "short.csv", index=False)
     one_sentence(fit(tmp_path / "short.csv"), "must have a column next_state")
