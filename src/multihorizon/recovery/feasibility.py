@@ -22,13 +22,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import Parallel, delayed
 
 from multihorizon.checks import Bools, Floats, Ints, as_discount, as_positive
 from multihorizon.experts import Expert
+from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.recovery.one_expert import PolicyEquations, RewardFamily, read_equations, reward_families
@@ -188,9 +189,8 @@ def feasibility_at(
     """The residual `(m,)` at each of the discounts `(m,K)`: 0 where some reward explains all experts."""
     vectors = _reduce(_families(problem), as_positive(temperature, "temperature"))
     batches = np.array_split(points, max(1, len(points) // BATCH))
-    pool = Parallel(n_jobs=jobs if len(batches) > 1 else 1, return_as="generator")
     found: list[Floats] = []
-    for part in pool(delayed(_batch)(vectors, batch) for batch in batches):
+    for part in in_parallel(partial(_batch, vectors), batches, jobs):
         found.append(part)
         progress(len(found) / len(batches), "feasibility of the grid")
     return np.concatenate(found)
@@ -273,8 +273,7 @@ def _reward(families: list[RewardFamily], discounts: Floats, lam: float) -> Floa
 def rank_grid(problem: Problem, step: float, temperature: float = 1.0, tolerance: float = 1e-9, jobs: int = -1) -> RankGrid:
     """The rank test on every point of a regular grid over [0,1]^K. It will go: `feasibility_grid` answers the same question."""
     points = np.array(list(itertools.product(Grid(step).axis(), repeat=problem.n_experts)))
-    tests = Parallel(n_jobs=jobs if len(points) > 100 else 1)(
-        delayed(rank_test)(problem, point.tolist(), temperature, tolerance) for point in points
-    )
-    ranks = np.array([(test.rank, test.augmented_rank) for test in tests], dtype=np.int64)
+    test = partial(rank_test, problem, temperature=temperature, tolerance=tolerance)
+    tests = in_parallel(test, points.tolist(), jobs if len(points) > 100 else 1)
+    ranks = np.array([(found.rank, found.augmented_rank) for found in tests], dtype=np.int64)
     return RankGrid(points, ranks[:, 0], ranks[:, 1])
