@@ -133,3 +133,28 @@ def test_avoiding_a_known_action_lowers_the_reward_of_where_it_leads():
     assert "jump" not in without.action_names
     assert gap[0] == pytest.approx(np.log(0.7 / 0.3) / 0.6, abs=0.05)
     assert gap[1] > gap[0] + 1
+
+
+def test_supplied_actions_mend_the_reward_of_an_avoided_cliff():
+    """Nobody steps off the cliff. Its cells are worth −10; left out, such steps make one look good; supplied, all look bad."""
+    domain = mh.domains.cliff()
+    truth = domain.mdp
+    demos = mh.Demonstrations.simulate(truth, domain.mce_experts(), 30, seed=0)
+    estimated = mh.estimate_mdp(demos)
+    untaken = untaken_actions(estimated)
+    moves = [
+        (state, action, truth.state_names[t], p)
+        for state, actions in untaken.items()
+        for action in actions
+        for t, p in enumerate(truth.to_array()[truth.action_names.index(action), truth.state_names.index(state)])
+        if p
+    ]
+    known = transitions_from_frame(pd.DataFrame(moves, columns=["state", "action", "next_state", "probability"]))
+    completed = mh.estimate_mdp(demos, known=known)
+    assert untaken
+    assert not untaken_actions(completed)
+    cliff = [completed.state_names.index(truth.state_names[s]) for s in np.flatnonzero(domain.reward == -10)]
+    without, mended = (mh.solve(mh.Problem(mdp, demos), mh.MaximumLikelihood()) for mdp in (estimated, completed))
+    assert without.reward[cliff].max() > 10
+    assert mended.reward[cliff].max() < -4
+    assert mended.discounts == pytest.approx(domain.mce_discounts, abs=0.1)
