@@ -55,6 +55,8 @@ def imports(room: str) -> set[str]:
 
 def owns(room: str) -> str:
     """What a room holds: the first sentence of its docstring."""
+    if room == "__init__":
+        return "The public names, loaded when they are first used"
     text = ast.get_docstring(ast.parse(files(room)[0].read_text(encoding="utf-8"))) or ""
     sentence = " ".join(text.split("\n\n")[0].split()).split(". ")[0].rstrip(".:")
     return sentence.replace("|", "\\|")

@@ -1,1 +1,13 @@
-"""From logged decisions to estimates: likelihood, uncertainty, tests, model checks."""
+"""From logged decisions to estimates, and how sure they are.
+
+Read in this order; each module uses only those above it:
+
+* `engine`: soft values and linear solves for all experts of a task at once;
+* `likelihood`: the likelihood of the decisions and its derivatives;  `large`: the same with very many rewards;
+* `ascent`: one climb;  `starts`: where climbs begin;  `precision`: what the decisions determine, and standard errors;
+* `temperatures`: how much the experts' temperatures differ;  `fit`: the search for the most likely answer;
+* `intervals`: profile-likelihood intervals;  `known`: what the user knows;
+* `maximum_likelihood`: the solver `MaximumLikelihood`;
+* `contrasts`: differences of rewards;  `horizon_tests`: do the experts plan equally far;
+* `bootstrap`: tables that might have been logged instead;  `model_checks`: does the model fit.
+"""
