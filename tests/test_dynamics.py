@@ -79,7 +79,7 @@ def test_sample_sizes_are_those_of_the_stated_covariance():
     rng = np.random.default_rng(0)
     truth = np.array([0.2, 0.5, 0.3])
     estimates, sizes = [], []
-    for _ in range(400):
+    for _ in range(120):
         rows = [("A", i, 0, "x", "go", "xyz"[t]) for i, t in enumerate(rng.choice(3, size=20, p=truth))]
         mdp = mh.estimate_mdp(table([*rows, ("A", 99, 0, "x", "stay", "x"), ("A", 98, 0, "x", "stay", "y")]), smoothing=2.0)
         estimates.append(mdp.to_array()[0, 0])
