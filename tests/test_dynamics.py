@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -75,18 +77,22 @@ def test_possible_tables_have_no_impossible_moves():
 
 
 def test_sample_sizes_are_those_of_the_stated_covariance():
-    """Rows of 20 moves, drawn many times: the spread of the estimate is (diag(p) − p p') / sample_size."""
-    rng = np.random.default_rng(0)
+    """All 27 tables of three moves, weighted by their chances: the estimate has the covariance (diag(p) − p p') / sample_size."""
     truth = np.array([0.2, 0.5, 0.3])
-    estimates, sizes = [], []
-    for _ in range(120):
-        rows = [("A", i, 0, "x", "go", "xyz"[t]) for i, t in enumerate(rng.choice(3, size=20, p=truth))]
-        mdp = mh.estimate_mdp(table([*rows, ("A", 99, 0, "x", "stay", "x"), ("A", 98, 0, "x", "stay", "y")]), smoothing=2.0)
+    outcomes = list(itertools.product(range(3), repeat=3))
+    chances = np.array([truth[list(outcome)].prod() for outcome in outcomes])
+    estimates, sizes = [], set()
+    for outcome in outcomes:
+        rows = [("A", i, 0, "x", "go", "xyz"[t]) for i, t in enumerate(outcome)]
+        rows += [("A", 7 + i, 0, "x", "stay", "xyz"[i]) for i in range(3)]
+        mdp = mh.estimate_mdp(table(rows), smoothing=0.0)
         estimates.append(mdp.to_array()[0, 0])
-        sizes.append(mdp.sample_sizes[0])
-    assert set(sizes) == {22.0**2 / 20}
-    said = (np.diag(truth) - np.outer(truth, truth)) / sizes[0]
-    assert np.cov(np.array(estimates).T) == pytest.approx(said, abs=0.25 * said.max())
+        sizes.add(mdp.sample_sizes[0])
+    assert sizes == {3.0}
+    errors = np.array(estimates) - truth
+    covariance = (chances[:, None] * errors).T @ errors
+    assert covariance == pytest.approx((np.diag(truth) - np.outer(truth, truth)) / 3)
+    assert mh.estimate_mdp(table(rows), smoothing=2.0).sample_sizes[0] == 5.0**2 / 3
 
 
 def test_exact_transitions_have_no_sample_sizes():
