@@ -16,7 +16,7 @@ SOURCE = ROOT / "src" / "multihorizon"
 PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 PAGE = ROOT / "CONTRIBUTING.md"
 START, END = "<!-- rooms: written by docs/draw_architecture.py -->", "<!-- end of rooms -->"
-#: Rooms at the bottom that every other one may use; the picture leaves out the arrows to them.
+#: Rooms at the bottom that every other one may use; the picture and the table leave out imports of them.
 TOOLS = ("checks", "parallel", "progress", "tolerances")
 WIDTH, BOX_WIDTH, BOX_HEIGHT, ROW_HEIGHT, MARGIN = 880, 134, 30, 66, 20
 #: Sweeps of the ordering; the picture does not change after a few.
@@ -66,9 +66,9 @@ def table(rooms: list[str], graph: dict[str, set[str]]) -> str:
     """The rooms from top to bottom with what they own and import."""
     rows = ["| room | owns | imports |", "|---|---|---|"]
     for room in rooms:
-        below = ", ".join(f"`{other}`" for other in rooms if other in graph[room])
+        below = ", ".join(f"`{other}`" for other in rooms if other in graph[room] and other not in TOOLS)
         name = f"`{room}/`" if (SOURCE / room).is_dir() else f"`{room}.py`"
-        rows.append(f"| {name} | {owns(room)} | {below or 'nothing'} |")
+        rows.append(f"| {name} | {owns(room)} | {below or 'tools only'} |")
     return "\n".join(rows)
 
 
