@@ -59,7 +59,7 @@ def test_fit_writes_everything_a_reader_needs(folder, tmp_path):
     assert content["status"] == "converged"
     assert content["version"]
     assert content["seed"] == 0
-    assert content["options"]["temperature"] == "shared"
+    assert content["options"]["temperature"] == "pooled"
     assert list(content["reward"]) == [str(i) for i in range(18)]
     truth = mh.domains.big_small().mce_discounts
     assert content["discounts"] == pytest.approx(truth, abs=0.12)
@@ -351,3 +351,120 @@ def test_actions_nobody_took_are_reported_and_can_be_supplied(tmp_path) -> None:
     without, given = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("without", "with"))
     assert without["untaken_actions"] == [{"town": ["go", "wait"], "x": ["jump"]}]
     assert given["untaken_actions"] == [{}]
+
+
+@pytest.fixture(scope="module")
+def told(folder):
+    """The reward the experts were told, by state, and by state and action."""
+    d = mh.domains.big_small()
+    pd.DataFrame({"state": d.mdp.state_names, "pay": d.reward}).to_csv(folder / "told.csv", index=False)
+    pairs = [(s, a) for s in range(18) for a in range(4) if not d.mdp.terminal[s]]
+    expected = (d.mdp.stacked @ d.reward).reshape(4, 18)
+    rows = [(d.mdp.state_names[s], d.mdp.action_names[a], expected[a, s]) for s, a in pairs]
+    pd.DataFrame(rows, columns=["state", "action", "pay"]).to_csv(folder / "told_by_action.csv", index=False)
+    return folder
+
+
+def test_known_rewards_and_discounts_are_kept(told, tmp_path):
+    arguments = [
+        told / "demos.csv",
+        "--transitions",
+        told / "mdp.npz",
+        "--temperature",
+        "shared",
+        "--discount",
+        "Cy=0.9",
+        "--quick",
+    ]
+    answers = []
+    for name in ("told.csv", "told_by_action.csv"):
+        result = fit(*arguments, "--known-reward", told / name, "--out", tmp_path / name)
+        assert result.exit_code == 0, result.output
+        answers.append(json.loads((tmp_path / name / "result.json").read_text()))
+    assert answers[0]["discounts"] == pytest.approx(answers[1]["discounts"], abs=1e-5)
+    assert answers[0]["discounts"][2] == 0.9
+    assert answers[0]["intervals"][2] == [0.9, 0.9]
+    assert answers[0]["discounts"] == pytest.approx(mh.domains.big_small().mce_discounts, abs=0.1)
+    assert answers[0]["temperatures"] == pytest.approx([1, 1, 1], abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--discount", "Zoe=0.5"], "no expert of that name"),
+        (["--discount", "Bo=1.5"], "--discount must be a number from 0 to 1"),
+        (["--discount", "0.5", "--discount", "Bo=0.5"], "--discount must be given once for all experts"),
+        (["--temperature", "-1"], "--temperature must be one of pooled, shared, per-expert or a positive number"),
+        (["--temperature", "warm"], "--temperature must be one of pooled, shared, per-expert or a positive number"),
+        (["--known-reward", "features.csv"], "must have one column with the known reward, received big, small, step"),
+        (["--known-reward", "told.csv", "--temperature", "1", "--discount", "0.5"], "leave out at least one"),
+        (["--jobs", "0"], "jobs must be a whole number of at least 1"),
+    ],
+)
+def test_wrong_knowledge_gets_one_sentence_and_nothing_is_written(options, said, told, tmp_path):
+    options = [told / o if o.endswith(".csv") else o for o in options]
+    one_sentence(fit(told / "demos.csv", "--transitions", told / "mdp.npz", *options, "--out", tmp_path / "out"), said)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_known_reward_of_a_state_that_does_not_exist(told, tmp_path):
+    (tmp_path / "told.csv").write_text((told / "told.csv").read_text() + "moon,3\n")
+    result = fit(told / "demos.csv", "--transitions", told / "mdp.npz", "--known-reward", tmp_path / "told.csv")
+    one_sentence(result, "state 'moon' must be one of")
+
+
+def test_quick_leaves_out_tests_and_checks_and_says_so(folder, tmp_path):
+    arguments = ["--transitions", folder / "mdp.npz", "--quick", "--out", tmp_path]
+    result = fit(folder / "demos.csv", *arguments)
+    assert result.exit_code == 0, result.output
+    content = json.loads((tmp_path / "result.json").read_text())
+    assert content["quick"]
+    assert content["shared_discount_test"] is None
+    assert "held_out" not in content["model_checks"]
+    errors, discounts = np.array(content["standard_errors"]), np.array(content["discounts"])
+    assert np.array(content["intervals"])[:, 1] == pytest.approx(np.minimum(discounts + 1.959964 * errors, 1.0), abs=1e-4)
+    assert "Does the model fit? Not checked" in result.output
+    assert "1.96 standard errors" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("after", ["model checks", "intervals"])
+def test_ctrl_c_keeps_what_is_done(after, folder, tmp_path, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    stage = {"model checks": "profile_intervals", "intervals": "shared_discount_test"}[after]
+    monkeypatch.setattr(f"multihorizon.report.analysis.{stage}", interrupted)
+    result = fit(folder / "demos.csv", "--transitions", folder / "mdp.npz", "--out", tmp_path)
+    assert result.exit_code == 130
+    assert "Stopped before the end" in result.output
+    content = json.loads((tmp_path / "result.json").read_text())
+    assert not content["finished"]
+    assert all(gamma is not None for gamma in content["discounts"])
+    assert (content["intervals"][0][0] is None) == (after == "model checks")
+    assert content["model_checks"]["held_out"]
+    assert "Stopped before the end" in (tmp_path / "report.html").read_text()
+
+
+def test_results_are_written_as_they_come(folder, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("multihorizon.commands.fit.WRITING_SECONDS", 0.0)
+    monkeypatch.setattr(
+        "multihorizon.report.analysis.shared_discount_test",
+        lambda solution: seen.append(sorted(p.name for p in tmp_path.iterdir())),
+    )
+    assert fit(folder / "demos.csv", "--transitions", folder / "mdp.npz", "--out", tmp_path).exit_code == 0
+    assert seen == [["people.csv", "result.json"]]
+    assert json.loads((tmp_path / "result.json").read_text())["finished"]
+
+
+def test_the_answer_does_not_depend_on_the_number_of_processes(folder, tmp_path):
+    for jobs in (1, 2):
+        assert (
+            fit(
+                folder / "demos.csv", "--transitions", folder / "mdp.npz", "--jobs", jobs, "--out", tmp_path / str(jobs)
+            ).exit_code
+            == 0
+        )
+    one, two = (json.loads((tmp_path / str(jobs) / "result.json").read_text()) for jobs in (1, 2))
+    for part in ("discounts", "intervals", "pairwise_tests", "reward"):
+        assert one[part] == two[part]

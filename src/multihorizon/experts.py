@@ -48,10 +48,17 @@ class Expert:
     known_reward: Floats | None = None
 
     def __post_init__(self) -> None:
-        for field in ("policy", "sets", "counts", "known_reward"):
+        table = (self.mdp.n_states, self.mdp.n_actions)
+        shapes: dict[str, tuple[int, ...]] = {
+            "policy": table,
+            "sets": table,
+            "counts": table,
+            "known_reward": (table[0] * table[1],),
+        }
+        for field, shape in shapes.items():
             array = getattr(self, field)
             if array is not None:
-                as_shape(np.asarray(array), (self.mdp.n_states, self.mdp.n_actions), f"{field} of expert {self.name}")
+                as_shape(np.asarray(array), shape, f"{field} of expert {self.name}")
                 object.__setattr__(self, field, read_only(np.asarray(array)))
         if self.kind not in _DATA or getattr(self, _DATA[self.kind]) is None:
             expected = ", ".join(f'{field} for "{kind}"' for kind, field in _DATA.items())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -12,27 +13,37 @@ from rich.table import Table
 from multihorizon.commands.console import out, plain_errors, progress_bar
 from multihorizon.commands.options import (
     Demos,
+    Discounts,
     EstimateRest,
     Features,
+    Jobs,
+    KnownReward,
     Pairs,
+    Quick,
     Ridge,
     Seed,
     Smoothing,
-    Temperature,
     TemperatureChoice,
     Transitions,
     check_out,
+    discounts_of,
     read_mdps,
     temperature_of,
 )
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.parallel import as_jobs
 from multihorizon.report.analysis import Analysis, analyse
-from multihorizon.report.fit_report import FILES, write_fit
+from multihorizon.report.fit_report import FILES, write_fit, write_so_far
 from multihorizon.report.formats import discount_text, interval_text, sizes, steps_text
 from multihorizon.report.words import wide_intervals
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
-from multihorizon.tables.features import read_features
+from multihorizon.tables.features import read_features, read_known_reward
 
+#: Exit code where the work was stopped by Ctrl-C, as shells have it.
+STOPPED = 130
+#: What is known so far is written after so many seconds, and again after as many.
+WRITING_SECONDS = 10.0
 #: The terminal lists the experts one by one up to this many; `people.csv` lists all.
 LISTED_EXPERTS = 60
 
@@ -41,11 +52,15 @@ def fit(
     demos: Demos,
     transitions: Transitions = None,
     features: Features = None,
-    temperature: TemperatureChoice = Temperature.SHARED,
+    temperature: TemperatureChoice = "pooled",
+    discount: Discounts = None,
+    known_reward: KnownReward = None,
     smoothing: Smoothing = SMOOTHING,
     estimate_rest: EstimateRest = False,
     ridge: Ridge = None,
     pairs: Pairs = False,
+    quick: Quick = False,
+    jobs: Jobs = 1,
     seed: Seed = 0,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write results and the report.")] = None,
 ) -> None:
@@ -53,34 +68,64 @@ def fit(
     with plain_errors():
         if smoothing < 0:
             raise ValueError(f"--smoothing must be at least 0, received {smoothing:g}")
-        check_out(out_dir, FILES, demos, transitions, features)
-        tables = read_tables(demos)
+        check_out(out_dir, FILES, demos, transitions, features, known_reward)
+        solver = MaximumLikelihood(temperature_of(temperature), discounts_of(discount), ridge=ridge)
         options = {
             "demonstrations": [path.name for path in demos],
             "transitions": [path.name for path in transitions] if transitions else "estimated",
             "features": features.name if features else None,
-            "temperature": str(temperature),
+            "temperature": temperature,
+            "discounts": discount,
+            "known_reward": known_reward.name if known_reward else None,
             "estimate_rest": estimate_rest,
             "smoothing": smoothing if estimate_rest or not transitions else None,
             "ridge": ridge,
+            "quick": quick,
         }
-        with progress_bar("fit") as progress:
-            analysis = analyse(
-                tables,
-                read_mdps(transitions),
-                None if features is None else (lambda mdp: read_features(features, mdp)),
-                temperature_of(temperature),
-                smoothing,
-                ridge,
-                seed,
-                progress,
-                estimate_rest,
-                pairs,
-            )
+        results = _Results(out_dir, options)
+        try:
+            with progress_bar("fit") as progress:
+                analysis = analyse(
+                    read_tables(demos),
+                    read_mdps(transitions),
+                    None if features is None else (lambda mdp: read_features(features, mdp)),
+                    smoothing=smoothing,
+                    seed=seed,
+                    progress=progress,
+                    estimate_rest=estimate_rest,
+                    pairs=pairs,
+                    quick=quick,
+                    jobs=as_jobs(jobs),
+                    keep=results.keep,
+                    solver=solver,
+                    known_reward=None if known_reward is None else (lambda mdp: read_known_reward(known_reward, mdp)),
+                )
+        except KeyboardInterrupt:
+            if results.latest is None:
+                raise
+            analysis = results.latest
         _show(analysis)
         if out_dir is not None:
             write_fit(out_dir, analysis, options)
             out.print(f"Written to {out_dir}: {', '.join(FILES)}", soft_wrap=True)
+        if not analysis.finished:
+            raise typer.Exit(STOPPED)
+
+
+class _Results:
+    """What is known so far: kept for when the work is stopped, and written now and then."""
+
+    def __init__(self, directory: Path | None, options: dict[str, Any]) -> None:
+        self.directory, self.options = directory, options
+        self.latest: Analysis | None = None
+        self.written = time.monotonic()
+
+    def keep(self, analysis: Analysis) -> None:
+        """Remember this, and write it if the last writing was some time ago."""
+        self.latest = analysis
+        if self.directory is not None and time.monotonic() - self.written >= WRITING_SECONDS:
+            write_so_far(self.directory, analysis, self.options)
+            self.written = time.monotonic()
 
 
 def _show(analysis: Analysis) -> None:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from multihorizon.checks import as_discount, as_positive
 from multihorizon.files.output import check_output
+from multihorizon.likelihood.known import Temperature
 from multihorizon.mdp import MDP
 from multihorizon.tables.transitions import read_transitions
-
-
-class Temperature(StrEnum):
-    """Whether all experts are equally decided in their choices, or each has a temperature."""
-
-    SHARED = "shared"
-    PER_EXPERT = "per-expert"
-
 
 Demos = Annotated[
     list[Path],
@@ -34,7 +27,13 @@ Transitions = Annotated[
 Features = Annotated[
     Path | None, typer.Option("--features", help="CSV: state[, action], then one column per feature of the reward.")
 ]
-TemperatureChoice = Annotated[Temperature, typer.Option("--temperature", help="One temperature for all experts, or one each.")]
+TemperatureChoice = Annotated[
+    str,
+    typer.Option(
+        "--temperature",
+        help="How random choices are: pooled (equal unless the decisions reject that), shared, per-expert, or a known number.",
+    ),
+]
 Smoothing = Annotated[
     float, typer.Option("--smoothing", help="Moves added to each state and action when transitions are estimated.")
 ]
@@ -43,6 +42,15 @@ EstimateRest = Annotated[
     typer.Option("--estimate-rest", help="Estimate from next_state the actions and states that --transitions leaves out."),
 ]
 Ridge = Annotated[float | None, typer.Option("--ridge", help="Weight of a penalty on large rewards; by default none is needed.")]
+Discounts = Annotated[
+    list[str] | None,
+    typer.Option("--discount", metavar="[NAME=]VALUE", help="A known discount, of one expert or of all; may be repeated."),
+]
+KnownReward = Annotated[
+    Path | None, typer.Option("--known-reward", help="CSV: state[, action], then one column with the reward that is known.")
+]
+Quick = Annotated[bool, typer.Option("--quick", help="No tests and model checks; intervals from standard errors.")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Processes to use; -1 is all cores. The answer does not depend on it.")]
 Pairs = Annotated[bool, typer.Option("--pairs", help="Compare every pair of experts, also of many.")]
 Seed = Annotated[int, typer.Option("--seed", help="Fixes all randomness.")]
 
@@ -52,12 +60,38 @@ def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
     return [read_transitions(path) for path in transitions] if transitions else None
 
 
-def temperature_of(choice: Temperature) -> float | Literal["per_expert"]:
+def temperature_of(text: str) -> Temperature:
     """The solver's option for a choice on the command line."""
-    return 1.0 if choice == Temperature.SHARED else "per_expert"
+    names: dict[str, Temperature] = {"pooled": "pooled", "shared": "shared", "per-expert": "per_expert"}
+    if text in names:
+        return names[text]
+    try:
+        return as_positive(float(text), "--temperature")
+    except ValueError:
+        raise ValueError(f"--temperature must be one of {', '.join(names)} or a positive number, received {text}") from None
 
 
-def check_out(directory: Path | None, files: Sequence[str], demos: Demos, transitions: Transitions, features: Features) -> None:
+def discounts_of(texts: list[str] | None) -> float | dict[str, float] | None:
+    """The known discounts on the command line: one for all, or by name."""
+    if not texts:
+        return None
+    pairs = [(name, _number(value)) for name, _, value in (text.rpartition("=") for text in texts)]
+    if len(pairs) == 1 and not pairs[0][0]:
+        return pairs[0][1]
+    names = [name for name, _ in pairs]
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError(f"--discount must be given once for all experts, or once for each name, received {', '.join(texts)}")
+    return dict(pairs)
+
+
+def _number(text: str) -> float:
+    try:
+        return as_discount(float(text), "--discount")
+    except ValueError:
+        raise ValueError(f"--discount must be a number from 0 to 1, or NAME=number, received {text}") from None
+
+
+def check_out(directory: Path | None, files: Sequence[str], demos: Demos, transitions: Transitions, *others: Path | None) -> None:
     """Raise, before any work, if `--out` cannot take these files or would replace what is read."""
     if directory is not None:
-        check_output(directory, files, [*demos, *(transitions or ()), *([features] if features else ())])
+        check_output(directory, files, [*demos, *(transitions or ()), *(path for path in others if path is not None)])

@@ -17,7 +17,9 @@ Pairwise p-values come with Holm's correction for testing all pairs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -30,6 +32,7 @@ from multihorizon.likelihood.likelihood import Point
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.precision import precision
 from multihorizon.likelihood.starts import choice_probability_start
+from multihorizon.parallel import in_parallel
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution
 
@@ -62,16 +65,23 @@ def shared_discount_test(solution: Solution) -> SharedDiscountTest:
     return _test(point, tuple(range(solution.discounts.size)))
 
 
-def pairwise_tests(solution: Solution, progress: Progress = silent) -> list[SharedDiscountTest]:
-    """Test for each pair of experts that they have one discount, with Holm's correction."""
-    point = resume(solution)
+def pairwise_tests(solution: Solution, progress: Progress = silent, jobs: int = 1) -> list[SharedDiscountTest]:
+    """Test for each pair of experts that they have one discount, with Holm's correction; `jobs` processes share the work."""
+    return with_holm(list(each_pair(solution, progress, jobs)))
+
+
+def each_pair(solution: Solution, progress: Progress = silent, jobs: int = 1) -> Iterator[SharedDiscountTest]:
+    """The test of each pair as soon as it is done, not yet corrected."""
     pairs = list(combinations(range(solution.discounts.size), 2))
-    tests = []
-    for number, pair in enumerate(pairs):
-        tests.append(_test(point, pair))
-        progress((number + 1) / len(pairs), f"comparing {' and '.join(tests[-1].experts)}")
+    for number, test in enumerate(in_parallel(partial(_test, resume(solution)), pairs, jobs), start=1):
+        progress(number / len(pairs), f"pair {number} of {len(pairs)}")
+        yield test
+
+
+def with_holm(tests: Sequence[SharedDiscountTest]) -> list[SharedDiscountTest]:
+    """The same tests with Holm's correction for their number."""
     adjusted = holm(np.array([test.p_value for test in tests]))
-    return [SharedDiscountTest(**{**vars(t), "adjusted": float(p)}) for t, p in zip(tests, adjusted, strict=True)]
+    return [replace(test, adjusted=float(p)) for test, p in zip(tests, adjusted, strict=True)]
 
 
 def holm(p_values: Floats) -> Floats:

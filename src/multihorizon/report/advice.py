@@ -18,7 +18,16 @@ SIGNIFICANT = 0.05
 
 def warnings(findings: Findings) -> list[str]:
     """What a reader must know before any number: that none may be used, a rejected assumption, a penalty and what it moved."""
-    return [text for text in (_unusable(findings), _temperatures(findings), _penalty(findings)) if text]
+    said = (_unusable(findings), _unfinished(findings), _temperatures(findings), _penalty(findings), _held_rewards(findings))
+    return [text for text in said if text]
+
+
+def _unfinished(findings: Findings) -> str:
+    return (
+        ""
+        if findings.finished
+        else "Stopped before the end: intervals, tests and model checks that are missing were not computed."
+    )
 
 
 def _unusable(findings: Findings) -> str:
@@ -28,6 +37,12 @@ def _unusable(findings: Findings) -> str:
         f"Do not use these numbers. {findings.withheld} Intervals and tests are withheld. More decisions, or fewer reward "
         "parameters (features), usually help."
     )
+
+
+def _held_rewards(findings: Findings) -> str:
+    """A penalty that was chosen because the likelihood alone has no answer."""
+    reason = findings.solution.evidence.get("ridge_reason")
+    return f"A weak penalty holds the rewards: {reason}." if reason else ""
 
 
 def _temperatures(findings: Findings) -> str:
@@ -80,6 +95,8 @@ def advice(findings: Findings) -> list[str]:
     wide = widths > WANTED_WIDTH
     if not any(findings.given):
         return ["More decisions of every expert: these are no likelier than by chance."]
+    if np.isnan(widths[findings.given]).all():
+        return ["What to collect depends on the intervals, and these are not known."]
     if not wide.any():
         return [f"Nothing more is needed: no interval is wider than {WANTED_WIDTH:g}."]
     more = findings.episodes[wide] * ((widths[wide] / WANTED_WIDTH) ** 2 - 1)
@@ -97,6 +114,8 @@ def interval_meaning(findings: Findings) -> str:
     limit = ""
     if findings.largest_discount < 1:
         limit = f" In a task that may never end, {findings.largest_discount:g} is the largest discount tried, and ≥ marks it."
+    if findings.quick:
+        return f"To save time, a 95 % interval is the estimate and 1.96 standard errors either way, cut at {ends}.{limit}"
     return (
         "A 95 % interval holds every discount that the decisions do not contradict, with all other unknowns free to follow. If "
         "the model is right, 19 of 20 such intervals hold the true discount. An interval that ends at "

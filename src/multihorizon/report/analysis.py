@@ -9,21 +9,25 @@ of decisions in this task?).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
-from multihorizon.checks import Ints
+from multihorizon.checks import Floats, Ints
 from multihorizon.driver import solve
 from multihorizon.likelihood.contrasts import reward_contrasts
 from multihorizon.likelihood.fit import SEARCHED_STATES
-from multihorizon.likelihood.horizon_tests import pairwise_tests, shared_discount_test
+from multihorizon.likelihood.horizon_tests import SharedDiscountTest, each_pair, shared_discount_test, with_holm
+from multihorizon.likelihood.intervals import profile_intervals
 from multihorizon.likelihood.known import Temperature
-from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.likelihood.model_checks import check_model
+from multihorizon.likelihood.precision import precision
 from multihorizon.mdp import MDP
+from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.recovery.identification import Identification
@@ -35,6 +39,8 @@ from multihorizon.solution import Solution, Status
 from multihorizon.tables.demonstrations import Demonstrations
 from multihorizon.tables.dynamics import SMOOTHING, describe_estimate, estimate_mdp, require_possible
 
+#: Experts whose intervals are computed together, before what is known so far is kept.
+BLOCK = 4
 #: Every pair of this many experts is tested; of more only on request, because pairs grow as the square of the experts.
 FEW_EXPERTS = 6
 
@@ -107,60 +113,137 @@ def analyse(
     progress: Progress = silent,
     estimate_rest: bool = False,
     pairs: bool = False,
+    quick: bool = False,
+    jobs: int = 1,
+    keep: Callable[[Analysis], None] | None = None,
+    solver: MaximumLikelihood | None = None,
+    known_reward: Callable[[MDP], Floats] | None = None,
 ) -> Analysis:
-    """Fit tables of decisions and judge the fit; arguments as in `build_problem` and `MaximumLikelihood`.
+    """Fit tables of decisions and judge the fit.
 
-    Every pair of up to `FEW_EXPERTS` experts is tested for a shared discount; `pairs` asks for that with more experts.
+    Args:
+        tables, mdps, features, smoothing, estimate_rest: as in `build_problem`.
+        temperature, ridge: as in `MaximumLikelihood`.
+        seed: fixes all randomness.
+        progress: called with the share of the work that is done and where it stands.
+        pairs: whether to test every pair of more than `FEW_EXPERTS` experts for a shared discount; of few it is always done.
+        quick: leave out tests and model checks, and take intervals from standard errors.
+        jobs: processes that share intervals and tests of pairs; -1 is all cores. The digits do not depend on it.
+        keep: called with what is known so far, again and again while the work goes on.
+        solver: all options of the fit, in place of `temperature` and `ridge`.
+        known_reward: None, or a function of the MDP that gives the known part of the reward, as in `MaximumLikelihood`.
     """
+    solver = solver or MaximumLikelihood(temperature, ridge=ridge)
+    keep = keep or (lambda found: None)
     problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest)
-    solution = solve(problem, MaximumLikelihood(temperature, ridge=ridge), seed, _part(progress, 0.0, 0.4))
-    contrasts = reward_contrasts(solution)
-    progress(0.4, "model checks")
-    try:
-        checks = check_model(solution, tables, seed=seed, progress=_part(progress, 0.4, 0.55))
-    except ValueError as error:
-        checks, remarks = None, [*remarks, f"The model was not checked on held-out episodes: {error}."]
-    progress(0.55, "identifiability")
-    exact = identify_fitted(solution) if _small(problem) or solution.status == Status.NOT_IDENTIFIED else None
-    found = Analysis(
+    if known_reward is not None:
+        solver = replace(solver, known_reward=known_reward(problem.mdp))
+    solution = _with_temperature_test(solve(problem, solver, seed, _part(progress, 0.0, 0.35)), problem, solver, seed)
+    found = _estimates(solution, tables, remarks, quick)
+    keep(found)
+    penalty = Penalty(solver.ridge, solve(problem, replace(solver, ridge=0.0), seed)) if solver.ridge else None
+    found = replace(found, penalty=penalty, identification=_identification(solution))
+    if quick:
+        return replace(found, intervals=_rough_intervals(found), finished=True)
+    found = _with_checks(found, tables, seed, _part(progress, 0.35, 0.55))
+    keep(found)
+    if found.withheld:
+        return replace(found, finished=True)
+    found = _with_intervals(found, jobs, _part(progress, 0.55, 0.8), keep)
+    if problem.n_experts > 1:
+        progress(0.8, "test of one discount for all")
+        found = replace(found, shared=shared_discount_test(solution))
+        keep(found)
+    if pairs or problem.n_experts <= FEW_EXPERTS:
+        found = _with_pairs(found, jobs, _part(progress, 0.85, 1.0), keep)
+    return replace(found, finished=True)
+
+
+def _estimates(solution: Solution, tables: Sequence[Demonstrations], remarks: list[str], quick: bool) -> Analysis:
+    """What is known once the fit is done."""
+    problem, contrasts = solution.require_problem(), reward_contrasts(solution)
+    return Analysis(
         solution=solution,
         intervals=np.full((problem.n_experts, 2), np.nan),
         episodes=_episodes(problem, tables),
         contrasts=contrasts,
         shared=None,
         pairs=[],
-        checks=checks,
-        identification=exact,
-        penalty=_penalty(problem, temperature, ridge, seed),
+        checks=None,
+        identification=None,
+        penalty=None,
         withheld=not_to_be_used(solution, contrasts),
         remarks=remarks,
+        quick=quick,
+        finished=False,
     )
-    if checks is not None and not found.withheld:
-        found = replace(found, withheld=predicts_worse(checks, found.chance, problem.n_parameters))
-    return found if found.withheld else _with_uncertainty(found, pairs, _part(progress, 0.6, 1.0))
 
 
-def _with_uncertainty(found: Analysis, pairs: bool, progress: Progress) -> Analysis:
-    """The same with intervals and tests."""
-    progress(0.0, "intervals")
-    intervals = np.where(np.array(found.given)[:, None], found.solution.confidence_intervals(LEVEL), np.nan)
-    if found.problem.n_experts == 1:
-        return replace(found, intervals=intervals)
-    progress(0.4, "tests")
-    shared = shared_discount_test(found.solution)
-    found = replace(found, intervals=intervals, shared=shared)
-    if found.problem.n_experts > FEW_EXPERTS and not pairs:
-        return found
-    return replace(found, pairs=pairwise_tests(found.solution, _part(progress, 0.4, 1.0)))
+def _with_temperature_test(solution: Solution, problem: Problem, solver: MaximumLikelihood, seed: int) -> Solution:
+    """Where the user asks for one temperature, the evidence also says whether the decisions reject it."""
+    if solver.temperature != "shared" or problem.n_experts == 1:
+        return solution
+    freer = solve(problem, replace(solver, temperature="pooled"), seed)
+    told = {"equal_temperatures_p": freer.evidence["equal_temperatures_p"]}
+    return replace(solution, evidence={**solution.evidence, **told})
 
 
-def _penalty(problem: Problem, temperature: Temperature, ridge: float | None, seed: int) -> Penalty | None:
-    """A penalty that was asked for, beside the fit without it."""
-    return Penalty(ridge, solve(problem, MaximumLikelihood(temperature, ridge=0.0), seed)) if ridge else None
+def _with_checks(found: Analysis, tables: Sequence[Demonstrations], seed: int, progress: Progress) -> Analysis:
+    """The same with predictions of held-out episodes, withheld where they are worse than a simpler model's."""
+    try:
+        checks = check_model(found.solution, tables, seed=seed, progress=progress)
+    except ValueError as error:
+        return replace(found, remarks=[*found.remarks, f"The model was not checked on held-out episodes: {error}."])
+    worse = found.withheld or predicts_worse(checks, found.chance, found.problem.n_parameters)
+    return replace(found, checks=checks, withheld=worse)
 
 
-def _small(problem: Problem) -> bool:
-    return problem.tabular or sum(expert.mdp.n_states for expert in problem.experts) <= SEARCHED_STATES
+def _with_intervals(found: Analysis, jobs: int, progress: Progress, keep: Callable[[Analysis], None]) -> Analysis:
+    """The same with profile intervals, a block of experts at a time."""
+    known = np.flatnonzero(found.given)
+    blocks = [known[i : i + BLOCK] for i in range(0, known.size, BLOCK)]
+    intervals = found.intervals.copy()
+    for number, (block, ends) in enumerate(zip(blocks, in_parallel(_Profiles(found.solution), blocks, jobs), strict=True)):
+        intervals[block] = ends
+        found = replace(found, intervals=intervals.copy())
+        progress((number + 1) / len(blocks), f"intervals: {min((number + 1) * BLOCK, known.size)} of {known.size} experts")
+        keep(found)
+    return found
+
+
+class _Profiles:
+    """The profile intervals of a block of experts."""
+
+    def __init__(self, solution: Solution) -> None:
+        self.point = resume(solution)
+        self.precision = precision(self.point)
+
+    def __call__(self, block: Ints) -> Floats:
+        groups = self.point.likelihood.groups
+        wanted = np.isin(groups, groups[block])
+        ends: Floats = profile_intervals(self.point, self.precision, wanted, LEVEL)[block]
+        return ends
+
+
+def _rough_intervals(found: Analysis) -> Floats:
+    """Intervals from standard errors, cut at the discounts that can be tried."""
+    errors = found.solution.standard_errors
+    if errors is None or found.withheld:
+        return found.intervals
+    half = norm.ppf(0.5 + LEVEL / 2) * np.where(found.given, errors, np.nan)
+    ends = found.solution.discounts[:, None] + half[:, None] * [-1, 1]
+    cut: Floats = np.clip(ends, 0.0, found.largest_discount)
+    return cut
+
+
+def _with_pairs(found: Analysis, jobs: int, progress: Progress, keep: Callable[[Analysis], None]) -> Analysis:
+    """The same with tests of every pair, as they come."""
+    tests: list[SharedDiscountTest] = []
+    for test in each_pair(found.solution, progress, jobs):
+        tests.append(test)
+        found = replace(found, pairs=with_holm(tests))
+        keep(found)
+    return found
 
 
 def fitted_problem(solution: Solution) -> Problem:
@@ -170,6 +253,13 @@ def fitted_problem(solution: Solution) -> Problem:
         replace(expert, kind="policy", policy=policy, counts=None)
         for expert, policy in zip(problem.experts, solution.policies(), strict=True)
     )
+
+
+def _identification(solution: Solution) -> Identification | None:
+    """What exact policies would identify; for large tasks only where it matters most."""
+    problem = solution.require_problem()
+    small = problem.tabular or sum(expert.mdp.n_states for expert in problem.experts) <= SEARCHED_STATES
+    return identify_fitted(solution) if small or solution.status == Status.NOT_IDENTIFIED else None
 
 
 def identify_fitted(solution: Solution) -> Identification | None:

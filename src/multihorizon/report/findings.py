@@ -62,6 +62,8 @@ class Findings:
         penalty: what a ridge the user asked for moved.
         withheld: why intervals and tests are withheld; empty where they are given.
         remarks: how the result was made.
+        quick: whether intervals come from standard errors, and tests and model checks were left out to save time.
+        finished: whether all that was asked for was computed.
     """
 
     solution: Solution
@@ -75,6 +77,8 @@ class Findings:
     penalty: Penalty | None
     withheld: str
     remarks: list[str]
+    quick: bool = False
+    finished: bool = True
 
     @property
     def problem(self) -> Problem:

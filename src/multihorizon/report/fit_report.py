@@ -1,4 +1,4 @@
-"""What a fit leaves behind: `result.json`, `result.npz`, `reward.csv` and `report.html`, all or none.
+"""What a fit leaves behind: `result.json`, `result.npz`, `people.csv`, `reward.csv` and `report.html`, all or none.
 
 A number that the data do not determine is null in the JSON, NaN in the arrays and empty in the CSV.
 """
@@ -32,14 +32,23 @@ def write_fit(directory: Path, analysis: Analysis, options: dict[str, Any]) -> N
     """Write all files of a fit."""
 
     def write(draft: Path) -> None:
-        text = json.dumps(for_json(result_of(analysis, options)), indent=1, ensure_ascii=False, allow_nan=False)
-        (draft / "result.json").write_text(text, encoding="utf-8")
+        _write_numbers(draft, analysis, options)
         _write_arrays(draft / "result.npz", analysis, options)
         write_csv(_reward_frame(analysis), draft / "reward.csv")
-        write_csv(people_frame(analysis), draft / "people.csv")
         fit_page(analysis, options).write(draft / "report.html")
 
     write_all(directory, write)
+
+
+def write_so_far(directory: Path, analysis: Analysis, options: dict[str, Any]) -> None:
+    """Write what is known while the work goes on: `result.json` and `people.csv`."""
+    write_all(directory, lambda draft: _write_numbers(draft, analysis, options))
+
+
+def _write_numbers(draft: Path, analysis: Analysis, options: dict[str, Any]) -> None:
+    text = json.dumps(for_json(result_of(analysis, options)), indent=1, ensure_ascii=False, allow_nan=False)
+    (draft / "result.json").write_text(text, encoding="utf-8")
+    write_csv(people_frame(analysis), draft / "people.csv")
 
 
 def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
@@ -52,6 +61,8 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
         "headline": analysis.headline,
         "verdicts": [asdict(verdict) for verdict in analysis.verdicts],
         "withheld": analysis.withheld or None,
+        "finished": analysis.finished,
+        "quick": analysis.quick,
         "discounts": [float(g) if k else None for g, k in zip(solution.discounts, known, strict=True)],
         "intervals": analysis.intervals.tolist(),
         "level": LEVEL,
@@ -183,8 +194,8 @@ def people_frame(analysis: Analysis) -> pd.DataFrame:
         {
             "expert": solution.experts,
             "discount": discounts,
-            "low": analysis.intervals[:, 0],
-            "high": analysis.intervals[:, 1],
+            "discount_low": analysis.intervals[:, 0],
+            "discount_high": analysis.intervals[:, 1],
             "horizon": [analysis.horizon(g) if k else np.nan for g, k in zip(discounts, known, strict=True)],
             "temperature": np.nan if solution.temperature is None else solution.temperature,
             "episodes": analysis.episodes,

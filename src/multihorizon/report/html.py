@@ -65,7 +65,7 @@ pre { background: var(--card); border: 1px solid var(--line); border-radius: 8px
 footer { margin-top: 3rem; font-size: 0.85rem; }
 """
 
-#: Sorts a table by the column whose heading is clicked: as numbers where they are numbers, else as text.
+#: Sorts a table by the column whose heading is clicked: numbers as numbers, text as text. Cells without a number come last.
 SCRIPT = """
 document.querySelectorAll("table.sortable th").forEach((head) => head.addEventListener("click", () => {
   const body = head.closest("table").tBodies[0], column = head.cellIndex, down = head.dataset.down !== "1";
@@ -74,7 +74,7 @@ document.querySelectorAll("table.sortable th").forEach((head) => head.addEventLi
   const sign = down ? 1 : -1;
   head.dataset.down = down ? "1" : "0";
   [...body.rows].sort((a, b) => { const x = key(a), y = key(b);
-    return sign * (typeof x === typeof y ? (x > y ? 1 : x < y ? -1 : 0) : typeof x === "number" ? -1 : 1); })
+    return typeof x === typeof y ? sign * (x > y ? 1 : x < y ? -1 : 0) : typeof x === "number" ? -1 : 1; })
     .forEach((row) => body.append(row));
 }));
 """

@@ -114,7 +114,7 @@ def fit_verdict(findings: Findings) -> Verdict:
     """Whether the model predicts decisions it has not seen, better than simpler models and as well as the experts' own habits."""
     question, checks = "Does the model fit?", findings.checks
     if checks is None:
-        return Verdict(question, "Not checked", "Whether the model fits was not checked.", "caution")
+        return Verdict(question, "Not checked", "Whether the model predicts new decisions was not checked.", "caution")
     total = {name: float(values @ checks.decisions) for name, values in checks.held_out.items()}
     number = float(checks.decisions.sum())
     gain = total["this model"] - float(findings.chance @ checks.decisions)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from multihorizon.checks import Bools, Ints, Sparse
+from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.files.labels import positions
 from multihorizon.files.reading import read_table
 from multihorizon.files.table import Table
@@ -21,6 +21,21 @@ KEYS = ("state", "action")
 
 def read_features(path: str | Path, mdp: MDP) -> tuple[Sparse, tuple[str, ...]]:
     """F `(A·S,d)` and the features' names, from CSV or Parquet."""
+    dense, names, by_action = _read(path, mdp)
+    return (sp.csr_array(dense) if by_action else sp.csr_array(mdp.stacked @ sp.csr_array(dense))), names
+
+
+def read_known_reward(path: str | Path, mdp: MDP) -> Floats:
+    """The known reward of a table with one column of numbers: `(S,)` paid on arrival, or `(A·S,)` where it has actions."""
+    dense, names, _ = _read(path, mdp)
+    if len(names) > 1:
+        raise ValueError(f"{path} must have one column with the known reward, received {', '.join(names)}")
+    reward: Floats = dense[:, 0]
+    return reward
+
+
+def _read(path: str | Path, mdp: MDP) -> tuple[Floats, tuple[str, ...], bool]:
+    """The numbers of the table for each row a·S + s, or for each state where it has no actions."""
     table = read_table(path, "features", KEYS)
     table.require("state")
     names = tuple(str(c) for c in table.frame.columns if c not in KEYS)
@@ -32,7 +47,7 @@ def read_features(path: str | Path, mdp: MDP) -> tuple[Sparse, tuple[str, ...]]:
     _require_once(table, rows, mdp, by_action)
     dense = np.zeros(((mdp.n_actions if by_action else 1) * mdp.n_states, len(names)))
     dense[rows] = values
-    return (sp.csr_array(dense) if by_action else sp.csr_array(mdp.stacked @ sp.csr_array(dense))), names
+    return dense, names, by_action
 
 
 def _rows(table: Table, mdp: MDP, by_action: bool) -> Ints:
