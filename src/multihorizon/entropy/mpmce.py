@@ -34,6 +34,9 @@ from multihorizon.tolerances import TINY
 
 GAPS = ("per_expert", "summed", "threshold")
 
+#: The climb asks for this much more of the inner problem, because it compares mismatches that are nearly equal.
+CLIMB_PRECISION = 1e-3
+
 
 @dataclass(frozen=True)
 class MPMCE:
@@ -133,10 +136,10 @@ class _Inner:
     def match(self, discounts: Floats, start: Floats | None) -> Matching | None:
         """The matching at Γ, or None where the dual has no minimum that was reached."""
         try:
-            found = match(self.dual(discounts), self.options.inner_tolerance, start)
+            found = match(self.dual(discounts), CLIMB_PRECISION * self.options.inner_tolerance, start)
         except (ValueError, np.linalg.LinAlgError):
             return None
-        return found if found.found.converged else None
+        return found if found.found.gradient_norm <= self.options.inner_tolerance else None
 
     def __call__(self, discounts: Floats) -> float:
         try:

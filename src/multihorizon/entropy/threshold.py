@@ -37,10 +37,10 @@ SAME = 1e-5
 #: Shares of ε with which one climb after another begins where the last one ended.
 OPENING = (0.03, 0.06, 0.125, 0.25, 0.5, 1.0)
 #: A step that promises less entropy than this ends a climb.
-GAIN = 1e-9
+GAIN = 1e-8
 MAX_STEPS = 150
 #: The largest step of one discount, and the one at which a climb ends.
-FIRST_RADIUS, SMALLEST_RADIUS = 0.1, 1e-9
+FIRST_RADIUS, SMALLEST_RADIUS = 0.1, 1e-7
 #: What a mismatch of twice the threshold costs in entropy: more than the entropy that opening it could bring.
 PENALTY = 10.0
 #: The climb aims at this share of ε, so that what it finds still passes when the inner problem is solved afresh.
@@ -92,23 +92,34 @@ class Climb:
         return np.asarray(found.x, dtype=np.float64)
 
     def rise(self, discounts: Floats, threshold: float) -> Floats:
-        """The discounts of largest entropy near some that pass, within a threshold, by linear programs in a trust region."""
-        radius, here = FIRST_RADIUS, self.at(discounts)
+        """The discounts of largest entropy near some that pass, within a threshold, by linear programs in a trust region.
+
+        A step whose linear constraints were too far off is corrected once by what the mismatch at its end turned out to be.
+        """
+        aim, radius, here = AIM * threshold, FIRST_RADIUS, self.at(discounts)
         for _ in range(MAX_STEPS):
-            step, promised = _linear_step(here, discounts, AIM * threshold, radius)
+            step, promised = _linear_step(here, here.mismatch, discounts, aim, radius)
             if promised <= GAIN or radius <= SMALLEST_RADIUS:
                 break
-            moved = np.clip(discounts + step, 0.0, LARGEST)
-            try:
-                there = self.at(moved)
-            except UnmatchedError:
-                radius /= 4
-                continue
-            kept = (_merit(there, AIM * threshold) - _merit(here, AIM * threshold)) / promised
+            moved, there = self._try(discounts + step)
+            kept = _gain(here, there, aim) / promised
+            if there is not None and kept < 0.5:
+                bent = there.mismatch - here.derivative @ (moved - discounts)
+                corrected, nearer = self._try(discounts + _linear_step(here, bent, discounts, aim, radius)[0])
+                if _gain(here, nearer, aim) > kept * promised:
+                    moved, there, kept = corrected, nearer, _gain(here, nearer, aim) / promised
             radius = min(2 * radius, FIRST_RADIUS) if kept > 0.75 else radius if kept > 0.25 else radius / 3
-            if kept > 0:
+            if there is not None and kept > 0:
                 discounts, here = moved, there
         return discounts
+
+    def _try(self, discounts: Floats) -> tuple[Floats, Matching | None]:
+        """The discounts within their bounds, and the matching there if it could be solved."""
+        inside = np.clip(discounts, 0.0, LARGEST)
+        try:
+            return inside, self.at(inside)
+        except UnmatchedError:
+            return inside, None
 
     def trace(self) -> Trace:
         """Everything tried, in order."""
@@ -125,10 +136,14 @@ def _merit(found: Matching, threshold: float) -> float:
     return found.entropy - PENALTY * max(0.0, found.largest / threshold - 1)
 
 
-def _linear_step(here: Matching, discounts: Floats, threshold: float, radius: float) -> tuple[Floats, float]:
-    """The step that raises the linearised merit most within the radius, and by how much."""
+def _gain(here: Matching, there: Matching | None, threshold: float) -> float:
+    return -np.inf if there is None else _merit(there, threshold) - _merit(here, threshold)
+
+
+def _linear_step(here: Matching, base: Floats, discounts: Floats, threshold: float, radius: float) -> tuple[Floats, float]:
+    """The step that raises the linearised merit most within the radius, and by how much; `base` is the mismatch of no step."""
     width = discounts.size
-    mismatch = here.mismatch.ravel() / threshold
+    mismatch = base.ravel() / threshold
     change = here.derivative.reshape(-1, width) / threshold
     beyond = -np.ones((mismatch.size, 1))
     found = linprog(
