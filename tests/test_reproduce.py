@@ -8,13 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import multihorizon as mh
+from multihorizon.cli import app
 from multihorizon.progress import silent
 from multihorizon.study import run
 from multihorizon.study.claims import all_claims
 from multihorizon.study.figures import FIGURES
-from multihorizon.study.report import write_figures, write_page, write_report
+from multihorizon.study.report import captions, write_figures, write_page, write_report
 from multihorizon.study.run import PARTS, Part, read_timings, run_part, split_timings
 from multihorizon.study.settings import Settings
 
@@ -27,6 +29,7 @@ class Tiny(Settings):
     mce_evaluations = 10
     grid_step = 0.25
     search_step = 0.5
+    thresholds = (1e-3,)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,8 @@ def study(tmp_path_factory):
         run_part(part, directory, settings, data, silent)
     timings = read_timings(directory)
     claims = all_claims(data)
-    write_figures(directory, data, timings, silent)
+    (directory / "figures").mkdir()
+    write_figures(directory / "figures", data, timings, silent)
     write_report(directory, data, timings, claims, settings)
     write_page(directory, data, claims, settings)
     return directory, data, claims
@@ -67,6 +71,88 @@ def test_what_does_not_depend_on_the_size_of_the_study(study) -> None:
     assert verdicts["Toy domain"] == "reproduced"
     assert verdicts["Theorem 2"] == "reproduced"
     assert verdicts["Duality gap of Algorithm 2"] == "not reproduced"
+
+
+def test_what_a_quick_run_did_not_measure_is_not_judged(study) -> None:
+    _, data, claims = study
+    verdicts = {claim.topic: claim for claim in claims}
+    assert verdicts["Identifiability"].verdict == "not tested"
+    assert "step 0.25" in verdicts["Identifiability"].ours
+    assert "step 0.25" in captions(data)["toy_sets"]
+    shares = [rows["Bayesian"]["objective"] / rows["SequentialLP"]["objective"] for rows in data["convergence"].values()]
+    assert min(shares) < 0.98
+    assert verdicts["Convergence"].verdict == "not tested"
+    assert "10 evaluations say nothing of 100" in verdicts["Convergence"].reason
+
+
+def test_quick_stands_at_the_top(study) -> None:
+    directory, _, _ = study
+    page, text = (directory / "report.html").read_text(), (directory / "paper.md").read_text()
+    assert page.index("This was a quick run") < page.index("<h2>")
+    assert text.splitlines()[2].startswith("**This was a quick run")
+
+
+def test_sentences_follow_the_numbers(study) -> None:
+    _, data, _ = study
+    changed = json.loads(json.dumps(data))
+    changed["identifiability"]["sets"]["terminal"]["members"][0]["discounts"] = [0.85, 0.79, 0.0]
+    changed["learned"]["toy"]["NaiveLP"]["discounts"] = [0.0, 0.5, 1.0]
+    reasons = {claim.topic: claim.reason for claim in all_claims(changed)}
+    assert "not all in the true order" in reasons["Identifiability"]
+    assert "share the discount 1" not in reasons["Naive extension"]
+    assert "share the discount 1" not in captions(changed)["toy_values"]
+
+
+def test_the_threshold_rule_carries_the_verdicts_on_mpmce(study) -> None:
+    _, data, claims = study
+    found = {claim.topic: claim for claim in claims}
+    assert found["Order of discounts, MPMCE, threshold"].verdict == "reproduced"
+    assert found["Learned discounts, MPMCE, threshold"].verdict == "in part"
+    assert "cliff: within it at 0.001, nearest at 0.001" in found["Learned discounts, MPMCE, threshold"].reason
+    assert not any("summed" in topic for topic in found)
+    for rows in data["thresholds"].values():
+        assert all(row["residual"] <= row["threshold"] for row in rows)
+
+
+def test_rewards_that_are_compared_have_one_colour_scale(study) -> None:
+    _, data, _ = study
+    drawing = FIGURES["rewards"](data, {})
+    limits = {image.get_clim() for ax in drawing.axes for image in ax.get_images()}
+    assert limits == {(-1.0, 1.0)}
+    assert len({ax.get_ylim() for ax in drawing.axes[:5]}) == 1
+
+
+def test_the_number_of_processes_changes_no_digit(study) -> None:
+    _, data, _ = study
+    wanted = ("convergence", "identifiability")
+    for part in (part for part in PARTS if part.name in wanted):
+        again, _ = split_timings(part.compute(Tiny(quick=True, jobs=2), data, silent))
+        assert json.loads(json.dumps(again, default=lambda value: value.tolist())) == data[part.name]
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch) -> None:
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("multihorizon.commands.reproduce.run_part", stopped)
+    done = CliRunner().invoke(app, ["reproduce", "--out", str(tmp_path / "study"), "--quick"])
+    assert done.exit_code == 130
+    assert "give the same command again" in " ".join(done.stderr.split())
+
+
+def test_a_report_that_cannot_be_finished_leaves_the_old_one(tmp_path, monkeypatch) -> None:
+    def half(folder, *_):
+        (folder / "report.html").write_text("half")
+        raise KeyboardInterrupt
+
+    (tmp_path / "report.html").write_text("old")
+    monkeypatch.setattr("multihorizon.commands.reproduce._compute", lambda *_: {})
+    monkeypatch.setattr("multihorizon.commands.reproduce.all_claims", lambda _: [])
+    monkeypatch.setattr("multihorizon.commands.reproduce.write_figures", lambda *_: None)
+    monkeypatch.setattr("multihorizon.commands.reproduce.write_report", half)
+    assert CliRunner().invoke(app, ["reproduce", "--out", str(tmp_path)]).exit_code == 130
+    assert (tmp_path / "report.html").read_text() == "old"
+    assert not [path for path in tmp_path.rglob("*") if "unfinished" in path.name or "partial" in path.name]
 
 
 def test_points_of_the_toy_set_reproduce_the_experts(study) -> None:

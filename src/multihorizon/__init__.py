@@ -76,6 +76,8 @@ def __getattr__(name: str) -> Any:
     """Load a public name when it is first used."""
     if name in _HOMES:
         found = getattr(import_module(f"multihorizon.{_HOMES[name]}"), name)
+    elif name == "__version__":
+        found = import_module("multihorizon.solution").package_version()
     elif name in _SUBMODULES:
         found = import_module(f"multihorizon.{name}")
     elif name in _MOVED:

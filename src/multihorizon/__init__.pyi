@@ -43,3 +43,5 @@ from multihorizon.solution import Trace as Trace
 from multihorizon.tables.demonstrations import Demonstrations as Demonstrations
 from multihorizon.tables.dynamics import estimate_mdp as estimate_mdp
 from multihorizon.tables.dynamics import impossible_moves as impossible_moves
+
+__version__: str

@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from multihorizon.commands.console import make_directory, out, plain_errors, progress_bar
-from multihorizon.study.claims import Claim, all_claims
+from multihorizon.commands.console import err, make_directory, out, plain_errors, progress_bar
+from multihorizon.files.output import write_all
+from multihorizon.study.claim import Claim
+from multihorizon.study.claims import all_claims
 from multihorizon.study.report import write_figures, write_page, write_report
 from multihorizon.study.run import PARTS, read_timings, run_part
 from multihorizon.study.settings import Settings
@@ -27,20 +29,40 @@ def reproduce(
             raise ValueError("--jobs must be a number of processes, or -1 for all cores, received 0")
         settings = Settings(seed=seed, quick=quick, jobs=jobs)
         directory = make_directory(out_dir)
-        data: dict[str, Any] = {}
-        for number, part in enumerate(PARTS, start=1):
-            with progress_bar(f"{number}/{len(PARTS)} {part.title}") as progress:
-                fresh = run_part(part, directory, settings, data, progress)
-            out.print(f"{part.title}: {'done' if fresh else 'kept from an earlier run'}")
-        claims = all_claims(data)
-        timings = read_timings(directory)
-        with progress_bar("figures and report") as progress:
-            write_figures(directory, data, timings, progress)
-            progress(1.0, "report")
-            write_report(directory, data, timings, claims, settings)
-        write_page(directory, data, claims, settings)
+        try:
+            claims = _write_up(directory, _compute(directory, settings), settings)
+        except KeyboardInterrupt:
+            err.print(f"Stopped. What was finished is kept in {directory}: give the same command again to go on from there.")
+            raise typer.Exit(130) from None
+        if quick:
+            out.print("A quick run: fewer tasks, evaluations and grid points than the paper's.")
         out.print(_table(claims))
         out.print(f"Written to {directory}: report.html, paper.md, figures/, data/")
+
+
+def _compute(directory: Path, settings: Settings) -> dict[str, Any]:
+    """Every part's numbers, each written when it is finished."""
+    data: dict[str, Any] = {}
+    for number, part in enumerate(PARTS, start=1):
+        with progress_bar(f"{number}/{len(PARTS)} {part.title}") as progress:
+            fresh = run_part(part, directory, settings, data, progress)
+        out.print(f"{part.title}: {'done' if fresh else 'kept from an earlier run'}")
+    return data
+
+
+def _write_up(directory: Path, data: dict[str, Any], settings: Settings) -> list[Claim]:
+    """Figures, report and page, each complete or not there."""
+    claims, timings = all_claims(data), read_timings(directory)
+    with progress_bar("figures and report") as progress:
+        write_all(directory / "figures", lambda folder: write_figures(folder, data, timings, progress))
+        progress(1.0, "report")
+        write_all(directory, lambda folder: _write_pages(folder, data, timings, claims, settings))
+    return claims
+
+
+def _write_pages(folder: Path, data: dict[str, Any], timings: dict[str, Any], claims: list[Claim], settings: Settings) -> None:
+    write_report(folder, data, timings, claims, settings)
+    write_page(folder, data, claims, settings)
 
 
 def _table(claims: list[Claim]) -> Table:

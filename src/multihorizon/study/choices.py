@@ -9,17 +9,11 @@ from typing import Any
 
 import numpy as np
 
+import multihorizon as mh
 from multihorizon.domains import Domain, big_small, toy
-from multihorizon.driver import solve
-from multihorizon.entropy.mpmce import MPMCE
-from multihorizon.problem import Problem
-from multihorizon.programs.solvers import MPLP
-from multihorizon.progress import Progress
-from multihorizon.recovery.closed_form import ClosedForm
-from multihorizon.search import Bayesian
 from multihorizon.study.generalize import error_of
 from multihorizon.study.paper import DISCOUNTS, TOY_REWARDS
-from multihorizon.study.settings import EPSILON, REWARD_BOUND, TEMPERATURE, Settings, study_domains
+from multihorizon.study.settings import EPSILON, REWARD_BOUND, TEMPERATURE, Progress, Settings, study_domains
 
 
 def compute(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
@@ -30,8 +24,8 @@ def compute(settings: Settings, done: dict[str, Any], progress: Progress) -> dic
         "height of big-small": _height,
         "ties of big-small": _ties,
         "temperature": _temperature,
-        "gap ε of the paper's rule (toy)": _epsilon,
-        "how early the inner solver stops, paper's rule (toy)": _inner,
+        "gap ε of the printed rule (toy)": _epsilon,
+        "how early the inner solver stops, printed rule (toy)": _inner,
     }
     data = {}
     for number, (name, study) in enumerate(studies.items()):
@@ -41,7 +35,7 @@ def compute(settings: Settings, done: dict[str, Any], progress: Progress) -> dic
 
 
 def _mplp(domain: Domain, experts: Any, settings: Settings, l1: float, bound: float) -> dict[str, Any]:
-    solution = solve(Problem(domain.mdp, experts), MPLP(l1=l1, reward_bound=bound), settings.seed)
+    solution = mh.solve(mh.Problem(domain.mdp, experts), mh.MPLP(l1=l1, reward_bound=bound), settings.seed)
     return {
         "discounts": solution.discounts,
         "reward": solution.reward,
@@ -90,8 +84,8 @@ def _temperature(settings: Settings) -> list[dict[str, Any]]:
     rows = []
     for temperature in (0.5, 1.0, 2.0, 5.0):
         for name, domain in study_domains().items():
-            problem = Problem(domain.mdp, domain.mce_experts(temperature))
-            solution = solve(problem, ClosedForm(temperature), settings.seed)
+            problem = mh.Problem(domain.mdp, domain.mce_experts(temperature))
+            solution = mh.solve(problem, mh.ClosedForm(temperature), settings.seed)
             distance = float(np.abs(solution.discounts - domain.mce_discounts).max())
             rows.append(
                 {"value": temperature, "domain": name, "status": str(solution.status), "largest error of a discount": distance}
@@ -100,11 +94,12 @@ def _temperature(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _epsilon(settings: Settings) -> list[dict[str, Any]]:
-    return [{"value": epsilon, **_paper_rule(settings, epsilon, 1e-7)} for epsilon in _some(settings, 1e-1, 1e-2, EPSILON, 1e-4)]
+    tried = _some(settings, 1e-1, 1e-2, EPSILON, 1e-4)
+    return [{"value": epsilon, **_printed_rule(settings, epsilon, 1e-7)} for epsilon in tried]
 
 
 def _inner(settings: Settings) -> list[dict[str, Any]]:
-    return [{"value": inner, **_paper_rule(settings, EPSILON, inner)} for inner in _some(settings, 1.0, 1e-1, 1e-2, 1e-7)]
+    return [{"value": inner, **_printed_rule(settings, EPSILON, inner)} for inner in _some(settings, 1.0, 1e-1, 1e-2, 1e-7)]
 
 
 def _some(settings: Settings, *values: float) -> tuple[float, ...]:
@@ -112,10 +107,10 @@ def _some(settings: Settings, *values: float) -> tuple[float, ...]:
     return (values[0], values[-1]) if settings.quick else values
 
 
-def _paper_rule(settings: Settings, epsilon: float, inner: float) -> dict[str, Any]:
+def _printed_rule(settings: Settings, epsilon: float, inner: float) -> dict[str, Any]:
     """What Algorithm 2 as printed finds on the toy; `inner` is the gradient at which the inner solver stops."""
     domain = toy()
-    search = Bayesian(settings.mce_evaluations)
-    solver = MPMCE(TEMPERATURE, gap="summed", tolerance=epsilon, search=search, inner_tolerance=inner)
-    solution = solve(Problem(domain.mdp, domain.mce_experts(TEMPERATURE)), solver, settings.seed)
+    search = mh.Bayesian(settings.mce_evaluations)
+    solver = mh.MPMCE(TEMPERATURE, gap="summed", tolerance=epsilon, search=search, inner_tolerance=inner)
+    solution = mh.solve(mh.Problem(domain.mdp, domain.mce_experts(TEMPERATURE)), solver, settings.seed)
     return {"discounts": solution.discounts, "objective": solution.objective, "mismatch": solution.residual}

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from multihorizon.driver import solve
-from multihorizon.programs.sequential import SequentialLP
-from multihorizon.programs.solvers import MPLP
-from multihorizon.progress import Progress
-from multihorizon.search import Bayesian, Grid, Search
+import multihorizon as mh
 from multihorizon.study.learned import ALGORITHMS, describe
-from multihorizon.study.settings import REWARD_BOUND, Settings, study_domains
+from multihorizon.study.settings import REWARD_BOUND, Progress, Settings, study_domains
 
 MPLP_CASE = ALGORITHMS[0]
 
 
 def compute(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """`data[domain]`: MPLP (l1 = 0) by three searches on the same problem."""
-    searches: dict[str, Search] = {
-        "SequentialLP": SequentialLP(),
-        "Bayesian": Bayesian(settings.lp_evaluations),
-        "Grid": Grid(settings.search_step, settings.jobs),
+    searches: dict[str, mh.SequentialLP | mh.Bayesian | mh.Grid] = {
+        "SequentialLP": mh.SequentialLP(),
+        "Bayesian": mh.Bayesian(settings.lp_evaluations),
+        "Grid": mh.Grid(settings.search_step, settings.jobs),
     }
     domains = study_domains()
     data: dict[str, Any] = {}
@@ -29,6 +25,6 @@ def compute(settings: Settings, done: dict[str, Any], progress: Progress) -> dic
         data[name] = {}
         for step, (label, search) in enumerate(searches.items()):
             progress((number + step / 3) / 3, f"{label} on {name}")
-            solver = MPLP(l1=0.0, reward_bound=REWARD_BOUND[name], search=search)
-            data[name][label] = describe(solve(problem, solver, settings.seed), domain.lp_discounts)
+            solver = mh.MPLP(l1=0.0, reward_bound=REWARD_BOUND[name], search=search)
+            data[name][label] = describe(mh.solve(problem, solver, settings.seed), domain.lp_discounts)
     return data

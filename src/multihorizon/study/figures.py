@@ -11,12 +11,12 @@ from matplotlib.lines import Line2D
 
 from multihorizon.domains import Domain
 from multihorizon.report.plots import COLOURS, plot_policy, plot_reward
+from multihorizon.study.learned import PAPER_NAMES
 from multihorizon.study.paper import DISCOUNTS, GENERALIZATION
-from multihorizon.study.settings import study_domains
+from multihorizon.study.settings import THRESHOLD, study_domains
 
 #: The parts' data by name, and the timings by name.
 Data = dict[str, Any]
-PAPER_NAMES = {"MPLP": "MPLP", "MPMCE, paper rule": "MPMCE", "NaiveLP": "NaiveLP"}
 
 
 def _sheet(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Any]:
@@ -69,6 +69,32 @@ def discounts(data: Data, timings: Data) -> Figure:
     return figure
 
 
+def thresholds(data: Data, timings: Data) -> Figure:
+    """The discounts that MPMCE learns against the threshold, with the printed and the true ones."""
+    figure, axes = _sheet(1, 3, 4.4, 3.6)
+    for ax, (domain, rows) in zip(axes[0], data["thresholds"].items(), strict=True):
+        x = [row["threshold"] for row in rows]
+        for k, (true, printed) in enumerate(zip(rows[0]["true"], DISCOUNTS["MPMCE"][domain], strict=True)):
+            ax.axhline(printed, color=COLOURS[k], ls="--", lw=1)
+            ax.axhline(true, color=COLOURS[k], ls=":", lw=1)
+            ax.plot(x, [row["discounts"][k] for row in rows], "-", color=COLOURS[k], lw=1.5)
+            for row in rows:
+                fill = COLOURS[k] if row["ordered"] else "white"
+                ax.plot(row["threshold"], row["discounts"][k], "o", color=COLOURS[k], mfc=fill, ms=5)
+        ax.axvline(THRESHOLD, color="0.7", lw=1)
+        ax.set(title=domain, xscale="log", xlabel="threshold", ylabel="learned discount γ", ylim=(-0.04, 1.04))
+        ax.spines[["top", "right"]].set_visible(False)
+    kinds = (
+        ("-", "o", COLOURS[6], "learned"),
+        ("-", "o", "white", "learned, order wrong"),
+        ("--", "", "", "paper"),
+        (":", "", "", "true"),
+    )
+    handles = [Line2D([], [], color=COLOURS[6], ls=ls, marker=m, mfc=fill or None, label=text) for ls, m, fill, text in kinds]
+    figure.legend(handles=handles, frameon=False, ncols=4, loc="outside lower center")
+    return figure
+
+
 def toy_values(data: Data, timings: Data) -> Figure:
     """Value of s0 under "always a0, a1, a2" for the true, the MPLP and the naive reward; learned discounts dashed."""
     part = data["toy"]
@@ -87,13 +113,15 @@ def toy_values(data: Data, timings: Data) -> Figure:
 
 
 def rewards(data: Data, timings: Data) -> Figure:
-    """True and learned rewards of the three domains."""
-    names = ["MPLP", "MPLP, action sets", "MPMCE, paper rule", "ClosedForm"]
+    """True and learned rewards of the three domains, each divided by its largest value: one colour scale for all."""
+    names = ["MPLP", "MPLP, action sets", "MPMCE, threshold", "ClosedForm"]
     figure, axes = _sheet(3, 5, 3.3, 2.3)
     for row, (key, domain) in zip(axes, study_domains().items(), strict=True):
-        plot_reward(domain.mdp, domain.reward, row[0], f"{key}: true reward")
-        for ax, name in zip(row[1:], names, strict=True):
-            plot_reward(domain.mdp, np.array(data["learned"][key][name]["reward"]), ax, name)
+        shown = [domain.reward, *(np.array(data["learned"][key][name]["reward"]) for name in names)]
+        for ax, reward, name in zip(row, shown, [f"{key}: true reward", *names], strict=True):
+            plot_reward(domain.mdp, reward / (np.abs(reward).max() or 1.0), ax, name, limit=1.0)
+            if domain.mdp.grid_shape is None:
+                ax.set_ylim(-1.05, 1.05)
         for ax in row:
             ax.title.set_fontsize(9)
             for text in ax.texts:
@@ -133,7 +161,7 @@ def _trace_panel(ax: Any, domain: str, data: Data, timings: Data) -> None:
 
 def _mce_panel(ax: Any, domain: str, data: Data, timings: Data) -> None:
     found, times = data["learned"][domain], timings["learned"]["data"].get(domain, {})
-    for colour, name in ((COLOURS[2], "MPMCE, per expert"), (COLOURS[1], "MPMCE, paper rule")):
+    for colour, name in ((COLOURS[2], "MPMCE, per expert"), (COLOURS[1], "MPMCE, summed gap")):
         _curve(ax, _scaled(found[name]["trace"]["best"]), times.get(name), colour, f"{name} (Bayesian)")
     _point(ax, times.get("ClosedForm"), 1.0, COLOURS[4])
     ax.plot([], [], "*", color=COLOURS[4], ls="", label="SequentialLP (above), ClosedForm (below)")
@@ -193,7 +221,7 @@ def two_experts(data: Data, timings: Data) -> Figure:
     figure, axes = _sheet(1, 3, 4.4, 3.6)
     for ax, (ending, found) in zip(axes[0], pairs.items(), strict=False):
         errors = np.array([[np.nan if x is None else x for x in row] for row in found["error"]])
-        image = ax.imshow(errors.T, origin="lower", extent=(0, 1, 0, 1), cmap="Blues", vmin=0)
+        image = ax.imshow(errors.T, origin="lower", extent=(0, 1, 0, 1), cmap="Blues", vmin=0, vmax=1)
         ax.plot(*found["true"], "*", color="red", ms=13)
         ax.set(title=f"{ending} ending", xlabel="γ₁", ylabel="γ₂")
         figure.colorbar(image, ax=ax, shrink=0.8)
@@ -223,6 +251,7 @@ def toy_sets(data: Data, timings: Data) -> Figure:
 FIGURES: dict[str, Callable[[Data, Data], Figure]] = {
     "generalization": generalization,
     "discounts": discounts,
+    "thresholds": thresholds,
     "toy_values": toy_values,
     "rewards": rewards,
     "policies": policies,

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
+import multihorizon as mh
 from multihorizon.domains import Domain
-from multihorizon.domains.generalization import generalization_error
-from multihorizon.progress import Progress
-from multihorizon.study.settings import Settings, study_domains
+from multihorizon.study.settings import Progress, Settings, study_domains
 
 
 def compute(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
@@ -25,7 +24,7 @@ def compute(settings: Settings, done: dict[str, Any], progress: Progress) -> dic
 
 def error_of(domain: Domain, reward: Any, settings: Settings) -> dict[str, float]:
     """Signed and absolute generalization error of one reward."""
-    error = generalization_error(domain, reward, settings.tasks, settings.seed)
+    error = mh.generalization_error(domain, reward, settings.tasks, settings.seed)
     return {
         "mean": error.mean,
         "std": error.std,

@@ -12,15 +12,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from multihorizon.checks import Floats
+import multihorizon as mh
 from multihorizon.domains import Domain, toy
-from multihorizon.planning.evaluation import feature_counts
-from multihorizon.problem import Problem
-from multihorizon.progress import Progress
-from multihorizon.recovery.feasibility import feasibility_at, feasibility_grid, rewards_at
-from multihorizon.recovery.identify import identify
-from multihorizon.search import Grid
-from multihorizon.study.settings import TEMPERATURE, Settings, study_domains
+from multihorizon.study.settings import TEMPERATURE, Floats, Progress, Settings, study_domains
+from multihorizon.theory import feasibility_at, feasibility_grid, rewards_at
 
 #: Residual, in units of the reward, up to which a point of the grid counts as feasible.
 TOLERANCE = 1e-8
@@ -42,13 +37,13 @@ def compute(settings: Settings, done: dict[str, Any], progress: Progress) -> dic
     return {"grids": grids, "two experts": pairs, "sets": sets}
 
 
-def _problem(domain: Domain, count: int = 3) -> Problem:
-    return Problem(domain.mdp, domain.mce_experts(TEMPERATURE)[:count])
+def _problem(domain: Domain, count: int = 3) -> mh.Problem:
+    return mh.Problem(domain.mdp, domain.mce_experts(TEMPERATURE)[:count])
 
 
 def _grid(domain: Domain, settings: Settings) -> dict[str, Any]:
     """Feasible points of the three-expert grid, and the residuals on the plane through the true last discount."""
-    found = feasibility_grid(_problem(domain), Grid(settings.grid_step, settings.jobs), TEMPERATURE, TOLERANCE)
+    found = feasibility_grid(_problem(domain), mh.Grid(settings.grid_step, settings.jobs), TEMPERATURE, TOLERANCE)
     plane = int(np.argmin(np.abs(found.axis - domain.mce_discounts[2])))
     levels = np.log10(np.maximum(found.residuals.ravel(), 1e-16))
     counts, edges = np.histogram(levels, bins=np.arange(-16, 2.5, 0.5))
@@ -58,6 +53,7 @@ def _grid(domain: Domain, settings: Settings) -> dict[str, Any]:
         "true": list(domain.mce_discounts),
         "second smallest residual": float(np.partition(found.residuals.ravel(), 1)[1]),
         "histogram": {"edges": edges, "counts": counts},
+        "step": settings.grid_step,
         "axis": found.axis,
         "plane": {"discount": float(found.axis[plane]), "log10 residual": _short(np.log10(found.residuals[:, :, plane] + 1e-16))},
     }
@@ -66,7 +62,7 @@ def _grid(domain: Domain, settings: Settings) -> dict[str, Any]:
 def _two_experts(domain: Domain, settings: Settings) -> dict[str, Any]:
     """For each pair of discounts the reward that explains the first two experts, and its generalization error."""
     problem = _problem(domain, 2)
-    grid = Grid(settings.grid_step, 1)
+    grid = mh.Grid(settings.grid_step, 1)
     found = feasibility_grid(problem, grid, TEMPERATURE, TOLERANCE)
     points = np.stack(np.meshgrid(found.axis, found.axis, indexing="ij"), axis=-1).reshape(-1, 2)
     errors = _toy_errors(domain, rewards_at(problem, points, TEMPERATURE), settings).reshape(found.residuals.shape)
@@ -90,7 +86,7 @@ def _toy_errors(domain: Domain, rewards: Floats, settings: Settings) -> Floats:
     """
     losses = []
     for task in domain.tasks(settings.tasks, settings.seed):
-        counts = np.stack([feature_counts(task.mdp, np.eye(3)[[a] * 4], task.discount) for a in range(3)])
+        counts = np.stack([mh.feature_counts(task.mdp, np.eye(3)[[a] * 4], task.discount) for a in range(3)])
         true = counts @ domain.reward
         chosen = (rewards @ counts.T).argmax(axis=1)
         losses.append((true.max() - true[chosen]) / true.max())
@@ -100,7 +96,7 @@ def _toy_errors(domain: Domain, rewards: Floats, settings: Settings) -> Floats:
 
 def _set(domain: Domain) -> dict[str, Any]:
     """What `identify` says about three toy experts, with two answers that both reproduce them."""
-    report = identify(_problem(domain), TEMPERATURE)
+    report = mh.identify(_problem(domain), TEMPERATURE)
     return {
         "status": report.status,
         "dimension": report.dimension,
@@ -145,7 +141,7 @@ def _surface(domain: Domain, settings: Settings) -> Floats:
     return _narrow(problem, starts, line[1] - line[0])
 
 
-def _narrow(problem: Problem, starts: Floats, width: float) -> Floats:
+def _narrow(problem: mh.Problem, starts: Floats, width: float) -> Floats:
     """Move the last discount of each start to the bottom of its valley, by grids of 21 points around the best so far."""
     offsets = np.linspace(-1, 1, 21)
     best = starts.copy()

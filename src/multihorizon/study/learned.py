@@ -6,22 +6,17 @@ entropy-regularised ones are exact policies.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+import multihorizon as mh
 from multihorizon.domains import Domain
-from multihorizon.driver import Solver, solve
-from multihorizon.entropy.mpmce import MPMCE
-from multihorizon.problem import Problem
-from multihorizon.programs.solvers import MPLP, NaiveLP
-from multihorizon.progress import Progress
-from multihorizon.recovery.closed_form import ClosedForm
-from multihorizon.search import Bayesian
-from multihorizon.solution import Solution
-from multihorizon.study.settings import EPSILON, L1, REWARD_BOUND, TEMPERATURE, Settings, study_domains
+from multihorizon.study.settings import EPSILON, L1, REWARD_BOUND, TEMPERATURE, THRESHOLD, Progress, Settings, study_domains
+
+Solver = mh.MPLP | mh.NaiveLP | mh.MPMCE | mh.ClosedForm
 
 
 @dataclass(frozen=True)
@@ -33,14 +28,14 @@ class Algorithm:
     solver: Callable[[Domain, Settings], Solver]
     paper: str | None = None
 
-    def problem(self, domain: Domain) -> Problem:
+    def problem(self, domain: Domain) -> mh.Problem:
         """The domain with this algorithm's kind of experts."""
         kinds: dict[str, Callable[[], list[Any]]] = {
             "actions": domain.lp_experts,
             "action sets": domain.lp_action_sets,
             "policies": lambda: domain.mce_experts(TEMPERATURE),
         }
-        return Problem(domain.mdp, kinds[self.experts]())
+        return mh.Problem(domain.mdp, kinds[self.experts]())
 
     def true_discounts(self, domain: Domain) -> tuple[float, ...]:
         """The discounts that made this algorithm's experts."""
@@ -48,29 +43,37 @@ class Algorithm:
 
 
 def _mplp(domain: Domain, settings: Settings) -> Solver:
-    return MPLP(l1=L1[domain.name], reward_bound=REWARD_BOUND[domain.name])
+    return mh.MPLP(l1=L1[domain.name], reward_bound=REWARD_BOUND[domain.name])
 
 
 def _naive(domain: Domain, settings: Settings) -> Solver:
-    return NaiveLP(l1=L1[domain.name], reward_bound=REWARD_BOUND[domain.name])
+    return mh.NaiveLP(l1=L1[domain.name], reward_bound=REWARD_BOUND[domain.name])
 
 
 def _summed(domain: Domain, settings: Settings) -> Solver:
-    return MPMCE(TEMPERATURE, gap="summed", tolerance=EPSILON, search=Bayesian(settings.mce_evaluations))
+    return mh.MPMCE(TEMPERATURE, gap="summed", tolerance=EPSILON, search=mh.Bayesian(settings.mce_evaluations))
+
+
+def _threshold(domain: Domain, settings: Settings) -> Solver:
+    return mh.MPMCE(TEMPERATURE, gap="threshold", threshold=THRESHOLD)
 
 
 def _per_expert(domain: Domain, settings: Settings) -> Solver:
-    return MPMCE(TEMPERATURE, gap="per_expert", search=Bayesian(settings.mce_evaluations))
+    return mh.MPMCE(TEMPERATURE, gap="per_expert", search=mh.Bayesian(settings.mce_evaluations))
 
 
 ALGORITHMS = (
     Algorithm("MPLP", "actions", _mplp, "MPLP"),
     Algorithm("MPLP, action sets", "action sets", _mplp),
     Algorithm("NaiveLP", "actions", _naive, "NaiveLP"),
-    Algorithm("MPMCE, paper rule", "policies", _summed, "MPMCE"),
+    Algorithm("MPMCE, threshold", "policies", _threshold, "MPMCE"),
+    Algorithm("MPMCE, summed gap", "policies", _summed),
     Algorithm("MPMCE, per expert", "policies", _per_expert),
-    Algorithm("ClosedForm", "policies", lambda domain, settings: ClosedForm(TEMPERATURE)),
+    Algorithm("ClosedForm", "policies", lambda domain, settings: mh.ClosedForm(TEMPERATURE)),
 )
+
+#: The algorithms that are in the paper's tables, with their names there.
+PAPER_NAMES = {algorithm.name: algorithm.paper for algorithm in ALGORITHMS if algorithm.paper}
 
 
 def compute(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
@@ -79,12 +82,12 @@ def compute(settings: Settings, done: dict[str, Any], progress: Progress) -> dic
     data: dict[str, Any] = {}
     for number, (domain, algorithm) in enumerate(cases):
         progress(number / len(cases), f"{algorithm.name} on {domain.name}")
-        solution = solve(algorithm.problem(domain), algorithm.solver(domain, settings), settings.seed)
+        solution = mh.solve(algorithm.problem(domain), algorithm.solver(domain, settings), settings.seed)
         data.setdefault(domain.name, {})[algorithm.name] = describe(solution, algorithm.true_discounts(domain))
     return data
 
 
-def describe(solution: Solution, true: tuple[float, ...]) -> dict[str, Any]:
+def describe(solution: mh.Solution, true: tuple[float, ...]) -> dict[str, Any]:
     """A solution as plain numbers; seconds are kept apart under a key that the runner moves to the timings."""
     trace = solution.trace
     return {
@@ -96,7 +99,12 @@ def describe(solution: Solution, true: tuple[float, ...]) -> dict[str, Any]:
         "reward": solution.reward,
         "objective": solution.objective,
         "residual": solution.residual,
-        "options": solution.options,
+        "options": _without_jobs(solution.options),
         "trace": None if trace is None else {"best": trace.best, "discounts": trace.best_discounts},
         "seconds": {"total": solution.seconds, "trace": None if trace is None else trace.seconds},
     }
+
+
+def _without_jobs(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that can change the answer: not the number of processes."""
+    return {k: _without_jobs(v) if isinstance(v, Mapping) else v for k, v in options.items() if k != "jobs"}

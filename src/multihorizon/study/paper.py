@@ -29,6 +29,9 @@ TOY_REWARDS = {"true": (0, 6, 7, 10), "MPLP": (0, 8.83, 10, 10), "MPMCE": (3.4, 
 #: Breakpoints of the toy's optimal policy (appendix).
 TOY_BREAKPOINTS = (0.432, 0.876)
 
+#: Spacing of the grid of discounts on which feasibility was tested (Section 6.2).
+GRID_STEP = 0.01
+
 #: Share of the two-expert toy grid with a generalization error above 0.5 (Section 6.2 and appendix).
 TWO_EXPERT_SHARE = 0.40
 

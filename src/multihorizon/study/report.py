@@ -6,56 +6,68 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from multihorizon.progress import Progress
-from multihorizon.report.html import Page, Section, badge, figure, paragraph, table
+import multihorizon as mh
+from multihorizon.report.html import Page, Section, badge, figure, paragraph, table, warning
 from multihorizon.report.plots import save
-from multihorizon.solution import package_version
 from multihorizon.study import tables
-from multihorizon.study.claims import IN_PART, NOT, REPRODUCED, Claim
+from multihorizon.study.claim import IN_PART, NOT, NOT_TESTED, REPRODUCED, Claim
 from multihorizon.study.figures import FIGURES
-from multihorizon.study.settings import Settings
+from multihorizon.study.settings import Progress, Settings
 from multihorizon.study.tables import Table
 
-CAPTIONS = {
-    "generalization": "Generalization error of every algorithm, bars ours (absolute ratio), diamonds the paper's.",
-    "discounts": "Discounts: true (bar), learned by us (dot), printed in the paper (diamond); one colour an expert.",
-    "toy_values": "Toy domain: the value of s0 when one action is always taken, against the discount. Dotted: breakpoints; "
-    "dashed: learned discounts. Under the naive reward two experts share the discount 1.",
-    "rewards": "Rewards of the three domains, true and learned.",
-    "policies": "What the deterministic experts do on the two grids; several arrows where several actions are optimal.",
-    "convergence": "The best objective against time (log scale); numbers on the curves count evaluations. Stars: SequentialLP "
-    "for MPLP, ClosedForm for MPMCE. The MPMCE objectives are scaled to [0, 1] because the two rules have different units.",
-    "identifiability": "How far the experts' rewards stay apart over the grid of discounts. Top: the plane through the last "
-    "expert's discount, star at the truth. Bottom: all points of the grid; residuals near 1e-15 are exact explanations.",
-    "two_experts": "Two toy experts: generalization error of the reward that explains both, for every pair of discounts, and its "
-    "percentiles.",
-    "toy_sets": "Each of these points explains the three toy experts exactly (star: the true one). A grid of step 0.01 meets "
-    "only the star.",
-}
+#: What stands at the top of a quick run.
+QUICK = "This was a quick run, with fewer tasks, evaluations and grid points than the paper's: its numbers are rough."
 
 
-def write_figures(directory: Path, data: dict[str, Any], timings: dict[str, Any], progress: Progress) -> list[str]:
-    """Draw every figure from the data, as `figures/NAME.svg` and `.png`; the names."""
-    folder = directory / "figures"
-    folder.mkdir(exist_ok=True)
+def captions(data: dict[str, Any]) -> dict[str, str]:
+    """The caption of each figure; what they say of the numbers comes from the numbers."""
+    naive = sorted(data["learned"]["toy"]["NaiveLP"]["discounts"])
+    tied = " Under the naive reward two experts share the discount 1." if naive[1] > 1 - 1e-6 else ""
+    grid = data["identifiability"]["grids"]["toy"]
+    found = len(grid["feasible"])
+    return {
+        "generalization": "Generalization error of every algorithm. Bars: ours, absolute ratio; diamonds: the paper's.",
+        "discounts": "Discounts: true (bar), learned by us (dot), printed in the paper (diamond). One colour per expert.",
+        "thresholds": "Discounts that MPMCE learns when every expert is matched within a threshold. One colour per expert; "
+        "dashed: printed in the paper, dotted: true; the vertical line marks the threshold of the tables.",
+        "toy_values": "Toy domain: the value of s0 when one action is always taken, against the discount. Dotted: breakpoints; "
+        f"dashed: learned discounts.{tied}",
+        "rewards": "Rewards of the three domains, true and learned, on one colour scale: each is divided by its largest absolute "
+        "value.",
+        "policies": "What the deterministic experts do on the two grids; several arrows where several actions are optimal.",
+        "convergence": "The best objective against time (log scale); numbers on the curves count evaluations. Stars: "
+        "SequentialLP for MPLP, ClosedForm for MPMCE. The "
+        "MPMCE objectives are scaled to [0, 1] because the two rules have different units.",
+        "identifiability": "How far the experts' rewards stay apart over the grid of discounts. Top: the plane through the last "
+        "expert's discount, star at the truth. Bottom: all points of the grid; residuals near 1e-15 are exact explanations.",
+        "two_experts": "Two toy experts: generalization error of the reward that explains both, for every pair of discounts, and "
+        "its percentiles.",
+        "toy_sets": "Each of these points explains the three toy experts exactly (star: the true one). A grid of step "
+        f"{grid['step']} meets {found} of them.",
+    }
+
+
+def write_figures(directory: Path, data: dict[str, Any], timings: dict[str, Any], progress: Progress) -> None:
+    """Draw every figure from the data into a directory, as `NAME.svg` and `NAME.png`."""
     for number, (name, draw) in enumerate(FIGURES.items()):
         progress(number / len(FIGURES), name)
         drawing = draw(data, timings)
         for ending in ("svg", "png"):
-            save(drawing, folder / f"{name}.{ending}")
-    return list(FIGURES)
+            save(drawing, directory / f"{name}.{ending}")
 
 
 def write_report(directory: Path, data: dict[str, Any], timings: dict[str, Any], claims: list[Claim], settings: Settings) -> None:
     """`report.html`: verdicts first, then every table and figure, then the choices."""
+    texts = captions(data)
 
     def drawn(name: str) -> str:
-        return figure(FIGURES[name](data, timings), CAPTIONS[name])
+        return figure(FIGURES[name](data, timings), texts[name])
 
     sections = [
         Section("What was claimed, what we get", [_counts(claims), *_claims(claims)]),
         Section("Generalization error", [_html(tables.generalization(data)), drawn("generalization")]),
         Section("Learned discounts", [_html(tables.discounts(data)), drawn("discounts")]),
+        Section("MPMCE within a threshold", [drawn("thresholds"), _html(tables.thresholds(data))]),
         Section("The toy domain", [drawn("toy_values")]),
         Section("Rewards and policies", [drawn("rewards"), drawn("policies")]),
         Section("Convergence", [drawn("convergence")]),
@@ -67,7 +79,8 @@ def write_report(directory: Path, data: dict[str, Any], timings: dict[str, Any],
         "Multiple planning horizons: the paper and us",
         "Every table and figure of the study, ours beside the paper's.",
         sections,
-        f"multihorizon {package_version()}, seed {settings.seed}, {'quick' if settings.quick else 'full'} run.",
+        f"multihorizon {mh.__version__}, seed {settings.seed}, {'quick' if settings.quick else 'full'} run.",
+        [warning(QUICK)] if settings.quick else [],
     ).write(directory / "report.html")
 
 
@@ -76,11 +89,15 @@ def write_page(directory: Path, data: dict[str, Any], claims: list[Claim], setti
     run = f"`multihorizon reproduce --out DIR --seed {settings.seed}{' --quick' if settings.quick else ''}`"
     parts = [
         "# The paper and us",
-        f"Generated by {run}, multihorizon {package_version()}; do not edit. Each verdict follows from this run's numbers by the "
+        *([f"**{QUICK}**"] if settings.quick else []),
+        f"Generated by {run}, multihorizon {mh.__version__}; do not edit. Each verdict follows from this run's numbers by the "
         "rule that is given with it.",
         _markdown(tables.verdicts(claims)),
         "## Tables",
-        *(_markdown(t) for t in (tables.generalization(data), tables.discounts(data), *tables.theory(data))),
+        *(
+            _markdown(t)
+            for t in (tables.generalization(data), tables.discounts(data), tables.thresholds(data), *tables.theory(data))
+        ),
         "## What the paper leaves open",
         *(_markdown(t) for t in (tables.used(settings), *tables.choices(data))),
     ]
@@ -88,13 +105,13 @@ def write_page(directory: Path, data: dict[str, Any], claims: list[Claim], setti
 
 
 def _counts(claims: list[Claim]) -> str:
-    counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in (REPRODUCED, IN_PART, NOT)}
-    return paragraph("; ".join(f"{verdict}: {count}" for verdict, count in counts.items()) + ".")
+    counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in (REPRODUCED, IN_PART, NOT, NOT_TESTED)}
+    return paragraph("; ".join(f"{verdict}: {count}" for verdict, count in counts.items() if count) + ".")
 
 
 def _claims(claims: Sequence[Claim]) -> list[str]:
-    """One block a claim: a table with these long cells could not be read on a telephone."""
-    kinds = {REPRODUCED: "good", IN_PART: "", NOT: "bad"}
+    """One block per claim: a table with these long cells could not be read on a telephone."""
+    kinds = {REPRODUCED: "good", IN_PART: "", NOT: "bad", NOT_TESTED: ""}
     blocks = []
     for claim in claims:
         blocks += [

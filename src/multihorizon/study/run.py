@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from multihorizon.progress import Progress
-from multihorizon.solution import package_version
-from multihorizon.study import choices, convergence, generalize, identifiability, learned, theory_checks, toy_study
-from multihorizon.study.settings import Settings
+import multihorizon as mh
+from multihorizon.study import choices, convergence, generalize, identifiability, learned, theory_checks, thresholds, toy_study
+from multihorizon.study.settings import Progress, Settings
 
 Compute = Callable[[Settings, dict[str, Any], Progress], dict[str, Any]]
 
@@ -34,6 +33,7 @@ class Part:
 PARTS = (
     Part("learned", "learning discounts and rewards", learned.compute),
     Part("generalization", "generalization error", generalize.compute),
+    Part("thresholds", "thresholds of MPMCE", thresholds.compute),
     Part("toy", "value functions of the toy", toy_study.compute),
     Part("convergence", "convergence of the searches", convergence.compute),
     Part("identifiability", "identifiability", identifiability.compute),
@@ -45,7 +45,7 @@ PARTS = (
 def run_part(part: Part, directory: Path, settings: Settings, done: dict[str, Any], progress: Progress) -> bool:
     """Compute a part, or read it where it was computed before with the same settings and version; True if computed now."""
     path = directory / "data" / f"{part.name}.json"
-    header = {"part": part.name, "version": package_version(), "seed": settings.seed, "quick": settings.quick}
+    header = {"part": part.name, "version": mh.__version__, "seed": settings.seed, "quick": settings.quick}
     stored = _read(path)
     if stored is not None and all(stored.get(key) == value for key, value in header.items()):
         done[part.name] = stored["data"]

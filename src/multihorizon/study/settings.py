@@ -5,9 +5,17 @@ The choices stand here in one place; `choices.py` measures how much each of them
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from multihorizon.domains import Domain, big_small, cliff, toy
+import numpy as np
+from numpy.typing import NDArray
+
+import multihorizon as mh
+
+Floats = NDArray[np.float64]
+#: Called with the share of the work that is done and a few words on where it stands.
+Progress = Callable[[float, str], None]
 
 #: Bound on the absolute reward: the largest true reward of the domain (the paper's toy rewards reach 10).
 REWARD_BOUND = {"toy": 10.0, "big-small": 20.0, "cliff": 20.0}
@@ -15,8 +23,10 @@ REWARD_BOUND = {"toy": 10.0, "big-small": 20.0, "cliff": 20.0}
 L1 = {"toy": 0.03, "big-small": 0.0, "cliff": 0.0}
 #: Entropy weight of the experts of the second study.
 TEMPERATURE = 1.0
-#: The duality gap ε up to which the paper's rule calls discounts feasible.
+#: The duality gap ε up to which the rule printed in the paper calls discounts feasible.
 EPSILON = 1e-3
+#: The largest entry of an expert's mismatch that the rule of the paper's discussion lets pass, one for all domains.
+THRESHOLD = 1e-3
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,11 @@ class Settings:
         return 15 if self.quick else 50
 
     @property
+    def thresholds(self) -> tuple[float, ...]:
+        """Thresholds at which MPMCE is run, to see how the learned discounts move."""
+        return (THRESHOLD, 5e-3) if self.quick else (5e-4, THRESHOLD, 2e-3, 3e-3, 4e-3, 7e-3, 1e-2, 1.5e-2, 2e-2)
+
+    @property
     def grid_step(self) -> float:
         """Spacing of the identifiability grids."""
         return 0.05 if self.quick else 0.01
@@ -53,6 +68,6 @@ class Settings:
         return 0.25 if self.quick else 0.05
 
 
-def study_domains() -> dict[str, Domain]:
+def study_domains() -> dict[str, mh.domains.Domain]:
     """The three domains by name."""
-    return {domain.name: domain for domain in (toy(), big_small(), cliff())}
+    return {domain.name: domain for domain in (mh.domains.toy(), mh.domains.big_small(), mh.domains.cliff())}

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.entropy.theory import duality_chain, gap_and_mismatch, likelihood_slopes
-from multihorizon.problem import Problem
-from multihorizon.progress import Progress
-from multihorizon.study.settings import TEMPERATURE, Settings, study_domains
+import multihorizon as mh
+from multihorizon.study.settings import TEMPERATURE, Progress, Settings, study_domains
+from multihorizon.theory import duality_chain, gap_and_mismatch, likelihood_slopes
 
 #: Discounts among which the dual's inner maximum and the likelihood's maximum are sought, beside the true ones.
 AXIS = (0.0, 0.25, 0.5, 0.75, 0.9)
@@ -21,7 +20,7 @@ def compute(settings: Settings, done: dict[str, Any], progress: Progress) -> dic
     rng = np.random.default_rng(settings.seed)
     for number, (name, domain) in enumerate(study_domains().items()):
         progress(number / 3, name)
-        problem = Problem(domain.mdp, domain.mce_experts(TEMPERATURE))
+        problem = mh.Problem(domain.mdp, domain.mce_experts(TEMPERATURE))
         data["chain"][name] = vars(duality_chain(problem, domain.mce_discounts, AXIS, TEMPERATURE))
         inner = [gamma for gamma in domain.mce_discounts if gamma > 0]
         data["slopes"][name] = {"discounts": inner, **vars(likelihood_slopes(domain.mdp, domain.reward, inner, TEMPERATURE))}
