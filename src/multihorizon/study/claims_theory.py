@@ -131,7 +131,7 @@ def _likelihood(data: Data) -> Claim:
         "The experts are no maximum of the discounted likelihood: its derivative in logit γ is positive there.",
         "; ".join(f"{d}: {numbers(row['discounted'], 3)}" for d, row in found.items()),
         REPRODUCED if holds and all(rising) else IN_PART if holds else NOT,
-        f"The derivative is {smallest:.2g} or more in size, that of the plain likelihood at most {plain:.0e}. The sign is {sign}: "
+        f"The derivative is {smallest:.2g} or more in size, that of the plain one at most {plain:.0e}. The sign is {sign}: "
         "at the experts the discounted likelihood is minus their discounted entropy, which grows with γ.",
     )
 
