@@ -4,10 +4,11 @@ The likelihood is not concave in (θ, Γ), hence several starts. One is the clos
 scattered and θ is the least-squares fit to the frequencies at that Γ (`starts.py`); the most likely few are climbed by damped
 Fisher scoring (`ascent.py`), and the best is climbed to the end.
 
-*Separation.* Where some action is never taken, the likelihood may rise for ever as rewards grow, and has no maximum. Signs of it
-are a climb that does not end, and a `log π(a|s)` of a visited state whose standard error is beyond `VAGUE_CHOICE`. Then, unless a
-ridge is given, the reward is held by the penalty `½ Σ (θ_j f_j / WEAK_PRIOR)²`, f_j the largest value of feature j: a normal
-prior, so wide that it moves rewards which the decisions determine by a small part of their standard error. It is announced.
+*Separation.* Where some action is never taken, or all experts look equally far ahead, the likelihood may rise for ever as
+rewards grow, and has no maximum. Signs of it are a climb that does not end, a `log π(a|s)` of a visited state whose standard
+error is beyond `VAGUE_CHOICE`, and a reward whose standard error is beyond `VAGUE_REWARD`. Then, unless a ridge is given, the
+reward is held by the penalty `½ Σ (θ_j f_j / WEAK_PRIOR)²`, f_j the largest value of feature j: a normal prior, so wide that it
+moves rewards which the decisions determine by a small part of their standard error. The solution announces it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ UNEARNED_RIDGE = 1e-4
 RUNAWAY_CHOICE = -30.0
 #: A log-probability with a larger standard error is not held by the decisions: odds that may be anything up to e^20 and more.
 VAGUE_CHOICE = 10.0
+#: The same for a reward, in temperatures.
+VAGUE_REWARD = 100.0
 #: Standard deviation, in temperatures, of the prior that then holds the rewards.
 WEAK_PRIOR = 20.0
 #: At the end the climb goes on until this little is left to gain, or for so many steps.
@@ -60,22 +63,39 @@ class Fit:
 def fit(
     problem: Problem, settings: Settings, pooled: bool, ridge: float | None, starts: int, seed: int, progress: Progress = silent
 ) -> Fit:
-    """Fit without a penalty where there is a maximum, with a weak one where rewards run away, then pool temperatures."""
-    unearned = never_earned(problem)
-    reason = "no logged decision could have earned some of the rewards" if ridge is None and unearned.any() else ""
-    weights: Floats | float = (UNEARNED_RIDGE if reason else 0.0) if ridge is None else ridge
+    """Fit without a penalty where there is a maximum, and with a weak one where rewards run away."""
     model = Likelihood(problem, settings)
-    model = model.holding(temperature_penalty(model), weights)
+    model = model.holding(temperature_penalty(model), 0.0 if ridge is None else ridge)
     extra = _closed_form(model)
-    best, ends = maximize(model, starts, seed, _part(progress, 0.0, 0.4), extra, give_up=ridge is None)
-    if ridge is None and not holds(best):
-        model = model.holding(model.penalty, np.maximum(weights, (model.feature_sizes / WEAK_PRIOR) ** 2))
-        best, ends = maximize(model, starts, seed, _part(progress, 0.4, 0.8), extra)
-        reason = "without a penalty the rewards run away"
+    if ridge is not None:
+        return _fit(model, pooled, starts, seed, progress, extra, "")
+    reason = ""
+    if never_earned(problem).any():
+        reason = "no logged decision could have earned some of the rewards"
+        model = model.holding(model.penalty, UNEARNED_RIDGE)
+    found = _fit(model, pooled, starts, seed, _part(progress, 0.0, 0.5), extra, reason, give_up=True)
+    if holds(found):
+        return found
+    held = model.holding(model.penalty, np.maximum(model.ridge, (model.feature_sizes / WEAK_PRIOR) ** 2))
+    return _fit(held, pooled, starts, seed, _part(progress, 0.5, 1.0), extra, "without a penalty the rewards run away")
+
+
+def _fit(
+    model: Likelihood,
+    pooled: bool,
+    starts: int,
+    seed: int,
+    progress: Progress,
+    extra: Sequence[Floats],
+    reason: str,
+    give_up: bool = False,
+) -> Fit:
+    """The most likely answer with the penalties of this model, temperatures pooled if asked for."""
+    best, ends = maximize(model, starts, seed, _part(progress, 0.0, 0.7), extra, give_up)
     spread = None
-    if pooled and problem.n_experts > 1:
-        each = replace(settings, temperatures=np.full(problem.n_experts, np.nan), temperature_groups=None)
-        spread = estimate_spread(best, Likelihood(problem, each, ridge=model.ridge))
+    if pooled and model.problem.n_experts > 1 and best.finished:
+        each = replace(model.settings, temperatures=np.full(model.problem.n_experts, np.nan), temperature_groups=None)
+        spread = estimate_spread(best, Likelihood(model.problem, each, ridge=model.ridge))
         best = spread.ascent
     progress(1.0, f"log-likelihood {best.point.value:.2f}")
     return Fit(_polished(best), ends, spread, reason)
@@ -110,13 +130,17 @@ def maximize(
     return best, [best, *others]
 
 
-def holds(end: Ascent) -> bool:
-    """Whether the decisions alone hold the rewards: the climb has ended, and no choice in a visited state is vague."""
-    if not end.finished or end.point.likelihood.size > DENSE_PARAMETERS:
-        return end.finished
-    covariance = precision(end.point).covariance
-    assert covariance is not None
-    return choice_error(end.point, covariance) <= VAGUE_CHOICE
+def holds(found: Fit) -> bool:
+    """Whether the decisions alone hold the rewards: all climbs ended, and no reward and no choice in a visited state is vague."""
+    point = found.best.point
+    model = point.likelihood
+    finished = found.best.finished and (found.spread is None or found.spread.complete)
+    if not finished or model.size > DENSE_PARAMETERS:
+        return finished
+    told = precision(point)
+    assert told.covariance is not None
+    errors = np.sqrt(np.diag(told.covariance))[: model.n_reward] * model.feature_sizes
+    return float(errors.max(initial=0.0)) <= VAGUE_REWARD and choice_error(point, told.covariance) <= VAGUE_CHOICE
 
 
 def choice_error(point: Point, covariance: Floats) -> float:

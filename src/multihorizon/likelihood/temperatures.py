@@ -31,16 +31,19 @@ LEVEL_WEIGHT = 1e6
 #: Equal temperatures are given up where their p-value is below this.
 REJECTED = 0.05
 #: The spread is found to this share of itself; its own error is far larger.
-SPREAD_TOLERANCE = 0.05
+SPREAD_TOLERANCE = 0.1
+#: A climb at one spread may leave this much log-likelihood, and is given up after so many steps.
+SPREAD_GAIN, SPREAD_STEPS = 1e-3, 100
 
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """The chosen τ, the fit with it, and the p-value of equal temperatures."""
+    """The chosen τ, the fit with it, the p-value of equal temperatures, and whether the climbs at all τ that were tried ended."""
 
     value: float
     ascent: Ascent
     p_equal: float
+    complete: bool
 
 
 def temperature_penalty(likelihood: Likelihood, spread: float = np.inf) -> Quadratic | None:
@@ -66,12 +69,14 @@ def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
     """
     reference = _marginal(equal.point, 0.0)
     ends: dict[float, tuple[float, Ascent]] = {}
+    unfinished: list[float] = []
 
     def loss(log_spread: float) -> float:
         spread = float(np.exp(log_spread))
         near = min(ends, key=lambda known: abs(np.log(known) - log_spread), default=None)
         end = _fit(free, spread, equal.point if near is None else ends[near][1].point)
         if end is None:
+            unfinished.append(spread)
             return np.inf
         gained = _marginal(end.point, spread) - reference
         ends[spread] = (gained, end)
@@ -81,13 +86,15 @@ def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
         loss(float(log_spread))
     best = max(ends, key=lambda s: ends[s][0], default=SMALLEST_SPREAD)
     if not ends or best <= SMALLEST_SPREAD * 1.01:
-        return Spread(0.0, equal, 1.0)
+        return Spread(0.0, equal, 1.0, not unfinished)
     bounds = np.log([max(best / 3.6, SMALLEST_SPREAD), min(best * 3.6, LARGEST_SPREAD)])
-    minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": SPREAD_TOLERANCE, "maxiter": 12})
+    minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": SPREAD_TOLERANCE, "maxiter": 8})
     best = max(ends, key=lambda s: ends[s][0])
     gained, end = ends[best]
     p_equal = 0.5 * float(chi2.sf(2 * gained, 1)) if gained > 0 else 1.0
-    return Spread(best, end, p_equal) if p_equal < REJECTED else Spread(0.0, equal, p_equal)
+    if p_equal >= REJECTED:
+        return Spread(0.0, equal, p_equal, not unfinished)
+    return Spread(best, climb(end.point), p_equal, not unfinished)
 
 
 def _fit(free: Likelihood, spread: float, start: Point) -> Ascent | None:
@@ -95,7 +102,7 @@ def _fit(free: Likelihood, spread: float, start: Point) -> Ascent | None:
     model = free.holding(temperature_penalty(free, spread), free.ridge)
     x = model.pack(start.likelihood.reward(start.x), start.x[start.likelihood.discount_slice], _each(start, free))
     begin = model.at(x)
-    end = None if begin is None else climb(begin)
+    end = None if begin is None else climb(begin, max_steps=SPREAD_STEPS, gain=SPREAD_GAIN)
     return end if end is not None and end.finished else None
 
 
