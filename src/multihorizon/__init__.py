@@ -44,6 +44,8 @@ _HOMES = {
     "solve": "driver",
     "identify": "recovery.identify",
     "Identification": "recovery.identification",
+    "goals": "recovery.goals",
+    "Goals": "recovery.goals",
     "bootstrap": "likelihood.bootstrap",
     "Bootstrap": "likelihood.bootstrap",
     "shared_discount_test": "likelihood.horizon_tests",

@@ -31,6 +31,8 @@ from multihorizon.programs.solvers import LPIRL as LPIRL
 from multihorizon.programs.solvers import MPLP as MPLP
 from multihorizon.programs.solvers import NaiveLP as NaiveLP
 from multihorizon.recovery.closed_form import ClosedForm as ClosedForm
+from multihorizon.recovery.goals import Goals as Goals
+from multihorizon.recovery.goals import goals as goals
 from multihorizon.recovery.identification import Identification as Identification
 from multihorizon.recovery.identify import identify as identify
 from multihorizon.report.analysis import Analysis as Analysis

@@ -8,5 +8,6 @@ Read in this order; each module uses only those above it:
 * `solution_set`: solving for the discounts where it is not linear, and walking along a set of solutions;
 * `identification`, `explanation`: the report in words, and what is checked before it is written;
 * `identify`: the verdict;  `closed_form`: `ClosedForm`, the verdict as a solution, and a start for maximum likelihood;
+* `goals`: who shares a reward with whom, pair by pair and group by group;
 * `feasibility`: the paper's rank test at given discounts, and on a grid of them.
 """

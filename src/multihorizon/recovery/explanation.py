@@ -24,13 +24,24 @@ from multihorizon.recovery.identification import Identification, Member
 from multihorizon.recovery.joint_equations import JointEquations, KnownDiscounts, StateEquations
 from multihorizon.recovery.linear_system import MISFIT, Answer
 from multihorizon.recovery.one_expert import PolicyEquations, read_equations
-from multihorizon.recovery.solution_set import Candidate
-from multihorizon.tolerances import LARGEST_SOLVABLE_DISCOUNT
+from multihorizon.recovery.solution_set import NO_EFFECT, Candidate
+from multihorizon.tolerances import LARGEST_SOLVABLE_DISCOUNT, TINY
 
 #: Rewards of two explanations that differ by more than this share of the largest are not the same.
 SAME_REWARD = 1e-6
 #: Two members of a set are shown as its proof if their discounts are at least this far apart.
 FAR_APART = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What was found: a status, the explanation `found`, the ranges `(K,2)`, and other explanations where there is a set."""
+
+    status: str
+    found: Candidate
+    answer: Answer
+    ranges: Floats
+    others: Sequence[Candidate] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,36 +73,61 @@ class Case:
         """Whether frequencies of decisions stand in for policies."""
         return any(expert.counts is not None for expert in self.problem.experts)
 
-    def report(
-        self, status: str, point: Candidate, answer: Answer, intervals: Floats, points: Sequence[Candidate] = ()
-    ) -> Identification:
-        """The finding at `point`; `points` are other explanations, where there is a set."""
-        reward, identified = self.reward(point)
-        temperature = self.joint.read(point.discounts, point.x)[1]
-        discounts = self.with_known.expand(point.discounts)
+    def report(self, verdict: Verdict) -> Identification:
+        """The verdict with everything that is recomputed from it."""
+        status, found, answer = verdict.status, verdict.found, verdict.answer
+        reward, identified = self.reward(found)
+        temperature = self.joint.read(found.discounts, found.x)[1]
+        discounts = self.with_known.expand(found.discounts)
         if status == "set":
-            identified &= bool(points)
-            for other in points:
+            identified &= bool(verdict.others)
+            for other in verdict.others:
                 identified &= np.abs(self.reward(other)[0] - reward) <= SAME_REWARD * max(1.0, float(np.abs(reward).max()))
+        ranges = verdict.ranges if status != "infeasible" else np.full(verdict.ranges.shape, np.nan)
         return Identification(
             status=status,
             dimension=answer.free.shape[0],
             discounts=discounts,
-            intervals=self.with_known.expand(intervals if status != "infeasible" else np.full(intervals.shape, np.nan)),
+            intervals=self.with_known.expand(ranges),
             reward=reward,
             reward_identified=identified & (status != "infeasible"),
             residual=bellman_residual(self.problem, self.equations, discounts, reward, temperature),
             singular_values=answer.singular_values,
             temperature=temperature,
-            members=tuple(_far_apart(self, points)),
+            members=tuple(_far_apart(self, verdict.others)),
             tolerance=self.tolerance,
-            misfit=max(self.outside, answer.gap / answer.expected),
+            misfit=self.misfit(answer),
+            surplus=self.surplus(verdict),
+            coincidence=float(10.0 ** self.log_coincidence(verdict)),
             from_counts=self.from_counts,
             experts=self.problem.names,
-            reward_dimension=point.null.shape[1],
-            free_constant=self.free_constant and point.null.shape[1] > 0,
+            reward_dimension=found.null.shape[1],
+            free_constant=self.free_constant and found.null.shape[1] > 0,
             unknown_parameters=tuple(n for n, k in zip(self.problem.parameter_names, self.entered, strict=True) if not k),
         )
+
+    def misfit(self, answer: Answer) -> float:
+        """How much worse the equations hold than the assumed errors explain."""
+        return max(self.outside, answer.gap / answer.expected)
+
+    def surplus(self, verdict: Verdict) -> int:
+        """How many more equations than unknowns the experts have in common: what could have contradicted a shared reward."""
+        found = verdict.found
+        slopes = np.linalg.svd(found.jacobian, compute_uv=False)
+        unknowns = found.range.shape[1] + int((slopes > NO_EFFECT * found.size).sum())
+        own = self.base.own_equations(self.with_known.expand(found.discounts), found.x)
+        return int(max(0, found.residual.size - unknowns - own))
+
+    def log_coincidence(self, verdict: Verdict) -> float:
+        """How likely a coincidence is: the decimal logarithm of a rough chance that experts with unrelated rewards would fit.
+
+        The residual of unrelated rewards has as many free directions as there are surplus equations, and in each it is about as
+        large as the reward varies. The chance is the volume of a ball of what counts as a fit, relative to the volume of that.
+        """
+        surplus = self.surplus(verdict)
+        scale = self.base.reward_scale(self.with_known.expand(verdict.found.discounts), verdict.found.x)
+        share = MISFIT * verdict.answer.expected / max(scale * np.sqrt(surplus), TINY)
+        return surplus * float(np.log10(min(1.0, share)))
 
     def feasible(self, answer: Answer) -> bool:
         """Whether the equations, and each expert's own, hold up to the errors."""

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from multihorizon.checks import Floats
 from multihorizon.experts import Expert
 from multihorizon.planning.evaluation import policy_entropy
-from multihorizon.planning.linear import Resolvent
+from multihorizon.planning.linear import DENSE_STATES, Resolvent
 from multihorizon.problem import Problem
 from multihorizon.recovery.joint_equations import ErrorEffect
 from multihorizon.recovery.one_expert import PolicyEquations, drawn_errors
@@ -86,6 +86,19 @@ class FeatureEquations:
             effects.append(ErrorEffect(owner, residual, slope))
         return effects
 
+    def own_equations(self, discounts: Floats, x: Floats) -> int:
+        """How many rows one expert alone leaves over: they say nothing about whether the reward is shared."""
+        matrix, slopes = self.at(discounts)[0], self.slopes(discounts, x)
+        return sum(
+            task.n_rows - int(np.linalg.matrix_rank(np.column_stack([matrix[rows], slopes[rows, owner]])))
+            for task, owner, rows in self._each()
+        )
+
+    def reward_scale(self, discounts: Floats, x: Floats) -> float:
+        """How much the expected immediate reward varies from row to row, in the units of the residual."""
+        rewards = np.concatenate([task.rewards(x[: self.n_features]) for task in self._tasks])
+        return float(rewards.std())
+
     def _each(self) -> Iterator[tuple[_Task, int, slice]]:
         rows = [slice(int(a), int(b)) for a, b in pairwise(self._ends)]
         return zip(self._tasks, self.problem.owner, rows, strict=True)
@@ -113,10 +126,16 @@ class _Task:
         self._features = sp.csr_array(expert.feature_matrix)[chosen].toarray()
         self._logs = equations.log_policy[self._states, actions]
         policy = np.where(live, equations.policy, 0.0)
-        self._under = mdp.under(policy)
+        under = mdp.under(policy)
+        self._under = under.toarray() if mdp.n_states <= DENSE_STATES else under
         mix = sp.csr_array((policy[self._states, actions], (self._states, np.arange(self.n_rows))), (mdp.n_states, self.n_rows))
         self._immediate = np.column_stack([mix @ self._features, np.where(mdp.terminal, 0.0, policy_entropy(equations.policy))])
         self._largest = LARGEST_SOLVABLE_DISCOUNT if mdp.never_ends(equations.policy).any() else 1.0
+
+    def rewards(self, theta: Floats) -> Floats:
+        """The expected immediate reward of each row, times the root of its weight."""
+        found: Floats = self._root * (self._features @ theta)
+        return found
 
     def bellman(self, discount: float) -> tuple[Floats, Floats]:
         """The rows of M that belong to θ, and the column that belongs to the temperature."""

@@ -46,6 +46,8 @@ class Identification:
         temperature: `(K,)`.
         members: two explanations that are far apart, where there is a set and both are confirmed.
         misfit: how much worse the equations hold than errors of size `tolerance` would explain; above 5 is infeasible.
+        surplus: how many more equations than unknowns the experts have in common; with none, any experts would fit.
+        coincidence: a rough chance that experts with unrelated rewards would fit as well.
         from_counts: whether frequencies of decisions stand in for policies.
         reward_dimension: directions in which the reward is open even at these discounts.
         free_constant: whether one of them is a constant added to the whole reward.
@@ -64,6 +66,8 @@ class Identification:
     members: tuple[Member, ...]
     tolerance: float
     misfit: float
+    surplus: int
+    coincidence: float
     from_counts: bool
     experts: tuple[str, ...]
     reward_dimension: int

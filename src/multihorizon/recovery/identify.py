@@ -17,7 +17,7 @@ The answer does not depend on the order of experts, states and actions: the expe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -25,12 +25,14 @@ from scipy.stats import qmc
 
 from multihorizon.checks import Floats, as_discount, as_positive
 from multihorizon.problem import Problem
-from multihorizon.recovery.explanation import Case
+from multihorizon.recovery.explanation import Case, Verdict
 from multihorizon.recovery.feature_equations import FeatureEquations
 from multihorizon.recovery.identification import Identification
 from multihorizon.recovery.joint_equations import SharedReward, StateEquations
 from multihorizon.recovery.linear_system import LIMIT, MISFIT, Answer, LinearSystem, build_system, solve_system
 from multihorizon.recovery.one_expert import (
+    PolicyEquations,
+    RewardFamily,
     in_order_of_content,
     read_equations,
     reward_families,
@@ -50,6 +52,8 @@ from multihorizon.recovery.solution_set import (
 Temperature = float | Literal["per_expert"]
 #: Above this many rows the linear system's answer is not polished: it has twelve digits already, and a step costs much.
 POLISHED_ROWS = 50_000
+#: Starting points where the equations are not linear.
+STARTS = 12
 #: Above this many entries of M only a few starts are made.
 WIDE = 20_000
 
@@ -58,7 +62,7 @@ def identify(
     problem: Problem,
     temperature: Temperature = 1.0,
     tolerance: float = 1e-8,
-    starts: int = 12,
+    starts: int = STARTS,
     known: Mapping[str, float] | None = None,
     smoothing: float = 0.5,
 ) -> Identification:
@@ -88,28 +92,43 @@ def identify(
     as_positive(tolerance, "tolerance")
     as_positive(smoothing, "smoothing")
     ordered = in_order_of_content(problem, smoothing)
-    found = _identify(ordered, lam, tolerance, starts, _known(ordered, known), smoothing)
-    return found.listed_as(problem.names, free_temperatures=lam is None)
+    equations = [read_equations(expert, smoothing) for expert in ordered.experts]
+    families = None if has_features(ordered) else reward_families(ordered, equations, tolerance)
+    case = make_case(ordered, equations, families, lam, tolerance, _known(ordered, known))
+    return case.report(judge(case, starts)).listed_as(problem.names, free_temperatures=lam is None)
 
 
-def _identify(
-    problem: Problem, lam: float | None, tolerance: float, starts: int, known: Floats, smoothing: float
-) -> Identification:
-    equations = [read_equations(expert, smoothing) for expert in problem.experts]
-    if any(state_columns(problem, expert) is None for expert in problem.experts):
-        features = FeatureEquations(problem, equations, lam, tolerance)
-        return _nonlinear(Case(problem, equations, tolerance, features, 0.0, known), [], starts)
-    shared = SharedReward(reward_families(problem, equations, tolerance), problem.n_parameters)
-    case = Case(problem, equations, tolerance, StateEquations(shared, problem.n_experts, lam), shared.misfit, known)
-    if not np.isnan(known).all():
-        return _nonlinear(case, [], starts)
-    system = build_system(shared, problem.n_experts, lam)
+def has_features(problem: Problem) -> bool:
+    """Whether the reward is made of features other than one number per state."""
+    return any(state_columns(problem, expert) is None for expert in problem.experts)
+
+
+def make_case(
+    problem: Problem,
+    equations: Sequence[PolicyEquations],
+    families: Sequence[RewardFamily] | None,
+    lam: float | None,
+    tolerance: float,
+    known: Floats,
+) -> Case:
+    """The system of all experts, from what each of them says; `families` is None where the reward is made of features."""
+    if families is None:
+        return Case(problem, equations, tolerance, FeatureEquations(problem, equations, lam, tolerance), 0.0, known)
+    shared = SharedReward(families, problem.n_parameters)
+    return Case(problem, equations, tolerance, StateEquations(shared, problem.n_experts, lam), shared.misfit, known)
+
+
+def judge(case: Case, starts: int = STARTS, extent: bool = True) -> Verdict:
+    """Solve the system of all experts, and say what its solutions are; `extent` is whether a set is to be walked along."""
+    if isinstance(case.base, FeatureEquations) or not np.isnan(case.known).all():
+        return _nonlinear(case, [], starts, extent)
+    system = build_system(case.base.shared, case.problem.n_experts, case.base.temperature)
     answer = solve_system(system)
     if not answer.free.size:
         return _single(case, system, answer)
-    if _affine(shared):
+    if _affine(case.base.shared):
         return _affine_set(case, system, answer)
-    return _nonlinear(case, [system.read(answer.y)[0]], starts)
+    return _nonlinear(case, [system.read(answer.y)[0]], starts, extent)
 
 
 def _known(problem: Problem, known: Mapping[str, float] | None) -> Floats:
@@ -142,27 +161,27 @@ def _affine(shared: SharedReward) -> bool:
     return True
 
 
-def _single(case: Case, system: LinearSystem, answer: Answer) -> Identification:
+def _single(case: Case, system: LinearSystem, answer: Answer) -> Verdict:
     """One answer of the linear system, polished with the equations the relaxation dropped."""
     discounts = np.clip(system.read(answer.y)[0], 0.0, 1.0)
     point = minimise(case.joint, discounts) if system.shared.size <= POLISHED_ROWS else project(case.joint, discounts)
     feasible = case.feasible(answer) and point.gap <= MISFIT * answer.expected
-    return case.report("unique" if feasible else "infeasible", point, answer, _widened(hull([point]), answer))
+    return Verdict("unique" if feasible else "infeasible", point, answer, _widened(hull([point]), answer))
 
 
-def _affine_set(case: Case, system: LinearSystem, answer: Answer) -> Identification:
+def _affine_set(case: Case, system: LinearSystem, answer: Answer) -> Verdict:
     intervals, extremes = system.discount_ranges(answer)
     if not case.feasible(answer) or not extremes:
         point = project(case.joint, np.clip(system.read(answer.y)[0], 0.0, 1.0))
-        return case.report("infeasible", point, answer, intervals)
+        return Verdict("infeasible", point, answer, intervals)
     centre = np.mean(extremes, axis=0)
     inner = [0.98 * y + 0.02 * centre for y in extremes]
     points = [project(case.joint, np.clip(system.read(y)[0], 0.0, 1.0)) for y in inner]
     middle = project(case.joint, np.clip(system.read(centre)[0], 0.0, 1.0))
-    return case.report("set", middle, answer, _widened(intervals, answer), points)
+    return Verdict("set", middle, answer, _widened(intervals, answer), points)
 
 
-def _nonlinear(case: Case, guesses: list[Floats], starts: int) -> Identification:
+def _nonlinear(case: Case, guesses: list[Floats], starts: int, extent: bool) -> Verdict:
     """Local minimisers from several starts; the rank of the Jacobian at the best; walks along the set."""
     middle = np.full(case.joint.n_experts, 0.5)
     wide = case.joint.at(middle)[0].size > WIDE
@@ -172,19 +191,19 @@ def _nonlinear(case: Case, guesses: list[Floats], starts: int) -> Identification
     best = good[0]
     answer = judge_solution(case.joint, best, case.outside)
     if not case.feasible(answer):
-        return case.report("infeasible", best, answer, hull([best]))
+        return Verdict("infeasible", best, answer, hull([best]))
     largest = MISFIT * answer.expected
     alike = [p for p in good if p.gap <= largest]
     if not answer.free.size and np.ptp(hull(alike), axis=1).max() <= LIMIT:
-        return case.report("unique", best, answer, _widened(hull([best]), answer))
+        return Verdict("unique", best, answer, _widened(hull([best]), answer))
     null = int((answer.singular_values <= NO_EFFECT * best.size).sum())
     ranges, points = hull(alike), alike
     if case.from_counts:
         ranges[np.abs(answer.free).max(axis=0, initial=0.0) > NO_EFFECT] = 0.0, 1.0
-    elif null:
+    elif null and extent:
         ranges, points = explore(case.joint, alike, null, largest)
     points = points + _steps_aside(case, best, answer, largest)
-    return case.report("set", best, answer, _widened(ranges, answer), points)
+    return Verdict("set", best, answer, _widened(ranges, answer), points)
 
 
 def _widened(ranges: Floats, answer: Answer) -> Floats:

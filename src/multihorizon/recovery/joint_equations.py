@@ -150,6 +150,16 @@ class StateEquations:
             effects.append(ErrorEffect(family.owner, self.shared.place({number: lam * family.error_u}) + gamma * slope, slope))
         return effects
 
+    def own_equations(self, discounts: Floats, x: Floats) -> int:
+        """How many rows fix the reward itself, or one expert alone: they say nothing about whether it is shared."""
+        return int(self.shared.entered.sum())
+
+    def reward_scale(self, discounts: Floats, x: Floats) -> float:
+        """How much the reward varies from row to row, in the units of the residual."""
+        reward = self.read(discounts, x)[0]
+        varying = self.shared.root * (reward - reward[self.shared.entered].mean())[self.shared.parameters]
+        return float(np.sqrt((varying**2).mean()))
+
     def _temperatures(self, x: Floats) -> Floats:
         if self.temperature is not None:
             return np.full(self.n_experts, self.temperature)

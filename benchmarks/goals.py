@@ -1,0 +1,120 @@
+"""Who shares a goal with whom: how often `goals` finds the right groups, and how long it takes.
+
+* random problems of 4 to 60 states with 4 to 12 experts, 2 to 4 rewards and random discounts, exact policies: wrong partitions,
+  links between experts of different rewards, and the largest error in the discounts and rewards of groups of two or more;
+* the same problems with relative errors in the policies: links between experts of different rewards (there must be none), and how
+  the pairs that share a reward are told;
+* 12 experts on square grids: processor time of the whole and of the parts that grow.
+
+Run: python benchmarks/goals.py [--problems 200] [--noise 1e-3] [--sides 10 20 40]
+"""
+
+import argparse
+import time
+from collections import Counter
+from itertools import combinations
+
+import numpy as np
+
+import multihorizon as mh
+
+
+def random_problem(seed: int) -> tuple[mh.Problem, list[int], np.ndarray, np.ndarray]:
+    """A problem, the goal of each expert, the rewards of the goals, and the discounts."""
+    rng = np.random.default_rng(seed)
+    states, actions, experts = int(rng.integers(4, 61)), int(rng.integers(2, 5)), int(rng.integers(4, 13))
+    branching = int(rng.integers(3, 7)) if states > 8 else None
+    mdp = mh.domains.random_mdp(states, actions, branching, n_terminal=int(states > 5 and rng.random() < 0.5), seed=seed)
+    rewards = rng.normal(size=(int(rng.integers(2, 5)), states)) * rng.uniform(0.5, 3.0)
+    goals = [int(g) for g in rng.integers(len(rewards), size=experts)]
+    discounts = rng.uniform(0, 0.99, size=experts)
+    policies = [mh.soft_plan(mdp, rewards[g], gamma).policy for g, gamma in zip(goals, discounts, strict=True)]
+    return mh.Problem(mdp, policies), goals, rewards, discounts
+
+
+def partition(goals: list[int]) -> set[frozenset[str]]:
+    return {frozenset(str(k) for k, goal in enumerate(goals) if goal == g) for g in set(goals)}
+
+
+def errors(found: mh.Goals, goals: list[int], rewards: np.ndarray, discounts: np.ndarray) -> tuple[float, float]:
+    """The largest errors in a discount and in a reward over the groups of two or more; NaN discounts count as errors of 1."""
+    worst_discount = worst_reward = 0.0
+    for group, solution in zip(found.groups, found.solutions, strict=True):
+        if len(group) > 1:
+            gamma = found.discounts[[int(name) for name in group]] - discounts[[int(name) for name in group]]
+            worst_discount = max(worst_discount, float(np.nan_to_num(np.abs(gamma), nan=1.0).max()))
+            gap = (solution.reward - rewards[goals[int(group[0])]])[solution.reward_identified]
+            gap = gap - gap.mean() if solution.free_constant and gap.size else gap
+            worst_reward = max(worst_reward, float(np.abs(gap).max(initial=0.0)))
+    return worst_discount, worst_reward
+
+
+def exact(problems: int) -> None:
+    wrong, merged, undecided, worst = [], 0, 0, np.zeros(2)
+    start = time.process_time()
+    for seed in range(problems):
+        problem, goals, rewards, discounts = random_problem(seed)
+        found = mh.goals(problem)
+        if set(map(frozenset, found.groups)) != partition(goals):
+            wrong.append(seed)
+        merged += wrong_links(found, goals)
+        undecided += len(found.undecided)
+        worst = np.maximum(worst, errors(found, goals, rewards, discounts))
+    seconds = time.process_time() - start
+    print(f"exact policies, {problems} problems: {len(wrong)} wrong partitions {wrong[:10]}, {merged} wrong merges,")
+    print(f"  {undecided} pairs of groups undecided, error in Γ {worst[0]:.1e}, in rewards {worst[1]:.1e}, CPU {seconds:.1f} s")
+
+
+def wrong_links(found: mh.Goals, goals: list[int]) -> int:
+    """Pairs of experts with different rewards in one group."""
+    return sum(goals[int(a)] != goals[int(b)] for group in found.groups for a, b in combinations(group, 2))
+
+
+def noisy(problems: int, size: float) -> None:
+    merged = 0
+    told: Counter[tuple[str, str, str]] = Counter()
+    for seed in range(problems):
+        problem, goals, _, _ = random_problem(seed)
+        rng = np.random.default_rng(seed)
+        moved = [e.policy * np.exp(size * rng.standard_normal(e.policy.shape)) for e in problem.experts]
+        found = mh.goals(mh.Problem(problem.mdp, [p / p.sum(axis=1, keepdims=True) for p in moved]), tolerance=size)
+        merged += wrong_links(found, goals)
+        number = {name: g for g, group in enumerate(found.groups) for name in group}
+        for pair in found.pairs:
+            a, b = pair.experts
+            same = goals[int(a)] == goals[int(b)]
+            told["same goal" if same else "other goal", pair.verdict, "one group" if number[a] == number[b] else "apart"] += 1
+    print(f"relative errors of {size:g}, {problems} problems: {merged} wrong merges")
+    for key, count in sorted(told.items()):
+        print(f"  {', '.join(key)}: {count}")
+
+
+def scale(sides: list[int]) -> None:
+    for side in sides:
+        mdp = mh.domains.gridworld(side, side, slip=0.1, terminal=[(side // 2, side // 2)])
+        rng = np.random.default_rng(0)
+        rewards = rng.normal(size=(3, mdp.n_states))
+        goals = [k % 3 for k in range(12)]
+        discounts = rng.uniform(0.1, 0.95, size=12)
+        policies = [mh.soft_plan(mdp, rewards[g], gamma).policy for g, gamma in zip(goals, discounts, strict=True)]
+        problem = mh.Problem(mdp, policies)
+        begin, cpu = time.perf_counter(), time.process_time()
+        found = mh.goals(problem)
+        seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+        right = set(map(frozenset, found.groups)) == partition(goals)
+        print(f"12 experts on {side}×{side}: {seconds:.2f} s ({cpu:.2f} s CPU), right: {right}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problems", type=int, default=200)
+    parser.add_argument("--noise", type=float, default=1e-3)
+    parser.add_argument("--sides", type=int, nargs="*", default=[10, 20, 40])
+    options = parser.parse_args()
+    exact(options.problems)
+    noisy(options.problems, options.noise)
+    scale(options.sides)
+
+
+if __name__ == "__main__":
+    main()
