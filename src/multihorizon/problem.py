@@ -91,8 +91,10 @@ class Problem:
         made._fill(experts, parameter_names)
         return made
 
-    def with_experts(self, experts: Iterable[Expert]) -> Problem:
+    def with_experts(self, experts: Iterable[Expert], parameter_names: tuple[str, ...] | None = None) -> Problem:
         """The same reward parameters with other experts: some of its own, or its own with other data (`dataclasses.replace`).
+
+        `parameter_names` are those of the new experts' features, where these are others.
 
         Example:
             >>> from multihorizon.domains import cliff
@@ -100,11 +102,11 @@ class Problem:
             >>> problem.with_experts(problem.experts[1:]).names
             ('middle', 'far')
         """
-        changed = self._of(experts, self.parameter_names)
+        changed = self._of(experts, self.parameter_names if parameter_names is None else parameter_names)
         for expert in changed.experts:
-            if expert.feature_matrix.shape[1] != self.n_parameters:
+            if expert.feature_matrix.shape[1] != changed.n_parameters:
                 raise ValueError(
-                    f"expert {expert.name} must have the problem's {self.n_parameters} reward parameters, "
+                    f"expert {expert.name} must have the problem's {changed.n_parameters} reward parameters, "
                     f"received {expert.feature_matrix.shape[1]}"
                 )
         return changed

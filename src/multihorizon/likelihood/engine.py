@@ -253,15 +253,19 @@ class _Factors:
 
 
 class Features:
-    """The reward features F `(A·S,d)` of one task, and their averages under policies."""
+    """The reward features F `(A·S,d)` of one task, and their averages under policies.
+
+    `used` are the columns in which derivatives are taken: those with entries, and none where the weights are known.
+    """
 
     #: Up to this many numbers F is also kept dense.
     DENSE = 4_000_000
 
-    def __init__(self, matrix: Any, mdp: MDP) -> None:
+    def __init__(self, matrix: Any, mdp: MDP, free: bool = True) -> None:
         self.matrix = sp.csr_array(matrix)
         self.mdp = mdp
-        self.used: Ints = np.flatnonzero(np.bincount(self.matrix.indices, minlength=self.matrix.shape[1])).astype(np.int64)
+        filled = np.flatnonzero(np.bincount(self.matrix.indices, minlength=self.matrix.shape[1])).astype(np.int64)
+        self.used: Ints = filled if free else filled[:0]
 
     @cached_property
     def dense(self) -> Floats | None:

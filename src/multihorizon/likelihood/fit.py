@@ -70,7 +70,7 @@ def fit(
     if ridge is not None:
         return _fit(model, pooled, starts, seed, progress, extra, "")
     reason = ""
-    if never_earned(problem).any():
+    if settings.reward is None and never_earned(problem).any():
         reason = "no logged decision could have earned some of the rewards"
         model = model.holding(model.penalty, UNEARNED_RIDGE)
     found = _fit(model, pooled, starts, seed, _part(progress, 0.0, 0.5), extra, reason, give_up=True)

@@ -126,9 +126,10 @@ class _Part:
         here = alone.at(point.x[places])
         assert here is not None
         assert found.covariance is not None
-        own = here.information
-        together = np.linalg.pinv(found.covariance[np.ix_(places, places)], rcond=1e-12, hermitian=True)
-        rest = _positive_part(together - own)
+        own, free = here.information, np.ix_(~alone.fixed, ~alone.fixed)
+        together, rest = np.zeros_like(own), np.zeros_like(own)
+        together[free] = np.linalg.pinv(found.covariance[np.ix_(places, places)][free], rcond=1e-12, hermitian=True)
+        rest[free] = _positive_part((together - own)[free])
         slope = point.gradient[places] - here.gradient
         held = alone.holding(Quadratic(point.x[places], slope, rest))
         start = held.at(point.x[places])

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 
 from multihorizon.checks import Floats, as_discount, as_floats, as_positive
 from multihorizon.experts import Expert
@@ -42,9 +43,12 @@ def check_discounts(value: Any) -> None:
 
 
 def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | None]:
-    """The problem with a known part of the reward, or the known reward parameters where the reward is known in full.
+    """The problem with a known part of the reward, and the known reward parameters where the reward is known in full.
 
-    `known` is `(S,)` paid on arrival, `(A·S,)` for rows a·S + s, or a mapping of state names to what they pay on arrival.
+    A reward that is known for states and actions, and has no features, leaves a problem without reward parameters.
+
+    `known` is `(S,)` paid on arrival, `(S,A)` or `(A·S,)` in rows a·S + s for decisions, or a mapping of state names to what
+    they pay on arrival.
     """
     if known is None:
         return problem, None
@@ -52,7 +56,7 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
         arrival = _on_arrival(problem, known)
         if arrival is not None:
             return problem, arrival
-        return _paid(problem, known), np.zeros(problem.n_parameters)
+        return _without_parameters(_paid(problem, known)), np.zeros(0)
     return _paid(problem, known), None
 
 
@@ -141,6 +145,12 @@ def _paid(problem: Problem, known: Any) -> Problem:
     return problem.with_experts(replace(expert, known_reward=_rows(expert, known)) for expert in problem.experts)
 
 
+def _without_parameters(problem: Problem) -> Problem:
+    """The problem whose reward is all in `known_reward`."""
+    none = [sp.csr_array((expert.mdp.stacked.shape[0], 0)) for expert in problem.experts]
+    return problem.with_experts((replace(e, features=f) for e, f in zip(problem.experts, none, strict=True)), ())
+
+
 def _rows(expert: Expert, known: Any) -> Floats:
     mdp = expert.mdp
     states, rows = mdp.n_states, mdp.n_actions * mdp.n_states
@@ -148,9 +158,11 @@ def _rows(expert: Expert, known: Any) -> Floats:
         paid: Floats = mdp.stacked @ _by_state(mdp.state_names, known)
         return paid
     array = as_floats(known, "known_reward")
+    if array.shape == (states, mdp.n_actions):
+        array = array.T.ravel()
     if array.shape not in ((states,), (rows,)):
         raise ValueError(
-            f"known_reward must have one number for each of {states} states or {rows} rows of action and state, "
+            f"known_reward must have one number for each of {states} states or {rows} pairs of state and action, "
             f"received shape {array.shape}"
         )
     live = (mdp.available & ~mdp.terminal[:, None]).T.ravel()

@@ -147,7 +147,7 @@ class Likelihood:
         self.settings = settings or Settings()
         self.penalty = penalty
         self.ridge: Floats = np.broadcast_to(np.asarray(ridge, dtype=np.float64), (problem.n_parameters,))
-        self.batches = tuple(_batches(problem))
+        self.batches = tuple(_batches(problem, self.settings.reward is None))
         self.decisions = float(sum(batch.visits.sum() for batch in self.batches))
         self._lay_out()
 
@@ -450,7 +450,7 @@ def _renumbered(groups: Ints) -> tuple[int, ...]:
     return tuple(number[g] for g in groups.tolist())
 
 
-def _batches(problem: Problem) -> list[Persons]:
+def _batches(problem: Problem, free: bool) -> list[Persons]:
     """The problem's experts by task, in batches that fit into memory."""
     tasks: dict[tuple[int, bytes], list[int]] = {}
     for i, expert in enumerate(problem.experts):
@@ -458,7 +458,7 @@ def _batches(problem: Problem) -> list[Persons]:
     found = []
     for members in tasks.values():
         first = problem.experts[members[0]]
-        features = Features(first.feature_matrix, first.mdp)
+        features = Features(first.feature_matrix, first.mdp, free)
         engine = engine_for(first.mdp)
         rows = first.mdp.n_actions * first.mdp.n_states
         size = max(1, BATCH_NUMBERS // (rows * (features.used.size + 2)))

@@ -40,6 +40,8 @@ def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperat
     if likelihood.size > DENSE_PARAMETERS:
         return None
     x = likelihood.pack(np.zeros(d), discounts, temperatures)
+    if likelihood.settings.reward is not None:
+        return start_at(likelihood, x)
     normal, target = np.zeros((d, d)), np.zeros(d)
     for batch in likelihood.batches:
         design, wanted = _regression(likelihood, batch, x)
@@ -47,7 +49,7 @@ def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperat
         normal[np.ix_(used, used)] += design.T @ design
         target[used] += design.T @ wanted
     normal[np.diag_indices_from(normal)] += START_RIDGE * max(float(np.trace(normal)) / max(d, 1), 1e-12) + likelihood.ridge
-    reward = la.solve(normal, target, assume_a="pos", check_finite=False) if d else np.zeros(0)
+    reward = la.solve(normal, target, assume_a="pos", check_finite=False)
     return start_at(likelihood, np.concatenate([reward, x[d:]]))
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from multihorizon.checks import Bools, Floats, Ints, as_count, as_names
 from multihorizon.files.labels import in_order, positions
@@ -24,7 +25,7 @@ from multihorizon.files.reading import read_csv, read_parquet, read_table
 from multihorizon.files.table import Table
 from multihorizon.mdp import MDP
 from multihorizon.planning.evaluation import check_policy
-from multihorizon.tables.simulation import simulate_policy
+from multihorizon.tables.simulation import check_starts, simulate_policy
 
 COLUMNS = ("expert", "episode", "step", "state", "action")
 LABELS = ("expert", "episode", "state", "action", "next_state")
@@ -109,10 +110,12 @@ class Demonstrations:
         seed: int = 0,
         max_steps: int = 200,
         names: Sequence[Any] | None = None,
+        starts: ArrayLike | None = None,
     ) -> Demonstrations:
         """Let each policy `(S,A)` act for `episodes` episodes from the initial distribution.
 
-        An episode ends on arrival in a terminal state, or is cut after `max_steps` decisions.
+        An episode ends on arrival in a terminal state, or is cut after `max_steps` decisions. With `starts` `(episodes,)`, the
+        indices of states, each episode begins in the state given for it.
 
         Example:
             >>> from multihorizon.domains import cliff
@@ -125,9 +128,10 @@ class Demonstrations:
         as_count(episodes, "episodes")
         as_count(max_steps, "max_steps")
         experts = as_names(names, len(policies), "names")
+        first = None if starts is None else check_starts(mdp, starts, episodes)
         streams = np.random.SeedSequence(seed).spawn(len(policies))
         runs = [
-            simulate_policy(mdp, check_policy(mdp, policy, f"policy of expert {name}"), episodes, max_steps, stream)
+            simulate_policy(mdp, check_policy(mdp, policy, f"policy of expert {name}"), episodes, max_steps, stream, first)
             for policy, name, stream in zip(policies, experts, streams, strict=True)
         ]
         episode, step, state, action, next_state = (np.concatenate([run[i] for run in runs]) for i in range(5))

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from multihorizon.checks import Floats, Ints
+from multihorizon.checks import Floats, Ints, as_shape
 from multihorizon.mdp import MDP
 
 
-def simulate_policy(mdp: MDP, policy: Floats, episodes: int, max_steps: int, seed: np.random.SeedSequence) -> list[Ints]:
-    """Columns episode, step, state, action, next_state of one policy; all episodes advance together."""
+def check_starts(mdp: MDP, starts: ArrayLike, episodes: int) -> Ints:
+    """One state in which something can be decided for each episode."""
+    first = np.asarray(starts)
+    as_shape(first, (episodes,), "starts")
+    if not np.issubdtype(first.dtype, np.integer) or ((first < 0) | (first >= mdp.n_states)).any() or mdp.terminal[first].any():
+        raise ValueError(f"starts must be indices of states that are not terminal, received {first.tolist()}")
+    return first.astype(np.int64)
+
+
+def simulate_policy(
+    mdp: MDP, policy: Floats, episodes: int, max_steps: int, seed: np.random.SeedSequence, starts: Ints | None = None
+) -> list[Ints]:
+    """Columns episode, step, state, action, next_state of one policy; all episodes advance together.
+
+    `starts` `(episodes,)` are the first states; by default they are drawn.
+    """
     rng = np.random.default_rng(seed)
     choices = policy.cumsum(axis=1)
     ends = np.cumsum(mdp.stacked.data)
     running = np.arange(episodes)
-    state = rng.choice(mdp.n_states, size=episodes, p=mdp.initial)
+    state = rng.choice(mdp.n_states, size=episodes, p=mdp.initial) if starts is None else starts
     rows: list[tuple[Ints, ...]] = []
     for step in range(max_steps):
         action = np.minimum(

@@ -1,0 +1,67 @@
+"""What is known is not estimated: points that people were told, discounts, temperatures, and discounts that groups share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import multihorizon as mh
+
+TASK = mh.domains.space_adventure(mini_blocks=24)
+PERSONS = TASK.persons(12, seed=2)
+PROBLEM = mh.Problem(TASK.mdp, PERSONS.demonstrations)
+
+
+@pytest.fixture(scope="module")
+def told() -> mh.Solution:
+    return mh.solve(PROBLEM, mh.MaximumLikelihood("per_expert", known_reward=TASK.reward))
+
+
+def test_known_points_are_the_same_in_every_shape(told):
+    rows = mh.solve(PROBLEM, mh.MaximumLikelihood("per_expert", known_reward=TASK.reward.T.ravel()))
+    assert rows.objective == told.objective
+    np.testing.assert_array_equal(rows.discounts, told.discounts)
+
+
+def test_known_points_are_one_feature_of_unknown_weight(told):
+    """A weight w at temperature λ is the known points at temperature λ/w."""
+    tied = mh.Problem(TASK.mdp, PERSONS.demonstrations, features=TASK.reward.T.reshape(-1, 1), feature_names=["points"])
+    weighed = mh.solve(tied, mh.MaximumLikelihood("per_expert"))
+    assert weighed.objective == pytest.approx(told.objective, abs=1e-6)
+    assert weighed.discounts == pytest.approx(told.discounts, abs=1e-4)
+    assert weighed.temperature / weighed.reward[0] == pytest.approx(told.temperature, rel=1e-3)
+    assert weighed.confidence_intervals(0.95) == pytest.approx(told.confidence_intervals(0.95), abs=0.01)
+
+
+def test_a_reward_known_for_decisions_is_not_told_as_numbers_of_states(told):
+    assert told.reward.size == 0
+    assert told.require_problem().parameter_names == ()
+
+
+def test_a_reward_known_for_states_costs_no_derivatives_and_stays():
+    d = mh.domains.big_small()
+    problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 300))
+    solution = mh.solve(problem, mh.MaximumLikelihood("shared", known_reward=d.reward))
+    np.testing.assert_array_equal(solution.reward, d.reward)
+    assert solution.discounts == pytest.approx(d.mce_discounts, abs=0.1)
+    assert solution.temperature == pytest.approx([1, 1, 1], abs=0.2)
+    assert solution.evidence["ridge"] == 0
+
+
+def test_known_discounts_and_temperatures_stay(told):
+    discounts, temperatures = {"1": 0.5, "7": 0.9}, {"3": 4.0}
+    solution = mh.solve(PROBLEM, mh.MaximumLikelihood(temperatures, discounts, known_reward=TASK.reward))
+    assert solution.discounts[[0, 6]].tolist() == [0.5, 0.9]
+    assert solution.temperature[2] == pytest.approx(4.0, rel=1e-12)
+    assert solution.confidence_intervals(0.95)[[0, 6]].tolist() == [[0.5, 0.5], [0.9, 0.9]]
+    free = [k for k in range(12) if k not in (0, 2, 6)]
+    assert solution.discounts[free] == pytest.approx(told.discounts[free], abs=1e-4)
+
+
+def test_groups_share_a_discount():
+    groups = dict(zip(PERSONS.frame["expert"], PERSONS.frame["group"], strict=True))
+    solution = mh.solve(PROBLEM, mh.MaximumLikelihood("per_expert", known_reward=TASK.reward, groups=groups))
+    for group in ("control", "training"):
+        members = PERSONS.frame["group"] == group
+        assert np.ptp(solution.discounts[members]) == 0
+        assert np.ptp(solution.confidence_intervals(0.95)[members], axis=0).max() == 0
