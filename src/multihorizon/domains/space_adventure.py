@@ -139,11 +139,10 @@ class SpaceAdventure:
         """
         n = as_count(count, "count")
         rng = np.random.default_rng(seed)
-        frame = pd.DataFrame(
-            {"expert": [str(i + 1) for i in range(n)], "group": np.resize(GROUPS, n), "age": rng.integers(*AGES, n)}
-        )
-        centre = group_difference * (frame["group"] == GROUPS[1]) + age_slope * (frame["age"] - np.mean(AGES)) / 10
-        logits = rng.normal(*LOGIT_DISCOUNT, n) + centre.to_numpy()
+        groups, ages = np.resize(GROUPS, n), rng.integers(*AGES, n)
+        frame = pd.DataFrame({"expert": [str(i + 1) for i in range(n)], "group": groups, "age": ages})
+        centre = group_difference * (groups == GROUPS[1]) + age_slope * (ages - np.mean(AGES)) / 10
+        logits = rng.normal(*LOGIT_DISCOUNT, n) + centre
         drawn = 1 / (1 + np.exp(-logits)), np.exp(rng.normal(*LOG_TEMPERATURE, n))
         gammas, lambdas = _given(discounts, drawn[0], "discounts"), _given(temperatures, drawn[1], "temperatures")
         policies = [soft_plan(self.mdp, self.reward, *pair).policy for pair in zip(gammas, lambdas, strict=True)]
