@@ -44,8 +44,8 @@ WEAK_PRIOR = 20.0
 POLISHED_GAIN, POLISHING_STEPS = 1e-13, 20
 #: Steps of the first and the second round: half the starts are given up after the first, all but the best after the second.
 ROUNDS = (8, 30)
-#: Up to this many states of all tasks, and this many experts, the closed form is also sought where its equations are not linear.
-SEARCHED_STATES, SEARCHED_EXPERTS = 200, 12
+#: Up to this many experts the discounts of starts are scattered in all combinations; beyond, each expert's own best is taken.
+SCATTERED_EXPERTS = 12
 #: Discounts that are tried for each expert alone once a reward is at hand.
 OWN_DISCOUNTS = np.array([0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1.0])
 
@@ -173,10 +173,9 @@ def never_earned(problem: Problem) -> Bools:
 
 
 def _closed_form(likelihood: Likelihood) -> list[Floats]:
-    """The start of the closed form, where its equations are linear or small: with features they must be searched."""
+    """The start of the closed form where there are few experts and its equations are linear: with features they are not."""
     problem = likelihood.problem
-    small = sum(expert.mdp.n_states for expert in problem.experts) <= SEARCHED_STATES
-    if likelihood.fixed[: likelihood.n_reward].any() or problem.n_experts > SEARCHED_EXPERTS or not (problem.tabular or small):
+    if likelihood.fixed[: likelihood.n_reward].any() or problem.n_experts > SCATTERED_EXPERTS or not problem.tabular:
         return []
     try:
         start = closed_form_start(problem)
@@ -196,7 +195,7 @@ def _tried(likelihood: Likelihood, count: int, seed: int) -> Iterator[Point]:
         apart = choice_probability_start(likelihood, own_discounts(point, OWN_DISCOUNTS))
         if apart is not None:
             yield apart
-    if likelihood.n_discounts > SEARCHED_EXPERTS:
+    if likelihood.n_discounts > SCATTERED_EXPERTS:
         return
     for discounts in 0.98 * qmc.Halton(likelihood.n_discounts, rng=np.random.default_rng(seed)).random(count):
         scattered = choice_probability_start(likelihood, discounts)

@@ -22,6 +22,7 @@ from scipy.stats import chi2
 
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.likelihood.ascent import climb, curvature
+from multihorizon.likelihood.first_step import discount_bias
 from multihorizon.likelihood.large import DENSE_PARAMETERS
 from multihorizon.likelihood.likelihood import Likelihood, Point, Quadratic
 from multihorizon.likelihood.precision import Precision, precision
@@ -53,7 +54,8 @@ class ProfileIntervals:
         """The intervals `(K,2)` at this level; NaN for discounts that are not known and for ends that were not found."""
         if level not in self.computed:
             point = self.point
-            self.computed[level] = profile_intervals(point, precision(point), self.known, level)
+            found = profile_intervals(point, precision(point), self.known, level)
+            self.computed[level] = moved_back(found, discount_bias(point), self.likelihood)
         return self.computed[level].copy()
 
     @property
@@ -63,6 +65,14 @@ class ProfileIntervals:
         if point is None:
             raise ValueError("the answer's soft values must be finite, received an answer that does not fit its problem")
         return point
+
+
+def moved_back(intervals: Floats, bias: Floats, model: Likelihood) -> Floats:
+    """Intervals `(K,2)` without a bias `(K,)`; an end that rests on a bound stays there."""
+    indices = model.n_reward + model.groups
+    low, high = model.lower[indices, None], model.upper[indices, None]
+    resting = (intervals <= low) | (intervals >= high)
+    return np.where(resting, intervals, np.clip(intervals - bias[:, None], low, high))
 
 
 def signed_root(level: float) -> float:

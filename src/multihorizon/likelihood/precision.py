@@ -4,27 +4,21 @@
 `INFORMATION_RANK_TOLERANCE` of the largest span the directions in which the decisions say nothing. A parameter with a component
 in them is not identified: it gets NaN, not a number. The others' covariance is the pseudo-inverse.
 
-*Estimated transitions.* Rows of T that were estimated carry an error into the answer. Only `u_k = ρ + γ_k V_k` is averaged by a
-row (ρ the reward on arrival), so the row's error moves expert k's immediate reward by `δR_k(s,a) = δT(·|s,a) u_k`, and with
-`B_k = ∂²L/∂x∂R_k` in its expected form the covariance becomes
-
-    C + C M C,    M = Σ_(s,a) Σ_kl B_k(s,a) B_l(s,a)ᵀ Cov(u_k, u_l | s,a) / m(s,a),
-
-where m is the row's sample size and the covariance is that of the row's distribution. A profile interval is widened by the same
-factor as its standard error.
+*Estimated transitions* add a variance of their own (`first_step.py`). A profile interval is widened by the same factor as its
+standard error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.checks import Bools, Floats
+from multihorizon.likelihood.first_step import added_variance
 from multihorizon.likelihood.large import DENSE_PARAMETERS, discount_errors
-from multihorizon.likelihood.likelihood import Point, reward_pull_back, score_rows
+from multihorizon.likelihood.likelihood import Point
 from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
 
 #: The largest component in the null space that is put down to rounding.
@@ -85,7 +79,7 @@ def precision(point: Point) -> Precision:
     identified = np.ones(model.size, dtype=np.bool_)
     identified[free] = ~lost
     variance = np.diag(covariance)
-    widening = np.sqrt(1 + _first_step(point, covariance) / np.where(variance > 0, variance, np.inf))
+    widening = np.sqrt(1 + added_variance(point, covariance) / np.where(variance > 0, variance, np.inf))
     null_space = np.zeros((model.size, int(null.sum())))
     null_space[free] = vectors[:, null] / own_scale[:, None]
     return Precision(variance, identified, spectrum, covariance, null_space, widening)
@@ -105,52 +99,3 @@ def _spectrum(matrix: Floats) -> tuple[Floats, Floats, Floats]:
     scale = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
     return values, vectors, scale
-
-
-def _first_step(point: Point, covariance: Floats) -> Floats:
-    """The variance `(p,)` that estimated transitions add: `diag(C M C)`."""
-    added = np.zeros(point.likelihood.size)
-    for batches in _tasks(point):
-        if point.likelihood.batches[batches[0]].mdp.sample_sizes is not None:
-            added += ((covariance @ _score_errors(point, batches)) ** 2).sum(axis=1)
-    return added
-
-
-def _tasks(point: Point) -> list[list[int]]:
-    """The batches of each MDP: they share its errors."""
-    tasks: dict[int, list[int]] = {}
-    for i, batch in enumerate(point.likelihood.batches):
-        tasks.setdefault(id(batch.mdp), []).append(i)
-    return list(tasks.values())
-
-
-def _score_errors(point: Point, batches: list[int]) -> Floats:
-    """A root of M, `(p,E)` with one column for each entry of the estimated rows."""
-    mdp = point.likelihood.batches[batches[0]].mdp
-    assert mdp.sample_sizes is not None
-    rows = np.repeat(np.arange(mdp.stacked.shape[0]), np.diff(mdp.stacked.indptr))
-    entries = np.flatnonzero(np.isfinite(mdp.sample_sizes[rows]))
-    rows, after = rows[entries], mdp.stacked.indices[entries]
-    root = np.sqrt(mdp.stacked.data[entries] / mdp.sample_sizes[rows])
-    total = np.zeros((point.likelihood.size, entries.size))
-    for i in batches:
-        batch, plan = point.likelihood.batches[i], point.plans[i]
-        averaged = batch.arrival_reward(point.likelihood.reward(point.x))[:, None] + plan.gamma * plan.values
-        spread = root[:, None] * (averaged[after] - (mdp.stacked @ averaged)[rows])
-        for columns, moved in _cross_information(point, i):
-            np.add.at(total, columns, (moved[rows] * spread).T)
-    return total
-
-
-def _cross_information(point: Point, i: int) -> Iterator[tuple[Ints, Floats]]:
-    """How the score of x moves with each person's immediate reward: positions in x `(n,)` and derivatives `(A·S,n)`, in turn."""
-    batch, plan, solver = point.likelihood.batches[i], point.plans[i], point.resolvents[i]
-    rows, scores = score_rows(batch, plan, solver)
-    n = batch.owners.size
-    weights = (batch.visits * plan.policy).reshape(-1, n)[rows]
-    columns = np.array(point.columns(batch))
-    for j in range(scores.shape[2]):
-        y = np.zeros((plan.log.shape[0] * plan.log.shape[1], n))
-        y[rows] = weights * scores[:, :, j]
-        moved, _ = reward_pull_back(batch, plan, solver, y.reshape(plan.log.shape))
-        yield columns[:, j], moved.reshape(-1, n)

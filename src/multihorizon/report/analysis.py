@@ -19,7 +19,6 @@ from scipy.stats import norm
 from multihorizon.checks import Floats, Ints
 from multihorizon.driver import solve
 from multihorizon.likelihood.contrasts import reward_contrasts
-from multihorizon.likelihood.fit import SEARCHED_STATES
 from multihorizon.likelihood.horizon_tests import SharedDiscountTest, each_pair, shared_discount_test, with_holm
 from multihorizon.likelihood.intervals import profile_intervals
 from multihorizon.likelihood.known import Temperature
@@ -43,6 +42,9 @@ from multihorizon.tables.dynamics import SMOOTHING, describe_estimate, estimate_
 BLOCK = 4
 #: Every pair of this many experts is tested; of more only on request, because pairs grow as the square of the experts.
 FEW_EXPERTS = 6
+
+#: Up to this many states of all tasks the exact equations are also searched where they are not linear.
+SEARCHED_STATES = 200
 
 
 class Analysis(Findings):
