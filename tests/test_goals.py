@@ -1,7 +1,9 @@
 """Who shares a goal with whom, from policies: right groups, no wrong link, and honest words where nothing can be told."""
 
 import json
+import re
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -198,3 +200,10 @@ def test_decisions_and_bad_options_get_a_sentence():
         mh.goals(mh.Problem(domain.mdp, domain.mce_experts()), tolerance=0)
     with pytest.raises(ValueError, match="per_expert"):
         mh.goals(mh.Problem(domain.mdp, domain.mce_experts()), temperature="each")
+
+
+def test_the_documented_example_prints_what_is_written(capsys):
+    page = (Path(__file__).parent.parent / "docs" / "goals.md").read_text(encoding="utf-8")
+    code, printed = re.search(r"```python\n(.*?)```.*?```text\n(.*?)```", page, re.DOTALL).groups()
+    exec(code, {})
+    assert capsys.readouterr().out == printed
