@@ -7,8 +7,8 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.entropy.discounted_likelihood import discount_gradient, discounted_likelihood
+from multihorizon.entropy.dual import Dual, minimise_dual
 from multihorizon.entropy.matching import match
-from multihorizon.entropy.mce_dual import Dual, minimise_dual
 from multihorizon.search import SearchResult
 
 
@@ -94,7 +94,7 @@ def test_dual_gradient_and_hessian_are_finite_differences():
     theta, v, step = rng.normal(size=12), rng.normal(size=12), 1e-5
     here, ahead, behind = (dual.at(theta + s * step * v) for s in (0, 1, -1))
     assert here.gradient @ v == pytest.approx((ahead.value - behind.value) / (2 * step), rel=1e-7)
-    product = np.sum([side.product(v) for side in here.sides], axis=0)
+    product = np.sum([response.hessian_product(v) for response in here.responses], axis=0)
     np.testing.assert_allclose(product, (ahead.gradient - behind.gradient) / (2 * step), atol=1e-7)
 
 
@@ -102,7 +102,7 @@ def test_newton_by_products_agrees_with_the_dense_one(monkeypatch):
     _, problem = slip_problem(0.6)
     dual = Dual(problem, np.array([0.6]), np.ones(1))
     dense = minimise_dual(dual)
-    monkeypatch.setattr("multihorizon.entropy.mce_dual.DENSE_FEATURES", 0)
+    monkeypatch.setattr("multihorizon.entropy.dual.DENSE_FEATURES", 0)
     products = minimise_dual(dual)
     assert products.converged
     assert products.point.value == pytest.approx(dense.point.value, rel=1e-10)
@@ -220,7 +220,7 @@ def test_the_summed_rule_calls_every_discount_feasible_and_climbs_in_entropy():
 def test_within_a_threshold_the_entropy_pulls_the_discounts_up_and_keeps_their_order():
     domain = mh.domains.big_small()
     problem = mh.Problem(domain.mdp, domain.mce_experts())
-    tight, wide = (mh.solve(problem, mh.MPMCE(gap="threshold", threshold=e)) for e in (1e-4, 3e-3))
+    tight, wide = (mh.solve(problem, mh.MPMCE(gap="threshold", threshold=e, starts=1)) for e in (1e-4, 3e-3))
     np.testing.assert_allclose(tight.discounts, domain.mce_discounts, atol=0.01)
     assert wide.status == "converged"
     assert 0.99 * 3e-3 < wide.residual <= 3e-3
@@ -232,7 +232,7 @@ def test_within_a_threshold_the_entropy_pulls_the_discounts_up_and_keeps_their_o
 def test_no_discounts_nearby_pass_the_threshold_with_more_entropy():
     domain, threshold = mh.domains.big_small(), 3e-3
     problem = mh.Problem(domain.mdp, domain.mce_experts())
-    found = mh.solve(problem, mh.MPMCE(gap="threshold", threshold=threshold))
+    found = mh.solve(problem, mh.MPMCE(gap="threshold", threshold=threshold, starts=2))
     rng = np.random.default_rng(0)
     near = Points(tuple(map(tuple, np.clip(found.discounts + rng.uniform(-0.05, 0.05, (150, 3)), 0, 1))))
     others = mh.solve(problem, mh.MPMCE(gap="threshold", threshold=threshold, search=near))
@@ -249,7 +249,7 @@ def test_a_threshold_nobody_passes_is_not_converged():
 
 @pytest.mark.parametrize("gap", ["per_expert", "summed", "threshold"])
 def test_an_inner_problem_that_did_not_finish_is_no_answer(gap, monkeypatch):
-    monkeypatch.setattr("multihorizon.entropy.mce_dual.MAX_STEPS", 1)
+    monkeypatch.setattr("multihorizon.entropy.dual.MAX_STEPS", 1)
     found = mh.solve(two_cliff_experts(), mh.MPMCE(gap=gap, search=AROUND))
     assert np.isnan(found.trace.values).all()
     assert found.status == "not converged"

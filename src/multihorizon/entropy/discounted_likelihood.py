@@ -2,7 +2,7 @@
 
     L(θ, Γ) = Σ_i Σ μ*_i(s,a) log π_{θ,γ}(a|s) = Σ_i (θᵀ f*_i − ρᵀ V_i(θ)) / λ,      μ*_i the expert's discounted visits at γ,
 
-so that for fixed Γ its maximiser in θ is the dual's minimiser (`mce_dual`). The weights μ* depend on γ, which is why L is no
+so that for fixed Γ its maximiser in θ is the dual's minimiser (`dual`). The weights μ* depend on γ, which is why L is no
 likelihood of the decisions. With `R = (I − γP_π)^{-1}` for the policy planned from θ and `R*` for the expert's,
 
     ∂(ρᵀV)/∂γ = ρᵀ R P_π V,      ∂(θᵀf*)/∂γ = ρᵀ R* P_π* R* r_π*,      r_π* = Σ_a π*(a|·) (F θ)(·,a).
@@ -13,15 +13,15 @@ from __future__ import annotations
 import numpy as np
 
 from multihorizon.checks import Floats
-from multihorizon.entropy.mce_dual import Dual, DualPoint
+from multihorizon.entropy.dual import Dual, DualPoint
 from multihorizon.planning.linear import Resolvent
 
 
 def discounted_likelihood(dual: Dual, point: DualPoint) -> float:
     """`L(θ, Γ)` at a point of the dual."""
     total = 0.0
-    for side, owner, target in zip(point.sides, dual.problem.owner, dual.targets, strict=True):
-        soft = float(side.expert.mdp.initial @ side.values)
+    for response, owner, target in zip(point.responses, dual.problem.owner, dual.targets, strict=True):
+        soft = float(response.expert.mdp.initial @ response.values)
         total += (float(point.theta @ target) - soft) / float(dual.temperatures[owner])
     return total
 
@@ -29,13 +29,13 @@ def discounted_likelihood(dual: Dual, point: DualPoint) -> float:
 def discount_gradient(dual: Dual, point: DualPoint) -> Floats:
     """`∂L/∂γ_k` `(K,)` at fixed θ; at the maximiser in θ also the gradient of `max_θ L`."""
     gradient = np.zeros(dual.problem.n_experts)
-    for side, owner, policy in zip(point.sides, dual.problem.owner, dual.policies, strict=True):
-        mdp = side.expert.mdp
-        soft = float(side.visits @ (mdp.under(side.policy) @ side.values))
+    for response, owner, policy in zip(point.responses, dual.problem.owner, dual.policies, strict=True):
+        mdp = response.expert.mdp
+        soft = float(response.visits @ (mdp.under(response.policy) @ response.values))
         pi = np.where(mdp.terminal[:, None], 0.0, policy)
         matrix = mdp.under(pi)
-        resolvent = Resolvent(matrix, side.discount)
-        worth = resolvent.solve((pi * side.expert.expected_reward(point.theta)).sum(axis=1))
+        resolvent = Resolvent(matrix, response.discount)
+        worth = resolvent.solve((pi * response.expert.expected_reward(point.theta)).sum(axis=1))
         visits = resolvent.solve(mdp.initial, transpose=True)
-        gradient[owner] += (float(visits @ (matrix @ worth)) - soft) / side.temperature
+        gradient[owner] += (float(visits @ (matrix @ worth)) - soft) / response.temperature
     return gradient

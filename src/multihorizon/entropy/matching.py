@@ -1,6 +1,6 @@
 """How well one reward can match every expert at discounts Γ, and how that changes with Γ.
 
-At the dual's minimiser θ(Γ) (`mce_dual`), with `m_i = f_i − f*_i` the mismatch of expert i and `B_i` its part of the Hessian,
+At the dual's minimiser θ(Γ) (`dual`), with `m_i = f_i − f*_i` the mismatch of expert i and `B_i` its part of the Hessian,
 
     ∂m_i/∂γ_j = B_i ∂θ/∂γ_j + [i = j] (∂f_i/∂γ − ∂f*_i/∂γ)|_θ,      (Σ_i B_i) ∂θ/∂γ_j = −(∂f_j/∂γ − ∂f*_j/∂γ)|_θ.
 
@@ -19,11 +19,8 @@ import numpy as np
 
 from multihorizon.checks import Floats
 from multihorizon.entropy.discounted_likelihood import discount_gradient
-from multihorizon.entropy.mce_dual import Dual, DualSolution, Side, minimise_dual
+from multihorizon.entropy.dual import FLAT, Dual, DualSolution, Response, minimise_dual
 from multihorizon.planning.linear import Resolvent
-
-#: Curvatures of the dual below this share of the largest belong to rewards that change no policy.
-FLAT = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,37 +46,37 @@ class Matching:
 def match(dual: Dual, tolerance: float, start: Floats | None = None) -> Matching:
     """Minimise the dual and differentiate what it leaves unmatched."""
     found = minimise_dual(dual, start, tolerance)
-    sides = found.point.sides
-    direct = np.array([_direct(side, policy) for side, policy in zip(sides, dual.policies, strict=True)])
+    responses = found.point.responses
+    direct = np.array([_direct(response, policy) for response, policy in zip(responses, dual.policies, strict=True)])
     owner = np.array(dual.problem.owner)
     pulls = np.stack([direct[owner == k].sum(axis=0) for k in range(dual.problem.n_experts)], axis=1)
-    hessians = [side.hessian() for side in sides]
+    hessians = [response.hessian() for response in responses]
     moved = -np.linalg.pinv(np.sum(hessians, axis=0), rcond=FLAT, hermitian=True) @ pulls
     derivative = np.stack([hessian @ moved for hessian in hessians])
-    derivative[np.arange(len(sides)), :, owner] += direct
-    mismatch = np.array([side.mismatch for side in sides])
+    derivative[np.arange(len(responses)), :, owner] += direct
+    mismatch = np.array([response.mismatch for response in responses])
     return Matching(found, mismatch, derivative, -discount_gradient(dual, found.point))
 
 
-def _direct(side: Side, policy: Floats) -> Floats:
+def _direct(response: Response, policy: Floats) -> Floats:
     """`∂(f − f*)/∂γ` `(d,)` of one expert at fixed θ."""
-    mdp = side.expert.mdp
-    P = mdp.under(side.policy)
-    values = side.resolvent.solve(P @ side.values)
-    q = mdp.expect(side.values + side.discount * values)
-    moved = side.policy * (q - values[:, None]) / side.temperature
-    inflow = P.T @ side.visits + side.discount * (mdp.stacked.T @ (side.visits[:, None] * moved).T.ravel())
-    visits = side.resolvent.solve(inflow, transpose=True)
-    counts = visits[:, None] * side.policy + side.visits[:, None] * moved
-    change: Floats = side.expert.feature_matrix.T @ (counts - _expert_counts(side, policy)).T.ravel()
+    mdp = response.expert.mdp
+    P = mdp.under(response.policy)
+    values = response.resolvent.solve(P @ response.values)
+    q = mdp.expect(response.values + response.discount * values)
+    moved = response.policy * (q - values[:, None]) / response.temperature
+    inflow = P.T @ response.visits + response.discount * (mdp.stacked.T @ (response.visits[:, None] * moved).T.ravel())
+    visits = response.resolvent.solve(inflow, transpose=True)
+    counts = visits[:, None] * response.policy + response.visits[:, None] * moved
+    change: Floats = response.expert.feature_matrix.T @ (counts - _expert_counts(response, policy)).T.ravel()
     return change
 
 
-def _expert_counts(side: Side, policy: Floats) -> Floats:
+def _expert_counts(response: Response, policy: Floats) -> Floats:
     """`∂μ*(s,a)/∂γ` `(S,A)` of the expert's own policy."""
-    mdp = side.expert.mdp
+    mdp = response.expert.mdp
     pi = np.where(mdp.terminal[:, None], 0.0, policy)
     P = mdp.under(pi)
-    resolvent = Resolvent(P, side.discount)
+    resolvent = Resolvent(P, response.discount)
     visits = np.where(mdp.terminal, 0.0, resolvent.solve(mdp.initial, transpose=True))
     return resolvent.solve(P.T @ visits, transpose=True)[:, None] * pi

@@ -1,4 +1,4 @@
-"""Maximum causal entropy IRL at known discounts; the mathematics is in `mce_dual`."""
+"""Maximum causal entropy IRL at known discounts; the mathematics is in `dual`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from multihorizon.checks import Floats, as_discount, as_positive
-from multihorizon.entropy.mce_dual import Dual, DualSolution, minimise_dual
+from multihorizon.entropy.dual import Dual, DualSolution, minimise_dual
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution, Status
@@ -63,7 +63,7 @@ def mismatch_evidence(found: DualSolution) -> dict[str, Any]:
     """The summed gap, each expert's mismatch and the entropy at a dual solution."""
     return {
         "summed_gap": found.point.gap,
-        "mismatch": [float(np.linalg.norm(side.mismatch)) for side in found.point.sides],
+        "mismatch": [float(np.linalg.norm(response.mismatch)) for response in found.point.responses],
         "entropy": found.point.entropy,
         "dual_gradient": found.gradient_norm,
     }

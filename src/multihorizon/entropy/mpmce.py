@@ -1,6 +1,6 @@
 """Multi-planning-horizon MCE-IRL (the paper's Algorithm 2): search over Γ, maximum causal entropy inside.
 
-At each Γ the dual of `mce_dual` is minimised, giving θ. What the search then maximises depends on `gap`:
+At each Γ the dual of `dual` is minimised, giving θ. What the search then maximises depends on `gap`:
 
 * "summed", the rule the paper prints: with `l = θᵀ Σ_k (f_k − f*_k)`, the entropy `Σ_k H_k` if `l ≤ ε`, else `−|l|`. At the
   dual's optimum the sum of the mismatches is zero, so `l = 0` for every Γ: the rule accepts every Γ, and the entropy drives Γ
@@ -21,10 +21,11 @@ from typing import Literal
 
 import numpy as np
 
-from multihorizon.checks import Floats, Ints, as_positive
+from multihorizon.checks import Floats, Ints, as_count, as_positive
+from multihorizon.entropy.dual import Dual, DualSolution, minimise_dual
 from multihorizon.entropy.matching import Matching, match
 from multihorizon.entropy.mce import mismatch_evidence
-from multihorizon.entropy.mce_dual import Dual, DualSolution, expert_order, minimise_dual
+from multihorizon.entropy.order import expert_order
 from multihorizon.entropy.threshold import Climb, climb, halton_starts, score
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
@@ -53,6 +54,7 @@ class MPMCE:
         search: the outer search over Γ; by default `Bayesian(50)`, and for "threshold" a climb along exact gradients.
         inner_tolerance: the largest entry of the dual's gradient at which the inner iteration stops.
         threshold: the largest entry of an expert's mismatch that `gap="threshold"` lets pass.
+        starts: number of starts of the climb.
     """
 
     temperature: float = 1.0
@@ -61,6 +63,7 @@ class MPMCE:
     search: Search | None = None
     inner_tolerance: float = 1e-7
     threshold: float = 1e-3
+    starts: int = 8
 
     def __post_init__(self) -> None:
         as_positive(self.temperature, "temperature")
@@ -69,6 +72,7 @@ class MPMCE:
         as_positive(self.tolerance, "tolerance")
         as_positive(self.inner_tolerance, "inner_tolerance")
         as_positive(self.threshold, "threshold")
+        as_count(self.starts, "starts")
         if self.gap not in GAPS:
             raise ValueError(f"gap must be one of {', '.join(GAPS)}, received {self.gap!r}")
 
@@ -99,7 +103,7 @@ class MPMCE:
         """Search with the experts in an order of their own, so that the answer does not depend on how they are listed."""
         places = np.argsort(expert_order(inner.problem))
         if self.gap == "threshold" and self.search is None:
-            starts = halton_starts(places.size, seed)[:, places]
+            starts = halton_starts(self.starts, places.size, seed)[:, places]
             return climb(Climb(inner.match, self.threshold), starts, progress)
         trace = (self.search or Bayesian(50)).run(_Reordered(inner, places), places.size, seed, progress).trace
         return Trace(trace.discounts[:, places], trace.values, trace.seconds)
@@ -107,8 +111,8 @@ class MPMCE:
 
 def relative_mismatch(found: DualSolution, dual: Dual) -> float:
     """`sqrt(mean_k ‖f_k − f*_k‖² / ‖f*_k‖²)` at a dual solution."""
-    pairs = zip(found.point.sides, dual.targets, strict=True)
-    shares = [np.linalg.norm(side.mismatch) / max(float(np.linalg.norm(target)), TINY) for side, target in pairs]
+    pairs = zip(found.point.responses, dual.targets, strict=True)
+    shares = [np.linalg.norm(response.mismatch) / max(float(np.linalg.norm(target)), TINY) for response, target in pairs]
     return float(np.sqrt(np.mean(np.square(shares))))
 
 

@@ -1,6 +1,6 @@
 """Multi-planning-horizon ML-IRL, the paper's baseline: maximise the discounted likelihood over discounts and reward.
 
-For fixed Γ the likelihood is concave in θ and solved by Newton's method (`mce_dual`); its maximum over θ is then maximised over
+For fixed Γ the likelihood is concave in θ and solved by Newton's method (`dual`); its maximum over θ is then maximised over
 Γ, by L-BFGS-B with the exact gradient of `discounted_likelihood` from several starts, or by any outer search. The maximiser
 is not the expert: L weighs decisions by γ^t, all of its terms are negative, and smaller discounts drop some of them.
 """
@@ -16,15 +16,14 @@ from scipy.stats import qmc
 
 from multihorizon.checks import Floats, Ints, as_count, as_positive
 from multihorizon.entropy.discounted_likelihood import discount_gradient, discounted_likelihood
+from multihorizon.entropy.dual import Dual, DualSolution, minimise_dual
 from multihorizon.entropy.mce import mismatch_evidence
-from multihorizon.entropy.mce_dual import Dual, DualSolution, expert_order, minimise_dual
+from multihorizon.entropy.order import expert_order
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.search import Search, check_search
 from multihorizon.solution import Solution, Status, Trace
-
-#: The gradient search keeps discounts below this, where every policy has a value.
-LAST = 1 - 1e-6
+from multihorizon.tolerances import ENDLESS_DISCOUNT
 
 
 @dataclass(frozen=True)
@@ -122,12 +121,16 @@ def _climb(profile: _Profile, n_experts: int, starts: int, seed: int, progress: 
         return np.inf if np.isnan(value) else -value, -gradient
 
     for number, start in enumerate(0.9 * qmc.Halton(n_experts, seed=seed).random(starts)):
-        minimize(negative, start, jac=True, method="L-BFGS-B", bounds=[(0.0, LAST)] * n_experts, options={"maxiter": 50})
+        minimize(
+            negative, start, jac=True, method="L-BFGS-B", bounds=[(0.0, ENDLESS_DISCOUNT)] * n_experts, options={"maxiter": 50}
+        )
         progress((number + 1) / starts, f"MPML: best {np.fmax.reduce(values):.6g}")
     return Trace(np.array(points), np.array(values), np.array(seconds))
 
 
 def _stationarity(discounts: Floats, found: DualSolution, gradient: Floats) -> float:
     """The projected gradient: at a bound only the part that points inward counts."""
-    inward = np.where(discounts <= 0, np.maximum(gradient, 0), np.where(discounts >= LAST, np.minimum(gradient, 0), gradient))
+    inward = np.where(
+        discounts <= 0, np.maximum(gradient, 0), np.where(discounts >= ENDLESS_DISCOUNT, np.minimum(gradient, 0), gradient)
+    )
     return max(found.gradient_norm, float(np.abs(inward).max()))

@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 
 from multihorizon.checks import Floats
 from multihorizon.entropy.discounted_likelihood import discount_gradient
-from multihorizon.entropy.mce_dual import Dual, minimise_dual
+from multihorizon.entropy.dual import Dual, minimise_dual
 from multihorizon.mdp import MDP
 from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Problem
@@ -141,4 +141,4 @@ def gap_and_mismatch(problem: Problem, discounts: Sequence[float], temperature: 
     found = minimise_dual(Dual(problem, gammas, np.full(problem.n_experts, temperature)))
     if found.gradient_norm > GRADIENT:
         return GapAndMismatch(np.nan, np.full(len(problem.experts), np.nan))
-    return GapAndMismatch(found.point.gap, np.array([np.linalg.norm(side.mismatch) for side in found.point.sides]))
+    return GapAndMismatch(found.point.gap, np.array([np.linalg.norm(response.mismatch) for response in found.point.responses]))

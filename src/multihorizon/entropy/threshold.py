@@ -6,7 +6,7 @@ with the policies of `matching`. This is how the paper's discussion describes it
 some threshold". At ε = 0 only discounts that explain every expert pass. As ε grows, the entropy, which rises with the
 discounts, pulls them upward.
 
-The set that passes can have several parts, so the search begins at STARTS points. From each it goes to the least squared
+The set that passes can have several parts, so the search begins at several points. From each it goes to the least squared
 mismatch nearby (SciPy's `least_squares`), and from there, with ε opened in the steps of OPENING, it climbs by linear programs in
 a trust region, which use the exact derivatives of `matching`. The answer mostly is a corner where as many constraints are tight
 as there are discounts, and there such steps converge as Newton's do. SciPy's SLSQP took 500 evaluations where these take 20.
@@ -27,11 +27,8 @@ from multihorizon.checks import Floats
 from multihorizon.entropy.matching import Matching
 from multihorizon.progress import Progress
 from multihorizon.solution import Trace
+from multihorizon.tolerances import ENDLESS_DISCOUNT
 
-#: Points from which the climb begins.
-STARTS = 8
-#: The climb keeps discounts below this, where every policy has a value.
-LARGEST = 1 - 1e-6
 #: Discounts that differ by no more than this count as one start.
 SAME = 1e-5
 #: Shares of ε with which one climb after another begins where the last one ended.
@@ -84,7 +81,7 @@ class Climb:
                 lambda x: self.at(x).mismatch.ravel(),
                 start,
                 lambda x: self.at(x).derivative.reshape(-1, width),
-                bounds=(0.0, LARGEST),
+                bounds=(0.0, ENDLESS_DISCOUNT),
                 max_nfev=30,
             )
         except UnmatchedError:
@@ -115,7 +112,7 @@ class Climb:
 
     def _try(self, discounts: Floats) -> tuple[Floats, Matching | None]:
         """The discounts within their bounds, and the matching there if it could be solved."""
-        inside = np.clip(discounts, 0.0, LARGEST)
+        inside = np.clip(discounts, 0.0, ENDLESS_DISCOUNT)
         try:
             return inside, self.at(inside)
         except UnmatchedError:
@@ -150,7 +147,10 @@ def _linear_step(here: Matching, base: Floats, discounts: Floats, threshold: flo
         np.append(-here.entropy_gradient, PENALTY),
         A_ub=np.block([[change, beyond], [-change, beyond]]),
         b_ub=np.concatenate([1 - mismatch, 1 + mismatch]),
-        bounds=[*zip(np.maximum(-radius, -discounts), np.minimum(radius, LARGEST - discounts), strict=True), (0.0, None)],
+        bounds=[
+            *zip(np.maximum(-radius, -discounts), np.minimum(radius, ENDLESS_DISCOUNT - discounts), strict=True),
+            (0.0, None),
+        ],
         method="highs",
     )
     if found.x is None:
@@ -159,9 +159,9 @@ def _linear_step(here: Matching, base: Floats, discounts: Floats, threshold: flo
     return np.asarray(found.x[:-1], dtype=np.float64), float(promised)
 
 
-def halton_starts(n_experts: int, seed: int) -> Floats:
-    """Points `(STARTS,K)` spread over the discounts."""
-    return np.asarray(LARGEST * qmc.Halton(n_experts, seed=seed).random(STARTS), dtype=np.float64)
+def halton_starts(starts: int, n_experts: int, seed: int) -> Floats:
+    """Points `(starts,K)` spread over the discounts."""
+    return np.asarray(ENDLESS_DISCOUNT * qmc.Halton(n_experts, seed=seed).random(starts), dtype=np.float64)
 
 
 def climb(climbing: Climb, starts: Floats, progress: Progress) -> Trace:

@@ -8,19 +8,20 @@ which is convex with gradient `Σ_i (f_i(θ) − f*_i)`, the sum of the mismatch
 soft-optimal policy and the expert's. With `G = ∂(Q − V)/∂θ` its Hessian is `Σ_i Gᵀ diag(μ π / λ) G`; a product with it
 takes two solves with the resolvent, `∂V = (I − γP)^{-1} F_π ∂θ` and its transpose.
 
-The minimiser is Newton's method. Up to DENSE_FEATURES parameters the Hessian is built and damped, `(H + τI)^{-1}`, with τ raised
-until J falls as it should: near discount 1 some rewards have no finite value, and damping keeps away from them. Directions
-that change no policy, such as a constant reward, are left alone. Beyond, conjugate gradients use products with the Hessian
-and an Armijo line search. It stops when the largest entry of the gradient is below the tolerance.
+It is minimised by SciPy's trust-region Newton methods: with the Hessian up to DENSE_FEATURES parameters, with products beyond.
+Near discount 1 some rewards have no finite value; there J counts as infinite, and the trust region keeps away. Directions that
+change no policy, such as a constant reward, are flat and left alone. The minimum is reached when the largest entry of the
+gradient, recomputed, is below the tolerance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.sparse.linalg as spla
+from scipy.optimize import minimize
 
 from multihorizon.checks import Floats
 from multihorizon.experts import Expert
@@ -31,6 +32,11 @@ from multihorizon.problem import Problem
 
 #: Up to this many reward parameters the Hessian is built and factorised.
 DENSE_FEATURES = 400
+#: Curvatures below this share of the largest belong to rewards that change no policy.
+FLAT = 1e-12
+#: Plain Newton steps after SciPy's, each of which squares the error.
+POLISHING_STEPS = 3
+#: Newton steps after which a minimisation is given up.
 MAX_STEPS = 200
 
 
@@ -48,23 +54,9 @@ def expert_policy(expert: Expert) -> Floats:
     return expert.require_policy()
 
 
-def expert_order(problem: Problem) -> list[int]:
-    """The experts in an order that depends on what they do, not on how they are listed: largest entropy first.
-
-    The entropy is the causal one at discount 1/2. A search that draws its discounts in this order gives the same answer
-    however the experts are listed or named.
-    """
-    keys = np.zeros((problem.n_experts, 2))
-    for expert, owner in zip(problem.experts, problem.owner, strict=True):
-        policy = expert_policy(expert)
-        counts = feature_counts(expert.mdp, policy, 0.5, expert.feature_matrix)
-        keys[owner] -= causal_entropy(expert.mdp, policy, 0.5), float(np.linalg.norm(counts))
-    return [int(k) for k in np.lexsort(np.round(keys, 9).T[::-1])]
-
-
 @dataclass(frozen=True, eq=False)
-class Side:
-    """One expert at one θ: soft values, policy, discounted visits `(S,)`, and the mismatch `f − f*` `(d,)`."""
+class Response:
+    """One expert's soft-optimal response to θ: values, policy, discounted visits `(S,)`, and the mismatch `f − f*` `(d,)`."""
 
     expert: Expert
     discount: float
@@ -75,7 +67,7 @@ class Side:
     mismatch: Floats
     resolvent: Resolvent = field(repr=False)
 
-    def derivative(self, direction: Floats) -> Floats:
+    def advantage_change(self, direction: Floats) -> Floats:
         """`G ∂θ` for directions `(d,m)`, as `(A·S, m)`."""
         moved = np.asarray(self.expert.feature_matrix @ direction)
         weights = self.policy.T.ravel()[:, None]
@@ -86,20 +78,20 @@ class Side:
         result: Floats = moved + self.discount * ahead - np.tile(change, (n_actions, 1))
         return result
 
-    def weigh(self) -> Floats:
+    def weights(self) -> Floats:
         """`μ(s) π(a|s) / λ` as `(A·S,)`."""
         weights: Floats = (self.visits[:, None] * self.policy).T.ravel() / self.temperature
         return weights
 
     def hessian(self) -> Floats:
         """This expert's part of the Hessian, `(d,d)`."""
-        derivative = self.derivative(np.eye(self.mismatch.size))
-        built: Floats = derivative.T @ (self.weigh()[:, None] * derivative)
+        derivative = self.advantage_change(np.eye(self.mismatch.size))
+        built: Floats = derivative.T @ (self.weights()[:, None] * derivative)
         return built
 
-    def product(self, direction: Floats) -> Floats:
+    def hessian_product(self, direction: Floats) -> Floats:
         """The Hessian times one direction `(d,)`."""
-        y = self.weigh() * self.derivative(direction[:, None])[:, 0]
+        y = self.weights() * self.advantage_change(direction[:, None])[:, 0]
         pulled = self.resolvent.solve(self.discount * (self.expert.mdp.stacked.T @ y), transpose=True)
         spread = y + (pulled[:, None] * self.policy).T.ravel()
         result: Floats = self.expert.feature_matrix.T @ spread
@@ -108,16 +100,26 @@ class Side:
 
 @dataclass(frozen=True, eq=False)
 class DualPoint:
-    """θ, `J(θ)`, and each expert's side of it."""
+    """θ, `J(θ)`, and each expert's response to it."""
 
     theta: Floats
     value: float
-    sides: tuple[Side, ...]
+    responses: tuple[Response, ...]
 
     @property
     def gradient(self) -> Floats:
         """`Σ_i (f_i − f*_i)`."""
-        total: Floats = np.sum([side.mismatch for side in self.sides], axis=0)
+        total: Floats = np.sum([response.mismatch for response in self.responses], axis=0)
+        return total
+
+    def hessian(self) -> Floats:
+        """The second derivative of J, `(d,d)`."""
+        total: Floats = np.sum([response.hessian() for response in self.responses], axis=0)
+        return total
+
+    def hessian_product(self, direction: Floats) -> Floats:
+        """The Hessian times one direction `(d,)`."""
+        total: Floats = np.sum([response.hessian_product(direction) for response in self.responses], axis=0)
         return total
 
     @property
@@ -128,12 +130,12 @@ class DualPoint:
     @property
     def largest_mismatch(self) -> float:
         """The largest entry of any expert's `f_i − f*_i`."""
-        return max(float(np.abs(side.mismatch).max()) for side in self.sides)
+        return max(float(np.abs(response.mismatch).max()) for response in self.responses)
 
     @property
     def entropy(self) -> float:
         """`Σ_i H_i`, the causal entropies of the soft-optimal policies."""
-        return float(sum(side.visits @ policy_entropy(side.policy) for side in self.sides))
+        return float(sum(response.visits @ policy_entropy(response.policy) for response in self.responses))
 
 
 class Dual:
@@ -156,10 +158,10 @@ class Dual:
 
     def at(self, theta: Floats, before: DualPoint | None = None) -> DualPoint | None:
         """Plan for every expert; None where a soft value is infinite."""
-        sides, value = [], 0.0
+        responses, value = [], 0.0
         for number, (expert, owner) in enumerate(zip(self.problem.experts, self.problem.owner, strict=True)):
             gamma, lam = float(self.discounts[owner]), float(self.temperatures[owner])
-            start = None if before is None else before.sides[number].values
+            start = None if before is None else before.responses[number].values
             try:
                 found = soft_plan(expert.mdp, expert.expected_reward(theta), gamma, lam, start)
                 policy = np.where(expert.mdp.terminal[:, None], 0.0, found.policy)
@@ -168,9 +170,9 @@ class Dual:
             except (ValueError, RuntimeError):
                 return None
             counts = expert.feature_matrix.T @ (visits[:, None] * policy).T.ravel()
-            sides.append(Side(expert, gamma, lam, found.values, policy, visits, counts - self.targets[number], resolvent))
+            responses.append(Response(expert, gamma, lam, found.values, policy, visits, counts - self.targets[number], resolvent))
             value += float(expert.mdp.initial @ found.values - theta @ self.targets[number])
-        return DualPoint(theta, value, tuple(sides))
+        return DualPoint(theta, value, tuple(responses))
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +186,7 @@ class DualSolution:
 
 
 def minimise_dual(dual: Dual, start: Floats | None = None, tolerance: float = 1e-9) -> DualSolution:
-    """Newton's method from `start` (0 by default); `tolerance` bounds the largest entry of the gradient.
+    """Minimise from `start` (no reward by default); `tolerance` bounds the largest entry of the gradient.
 
     Where it stops short of the tolerance, it begins again at another start, and the smallest gradient is kept.
     """
@@ -199,19 +201,67 @@ def minimise_dual(dual: Dual, start: Floats | None = None, tolerance: float = 1e
     return min(found, key=lambda solution: solution.gradient_norm)
 
 
-def _newton(dual: Dual, point: DualPoint, tolerance: float) -> DualSolution:
-    iterations, damping = 0, 0.0
-    while iterations < MAX_STEPS and np.abs(point.gradient).max() > tolerance:
-        iterations += 1
-        if dual.problem.n_parameters <= DENSE_FEATURES:
-            moved, damping = _damped_step(dual, point, damping)
-        else:
-            moved = _line_search(dual, point, _conjugate_direction(point))
-        if moved is None:
+def _newton(dual: Dual, start: DualPoint, tolerance: float) -> DualSolution:
+    """SciPy's trust-region Newton method from one point; it stops by the gradient's length, which bounds its largest entry."""
+    path = _Path(dual, start)
+    dense = start.theta.size <= DENSE_FEATURES
+    with np.errstate(invalid="ignore"):
+        found = minimize(
+            path.value,
+            start.theta,
+            jac=lambda theta: path.reached(theta).gradient,
+            hess=(lambda theta: path.reached(theta).hessian()) if dense else None,
+            hessp=None if dense else (lambda theta, direction: path.reached(theta).hessian_product(direction)),
+            method="trust-exact" if dense else "trust-ncg",
+            options={"gtol": tolerance, "maxiter": MAX_STEPS},
+        )
+    point = path.reached(found.x)
+    if dense:
+        point = _polish(dual, point, tolerance)
+    norm = float(np.abs(point.gradient).max())
+    return DualSolution(point, norm, int(found.nit), norm <= tolerance)
+
+
+def _polish(dual: Dual, point: DualPoint, tolerance: float) -> DualPoint:
+    """Plain Newton steps while the gradient falls: near the minimum J itself no longer shows which of two points is lower."""
+    for _ in range(POLISHING_STEPS):
+        if np.abs(point.gradient).max() <= tolerance:
+            break
+        step = np.linalg.lstsq(point.hessian(), -point.gradient, rcond=FLAT)[0]
+        moved = dual.at(point.theta + step, point)
+        if moved is None or np.abs(moved.gradient).max() >= np.abs(point.gradient).max():
             break
         point = moved
-    norm = float(np.abs(point.gradient).max())
-    return DualSolution(point, norm, iterations, norm <= tolerance)
+    return point
+
+
+class _Path:
+    """The points of one minimisation: SciPy asks for value, gradient and curvature of a point in turn.
+
+    The lowest point is kept: a trust-region method returns to it from every step that it rejects.
+    """
+
+    def __init__(self, dual: Dual, start: DualPoint) -> None:
+        self.dual, self.lowest, self.last = dual, start, start
+
+    def value(self, theta: Floats) -> float:
+        """`J(θ)`, infinite where a soft value is."""
+        point = self._at(theta)
+        return np.inf if point is None else point.value
+
+    def reached(self, theta: Floats) -> DualPoint:
+        """The point; where its value is infinite, the lowest one, because SciPy asks for derivatives before it rejects."""
+        return self._at(theta) or self.lowest
+
+    def _at(self, theta: Floats) -> DualPoint | None:
+        for known in (self.last, self.lowest):
+            if np.array_equal(theta, known.theta):
+                return known
+        point = self.dual.at(np.array(theta), self.lowest)
+        if point is not None:
+            self.last = point
+            self.lowest = min(self.lowest, point, key=lambda known: known.value)
+        return point
 
 
 def _starts(dual: Dual, start: Floats | None) -> Iterator[Floats]:
@@ -223,54 +273,3 @@ def _starts(dual: Dual, start: Floats | None) -> Iterator[Floats]:
     live = (expert.mdp.available & ~expert.mdp.terminal[:, None]).T.ravel()
     cost = -2 * float(dual.temperatures.max()) * np.log(expert.mdp.n_actions)
     yield spla.lsqr(expert.feature_matrix, cost * live)[0]
-
-
-def _damped_step(dual: Dual, point: DualPoint, damping: float) -> tuple[DualPoint | None, float]:
-    """A step with the smallest damping, from the given one up, that is accepted; the damping to begin with next."""
-    hessian = np.sum([side.hessian() for side in point.sides], axis=0)
-    curvatures, axes = np.linalg.eigh(hessian)
-    largest = max(float(curvatures[-1]), 1e-300)
-    slopes = np.where(curvatures > 1e-13 * largest, axes.T @ point.gradient, 0.0)
-    for _ in range(40):
-        direction = -axes @ (slopes / np.maximum(curvatures + damping, 1e-13 * largest))
-        moved = dual.at(point.theta + direction, point)
-        if moved is not None and _accepted(point, moved, float(point.gradient @ direction)):
-            return moved, damping / 10 if damping > 1e-12 * largest else 0.0
-        damping = max(8 * damping, 1e-10 * largest)
-    return None, damping
-
-
-def _accepted(point: DualPoint, moved: DualPoint, slope: float) -> bool:
-    """A fall of J in proportion to the slope; where J no longer resolves a fall, a smaller gradient."""
-    rounding = 1e-14 * max(1.0, abs(point.value))
-    if moved.value <= point.value + 1e-4 * slope - rounding:
-        return True
-    smaller = np.linalg.norm(moved.gradient) < 0.9 * np.linalg.norm(point.gradient)
-    return bool(moved.value <= point.value + 10 * rounding and smaller)
-
-
-def _conjugate_direction(point: DualPoint) -> Floats:
-    gradient, width = point.gradient, point.theta.size
-    operator = spla.LinearOperator((width, width), matvec=lambda x: _product(point.sides, x), dtype=np.float64)
-    size = float(np.linalg.norm(gradient))
-    solved, _ = spla.cg(operator, -gradient / size, rtol=min(0.1, max(1e-6, size)), atol=0.0, maxiter=200)
-    return size * np.asarray(solved, dtype=np.float64)
-
-
-def _product(sides: Sequence[Side], direction: Floats) -> Floats:
-    total: Floats = np.sum([side.product(np.asarray(direction).ravel()) for side in sides], axis=0)
-    return total
-
-
-def _line_search(dual: Dual, point: DualPoint, direction: Floats) -> DualPoint | None:
-    """Halve the step until it is accepted."""
-    slope = float(point.gradient @ direction)
-    if slope >= 0:
-        direction, slope = -point.gradient, -float(point.gradient @ point.gradient)
-    step = 1.0
-    for _ in range(40):
-        moved = dual.at(point.theta + step * direction, point)
-        if moved is not None and _accepted(point, moved, step * slope):
-            return moved
-        step /= 2
-    return None
