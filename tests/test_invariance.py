@@ -79,7 +79,7 @@ CASES: dict[str, Case] = {
     "MPLP": (mh.MPLP(reward_bound=20.0, search=mh.SequentialLP(starts=2)), lambda: actions(CLIFF), DISCOUNTS),
     "MPLP, five experts": (mh.MPLP(reward_bound=20.0, search=mh.SequentialLP(starts=2)), five_on_big_small, OBJECTIVE),
     "MPLP on a grid": (mh.MPLP(reward_bound=20.0, search=COARSE), lambda: actions(CLIFF), OBJECTIVE),
-    "MCE": (mh.MCE(discount=0.4), lambda: mh.Problem(CLIFF.mdp, CLIFF.mce_experts()[:1]), EVERYTHING),
+    "MCE": (mh.MCE(discount=0.4), lambda: mh.Problem(CLIFF.mdp, CLIFF.mce_experts()[2:]), EVERYTHING),
     "MPML": (mh.MPML(search=COARSE), lambda: mh.Problem(CLIFF.mdp, CLIFF.mce_experts()[1:]), DISCOUNTS),
     "MPMCE": (mh.MPMCE(search=COARSE), lambda: mh.Problem(CLIFF.mdp, CLIFF.mce_experts()[1:]), DISCOUNTS),
     "MPMCE, summed": (mh.MPMCE(gap="summed", search=COARSE), lambda: policies(BIG_SMALL), OBJECTIVE),

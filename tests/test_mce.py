@@ -232,9 +232,9 @@ def test_within_a_threshold_the_entropy_pulls_the_discounts_up_and_keeps_their_o
 def test_no_discounts_nearby_pass_the_threshold_with_more_entropy():
     domain, threshold = mh.domains.big_small(), 3e-3
     problem = mh.Problem(domain.mdp, domain.mce_experts())
-    found = mh.solve(problem, mh.MPMCE(gap="threshold", threshold=threshold, starts=2))
+    found = mh.solve(problem, mh.MPMCE(gap="threshold", threshold=threshold, starts=1))
     rng = np.random.default_rng(0)
-    near = Points(tuple(map(tuple, np.clip(found.discounts + rng.uniform(-0.05, 0.05, (150, 3)), 0, 1))))
+    near = Points(tuple(map(tuple, np.clip(found.discounts + rng.uniform(-0.05, 0.05, (60, 3)), 0, 1))))
     others = mh.solve(problem, mh.MPMCE(gap="threshold", threshold=threshold, search=near))
     assert (others.trace.values > 0).any()
     assert others.objective < found.objective + 1e-3

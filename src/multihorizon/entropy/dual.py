@@ -29,6 +29,7 @@ from multihorizon.planning.evaluation import causal_entropy, feature_counts, pol
 from multihorizon.planning.linear import Resolvent
 from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Problem
+from multihorizon.tolerances import ROUNDING
 
 #: Up to this many reward parameters the Hessian is built and factorised.
 DENSE_FEATURES = 400
@@ -217,19 +218,24 @@ def _newton(dual: Dual, start: DualPoint, tolerance: float) -> DualSolution:
         )
     point = path.reached(found.x)
     if dense:
-        point = _polish(dual, point, tolerance)
+        point = _polish(dual, point)
     norm = float(np.abs(point.gradient).max())
     return DualSolution(point, norm, int(found.nit), norm <= tolerance)
 
 
-def _polish(dual: Dual, point: DualPoint, tolerance: float) -> DualPoint:
-    """Plain Newton steps while the gradient falls: near the minimum J itself no longer shows which of two points is lower."""
-    for _ in range(POLISHING_STEPS):
-        if np.abs(point.gradient).max() <= tolerance:
-            break
-        step = np.linalg.lstsq(point.hessian(), -point.gradient, rcond=FLAT)[0]
-        moved = dual.at(point.theta + step, point)
-        if moved is None or np.abs(moved.gradient).max() >= np.abs(point.gradient).max():
+def _polish(dual: Dual, point: DualPoint) -> DualPoint:
+    """Plain Newton steps while they halve the gradient, toward the reward of least length with these policies.
+
+    Near the minimum J itself no longer shows which of two points is lower, and where it is nearly flat a gradient of 1e-8 can
+    leave a reward far from its limit.
+    """
+    for number in range(POLISHING_STEPS):
+        curvatures, axes = np.linalg.eigh(point.hessian())
+        curved = curvatures > FLAT * curvatures[-1]
+        along = axes[:, curved]
+        moved = dual.at(along @ (along.T @ point.theta - (along.T @ point.gradient) / curvatures[curved]), point)
+        enough = 1.0 if number == 0 else 0.5
+        if moved is None or np.abs(moved.gradient).max() > enough * np.abs(point.gradient).max() + ROUNDING:
             break
         point = moved
     return point
