@@ -40,6 +40,8 @@ from multihorizon.tables.dynamics import SMOOTHING, describe_estimate, estimate_
 
 #: Experts whose intervals are computed together, before what is known so far is kept.
 BLOCK = 4
+#: Up to this many states of all experts together, exact policies are asked what they would identify: it takes their square.
+IDENTIFIED_STATES = 3000
 #: Every pair of this many experts is tested; of more only on request, because pairs grow as the square of the experts.
 FEW_EXPERTS = 6
 
@@ -258,10 +260,12 @@ def fitted_problem(solution: Solution) -> Problem:
 
 
 def _identification(solution: Solution) -> Identification | None:
-    """What exact policies would identify; for large tasks only where it matters most."""
+    """What exact policies would identify if the reward is not known; for large problems only where it matters most."""
     problem = solution.require_problem()
-    small = problem.tabular or sum(expert.mdp.n_states for expert in problem.experts) <= SEARCHED_STATES
-    return identify_fitted(solution) if small or solution.status == Status.NOT_IDENTIFIED else None
+    states = sum(expert.mdp.n_states for expert in problem.experts)
+    small = states <= (IDENTIFIED_STATES if problem.tabular else SEARCHED_STATES)
+    unknown = solution.options.get("known_reward") is None
+    return identify_fitted(solution) if unknown and (small or solution.status == Status.NOT_IDENTIFIED) else None
 
 
 def identify_fitted(solution: Solution) -> Identification | None:

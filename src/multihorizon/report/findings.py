@@ -90,6 +90,11 @@ class Findings:
         """Whether each discount is identified by the decisions."""
         return list(self.solution.evidence["identified"])
 
+    @property
+    def reward_given(self) -> bool:
+        """Whether the whole reward was given and none of it estimated."""
+        return self.problem.tabular and self.solution.options.get("known_reward") is not None
+
     @cached_property
     def reasons(self) -> list[str]:
         """Why no discount is given for each expert; empty where one is."""

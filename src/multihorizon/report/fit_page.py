@@ -104,6 +104,8 @@ def _reward(found: Analysis) -> Section:
     against = "the reward of the average logged step" if tabular else "zero, that is, from not having the feature"
     said = f"Differences from {against}, with 95 % intervals, in units of the temperature. "
     said += "A constant added to all rewards does not change them." if tabular else ""
+    if found.reward_given:
+        return Section("The reward they share", [paragraph("The reward was given, so none of it was estimated.")])
     if found.withheld:
         return Section("The reward they share", [paragraph(f"No reward is given. {found.withheld}")])
     blocks = [paragraph(said)]

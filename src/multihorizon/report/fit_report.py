@@ -54,7 +54,7 @@ def _write_numbers(draft: Path, analysis: Analysis, options: dict[str, Any]) -> 
 def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
     """The content of `result.json`."""
     solution, known, names = analysis.solution, analysis.given, analysis.problem.parameter_names
-    reward, errors = _known_reward(analysis)
+    reward, errors = _determined_reward(analysis)
     return {
         "experts": list(solution.experts),
         "warnings": analysis.warnings,
@@ -76,12 +76,9 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
         "pseudo_r2": analysis.explained.tolist(),
         "temperature": solution.temperature,
         "temperatures": solution.temperature,
-        "reward": dict(zip(names, reward.tolist(), strict=True)),
-        "reward_standard_errors": dict(zip(names, errors.tolist(), strict=True)),
-        "reward_contrasts": {
-            name: {"estimate": value, "standard_error": error}
-            for name, value, error in zip(names, *_contrasts(analysis), strict=True)
-        },
+        "reward": {} if _paid_by_action(analysis) else dict(zip(names, reward.tolist(), strict=True)),
+        "reward_standard_errors": None if analysis.reward_given else dict(zip(names, errors.tolist(), strict=True)),
+        "reward_contrasts": None if analysis.reward_given else _contrasts_by_name(analysis),
         "status": str(solution.status),
         "message": solution.message,
         "identified": analysis.identified,
@@ -124,18 +121,28 @@ def _checks(analysis: Analysis) -> dict[str, Any]:
     return found
 
 
-def _known_reward(analysis: Analysis) -> tuple[Floats, Floats]:
+def _determined_reward(analysis: Analysis) -> tuple[Floats, Floats]:
     """The reward and its standard errors `(d,)`, NaN where the decisions do not determine them or they are withheld."""
     errors = np.array(analysis.solution.evidence["reward_standard_errors"], dtype=np.float64)
     known = np.isfinite(errors) | (errors.size > DENSE_PARAMETERS)  # of so many, errors are not computed
-    if analysis.withheld or analysis.solution.status == Status.NOT_IDENTIFIED:
+    if analysis.withheld or analysis.solution.status == Status.NOT_IDENTIFIED or _paid_by_action(analysis):
         known = np.zeros(errors.size, dtype=np.bool_)
     return np.where(known, analysis.solution.reward, np.nan), np.where(known, errors, np.nan)
+
+
+def _paid_by_action(analysis: Analysis) -> bool:
+    """Whether the reward was given for states and actions, so that states have none of their own."""
+    return analysis.reward_given and analysis.problem.experts[0].known_reward is not None
 
 
 def _contrasts(analysis: Analysis) -> tuple[list[float], list[float]]:
     gone = np.nan if analysis.withheld else 1.0
     return (gone * analysis.contrasts.values).tolist(), (gone * analysis.contrasts.standard_errors).tolist()
+
+
+def _contrasts_by_name(analysis: Analysis) -> dict[str, dict[str, float]]:
+    rows = zip(analysis.problem.parameter_names, *_contrasts(analysis), strict=True)
+    return {name: {"estimate": value, "standard_error": error} for name, value, error in rows}
 
 
 def _limit(analysis: Analysis, k: int) -> str | None:
@@ -177,7 +184,7 @@ def _write_arrays(path: Path, analysis: Analysis, options: dict[str, Any]) -> No
         experts=np.array(solution.experts),
         discounts=np.where(known, solution.discounts, np.nan),
         intervals=analysis.intervals,
-        reward=_known_reward(analysis)[0],
+        reward=_determined_reward(analysis)[0],
         reward_names=np.array(analysis.problem.parameter_names),
         version=np.array(package_version()),
         seed=np.array(solution.seed),
@@ -220,7 +227,7 @@ def _flags(analysis: Analysis, k: int) -> list[str]:
 
 
 def _reward_frame(analysis: Analysis) -> pd.DataFrame:
-    names, (reward, errors) = analysis.problem.parameter_names, _known_reward(analysis)
+    names, (reward, errors) = analysis.problem.parameter_names, _determined_reward(analysis)
     kind = "state" if names == analysis.problem.experts[0].mdp.state_names else "parameter"
     difference, difference_error = _contrasts(analysis)
     columns = {kind: names, "reward": reward, "standard_error": errors}
