@@ -65,3 +65,40 @@ def test_groups_share_a_discount():
         members = PERSONS.frame["group"] == group
         assert np.ptp(solution.discounts[members]) == 0
         assert np.ptp(solution.confidence_intervals(0.95)[members], axis=0).max() == 0
+
+
+def bus(bins: int = 30) -> tuple[mh.MDP, np.ndarray]:
+    """Engines that wear by 0, 1 or 2 bins a month until they are replaced: transitions, and what replacing and wear cost."""
+    transitions = np.zeros((2, bins, bins))
+    for step, chance in enumerate((0.39, 0.6, 0.01)):
+        np.add.at(transitions[0], (np.arange(bins), np.minimum(np.arange(bins) + step, bins - 1)), chance)
+        transitions[1, :, step] += chance
+    wear = np.concatenate([-0.1 * np.arange(bins), np.zeros(bins)])
+    return mh.MDP(transitions, action_names=["keep", "replace"]), np.column_stack([np.repeat([0.0, -1.0], bins), wear])
+
+
+def test_the_standard_exercise_of_econometrics_is_one_call():
+    """Replacing engines at a known discount: costs are found at the true one, and the discount alone is hardly told."""
+    mdp, features = bus()
+    cost, wear = 6.0, 1.5
+    reward = (features @ [cost, wear]).reshape(2, -1).T
+    table = mh.Demonstrations.simulate(mdp, [mh.soft_plan(mdp, reward, 0.95).policy], 40, seed=1, max_steps=150)
+    problem = mh.Problem(mdp, table, features=features, feature_names=["replacement", "wear"])
+    fits = {g: mh.solve(problem, mh.MaximumLikelihood(discounts=g)) for g in (0.0, 0.95)}
+    errors = np.array(fits[0.95].evidence["reward_standard_errors"])
+    assert (np.abs(fits[0.95].reward - [cost, wear]) < 3 * errors).all()
+    assert fits[0.0].reward[0] < fits[0.95].reward[0] - 1
+    free = mh.solve(problem, mh.MaximumLikelihood())
+    assert free.objective >= max(fit.objective for fit in fits.values()) - 1e-6
+    low, high = free.confidence_intervals(0.95)[0]
+    for gamma, fit in fits.items():
+        assert (2 * (free.objective - fit.objective) <= 3.841) == (low <= gamma <= high)
+
+
+def test_known_discounts_are_not_tested():
+    told = {"1": 0.5, "2": 0.5, "3": 0.9}
+    solution = mh.solve(PROBLEM, mh.MaximumLikelihood("per_expert", told, known_reward=TASK.reward))
+    assert np.isnan(mh.shared_discount_test(solution).p_value)
+    pairs = {test.experts: test.degrees for test in mh.pairwise_tests(solution)}
+    assert not {("1", "2"), ("1", "3"), ("2", "3")} & set(pairs)
+    assert pairs["1", "4"] == 1

@@ -16,6 +16,7 @@ from multihorizon.commands.options import (
     Discounts,
     EstimateRest,
     Features,
+    Groups,
     Jobs,
     KnownReward,
     Pairs,
@@ -34,11 +35,12 @@ from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.parallel import as_jobs
 from multihorizon.report.analysis import Analysis, analyse
 from multihorizon.report.fit_report import FILES, write_fit, write_so_far
-from multihorizon.report.formats import discount_text, interval_text, sizes, steps_text
+from multihorizon.report.formats import interval_text, own_discount_text, own_steps_text, sizes
 from multihorizon.report.words import wide_intervals
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features, read_known_reward
+from multihorizon.tables.groups import read_groups
 
 #: Exit code where the work was stopped by Ctrl-C, as shells have it.
 STOPPED = 130
@@ -52,9 +54,10 @@ def fit(
     demos: Demos,
     transitions: Transitions = None,
     features: Features = None,
-    temperature: TemperatureChoice = "pooled",
+    temperature: TemperatureChoice = None,
     discount: Discounts = None,
     known_reward: KnownReward = None,
+    groups: Groups = None,
     smoothing: Smoothing = SMOOTHING,
     estimate_rest: EstimateRest = False,
     ridge: Ridge = None,
@@ -68,15 +71,17 @@ def fit(
     with plain_errors():
         if smoothing < 0:
             raise ValueError(f"--smoothing must be at least 0, received {smoothing:g}")
-        check_out(out_dir, FILES, demos, transitions, features, known_reward)
-        solver = MaximumLikelihood(temperature_of(temperature), discounts_of(discount), ridge=ridge)
+        check_out(out_dir, FILES, demos, transitions, features, known_reward, groups)
+        together = None if groups is None else read_groups(groups)
+        solver = MaximumLikelihood(temperature_of(temperature), discounts_of(discount), groups=together, ridge=ridge)
         options = {
             "demonstrations": [path.name for path in demos],
             "transitions": [path.name for path in transitions] if transitions else "estimated",
             "features": features.name if features else None,
-            "temperature": temperature,
+            "temperature": ", ".join(temperature) if temperature else "pooled",
             "discounts": discount,
             "known_reward": known_reward.name if known_reward else None,
+            "groups": groups.name if groups else None,
             "estimate_rest": estimate_rest,
             "smoothing": smoothing if estimate_rest or not transitions else None,
             "ridge": ridge,
@@ -161,5 +166,4 @@ def _cells(analysis: Analysis, k: int) -> tuple[str, ...]:
     rest = ("–" if heat is None else f"{heat[k]:.2f}", f"{analysis.explained[k]:.2f}")
     if not analysis.given[k]:
         return "–", "–", analysis.reasons[k], *rest
-    gamma = float(analysis.solution.discounts[k])
-    return steps_text(analysis, gamma), discount_text(analysis, gamma), interval_text(analysis, k), *rest
+    return own_steps_text(analysis, k), own_discount_text(analysis, k), interval_text(analysis, k), *rest

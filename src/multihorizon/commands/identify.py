@@ -38,7 +38,7 @@ def identify(
     demos: Demos,
     transitions: Transitions = None,
     features: Features = None,
-    temperature: TemperatureChoice = "pooled",
+    temperature: TemperatureChoice = None,
     smoothing: Smoothing = SMOOTHING,
     estimate_rest: EstimateRest = False,
     seed: Seed = 0,

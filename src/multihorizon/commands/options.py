@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -28,10 +28,12 @@ Features = Annotated[
     Path | None, typer.Option("--features", help="CSV: state[, action], then one column per feature of the reward.")
 ]
 TemperatureChoice = Annotated[
-    str,
+    list[str] | None,
     typer.Option(
         "--temperature",
-        help="How random choices are: pooled (equal unless the decisions reject that), shared, per-expert, or a known number.",
+        metavar="CHOICE|[NAME=]VALUE",
+        help="How random choices are: pooled (the default: equal unless the decisions reject that), shared, per-expert, or a "
+        "known number, of one expert or of all; NAME=VALUE may be repeated.",
     ),
 ]
 Smoothing = Annotated[
@@ -49,6 +51,7 @@ Discounts = Annotated[
 KnownReward = Annotated[
     Path | None, typer.Option("--known-reward", help="CSV: state[, action], then one column with the reward that is known.")
 ]
+Groups = Annotated[Path | None, typer.Option("--groups", help="CSV: expert, group; the experts of one group share one discount.")]
 Quick = Annotated[bool, typer.Option("--quick", help="No tests and model checks; intervals from standard errors.")]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes to use; -1 is all cores. The answer does not depend on it.")]
 Pairs = Annotated[bool, typer.Option("--pairs", help="Compare every pair of experts, also of many.")]
@@ -60,35 +63,31 @@ def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
     return [read_transitions(path) for path in transitions] if transitions else None
 
 
-def temperature_of(text: str) -> Temperature:
-    """The solver's option for a choice on the command line."""
-    names: dict[str, Temperature] = {"pooled": "pooled", "shared": "shared", "per-expert": "per_expert"}
-    if text in names:
-        return names[text]
-    try:
-        return as_positive(float(text), "--temperature")
-    except ValueError:
-        raise ValueError(f"--temperature must be one of {', '.join(names)} or a positive number, received {text}") from None
+def temperature_of(texts: list[str] | None) -> Temperature:
+    """The solver's option for a choice on the command line: a word, one number for all, or numbers by name."""
+    words: dict[str, Temperature] = {"pooled": "pooled", "shared": "shared", "per-expert": "per_expert"}
+    if not texts:
+        return "pooled"
+    if len(texts) == 1 and texts[0] in words:
+        return words[texts[0]]
+    return _numbers(texts, "--temperature", as_positive, f"one of {', '.join(words)}, a positive number or NAME=number")
 
 
 def discounts_of(texts: list[str] | None) -> float | dict[str, float] | None:
     """The known discounts on the command line: one for all, or by name."""
-    if not texts:
-        return None
-    pairs = [(name, _number(value)) for name, _, value in (text.rpartition("=") for text in texts)]
-    if len(pairs) == 1 and not pairs[0][0]:
-        return pairs[0][1]
-    names = [name for name, _ in pairs]
-    if not all(names) or len(set(names)) < len(names):
-        raise ValueError(f"--discount must be given once for all experts, or once for each name, received {', '.join(texts)}")
-    return dict(pairs)
+    return _numbers(texts, "--discount", as_discount, "a number from 0 to 1, or NAME=number") if texts else None
 
 
-def _number(text: str) -> float:
+def _numbers(texts: list[str], option: str, check: Callable[[object, str], float], expected: str) -> float | dict[str, float]:
+    """One number for all experts, or one for each name."""
+    names = [text.rpartition("=")[0] for text in texts]
+    if len(texts) > 1 and (not all(names) or len(set(names)) < len(names)):
+        raise ValueError(f"{option} must be given once for all experts, or once for each name, received {', '.join(texts)}")
     try:
-        return as_discount(float(text), "--discount")
+        numbers = [check(float(text.rpartition("=")[2]), option) for text in texts]
     except ValueError:
-        raise ValueError(f"--discount must be a number from 0 to 1, or NAME=number, received {text}") from None
+        raise ValueError(f"{option} must be {expected}, received {', '.join(texts)}") from None
+    return dict(zip(names, numbers, strict=True)) if names[0] else numbers[0]
 
 
 def check_out(directory: Path | None, files: Sequence[str], demos: Demos, transitions: Transitions, *others: Path | None) -> None:

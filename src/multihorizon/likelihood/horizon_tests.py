@@ -28,7 +28,7 @@ from scipy.stats import chi2
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.likelihood.ascent import Ascent, climb
-from multihorizon.likelihood.likelihood import Point
+from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.precision import precision
 from multihorizon.likelihood.starts import choice_probability_start
@@ -71,9 +71,10 @@ def pairwise_tests(solution: Solution, progress: Progress = silent, jobs: int = 
 
 
 def each_pair(solution: Solution, progress: Progress = silent, jobs: int = 1) -> Iterator[SharedDiscountTest]:
-    """The test of each pair as soon as it is done, not yet corrected."""
-    pairs = list(combinations(range(solution.discounts.size), 2))
-    for number, test in enumerate(in_parallel(partial(_test, resume(solution)), pairs, jobs), start=1):
+    """The test of each pair that has something to test, as soon as it is done, not yet corrected."""
+    point = resume(solution)
+    pairs = [pair for pair in combinations(range(solution.discounts.size), 2) if _contrasts(point.likelihood, pair)]
+    for number, test in enumerate(in_parallel(partial(_test, point), pairs, jobs), start=1):
         progress(number / len(pairs), f"pair {number} of {len(pairs)}")
         yield test
 
@@ -103,15 +104,26 @@ def holm(p_values: Floats) -> Floats:
 def _test(point: Point, members: tuple[int, ...]) -> SharedDiscountTest:
     model = point.likelihood
     names = tuple(model.problem.names[i] for i in members)
+    contrasts = _contrasts(model, members)
+    if not contrasts:
+        return SharedDiscountTest(names, np.nan, np.nan, 0, np.nan, np.nan)
     end = _restricted(point, members)
-    degrees = _degrees(point, end.point, members)
+    degrees = _degrees(point, end.point, members, contrasts)
     shared = float(end.point.likelihood.discounts(end.point.x)[members[0]])
     statistic = max(0.0, 2 * (point.objective - end.point.objective))
     p_value = float(chi2.sf(statistic, degrees)) if degrees > 0 else np.nan
     return SharedDiscountTest(names, shared, statistic, degrees, p_value, p_value)
 
 
-def _degrees(point: Point, shared: Point, members: tuple[int, ...]) -> int:
+def _contrasts(model: Likelihood, members: tuple[int, ...]) -> int:
+    """How many free discounts one shared discount replaces; 0 where there is nothing to test, as of different known discounts."""
+    groups = np.unique(model.groups[list(members)])
+    known = model.known[model.discount_slice][groups]
+    told = np.unique(known[~np.isnan(known)]).size
+    return int(np.isnan(known).sum()) - (1 - told) if told <= 1 else 0
+
+
+def _degrees(point: Point, shared: Point, members: tuple[int, ...], contrasts: int) -> int:
     """Contrasts given up and twice the directions that are open under the hypothesis only; 0 where no rank is lost."""
     model = point.likelihood
     discounts = shared.likelihood.discounts(shared.x)
@@ -121,7 +133,6 @@ def _degrees(point: Point, shared: Point, members: tuple[int, ...]) -> int:
     heats = np.exp(shared.x[shared.likelihood.temperature_slice])
     apart = model.at(model.pack(shared.likelihood.reward(shared.x), grouped, heats))
     full, restricted = precision(point if apart is None else apart), precision(shared)
-    contrasts = len(members) - 1
     return contrasts + 2 * max(restricted.nullity - full.nullity, 0) if full.rank > restricted.rank else 0
 
 

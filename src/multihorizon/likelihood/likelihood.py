@@ -276,11 +276,8 @@ class Likelihood:
             known[: self.n_reward] = told.reward
         discounts = np.full(k, np.nan) if told.discounts is None else told.discounts
         temperatures = np.ones(k) if told.temperatures is None else told.temperatures
-        for expert in range(k):
-            if not np.isnan(discounts[expert]):
-                known[self.n_reward + self.groups[expert]] = discounts[expert]
-            if not np.isnan(temperatures[expert]):
-                known[self.temperature_slice.start + self.temperature_groups[expert]] = np.log(temperatures[expert])
+        known[self.discount_slice] = _agreed(discounts, self.groups)
+        known[self.temperature_slice] = np.log(_agreed(temperatures, self.temperature_groups))
         return known
 
     def _bounds(self) -> tuple[Floats, Floats]:
@@ -442,6 +439,16 @@ def _plan(batch: Persons, reward: Floats, gamma: Floats, lam: Floats, start: Flo
 
 def _numbers(groups: tuple[int, ...] | None, size: int) -> Ints:
     return np.arange(size) if groups is None else np.array(groups, dtype=np.int64)
+
+
+def _agreed(values: Floats, groups: Ints) -> Floats:
+    """The known value of each group; NaN where none is known, or where its members have different ones."""
+    found = np.full(int(groups.max()) + 1, np.nan)
+    for group in range(found.size):
+        told = np.unique(values[(groups == group) & ~np.isnan(values)])
+        if told.size == 1:
+            found[group] = told[0]
+    return found
 
 
 def _renumbered(groups: Ints) -> tuple[int, ...]:

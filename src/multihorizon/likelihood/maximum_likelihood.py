@@ -145,6 +145,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
             "log_likelihood": point.value,
             "decisions": model.decisions,
             "identified": identified.tolist(),
+            "known": _known(model),
             "unidentified_directions": told.nullity,
             "information_spectrum": told.spectrum.tolist(),
             "reward_standard_errors": _or_none(told.standard_errors[: model.n_reward]),
@@ -160,6 +161,18 @@ def _solution(problem: Problem, found: Fit) -> Solution:
             "equally_likely": [_end(end) for end in others],
         },
     )
+
+
+def _known(model: Likelihood) -> dict[str, Any]:
+    """What was told and not estimated: whose discounts, whose temperatures, and how much of the reward."""
+    told = model.settings
+    part = any(expert.known_reward is not None for expert in model.problem.experts)
+    heats = model.fixed[model.temperature_slice] & (told.temperatures is not None)
+    return {
+        "discounts": model.fixed[model.discount_slice][model.groups].tolist(),
+        "temperatures": heats[model.temperature_groups].tolist(),
+        "reward": "all" if told.reward is not None else "in part" if part else None,
+    }
 
 
 def _equally_likely(best: Ascent, ends: list[Ascent]) -> list[Ascent]:

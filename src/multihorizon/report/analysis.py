@@ -154,11 +154,11 @@ def analyse(
     if found.withheld:
         return replace(found, finished=True)
     found = _with_intervals(found, jobs, _part(progress, 0.55, 0.8), keep)
-    if problem.n_experts > 1:
+    if problem.n_experts > 1 and not all(found.known):
         progress(0.8, "test of one discount for all")
         found = replace(found, shared=shared_discount_test(solution))
         keep(found)
-    if pairs or problem.n_experts <= FEW_EXPERTS:
+    if not all(found.known) and (pairs or problem.n_experts <= FEW_EXPERTS):
         found = _with_pairs(found, jobs, _part(progress, 0.85, 1.0), keep)
     return replace(found, finished=True)
 
@@ -203,14 +203,17 @@ def _with_checks(found: Analysis, tables: Sequence[Demonstrations], seed: int, p
 
 
 def _with_intervals(found: Analysis, jobs: int, progress: Progress, keep: Callable[[Analysis], None]) -> Analysis:
-    """The same with profile intervals, a block of experts at a time."""
-    known = np.flatnonzero(found.given)
-    blocks = [known[i : i + BLOCK] for i in range(0, known.size, BLOCK)]
+    """The same with profile intervals, a block of experts at a time; experts who share a discount share its interval."""
+    given, profiles = np.flatnonzero(found.given), _Profiles(found.solution)
+    groups = profiles.point.likelihood.groups
+    first = given[np.sort(np.unique(groups[given], return_index=True)[1])]
+    blocks = [first[i : i + BLOCK] for i in range(0, first.size, BLOCK)]
     intervals = found.intervals.copy()
-    for number, (block, ends) in enumerate(zip(blocks, in_parallel(_Profiles(found.solution), blocks, jobs), strict=True)):
-        intervals[block] = ends
+    for number, (block, found_ends) in enumerate(zip(blocks, in_parallel(profiles, blocks, jobs), strict=True)):
+        for k, ends in zip(block, found_ends, strict=True):
+            intervals[given[groups[given] == groups[k]]] = ends
         found = replace(found, intervals=intervals.copy())
-        progress((number + 1) / len(blocks), f"intervals: {min((number + 1) * BLOCK, known.size)} of {known.size} experts")
+        progress((number + 1) / len(blocks), f"intervals: {min((number + 1) * BLOCK, first.size)} of {first.size} discounts")
         keep(found)
     return found
 
@@ -260,12 +263,13 @@ def fitted_problem(solution: Solution) -> Problem:
 
 
 def _identification(solution: Solution) -> Identification | None:
-    """What exact policies would identify if the reward is not known; for large problems only where it matters most."""
-    problem = solution.require_problem()
+    """What exact policies would identify where nothing is known; for large problems only where it matters most."""
+    problem, known = solution.require_problem(), solution.evidence["known"]
+    if known["reward"] or any(known["discounts"]):
+        return None
     states = sum(expert.mdp.n_states for expert in problem.experts)
     small = states <= (IDENTIFIED_STATES if problem.tabular else SEARCHED_STATES)
-    unknown = solution.options.get("known_reward") is None
-    return identify_fitted(solution) if unknown and (small or solution.status == Status.NOT_IDENTIFIED) else None
+    return identify_fitted(solution) if small or solution.status == Status.NOT_IDENTIFIED else None
 
 
 def identify_fitted(solution: Solution) -> Identification | None:

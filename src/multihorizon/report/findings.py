@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -93,15 +94,24 @@ class Findings:
     @property
     def reward_given(self) -> bool:
         """Whether the whole reward was given and none of it estimated."""
-        return self.problem.tabular and self.solution.options.get("known_reward") is not None
+        return self._told.get("reward") == "all"
+
+    @property
+    def known(self) -> list[bool]:
+        """Whether each discount was known beforehand, and so was not estimated."""
+        return list(self._told.get("discounts", [False] * len(self.solution.experts)))
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        return self.solution.evidence.get("known") or {}
 
     @cached_property
     def reasons(self) -> list[str]:
         """Why no discount is given for each expert; empty where one is."""
         gain = 2 * self.decisions * (self.fitted - self.chance)
-        idle = gain < chi2.ppf(LEVEL, 2)
+        idle = (gain < chi2.ppf(LEVEL, 2)) & ~np.array(self.known)
         cases = zip(self.identified, idle, strict=True)
-        return ["not identified" if not known else "no better than chance" if lost else "" for known, lost in cases]
+        return ["not identified" if not told else "no better than chance" if lost else "" for told, lost in cases]
 
     @property
     def given(self) -> list[bool]:

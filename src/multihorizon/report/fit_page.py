@@ -16,7 +16,7 @@ from multihorizon.report.advice import NAMED_EXPERTS, SIGNIFICANT, interval_mean
 from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_figures import plot_calibration, plot_choices, plot_horizons, plot_people, plot_reward_map
-from multihorizon.report.formats import count, decimals, discount_text, interval_text, p_cell, p_text, sizes, steps_text
+from multihorizon.report.formats import count, decimals, interval_text, own_discount_text, own_steps_text, p_cell, p_text, sizes
 from multihorizon.report.html import Bar, Cell, Page, Section, cards, figure, listing, paragraph, side_by_side, table, warning
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
 from multihorizon.solution import Status, package_version
@@ -61,7 +61,7 @@ def _person(found: Analysis, k: int) -> list[Cell]:
     solution, known = found.solution, found.given[k]
     gamma = float(solution.discounts[k])
     low, high = (float(end) for end in found.intervals[k])
-    number = [steps_text(found, gamma), discount_text(found, gamma)] if known else ["–", found.reasons[k]]
+    number = [own_steps_text(found, k), own_discount_text(found, k)] if known else ["–", found.reasons[k]]
     heat = None if solution.temperature is None else f"{float(solution.temperature[k]):.2f}"
     bar = Bar(low, gamma if known else np.nan, high, (0.0, 1.0))
     return [

@@ -66,6 +66,8 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
         "discounts": [float(g) if k else None for g, k in zip(solution.discounts, known, strict=True)],
         "intervals": analysis.intervals.tolist(),
         "level": LEVEL,
+        "known": solution.evidence.get("known"),
+        "groups": solution.options.get("groups"),
         "at_limit": [_limit(analysis, k) for k in range(len(known))],
         "largest_discount": analysis.largest_discount,
         "standard_errors": None if analysis.withheld else solution.standard_errors,
@@ -76,7 +78,7 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
         "pseudo_r2": analysis.explained.tolist(),
         "temperature": solution.temperature,
         "temperatures": solution.temperature,
-        "reward": {} if _paid_by_action(analysis) else dict(zip(names, reward.tolist(), strict=True)),
+        "reward": dict(zip(names, reward.tolist(), strict=True)),
         "reward_standard_errors": None if analysis.reward_given else dict(zip(names, errors.tolist(), strict=True)),
         "reward_contrasts": None if analysis.reward_given else _contrasts_by_name(analysis),
         "status": str(solution.status),
@@ -125,14 +127,9 @@ def _determined_reward(analysis: Analysis) -> tuple[Floats, Floats]:
     """The reward and its standard errors `(d,)`, NaN where the decisions do not determine them or they are withheld."""
     errors = np.array(analysis.solution.evidence["reward_standard_errors"], dtype=np.float64)
     known = np.isfinite(errors) | (errors.size > DENSE_PARAMETERS)  # of so many, errors are not computed
-    if analysis.withheld or analysis.solution.status == Status.NOT_IDENTIFIED or _paid_by_action(analysis):
+    if analysis.withheld or analysis.solution.status == Status.NOT_IDENTIFIED:
         known = np.zeros(errors.size, dtype=np.bool_)
     return np.where(known, analysis.solution.reward, np.nan), np.where(known, errors, np.nan)
-
-
-def _paid_by_action(analysis: Analysis) -> bool:
-    """Whether the reward was given for states and actions, so that states have none of their own."""
-    return analysis.reward_given and analysis.problem.experts[0].known_reward is not None
 
 
 def _contrasts(analysis: Analysis) -> tuple[list[float], list[float]]:
@@ -147,7 +144,7 @@ def _contrasts_by_name(analysis: Analysis) -> dict[str, dict[str, float]]:
 
 def _limit(analysis: Analysis, k: int) -> str | None:
     """Whether a discount is no estimate but a limit of what was tried."""
-    if not analysis.given[k]:
+    if not analysis.given[k] or analysis.known[k]:
         return None
     gamma = float(analysis.solution.discounts[k])
     return "largest" if gamma >= analysis.largest_discount else "smallest" if gamma <= 0 else None
@@ -219,6 +216,7 @@ def _flags(analysis: Analysis, k: int) -> list[str]:
     width = float(np.diff(analysis.intervals[k])[0])
     cases = {
         analysis.reasons[k]: bool(analysis.reasons[k]),
+        "known discount": analysis.known[k],
         f"at the {limit} discount": limit is not None,
         "wide interval": width > VAGUE_WIDTH,
         "result not to be used": bool(analysis.withheld),

@@ -14,8 +14,22 @@ def discount_text(findings: Findings, discount: float) -> str:
     return f"{discount:.3f}"
 
 
+def own_discount_text(findings: Findings, k: int) -> str:
+    """The discount of expert k; one that was known beforehand is shown as it was given."""
+    gamma = float(findings.solution.discounts[k])
+    return f"{gamma:g}" if findings.known[k] else discount_text(findings, gamma)
+
+
+def own_steps_text(findings: Findings, k: int) -> str:
+    """The horizon of expert k; that of a known discount is no limit."""
+    text = steps_text(findings, float(findings.solution.discounts[k]))
+    return text.removeprefix("≥ ") if findings.known[k] else text
+
+
 def interval_text(findings: Findings, k: int) -> str:
     """The interval of expert k; an end may not have been found, and the largest discount tried is a limit."""
+    if findings.known[k]:
+        return "known"
     ends = findings.intervals[k]
     if np.isnan(ends).all():
         return "–"

@@ -14,7 +14,16 @@ import numpy as np
 
 from multihorizon.report.advice import NAMED_EXPERTS, SIGNIFICANT, unequal_temperatures, warnings
 from multihorizon.report.findings import Findings, predicts_worse
-from multihorizon.report.formats import count, discount_text, from_to, in_words, interval_text, p_text, steps_text
+from multihorizon.report.formats import (
+    count,
+    from_to,
+    in_words,
+    interval_text,
+    own_discount_text,
+    own_steps_text,
+    p_text,
+    steps_text,
+)
 from multihorizon.report.misfit import choices_repeat, misfits
 
 #: An interval wider than this says little about a discount.
@@ -53,7 +62,9 @@ def look_ahead_verdict(findings: Findings) -> Verdict:
     order = [k for k in findings.order if findings.given[k]]
     if not order:
         return Verdict(question, "Unknown", "No expert's discount can be told from these decisions.", "bad")
-    answer = from_to([steps_text(findings, float(findings.solution.discounts[k])) for k in (order[0], order[-1])]) + " steps"
+    answer = from_to([own_steps_text(findings, k) for k in (order[0], order[-1])]) + " steps"
+    if all(findings.known):
+        return Verdict(question, f"{answer}, as known", "All discounts were known; none was estimated.", "good")
     reasons = _each(findings, order) if len(order) <= NAMED_EXPERTS else _crowd(findings, order)
     return Verdict(question, answer, f"{reasons}{_difference(findings)}", "good")
 
@@ -61,6 +72,8 @@ def look_ahead_verdict(findings: Findings) -> Verdict:
 def identifiability_verdict(findings: Findings) -> Verdict:
     """Whether the decisions identify the discounts, and how narrowly."""
     question, number = "Can the data tell?", len(findings.given)
+    if all(findings.known) and not findings.withheld:
+        return Verdict(question, "Not asked", " ".join(["No discount was estimated.", *_open_directions(findings)]), "good")
     unknown = [findings.solution.experts[k] for k in findings.order if not findings.identified[k]]
     if len(unknown) == number:
         return Verdict(question, "No", _unknown(findings, unknown), "bad")
@@ -97,10 +110,11 @@ def _named(findings: Findings, names: list[str]) -> str:
 
 
 def _widths(findings: Findings) -> str:
-    widths = findings.intervals[:, 1] - findings.intervals[:, 0]
+    widths = (findings.intervals[:, 1] - findings.intervals[:, 0])[~np.array(findings.known)]
     if np.isnan(widths).all():
         return "The decisions identify every discount that is given."
     whom = "every discount" if all(findings.given) else "every discount that is given"
+    whom += " and was not known" if any(findings.known) else ""
     if len(findings.given) <= NAMED_EXPERTS:
         return f"The decisions identify {whom}; the widest 95 % interval spans {np.nanmax(widths):.3f}."
     return f"The decisions identify {whom}; half of the 95 % intervals span less than {np.nanmedian(widths):.3f}."
@@ -162,9 +176,8 @@ def wide_intervals(findings: Findings) -> list[str]:
 def _each(findings: Findings, order: list[int]) -> str:
     parts = []
     for k in order:
-        gamma = float(findings.solution.discounts[k])
-        interval = f"discount {discount_text(findings, gamma)}, {interval_text(findings, k)}"
-        parts.append(f"{findings.solution.experts[k]} {steps_text(findings, gamma)} ({interval})")
+        interval = f"discount {own_discount_text(findings, k)}, {interval_text(findings, k)}"
+        parts.append(f"{findings.solution.experts[k]} {own_steps_text(findings, k)} ({interval})")
     return f"Steps that each expert looks ahead, with 95 % intervals: {'; '.join(parts)}."
 
 
@@ -173,8 +186,13 @@ def _crowd(findings: Findings, order: list[int]) -> str:
     low, middle, high = (float(g) for g in np.quantile(known, [0.25, 0.5, 0.75]))
     return (
         f"Half of the {len(order)} experts look between {steps_text(findings, low)} and {steps_text(findings, high)} steps ahead "
-        f"(discounts {low:.3f} to {high:.3f}, median {middle:.3f})."
+        f"(discounts {low:.3f} to {high:.3f}, median {middle:.3f}){_of_these(findings)}."
     )
+
+
+def _of_these(findings: Findings) -> str:
+    number = sum(findings.known)
+    return f"; {count(number, 'discount')} of these {'was' if number == 1 else 'were'} known" if number else ""
 
 
 def _difference(findings: Findings) -> str:
