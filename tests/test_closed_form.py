@@ -221,6 +221,7 @@ def test_frequencies_leave_out_what_is_not_available():
     experts = [mh.Expert(str(k), mdp, "demonstrations", counts=np.round(1e12 * p)) for k, p in enumerate(policies)]
     for expert, policy in zip(experts, policies, strict=True):
         np.testing.assert_allclose(expert.frequencies(0.5), policy, atol=1e-9)
+        assert (expert.frequencies(0.5)[~available] == 0).all()
     np.testing.assert_allclose(mh.solve(mh.Problem(mdp, experts), mh.ClosedForm()).discounts, [0.2, 0.8], atol=1e-5)
     with pytest.raises(ValueError, match="given as demonstrations"):
         mh.Problem(mdp, policies).experts[0].frequencies(0.5)
