@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood import ascent, fit, intervals, large, precision, starts
+from multihorizon.likelihood import large, precision
 from multihorizon.likelihood.likelihood import Likelihood, Settings
 
 
@@ -34,8 +34,7 @@ def test_standard_errors_are_those_of_the_dense_information(problem):
 
 def test_both_routes_find_the_same_answer(problem, monkeypatch):
     dense = mh.solve(problem, mh.MaximumLikelihood(temperature="shared", starts=1))
-    for module in (ascent, fit, intervals, precision, starts):
-        monkeypatch.setattr(module, "DENSE_PARAMETERS", 5)
+    monkeypatch.setattr(large, "DENSE_REWARDS", 5)
     free = mh.solve(problem, mh.MaximumLikelihood(temperature="shared", starts=1))
     assert free.status == mh.Status.CONVERGED
     assert free.discounts == pytest.approx(dense.discounts, abs=2e-3)
@@ -49,6 +48,5 @@ def test_what_is_not_identified_is_seen_without_matrices(monkeypatch):
     d = mh.domains.toy()
     policies = [mh.soft_plan(d.mdp, d.reward, gamma).policy for gamma in (0.3, 0.8)]
     problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, policies, 3000))
-    for module in (ascent, fit, intervals, precision, starts):
-        monkeypatch.setattr(module, "DENSE_PARAMETERS", 3)
+    monkeypatch.setattr(large, "DENSE_REWARDS", 3)
     assert mh.solve(problem, mh.MaximumLikelihood(temperature="shared", starts=1)).status == mh.Status.NOT_IDENTIFIED

@@ -12,7 +12,7 @@ Where reward and discount nearly trade off, the likelihood is a long bent ridge 
 `BENT` on each step therefore follows the bend to second order (the geodesic acceleration of Transtrum and Sethna, 2012): with
 `f = log π` and its second derivative `f_δδ` along δ, by central differences, the step is `δ + a/2`, `(I + μD) a = −Σ nπ f_δδ df`.
 
-Beyond `DENSE_PARAMETERS` parameters nothing of size p×p is formed and `large.quasi_newton` climbs instead.
+With very many parameters nothing of size p×p is formed and `large.quasi_newton` climbs instead.
 
 It stops when half the squared length of the gradient in the metric of the information, the log-likelihood that a step still
 promises, is below `GAIN`: a ten-millionth of what moves a confidence interval. Whether that is convergence is for the caller to
@@ -27,8 +27,9 @@ import numpy as np
 import scipy.linalg as la
 
 from multihorizon.checks import Bools, Floats
-from multihorizon.likelihood.large import DENSE_PARAMETERS, quasi_newton
+from multihorizon.likelihood.large import is_large, quasi_newton
 from multihorizon.likelihood.likelihood import Point
+from multihorizon.progress import Progress, silent
 
 GAIN = 1e-7
 MAX_STEPS = 300
@@ -60,6 +61,7 @@ def climb(
     max_steps: int = MAX_STEPS,
     gain: float = GAIN,
     matrix: Floats | None = None,
+    progress: Progress = silent,
 ) -> Ascent:
     """Climb from `start` to a local maximum of the objective.
 
@@ -68,11 +70,12 @@ def climb(
         fixed: mask of parameters that stay as they are.
         max_steps: steps after which the climb is broken off.
         gain: stop when less than this is promised.
+        progress: told of the steps where there are very many parameters, and each takes long.
         matrix: curvature at a neighbouring maximum, with which to begin; without it, the stop is confirmed by a new one.
     """
     held = start.likelihood.fixed if fixed is None else start.likelihood.fixed | fixed
-    if start.likelihood.size > DENSE_PARAMETERS:
-        return Ascent(*quasi_newton(start, held, max_steps), np.zeros((0, 0)))
+    if is_large(start.likelihood):
+        return Ascent(*quasi_newton(start, held, max_steps, progress), np.zeros((0, 0)))
     point, damping, last = start, FIRST_DAMPING if matrix is None else LEAST_DAMPING, np.inf
     confirm, fresh = matrix is None, matrix is None
     metric = curvature(start) if matrix is None else matrix

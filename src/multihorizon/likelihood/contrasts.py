@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.likelihood.large import DENSE_PARAMETERS
+from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.precision import NULL_COMPONENT, precision
 from multihorizon.problem import Problem
@@ -33,7 +33,7 @@ def reward_contrasts(solution: Solution) -> Contrasts:
     """The contrasts of a maximum-likelihood solution; all NaN where there are too many rewards for a dense information matrix."""
     point, reward = resume(solution), solution.reward
     unknown = np.full(reward.size, np.nan)
-    if point.likelihood.size > DENSE_PARAMETERS:
+    if is_large(point.likelihood):
         return Contrasts(unknown, unknown)
     found = precision(point)
     assert found.covariance is not None

@@ -22,6 +22,7 @@ import scipy.sparse as sp
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.likelihood import Likelihood, Point, reward_pull_back, score_rows
 from multihorizon.mdp import MDP
 from multihorizon.problem import Problem
@@ -31,11 +32,11 @@ DRAWS, DRAW_GAIN, DRAW_STEPS = 40, 1e-3, 60
 
 
 def discount_bias(point: Point) -> Floats:
-    """The bias `(K,)` of the discounts that estimated transitions bring; 0 where they are known, or where no fit ended."""
+    """The bias `(K,)` of the discounts that estimated transitions bring; 0 where they are known, or very many rewards are estimated."""
     model = point.likelihood
     rng = np.random.default_rng(0)
     changes = []
-    if all(batch.mdp.sample_sizes is None for batch in model.batches):
+    if is_large(model) or all(batch.mdp.sample_sizes is None for batch in model.batches):
         return np.zeros(model.problem.n_experts)
     for _ in range(DRAWS):
         drawn = Likelihood(_redrawn(model.problem, rng), model.settings, model.penalty, model.ridge)

@@ -21,7 +21,7 @@ from scipy.stats import qmc
 
 from multihorizon.checks import Bools, Floats
 from multihorizon.likelihood.ascent import MAX_STEPS, Ascent, climb
-from multihorizon.likelihood.large import DENSE_PARAMETERS
+from multihorizon.likelihood.large import is_large, require_size
 from multihorizon.likelihood.likelihood import Likelihood, Point, Settings, score_rows
 from multihorizon.likelihood.precision import precision
 from multihorizon.likelihood.starts import choice_probability_start, own_discounts
@@ -64,6 +64,7 @@ def fit(
     problem: Problem, settings: Settings, pooled: bool, ridge: float | None, starts: int, seed: int, progress: Progress = silent
 ) -> Fit:
     """Fit without a penalty where there is a maximum, and with a weak one where rewards run away."""
+    require_size(problem.n_parameters)
     model = Likelihood(problem, settings)
     model = model.holding(temperature_penalty(model), 0.0 if ridge is None else ridge)
     extra = _closed_form(model)
@@ -76,7 +77,8 @@ def fit(
     found = _fit(model, pooled, starts, seed, _part(progress, 0.0, 0.5), extra, reason, give_up=True)
     if holds(found):
         return found
-    held = model.holding(model.penalty, np.maximum(model.ridge, (model.feature_sizes / WEAK_PRIOR) ** 2))
+    deviation = WEAK_PRIOR * model.known_temperature / model.feature_sizes
+    held = model.holding(model.penalty, np.maximum(model.ridge, deviation**-2))
     return _fit(held, pooled, starts, seed, _part(progress, 0.5, 1.0), extra, "without a penalty the rewards run away")
 
 
@@ -119,13 +121,13 @@ def maximize(
         raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")
     ends = []
     for number, point in enumerate(points):
-        ends.append(climb(point, max_steps=ROUNDS[0]))
+        ends.append(climb(point, max_steps=ROUNDS[0], progress=_part(progress, 0.5 * number / len(points), 0.5)))
         progress(0.5 * (number + 1) / len(points), f"start {number + 1} of {len(points)}: {ends[-1].point.objective:.2f}")
     ends = [_further(end, ROUNDS[1]) for end in _ranked(ends)[:starts]]
     progress(0.9, f"log-likelihood {max(end.point.value for end in ends):.2f}")
     best, *others = _ranked(ends)
     if not (give_up and smallest_choice(best.point) < RUNAWAY_CHOICE):
-        best = _further(best, MAX_STEPS)
+        best = _further(best, MAX_STEPS, _part(progress, 0.9, 1.0))
     progress(1.0, f"log-likelihood {best.point.value:.2f}")
     return best, [best, *others]
 
@@ -135,7 +137,7 @@ def holds(found: Fit) -> bool:
     point = found.best.point
     model = point.likelihood
     finished = found.best.finished and (found.spread is None or found.spread.complete)
-    if not finished or model.size > DENSE_PARAMETERS:
+    if not finished or is_large(model):
         return finished
     told = precision(point)
     assert told.covariance is not None
@@ -207,11 +209,11 @@ def _ranked(ends: list[Ascent]) -> list[Ascent]:
     return sorted(ends, key=lambda end: -end.point.objective)
 
 
-def _further(end: Ascent, steps: int) -> Ascent:
+def _further(end: Ascent, steps: int, progress: Progress = silent) -> Ascent:
     """The climb carried on for so many more steps unless it has ended."""
     if end.finished:
         return end
-    further = climb(end.point, max_steps=steps)
+    further = climb(end.point, max_steps=steps, progress=progress)
     return Ascent(further.point, end.steps + further.steps, further.finished, further.matrix)
 
 

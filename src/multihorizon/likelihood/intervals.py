@@ -10,7 +10,7 @@ With many experts, moving one of them moves the others little. Above `EXACT_EXPE
 replaced by its quadratic approximation at the answer, with their own parameters profiled out. Each end is then checked with the
 likelihood of all; where the two disagree by more than `CHECKED`, the end is found again with all experts.
 
-With more than `DENSE_PARAMETERS` parameters the interval is the estimate and its standard errors instead, cut at the bounds.
+With very many parameters (`large.py`) the interval is the estimate and its standard errors instead, cut at the bounds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scipy.stats import chi2
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.likelihood.ascent import climb, curvature
 from multihorizon.likelihood.first_step import discount_bias
-from multihorizon.likelihood.large import DENSE_PARAMETERS
+from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.likelihood import Likelihood, Point, Quadratic
 from multihorizon.likelihood.precision import Precision, precision
 
@@ -101,7 +101,7 @@ def _interval(point: Point, found: Precision, group: int, target: float) -> tupl
     index = model.n_reward + group
     wanted = target * float(found.widening[index])
     error = float(np.sqrt(found.variance[index]))
-    if model.size > DENSE_PARAMETERS:
+    if is_large(model):
         ends = np.clip(point.x[index] + wanted * error * np.array([-1, 1]), model.lower[index], model.upper[index])
         return float(ends[0]), float(ends[1])
     if model.problem.n_experts > EXACT_EXPERTS:

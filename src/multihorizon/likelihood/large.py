@@ -9,24 +9,43 @@ A discount whose share of S is lost in that tolerance is not identified. Standar
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import scipy.sparse.linalg as spla
 from scipy.optimize import minimize
 
 from multihorizon.checks import Bools, Floats
-from multihorizon.likelihood.likelihood import Point, next_values
+from multihorizon.likelihood.likelihood import Likelihood, Point, next_values
+from multihorizon.progress import Progress, silent
 
-#: Above this many parameters nothing of size p×p is formed.
-DENSE_PARAMETERS = 2500
+#: Above this many rewards, or parameters in all, nothing of size p×p is formed: an information matrix costs the cube of them.
+DENSE_REWARDS, DENSE_PARAMETERS = 700, 3000
+#: Rewards beyond this many cannot be told apart by any table of decisions in reasonable time.
+MOST_REWARDS = 20_000
 #: Iterations of L-BFGS-B to one step of Fisher scoring, and the pairs of vectors it remembers.
-ITERATIONS_A_STEP, MEMORY = 5, 30
+ITERATIONS_PER_STEP, MEMORY = 5, 30
 #: Relative residual of the conjugate gradients, and the most of them.
 TOLERANCE, MOST_PRODUCTS = 1e-4, 500
 #: A discount keeps at least this share of its information when the reward is profiled out, or it is not identified.
 SHARE = 1e-4
 
 
-def quasi_newton(start: Point, fixed: Bools, max_steps: int) -> tuple[Point, int, bool]:
+def is_large(likelihood: Likelihood) -> bool:
+    """Whether a dense information matrix is out of the question."""
+    return likelihood.n_reward > DENSE_REWARDS or likelihood.size > DENSE_PARAMETERS
+
+
+def require_size(n_rewards: int) -> None:
+    """Raise where there are too many rewards to be estimated one by one."""
+    if n_rewards > MOST_REWARDS:
+        raise ValueError(
+            f"a reward for each of {n_rewards:,} states is more than can be estimated (at most {MOST_REWARDS:,}): "
+            "tie the rewards of similar states together with features"
+        )
+
+
+def quasi_newton(start: Point, fixed: Bools, max_steps: int, progress: Progress = silent) -> tuple[Point, int, bool]:
     """The best point L-BFGS-B reaches, its iterations, and whether it says that it converged."""
     model, free = start.likelihood, ~fixed
     kept: dict[str, Point] = {"best": start, "last": start}
@@ -43,8 +62,15 @@ def quasi_newton(start: Point, fixed: Bools, max_steps: int) -> tuple[Point, int
         return -point.objective / model.decisions, -point.gradient[free] / model.decisions
 
     bounds = list(zip(model.lower[free], model.upper[free], strict=True))
-    options = {"maxiter": ITERATIONS_A_STEP * max_steps, "maxcor": MEMORY, "ftol": 1e-14, "gtol": 1e-7}
-    end = minimize(negative, start.x[free], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    most = ITERATIONS_PER_STEP * max_steps
+    steps = itertools.count(1)
+
+    def tell(_: Floats) -> None:
+        number = next(steps)
+        progress(number / most, f"step {number}: log-likelihood {kept['best'].value:.2f}")
+
+    options = {"maxiter": most, "maxcor": MEMORY, "ftol": 1e-14, "gtol": 1e-7}
+    end = minimize(negative, start.x[free], jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=tell)
     return kept["best"], int(end.nit), bool(end.success)
 
 

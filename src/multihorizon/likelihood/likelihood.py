@@ -183,6 +183,12 @@ class Likelihood:
         known = any(batch.known_reward.any() for batch in self.batches) or self.settings.reward is not None
         return not known and not self.fixed[self.temperature_slice].any()
 
+    @property
+    def known_temperature(self) -> float:
+        """The geometric mean of the temperatures that are known, the unit of rewards; 1 where none is."""
+        known = self.known[self.temperature_slice]
+        return float(np.exp(np.nanmean(known))) if np.isfinite(known).any() else 1.0
+
     @cached_property
     def feature_sizes(self) -> Floats:
         """The largest entry of each feature over all experts, 1 for features without entries."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from multihorizon.checks import Bools, Floats
 from multihorizon.likelihood.first_step import added_variance
-from multihorizon.likelihood.large import DENSE_PARAMETERS, discount_errors
+from multihorizon.likelihood.large import discount_errors, is_large
 from multihorizon.likelihood.likelihood import Point
 from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
 
@@ -59,7 +59,7 @@ class Precision:
 def precision(point: Point) -> Precision:
     """Standard errors and identified directions at an answer; with very many rewards, of the discounts alone."""
     model = point.likelihood
-    if model.size > DENSE_PARAMETERS:
+    if is_large(model):
         return _large_precision(point)
     free = np.flatnonzero(~model.fixed)
     told = point.information.copy() if model.penalty is None else point.information + model.penalty.matrix

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg as la
 
 from multihorizon.checks import Floats
-from multihorizon.likelihood.large import DENSE_PARAMETERS
+from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.likelihood import Likelihood, Persons, Plans, Point, score_rows
 from multihorizon.mdp import MDP
 
@@ -37,7 +37,7 @@ def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperat
     None where the soft values are infinite, or there are too many rewards for the normal equations.
     """
     d = likelihood.n_reward
-    if likelihood.size > DENSE_PARAMETERS:
+    if is_large(likelihood):
         return None
     x = likelihood.pack(np.zeros(d), discounts, temperatures)
     if likelihood.settings.reward is not None:

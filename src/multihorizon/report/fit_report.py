@@ -15,7 +15,7 @@ import pandas as pd
 
 from multihorizon.checks import Floats
 from multihorizon.files.output import write_all, write_csv
-from multihorizon.likelihood.large import DENSE_PARAMETERS
+from multihorizon.likelihood.large import DENSE_REWARDS
 from multihorizon.mdp import MDP
 from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
@@ -126,7 +126,7 @@ def _checks(analysis: Analysis) -> dict[str, Any]:
 def _determined_reward(analysis: Analysis) -> tuple[Floats, Floats]:
     """The reward and its standard errors `(d,)`, NaN where the decisions do not determine them or they are withheld."""
     errors = np.array(analysis.solution.evidence["reward_standard_errors"], dtype=np.float64)
-    known = np.isfinite(errors) | (errors.size > DENSE_PARAMETERS)  # of so many, errors are not computed
+    known = np.isfinite(errors) | (errors.size > DENSE_REWARDS)  # of so many, errors are not computed
     if analysis.withheld or analysis.solution.status == Status.NOT_IDENTIFIED:
         known = np.zeros(errors.size, dtype=np.bool_)
     return np.where(known, analysis.solution.reward, np.nan), np.where(known, errors, np.nan)

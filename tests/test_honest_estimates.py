@@ -1,0 +1,176 @@
+"""Estimates where the data are few, one-sided or second-hand: what is told must hold, and what is not known must not be told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import multihorizon as mh
+from multihorizon.likelihood import intervals, large
+from multihorizon.likelihood.ascent import Ascent, climb
+from multihorizon.likelihood.first_step import _redrawn, added_variance
+from multihorizon.likelihood.likelihood import Likelihood
+from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.precision import precision
+
+CLIFF = mh.domains.cliff()
+
+
+def bus(n_bins: int = 15) -> mh.Problem:
+    """One fleet that keeps an engine, at a cost that grows with its use, or replaces it."""
+    moves = np.zeros((2, n_bins, n_bins))
+    for use in range(n_bins):
+        for more, chance in enumerate((0.4, 0.6)):
+            moves[0, use, min(use + more, n_bins - 1)] += chance
+            moves[1, use, more] += chance
+    mdp = mh.MDP(moves, initial=np.eye(n_bins)[0], action_names=["keep", "replace"])
+    features = np.zeros((2 * n_bins, 2))
+    features[:n_bins, 0], features[n_bins:, 1] = -np.arange(n_bins), -1.0
+    cost = (features @ [0.3, 5.0]).reshape(2, n_bins).T
+    table = mh.Demonstrations.simulate(mdp, [mh.soft_plan(mdp, cost, 0.9).policy], 10, seed=1, max_steps=150)
+    return mh.Problem(mdp, table, features=features, feature_names=["use", "replacement"])
+
+
+def test_an_interval_ends_at_zero_exactly_where_zero_is_not_contradicted():
+    problem = bus()
+    free = mh.solve(problem, mh.MaximumLikelihood())
+    without = mh.solve(problem, mh.MaximumLikelihood(discounts=0.0))
+    low, high = free.confidence_intervals(0.95)[0]
+    assert 2 * (free.objective - without.objective) < 3.84
+    assert (low, high) == (0.0, pytest.approx(0.9999))
+
+
+def test_ends_whose_climbs_do_not_finish_are_not_told(monkeypatch):
+    def broken_off(*arguments: object, **options: object) -> Ascent:
+        return replace(climb(*arguments, **options), finished=False)
+
+    solution = mh.solve(bus(), mh.MaximumLikelihood())
+    monkeypatch.setattr(intervals, "climb", broken_off)
+    assert np.isnan(solution.confidence_intervals(0.5)).all()
+
+
+def test_an_unfinished_fit_has_no_intervals_and_no_standard_errors(monkeypatch):
+    from multihorizon.likelihood import fit
+
+    monkeypatch.setattr(fit, "climb", lambda *a, **o: replace(climb(*a, **{**o, "max_steps": 1}), finished=False))
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 100)
+    solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood(temperature="shared", starts=1))
+    assert solution.status == mh.Status.NOT_CONVERGED
+    assert np.isnan(solution.standard_errors).all()
+    assert np.isnan(solution.confidence_intervals(0.95)).all()
+    assert "do not use" in solution.message
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_decisions_give_a_wide_answer_that_holds(seed):
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 30, seed=seed)
+    solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood())
+    low, high = solution.confidence_intervals(0.95).T
+    assert solution.status == mh.Status.CONVERGED
+    assert np.abs(solution.reward).max() < 60
+    assert "penalty" in solution.message
+    assert ((low <= CLIFF.mce_discounts) & (CLIFF.mce_discounts <= high)).all()
+
+
+def test_well_determined_answers_are_not_penalised():
+    d = mh.domains.big_small()
+    table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 3000)
+    solution = mh.solve(mh.Problem(d.mdp, table), mh.MaximumLikelihood())
+    assert solution.evidence["ridge"] == 0.0
+    assert solution.evidence["ridge_reason"] == ""
+
+
+def unequal_temperatures(names: list[str]) -> mh.Problem:
+    policies = [mh.soft_plan(CLIFF.mdp, CLIFF.reward, 0.6, heat).policy for heat in (1.0, 0.4, 3.0)]
+    return mh.Problem(CLIFF.mdp, mh.Demonstrations.simulate(CLIFF.mdp, policies, 500, seed=0, names=names))
+
+
+def test_temperatures_are_not_mistaken_for_horizons():
+    solution = mh.solve(unequal_temperatures(["a", "b", "c"]), mh.MaximumLikelihood())
+    low, high = solution.confidence_intervals(0.95).T
+    assert solution.evidence["equal_temperatures_p"] < 1e-6
+    assert ((low <= 0.6) & (high >= 0.6)).all()
+    assert solution.temperature / solution.temperature[0] == pytest.approx([1.0, 0.4, 3.0], rel=0.3)
+
+
+def test_equal_temperatures_are_kept_where_nothing_speaks_against_them():
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 500, seed=0)
+    solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood())
+    assert solution.evidence["equal_temperatures_p"] > 0.05
+    assert (solution.temperature == 1.0).all()
+
+
+@pytest.mark.parametrize("temperature", ["pooled", "per_expert"])
+def test_a_person_at_chance_spoils_nobody_wherever_they_stand(temperature):
+    policies = [np.full((12, 4), 0.25), *(mh.soft_plan(CLIFF.mdp, CLIFF.reward, g).policy for g in (0.3, 0.6))]
+    problem = mh.Problem(CLIFF.mdp, mh.Demonstrations.simulate(CLIFF.mdp, policies, 500, seed=1, names=["a", "b", "c"]))
+    moved = problem.with_experts([problem.experts[k] for k in (2, 0, 1)])
+    first, second = (mh.solve(p, mh.MaximumLikelihood(temperature=temperature)) for p in (problem, moved))
+    assert first.status == second.status == mh.Status.CONVERGED
+    assert second.discounts == pytest.approx(first.discounts[[2, 0, 1]], abs=1e-6)
+    assert second.standard_errors == pytest.approx(first.standard_errors[[2, 0, 1]], rel=1e-3)
+    assert np.isfinite(first.standard_errors).all()
+
+
+def test_free_temperatures_do_not_run_away():
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 100)
+    solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood(temperature="per_expert"))
+    assert solution.status == mh.Status.CONVERGED
+    assert np.abs(np.log(solution.temperature)).max() < 1.5
+
+
+def test_a_whole_number_is_a_temperature_too():
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 500)
+    problem = mh.Problem(CLIFF.mdp, table)
+    one, two = (mh.solve(problem, mh.MaximumLikelihood(temperature=t, ridge=0.0)) for t in (1.0, np.int64(2)))
+    assert two.temperature == pytest.approx([2.0] * 3)
+    assert two.reward - two.reward.mean() == pytest.approx(2 * (one.reward - one.reward.mean()), abs=0.1)
+
+
+def estimated_problem(seed: int = 0, moves: int = 60) -> mh.Problem:
+    mdp = mh.domains.random_mdp(8, 2, branching=3, n_terminal=1, seed=4)
+    features = np.random.default_rng(4).normal(size=(8, 2))
+    policies = [mh.soft_plan(mdp, features @ [1.0, -1.0], gamma).policy for gamma in (0.3, 0.8)]
+    table = mh.Demonstrations.simulate(mdp, policies, moves, seed=seed)
+    guess = mh.estimate_mdp(table)
+    own = features[[int(name) for name in guess.state_names]]
+    return mh.Problem(guess, table, arrival_features=own)
+
+
+def test_the_error_of_estimated_transitions_is_what_redrawing_them_gives():
+    point = resume(mh.solve(estimated_problem(moves=400), mh.MaximumLikelihood(temperature="shared")))
+    model = point.likelihood
+    expected = np.sqrt(added_variance(point, precision(point).covariance))[model.discount_slice]
+    rng, found = np.random.default_rng(0), []
+    for _ in range(150):
+        drawn = Likelihood(_redrawn(model.problem, rng), model.settings, model.penalty, model.ridge)
+        found.append(drawn.discounts(climb(drawn.at(point.x), gain=1e-4).point.x))
+    assert np.std(found, axis=0) == pytest.approx(expected, rel=0.25)
+
+
+def test_estimated_transitions_widen_intervals_and_known_ones_do_not():
+    problem = estimated_problem()
+    solution = mh.solve(problem, mh.MaximumLikelihood(temperature="shared"))
+    assert (np.array(solution.evidence["transition_widening"]) > 1.05).all()
+    known = mh.solve(
+        mh.Problem(CLIFF.mdp, mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)), mh.MaximumLikelihood()
+    )
+    assert known.evidence["transition_widening"] == [1.0, 1.0, 1.0]
+
+
+def test_more_rewards_than_can_be_estimated_are_refused_at_once(monkeypatch):
+    monkeypatch.setattr(large, "MOST_REWARDS", 11)
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 10)
+    with pytest.raises(ValueError, match="a reward for each of 12 states is more than can be estimated .* features"):
+        mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood())
+
+
+def test_a_start_that_fails_is_left_out(monkeypatch):
+    def fails(*_: object) -> None:
+        raise ValueError("no such start")
+
+    monkeypatch.setattr("multihorizon.likelihood.fit.closed_form_start", fails)
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)
+    assert mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood()).status == mh.Status.CONVERGED

@@ -1,0 +1,94 @@
+"""What is known is kept, what is tied is shared, and the rest is estimated as well as if it had been alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import multihorizon as mh
+
+CLIFF = mh.domains.cliff()
+
+
+@pytest.fixture(scope="module")
+def problem() -> mh.Problem:
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 500, names=["ann", "bob", "cyd"])
+    return mh.Problem(CLIFF.mdp, table)
+
+
+def test_known_discounts_keep_their_value_and_their_interval_is_a_point(problem):
+    solution = mh.solve(problem, mh.MaximumLikelihood(discounts={"bob": 0.2}))
+    assert solution.discounts[1] == 0.2
+    assert solution.confidence_intervals(0.95)[1] == pytest.approx([0.2, 0.2])
+    assert solution.standard_errors[1] == 0.0
+    assert (solution.standard_errors[[0, 2]] > 0).all()
+
+
+def test_all_discounts_known_leave_the_reward(problem):
+    solution = mh.solve(problem, mh.MaximumLikelihood(discounts={"ann": 0.0, "bob": 0.2, "cyd": 0.52}, temperature=1.0))
+    assert solution.discounts == pytest.approx([0.0, 0.2, 0.52])
+    visited = np.isfinite(np.array(solution.evidence["reward_standard_errors"], dtype=float))
+    errors = np.array(solution.evidence["reward_standard_errors"], dtype=float)[visited]
+    assert (np.abs(solution.reward - CLIFF.reward)[visited] < 4 * errors + 0.5).all()
+
+
+@pytest.mark.parametrize("form", ["states", "rows", "mapping"])
+def test_a_known_reward_leaves_discounts_and_one_temperature(problem, form):
+    rows = CLIFF.mdp.stacked @ CLIFF.reward
+    known = {"states": CLIFF.reward, "rows": rows, "mapping": dict(zip(CLIFF.mdp.state_names, CLIFF.reward, strict=True))}
+    solution = mh.solve(problem, mh.MaximumLikelihood(known_reward=known[form], temperature="shared"))
+    assert solution.temperature == pytest.approx([1.0] * 3, rel=0.1)
+    assert (np.abs(solution.discounts - CLIFF.mce_discounts) < 4 * solution.standard_errors + 0.02).all()
+    assert solution.policies()[1] == pytest.approx(CLIFF.mce_experts()[1], abs=0.1)
+
+
+def test_a_known_part_is_added_to_the_features():
+    """The goal's reward is told; what the cells cost is estimated."""
+    ties = np.stack([CLIFF.reward == value for value in (-10, -2, -1)], axis=1) / 1.0
+    goal = np.where(CLIFF.reward == 20, 20.0, 0.0)
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 1000)
+    problem = mh.Problem(CLIFF.mdp, table, arrival_features=ties, feature_names=["cliff", "edge", "path"])
+    solution = mh.solve(problem, mh.MaximumLikelihood(known_reward=goal, temperature=1.0))
+    errors = np.array(solution.evidence["reward_standard_errors"])
+    assert (np.abs(solution.reward - [-10, -2, -1]) < 4 * errors).all()
+
+
+def test_a_known_temperature_of_one_expert_sets_the_scale(problem):
+    solution = mh.solve(problem, mh.MaximumLikelihood(temperature={"ann": 2.0}))
+    assert solution.temperature[0] == 2.0
+    assert solution.temperature[1:] == pytest.approx([2.0, 2.0], rel=0.6)
+
+
+def test_groups_share_one_discount(problem):
+    solution = mh.solve(problem, mh.MaximumLikelihood(groups={"ann": "near", "bob": "near"}))
+    assert solution.discounts[0] == solution.discounts[1] != solution.discounts[2]
+    intervals = solution.confidence_intervals(0.95)
+    assert (intervals[0] == intervals[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (
+            {"discounts": {"dan": 0.5}},
+            "the discount of dan is given, but there is no expert of that name: the experts are ann, bob",
+        ),
+        ({"temperature": {"dan": 0.5}}, "the temperature of dan is given"),
+        ({"groups": {"dan": "x"}}, "groups name dan"),
+        ({"groups": {"ann": 1, "bob": 1}, "discounts": {"ann": 0.1, "bob": 0.2}}, "ann, bob share one discount"),
+        ({"known_reward": {"moon": 1.0}}, "names the state 'moon', which the task does not have"),
+        ({"known_reward": {"0": 1.0}}, "must have a number for every state, received none for '1'"),
+        ({"known_reward": np.ones(5)}, "must have one number for each of 12 states or 48 rows"),
+        ({"known_reward": np.ones(12), "discounts": 0.5, "temperature": 1.0}, "are all given: leave out at least one"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(problem, options, match):
+    with pytest.raises(ValueError, match=match):
+        mh.solve(problem, mh.MaximumLikelihood(**options))
+
+
+def test_a_saved_solution_is_resumed_with_what_was_known(problem, tmp_path):
+    solution = mh.solve(problem, mh.MaximumLikelihood(discounts={"bob": 0.2}))
+    solution.to_json(tmp_path / "s.json")
+    loaded = mh.Solution.from_json(tmp_path / "s.json", problem=problem)
+    assert mh.shared_discount_test(loaded).statistic == pytest.approx(mh.shared_discount_test(solution).statistic, abs=1e-3)
