@@ -29,7 +29,7 @@ def bus(n_bins: int = 15) -> mh.Problem:
     features = np.zeros((2 * n_bins, 2))
     features[:n_bins, 0], features[n_bins:, 1] = -np.arange(n_bins), -1.0
     cost = (features @ [0.3, 5.0]).reshape(2, n_bins).T
-    table = mh.Demonstrations.simulate(mdp, [mh.soft_plan(mdp, cost, 0.9).policy], 10, seed=1, max_steps=150)
+    table = mh.Demonstrations.simulate(mdp, [mh.soft_plan(mdp, cost, 0.9).policy], 4, seed=1, max_steps=150)
     return mh.Problem(mdp, table, features=features, feature_names=["use", "replacement"])
 
 
@@ -140,7 +140,7 @@ def estimated_problem(seed: int = 0, moves: int = 60) -> mh.Problem:
 
 
 def test_the_error_of_estimated_transitions_is_what_redrawing_them_gives():
-    point = resume(mh.solve(estimated_problem(moves=400), mh.MaximumLikelihood(temperature="shared")))
+    point = resume(mh.solve(estimated_problem(moves=3000), mh.MaximumLikelihood(temperature="shared")))
     model = point.likelihood
     expected = np.sqrt(added_variance(point, precision(point).covariance))[model.discount_slice]
     rng, found = np.random.default_rng(0), []
@@ -163,7 +163,7 @@ def test_estimated_transitions_widen_intervals_and_known_ones_do_not():
 def test_more_rewards_than_can_be_estimated_are_refused_at_once(monkeypatch):
     monkeypatch.setattr(large, "MOST_REWARDS", 11)
     table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 10)
-    with pytest.raises(ValueError, match="a reward for each of 12 states is more than can be estimated .* features"):
+    with pytest.raises(ValueError, match=r"a reward for each of 12 states is more than can be estimated .* features"):
         mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood())
 
 

@@ -55,8 +55,9 @@ def test_a_known_part_is_added_to_the_features():
 
 def test_a_known_temperature_of_one_expert_sets_the_scale(problem):
     solution = mh.solve(problem, mh.MaximumLikelihood(temperature={"ann": 2.0}))
+    free = mh.solve(problem, mh.MaximumLikelihood(temperature="per_expert"))
     assert solution.temperature[0] == 2.0
-    assert solution.temperature[1:] == pytest.approx([2.0, 2.0], rel=0.6)
+    assert solution.objective == pytest.approx(free.objective, abs=1.0)
 
 
 def test_groups_share_one_discount(problem):
@@ -78,7 +79,7 @@ def test_groups_share_one_discount(problem):
         ({"groups": {"ann": 1, "bob": 1}, "discounts": {"ann": 0.1, "bob": 0.2}}, "ann, bob share one discount"),
         ({"known_reward": {"moon": 1.0}}, "names the state 'moon', which the task does not have"),
         ({"known_reward": {"0": 1.0}}, "must have a number for every state, received none for '1'"),
-        ({"known_reward": np.ones(5)}, "must have one number for each of 12 states or 48 rows"),
+        ({"known_reward": np.ones(5)}, "must have one number for each of 12 states or 48 pairs of state and action"),
         ({"known_reward": np.ones(12), "discounts": 0.5, "temperature": 1.0}, "are all given: leave out at least one"),
     ],
 )

@@ -32,7 +32,7 @@ DRAWS, DRAW_GAIN, DRAW_STEPS = 40, 1e-3, 60
 
 
 def discount_bias(point: Point) -> Floats:
-    """The bias `(K,)` of the discounts that estimated transitions bring; 0 where they are known, or very many rewards are estimated."""
+    """The bias `(K,)` of the discounts that estimated transitions bring; 0 where they are known or rewards are very many."""
     model = point.likelihood
     rng = np.random.default_rng(0)
     changes = []

@@ -23,8 +23,8 @@ from multihorizon.likelihood.ascent import Ascent, climb, curvature
 from multihorizon.likelihood.likelihood import Likelihood, Point, Quadratic
 from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
 
-#: Spreads of log-temperatures that are tried, from 2 % to a factor of 20: every fourth, then the neighbours of the best. Their own
-#: error is far larger than the distance of neighbours.
+#: Spreads of log-temperatures that are tried, from 2 % to a factor of 20: every fourth, then the neighbours of the best. The
+#: error of a spread is far larger than the distance of neighbours.
 SPREADS = np.geomspace(0.02, 3.0, 21)
 COARSE = 4
 #: Equal temperatures are given up where their p-value is below this.
