@@ -154,7 +154,7 @@ def _table(analysis: Analysis) -> Table:
     reach = "1/(1−γ) in steps" if np.isinf(analysis.steps) else f"in steps of a task of {analysis.steps}"
     table = Table(title=f"Planning horizons {reach} ({analysis.solution.status})")
     table.add_column("expert", overflow="fold", min_width=12)
-    for header in ("horizon", "discount", "95 % interval", "temperature", "pseudo-R²"):
+    for header in ("horizon", "discount", "95 % interval", "temperature", "R²"):
         table.add_column(header, justify="right", min_width=14 if "%" in header else len(header))
     for k in analysis.order:
         table.add_row(analysis.solution.experts[k], *_cells(analysis, k))

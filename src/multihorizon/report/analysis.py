@@ -198,7 +198,7 @@ def _with_checks(found: Analysis, tables: Sequence[Demonstrations], seed: int, p
         checks = check_model(found.solution, tables, seed=seed, progress=progress)
     except ValueError as error:
         return replace(found, remarks=[*found.remarks, f"The model was not checked on held-out episodes: {error}."])
-    worse = found.withheld or predicts_worse(checks, found.chance, found.problem.n_parameters)
+    worse = found.withheld or predicts_worse(checks, found.chance, found.free_rewards)
     return replace(found, checks=checks, withheld=worse)
 
 

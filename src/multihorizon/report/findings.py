@@ -97,6 +97,11 @@ class Findings:
         return self._told.get("reward") == "all"
 
     @property
+    def free_rewards(self) -> int:
+        """How many reward parameters were estimated."""
+        return 0 if self.reward_given else self.problem.n_parameters
+
+    @property
     def known(self) -> list[bool]:
         """Whether each discount was known beforehand, and so was not estimated."""
         return list(self._told.get("discounts", [False] * len(self.solution.experts)))

@@ -66,7 +66,7 @@ def look_ahead_verdict(findings: Findings) -> Verdict:
     if all(findings.known):
         return Verdict(question, f"{answer}, as known", "All discounts were known; none was estimated.", "good")
     reasons = _each(findings, order) if len(order) <= NAMED_EXPERTS else _crowd(findings, order)
-    return Verdict(question, answer, f"{reasons}{_difference(findings)}", "good")
+    return Verdict(question, answer, f"{reasons}{_difference(findings)}", "caution" if warnings(findings) else "good")
 
 
 def identifiability_verdict(findings: Findings) -> Verdict:
@@ -132,11 +132,11 @@ def fit_verdict(findings: Findings) -> Verdict:
     total = {name: float(values @ checks.decisions) for name, values in checks.held_out.items()}
     number = float(checks.decisions.sum())
     gain = total["this model"] - float(findings.chance @ checks.decisions)
-    worse = predicts_worse(checks, findings.chance, findings.problem.n_parameters)
+    worse = predicts_worse(checks, findings.chance, findings.free_rewards)
     if worse or gain <= 0:
         return Verdict(question, "No", worse or "The model predicts held-out decisions no better than chance.", "bad")
     lost = total["own frequencies"] - total["this model"]
-    if choices_repeat(findings) and lost > 3 * np.sqrt(2 * (findings.problem.n_parameters + len(checks.experts))):
+    if choices_repeat(findings) and lost > 3 * np.sqrt(2 * (findings.free_rewards + len(checks.experts))):
         return Verdict(question, "No", _habits(lost / number), "bad")
     better = f"it predicts held-out decisions better than chance, by {gain / number:.3f} in log-likelihood per decision"
     odd, compared = _odd_states(findings)
