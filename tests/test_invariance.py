@@ -84,7 +84,7 @@ CASES: dict[str, Case] = {
     "MPMCE": (mh.MPMCE(search=COARSE), lambda: mh.Problem(CLIFF.mdp, CLIFF.mce_experts()[1:]), DISCOUNTS),
     "MPMCE, summed": (mh.MPMCE(gap="summed", search=COARSE), lambda: policies(BIG_SMALL), OBJECTIVE),
     "MPMCE, Bayesian": (mh.MPMCE(search=mh.Bayesian(6, initial=4)), lambda: policies(CLIFF), OBJECTIVE),
-    "MPMCE, threshold": (mh.MPMCE(gap="threshold", threshold=2e-3, starts=2), lambda: policies(BIG_SMALL), DISCOUNTS),
+    "MPMCE, threshold": (mh.MPMCE(gap="threshold", threshold=2e-3, starts=1), lambda: policies(BIG_SMALL), DISCOUNTS),
     "MPML, climbing": (mh.MPML(starts=2), lambda: mh.Problem(CLIFF.mdp, CLIFF.mce_experts()[1:]), DISCOUNTS),
     "ClosedForm": (mh.ClosedForm(), lambda: policies(CLIFF), EVERYTHING),
     "ClosedForm, temperatures": (mh.ClosedForm(temperature="per_expert"), lambda: policies(BIG_SMALL), EVERYTHING),

@@ -223,6 +223,7 @@ def test_within_a_threshold_the_entropy_pulls_the_discounts_up_and_keeps_their_o
     tight, wide = (mh.solve(problem, mh.MPMCE(gap="threshold", threshold=e, starts=1)) for e in (1e-4, 3e-3))
     np.testing.assert_allclose(tight.discounts, domain.mce_discounts, atol=0.01)
     assert wide.status == "converged"
+    assert wide.evidence["entropy_within_reach"] < 1e-5
     assert 0.99 * 3e-3 < wide.residual <= 3e-3
     assert wide.objective > tight.objective
     assert (wide.discounts > tight.discounts).all()
@@ -238,6 +239,14 @@ def test_no_discounts_nearby_pass_the_threshold_with_more_entropy():
     others = mh.solve(problem, mh.MPMCE(gap="threshold", threshold=threshold, search=near))
     assert (others.trace.values > 0).any()
     assert others.objective < found.objective + 1e-3
+
+
+def test_a_climb_that_did_not_end_is_not_converged(monkeypatch):
+    monkeypatch.setattr("multihorizon.entropy.threshold.MAX_STEPS", 0)
+    domain = mh.domains.big_small()
+    found = mh.solve(mh.Problem(domain.mdp, domain.mce_experts()), mh.MPMCE(gap="threshold", threshold=1e-2, starts=1))
+    assert found.status == "not converged"
+    assert "the climb did not end" in found.message
 
 
 def test_a_threshold_nobody_passes_is_not_converged():

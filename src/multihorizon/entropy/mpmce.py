@@ -16,6 +16,7 @@ A Γ at which the dual could not be minimised is never an answer: its value is N
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,7 +27,7 @@ from multihorizon.entropy.dual import Dual, DualSolution, minimise_dual
 from multihorizon.entropy.matching import Matching, match
 from multihorizon.entropy.mce import mismatch_evidence
 from multihorizon.entropy.order import expert_order
-from multihorizon.entropy.threshold import Climb, climb, halton_starts, score
+from multihorizon.entropy.threshold import NEARBY, Climb, climb, entropy_within_reach, halton_starts, score
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.search import Bayesian, Search, check_search
@@ -37,6 +38,8 @@ GAPS = ("per_expert", "summed", "threshold")
 
 #: The climb asks for this much more of the inner problem, because it compares mismatches that are nearly equal.
 CLIMB_PRECISION = 1e-3
+#: More entropy than this within reach of an answer means that the climb did not end; a free step brings ten times as much.
+REACH = 1e-4
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class MPMCE:
         search: the outer search over Γ; by default `Bayesian(50)`, and for "threshold" a climb along exact gradients.
         inner_tolerance: the largest entry of the dual's gradient at which the inner iteration stops.
         threshold: the largest entry of an expert's mismatch that `gap="threshold"` lets pass.
-        starts: number of starts of the climb.
+        starts: number of starts of the climb; more are tried while no discounts pass.
     """
 
     temperature: float = 1.0
@@ -84,11 +87,13 @@ class MPMCE:
         found, dual = inner.solve(best)
         residual = found.point.largest_mismatch if self.gap == "threshold" else relative_mismatch(found, dual)
         allowed = self.threshold if self.gap == "threshold" else self.tolerance
-        matched = found.converged and residual <= allowed
+        problems = list(_problems(found, residual, allowed, reach := self._reach(inner, best)))
+        what = "largest" if self.gap == "threshold" else "relative"
+        message = f"best of {len(trace)} discounts: {what} mismatch {residual:.1e}, summed gap {found.point.gap:.1e}"
         return Solution(
             solver="MPMCE",
-            status=Status.CONVERGED if matched else Status.NOT_CONVERGED,
-            message=_message(self.gap, len(trace), residual, allowed, found),
+            status=Status.NOT_CONVERGED if problems else Status.CONVERGED,
+            message="; ".join([message, *problems]),
             experts=problem.names,
             discounts=best,
             reward=found.point.theta,
@@ -96,15 +101,22 @@ class MPMCE:
             residual=residual,
             temperature=np.full(problem.n_experts, float(self.temperature)),
             trace=trace,
-            evidence=mismatch_evidence(found),
+            evidence={**mismatch_evidence(found), "entropy_within_reach": reach},
         )
+
+    def _reach(self, inner: _Inner, discounts: Floats) -> float | None:
+        """What a climb left undone; None where it did not climb, or the inner problem was not solved."""
+        if self.gap != "threshold" or self.search is not None:
+            return None
+        found = inner.match(discounts, None)
+        return None if found is None else entropy_within_reach(found, discounts, self.threshold)
 
     def _search(self, inner: _Inner, seed: int, progress: Progress) -> Trace:
         """Search with the experts in an order of their own, so that the answer does not depend on how they are listed."""
         places = np.argsort(expert_order(inner.problem))
         if self.gap == "threshold" and self.search is None:
             starts = halton_starts(self.starts, places.size, seed)[:, places]
-            return climb(Climb(inner.match, self.threshold), starts, progress)
+            return climb(Climb(inner.match, self.threshold), starts, self.starts, progress)
         trace = (self.search or Bayesian(50)).run(_Reordered(inner, places), places.size, seed, progress).trace
         return Trace(trace.discounts[:, places], trace.values, trace.seconds)
 
@@ -116,12 +128,14 @@ def relative_mismatch(found: DualSolution, dual: Dual) -> float:
     return float(np.sqrt(np.mean(np.square(shares))))
 
 
-def _message(gap: str, tried: int, residual: float, allowed: float, found: DualSolution) -> str:
-    what = "largest mismatch" if gap == "threshold" else "relative mismatch"
-    text = f"best of {tried} discounts: {what} {residual:.1e}, summed gap {found.point.gap:.1e}"
+def _problems(found: DualSolution, residual: float, allowed: float, reach: float | None) -> Iterator[str]:
+    """Why an answer is none, in words."""
     if not found.converged:
-        return f"{text}; the dual stopped at a gradient of {found.gradient_norm:.1e}, so the reward is not reliable"
-    return text if residual <= allowed else f"{text}; no discounts tried match every expert within {allowed:g}"
+        yield f"the dual stopped at a gradient of {found.gradient_norm:.1e}, so the reward is not reliable"
+    if residual > allowed:
+        yield f"no discounts tried match every expert within {allowed:g}"
+    elif reach is not None and reach > REACH:
+        yield f"the climb did not end: discounts within {NEARBY:g} promise {reach:.1e} more entropy"
 
 
 class _Inner:

@@ -10,13 +10,15 @@ The set that passes can have several parts, so the search begins at several poin
 mismatch nearby (SciPy's `least_squares`), and from there, with ε opened in the steps of OPENING, it climbs by linear programs in
 a trust region, which use the exact derivatives of `matching`. The answer mostly is a corner where as many constraints are tight
 as there are discounts, and there such steps converge as Newton's do. SciPy's SLSQP took 500 evaluations where these take 20.
-A climb ends when a step promises less than GAIN. Every point tried is recorded, and the best that passes is the answer.
+A climb ends when a step promises less than GAIN. Every point tried is recorded, and the best that passes is the answer. What a
+further step of NEARBY in each discount still promises there is the evidence that it is one (`entropy_within_reach`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,19 +31,26 @@ from multihorizon.progress import Progress
 from multihorizon.solution import Trace
 from multihorizon.tolerances import ENDLESS_DISCOUNT
 
+#: Up to this many times the wanted starts are tried while no discounts pass.
+MORE_STARTS = 5
 #: Discounts that differ by no more than this count as one start.
 SAME = 1e-5
 #: Shares of ε with which one climb after another begins where the last one ended.
 OPENING = (0.03, 0.06, 0.125, 0.25, 0.5, 1.0)
 #: A step that promises less entropy than this ends a climb.
 GAIN = 1e-8
+#: Steps after which a climb is given up.
 MAX_STEPS = 150
+#: How far around the answer it is checked that no discounts are better.
+NEARBY = 1e-3
 #: The largest step of one discount, and the one at which a climb ends.
 FIRST_RADIUS, SMALLEST_RADIUS = 0.1, 1e-7
 #: What a mismatch of twice the threshold costs in entropy: more than the entropy that opening it could bring.
 PENALTY = 10.0
 #: The climb aims at this share of ε, so that what it finds still passes when the inner problem is solved afresh.
 AIM = 0.999
+#: The share of ε up to which points of a climb compete: its corners do, and what it tried beyond them does not.
+COMPETING = 0.99901
 
 
 class UnmatchedError(Exception):
@@ -66,26 +75,22 @@ class Climb:
             return self._last
         found = self.evaluate(discounts, None if self._last is None else self._last.found.point.theta)
         self.points.append(np.array(discounts))
-        self.values.append(np.nan if found is None else score(found.entropy, found.largest, self.threshold))
+        self.values.append(np.nan if found is None else score(found.entropy, found.largest, COMPETING * self.threshold))
         self.seconds.append(time.perf_counter() - self.begin)
         self._last = found
         if found is None:
             raise UnmatchedError
         return found
 
-    def nearest(self, start: Floats) -> Floats | None:
+    def nearest(self, start: Floats) -> Floats:
         """The discounts near `start` at which the squared mismatch is least."""
-        width = start.size
-        try:
-            found = least_squares(
-                lambda x: self.at(x).mismatch.ravel(),
-                start,
-                lambda x: self.at(x).derivative.reshape(-1, width),
-                bounds=(0.0, ENDLESS_DISCOUNT),
-                max_nfev=30,
-            )
-        except UnmatchedError:
-            return None
+        found = least_squares(
+            lambda x: self.at(x).mismatch.ravel(),
+            start,
+            lambda x: self.at(x).derivative.reshape(-1, start.size),
+            bounds=(0.0, ENDLESS_DISCOUNT),
+            max_nfev=30,
+        )
         return np.asarray(found.x, dtype=np.float64)
 
     def rise(self, discounts: Floats, threshold: float) -> Floats:
@@ -159,20 +164,33 @@ def _linear_step(here: Matching, base: Floats, discounts: Floats, threshold: flo
     return np.asarray(found.x[:-1], dtype=np.float64), float(promised)
 
 
+def entropy_within_reach(here: Matching, discounts: Floats, threshold: float) -> float:
+    """How much more entropy discounts nearby promise to first order; 0 at the answer."""
+    return _linear_step(here, here.mismatch, discounts, max(AIM * threshold, here.largest), NEARBY)[1]
+
+
 def halton_starts(starts: int, n_experts: int, seed: int) -> Floats:
-    """Points `(starts,K)` spread over the discounts."""
-    return np.asarray(ENDLESS_DISCOUNT * qmc.Halton(n_experts, seed=seed).random(starts), dtype=np.float64)
+    """Points `(n,K)` spread over the discounts: the wanted starts, and more for where nothing passes."""
+    points = qmc.Halton(n_experts, seed=seed).random(MORE_STARTS * starts)
+    return np.asarray(ENDLESS_DISCOUNT * points, dtype=np.float64)
 
 
-def climb(climbing: Climb, starts: Floats, progress: Progress) -> Trace:
-    """From where the mismatch near each start is least, climb in entropy: as ε opens, and at once."""
+def climb(climbing: Climb, starts: Floats, wanted: int, progress: Progress) -> Trace:
+    """From where the mismatch near each start is least, climb in entropy: as ε opens, and at once.
+
+    The first `wanted` starts are used, and more until some discounts pass.
+    """
     seen: list[Floats] = []
     for number, start in enumerate(starts):
-        found = climbing.nearest(start)
-        if found is not None and climbing.at(found).largest <= climbing.threshold:
-            _open(climbing, found, seen)
-            climbing.rise(found, climbing.threshold)
-        progress((number + 1) / len(starts), f"MPMCE: best {np.fmax.reduce(climbing.values):.6g}")
+        if number >= wanted and seen:
+            break
+        # Where the inner problem cannot be solved, the next start goes on.
+        with suppress(UnmatchedError):
+            found = climbing.nearest(start)
+            if climbing.at(found).largest <= climbing.threshold:
+                _open(climbing, found, seen)
+                climbing.rise(found, climbing.threshold)
+        progress(min(1.0, (number + 1) / wanted), f"MPMCE: best {np.fmax.reduce(climbing.values):.6g}")
     return climbing.trace()
 
 

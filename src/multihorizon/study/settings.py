@@ -55,7 +55,7 @@ class Settings:
     @property
     def thresholds(self) -> tuple[float, ...]:
         """Thresholds at which MPMCE is run, to see how the learned discounts move."""
-        return (THRESHOLD, 5e-3) if self.quick else (5e-4, THRESHOLD, 2e-3, 3e-3, 4e-3, 7e-3, 1e-2, 1.5e-2, 2e-2)
+        return (THRESHOLD, 5e-3) if self.quick else (5e-4, THRESHOLD, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 2e-2)
 
     @property
     def grid_step(self) -> float:
