@@ -14,9 +14,16 @@ from multihorizon.likelihood.bootstrap import bootstrap as bootstrap
 from multihorizon.likelihood.horizon_tests import SharedDiscountTest as SharedDiscountTest
 from multihorizon.likelihood.horizon_tests import pairwise_tests as pairwise_tests
 from multihorizon.likelihood.horizon_tests import shared_discount_test as shared_discount_test
+from multihorizon.likelihood.lookahead_comparison import LookaheadComparison as LookaheadComparison
+from multihorizon.likelihood.lookahead_comparison import compare_lookahead as compare_lookahead
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from multihorizon.likelihood.model_checks import ModelChecks as ModelChecks
 from multihorizon.likelihood.model_checks import check_model as check_model
+from multihorizon.lookahead import Depth as Depth
+from multihorizon.lookahead import Exponential as Exponential
+from multihorizon.lookahead import FreeWeights as FreeWeights
+from multihorizon.lookahead import Hyperbolic as Hyperbolic
+from multihorizon.lookahead import QuasiHyperbolic as QuasiHyperbolic
 from multihorizon.mdp import MDP as MDP
 from multihorizon.planning.breakpoints import discount_intervals as discount_intervals
 from multihorizon.planning.evaluation import causal_entropy as causal_entropy

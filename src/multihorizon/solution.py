@@ -20,8 +20,11 @@ import numpy as np
 from multihorizon.checks import Floats, as_shape, read_only
 from multihorizon.experts import Expert
 from multihorizon.files.saved import read_json
+from multihorizon.lookahead import step_discounts_of
+from multihorizon.mdp import MDP
 from multihorizon.planning.plan import plan
 from multihorizon.planning.soft_plan import soft_plan
+from multihorizon.planning.weighted_plan import steps_left, weighted_plan
 from multihorizon.problem import Problem
 
 
@@ -147,15 +150,23 @@ class Solution:
     def policies(self) -> list[Floats]:
         """The policy `(S,A)` of each of the problem's experts under the answer: optimal, or soft-optimal at a temperature."""
         problem = self.require_problem()
-        if not np.isfinite(self.discounts).all() or not np.isfinite(self.reward).all():
+        if not (np.isfinite(self.discounts).all() or self._weights) or not np.isfinite(self.reward).all():
             raise ValueError(f"this solution has no answer to plan with: its status is {self.status}")
         return [self._policy(expert, owner) for expert, owner in zip(problem.experts, problem.owner, strict=True)]
 
     def _policy(self, expert: Expert, owner: int) -> Floats:
         reward, discount = expert.expected_reward(self.reward), float(self.discounts[owner])
+        if self._weights and self.temperature is not None:
+            return _weighted_policy(expert.mdp, reward, self._weights[owner], float(self.temperature[owner]))
         if self.temperature is None:
             return plan(expert.mdp, reward, discount).policy
         return soft_plan(expert.mdp, reward, discount, float(self.temperature[owner])).policy
+
+    @property
+    def _weights(self) -> list[list[float]]:
+        """The look-ahead weights of each expert where they are not those of a discount."""
+        weights: list[list[float]] = self.evidence.get("lookahead", {}).get("weights", [])
+        return weights
 
     def confidence_intervals(self, level: float = 0.95) -> Floats:
         """Profile-likelihood intervals `(K,2)` of the discounts of a maximum-likelihood solution.
@@ -199,6 +210,14 @@ class Solution:
     def __str__(self) -> str:
         rows = [f"  {name}: discount {gamma:.4f}" for name, gamma in zip(self.experts, self.discounts, strict=True)]
         return "\n".join([f"{self.solver}: {self.status}. {self.message}", *rows])
+
+
+def _weighted_policy(mdp: MDP, reward: Floats, weights: list[float], temperature: float) -> Floats:
+    """The policy `(S,A)` with these look-ahead weights; NaN in states from which a plan needs weights that are not known."""
+    steps, left = step_discounts_of(weights)[:, None], steps_left(mdp)
+    log = weighted_plan(mdp, reward.T.ravel(), steps, np.array([temperature]))[1][0, :, :, 0]
+    known = np.zeros(mdp.n_states, dtype=np.bool_) if left is None else left <= len(weights)
+    return np.where(known[:, None], np.exp(log.T), np.nan)
 
 
 def _fields_from(content: dict[str, Any]) -> dict[str, Any]:

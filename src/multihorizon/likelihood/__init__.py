@@ -7,7 +7,9 @@ Read in this order; each module uses only those above it:
 * `ascent`: one climb;  `starts`: where climbs begin;  `precision`: what the decisions determine, and standard errors;
 * `temperatures`: how much the experts' temperatures differ;  `fit`: the search for the most likely answer;
 * `intervals`: profile-likelihood intervals;  `known`: what the user knows;
+* `weighted_likelihood`, `lookahead_fit`, `lookahead_solution`: look-ahead that is not exponential;
 * `maximum_likelihood`: the solver `MaximumLikelihood`;
 * `contrasts`: differences of rewards;  `horizon_tests`: do the experts plan equally far;
-* `bootstrap`: tables that might have been logged instead;  `model_checks`: does the model fit.
+* `bootstrap`: tables that might have been logged instead;  `model_checks`: does the model fit;
+* `lookahead_comparison`: in what shape do the experts look ahead.
 """

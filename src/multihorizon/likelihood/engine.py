@@ -27,6 +27,7 @@ from multihorizon.checks import Floats, Ints
 from multihorizon.mdp import MDP
 from multihorizon.planning.linear import Resolvent, policy_resolvent
 from multihorizon.planning.soft_plan import MAX_NEWTON_STEPS, ROUNDED_RESIDUAL, STALLED_RESIDUAL, soft_plan
+from multihorizon.planning.weighted_plan import episodic_levels, log_policies
 
 #: Up to this many states dense matrices for all persons are faster than sparse ones for each.
 SMALL_STATES = 128
@@ -63,36 +64,9 @@ class Engine(Protocol):
 def engine_for(mdp: MDP) -> Engine:
     """The engine that suits the task's structure."""
     levels = episodic_levels(mdp)
-    if levels is not None:
+    if levels is not None and len(levels) <= MOST_LEVELS:
         return Episodic(mdp, levels)
     return Small(mdp) if mdp.n_states <= SMALL_STATES else Large(mdp)
-
-
-def episodic_levels(mdp: MDP) -> list[Ints] | None:
-    """The states that are not terminal, sorted so that each level leads to earlier ones and endings only; None for cycles."""
-    moves = sp.csr_array(mdp.under(mdp.available / 1.0))
-    graph = sp.csr_array((moves.data > 0, moves.indices, moves.indptr), shape=moves.shape).astype(np.int64)
-    waiting = ~mdp.terminal
-    open_successors = graph @ waiting.astype(np.int64)
-    into = graph.T.tocsr()
-    levels: list[Ints] = []
-    while waiting.any():
-        ready = np.flatnonzero(waiting & (open_successors == 0))
-        if not ready.size:
-            return None
-        levels.append(ready)
-        waiting[ready] = False
-        np.subtract.at(open_successors, into[ready].indices, 1)
-    return levels if len(levels) <= MOST_LEVELS else None
-
-
-def log_policies(q: Floats, lam: Floats) -> tuple[Floats, Floats]:
-    """`log π` `(A,S,n)` of action values, −inf where an action is unavailable, and `λ log Σ_a exp(Q/λ)` `(S,n)`."""
-    scaled = q / lam
-    peak = scaled.max(axis=0)
-    shifted = scaled - peak
-    total = np.log(np.exp(shifted).sum(axis=0))
-    return shifted - total, lam * (peak + total)
 
 
 class Episodic:

@@ -28,13 +28,15 @@ import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.experts import Expert
-from multihorizon.likelihood.engine import Engine, Features, Resolvents, engine_for, log_policies
+from multihorizon.likelihood.engine import Engine, Features, Resolvents, engine_for
 from multihorizon.mdp import MDP
+from multihorizon.planning.weighted_plan import log_policies
 from multihorizon.problem import Problem
 from multihorizon.tolerances import ENDLESS_DISCOUNT
 
@@ -136,6 +138,9 @@ class Likelihood:
         ridge: the weights ρ `(d,)`.
     """
 
+    #: How many numbers say how far ahead an expert looks: the discount alone.
+    n_coordinates = 1
+
     def __init__(
         self,
         problem: Problem,
@@ -156,7 +161,7 @@ class Likelihood:
         self.groups = _numbers(self.settings.groups, self.problem.n_experts)
         self.temperature_groups = _numbers(self.settings.temperature_groups, self.problem.n_experts)
         self.n_reward = self.problem.n_parameters
-        self.n_discounts = int(self.groups.max()) + 1
+        self.n_discounts = (int(self.groups.max()) + 1) * self.n_coordinates
         self.n_temperatures = int(self.temperature_groups.max()) + 1
         self.known = self._known()
         self.fixed = ~np.isnan(self.known)
@@ -249,7 +254,7 @@ class Likelihood:
         )
         return Likelihood(self.problem.with_experts(self.problem.experts[i] for i in entries), part, penalty)
 
-    def with_counts(self, counts: Sequence[Floats]) -> Likelihood:
+    def with_counts(self, counts: Sequence[Floats]) -> Self:
         """The same likelihood of other decisions: counts `(S,A)` for each of the problem's experts and tasks."""
         experts = (replace(expert, counts=c) for expert, c in zip(self.problem.experts, counts, strict=True))
         changed = copy.copy(self)
@@ -258,7 +263,7 @@ class Likelihood:
         changed.decisions = float(sum(batch.visits.sum() for batch in changed.batches))
         return changed
 
-    def holding(self, penalty: Quadratic | None = None, ridge: Floats | float = 0.0) -> Likelihood:
+    def holding(self, penalty: Quadratic | None = None, ridge: Floats | float = 0.0) -> Self:
         """The same likelihood with other penalties."""
         changed = copy.copy(self)
         changed.penalty = penalty

@@ -9,7 +9,7 @@ answer is NOT_IDENTIFIED. Where the climb did not end, it is NOT_CONVERGED, and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,12 @@ from multihorizon.likelihood.fit import Fit, fit, never_earned
 from multihorizon.likelihood.intervals import ProfileIntervals
 from multihorizon.likelihood.known import Temperature, check_discounts, check_temperature, read_settings, with_known_reward
 from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.lookahead_fit import fit_lookahead
+from multihorizon.likelihood.lookahead_solution import lookahead_solution
 from multihorizon.likelihood.precision import Precision, precision
 from multihorizon.likelihood.temperatures import temperature_penalty
+from multihorizon.likelihood.weighted_likelihood import person_steps
+from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution, Status
@@ -56,6 +60,8 @@ class MaximumLikelihood:
         ridge: weight of the penalty `ridge/2 ‖θ‖²`. None uses none, with two exceptions that the solution's message announces:
             rewards that no logged decision could have earned, and rewards that run away.
         starts: how many climbs are carried on. Twice as many are begun, from the best of four times as many points.
+        lookahead: the shape in which the future loses weight. With one that is not exponential the task must end after so many
+            steps. Then `discounts` are NaN, and each expert's parameters stand in `evidence["lookahead"]`.
 
     Example:
         >>> from multihorizon import Demonstrations, Problem, domains, solve
@@ -72,6 +78,7 @@ class MaximumLikelihood:
     groups: Mapping[str, Any] | None = None
     ridge: float | None = None
     starts: int = 4
+    lookahead: Lookahead = field(default_factory=Exponential)
 
     def __post_init__(self) -> None:
         check_temperature(self.temperature)
@@ -79,13 +86,27 @@ class MaximumLikelihood:
         if self.ridge is not None and float(as_floats(self.ridge, "ridge")) < 0:
             raise ValueError(f"ridge must be at least 0, received {self.ridge}")
         as_count(self.starts, "starts")
+        if type(self.lookahead) not in map(type, FAMILIES):
+            known = ", ".join(f"{type(family).__name__}()" for family in FAMILIES)
+            raise ValueError(f"lookahead must be one of {known}, received {self.lookahead!r}")
+        if self.discounts is not None and not isinstance(self.lookahead, Exponential):
+            raise ValueError(f"known discounts need an exponential look-ahead, received a {self.lookahead.name} one")
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Climb from several starts; `seed` scatters the discounts they begin with."""
+        if not isinstance(self.lookahead, Exponential):
+            person_steps(problem)  # a task without an end is refused before the work
+        paid, found = self.search(problem, seed, progress)
+        if isinstance(self.lookahead, Exponential):
+            return _solution(paid, found)
+        base = found.best.point
+        return lookahead_solution(paid, fit_lookahead(base, self.lookahead), base, found.ridge_reason, CONVERGED_GRADIENT)
+
+    def search(self, problem: Problem, seed: int, progress: Progress) -> tuple[Problem, Fit]:
+        """The problem with what is known of the reward, and the most likely answer with discounts."""
         paid, reward = with_known_reward(problem, self.known_reward)
         settings = read_settings(paid, self.temperature, self.discounts, self.groups, reward)
-        found = fit(paid, settings, self.temperature == "pooled", self.ridge, self.starts, seed, progress)
-        return _solution(paid, found)
+        return paid, fit(paid, settings, self.temperature == "pooled", self.ridge, self.starts, seed, progress)
 
 
 def resume(solution: Solution) -> Point:
@@ -95,6 +116,8 @@ def resume(solution: Solution) -> Point:
         return source.point
     if solution.solver != "MaximumLikelihood":
         raise ValueError(f"this needs a solution of MaximumLikelihood, received one of {solution.solver}")
+    if "no_discount" in solution.evidence:
+        raise ValueError(f"this needs a solution with discounts: {solution.evidence['no_discount']}")
     point = _rebuilt(solution)
     if point is None:
         raise ValueError("the solution's soft values must be finite, received a problem that does not fit it")
@@ -103,7 +126,7 @@ def resume(solution: Solution) -> Point:
 
 def _rebuilt(solution: Solution) -> Point | None:
     """The model at the answer of a solution that was read from a file."""
-    options = MaximumLikelihood(**solution.options)
+    options = MaximumLikelihood(**{name: value for name, value in solution.options.items() if name != "lookahead"})
     problem, reward = with_known_reward(solution.require_problem(), options.known_reward)
     settings = read_settings(problem, options.temperature, options.discounts, options.groups, reward)
     told = solution.evidence
@@ -156,6 +179,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
             "equal_temperatures_p": None if found.spread is None else found.spread.p_equal,
             "log_temperature_errors": _or_none(told.standard_errors[model.temperature_slice][model.temperature_groups]),
             "transition_widening": told.widening[model.discount_slice][model.groups].tolist(),
+            "lookahead": {"family": "exponential", "parameters": {"discount": model.discounts(point.x).tolist()}},
             "steps": best.steps,
             "starts": [_end(end) for end in found.ends],
             "equally_likely": [_end(end) for end in others],

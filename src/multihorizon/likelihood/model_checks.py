@@ -83,7 +83,7 @@ def check_model(
     """
     point = resume(solution)
     tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations)
-    parts = _deal(point, tables, as_count(folds, "folds", least=2), np.random.default_rng(seed))
+    parts = deal(point, tables, as_count(folds, "folds", least=2), np.random.default_rng(seed))
     owner = np.array(point.likelihood.problem.owner)
     totals = {name: np.zeros(len(solution.experts)) for name in MODELS}
     decisions = np.zeros(len(solution.experts))
@@ -102,7 +102,7 @@ def check_model(
     return ModelChecks(solution.experts, decisions, held_out, calibration_bins(pairs), worst_states(point))
 
 
-def _deal(point: Point, tables: list[Demonstrations], folds: int, rng: np.random.Generator) -> list[list[Floats]]:
+def deal(point: Point, tables: list[Demonstrations], folds: int, rng: np.random.Generator) -> list[list[Floats]]:
     """Counts of each expert and task in each fold."""
     parts: list[list[Floats]] = [[] for _ in range(folds)]
     position = 0

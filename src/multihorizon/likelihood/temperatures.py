@@ -59,6 +59,16 @@ def temperature_penalty(likelihood: Likelihood, spread: float = np.inf) -> Quadr
     return Quadratic(zeros, zeros, matrix) if matrix.any() else None
 
 
+def without_level(likelihood: Likelihood) -> Quadratic | None:
+    """The likelihood's quadratic term without what holds the mean log-temperature, for a reward that stays as it is."""
+    penalty, heats = likelihood.penalty, likelihood.temperature_slice
+    if penalty is None or not likelihood.scale_is_free:
+        return penalty
+    matrix = penalty.matrix.copy()
+    matrix[heats, heats] -= LEVEL_WEIGHT / likelihood.n_temperatures
+    return Quadratic(penalty.centre, penalty.slope, matrix)
+
+
 def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
     """The most likely spread, from the fit with equal temperatures.
 

@@ -1,0 +1,215 @@
+"""Look-ahead: what weight a person gives to what happens t steps from now, in one of five shapes.
+
+The weights begin with d(1) = 1 and never grow. Plans (`planning.weighted_plan`) need only the step discounts `ρ_t = d(t+1)/d(t)`:
+
+| family | d(t) | ρ_t | parameters |
+|---|---|---|---|
+| `Exponential` | γ^(t−1) | γ | discount γ |
+| `Depth` | 1 for t ≤ n, else 0 | 1 for t < n, else 0 | depth n = 1, …, H |
+| `Hyperbolic` | 1/(1 + κ(t−1)) | (1 + κ(t−1))/(1 + κt) | kappa κ ≥ 0 |
+| `QuasiHyperbolic` | 1, then β δ^(t−1) | βδ, then δ | beta β and delta δ |
+| `FreeWeights` | any | any in [0,1] | the weights d(2), …, d(H) |
+
+H is the number of steps that a person can look ahead: with H = 1 nothing of this matters, and with H = 2 all families but `Depth`
+are one. Where a step has weight 0, nothing after it counts.
+
+A family searches *coordinates* in [0,1] (n for `Depth`) and reports *parameters*. They differ for `Hyperbolic`, whose coordinate
+is d(2) = 1/(1+κ), and for `FreeWeights`, whose coordinates are ρ_1, …, ρ_(H−1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from multihorizon.checks import Floats
+
+#: Values of a coordinate that are tried before the search.
+TRIED = (0.05, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
+
+
+class Lookahead(Protocol):
+    """A family of look-ahead weights. Arrays of coordinates are `(n,m)`: one row per person."""
+
+    name: ClassVar[str]
+
+    def parameters(self, steps: int) -> tuple[str, ...]:
+        """The names of the m parameters of a person who can look `steps` steps ahead."""
+        ...
+
+    def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
+        """ρ `(H−1,n)`, and its derivatives `(H−1,n,m)` by the coordinates."""
+        ...
+
+    def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
+        """The parameters `(n,m)`, and their derivatives `(n,m,m)` by the coordinates."""
+        ...
+
+    def tried(self, steps: int) -> Floats:
+        """Coordinates `(c,m)` to begin a search with, scattered over the family."""
+        ...
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """Weights γ^(t−1): each step counts γ times as much as the one before. The one family that is consistent over time."""
+
+    name: ClassVar[str] = "exponential"
+
+    def parameters(self, steps: int) -> tuple[str, ...]:
+        """The discount."""
+        return ("discount",)
+
+    def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
+        """γ at every step."""
+        shape = (steps - 1, len(coordinates))
+        return np.broadcast_to(coordinates[:, 0], shape).copy(), np.ones((*shape, 1))
+
+    def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
+        """The discount is its own coordinate."""
+        return coordinates, _identity(coordinates)
+
+    def tried(self, steps: int) -> Floats:
+        """Discounts from 0.05 to 1."""
+        return np.array(TRIED)[:, None]
+
+
+@dataclass(frozen=True)
+class Depth:
+    """Weight 1 for the next n steps and 0 for all after them."""
+
+    name: ClassVar[str] = "depth"
+
+    def parameters(self, steps: int) -> tuple[str, ...]:
+        """The depth."""
+        return ("depth",)
+
+    def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
+        """1 up to the depth. A depth is a whole number, so it has no derivative."""
+        t = np.arange(1, steps)[:, None]
+        return (t < coordinates[:, 0]).astype(np.float64), np.zeros((steps - 1, len(coordinates), 1))
+
+    def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
+        """The depth is its own coordinate."""
+        return coordinates, _identity(coordinates)
+
+    def tried(self, steps: int) -> Floats:
+        """All depths."""
+        return np.arange(1.0, steps + 1)[:, None]
+
+
+@dataclass(frozen=True)
+class Hyperbolic:
+    """Weights 1/(1+κ(t−1)): the near future loses weight fast, the far future slowly."""
+
+    name: ClassVar[str] = "hyperbolic"
+
+    def parameters(self, steps: int) -> tuple[str, ...]:
+        """κ, infinite for a person who weighs only the next step."""
+        return ("kappa",)
+
+    def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
+        """With h = d(2), `ρ_t = (h + (1−h)(t−1))/(h + (1−h)t)`."""
+        h, t = coordinates[:, 0], np.arange(1, steps)[:, None]
+        below = h + (1 - h) * t
+        return 1 - (1 - h) / below, (1 / below**2)[:, :, None]
+
+    def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
+        """κ = 1/h − 1."""
+        with np.errstate(divide="ignore"):
+            kappa, slope = 1 / coordinates - 1, -1 / coordinates**2
+        return kappa, slope[:, :, None]
+
+    def tried(self, steps: int) -> Floats:
+        """Weights of the second step from 0.05 to 1."""
+        return np.array(TRIED)[:, None]
+
+
+@dataclass(frozen=True)
+class QuasiHyperbolic:
+    """Weights 1, then β δ^(t−1): everything but the next step loses weight at once (β ≤ 1), and then at a constant rate."""
+
+    name: ClassVar[str] = "quasi-hyperbolic"
+
+    def parameters(self, steps: int) -> tuple[str, ...]:
+        """β and δ."""
+        return ("beta", "delta")
+
+    def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
+        """βδ for the first step, δ for the others."""
+        beta, delta = coordinates.T
+        first = np.arange(1, steps)[:, None] == 1
+        slopes = np.stack([np.where(first, delta, 0.0), np.where(first, beta, 1.0)], axis=2)
+        return np.where(first, beta * delta, delta), slopes
+
+    def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
+        """Both are their own coordinates."""
+        return coordinates, _identity(coordinates)
+
+    def tried(self, steps: int) -> Floats:
+        """All pairs of values from 0.05 to 1."""
+        return np.array([(beta, delta) for beta in TRIED for delta in TRIED])
+
+
+@dataclass(frozen=True)
+class FreeWeights:
+    """Any weights that never grow. All other families are among them, so each of those can be tested against this one."""
+
+    name: ClassVar[str] = "free weights"
+
+    def parameters(self, steps: int) -> tuple[str, ...]:
+        """The weights of the second and later steps."""
+        return tuple(f"d({t})" for t in range(2, steps + 1))
+
+    def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
+        """The step discounts are the coordinates."""
+        return coordinates.T.copy(), np.broadcast_to(np.eye(steps - 1)[:, None, :], (steps - 1, *coordinates.shape)).copy()
+
+    def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
+        """`d(t+1) = ρ_1 ⋯ ρ_t`."""
+        n, m = coordinates.shape
+        slopes = np.zeros((n, m, m))
+        for j in range(m):
+            others = coordinates.copy()
+            others[:, j] = 1.0
+            slopes[:, j:, j] = others.cumprod(axis=1)[:, j:]
+        return coordinates.cumprod(axis=1), slopes
+
+    def tried(self, steps: int) -> Floats:
+        """The weights that the other families try."""
+        return np.concatenate([family.step_discounts(family.tried(steps), steps)[0].T for family in FAMILIES[:-1]])
+
+
+#: All families; the last contains the others.
+FAMILIES: tuple[Lookahead, ...] = (Exponential(), Depth(), Hyperbolic(), QuasiHyperbolic(), FreeWeights())
+
+
+def family_named(name: str) -> Lookahead:
+    """The family of this name; words may be joined by hyphens or spaces."""
+    for family in FAMILIES:
+        if family.name.replace(" ", "-") == name.strip().lower().replace(" ", "-"):
+            return family
+    known = ", ".join(family.name.replace(" ", "-") for family in FAMILIES)
+    raise ValueError(f"look-ahead must be one of {known}, received {name!r}")
+
+
+def weights_of(step_discounts: Floats) -> Floats:
+    """The weights d(1), …, d(H) `(n,H)` of step discounts `(H−1,n)`."""
+    first = np.ones((1, step_discounts.shape[1]))
+    weights: Floats = np.concatenate([first, step_discounts]).cumprod(axis=0).T
+    return weights
+
+
+def step_discounts_of(weights: Sequence[float] | Floats) -> Floats:
+    """ρ `(H−1,)` of one person's weights `(H,)`; 0 after a weight of 0."""
+    d = np.asarray(weights, dtype=np.float64)
+    ratios: Floats = np.where(d[:-1] > 0, d[1:] / np.where(d[:-1] > 0, d[:-1], 1.0), 0.0)
+    return ratios
+
+
+def _identity(coordinates: Floats) -> Floats:
+    n, m = coordinates.shape
+    return np.broadcast_to(np.eye(m), (n, m, m)).copy()

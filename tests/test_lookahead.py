@@ -1,0 +1,264 @@
+"""Shapes of look-ahead: the naive person's rule, its derivatives, and what tells the families apart."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import multihorizon as mh
+from multihorizon.likelihood.likelihood import Likelihood, Settings
+from multihorizon.likelihood.weighted_likelihood import WeightedLikelihood
+from multihorizon.lookahead import (
+    FAMILIES,
+    Depth,
+    Exponential,
+    FreeWeights,
+    Hyperbolic,
+    QuasiHyperbolic,
+    step_discounts_of,
+    weights_of,
+)
+from multihorizon.planning.weighted_plan import weighted_plan
+
+STEP = 1e-6
+THETA = np.array([1.5, -1.0])
+
+
+def steps_task(steps: int = 3, places: int = 4, actions: int = 2, seed: int = 0) -> mh.MDP:
+    """A task of so many steps between random places; a state says the place and the steps left."""
+    rng = np.random.default_rng(seed)
+    size = (steps + 1) * places
+    transitions = np.zeros((actions, size, size))
+    for left in range(1, steps + 1):
+        for action, place in itertools.product(range(actions), range(places)):
+            transitions[action, left * places + place, (left - 1) * places :][:places] = rng.dirichlet(np.full(places, 0.05))
+    initial = np.zeros(size)
+    initial[steps * places :] = 1 / places
+    return mh.MDP(transitions, initial=initial, terminal=range(places))
+
+
+def features_of(mdp: mh.MDP) -> np.ndarray:
+    """Two numbers that each place pays on arrival, whatever the steps left."""
+    places = int(mdp.terminal.sum())
+    own = np.random.default_rng(5).normal(size=(places, 2))
+    return np.tile(own, (mdp.n_states // places, 1))
+
+
+def simulated(mdp: mh.MDP, weights: list[list[float]], episodes: int = 60, seed: int = 0, heat=None) -> mh.Problem:
+    arrival = features_of(mdp)
+    reward = mdp.stacked @ (arrival @ THETA)
+    rho = np.array([step_discounts_of(row) for row in weights]).T
+    lam = np.ones(len(weights)) if heat is None else np.array(heat)
+    log = weighted_plan(mdp, reward, rho, lam)[1][0]
+    table = mh.Demonstrations.simulate(mdp, list(np.exp(log).transpose(2, 1, 0)), episodes, seed=seed)
+    return mh.Problem(mdp, table, arrival_features=arrival)
+
+
+def with_known_reward(problem: mh.Problem) -> tuple[mh.Problem, np.ndarray]:
+    """The same decisions in a problem without features, and the reward of each state."""
+    counts = [expert.counts for expert in problem.experts]
+    experts = [mh.Expert(f"{i}", problem.mdp, "demonstrations", counts=c) for i, c in enumerate(counts)]
+    return mh.Problem(problem.mdp, experts), features_of(problem.mdp) @ THETA
+
+
+@pytest.fixture(scope="module")
+def problem() -> mh.Problem:
+    return simulated(steps_task(), [[1.0, 0.5, 0.25], [1.0, 0.9, 0.8]], heat=[0.8, 1.3])
+
+
+FREE_HEAT = Settings(temperatures=np.full(2, np.nan))
+INSIDE = {
+    "exponential": [[0.4], [0.8]],
+    "depth": [[1.0], [2.0]],
+    "hyperbolic": [[0.4], [0.8]],
+    "quasi-hyperbolic": [[0.6, 0.7], [0.9, 0.8]],
+    "free weights": [[0.5, 0.7], [0.8, 0.3]],
+}
+
+
+def test_the_rule_is_the_maximum_of_the_weighted_sum() -> None:
+    """Brute force: the plan maximises `Σ d(t) [R + λ H]` over plans for each later step and place."""
+    mdp, weights, lam = steps_task(), np.array([1.0, 0.6, 0.5]), 0.7
+    reward = np.random.default_rng(3).normal(size=mdp.stacked.shape[0])
+    found = np.exp(weighted_plan(mdp, reward, step_discounts_of(weights)[:, None], np.array([lam]))[1][:, :, :, 0])
+
+    def worth(plans: np.ndarray) -> float:
+        at, total = mdp.initial, 0.0
+        for d, plan in zip(weights, plans, strict=True):
+            entropy = -(plan * np.log(plan)).sum(axis=0)
+            total += d * float(at @ ((plan * reward.reshape(plan.shape)).sum(axis=0) + lam * entropy * ~mdp.terminal))
+            at = sum((at * plan[a]) @ mdp.transition(a) for a in range(mdp.n_actions))
+        return total
+
+    rng = np.random.default_rng(0)
+    for size in (0.3, 0.01, 1e-3):
+        for _ in range(20):
+            other = found * np.exp(size * rng.normal(size=found.shape))
+            assert worth(other / other.sum(axis=1, keepdims=True)) <= worth(found) + 1e-12
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_gradient_and_information_are_finite_differences(problem, family) -> None:
+    model = WeightedLikelihood(problem, family, FREE_HEAT, ridge=0.3)
+    point = model.at(np.concatenate([[1.2, -0.7], np.ravel(INSIDE[family.name]), [0.2, -0.3]]))
+    free = [i for i in range(model.size) if family.name != "depth" or i not in range(2, 4)]
+    gradient, scores = [], []
+    for i in free:
+        ahead, behind = (model.at(point.x + sign * STEP * np.eye(model.size)[i]) for sign in (1, -1))
+        gradient.append((ahead.objective - behind.objective) / (2 * STEP))
+        scores.append((ahead.plans[0].log - behind.plans[0].log) / (2 * STEP))
+    assert point.gradient[free] == pytest.approx(np.array(gradient), abs=1e-5)
+    weights = model.batches[0].visits * point.plans[0].policy
+    total = np.einsum("asn,iasn,jasn->ij", weights, np.array(scores), np.array(scores))
+    assert point.information[np.ix_(free, free)] == pytest.approx(total, abs=1e-5)
+
+
+def test_exponential_weights_are_the_discounted_model(problem) -> None:
+    """Both ways of planning give one likelihood, one gradient and one information."""
+    x = np.array([1.2, -0.7, 0.4, 0.8, 0.2, -0.3])
+    old, new = Likelihood(problem, FREE_HEAT).at(x), WeightedLikelihood(problem, Exponential(), FREE_HEAT).at(x)
+    assert new.value == pytest.approx(old.value, abs=1e-8)
+    assert new.gradient == pytest.approx(old.gradient, abs=1e-8)
+    assert new.information == pytest.approx(old.information, abs=1e-8)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_slopes_of_a_family_are_finite_differences(family) -> None:
+    coordinates = np.array(INSIDE[family.name])
+    rho, slopes = family.step_discounts(coordinates, 3)
+    told, jacobian = family.report(coordinates)
+    for j in range(coordinates.shape[1] if family.name != "depth" else 0):
+        move = STEP * np.eye(coordinates.shape[1])[j]
+        (up, told_up), (down, told_down) = (
+            (family.step_discounts(moved, 3)[0], family.report(moved)[0]) for moved in (coordinates + move, coordinates - move)
+        )
+        assert slopes[:, :, j] == pytest.approx((up - down) / (2 * STEP), abs=1e-7)
+        assert jacobian[:, :, j] == pytest.approx((told_up - told_down) / (2 * STEP), rel=1e-6)
+    assert rho.shape == (2, 2)
+    assert told.shape == coordinates.shape
+
+
+def test_weights_are_those_of_the_definitions() -> None:
+    t = np.arange(1, 5)
+    cases = [
+        (Exponential(), [[0.7]], 0.7 ** (t - 1)),
+        (Depth(), [[2.0]], t <= 2),
+        (Hyperbolic(), [[1 / (1 + 0.8)]], 1 / (1 + 0.8 * (t - 1))),
+        (QuasiHyperbolic(), [[0.6, 0.9]], np.where(t == 1, 1, 0.6 * 0.9 ** (t - 1))),
+        (FreeWeights(), [[0.8, 0.5, 0.25]], [1, 0.8, 0.4, 0.1]),
+    ]
+    for family, coordinates, expected in cases:
+        weights = weights_of(family.step_discounts(np.array(coordinates), 4)[0])[0]
+        assert weights == pytest.approx(np.asarray(expected, dtype=float))
+        assert step_discounts_of(weights)[: int((weights > 0).sum())] == pytest.approx(
+            family.step_discounts(np.array(coordinates), 4)[0][: int((weights > 0).sum()), 0]
+        )
+    assert Hyperbolic().report(np.array([[1 / 1.8]]))[0] == pytest.approx(0.8)
+    assert FreeWeights().report(np.array([[0.8, 0.5, 0.25]]))[0][0] == pytest.approx([0.8, 0.4, 0.1])
+
+
+SHAPES = {
+    "depth": [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0]],
+    "hyperbolic": [[1.0, 1 / 1.5, 1 / 2.0], [1.0, 1 / 3, 1 / 5], [1.0, 1 / 1.2, 1 / 1.4]],
+    "quasi-hyperbolic": [[1.0, 0.48, 0.36], [1.0, 0.72, 0.7], [1.0, 0.3, 0.28]],
+    "free weights": [[1.0, 0.9, 0.2], [1.0, 0.5, 0.45], [1.0, 0.8, 0.5]],
+}
+TRUTH = {
+    "depth": {"depth": [1, 2, 3]},
+    "hyperbolic": {"kappa": [0.5, 2.0, 0.2]},
+    "free weights": {"d(2)": [0.9, 0.5, 0.8], "d(3)": [0.2, 0.45, 0.5]},
+}
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_a_family_is_recovered_from_many_decisions(name, tmp_path) -> None:
+    family = next(family for family in FAMILIES if family.name == name)
+    problem, known = with_known_reward(simulated(steps_task(), SHAPES[name], episodes=5000))
+    solution = mh.solve(problem, mh.MaximumLikelihood(1.0, known_reward=known, lookahead=family))
+    told = solution.evidence["lookahead"]
+    assert solution.status == mh.Status.CONVERGED
+    assert np.isnan(solution.discounts).all()
+    assert name in solution.evidence["no_discount"]
+    for parameter, values in TRUTH[name].items():
+        found, errors = np.array(told["parameters"][parameter]), np.array(told["standard_errors"][parameter])
+        if name == "depth":
+            assert found.tolist() == values
+            assert np.isnan(errors).all()
+        else:
+            assert (np.abs(found - values) < 4 * errors).all()
+            assert (errors < 0.35).all()
+    assert np.isnan(solution.confidence_intervals()).all()
+    solution.to_json(tmp_path / "solution.json")
+    again = mh.Solution.from_json(tmp_path / "solution.json", problem)
+    seen = [expert.counts.sum(axis=1) > 0 for expert in problem.experts]
+    for policy, other, expert, rows in zip(solution.policies(), again.policies(), problem.experts, seen, strict=True):
+        assert policy == pytest.approx(other)
+        value = (expert.counts * np.log(policy))[rows].sum()
+        assert np.isfinite(value)
+    values = [(e.counts[r] * np.log(p[r])).sum() for e, p, r in zip(problem.experts, solution.policies(), seen, strict=True)]
+    assert sum(values) == pytest.approx(solution.objective, abs=1e-6)
+
+
+def test_a_task_that_can_go_on_is_refused_in_one_sentence() -> None:
+    domain = mh.domains.cliff()
+    problem = mh.Problem(domain.mdp, mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 20))
+    for ask in (lambda: mh.solve(problem, mh.MaximumLikelihood(lookahead=mh.Depth())), lambda: mh.compare_lookahead(problem)):
+        with pytest.raises(ValueError, match="a state can come again"):
+            ask()
+
+
+def test_bad_options_are_refused() -> None:
+    with pytest.raises(ValueError, match="lookahead must be one of Exponential"):
+        mh.MaximumLikelihood(lookahead="hyperbolic")
+    with pytest.raises(ValueError, match="known discounts need an exponential look-ahead"):
+        mh.MaximumLikelihood(discounts=0.9, lookahead=mh.Hyperbolic())
+
+
+def test_in_two_steps_all_weights_are_one_family() -> None:
+    problem, known = with_known_reward(simulated(steps_task(steps=2), [[1.0, 0.3], [1.0, 0.5], [1.0, 0.7]], episodes=2000))
+    comparison = mh.compare_lookahead(problem, solver=mh.MaximumLikelihood(1.0, known_reward=known))
+    verdicts = {row.family: row.verdict for row in comparison.rows}
+    assert verdicts.pop("depth") == "differs from exponential"
+    assert verdicts.pop("exponential") == "best"
+    assert set(verdicts.values()) == {"same as exponential"}
+    assert "In this task of 2 steps it is the same as" in comparison.summary
+    assert {row.parameters for row in comparison.rows} == {3}
+
+
+def test_free_weights_contain_all_and_tests_have_their_degrees() -> None:
+    problem = simulated(steps_task(), [[1.0, 0.5, 0.25], [1.0, 0.9, 0.8]], episodes=200)
+    rows = {row.family: row for row in mh.compare_lookahead(problem, solver=mh.MaximumLikelihood(temperature=1.0)).rows}
+    assert max(row.log_likelihood for row in rows.values()) == pytest.approx(rows["free weights"].log_likelihood, abs=1e-6)
+    assert {name: row.free_degrees for name, row in rows.items()} == {
+        "exponential": 2, "depth": 4, "hyperbolic": 2, "quasi-hyperbolic": 2, "free weights": 0,
+    }  # fmt: skip
+    exponential = mh.solve(problem, mh.MaximumLikelihood(temperature=1.0))
+    assert rows["exponential"].log_likelihood == pytest.approx(exponential.objective, abs=1e-8)
+    assert rows["exponential"].details["parameters"]["discount"] == pytest.approx(exponential.discounts, abs=1e-6)
+
+
+def test_the_comparison_does_not_depend_on_order_and_names() -> None:
+    problem = simulated(steps_task(), [[1.0, 0.5, 0.45], [1.0, 0.9, 0.3], [1.0, 0.7, 0.7]], episodes=100)
+    swapped = problem.with_experts(problem.experts[::-1])
+    one, two = (mh.compare_lookahead(p, solver=mh.MaximumLikelihood("per_expert")) for p in (problem, swapped))
+    assert [row.family for row in one.rows] == [row.family for row in two.rows]
+    for a, b in zip(one.rows, two.rows, strict=True):
+        assert a.log_likelihood == pytest.approx(b.log_likelihood, abs=1e-6)
+        for name, values in a.details["parameters"].items():
+            assert np.array(values) == pytest.approx(np.array(b.details["parameters"][name])[::-1], abs=1e-4, nan_ok=True)
+
+
+def test_held_out_halves_are_predicted_where_the_table_is_given() -> None:
+    mdp = steps_task()
+    weights = [[1.0, 0.2, 0.05], [1.0, 0.9, 0.8]]
+    arrival = features_of(mdp)
+    log = weighted_plan(mdp, mdp.stacked @ (arrival @ THETA), np.array([step_discounts_of(w) for w in weights]).T, np.ones(2))[1]
+    table = mh.Demonstrations.simulate(mdp, list(np.exp(log[0]).transpose(2, 1, 0)), 200)
+    problem = mh.Problem(mdp, table, arrival_features=arrival)
+    comparison = mh.compare_lookahead(problem, [mh.Exponential()], table, mh.MaximumLikelihood(temperature=1.0))
+    assert [row.family for row in comparison.rows if row.family != "free weights"] == ["exponential"]
+    for row in comparison.rows:
+        assert row.log_likelihood - 15 < row.held_out < row.log_likelihood + 1
+    assert comparison.to_frame().shape[0] == 2
