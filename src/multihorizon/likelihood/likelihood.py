@@ -285,9 +285,9 @@ class Likelihood:
         k, told = self.problem.n_experts, self.settings
         if told.reward is not None:
             known[: self.n_reward] = told.reward
-        discounts = np.full(k, np.nan) if told.discounts is None else told.discounts
+        if told.discounts is not None:
+            known[self.discount_slice] = _agreed(told.discounts, self.groups)
         temperatures = np.ones(k) if told.temperatures is None else told.temperatures
-        known[self.discount_slice] = _agreed(discounts, self.groups)
         known[self.temperature_slice] = np.log(_agreed(temperatures, self.temperature_groups))
         return known
 
