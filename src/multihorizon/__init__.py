@@ -27,6 +27,7 @@ _HOMES = {
     "MPMCE": "entropy.mpmce",
     "ClosedForm": "recovery.closed_form",
     "MaximumLikelihood": "likelihood.maximum_likelihood",
+    "Population": "likelihood.population",
     "Exponential": "lookahead",
     "Depth": "lookahead",
     "Hyperbolic": "lookahead",

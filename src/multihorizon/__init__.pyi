@@ -19,6 +19,7 @@ from multihorizon.likelihood.lookahead_comparison import compare_lookahead as co
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from multihorizon.likelihood.model_checks import ModelChecks as ModelChecks
 from multihorizon.likelihood.model_checks import check_model as check_model
+from multihorizon.likelihood.population import Population as Population
 from multihorizon.lookahead import Depth as Depth
 from multihorizon.lookahead import Exponential as Exponential
 from multihorizon.lookahead import FreeWeights as FreeWeights

@@ -6,6 +6,8 @@ import time
 from dataclasses import asdict, is_dataclass, replace
 from typing import Any, Protocol
 
+import pandas as pd
+
 from multihorizon.checks import as_count
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
@@ -50,7 +52,7 @@ def solve(problem: Problem, solver: Solver, seed: int = 0, progress: Progress = 
 
 
 def _options(solver: Solver) -> dict[str, Any]:
-    """The solver's options by name, a nested search with the name of its class."""
+    """The solver's options by name, a nested search with the name of its class, a data frame as lists by column."""
     if not is_dataclass(solver) or isinstance(solver, type):
         return {}
     options = asdict(solver)
@@ -58,4 +60,6 @@ def _options(solver: Solver) -> dict[str, Any]:
         value = getattr(solver, name)
         if is_dataclass(value) and not isinstance(value, type):
             options[name] = {"kind": type(value).__name__, **options[name]}
+        elif isinstance(value, pd.DataFrame):
+            options[name] = value.to_dict("list")
     return options

@@ -1,0 +1,144 @@
+"""Covariates of persons: a table with one row per person and a formula, as in R, become a design matrix X `(n,p)`.
+
+The terms are those of the `formulaic` package: `~ group + age` has the columns `Intercept`, `group[T.b]` and `age`, where the
+first group in the order of the alphabet is the one the others are compared with. `~ 1`, without covariates, has one column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from formulaic import Formula, ModelSpec, SimpleFormula
+from formulaic.errors import FormulaicError
+
+from multihorizon.checks import Floats, label
+from multihorizon.tolerances import RANK_TOLERANCE
+
+#: The column that says which expert a row is of, as in tables of decisions.
+PERSON = "expert"
+#: So many more persons than terms are needed: with fewer nothing is left to tell how much persons differ.
+SPARE_PERSONS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Covariates:
+    """The design of a study.
+
+    Attributes:
+        terms: names of the columns of X.
+        matrix: X `(n,p)`, one row per person in the problem's order.
+        patterns: a name for each pattern of the covariates: every combination of groups that occurs, with numbers at their mean.
+        pattern_rows: the rows of X `(m,p)` that belong to them.
+        groups: which of the patterns each person's groups are `(n,)`.
+        frame: the covariates that the formula uses, one row per person in the problem's order.
+    """
+
+    terms: tuple[str, ...]
+    matrix: Floats
+    patterns: tuple[str, ...]
+    pattern_rows: Floats
+    groups: tuple[int, ...]
+    frame: pd.DataFrame
+
+
+def read_covariates(formula: str, persons: pd.DataFrame | None, names: tuple[str, ...]) -> Covariates:
+    """The design matrix of persons in the order of `names`.
+
+    Raises:
+        ValueError: where table and decisions speak of different persons, or the formula cannot be used with the table.
+    """
+    frame = pd.DataFrame(index=range(len(names))) if persons is None else _in_order(persons, names)
+    matrix = _model_matrix(formula, frame)
+    terms = tuple(map(str, matrix.columns))
+    values = matrix.to_numpy(dtype=np.float64)
+    used = frame[sorted(map(str, matrix.model_spec.required_variables))]
+    _require_estimable(formula, terms, values, used)
+    return Covariates(terms, values, *_patterns(matrix.model_spec, used, values), used)
+
+
+def _in_order(persons: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
+    if PERSON not in persons.columns:
+        raise ValueError(f"persons must have the column {PERSON}, received {', '.join(map(str, persons.columns)) or 'none'}")
+    labels = [label(value, f"column {PERSON} of persons") for value in persons[PERSON]]
+    twice = next((name for name in labels if labels.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"persons must have one row for each expert, received {twice} twice")
+    idle, unknown = [n for n in labels if n not in set(names)], [n for n in names if n not in set(labels)]
+    if idle:
+        raise ValueError(f"every person must have decisions, received none of {_listed(idle)}: leave them out of persons")
+    if unknown:
+        raise ValueError(f"persons must have one row for each expert, received none for {_listed(unknown)}")
+    return persons.iloc[[labels.index(name) for name in names]].reset_index(drop=True)
+
+
+def _model_matrix(formula: str, frame: pd.DataFrame) -> Any:
+    columns = f"the columns are {', '.join(map(str, frame.columns)) or 'none'}"
+    try:
+        read = Formula(formula)
+        if not isinstance(read, SimpleFormula):
+            raise ValueError(f"formula must have terms only to the right of ~, received {formula!r}")
+        missing = sorted(map(str, read.required_variables - set(map(str, frame.columns))))
+        if missing:
+            raise ValueError(f"formula {formula!r} names {_listed(missing)}, which persons do not have: {columns}")
+        _require_complete(frame, sorted(map(str, read.required_variables)))
+        return read.get_model_matrix(frame, na_action="raise", output="pandas", context=None)
+    except FormulaicError as error:
+        told = re.sub(r"\x1b\[[\d;]*m|[⧛⧚]", "", str(error)).split("\n")[0]
+        raise ValueError(f"formula {formula!r} cannot be used: {told} ({columns})") from error
+
+
+def _require_complete(frame: pd.DataFrame, columns: list[str]) -> None:
+    """Every person needs a value of every covariate, and a covariate with one value compares nothing."""
+    for column in columns:
+        values = frame[column]
+        if values.isna().any():
+            person = frame[PERSON].iloc[int(np.argmax(values.isna()))]
+            raise ValueError(f"column {column} of persons must have a value for everyone, received none for {person}")
+        if values.nunique() == 1 and len(values) > 1:
+            raise ValueError(f"column {column} of persons must vary, received {values.iloc[0]} for everyone: leave it out")
+
+
+def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats, used: pd.DataFrame) -> None:
+    n, p = values.shape
+    if not p:
+        raise ValueError(f"formula must have at least one term, received {formula!r}: use ~ 1 where there is no covariate")
+    if not np.isfinite(values).all():
+        wrong = terms[int(np.argmax(~np.isfinite(values).all(axis=0)))]
+        raise ValueError(f"covariates must be finite, received a NaN or infinity in {wrong}")
+    if n < p + SPARE_PERSONS:
+        per_group = ": groups need more than one person each" if len(used.columns) else ""
+        raise ValueError(f"{p} terms need at least {p + SPARE_PERSONS} persons, received {n}{per_group}")
+    scaled = values / np.maximum(np.abs(values).max(axis=0), 1e-300)
+    for last in range(1, p):
+        if np.linalg.matrix_rank(scaled[:, : last + 1], tol=RANK_TOLERANCE * n) <= last:
+            others = _listed(terms[:last])
+            raise ValueError(
+                f"the term {terms[last]} must add something to {others}, received a combination of them: leave it out"
+            )
+
+
+def _patterns(spec: ModelSpec, used: pd.DataFrame, values: Floats) -> tuple[tuple[str, ...], Floats, tuple[int, ...]]:
+    """The combinations of groups that occur, in order, with numbers at their mean, and whose each person is."""
+    numbers = [c for c in used.columns if pd.api.types.is_numeric_dtype(used[c]) and not pd.api.types.is_bool_dtype(used[c])]
+    kinds = [c for c in used.columns if c not in numbers]
+    if not len(used.columns):
+        return ("everyone",), values[:1], (0,) * len(values)
+    keys = [tuple(map(str, row)) for row in used[kinds].itertuples(index=False)]
+    distinct = sorted(set(keys))
+    typical = used.iloc[[keys.index(key) for key in distinct]].copy()
+    for column in numbers:
+        typical[column] = float(used[column].mean())
+    rows = spec.get_model_matrix(typical, context=None).to_numpy(dtype=np.float64)
+    means = [f"{c} = {float(used[c].mean()):.4g}" for c in numbers]
+    told = tuple(", ".join([*(f"{c} = {v}" for c, v in zip(kinds, key, strict=True)), *means]) for key in distinct)
+    place = {key: i for i, key in enumerate(distinct)}
+    return told, rows, tuple(place[key] for key in keys)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

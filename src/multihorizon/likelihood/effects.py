@@ -1,0 +1,185 @@
+"""What follows from the most likely population: effects of covariates, the spread between persons, persons, and predictions.
+
+With C the covariance of ψ (`marginal_ascent.py`), n persons and p terms:
+
+* *Effects* b on logit γ and c on log λ have intervals and tests by Student's t with n − p degrees of freedom.
+* *Persons.* Given the decisions, η_i has the mean and the covariance `K_i` of the quadrature. The errors of
+  reward and effects add `D_i C D_iᵀ`, D_i the derivative of that mean in ψ. The *reliability* of η_i is the share of the variance
+  between persons that the decisions explain, `1 − K_i/Σ`.
+* *A new person* with covariates x has a logit γ with mean `x'b` and variance `Σ₁₁ + x' Cov(b) x`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+from scipy.stats import norm, t
+
+from multihorizon.checks import Floats
+from multihorizon.likelihood.covariates import Covariates
+from multihorizon.likelihood.marginal import Parameters
+from multihorizon.likelihood.marginal_ascent import Maximum, Persons, covariance_of
+from multihorizon.solution import Status
+
+LEVEL = 0.95
+#: An effect with a larger component in directions of which the decisions say nothing is not identified.
+NULL_COMPONENT = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """The maximum and what follows from it."""
+
+    covariates: Covariates
+    found: Maximum
+    told: Parameters = field(init=False)
+    covariance: Floats = field(init=False)
+    identified: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        layout = self.found.marginal.layout
+        covariance, lost = covariance_of(self.found.information)
+        kept = bool((lost[layout.discount] <= NULL_COMPONENT).all())
+        object.__setattr__(self, "told", layout.unpack(self.found.psi))
+        object.__setattr__(self, "covariance", covariance)
+        object.__setattr__(self, "identified", kept)
+
+    @property
+    def status(self) -> Status:
+        """Whether the effects can be used."""
+        if not self.found.finished:
+            return Status.NOT_CONVERGED
+        return Status.CONVERGED if self.identified else Status.NOT_IDENTIFIED
+
+    @property
+    def degrees(self) -> int:
+        """n − p."""
+        n, p = self.covariates.matrix.shape
+        return int(n - p)
+
+    @property
+    def quantile(self) -> float:
+        """Of Student's t for intervals; NaN where there are none."""
+        return float(t.ppf(0.5 + LEVEL / 2, self.degrees)) if self.status == Status.CONVERGED else np.nan
+
+    def effect_covariance(self, kind: int) -> Floats:
+        """The covariance `(p,p)` of the effects on logit γ (0) or log λ (1)."""
+        layout = self.found.marginal.layout
+        if kind == 0:
+            return self.covariance[layout.discount, layout.discount]
+        return layout.heat_basis @ self.covariance[layout.heat, layout.heat] @ layout.heat_basis.T
+
+    def effects(self, kind: int) -> dict[str, dict[str, Any]]:
+        """Estimate, interval and p-value of each term. What only sets the scale of the reward has no interval."""
+        scale_open = kind == 1 and self.found.marginal.layout.model.scale_is_free
+        errors = np.sqrt(np.diag(self.effect_covariance(kind)))
+        table = {}
+        for term, estimate, error in zip(self.covariates.terms, self.told.effects[:, kind], errors, strict=True):
+            known = np.nan if scale_open and term == "Intercept" else 1.0
+            half = known * self.quantile * error
+            p = known * 2 * t.sf(abs(estimate) / error, self.degrees) if self.status == Status.CONVERGED and error > 0 else np.nan
+            table[term] = {
+                "estimate": float(estimate),
+                "standard_error": float(known * error),
+                "interval": [float(estimate - half), float(estimate + half)],
+                "p": float(p),
+            }
+        return table
+
+    def spread(self) -> dict[str, dict[str, Any]]:
+        """Standard deviations between persons and the correlation, with intervals by the delta method."""
+        layout, psi = self.found.marginal.layout, self.found.psi
+        errors = self.covariance[layout.spread, layout.spread]
+        z = float(norm.ppf(0.5 + LEVEL / 2)) * (1.0 if self.status == Status.CONVERGED else np.nan)
+        return {
+            name: _with_interval(transform, back, psi[layout.spread], errors, z)
+            for name, transform, back in (
+                ("discount", lambda v: v[0], np.exp),
+                ("temperature", lambda v: 0.5 * np.log(v[1] ** 2 + np.exp(2 * v[2])), np.exp),
+                ("correlation", lambda v: np.arcsinh(v[1] / np.exp(v[2])), np.tanh),
+            )
+        }
+
+    def persons(self) -> Persons:
+        """Each person's η given the decisions, with the errors of reward and effects in the covariance."""
+        marginal, shares = self.found.marginal, self.found.value.shares
+        mean, within = marginal.moments(shares)
+        moved = marginal.mean_slopes(self.found.psi, shares)
+        return Persons(mean, within + moved @ self.covariance @ moved.transpose(0, 2, 1))
+
+    def predictions(self) -> dict[str, dict[str, Any]]:
+        """For each pattern of covariates the discount of a typical person, and where a new person's may lie."""
+        largest, rows = self.found.marginal.largest, self.covariates.pattern_rows
+        centre = rows @ self.told.effects[:, 0]
+        error = np.einsum("mp,pq,mq->m", rows, self.effect_covariance(0), rows)
+        halves = [self.quantile * np.sqrt(error), self.quantile * np.sqrt(error + self.told.covariance[0, 0])]
+        heat = np.exp(rows @ self.told.effects[:, 1])
+        return {
+            name: {
+                "typical_discount": float(largest * expit(centre[i])),
+                "typical_interval": [float(largest * expit(centre[i] + sign * halves[0][i])) for sign in (-1, 1)],
+                "new_person_interval": [float(largest * expit(centre[i] + sign * halves[1][i])) for sign in (-1, 1)],
+                "typical_temperature": float(heat[i]),
+            }
+            for i, name in enumerate(self.covariates.patterns)
+        }
+
+    def reliability(self) -> Floats:
+        """`1 − Var(η | decisions)/Σ` `(n,2)`."""
+        within = self.found.marginal.moments(self.found.value.shares)[1]
+        share: Floats = 1 - np.diagonal(within, axis1=1, axis2=2) / np.diag(self.told.covariance)
+        return np.clip(share, 0.0, 1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of `evidence["population"]`."""
+        reliability, persons = self.reliability(), self.persons()
+        return {
+            "persons": len(self.covariates.matrix),
+            "degrees": self.degrees,
+            "discount": self.effects(0),
+            "temperature": self.effects(1),
+            "spread": self.spread(),
+            "predictions": self.predictions(),
+            "groups": [self.covariates.patterns[g] for g in self.covariates.groups],
+            "covariates": {str(c): self.covariates.frame[c].tolist() for c in self.covariates.frame.columns},
+            "individuals": {
+                "logit_discount": persons.mean[:, 0].tolist(),
+                "logit_discount_error": np.sqrt(persons.covariance[:, 0, 0]).tolist(),
+                "log_temperature": persons.mean[:, 1].tolist(),
+                "log_temperature_error": np.sqrt(persons.covariance[:, 1, 1]).tolist(),
+                "discount_reliability": reliability[:, 0].tolist(),
+                "temperature_reliability": reliability[:, 1].tolist(),
+            },
+            "largest_discount": self.found.marginal.largest,
+            "steps": self.found.steps,
+        }
+
+
+def _with_interval(transform: Any, back: Any, at: Floats, covariance: Floats, z: float) -> dict[str, Any]:
+    """A function of parameters with an interval that is symmetric on a scale of its own."""
+    slope = np.array([(transform(at + h) - transform(at - h)) / 2e-5 for h in 1e-5 * np.eye(at.size)])
+    centre, half = transform(at), z * np.sqrt(max(slope @ covariance @ slope, 0.0))
+    return {"estimate": float(back(centre)), "interval": [float(back(centre - half)), float(back(centre + half))]}
+
+
+@dataclass(frozen=True, eq=False)
+class ShrunkenIntervals:
+    """Where each person's discount lies given the decisions and the population; normal on the logit scale."""
+
+    mean: Floats
+    error: Floats
+    largest: float
+    known: bool
+    computed: dict[float, Floats] = field(default_factory=dict)
+
+    def at(self, level: float) -> Floats:
+        """The intervals `(K,2)` at this level."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1, received {level}")
+        half = norm.ppf(0.5 + level / 2) * self.error * (1.0 if self.known else np.nan)
+        ends: Floats = self.largest * expit(np.stack([self.mean - half, self.mean + half], axis=1))
+        self.computed[level] = ends
+        return ends.copy()

@@ -1,0 +1,186 @@
+"""A population of persons: group differences, how much persons differ, and what is known of each.
+
+Person i has `(logit γ_i, log λ_i) ~ N((X_i b, X_i c), Σ)`, X from a table of persons and a formula, and all share one reward. The
+marginal likelihood of `marginal.py` is maximised by `marginal_ascent.py`; γ_i at 0 or 1, persons who choose at random and persons
+with few decisions need no special treatment, because what their decisions leave open the population fills in.
+
+`effects.py` says what follows from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit, logit
+
+from multihorizon.checks import Floats, as_count, as_floats
+from multihorizon.likelihood.covariates import Covariates, read_covariates
+from multihorizon.likelihood.effects import Inference, ShrunkenIntervals
+from multihorizon.likelihood.fit import fit
+from multihorizon.likelihood.known import read_settings, with_known_reward
+from multihorizon.likelihood.likelihood import Likelihood, Settings
+from multihorizon.likelihood.marginal import Layout
+from multihorizon.likelihood.marginal_ascent import Maximum, maximise, modes
+from multihorizon.problem import Problem
+from multihorizon.progress import Progress, silent
+from multihorizon.solution import Solution, Status
+from multihorizon.tolerances import ENDLESS_DISCOUNT
+
+#: The least standard deviations of logit γ and log λ with which the search begins, and the largest |logit γ| of a person.
+FIRST_DEVIATIONS, FIRST_LOGIT = np.array([1.0, 0.5]), 3.0
+#: Where the reward is known: discounts, and temperatures relative to the largest reward, of which the most likely begin.
+FIRST_DISCOUNTS, FIRST_TEMPERATURES = (0.05, 0.3, 0.6, 0.8, 0.95), (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Discounts and temperatures of many persons, drawn from a population that covariates describe.
+
+    The solution's `discounts` and `temperature` are shrunken towards the population, its `objective` is the marginal
+    log-likelihood, its `residual` the distance to the maximum in standard errors. `evidence["population"]` holds the effects of
+    covariates on logit γ ("discount") and log λ ("temperature"), the spread between persons, reliabilities, and predictions.
+
+    Args:
+        formula: the covariates, as in R: "~ group + age". "~ 1" has none.
+        persons: a data frame with the column `expert` and one row per expert; not needed for "~ 1".
+        known_reward: the known part of the reward, as in `MaximumLikelihood`.
+        ridge: weight of a penalty on the reward, as in `MaximumLikelihood`.
+        nodes: nodes of the quadrature per dimension. With 11 effects are exact to a percent of their standard error.
+
+    Raises:
+        ValueError: when solving, where persons and decisions do not belong together or the formula cannot be used.
+
+    Example:
+        >>> from multihorizon import Demonstrations, Problem, domains, soft_plan, solve
+        >>> d = domains.cliff()
+        >>> policies = [soft_plan(d.mdp, d.reward, gamma).policy for gamma in (0.3, 0.4, 0.5, 0.6, 0.7)]
+        >>> problem = Problem(d.mdp, Demonstrations.simulate(d.mdp, policies, episodes=50))
+        >>> solution = solve(problem, Population("~ 1", known_reward=d.reward))
+        >>> str(solution.status), sorted(solution.evidence["population"]["discount"])
+        ('converged', ['Intercept'])
+    """
+
+    formula: str = "~ 1"
+    persons: pd.DataFrame | None = None
+    known_reward: Any = None
+    ridge: float | None = None
+    nodes: int = 11
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.formula, str):
+            raise ValueError(f"formula must be a text such as '~ group', received {self.formula!r}")
+        if self.persons is not None and not isinstance(self.persons, pd.DataFrame):
+            raise ValueError(f"persons must be a data frame, received {type(self.persons).__name__}")
+        if self.ridge is not None and float(as_floats(self.ridge, "ridge")) < 0:
+            raise ValueError(f"ridge must be at least 0, received {self.ridge}")
+        as_count(self.nodes, "nodes", least=3)
+
+    def covariates(self, problem: Problem) -> Covariates:
+        """The design of the study; raises where it cannot be used."""
+        return read_covariates(self.formula, self.persons, problem.names)
+
+    def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
+        """Fit the persons one by one, and from there the population; `seed` scatters the starts of the first fit."""
+        covariates = self.covariates(problem)
+        paid, reward = with_known_reward(problem, self.known_reward)
+        model = Likelihood(paid, Settings(temperatures=np.full(paid.n_experts, np.nan), reward=reward))
+        start = _known_start(model, reward) if reward is not None else self._start(paid, seed, _part(progress, 0.0, 0.3))
+        layout = Layout(model.holding(None, start.ridge), covariates.matrix)
+        found = _search(layout, start, self.nodes, _part(progress, 0.3, 1.0))
+        return _solution(Inference(covariates, found), start.ridge_reason)
+
+    def _start(self, problem: Problem, seed: int, progress: Progress) -> _Start:
+        """The most likely reward where each has a discount and all have one temperature."""
+        first = fit(problem, read_settings(problem, "shared", None, None, None), False, self.ridge, 2, seed, progress)
+        x, model = first.best.point.x, first.best.point.likelihood
+        return _Start(model.reward(x), model.discounts(x), float(model.temperatures(x)[0]), model.ridge, first.ridge_reason)
+
+
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """Where the search begins: a reward, discounts, one temperature, and the penalty that holds the reward."""
+
+    reward: Floats
+    discounts: Floats
+    temperature: float
+    ridge: Floats
+    ridge_reason: str = ""
+
+
+def _known_start(model: Likelihood, reward: Floats) -> _Start:
+    """The most likely of some discounts and temperatures for everyone, where the reward is known."""
+    n = model.problem.n_experts
+    size = max(float(np.abs(batch.reward(reward)).max()) for batch in model.batches) or 1.0
+    tried = [(g, size * heat) for g in FIRST_DISCOUNTS for heat in FIRST_TEMPERATURES]
+    points = (model.at(np.concatenate([reward, np.full(n, g), np.full(n, np.log(heat))])) for g, heat in tried)
+    values = [-np.inf if point is None else point.value for point in points]
+    gamma, heat = tried[int(np.argmax(values))]
+    return _Start(reward, np.full(n, gamma), heat, np.zeros(model.n_reward))
+
+
+def _search(layout: Layout, start: _Start, nodes: int, progress: Progress) -> Maximum:
+    """The maximum, from each person's mode at the start."""
+    model = layout.model
+    largest = ENDLESS_DISCOUNT if any(batch.mdp.never_ends().any() for batch in model.batches) else 1.0
+    edge = expit(-FIRST_LOGIT)
+    logits = logit(np.clip(start.discounts / largest, edge, 1 - edge))
+    deviations = np.maximum(FIRST_DEVIATIONS, [logits.std(), 0.0])
+    psi = layout.pack(start.reward, np.array([logits.mean(), np.log(start.temperature)]), deviations)
+    told = layout.unpack(psi)
+    persons = modes(model, told.theta, layout.design @ told.effects, told.root, largest)
+    return maximise(layout, psi, persons, nodes, largest, progress)
+
+
+def _solution(answer: Inference, ridge_reason: str) -> Solution:
+    found, told = answer.found, answer.told
+    marginal, model = found.marginal, found.marginal.layout.model
+    gammas, shares = marginal.discounts(), found.value.shares
+    discounts = np.minimum((shares * gammas).sum(axis=1), marginal.largest)
+    persons, known = answer.persons(), answer.status == Status.CONVERGED
+    wider = persons.covariance[:, 0, 0] / marginal.moments(shares)[1][:, 0, 0]
+    errors = np.sqrt((shares * (gammas - discounts[:, None]) ** 2).sum(axis=1) * wider)
+    reward_errors = np.zeros(model.n_reward)
+    reward_errors[marginal.layout.free] = np.sqrt(np.diag(answer.covariance)[marginal.layout.reward])
+    return Solution(
+        solver="Population",
+        status=answer.status,
+        message=_message(answer, ridge_reason),
+        experts=model.problem.names,
+        discounts=discounts,
+        reward=told.theta,
+        objective=float(found.value.persons.sum()),
+        residual=found.distance,
+        temperature=np.exp(persons.mean[:, 1]),
+        standard_errors=np.where(known, errors, np.nan),
+        problem=model.problem,
+        interval_source=ShrunkenIntervals(persons.mean[:, 0], np.sqrt(persons.covariance[:, 0, 0]), marginal.largest, known),
+        evidence={
+            "population": answer.to_dict(),
+            "log_likelihood": float(found.value.persons.sum()),
+            "decisions": model.decisions,
+            "reward_standard_errors": reward_errors.tolist() if known else [None] * model.n_reward,
+            "ridge": float(np.max(model.ridge, initial=0.0)),
+            "ridge_reason": ridge_reason,
+        },
+    )
+
+
+def _message(answer: Inference, ridge_reason: str) -> str:
+    found, model = answer.found, answer.found.marginal.layout.model
+    size = f"{model.decisions:.0f} decisions of {model.problem.n_experts} persons"
+    parts = [f"Marginal log-likelihood {found.value.persons.sum():.2f} of {size}."]
+    if answer.status == Status.NOT_IDENTIFIED:
+        parts.append("The effects on the discount are not identified: the likelihood is flat in their direction.")
+    elif not found.finished:
+        parts.append(f"The search ended {found.distance:.2g} standard errors from the maximum: do not use this answer.")
+    if ridge_reason:
+        parts.append(f"A penalty of weight {model.ridge.max():.3g} holds the rewards: {ridge_reason}.")
+    return " ".join(parts)
+
+
+def _part(progress: Progress, low: float, high: float) -> Progress:
+    """A progress whose whole is a part of another's."""
+    return lambda share, message: progress(low + (high - low) * share, message)

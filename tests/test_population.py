@@ -1,0 +1,199 @@
+"""Populations: gradients, integrals and information against independent ones, effects against simulated truth, bad input."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import multihorizon as mh
+from multihorizon.likelihood.covariates import read_covariates
+from multihorizon.likelihood.likelihood import Likelihood, Settings
+from multihorizon.likelihood.marginal import Layout, Marginal, adapted_nodes, person_values, plan_at
+from multihorizon.likelihood.marginal_ascent import information, maximise, modes
+
+TASK = mh.domains.space_adventure(mini_blocks=24)
+PEOPLE = TASK.persons(24, seed=3, group_difference=0.0)
+POINTS = TASK.reward.T.ravel()
+
+
+def known_problem(people=PEOPLE) -> mh.Problem:
+    return mh.Problem(TASK.mdp, people.demonstrations)
+
+
+def free_problem(people=PEOPLE) -> mh.Problem:
+    return mh.Problem(TASK.mdp, people.demonstrations, features=TASK.features, feature_names=TASK.feature_names)
+
+
+def layout_of(free: bool, people=PEOPLE) -> tuple[Layout, np.ndarray]:
+    """The layout of a study with a covariate, and a ψ that is not its maximum."""
+    n = len(people.frame)
+    if free:
+        problem, reward = free_problem(people), None
+        theta = np.array([-3.0, -1.5, 1.4, 3.2, -0.5])
+    else:
+        base = known_problem(people)
+        problem = base.with_experts(mh.Expert(e.name, e.mdp, e.kind, counts=e.counts, known_reward=POINTS) for e in base.experts)
+        theta = reward = np.zeros(problem.n_parameters)
+    model = Likelihood(problem, Settings(temperatures=np.full(n, np.nan), reward=reward))
+    layout = Layout(model, read_covariates("~ age", people.frame, problem.names).matrix)
+    psi = layout.pack(theta, np.array([1.5, 0.0 if free else 1.7]), np.array([0.8, 0.4]))
+    return layout, psi + 0.03 * np.random.default_rng(0).normal(size=psi.size) * (np.abs(psi) > 0)
+
+
+def nodes_at(layout: Layout, psi: np.ndarray, per_dimension: int = 9) -> Marginal:
+    told = layout.unpack(psi)
+    persons = modes(layout.model, told.theta, layout.design @ told.effects, told.root, 1.0)
+    return Marginal(layout, adapted_nodes(persons.mean, persons.covariance, per_dimension), 1.0)
+
+
+@pytest.fixture(scope="module")
+def solution() -> mh.Solution:
+    return mh.solve(known_problem(), mh.Population("~ group + age", PEOPLE.frame, known_reward=POINTS))
+
+
+@pytest.mark.parametrize("free", [False, True], ids=["known reward", "free reward"])
+def test_the_gradient_is_that_of_the_objective(free: bool) -> None:
+    layout, psi = layout_of(free)
+    marginal = nodes_at(layout, psi, 5)
+    slopes = []
+    for h in 1e-5 * np.eye(psi.size):
+        slopes.append((marginal.at(psi + h).objective - marginal.at(psi - h).objective) / 2e-5)
+    np.testing.assert_allclose(marginal.at(psi).gradient, slopes, rtol=1e-4, atol=1e-4)
+
+
+def test_the_integral_is_that_of_a_fine_grid() -> None:
+    layout, psi = layout_of(free=False)
+    told = layout.unpack(psi)
+    means = layout.design @ told.effects
+    step, offset = 0.25, nodes_at(layout, psi, 11).at(psi).persons
+    grid = np.arange(-5, 5 + step, step)
+    total = np.zeros(len(means))
+    for z in np.array([(a, b) for a in grid for b in grid]):
+        value = person_values(plan_at(layout.model, told.theta, means + told.root @ z, 1.0))
+        total += np.exp(value - offset - 0.5 * z @ z) * step**2 / (2 * np.pi)
+    assert np.abs(np.log(total)).max() < 0.005
+
+
+def test_the_information_is_the_curvature_of_the_marginal_likelihood() -> None:
+    layout, psi = layout_of(free=True)
+    told = layout.unpack(psi)
+    persons = modes(layout.model, told.theta, layout.design @ told.effects, told.root, 1.0)
+    found = maximise(layout, psi, persons, 7, 1.0)
+    assert found.finished
+    ends = [[found.marginal.at(found.psi + sign * h).gradient for sign in (1, -1)] for h in 1e-4 * np.eye(psi.size)]
+    slopes = np.array([(ahead - behind) / 2e-4 for ahead, behind in ends])
+    errors = np.sqrt(np.diag(np.linalg.inv(information(found.marginal, found.psi, found.value, found.persons))))
+    np.testing.assert_allclose(errors, np.sqrt(np.diag(np.linalg.inv(-slopes))), rtol=0.1)
+
+
+def test_the_truth_is_within_three_standard_errors(solution: mh.Solution) -> None:
+    told = solution.evidence["population"]
+    assert solution.status == mh.Status.CONVERGED
+    truth = {"Intercept": 1.8, "group[T.training]": 0.0, "age": 0.0}
+    for term, value in truth.items():
+        assert abs(told["discount"][term]["estimate"] - value) < 3 * told["discount"][term]["standard_error"]
+    for kind, value in {"discount": 0.8, "temperature": 0.3}.items():
+        low, high = told["spread"][kind]["interval"]
+        assert low < value < high
+
+
+def test_shrunken_discounts_are_nearer_to_the_truth_than_the_most_likely(solution: mh.Solution) -> None:
+    alone = mh.solve(known_problem(), mh.MaximumLikelihood(temperature="per_expert", known_reward=POINTS))
+    errors = [np.sqrt(np.mean((s.discounts - PEOPLE.discounts) ** 2)) for s in (alone, solution)]
+    assert errors[1] < 0.75 * errors[0]
+
+
+def test_a_free_reward_is_recovered_up_to_scale() -> None:
+    found = mh.solve(free_problem(), mh.Population("~ group", PEOPLE.frame))
+    assert found.status == mh.Status.CONVERGED
+    assert np.corrcoef(found.reward, [-20.0, -10.0, 10.0, 20.0, -3.0])[0, 1] > 0.98
+    scale = found.evidence["population"]["temperature"]["Intercept"]
+    assert np.isnan(scale["interval"]).all()
+    assert np.isnan(scale["p"])
+
+
+def test_persons_at_chance_with_few_decisions_and_at_the_bounds_are_no_special_cases() -> None:
+    rng = np.random.default_rng(0)
+    policies = [mh.soft_plan(TASK.mdp, TASK.reward, g, 6.0).policy for g in (0.0, 1.0, 0.5, 0.7, 0.8, 0.9, 0.6, 0.75)]
+    uniform = TASK.mdp.available / TASK.mdp.available.sum(axis=1, keepdims=True)
+    problem = mh.Problem(TASK.mdp, TASK.simulate([*policies, uniform, policies[3]], seed=1))
+    last = problem.experts[-1]
+    thin = np.zeros_like(last.counts)
+    for place in rng.choice(np.flatnonzero(last.counts), 5, replace=False):
+        thin.ravel()[place] = 1
+    problem = problem.with_experts([*problem.experts[:-1], mh.Expert(last.name, last.mdp, last.kind, counts=thin)])
+    found = mh.solve(problem, mh.Population(known_reward=POINTS))
+    assert found.status == mh.Status.CONVERGED
+    assert ((found.discounts > 0.0) & (found.discounts < 1.0)).all()
+    reliability = np.array(found.evidence["population"]["individuals"]["discount_reliability"])
+    assert reliability[-1] < reliability[:8].min()
+    assert reliability[-2] < np.median(reliability[:8])
+
+
+def test_the_order_and_names_of_persons_do_not_matter(solution: mh.Solution) -> None:
+    problem = known_problem()
+    order = np.random.default_rng(1).permutation(problem.n_experts)
+    renamed = [mh.Expert(f"x{k}", e.mdp, e.kind, counts=e.counts) for k in order for e in [problem.experts[k]]]
+    frame = PEOPLE.frame.sample(frac=1, random_state=2)
+    frame["expert"] = [f"x{problem.names.index(name)}" for name in frame["expert"]]
+    other = mh.solve(mh.Problem(TASK.mdp, renamed), mh.Population("~ group + age", frame, known_reward=POINTS))
+    np.testing.assert_allclose(other.discounts, solution.discounts[order], atol=1e-6)
+    for term, found in solution.evidence["population"]["discount"].items():
+        assert other.evidence["population"]["discount"][term]["estimate"] == pytest.approx(found["estimate"], abs=1e-6)
+
+
+def test_a_group_renamed_turns_the_difference_round(solution: mh.Solution) -> None:
+    frame = PEOPLE.frame.replace({"control": "z"})
+    other = mh.solve(known_problem(), mh.Population("~ group + age", frame, known_reward=POINTS))
+    mine, turned = (s.evidence["population"]["discount"] for s in (solution, other))
+    assert turned["group[T.z]"]["estimate"] == pytest.approx(-mine["group[T.training]"]["estimate"], abs=1e-6)
+    assert turned["group[T.z]"]["p"] == pytest.approx(mine["group[T.training]"]["p"], abs=1e-6)
+
+
+def test_a_population_survives_a_file(solution: mh.Solution, tmp_path) -> None:
+    expected = solution.confidence_intervals(0.95)
+    assert ((expected[:, 0] < solution.discounts) & (solution.discounts < expected[:, 1])).all()
+    solution.to_json(tmp_path / "population.json")
+    again = mh.Solution.from_json(tmp_path / "population.json")
+    assert again.evidence["population"]["discount"] == solution.evidence["population"]["discount"]
+    assert again.options["persons"]["group"] == PEOPLE.frame["group"].tolist()
+    np.testing.assert_array_equal(again.confidence_intervals(0.95), expected)
+
+
+def changed(**columns) -> pd.DataFrame:
+    return PEOPLE.frame.assign(**columns)
+
+
+@pytest.mark.parametrize(
+    ("formula", "persons", "said"),
+    [
+        ("~ group", PEOPLE.frame.iloc[1:], "received none for 1"),
+        ("~ group", pd.concat([PEOPLE.frame, PEOPLE.frame.iloc[:1].assign(expert="zoe")]), "received none of zoe"),
+        ("~ group", pd.concat([PEOPLE.frame, PEOPLE.frame.iloc[:1]]), "received 1 twice"),
+        ("~ group", PEOPLE.frame.drop(columns="expert"), "must have the column expert"),
+        ("~ grp", PEOPLE.frame, "names grp, which persons do not have: the columns are expert, group, age"),
+        ("~ group +", PEOPLE.frame, "cannot be used"),
+        ("age ~ group", PEOPLE.frame, "only to the right of ~"),
+        ("~ 0", PEOPLE.frame, "at least one term"),
+        ("~ group + site", changed(site="all"), "column site of persons must vary"),
+        ("~ age + months", changed(months=12.0 * PEOPLE.frame["age"]), "must add something"),
+        ("~ expert", PEOPLE.frame, "groups need more than one person each"),
+        ("~ iq", changed(iq=[np.nan, *range(23)]), "must have a value for everyone, received none for 1"),
+        ("~ np.log(age - 100)", PEOPLE.frame, "cannot be used|must be finite"),
+        ("~ group", None, "the columns are none"),
+    ],
+)
+def test_what_cannot_be_used_is_told_in_one_sentence(formula: str, persons: pd.DataFrame, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as error:
+        mh.solve(known_problem(), mh.Population(formula, persons, known_reward=POINTS))
+    assert "\n" not in str(error.value)
+
+
+def test_options_are_checked() -> None:
+    for options, said in (
+        ({"formula": 3}, "formula must be a text"),
+        ({"persons": [1]}, "persons must be a data frame"),
+        ({"nodes": 1}, "nodes must be a whole number of at least 3"),
+        ({"ridge": -1.0}, "ridge must be at least 0"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            mh.Population(**options)
