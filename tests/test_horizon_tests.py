@@ -10,8 +10,9 @@ import pytest
 import multihorizon as mh
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.horizon_tests import holm
-from multihorizon.likelihood.likelihood import Likelihood, Settings
+from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.model_checks import MODELS, calibration_bins
+from multihorizon.likelihood.parameters import Settings
 
 DISCOUNTS = (0.4, 0.4, 0.8)
 

@@ -7,7 +7,8 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.likelihood import large, precision
-from multihorizon.likelihood.likelihood import Likelihood, Settings
+from multihorizon.likelihood.likelihood import Likelihood
+from multihorizon.likelihood.parameters import Settings
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.likelihood import engine
-from multihorizon.likelihood.likelihood import Likelihood, Point, Quadratic, Settings
+from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.parameters import Quadratic, Settings
 
 STEP = 1e-5
 

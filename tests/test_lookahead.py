@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood.likelihood import Likelihood, Settings
+from multihorizon.likelihood.likelihood import Likelihood
+from multihorizon.likelihood.parameters import Settings
 from multihorizon.likelihood.weighted_likelihood import WeightedLikelihood
 from multihorizon.lookahead import (
     FAMILIES,

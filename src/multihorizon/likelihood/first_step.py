@@ -23,7 +23,8 @@ import scipy.sparse as sp
 from multihorizon.checks import Floats, Ints
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.large import is_large
-from multihorizon.likelihood.likelihood import Likelihood, Point, reward_pull_back, score_rows
+from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.persons import reward_pull_back, score_rows
 from multihorizon.mdp import MDP
 from multihorizon.problem import Problem
 

@@ -22,7 +22,9 @@ from scipy.stats import qmc
 from multihorizon.checks import Bools, Floats
 from multihorizon.likelihood.ascent import MAX_STEPS, Ascent, climb
 from multihorizon.likelihood.large import is_large, require_size
-from multihorizon.likelihood.likelihood import Likelihood, Point, Settings, score_rows
+from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.parameters import Settings
+from multihorizon.likelihood.persons import score_rows
 from multihorizon.likelihood.precision import precision
 from multihorizon.likelihood.starts import choice_probability_start, own_discounts
 from multihorizon.likelihood.temperatures import Spread, estimate_spread, temperature_penalty

@@ -24,7 +24,8 @@ from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.likelihood.ascent import climb, curvature
 from multihorizon.likelihood.first_step import discount_bias
 from multihorizon.likelihood.large import is_large
-from multihorizon.likelihood.likelihood import Likelihood, Point, Quadratic
+from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.parameters import Quadratic
 from multihorizon.likelihood.precision import Precision, precision
 
 #: How exactly the signed root must meet its target, in standard errors.

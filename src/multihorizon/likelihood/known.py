@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from multihorizon.checks import Floats, as_discount, as_floats, as_positive
 from multihorizon.experts import Expert
-from multihorizon.likelihood.likelihood import Settings
+from multihorizon.likelihood.parameters import Settings
 from multihorizon.problem import Problem
 
 Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]

@@ -16,7 +16,8 @@ import scipy.sparse.linalg as spla
 from scipy.optimize import minimize
 
 from multihorizon.checks import Bools, Floats
-from multihorizon.likelihood.likelihood import Likelihood, Point, next_values
+from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.persons import next_values
 from multihorizon.progress import Progress, silent
 
 #: Above this many rewards, or parameters in all, nothing of size p×p is formed: an information matrix costs the cube of them.

@@ -6,16 +6,11 @@ parameters θ the log-likelihood of these choices, given the states in which the
     L = Σ_k Σ_{s,a} N(s,a) log π(a|s),   λ log π(a|s) = Q(s,a) − V(s),   Q = R₀ + F θ + γ T V,   V(s) = λ log Σ_a exp(Q(s,a)/λ),
 
 with R₀ the known part of the reward, if there is one. It is undiscounted: each decision counts once, whenever it was made. V
-solves a fixed-point equation (the nested fixed point of Rust, 1987) and is differentiated through it. With `P = P_π`, `H` the
-entropy of π and `πF` the policy's average of F's rows,
-
-    dV = (I − γP)^{-1} [πF dθ + P V dγ + H dλ],      dQ = F dθ + T V dγ + γ T dV,
-    d log π(a|s) = (dQ(s,a) − dV(s))/λ − log π(a|s) dλ/λ.
+solves a fixed-point equation (the nested fixed point of Rust, 1987) and is differentiated through it (`persons.py`).
 
 *Backwards*: with `G = (N − nπ)/λ` and one adjoint solve `w = (I − γPᵀ)^{-1} γ TᵀG` an expert's gradient is `Fᵀ(G + π w)` in θ,
 `⟨G + π w, TV⟩` in γ and `w·H − Σ (nH + N log π)/λ` in λ; the cost does not depend on how many parameters there are.
-*Forwards*: the rows ψ(s,a) of d log π give the Fisher information `Σ n(s) π(a|s) ψψᵀ`, one solve with a right-hand side for each
-parameter that is not structurally zero.
+*Forwards*: the rows ψ(s,a) of d log π give the Fisher information `Σ n(s) π(a|s) ψψᵀ`.
 
 What is maximised is `L − ½ Σ ρ_j θ_j² − ½ (x−c)ᵀA(x−c) + bᵀ(x−c)`: ρ is a ridge, and the other term holds what is known of
 x besides the decisions, such as the spread of temperatures, or the decisions of experts who are not looked at again.
@@ -32,97 +27,24 @@ from typing import Self
 
 import numpy as np
 
-from multihorizon.checks import Floats, Ints, Sparse
-from multihorizon.experts import Expert
-from multihorizon.likelihood.engine import Engine, Features, Resolvents, engine_for
-from multihorizon.mdp import MDP
-from multihorizon.planning.weighted_plan import log_policies
+from multihorizon.checks import Floats, Ints
+from multihorizon.likelihood.engine import Resolvents
+from multihorizon.likelihood.parameters import Quadratic, Settings, group_numbers, known_of_groups, renumbered
+from multihorizon.likelihood.persons import (
+    Persons,
+    Plans,
+    next_values,
+    persons_by_task,
+    plan_together,
+    recounted,
+    reward_pull_back,
+    score_rows,
+)
 from multihorizon.problem import Problem
 from multihorizon.tolerances import ENDLESS_DISCOUNT
 
 #: Log-temperatures stay within ±5: beyond a factor of 148 a temperature is only a certain or a uniform policy.
 LOG_TEMPERATURE_BOUND = 5.0
-#: Persons are planned together as long as their derivatives fit into this many numbers.
-BATCH_NUMBERS = 2_000_000
-
-
-@dataclass(frozen=True, eq=False)
-class Persons:
-    """Persons in one task, planned together: counts `(A,S,n)`, visits `(S,n)`, and whose they are `(n,)`.
-
-    `positions` are their places among the problem's experts (one for each person and task), `owners` their numbers as persons.
-    """
-
-    mdp: MDP
-    engine: Engine
-    features: Features
-    known_reward: Floats
-    arrival: Sparse | None
-    counts: Floats
-    visits: Floats
-    positions: Ints
-    owners: Ints
-
-    @cached_property
-    def visited_rows(self) -> Ints:
-        """The rows a·S+s of available actions in states where anyone decided."""
-        seen = (self.visits > 0).any(axis=1, keepdims=True) & self.mdp.available
-        return np.flatnonzero(seen.T.ravel())
-
-    def reward(self, theta: Floats) -> Floats:
-        """The expected immediate reward `(A·S,)`."""
-        total: Floats = self.known_reward + self.features.matrix @ theta
-        return total
-
-    def arrival_reward(self, theta: Floats) -> Floats:
-        """The part of the reward `(S,)` that is paid on arrival, and so moves with the transitions."""
-        return np.zeros(self.mdp.n_states) if self.arrival is None else self.arrival @ theta
-
-
-@dataclass(frozen=True, eq=False)
-class Quadratic:
-    """The term `−½ (x−c)ᵀA(x−c) + bᵀ(x−c)` of the objective: centre c, slope b, matrix A."""
-
-    centre: Floats
-    slope: Floats
-    matrix: Floats
-
-    def __call__(self, x: Floats) -> float:
-        """Its value at x."""
-        return float((self.slope - 0.5 * self.matrix @ (x - self.centre)) @ (x - self.centre))
-
-    def gradient(self, x: Floats) -> Floats:
-        """Its gradient at x."""
-        return self.slope - self.matrix @ (x - self.centre)
-
-    def without(self, positions: slice, put: int) -> Quadratic:
-        """The same term where `put` parameters, of which it says nothing, stand in place of others of which it says nothing."""
-        keep = [*range(positions.start), *range(positions.stop, self.centre.size)]
-        size = len(keep) + put
-        room = [*range(positions.start), *range(positions.start + put, size)]
-        centre, slope, matrix = np.zeros(size), np.zeros(size), np.zeros((size, size))
-        centre[room], slope[room] = self.centre[keep], self.slope[keep]
-        matrix[np.ix_(room, room)] = self.matrix[np.ix_(keep, keep)]
-        return Quadratic(centre, slope, matrix)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a likelihood is told besides the problem.
-
-    Attributes:
-        groups: for each of the K experts which discount is theirs; by default 0, …, K−1. Equal numbers share a discount.
-        discounts: known discounts `(K,)`, NaN where they are free; None where all are.
-        temperature_groups: for each expert which temperature is theirs, as in `groups`.
-        temperatures: known temperatures `(K,)`, NaN where they are free; None stands for 1 everywhere.
-        reward: known reward parameters `(d,)`; None where they are free.
-    """
-
-    groups: tuple[int, ...] | None = None
-    discounts: Floats | None = None
-    temperature_groups: tuple[int, ...] | None = None
-    temperatures: Floats | None = None
-    reward: Floats | None = None
 
 
 class Likelihood:
@@ -152,14 +74,14 @@ class Likelihood:
         self.settings = settings or Settings()
         self.penalty = penalty
         self.ridge: Floats = np.broadcast_to(np.asarray(ridge, dtype=np.float64), (problem.n_parameters,))
-        self.batches = tuple(_batches(problem, self.settings.reward is None))
+        self.batches = tuple(persons_by_task(problem, self.settings.reward is None))
         self.decisions = float(sum(batch.visits.sum() for batch in self.batches))
         self._lay_out()
 
     def _lay_out(self) -> None:
         """Where each parameter stands in x, what is known of it, and its bounds."""
-        self.groups = _numbers(self.settings.groups, self.problem.n_experts)
-        self.temperature_groups = _numbers(self.settings.temperature_groups, self.problem.n_experts)
+        self.groups = group_numbers(self.settings.groups, self.problem.n_experts)
+        self.temperature_groups = group_numbers(self.settings.temperature_groups, self.problem.n_experts)
         self.n_reward = self.problem.n_parameters
         self.n_discounts = (int(self.groups.max()) + 1) * self.n_coordinates
         self.n_temperatures = int(self.temperature_groups.max()) + 1
@@ -232,7 +154,7 @@ class Likelihood:
         theta, gamma, lam = self.reward(x), self.discounts(x), self.temperatures(x)
         for i, batch in enumerate(self.batches):
             start = None if near is None else near.plans[i].values
-            plan = _plan(batch, batch.reward(theta), gamma[batch.owners], lam[batch.owners], start)
+            plan = plan_together(batch, batch.reward(theta), gamma[batch.owners], lam[batch.owners], start)
             if plan is None:
                 return None
             plans.append(plan)
@@ -246,9 +168,9 @@ class Likelihood:
         entries = [i for i, owner in enumerate(self.problem.owner) if owner in members]
         told = self.settings
         part = Settings(
-            groups=_renumbered(self.groups[members]),
+            groups=renumbered(self.groups[members]),
             discounts=None if told.discounts is None else told.discounts[members],
-            temperature_groups=_renumbered(self.temperature_groups[members]),
+            temperature_groups=renumbered(self.temperature_groups[members]),
             temperatures=None if told.temperatures is None else told.temperatures[members],
             reward=told.reward,
         )
@@ -259,7 +181,7 @@ class Likelihood:
         experts = (replace(expert, counts=c) for expert, c in zip(self.problem.experts, counts, strict=True))
         changed = copy.copy(self)
         changed.problem = self.problem.with_experts(experts)
-        changed.batches = tuple(_recounted(batch, [counts[i] for i in batch.positions]) for batch in self.batches)
+        changed.batches = tuple(recounted(batch, [counts[i] for i in batch.positions]) for batch in self.batches)
         changed.decisions = float(sum(batch.visits.sum() for batch in changed.batches))
         return changed
 
@@ -286,9 +208,9 @@ class Likelihood:
         if told.reward is not None:
             known[: self.n_reward] = told.reward
         if told.discounts is not None:
-            known[self.discount_slice] = _agreed(told.discounts, self.groups)
+            known[self.discount_slice] = known_of_groups(told.discounts, self.groups)
         temperatures = np.ones(k) if told.temperatures is None else told.temperatures
-        known[self.temperature_slice] = np.log(_agreed(temperatures, self.temperature_groups))
+        known[self.temperature_slice] = np.log(known_of_groups(temperatures, self.temperature_groups))
         return known
 
     def _bounds(self) -> tuple[Floats, Floats]:
@@ -298,32 +220,6 @@ class Likelihood:
         top = ENDLESS_DISCOUNT if endless else 1.0
         upper = np.concatenate([np.full(d, np.inf), np.full(self.n_discounts, top), heat])
         return np.where(self.fixed, self.known, lower), np.where(self.fixed, self.known, upper)
-
-
-@dataclass(frozen=True, eq=False)
-class Plans:
-    """The soft plans of persons in one task: values `(S,n)`, `log π` `(A,S,n)`, discounts and temperatures `(n,)`."""
-
-    values: Floats
-    log: Floats
-    gamma: Floats
-    lam: Floats
-
-    @cached_property
-    def policy(self) -> Floats:
-        """π `(A,S,n)`."""
-        return np.exp(self.log)
-
-    @cached_property
-    def finite_log(self) -> Floats:
-        """`log π` with 0 in place of −inf: actions that cannot be taken have no counts, and 0·(−inf) must not be NaN."""
-        return np.where(np.isfinite(self.log), self.log, 0.0)
-
-    @cached_property
-    def entropy(self) -> Floats:
-        """The entropy of the policy in each state `(S,n)`."""
-        total: Floats = -(self.policy * self.finite_log).sum(axis=0)
-        return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,123 +289,3 @@ class Point:
             np.array([*batch.features.used, model.n_reward + model.groups[k], first_heat + model.temperature_groups[k]])
             for k in batch.owners
         ]
-
-
-def reward_pull_back(batch: Persons, plan: Plans, solver: Resolvents, y: Floats) -> tuple[Floats, Floats]:
-    """`Σ y d log π / dR` `(A,S,n)` for the immediate reward R, and the adjoint w `(S,n)`."""
-    slack = (y - y.sum(axis=0) * plan.policy) / plan.lam
-    n = batch.owners.size
-    flow = solver.solve_transposed(plan.gamma * (batch.mdp.stacked.T @ slack.reshape(-1, n)))
-    flow[batch.mdp.terminal] = 0.0
-    return slack + plan.policy * flow, flow
-
-
-def next_values(batch: Persons, plan: Plans) -> Floats:
-    """`T V` `(A,S,n)`."""
-    found: Floats = (batch.mdp.stacked @ plan.values).reshape(plan.log.shape)
-    return found
-
-
-def score_rows(batch: Persons, plan: Plans, solver: Resolvents) -> tuple[Ints, Floats]:
-    """The rows of visited states, and `d log π(a|s)` `(rows,n,q)` there in θ's used columns, γ and log λ."""
-    rows, n = batch.visited_rows, batch.owners.size
-    states = rows % batch.mdp.n_states
-    later = next_values(batch, plan)
-    heat = np.where(batch.mdp.terminal[:, None], 0.0, plan.lam * plan.entropy)
-    sources = [batch.features.averages(plan.policy), (plan.policy * later).sum(axis=0)[:, :, None], heat[:, :, None]]
-    moved = solver.solve(np.concatenate(sources, axis=2))
-    moved[batch.mdp.terminal] = 0.0
-    q = moved.shape[2]
-    scores = plan.gamma[:, None] * (batch.mdp.stacked[rows] @ moved.reshape(-1, n * q)).reshape(-1, n, q)
-    scores -= moved[states]
-    scores[:, :, :-2] += batch.features.rows(rows)[:, None, :]
-    scores[:, :, -2] += later.reshape(-1, n)[rows]
-    scores[:, :, -1] -= plan.lam * plan.finite_log.reshape(-1, n)[rows]
-    scores /= plan.lam[:, None]
-    return rows, scores
-
-
-def require_counts(expert: Expert) -> Floats:
-    """The decision counts `(S,A)` of an expert; raises unless demonstrations were given."""
-    if expert.counts is None:
-        raise ValueError(f"expert {expert.name} must be given as demonstrations for a likelihood, received {expert.kind}")
-    if not expert.counts.sum() > 0:
-        raise ValueError(f"expert {expert.name} must have at least one decision, received none")
-    return expert.counts
-
-
-def _plan(batch: Persons, reward: Floats, gamma: Floats, lam: Floats, start: Floats | None) -> Plans | None:
-    values = batch.engine.values(reward, gamma, lam, start)
-    if values is None:
-        return None
-    a, s = batch.mdp.n_actions, batch.mdp.n_states
-    closed = np.where(batch.mdp.available.T, 0.0, -np.inf)[:, :, None]
-    q = reward.reshape(a, s, 1) + gamma * (batch.mdp.stacked @ values).reshape(a, s, -1) + closed
-    return Plans(values, log_policies(q, lam)[0], gamma, lam)
-
-
-def _numbers(groups: tuple[int, ...] | None, size: int) -> Ints:
-    return np.arange(size) if groups is None else np.array(groups, dtype=np.int64)
-
-
-def _agreed(values: Floats, groups: Ints) -> Floats:
-    """The known value of each group; NaN where none is known, or where its members have different ones."""
-    found = np.full(int(groups.max()) + 1, np.nan)
-    for group in range(found.size):
-        told = np.unique(values[(groups == group) & ~np.isnan(values)])
-        if told.size == 1:
-            found[group] = told[0]
-    return found
-
-
-def _renumbered(groups: Ints) -> tuple[int, ...]:
-    """The same groups with the numbers 0, 1, … in order of appearance."""
-    number = {g: i for i, g in enumerate(dict.fromkeys(groups.tolist()))}
-    return tuple(number[g] for g in groups.tolist())
-
-
-def _batches(problem: Problem, free: bool) -> list[Persons]:
-    """The problem's experts by task, in batches that fit into memory."""
-    tasks: dict[tuple[int, bytes], list[int]] = {}
-    for i, expert in enumerate(problem.experts):
-        tasks.setdefault((id(expert.mdp), _fingerprint(expert)), []).append(i)
-    found = []
-    for members in tasks.values():
-        first = problem.experts[members[0]]
-        features = Features(first.feature_matrix, first.mdp, free)
-        engine = engine_for(first.mdp)
-        rows = first.mdp.n_actions * first.mdp.n_states
-        size = max(1, BATCH_NUMBERS // (rows * (features.used.size + 2)))
-        for low in range(0, len(members), size):
-            found.append(_batch(problem, members[low : low + size], engine, features))
-    return found
-
-
-def _fingerprint(expert: Expert) -> bytes:
-    """Equal for experts with the same reward features and the same known reward, whatever object holds them."""
-    parts = [] if expert.features is None else [expert.features.indptr, expert.features.indices, expert.features.data]
-    parts += [] if expert.known_reward is None else [expert.known_reward]
-    return b"|".join(np.ascontiguousarray(part).tobytes() for part in parts)
-
-
-def _batch(problem: Problem, members: list[int], engine: Engine, features: Features) -> Persons:
-    first = problem.experts[members[0]]
-    mdp = first.mdp
-    counts = np.stack([require_counts(problem.experts[i]).T for i in members], axis=2)
-    counts = np.where(mdp.terminal[None, :, None], 0.0, counts)
-    return Persons(
-        mdp=mdp,
-        engine=engine,
-        features=features,
-        known_reward=np.zeros(mdp.stacked.shape[0]) if first.known_reward is None else first.known_reward,
-        arrival=first.arrival_features,
-        counts=counts,
-        visits=counts.sum(axis=0),
-        positions=np.array(members, dtype=np.int64),
-        owners=np.array([problem.owner[i] for i in members], dtype=np.int64),
-    )
-
-
-def _recounted(batch: Persons, counts: Sequence[Floats]) -> Persons:
-    stacked = np.where(batch.mdp.terminal[None, :, None], 0.0, np.stack([c.T for c in counts], axis=2))
-    return replace(batch, counts=stacked, visits=stacked.sum(axis=0))

@@ -26,11 +26,12 @@ import pandas as pd
 from scipy.stats import chi2, norm
 
 from multihorizon.checks import Floats
-from multihorizon.likelihood.likelihood import Point, require_counts
+from multihorizon.likelihood.likelihood import Point
 from multihorizon.likelihood.lookahead_fit import LookaheadFit, fit_lookahead, search
 from multihorizon.likelihood.lookahead_solution import lookahead_counts, lookahead_evidence
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.model_checks import PART_RIDGE, deal
+from multihorizon.likelihood.persons import require_counts
 from multihorizon.likelihood.weighted_likelihood import person_steps
 from multihorizon.lookahead import FAMILIES, Exponential, FreeWeights, Lookahead, QuasiHyperbolic
 from multihorizon.problem import Problem

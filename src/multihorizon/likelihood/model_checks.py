@@ -23,8 +23,9 @@ from scipy.stats import chi2
 from multihorizon.checks import Floats, Ints, as_count
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.bootstrap import episode_table
-from multihorizon.likelihood.likelihood import Point, require_counts
+from multihorizon.likelihood.likelihood import Point
 from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.persons import require_counts
 from multihorizon.likelihood.starts import smoothed_policy
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution

@@ -13,7 +13,8 @@ import scipy.linalg as la
 
 from multihorizon.checks import Floats
 from multihorizon.likelihood.large import is_large
-from multihorizon.likelihood.likelihood import Likelihood, Persons, Plans, Point, score_rows
+from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.persons import Persons, Plans, score_rows
 from multihorizon.mdp import MDP
 
 #: α, how many decisions of an indifferent expert are mixed into each state's frequencies.

@@ -20,7 +20,8 @@ from scipy.stats import chi2
 
 from multihorizon.checks import Floats
 from multihorizon.likelihood.ascent import Ascent, climb, curvature
-from multihorizon.likelihood.likelihood import Likelihood, Point, Quadratic
+from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.parameters import Quadratic
 from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
 
 #: Spreads of log-temperatures that are tried, from 2 % to a factor of 20: every fourth, then the neighbours of the best. The

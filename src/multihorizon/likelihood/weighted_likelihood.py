@@ -25,7 +25,9 @@ import numpy as np
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.likelihood.engine import INFINITE, MOST_LEVELS
-from multihorizon.likelihood.likelihood import Likelihood, Persons, Plans, Point, Quadratic, Settings, require_counts
+from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.parameters import Quadratic, Settings
+from multihorizon.likelihood.persons import Persons, Plans, require_counts
 from multihorizon.lookahead import Depth, Exponential, Lookahead
 from multihorizon.mdp import MDP
 from multihorizon.planning.weighted_plan import steps_left, weighted_plan

@@ -1,0 +1,76 @@
+"""What is known and what is tied among the parameters of a likelihood, and the quadratic terms of its objective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from multihorizon.checks import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """The term `−½ (x−c)ᵀA(x−c) + bᵀ(x−c)` of the objective: centre c, slope b, matrix A."""
+
+    centre: Floats
+    slope: Floats
+    matrix: Floats
+
+    def __call__(self, x: Floats) -> float:
+        """Its value at x."""
+        return float((self.slope - 0.5 * self.matrix @ (x - self.centre)) @ (x - self.centre))
+
+    def gradient(self, x: Floats) -> Floats:
+        """Its gradient at x."""
+        return self.slope - self.matrix @ (x - self.centre)
+
+    def without(self, positions: slice, put: int) -> Quadratic:
+        """The same term where `put` parameters, of which it says nothing, stand in place of others of which it says nothing."""
+        keep = [*range(positions.start), *range(positions.stop, self.centre.size)]
+        size = len(keep) + put
+        room = [*range(positions.start), *range(positions.start + put, size)]
+        centre, slope, matrix = np.zeros(size), np.zeros(size), np.zeros((size, size))
+        centre[room], slope[room] = self.centre[keep], self.slope[keep]
+        matrix[np.ix_(room, room)] = self.matrix[np.ix_(keep, keep)]
+        return Quadratic(centre, slope, matrix)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a likelihood is told besides the problem.
+
+    Attributes:
+        groups: for each of the K experts which discount is theirs; by default 0, …, K−1. Equal numbers share a discount.
+        discounts: known discounts `(K,)`, NaN where they are free; None where all are.
+        temperature_groups: for each expert which temperature is theirs, as in `groups`.
+        temperatures: known temperatures `(K,)`, NaN where they are free; None stands for 1 everywhere.
+        reward: known reward parameters `(d,)`; None where they are free.
+    """
+
+    groups: tuple[int, ...] | None = None
+    discounts: Floats | None = None
+    temperature_groups: tuple[int, ...] | None = None
+    temperatures: Floats | None = None
+    reward: Floats | None = None
+
+
+def group_numbers(groups: tuple[int, ...] | None, size: int) -> Ints:
+    """The group of each expert; without groups, each has their own."""
+    return np.arange(size) if groups is None else np.array(groups, dtype=np.int64)
+
+
+def known_of_groups(values: Floats, groups: Ints) -> Floats:
+    """The known value of each group; NaN where none is known, or where its members have different ones."""
+    found = np.full(int(groups.max()) + 1, np.nan)
+    for group in range(found.size):
+        told = np.unique(values[(groups == group) & ~np.isnan(values)])
+        if told.size == 1:
+            found[group] = told[0]
+    return found
+
+
+def renumbered(groups: Ints) -> tuple[int, ...]:
+    """The same groups with the numbers 0, 1, … in order of appearance."""
+    number = {g: i for i, g in enumerate(dict.fromkeys(groups.tolist()))}
+    return tuple(number[g] for g in groups.tolist())
