@@ -6,9 +6,10 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.likelihood.covariates import read_covariates
-from multihorizon.likelihood.likelihood import Likelihood, Settings
+from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.marginal import Layout, Marginal, adapted_nodes, person_values, plan_at
 from multihorizon.likelihood.marginal_ascent import information, maximise, modes
+from multihorizon.likelihood.parameters import Settings
 
 TASK = mh.domains.space_adventure(mini_blocks=24)
 PEOPLE = TASK.persons(24, seed=3, group_difference=0.0)

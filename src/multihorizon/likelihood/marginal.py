@@ -33,7 +33,8 @@ import scipy.linalg as la
 from scipy.special import expit, logsumexp
 
 from multihorizon.checks import Floats
-from multihorizon.likelihood.likelihood import Likelihood, Point, next_values, reward_pull_back
+from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.persons import next_values, reward_pull_back
 
 #: Log-temperatures of nodes stay this near to 0: beyond it choices are certain or random to the last digit.
 LOG_TEMPERATURE_LIMIT = 20.0

@@ -21,9 +21,10 @@ from multihorizon.likelihood.covariates import Covariates, read_covariates
 from multihorizon.likelihood.effects import Inference, ShrunkenIntervals
 from multihorizon.likelihood.fit import fit
 from multihorizon.likelihood.known import read_settings, with_known_reward
-from multihorizon.likelihood.likelihood import Likelihood, Settings
+from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.marginal import Layout
 from multihorizon.likelihood.marginal_ascent import Maximum, maximise, modes
+from multihorizon.likelihood.parameters import Settings
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution, Status
