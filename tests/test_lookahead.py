@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import numpy as np
+import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import multihorizon as mh
+from multihorizon.cli import app
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.parameters import Settings
 from multihorizon.likelihood.weighted_likelihood import WeightedLikelihood
@@ -263,3 +267,65 @@ def test_held_out_halves_are_predicted_where_the_table_is_given() -> None:
     for row in comparison.rows:
         assert row.log_likelihood - 15 < row.held_out < row.log_likelihood + 1
     assert comparison.to_frame().shape[0] == 2
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory, problem):
+    """The files of a study in three steps."""
+    folder = tmp_path_factory.mktemp("study")
+    mdp = problem.mdp
+    mdp.to_npz(folder / "mdp.npz")
+    arrival = features_of(mdp)
+    rho = np.array([step_discounts_of(row) for row in ([1.0, 0.2, 0.05], [1.0, 0.9, 0.8], [1.0, 0.6, 0.4])]).T
+    log = weighted_plan(mdp, mdp.stacked @ (arrival @ THETA), rho, np.ones(3))[1][0]
+    mh.Demonstrations.simulate(mdp, list(np.exp(log).transpose(2, 1, 0)), 80).to_csv(folder / "decisions.csv")
+    frame = pd.DataFrame(arrival, columns=["x", "y"])
+    frame.insert(0, "state", mdp.state_names)
+    frame.to_csv(folder / "features.csv", index=False)
+    return folder
+
+
+def fit(study, *more: object):
+    arguments = [
+        "fit",
+        study / "decisions.csv",
+        "--transitions",
+        study / "mdp.npz",
+        "--features",
+        study / "features.csv",
+        "--quick",
+    ]
+    return CliRunner().invoke(app, [str(a) for a in (*arguments, *more)])
+
+
+def test_fit_compares_families_in_the_table_the_json_and_the_page(study, tmp_path) -> None:
+    result = fit(study, "--lookahead", "all", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "In what shape they look ahead" in result.output
+    told = json.loads((tmp_path / "result.json").read_text())["lookahead"]
+    assert {row["family"] for row in told["families"]} == {family.name for family in FAMILIES}
+    assert told["best"] == told["families"][0]["family"]
+    assert told["cannot_be_told_apart"][0] == told["best"]
+    assert all(np.isfinite(row["held_out"]) for row in told["families"])
+    assert all(len(row["details"]["weights"]) == 3 for row in told["families"])
+    assert told["summary"] in (tmp_path / "report.html").read_text()
+    assert json.loads((tmp_path / "result.json").read_text())["options"]["lookahead"] == "all"
+
+
+def test_fit_without_families_has_no_comparison(study, tmp_path) -> None:
+    assert fit(study, "--out", tmp_path).exit_code == 0
+    assert json.loads((tmp_path / "result.json").read_text())["lookahead"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--lookahead", "hyprebolic"], "--lookahead must be one of exponential, depth, hyperbolic"),
+        (["--lookahead", "all", "--discount", "0.9"], "can only be compared where discounts are estimated"),
+    ],
+)
+def test_bad_requests_get_one_sentence_and_nothing_is_written(study, tmp_path, options, said) -> None:
+    result = fit(study, *options, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not (tmp_path / "out").exists()

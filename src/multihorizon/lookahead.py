@@ -187,13 +187,13 @@ class FreeWeights:
 FAMILIES: tuple[Lookahead, ...] = (Exponential(), Depth(), Hyperbolic(), QuasiHyperbolic(), FreeWeights())
 
 
-def family_named(name: str) -> Lookahead:
-    """The family of this name; words may be joined by hyphens or spaces."""
+def family_named(name: str, option: str = "lookahead", *others: str) -> Lookahead:
+    """The family of this name, words joined by hyphens or spaces; a message names the option and its `others` values."""
     for family in FAMILIES:
         if family.name.replace(" ", "-") == name.strip().lower().replace(" ", "-"):
             return family
-    known = ", ".join(family.name.replace(" ", "-") for family in FAMILIES)
-    raise ValueError(f"look-ahead must be one of {known}, received {name!r}")
+    known = ", ".join([*(family.name.replace(" ", "-") for family in FAMILIES), *others])
+    raise ValueError(f"{option} must be one of {known}, received {name}")
 
 
 def weights_of(step_discounts: Floats) -> Floats:

@@ -19,6 +19,7 @@ from multihorizon.commands.options import (
     Groups,
     Jobs,
     KnownReward,
+    LookaheadChoice,
     Pairs,
     Quick,
     Ridge,
@@ -28,14 +29,17 @@ from multihorizon.commands.options import (
     Transitions,
     check_out,
     discounts_of,
+    families_of,
     read_mdps,
     temperature_of,
 )
+from multihorizon.likelihood.lookahead_comparison import LookaheadComparison
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.parallel import as_jobs
 from multihorizon.report.analysis import Analysis, analyse
 from multihorizon.report.fit_report import FILES, write_fit, write_so_far
 from multihorizon.report.formats import interval_text, own_discount_text, own_steps_text, sizes
+from multihorizon.report.lookahead_section import HEADERS, family_cells
 from multihorizon.report.words import wide_intervals
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
@@ -61,6 +65,7 @@ def fit(
     smoothing: Smoothing = SMOOTHING,
     estimate_rest: EstimateRest = False,
     ridge: Ridge = None,
+    lookahead: LookaheadChoice = None,
     pairs: Pairs = False,
     quick: Quick = False,
     jobs: Jobs = 1,
@@ -72,6 +77,7 @@ def fit(
         if smoothing < 0:
             raise ValueError(f"--smoothing must be at least 0, received {smoothing:g}")
         check_out(out_dir, FILES, demos, transitions, features, known_reward, groups)
+        families = families_of(lookahead)
         together = None if groups is None else read_groups(groups)
         solver = MaximumLikelihood(temperature_of(temperature), discounts_of(discount), groups=together, ridge=ridge)
         options = {
@@ -85,6 +91,7 @@ def fit(
             "estimate_rest": estimate_rest,
             "smoothing": smoothing if estimate_rest or not transitions else None,
             "ridge": ridge,
+            "lookahead": lookahead,
             "quick": quick,
         }
         results = _Results(out_dir, options)
@@ -103,6 +110,7 @@ def fit(
                     jobs=as_jobs(jobs),
                     keep=results.keep,
                     solver=solver,
+                    lookahead=families,
                     known_reward=None if known_reward is None else (lambda mdp: read_known_reward(known_reward, mdp)),
                 )
         except KeyboardInterrupt:
@@ -139,6 +147,9 @@ def _show(analysis: Analysis) -> None:
     out.print(sizes(analysis))
     if len(analysis.given) <= LISTED_EXPERTS:
         out.print(_table(analysis))
+    if analysis.lookahead is not None:
+        out.print(_families(analysis.lookahead))
+        out.print(analysis.lookahead.summary, soft_wrap=True)
     for verdict in analysis.verdicts:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
     if not all(analysis.given) or analysis.withheld or wide_intervals(analysis):
@@ -158,6 +169,16 @@ def _table(analysis: Analysis) -> Table:
         table.add_column(header, justify="right", min_width=14 if "%" in header else len(header))
     for k in analysis.order:
         table.add_row(analysis.solution.experts[k], *_cells(analysis, k))
+    return table
+
+
+def _families(compared: LookaheadComparison) -> Table:
+    """One row per family of look-ahead, the lowest AIC first."""
+    table = Table(title="In what shape they look ahead")
+    for header in HEADERS:
+        table.add_column(header, justify="left" if header in (HEADERS[0], HEADERS[-1]) else "right")
+    for row in compared.rows:
+        table.add_row(*family_cells(row))
     return table
 
 

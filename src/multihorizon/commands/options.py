@@ -11,6 +11,7 @@ import typer
 from multihorizon.checks import as_discount, as_positive
 from multihorizon.files.output import check_output
 from multihorizon.likelihood.known import Temperature
+from multihorizon.lookahead import FAMILIES, Exponential, Lookahead, family_named
 from multihorizon.mdp import MDP
 from multihorizon.tables.transitions import read_transitions
 
@@ -55,6 +56,13 @@ Groups = Annotated[Path | None, typer.Option("--groups", help="CSV: expert, grou
 Quick = Annotated[bool, typer.Option("--quick", help="No tests and model checks; intervals from standard errors.")]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes to use; -1 is all cores. The answer does not depend on it.")]
 Pairs = Annotated[bool, typer.Option("--pairs", help="Compare every pair of experts, also of many.")]
+LookaheadChoice = Annotated[
+    str | None,
+    typer.Option(
+        "--lookahead",
+        help="Compare shapes of look-ahead: depth, hyperbolic, quasi-hyperbolic, free-weights, or all of them.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", help="Fixes all randomness.")]
 
 
@@ -71,6 +79,13 @@ def temperature_of(texts: list[str] | None) -> Temperature:
     if len(texts) == 1 and texts[0] in words:
         return words[texts[0]]
     return _numbers(texts, "--temperature", as_positive, f"one of {', '.join(words)}, a positive number or NAME=number")
+
+
+def families_of(text: str | None) -> tuple[Lookahead, ...]:
+    """The families of look-ahead to compare; the exponential one is always among them."""
+    if text is None:
+        return ()
+    return FAMILIES if text == "all" else (Exponential(), family_named(text, "--lookahead", "all"))
 
 
 def discounts_of(texts: list[str] | None) -> float | dict[str, float] | None:

@@ -4,15 +4,8 @@ All families share the reward, the temperatures and their penalties, so that the
 log-likelihood L with p parameters stand `AIC = 2p − 2L`, `BIC = p log N − 2L` of N decisions and, where the table of decisions is
 given, the log-likelihood of held-out episodes: each half is predicted by a fit to the other.
 
-*Nested.* Every family lies within free weights: twice the gain of log-likelihood is tested against χ² with as many degrees of
-freedom as weights are given up. Two tests are on the safe side. A depth gives up all weights, which then sit on bounds; and β ≤ 1
-is a bound, so a quasi-hyperbolic person is counted as if β were given up.
-
-*Not nested.* Vuong's test (1989) compares a family with the one of the lowest AIC. With `m = log π_f − log π_g` of each decision,
-`(Σ m − (p_f − p_g)) / √(Σ (m − m̄)²)` is standard normal where both are equally far from the truth.
-
-Families *cannot be told apart* where their likelihoods are equal, as in tasks of two steps, or where the test does not reject at
-the 5 % level.
+Each is tested within free weights, and against the family of the lowest AIC (`lookahead_tests.py`). Families *cannot be told
+apart* where their likelihoods are equal, as in tasks of two steps, or where the test does not reject at the 5 % level.
 """
 
 from __future__ import annotations
@@ -23,23 +16,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2, norm
 
 from multihorizon.checks import Floats
 from multihorizon.likelihood.likelihood import Point
 from multihorizon.likelihood.lookahead_fit import LookaheadFit, fit_lookahead, search
-from multihorizon.likelihood.lookahead_solution import lookahead_counts, lookahead_evidence
+from multihorizon.likelihood.lookahead_solution import lookahead_evidence
+from multihorizon.likelihood.lookahead_tests import SAME_LIKELIHOOD, best_test, nested_test, same_family
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.model_checks import PART_RIDGE, deal
 from multihorizon.likelihood.persons import require_counts
 from multihorizon.likelihood.weighted_likelihood import person_steps
-from multihorizon.lookahead import FAMILIES, Exponential, FreeWeights, Lookahead, QuasiHyperbolic
+from multihorizon.lookahead import FAMILIES, FreeWeights, Lookahead
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.tables.demonstrations import Demonstrations
 
-#: Families are one in this task where their log-likelihoods differ by no more than this.
-SAME_LIKELIHOOD = 1e-6
 #: The level at which families count as told apart.
 LEVEL = 0.05
 
@@ -145,7 +136,8 @@ def compare_lookahead(
     Args:
         problem: decisions in tasks that end after so many steps.
         families: the families; free weights are always fitted, because the others are tested against them.
-        demonstrations: the table the problem was made of, or one for each task, to hold out half of each expert's episodes.
+        demonstrations: the table the problem was made of, or one for each task, to hold out half of each expert's episodes; where
+            an expert has only one, nothing is held out.
         solver: what is known of rewards and temperatures; by default `MaximumLikelihood()`.
         seed: scatters the starts and deals the episodes.
         progress: called after each family.
@@ -153,19 +145,36 @@ def compare_lookahead(
     Raises:
         ValueError: for a task in which a state can come again.
     """
-    person_steps(problem)
     solver = solver or MaximumLikelihood()
-    paid, found = solver.search(problem, seed, lambda share, message: progress(0.4 * share, message))
-    base = found.best.point
+    check_comparable(problem, solver)
+    found = solver.search(problem, seed, lambda share, message: progress(0.4 * share, message))[1]
+    return compare_from(found.best.point, families, demonstrations, seed, lambda s, message: progress(0.4 + 0.6 * s, message))
+
+
+def check_comparable(problem: Problem, solver: MaximumLikelihood) -> None:
+    """Raise unless families of look-ahead can be compared in these tasks with these options."""
+    person_steps(problem)
+    if solver.discounts is not None:
+        raise ValueError("families of look-ahead can only be compared where discounts are estimated, received known ones")
+
+
+def compare_from(
+    base: Point,
+    families: Sequence[Lookahead] = FAMILIES,
+    demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> LookaheadComparison:
+    """The comparison begun at an answer with discounts; arguments as in `compare_lookahead`."""
     wanted = [family for family in FAMILIES if family in families or isinstance(family, FreeWeights)]
     fits: list[LookaheadFit] = []
     for number, family in enumerate(wanted):
         contained = [fit.point for fit in fits] if isinstance(family, FreeWeights) else []
         fits.append(fit_lookahead(base, family, contained))
-        progress(0.4 + 0.3 * (number + 1) / len(wanted), f"{family.name}: log-likelihood {fits[-1].point.value:.2f}")
-    held = _held_out(base, fits, demonstrations, seed, lambda share, message: progress(0.7 + 0.3 * share, message))
+        progress(0.5 * (number + 1) / len(wanted), f"{family.name}: log-likelihood {fits[-1].point.value:.2f}")
+    held = _held_out(base, fits, demonstrations, seed, lambda share, message: progress(0.5 + 0.5 * share, message))
     rows = _rows(base, fits, held)
-    return LookaheadComparison(paid.names, base.likelihood.decisions, fits[-1].model.steps, rows)
+    return LookaheadComparison(base.likelihood.problem.names, base.likelihood.decisions, fits[-1].model.steps, rows)
 
 
 def _rows(base: Point, fits: list[LookaheadFit], held: list[float]) -> tuple[FamilyRow, ...]:
@@ -214,50 +223,9 @@ def _verdict(fit: LookaheadFit, best: LookaheadFit, p: float) -> str:
     name = best.model.family.name
     if fit is best:
         return "best"
-    if _same(fit, best):
+    if same_family(fit, best):
         return f"same as {name}"
     return f"cannot be told from {name}" if p >= LEVEL else f"differs from {name}"
-
-
-def _same(fit: LookaheadFit, other: LookaheadFit) -> bool:
-    """Whether two families give the same answer with as many parameters."""
-    counts = lookahead_counts(fit.model) == lookahead_counts(other.model)
-    return counts and abs(fit.point.value - other.point.value) <= SAME_LIKELIHOOD
-
-
-def nested_test(fit: LookaheadFit, wider: LookaheadFit) -> tuple[float, int, float]:
-    """The likelihood-ratio test of a family within a wider one: statistic, degrees of freedom, p-value; NaN for the same."""
-    if fit is wider:
-        return np.nan, 0, np.nan
-    most = {"depth": 0, "quasi-hyperbolic": 1}.get(fit.model.family.name, fit.model.n_coordinates)
-    degrees = sum(wide - min(most, own) for wide, own in zip(*map(lookahead_counts, (wider.model, fit.model)), strict=True))
-    statistic = max(0.0, 2 * (wider.point.objective - fit.point.objective))
-    return statistic, degrees, float(chi2.sf(statistic, degrees)) if degrees else 1.0
-
-
-def best_test(fit: LookaheadFit, best: LookaheadFit, more: int) -> float:
-    """The p-value of "as good as the best", by the likelihood ratio where one family contains the other, else by Vuong's test."""
-    if fit is best or _same(fit, best):
-        return 1.0
-    for narrow, wide in ((fit, best), (best, fit)):
-        if _contains(wide.model.family, narrow.model.family):
-            return nested_test(narrow, wide)[2]
-    gained, spread = log_ratio(fit, best)
-    return float(2 * norm.sf(abs(gained - more) / spread)) if spread > 0 else 1.0
-
-
-def _contains(wide: Lookahead, narrow: Lookahead) -> bool:
-    return isinstance(wide, FreeWeights) or (isinstance(wide, QuasiHyperbolic) and isinstance(narrow, Exponential))
-
-
-def log_ratio(fit: LookaheadFit, other: LookaheadFit) -> tuple[float, float]:
-    """The sum of `log π_f − log π_g` over all decisions, and the standard deviation of that sum."""
-    total = squares = 0.0
-    for batch, one, two in zip(fit.model.batches, fit.point.plans, other.point.plans, strict=True):
-        ratio = one.finite_log - two.finite_log
-        total += float((batch.counts * ratio).sum())
-        squares += float((batch.counts * ratio**2).sum())
-    return total, float(np.sqrt(max(0.0, squares - total**2 / fit.model.decisions)))
 
 
 def _held_out(
@@ -268,9 +236,9 @@ def _held_out(
     progress: Progress,
 ) -> list[float]:
     """The log-likelihood of each half of the episodes under the fit to the other half, summed, for each family."""
-    if demonstrations is None:
+    tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations or ())
+    if not tables or any(min(table.episode_counts) < 2 for table in tables):
         return [np.nan] * len(fits)
-    tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations)
     parts = deal(base, tables, 2, np.random.default_rng(seed))
     total = np.zeros(len(fits))
     for number, test in enumerate(parts):

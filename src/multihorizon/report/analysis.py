@@ -22,9 +22,11 @@ from multihorizon.likelihood.contrasts import reward_contrasts
 from multihorizon.likelihood.horizon_tests import SharedDiscountTest, each_pair, shared_discount_test, with_holm
 from multihorizon.likelihood.intervals import profile_intervals
 from multihorizon.likelihood.known import Temperature
+from multihorizon.likelihood.lookahead_comparison import check_comparable, compare_from
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.likelihood.model_checks import check_model
 from multihorizon.likelihood.precision import precision
+from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP
 from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
@@ -44,7 +46,6 @@ BLOCK = 4
 IDENTIFIED_STATES = 3000
 #: Every pair of this many experts is tested; of more only on request, because pairs grow as the square of the experts.
 FEW_EXPERTS = 6
-
 #: Up to this many states of all tasks the exact equations are also searched where they are not linear.
 SEARCHED_STATES = 200
 
@@ -122,6 +123,7 @@ def analyse(
     keep: Callable[[Analysis], None] | None = None,
     solver: MaximumLikelihood | None = None,
     known_reward: Callable[[MDP], Floats] | None = None,
+    lookahead: Sequence[Lookahead] = (),
 ) -> Analysis:
     """Fit tables of decisions and judge the fit.
 
@@ -136,15 +138,20 @@ def analyse(
         keep: called with what is known so far, again and again while the work goes on.
         solver: all options of the fit, in place of `temperature` and `ridge`.
         known_reward: None, or a function of the MDP that gives the known part of the reward, as in `MaximumLikelihood`.
+        lookahead: families of look-ahead to compare on the same decisions.
     """
     solver = solver or MaximumLikelihood(temperature, ridge=ridge)
     keep = keep or (lambda found: None)
     problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest)
     if known_reward is not None:
         solver = replace(solver, known_reward=known_reward(problem.mdp))
-    solution = _with_temperature_test(solve(problem, solver, seed, _part(progress, 0.0, 0.35)), problem, solver, seed)
+    if lookahead:
+        check_comparable(problem, solver)
+    solution = _with_temperature_test(solve(problem, solver, seed, _part(progress, 0.0, 0.3)), problem, solver, seed)
     found = _estimates(solution, tables, remarks, quick)
     keep(found)
+    if lookahead:
+        found = replace(found, lookahead=compare_from(resume(solution), lookahead, tables, seed, _part(progress, 0.3, 0.35)))
     penalty = Penalty(solver.ridge, solve(problem, replace(solver, ridge=0.0), seed)) if solver.ridge else None
     found = replace(found, penalty=penalty, identification=_identification(solution))
     if quick:

@@ -26,6 +26,7 @@ from scipy.stats import chi2
 from multihorizon.checks import Floats, Ints
 from multihorizon.likelihood.contrasts import Contrasts
 from multihorizon.likelihood.horizon_tests import SharedDiscountTest
+from multihorizon.likelihood.lookahead_comparison import LookaheadComparison
 from multihorizon.likelihood.model_checks import ModelChecks
 from multihorizon.mdp import MDP
 from multihorizon.problem import Problem
@@ -65,6 +66,7 @@ class Findings:
         remarks: how the result was made.
         quick: whether intervals come from standard errors, and tests and model checks were left out to save time.
         finished: whether all that was asked for was computed.
+        lookahead: families of look-ahead on the same decisions, where they were asked for.
     """
 
     solution: Solution
@@ -80,6 +82,7 @@ class Findings:
     remarks: list[str]
     quick: bool = False
     finished: bool = True
+    lookahead: LookaheadComparison | None = None
 
     @property
     def problem(self) -> Problem:

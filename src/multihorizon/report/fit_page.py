@@ -18,6 +18,7 @@ from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_figures import plot_calibration, plot_choices, plot_horizons, plot_people, plot_reward_map
 from multihorizon.report.formats import count, decimals, interval_text, own_discount_text, own_steps_text, p_cell, p_text, sizes
 from multihorizon.report.html import Bar, Cell, Page, Section, cards, figure, listing, paragraph, side_by_side, table, warning
+from multihorizon.report.lookahead_section import lookahead_sections
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
 from multihorizon.solution import Status, package_version
 
@@ -36,7 +37,15 @@ def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
     return Page(
         "How far ahead each expert plans",
         sizes(found),
-        [_horizons(found), _identifiability(found), _reward(found), _fit(found), _decisions(found), _method(found, options)],
+        [
+            _horizons(found),
+            *lookahead_sections(found),
+            _identifiability(found),
+            _reward(found),
+            _fit(found),
+            _decisions(found),
+            _method(found, options),
+        ],
         f"multihorizon {package_version()}, seed {found.solution.seed}",
         [*(warning(text) for text in found.warnings), cards(verdicts), paragraph(" ".join(v.reasons for v in found.verdicts))],
     )

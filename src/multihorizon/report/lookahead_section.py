@@ -1,0 +1,58 @@
+"""The part of a report on the shape of look-ahead: the table of families, and each expert's parameters."""
+
+from __future__ import annotations
+
+from multihorizon.likelihood.lookahead_comparison import FamilyRow, LookaheadComparison
+from multihorizon.report.findings import Findings
+from multihorizon.report.formats import decimals, p_cell
+from multihorizon.report.html import Cell, Section, paragraph, table
+
+HEADERS = (
+    "family",
+    "log-likelihood",
+    "parameters",
+    "AIC",
+    "BIC",
+    "held out",
+    "p in free weights",
+    "p against the best",
+    "verdict",
+)
+
+
+def lookahead_sections(found: Findings) -> list[Section]:
+    """The section, where families were compared."""
+    return [] if found.lookahead is None else [lookahead_section(found.lookahead)]
+
+
+def lookahead_section(compared: LookaheadComparison) -> Section:
+    """The table of families, and each expert's parameters in them."""
+    said = (
+        f"Each family says how the weight of a later step falls; tasks have up to {compared.steps} steps. A lower AIC or BIC is "
+        "better, and so is a held-out log-likelihood nearer to zero. A small p in free weights says that the family's shape is "
+        "too narrow. A small p against the best says that the decisions tell the two apart."
+    )
+    rows: list[list[Cell]] = [list(family_cells(row)) for row in compared.rows]
+    blocks = [paragraph(compared.summary), table(list(HEADERS), rows, "Families, the lowest AIC first"), paragraph(said)]
+    names = [(row, name) for row in compared.rows for name in row.details["parameters"]]
+    headers = ["expert", *(f"{row.family}: {name}" for row, name in names)]
+    people: list[list[Cell]] = [
+        [expert, *(_parameter(row, name, k) for row, name in names)] for k, expert in enumerate(compared.experts)
+    ]
+    return Section("In what shape they look ahead", [*blocks, table(headers, people, "Each expert's look-ahead in each family")])
+
+
+def family_cells(row: FamilyRow) -> tuple[str, ...]:
+    """One row of the table of families, under `HEADERS`."""
+    numbers = (decimals(value, 1) for value in (row.aic, row.bic, row.held_out))
+    tests = (p_cell(row.free_p), p_cell(row.best_p))
+    verdict = row.verdict if row.finished else f"{row.verdict}; its climb did not end"
+    return (row.family, f"{row.log_likelihood:.2f}", f"{row.parameters}", *(text or "–" for text in numbers), *tests, verdict)
+
+
+def _parameter(row: FamilyRow, name: str, k: int) -> Cell:
+    value, error = row.details["parameters"][name][k], row.details["standard_errors"][name][k]
+    if value != value:
+        return "not identified"
+    told = f"{value:.0f}" if name == "depth" else f"{value:.2f}"
+    return told if error != error else f"{told} ± {error:.2f}"
