@@ -47,7 +47,7 @@ def unfinished(found) -> mh.Analysis:
 
 def test_an_unfinished_fit_is_not_told_as_a_finding(unfinished):
     assert unfinished.headline.startswith("Do not use these numbers. The fit did not finish")
-    assert unfinished.verdicts[0].kind == unfinished.verdicts[1].kind == "bad"
+    assert [verdict.kind for verdict in unfinished.verdicts] == ["bad", "bad", "bad"]
     page = fit_page(unfinished, {}).render()
     assert page.index("Do not use these numbers") < page.index("How far do they look ahead?")
     content = result_of(unfinished, {})

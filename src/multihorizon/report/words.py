@@ -135,6 +135,8 @@ def fit_verdict(findings: Findings) -> Verdict:
     worse = predicts_worse(checks, findings.chance, findings.free_rewards)
     if worse or gain <= 0:
         return Verdict(question, "No", worse or "The model predicts held-out decisions no better than chance.", "bad")
+    if findings.withheld:
+        return Verdict(question, "Not with this fit", "Whether the model fits is open until a fit succeeds.", "bad")
     lost = total["own frequencies"] - total["this model"]
     if choices_repeat(findings) and lost > 3 * np.sqrt(2 * (findings.free_rewards + len(checks.experts))):
         return Verdict(question, "No", _habits(lost / number), "bad")
