@@ -8,8 +8,8 @@ fluids and vasopressors, and in each state the doses that physicians gave often 
 available here. Four experts treat patients for one reward (survival, death, and a cost for each point of the SOFA score of organ
 failure in which a patient arrives) with discounts 0.5, 0.8, 0.95 and 0.99.
 
-From their policies `identify` finds the discounts exactly, with one unknown reward a state. From 5,000 episodes each `fit` finds
-them with intervals, the reward being made of three features.
+From their policies `identify` finds the discounts exactly, with one unknown reward per state. From 5,000 episodes each `fit`
+finds them with intervals, the reward being made of three features.
 
 Only the package's data files are read: importing it would need the retired `gym`, so its dependencies may be left out.
 """
@@ -79,7 +79,7 @@ def main(episodes: int = 5000, quick: bool = False) -> mh.Solution:
     solution = mh.solve(problem, mh.MaximumLikelihood(starts=1 if quick else 4))
     if quick:
         return solution
-    print(mdp, "\nFrom the policies, with one reward a state:")
+    print(mdp, "\nFrom the policies, with one reward per state:")
     print(exact.summary())
     intervals = solution.confidence_intervals(0.95)
     print(f"From {episodes} episodes each, {len(table)} decisions ({time.perf_counter() - begun:.1f} s):")

@@ -57,7 +57,7 @@ def as_positive(value: object, name: str) -> float:
 
 
 def _as_number(value: Any, expected: str) -> float:
-    """Read one number; a truth value, a text and an array are none."""
+    """Read one number; truth values, texts and arrays are refused."""
     if isinstance(value, bool | np.bool_ | str | bytes) or getattr(value, "shape", ()) != ():
         raise ValueError(f"{expected}, received {_describe(value)}")
     try:
@@ -134,7 +134,7 @@ def label(value: object, name: str) -> str:
 
 
 def read_only(array: Array) -> Array:
-    """A copy of the array that nobody can write to; the array itself where nobody could anyway."""
+    """A read-only copy of the array; the array itself if it is read-only already."""
     if array.flags.writeable or array.base is not None:
         array = array.copy()
         array.setflags(write=False)

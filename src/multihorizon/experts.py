@@ -63,7 +63,7 @@ class Expert:
         if self.kind not in _DATA or getattr(self, _DATA[self.kind]) is None:
             expected = ", ".join(f'{field} for "{kind}"' for kind, field in _DATA.items())
             raise ValueError(
-                f"expert {self.name} must have the data of its kind ({expected}), received kind {self.kind!r} without"
+                f"expert {self.name} must have the data of its kind ({expected}), received kind {self.kind!r} without it"
             )
 
     @property

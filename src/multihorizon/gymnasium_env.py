@@ -2,7 +2,8 @@
 
 A table may list a successor twice (FrozenLake at a wall) and may let a state that ended the episode move on (CliffWalking's
 goal, Taxi's drop-offs). The first is summed; the second is cut: a state entered with `terminated` is terminal. Rows of states
-that no episode reaches are allowed to disagree with that; a reachable disagreement has no MDP on these states and is refused.
+that no episode reaches may disagree with that. If a reachable row disagrees, no MDP on these states describes the environment,
+and it is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Work spread over processes, with the same digits whatever their number.
+"""Work spread over processes, with results whose digits do not depend on the number of processes.
 
-Three things keep the digits: callers cut the work into the same tasks whatever the number of processes, a task keeps nothing of
-the tasks before it, and each runs on one thread of linear algebra, because sums taken in another order end in other digits.
+Three rules ensure this. Callers always cut the work into the same tasks. A task keeps nothing of the tasks before it. Each task
+uses one thread of linear algebra, because sums taken in another order end in other digits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def as_jobs(value: Any) -> int:
 
 
 def in_parallel(task: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> Iterator[Result]:
-    """The results of `task` in the order of `items`, each as soon as it and those before it are there."""
+    """The results of `task` in the order of `items`, each as soon as it and those before it are done."""
     pool = Parallel(n_jobs=as_jobs(jobs) if len(items) > 1 else 1, return_as="generator")
     results: Iterator[Result] = pool(delayed(_on_one_thread)(task, item) for item in items)
     return results

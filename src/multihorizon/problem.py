@@ -94,7 +94,7 @@ class Problem:
     def with_experts(self, experts: Iterable[Expert], parameter_names: tuple[str, ...] | None = None) -> Problem:
         """The same reward parameters with other experts: some of its own, or its own with other data (`dataclasses.replace`).
 
-        `parameter_names` are those of the new experts' features, where these are others.
+        `parameter_names` names the features of the new experts, if they have other features.
 
         Example:
             >>> from multihorizon.domains import cliff
@@ -115,8 +115,8 @@ class Problem:
     def join(cls, *problems: Problem) -> Problem:
         """One problem of several tasks with one reward.
 
-        Experts of one name are one person with one discount. Without features, states of one name have one reward; with
-        features, all tasks must have the same ones.
+        Experts with the same name are one person with one discount. Without features, states with the same name have one reward;
+        with features, all tasks must have the same features.
         """
         if not problems:
             raise ValueError("join must be given at least one problem, received none")
@@ -186,7 +186,7 @@ def _read(mdp: MDP, entry: ExpertData, position: int) -> Iterable[Expert]:
 
 
 def _refuse_lost_features(experts: Sequence[Expert]) -> None:
-    """Raise where experts of another problem bring features, whose names they do not know."""
+    """Raise where experts of another problem bring features: the names of these are not known."""
     for expert in experts:
         if expert.features is not None:
             raise ValueError(

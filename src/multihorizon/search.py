@@ -88,7 +88,7 @@ class Grid:
         return np.linspace(0.0, 1.0, round(1 / self.step) + 1)
 
     def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> SearchResult:
-        """Evaluate all points, in chunks so that one task of a process is worth its start; the grid uses no randomness."""
+        """Evaluate all points, in chunks because starting a task takes time; the grid uses no randomness."""
         axis = self.axis()
         if n_experts * np.log(axis.size) > np.log(MOST_GRID_POINTS):
             raise ValueError(
@@ -168,8 +168,8 @@ def _suggest(optimizer: Any, n_experts: int) -> Floats:
 def _register(optimizer: Any, points: list[Floats], values: list[float]) -> None:
     """Tell the Gaussian process, which takes finite values only, of the newest point.
 
-    An infeasible or unknown point counts as the worst feasible one so far. Before there is one it is not known what such a
-    point should count as: it waits until the first feasible point.
+    An infeasible or unknown point counts as the worst feasible one so far. Until there is a feasible point, such points wait,
+    because no value for them is known.
     """
     finite = [value for value in values if np.isfinite(value)]
     if not finite:

@@ -1,5 +1,5 @@
 """Problems with a known answer: the paper's three domains with their experts and task variants, grids of any size, random MDPs,
-and a task of people with simulated persons.
+and a task played by people, with simulated persons.
 
 Read `base` (what a domain is), then `toy`, `grids`, `random` and `space_adventure`, then `generalization` (how well a learned
 reward serves in variants of a domain).

@@ -33,7 +33,7 @@ def gridworld(
         slip: probability in [0,1] that the move goes in one of the three other directions.
         terminal, walls, absorbing: cells, as a bool mask `(height, width)`, as `(row, column)` pairs, or as state indices.
             A wall stays a state index but is never entered; an absorbing cell keeps whoever enters it.
-        initial: `(S,)` probabilities of the first state; by default uniform over the free cells that end nothing.
+        initial: `(S,)` probabilities of the first state; by default uniform over the cells that are not in any of these sets.
 
     Example:
         >>> gridworld(2, 3, slip=0.1, terminal=[(0, 2)]).n_states
@@ -73,7 +73,7 @@ def big_small(height: int = 3, width: int = 6, slip: float = 0.0, ending: Ending
 
 
 def cliff(height: int = 3, width: int = 4, slip: float = 0.1, ending: Ending = "terminal") -> Domain:
-    """The cliff domain: the top row is cliff (−10) but for the goal in its right-most cell (+20), both end the episode;
+    """The cliff domain: the top row is cliff (−10) except for the goal in its right-most cell (+20), and both end the episode;
     the row under the cliff costs 2 per step, the rows below it 1.
 
     Example:

@@ -150,7 +150,7 @@ class SpaceAdventure:
 
 
 def space_adventure(mini_blocks: int = 100, travels: Sequence[int] = (2, 3), seed: int = 0) -> SpaceAdventure:
-    """The task with freshly drawn mini-blocks: as many of each number of travels, half of them among asteroids.
+    """The task with freshly drawn mini-blocks: equally many with each number of travels, half of them among asteroids.
 
     Args:
         mini_blocks: how many a person plays.

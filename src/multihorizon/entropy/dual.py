@@ -271,7 +271,7 @@ class _Path:
 
 
 def _starts(dual: Dual, start: Floats | None) -> Iterator[Floats]:
-    """The given start, no reward, and a cost of every decision that outweighs its entropy: at discount 1 only that has values."""
+    """The given start, no reward, and a cost of each decision above its entropy: at discount 1 only the last has values."""
     if start is not None:
         yield start
     yield np.zeros(dual.problem.n_parameters)

@@ -40,8 +40,8 @@ def duality_chain(problem: Problem, feasible: Sequence[float], axis: Sequence[fl
 
     With `f(θ, Γ) = Σ_k ρᵀV_k − θᵀf*_k`: H* is the experts' entropy at their own discounts (`feasible`), the only feasible ones
     of an identified problem; `G* = min_θ max_Γ f` separates over experts for fixed θ, is convex in θ, and is minimised by
-    smoothing the maxima; `−L* = min_Γ min_θ f`. Every value returned is attained by some θ and Γ, so G* may be smaller and
-    −L* smaller than returned, by what the optimisation left.
+    smoothing the maxima; `−L* = min_Γ min_θ f`. Every value returned is attained by some θ and Γ. The true G* and −L* may be
+    smaller than returned, by what the optimisation missed.
     """
     lam = np.full(problem.n_experts, temperature)
     own = np.asarray(feasible, dtype=np.float64)

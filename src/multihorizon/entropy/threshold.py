@@ -35,7 +35,7 @@ from multihorizon.tolerances import ENDLESS_DISCOUNT
 MORE_STARTS = 5
 #: Discounts that differ by no more than this count as one start.
 SAME = 1e-5
-#: Shares of ε with which one climb after another begins where the last one ended.
+#: Shares of ε for a sequence of climbs, each of which begins where the one before it ended.
 OPENING = (0.03, 0.06, 0.125, 0.25, 0.5, 1.0)
 #: A step that promises less entropy than this ends a climb.
 GAIN = 1e-8
@@ -45,7 +45,7 @@ MAX_STEPS = 150
 NEARBY = 1e-3
 #: The largest step of one discount, and the one at which a climb ends.
 FIRST_RADIUS, SMALLEST_RADIUS = 0.1, 1e-7
-#: What a mismatch of twice the threshold costs in entropy: more than the entropy that opening it could bring.
+#: The penalty, in entropy, of a mismatch of twice the threshold: more than a wider threshold could add.
 PENALTY = 10.0
 #: The climb aims at this share of ε, so that what it finds still passes when the inner problem is solved afresh.
 AIM = 0.999
@@ -176,7 +176,7 @@ def halton_starts(starts: int, n_experts: int, seed: int) -> Floats:
 
 
 def climb(climbing: Climb, starts: Floats, wanted: int, progress: Progress) -> Trace:
-    """From where the mismatch near each start is least, climb in entropy: as ε opens, and at once.
+    """From the least mismatch near each start, climb in entropy: once as ε opens step by step, and once with all of ε.
 
     The first `wanted` starts are used, and more until some discounts pass.
     """
@@ -195,7 +195,7 @@ def climb(climbing: Climb, starts: Floats, wanted: int, progress: Progress) -> T
 
 
 def _open(climbing: Climb, discounts: Floats, seen: list[Floats]) -> None:
-    """Climb with ε opened step by step, unless an earlier climb came the same way."""
+    """Climb with ε opened step by step; stop where an earlier climb has been."""
     for share in OPENING:
         discounts = climbing.rise(discounts, share * climbing.threshold)
         if any(np.abs(discounts - other).max() <= SAME for other in seen):

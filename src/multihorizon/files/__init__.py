@@ -1,6 +1,6 @@
-"""Files in and out, checked, below everything that gives their content a meaning.
+"""Files read and written with checks; what their content means is decided in other rooms.
 
 Read in this order: `labels` (one text per label, their order, which name a label stands for), `opening` (files found, unpacked,
-recognised), `table` (columns with the place of each row), `reading` (CSV and Parquet into tables), `saved` (`.npz` and JSON that
-this library wrote), `output` (directories for results).
+recognised), `table` (columns with the place of each row), `reading` (CSV and Parquet into tables), `saved` and `saved_mdp`
+(`.npz` and JSON that this library wrote), `output` (directories for results).
 """

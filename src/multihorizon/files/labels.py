@@ -71,7 +71,7 @@ def visible(text: str) -> str:
 
 
 def _commands(character: str) -> bool:
-    """Whether a character commands the terminal: controls but line breaks and tabs, changes of direction, broken pairs."""
+    """Whether a character commands the terminal: controls except line breaks and tabs, changes of direction, broken pairs."""
     kind = unicodedata.category(character)
     return (kind == "Cc" and character not in "\n\t") or kind == "Cs" or unicodedata.bidirectional(character) in _DIRECTIONS
 
@@ -97,7 +97,7 @@ def _is_number(text: str) -> bool:
 
 
 def _closest(label: str, names: Sequence[str]) -> str | None:
-    """The one name that differs from the label in case, blanks or what stands before its number only; else one spelt alike."""
+    """The one name that differs from the label only in case, blanks or the text before its number; else one spelt alike."""
     for form in (_without_case, _number_in):
         wanted = form(label)
         same = [name for name in names if wanted and form(name) == wanted]

@@ -1,4 +1,4 @@
-"""Files found, unpacked and recognised: what is not the expected kind of file is refused with what it is and what to do."""
+"""Files found, unpacked and recognised: where a file is of another kind, the message says of which, and what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import IO, cast
 
 #: What unpacking a damaged file raises.
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error, NotImplementedError, RuntimeError)
-#: So much of a file is looked at to recognise it.
+#: How many bytes of a file are read to recognise it.
 OPENING_BYTES = 4096
 
 _AS_CSV = "in the spreadsheet program save it as CSV UTF-8 (comma delimited)"
@@ -96,7 +96,7 @@ def open_csv(path: Path) -> Iterator[IO[str]]:
 
 
 def require_csv(path: Path) -> None:
-    """Raise if the beginning of the file shows that it is something else than a CSV table."""
+    """Raise if the beginning of the file shows that it is something other than a CSV table."""
     with open_bytes(path) as file:
         beginning = file.read(OPENING_BYTES)
     if not beginning.strip():

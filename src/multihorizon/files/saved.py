@@ -1,4 +1,4 @@
-"""What this library saved: arrays (`.npz`) and JSON, read with every claim of the file checked before it is believed."""
+"""What this library saved: arrays (`.npz`) and JSON. What a file says about itself is checked before it is used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from multihorizon.files.opening import DAMAGED, existing_file, is_other_trouble
 
-#: No method of the zip format packs tighter; a file that claims more is damaged or made to exhaust memory.
+#: No method of the zip format compresses more; a file that claims to is damaged or made to exhaust memory.
 TIGHTEST_PACKING = 1100
 
 
@@ -30,7 +30,7 @@ def read_arrays(path: str | Path, what: str) -> dict[str, NDArray[Any]]:
     except (*DAMAGED, OSError, ValueError, KeyError, OverflowError, MemoryError, SyntaxError, TypeError) as error:
         if is_other_trouble(error):
             raise
-        why = "it is no .npz file" if not zipfile.is_zipfile(file) else "it is damaged or holds something else than plain arrays"
+        why = "it is no .npz file" if not zipfile.is_zipfile(file) else "it is damaged or holds something other than plain arrays"
         raise ValueError(f"{path} is not {what}: {why}; write it again") from error
 
 

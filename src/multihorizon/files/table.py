@@ -12,7 +12,7 @@ import pandas as pd
 from multihorizon.checks import Floats, Ints, label
 from multihorizon.files.labels import in_order
 
-#: The largest whole number up to which floats hold every whole number.
+#: Up to this number, floats hold every whole number exactly.
 LARGEST_WHOLE = 2.0**53
 
 
@@ -86,7 +86,7 @@ class Table:
 
 
 def _without(name: str, columns: tuple[str, ...], missing: list[str], found: list[str]) -> str:
-    """That columns are missing; whether other capitals are the reason, or a first line that holds no names."""
+    """The sentence that columns are missing, with the reason: other capital letters, or a first line without names."""
     told = f"{name} must have the columns {', '.join(columns)}, received none named {', '.join(missing)}"
     told += f" but {', '.join(found[:10]) or 'no columns'}"
     if {c.lower() for c in missing} <= {c.strip().lower() for c in found}:

@@ -32,7 +32,7 @@ class SingularError(ValueError):
 
 
 def policy_resolvent(mdp: MDP, policy: Floats, discount: float) -> Resolvent:
-    """The resolvent of one policy `(S,A)`: dense where there are few states, or not many that are closely linked; else sparse.
+    """The resolvent of one policy `(S,A)`: dense for few states, or for somewhat more with many transitions; else sparse.
 
     On a dozen states a sparse matrix takes a hundred times longer to build than a dense system takes to solve. Where states
     have dozens of successors each, the factors of a sparse matrix fill up anyway.

@@ -46,7 +46,8 @@ def plan(mdp: MDP, reward: ArrayLike, discount: float, tie_tolerance: float = 1e
         mdp: the decision process.
         reward: `(S,)` paid on arrival, or expected immediate reward `(S,A)`.
         discount: in [0,1]; 1 is legal where every policy met on the way ends.
-        tie_tolerance: actions within this share of the range of the optimal values of the best one count as optimal.
+        tie_tolerance: an action counts as optimal if it is worse than the best by at most this share of the range of optimal
+            values.
 
     Raises:
         ValueError: on malformed input, or at discount 1 where a policy never ends, naming the states.
@@ -91,7 +92,7 @@ def _policy_values(mdp: MDP, expected: Floats, actions: Ints, gamma: float, gues
 
 
 def _ties(q: Floats, best: Floats, tolerance: float) -> Bools:
-    """Actions as good as the best, up to a share of the range of the optimal values: what bad actions cost does not matter."""
+    """Actions as good as the best, up to a share of the range of the optimal values; the values of bad actions do not matter."""
     ties: Bools = best[:, None] - q <= tolerance * float(np.ptp(best)) + ROUNDING * float(np.abs(best).max())
     return ties
 

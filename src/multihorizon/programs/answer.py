@@ -34,7 +34,7 @@ ZERO_REWARD = 1e-9
 
 
 def answer(solver: str, inner: Inner, point: Evaluation, search: SearchResult | None, status: Status) -> Solution:
-    """The solution at a point; `status` is what it is called if nothing stands against it.
+    """The solution at a point; `status` is its status unless a check fails.
 
     `search` is what led to the point, None where the discounts were known.
     """
@@ -81,7 +81,7 @@ def _explained(inner: Inner, point: Evaluation) -> dict[str, Any]:
 
 
 def _gaps(part: Part, point: Evaluation) -> tuple[Floats, float]:
-    """By how much the followed action is better than each action `(S,A)`, and what of it is rounding."""
+    """By how much the followed action is better than each action `(S,A)`, and how much of that may be rounding."""
     mdp, reward = part.expert.mdp, part.expert.expected_reward(point.parameters)
     q = evaluate(mdp, one_hot(part.policy, mdp.n_actions), reward, float(point.discounts[part.k])).q
     return q[np.arange(len(q)), part.policy][:, None] - q, REPRODUCED * float(np.abs(q).max(initial=0.0))

@@ -27,7 +27,7 @@ from multihorizon.programs.margins import Margins
 from multihorizon.programs.relaxation import Relaxation
 from multihorizon.progress import Progress, silent
 
-#: Seconds a process works on its boxes before they are dealt out anew.
+#: Seconds a process works on its boxes before all open boxes are divided again.
 ROUND_SECONDS = 4.0
 
 

@@ -31,9 +31,9 @@ from multihorizon.programs.model import program
 
 #: The first trust region: half the range, so that a climb can leave the basin its start happens to lie in.
 FIRST_RADIUS = 0.5
-#: Of the steps that promise as much as the next one, so many must reach the rival, or the climb is given up.
+#: A climb is given up if this many steps, each with the gain that the next one promises, would not reach the rival.
 STEPS_TO_RIVAL = 4.0
-#: A climb this close to a higher top is on its hill: what is left are many short steps along the same ridge.
+#: A climb this close to a higher top is on the same hill: only many short steps along the ridge are left.
 SAME_HILL = 0.01
 #: Bound on the reward where the mean margin is held at 1; only there to keep HiGHS' numbers finite.
 MEAN_BOUND = 1e5
@@ -75,7 +75,7 @@ class Ascent:
 
 @dataclass(frozen=True)
 class Climber:
-    """How climbs are made: to which accuracy, with how many steps, and whether no discount may overtake another."""
+    """How climbs are made: to which accuracy, with how many steps, and whether the discounts keep their order."""
 
     tolerance: float
     max_steps: int
@@ -91,7 +91,7 @@ class Climber:
     ) -> Ascent:
         """Steps from one point until none promises more, or until it cannot catch up with the `rival`.
 
-        A climb that comes close to a higher top that is `known` already ends there.
+        A climb also ends when it comes close to a higher top that is `known`.
         """
         if not point.objective > 0:
             point = self._restore(inner, log, point)

@@ -148,7 +148,7 @@ class Inner:
     def least(self, point: Evaluation) -> Evaluation:
         """Among the optima at the point's Γ the one with the least ‖θ‖₁: the objective becomes a row, the norm the cost."""
         columns, rows = self.layout.columns, self.layout.rows
-        # Any positive weight splits θ in its two parts; the costs are written below.
+        # Any positive weight splits θ into its two parts; the costs are set below.
         lp = program(self.layout, point.discounts, point.omega, l1=1.0, bound=self.bound)
         least = point.objective - OPTIMUM_GIVEN_UP * max(abs(point.objective), POSITIVE_MARGIN * self.bound)
         lp.row_lower[rows.floor] = least

@@ -190,7 +190,7 @@ def program(
     data[layout.step_entries] = 0.0 if values is None else -values
     matrix = sp.csr_array((data, layout.pattern.indices, layout.pattern.indptr), shape=layout.pattern.shape)
     lower, upper = np.zeros(matrix.shape[1]), np.full(matrix.shape[1], INFINITY)
-    # Without an l1 cost θ need not be split in two parts: θ⁺ alone takes both signs.
+    # Without an l1 cost θ need not be split into two parts: θ⁺ alone takes both signs.
     lower[columns.positive], upper[columns.positive] = 0.0 if l1 > 0 else -bound, bound
     upper[columns.negative] = bound if l1 > 0 else 0.0
     lower[columns.continuation] = -INFINITY

@@ -6,9 +6,9 @@ inserted one after the other: a reward that explains some experts in some order 
 a part of the experts in their order bounds g* of all from above. The most promising part is extended first, by the next
 expert in every place, each climbed roughly. Pairs of experts come first and tell most orders apart.
 
-Rewards under which every action not chosen is strictly worse come before those under which Ω is smaller, and these before
-discounts without a reward, which are compared by the worst margin of a reward whose mean margin is 1. So every order has a
-score, and an order is never taken because all others look equally hopeless.
+There are three kinds of score. Rewards under which every action not chosen is strictly worse come first, then those under which Ω
+is smaller. Discounts without a reward come last; they are compared by the worst margin of a reward whose mean margin is 1. So
+every order has a score, and the choice between orders is never arbitrary.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from multihorizon.programs.inner import POSITIVE_MARGIN, Inner
 
 #: Up to this many experts every order of their horizons is scored.
 ALL_ORDERS = 4
-#: Of the parts with equally many experts so many are extended.
+#: At most this many parts with the same number of experts are extended.
 MOST_EXTENDED = 6
 #: Orders are compared by climbs to this accuracy, with at most this many steps.
 ROUGH_TOLERANCE, ROUGH_STEPS = 1e-3, 20
@@ -118,7 +118,7 @@ def _scores(inner: Inner, points: list[Floats], log: EvaluationLog) -> list[Scor
 
 
 def _ranked(scored: list[tuple[Score, Floats]]) -> list[Floats]:
-    """From the best to the worst score, without those of a lesser kind; the best alone if there is no reward at any."""
+    """The points with the best kind of score, the best first; only the best one if no point has a reward."""
     ranked = sorted(scored, key=lambda pair: pair[0], reverse=True)
     kind = ranked[0][0][0]
     return [gamma for score, gamma in ranked if score[0] == kind] if kind > 0 else [ranked[0][1]]

@@ -83,8 +83,8 @@ class Relaxation:
     def _split(self, result: LPResult, program: LinearProgram, owners: Ints, width: Floats) -> int:
         """The expert with the row farthest from exact, in the relaxed product.
 
-        Weighting rows by their duals was slower by far: which rows are tight changes from box to box. Sides are kept from
-        becoming needles, because an expert whose product is exact here may be the one that matters after the next split.
+        Weighting rows by their duals was slower by far: which rows are tight changes from box to box. Boxes are kept from
+        becoming very thin, because an expert whose product is exact here may be the one that matters after the next split.
         """
         d, k = self.margins.n_parameters, self.margins.n_experts
         theta = result.values[:d] - result.values[d : 2 * d]

@@ -66,7 +66,7 @@ class LPIRL:
 class NaiveLP:
     """The sum of margins over experts and states, with discounts found by `search`; options as in `MPLP`.
 
-    A baseline that fails: nothing in it asks that the experts differ under the answer. On the toy domain two of them end at
+    A baseline that fails: nothing in it requires the experts to differ under the answer. On the toy domain two of them end at
     discount 1, where no reward tells them apart, and the reward is on the goal alone. The status says so and names the pair.
 
     Example:
@@ -99,7 +99,7 @@ class MPLP:
 
     Ω(Γ) are the margins that can be positive at all. A Γ under which some pair of experts cannot be told apart is infeasible.
     g*(Γ) is continuous where Ω does not change; where rows leave Ω the minimum is over fewer rows, and g* may jump up on a thin
-    set of Γ that no neighbour announces. The search climbs the part of g* that neighbours share.
+    set of Γ, without a slope that leads there. The search climbs where g* is continuous.
 
     Args:
         l1: weight λ of ‖θ‖₁; above some weight the best reward is zero, which the status reports.
@@ -174,7 +174,7 @@ def _check_l1(value: Any) -> None:
 
 
 def _check_bound(value: Any) -> None:
-    """The bound only scales the answer, and far from 1 the programs' tolerances lose their meaning."""
+    """The bound only scales the answer, and far from 1 the tolerances of the programs lose their meaning."""
     bound = as_positive(value, "reward_bound")
     if not 1e-4 <= bound <= 1e6:
         raise ValueError(f"reward_bound must be from 1e-4 to 1e6, received {bound:g}: solve at 1 and scale the reward")

@@ -1,10 +1,10 @@
-"""`ClosedForm`: discounts and reward by linear algebra, and the start for maximum likelihood made of it.
+"""`ClosedForm`: discounts and reward by linear algebra, and a start for maximum likelihood made from it.
 
-The solver is `identify` told as a solution. The start is for demonstrations. Frequencies make the equations noisy, so they are
-weighted by the counts (the Fisher information of a state's logits), and of a few candidates the most likely one is returned, by
-`Σ N(s,a) log π(a|s)`. Candidates are the solution of the linear system, the minimisers of variable
-projection from a few discounts, and each with its reward shrunk, because noise inflates rewards. The result is finite and its
-discounts are inside (0,1).
+The solver returns what `identify` finds as a solution. The start is for demonstrations. Frequencies make the equations noisy, so
+they are weighted by the counts (the Fisher information of a state's logits). Of a few candidates the one with the largest
+`Σ N(s,a) log π(a|s)` is returned. Candidates are the solution of the linear system, the minimisers of variable projection from a
+few discounts, and each of these with its reward shrunk, because noise inflates rewards. The result is finite and its discounts
+are inside (0,1).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ClosedForm:
     status is then CONVERGED only where the errors of the counts leave every discount within 0.1.
 
     Args:
-        temperature: the entropy weight λ all experts share, or "per_expert": one each, the first is 1.
+        temperature: the entropy weight λ all experts share, or "per_expert": one for each expert, where the first is 1.
         tolerance: the size of the errors in log π that are allowed for; see `identify`.
         smoothing: added to each available action's count of demonstrations.
     """

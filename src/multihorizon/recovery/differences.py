@@ -27,7 +27,7 @@ from multihorizon.tolerances import RANK_TOLERANCE, TINY
 DENSE_STATES = 64
 #: The largest D that is decomposed densely when its null space is larger than the constants.
 LARGEST_DENSE = 3000
-#: Entries of D below this are what subtracting equal probabilities leaves.
+#: Smaller entries of D are rounding from the subtraction of equal probabilities.
 SMALLEST_ENTRY = 1e-15
 #: Steps of iterative refinement of the normal equations.
 REFINEMENTS = 3
@@ -61,7 +61,7 @@ class Differences:
         return self._least_squares((self._root * self._centred(log_policy).T).T)
 
     def misfit(self, log_policy: Floats, solution: Floats) -> float:
-        """Root mean square of the weighted `D û − (ℓ − mean)`: what of log π no reward and discount can explain."""
+        """Root mean square of the weighted `D û − (ℓ − mean)`: the part of log π that no reward and discount can explain."""
         centred = self._centred(log_policy[:, :, None])[:, 0]
         gap = self._root * centred - self.matrix @ solution
         return float(np.sqrt((gap**2).mean())) if gap.size else 0.0

@@ -27,7 +27,7 @@ from multihorizon.recovery.one_expert import PolicyEquations, read_equations
 from multihorizon.recovery.solution_set import NO_EFFECT, Candidate
 from multihorizon.tolerances import LARGEST_SOLVABLE_DISCOUNT, TINY
 
-#: Rewards of two explanations that differ by more than this share of the largest are not the same.
+#: Rewards of two explanations count as different if they differ by more than this share of the largest.
 SAME_REWARD = 1e-6
 #: Two members of a set are shown as its proof if their discounts are at least this far apart.
 FAR_APART = 0.01
@@ -46,7 +46,7 @@ class Verdict:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """What stays the same while one problem is looked at.
+    """What stays the same during the analysis of one problem.
 
     `outside` is the misfit of log π in units of its assumed error, `known` the discounts `(K,)` that are known, NaN elsewhere.
     """
@@ -119,10 +119,11 @@ class Case:
         return int(max(0, found.residual.size - unknowns - own))
 
     def log_coincidence(self, verdict: Verdict) -> float:
-        """How likely a coincidence is: the decimal logarithm of a rough chance that experts with unrelated rewards would fit.
+        """The decimal logarithm of a rough chance that experts with unrelated rewards would fit by coincidence.
 
         The residual of unrelated rewards has as many free directions as there are surplus equations, and in each it is about as
-        large as the reward varies. The chance is the volume of a ball of what counts as a fit, relative to the volume of that.
+        large as the reward varies. The chance is the volume of the ball of residuals that count as a fit, relative to the volume
+        of residuals of that size.
         """
         surplus = self.surplus(verdict)
         scale = self.base.reward_scale(self.with_known.expand(verdict.found.discounts), verdict.found.x)
@@ -145,7 +146,7 @@ class Case:
         return isinstance(self.base, StateEquations) and not any(e.mdp.entered_ends.any() for e in self.problem.experts)
 
     def reward(self, point: Candidate) -> tuple[Floats, Bools]:
-        """The reward at a point, with mean 0 where a constant is free, and which of it the equations fix at these discounts."""
+        """The reward at a point, with mean 0 where a constant is free, and which entries the equations fix at these discounts."""
         reward = self.joint.read(point.discounts, point.x)[0]
         moves = [self.joint.read(point.discounts, point.x + v)[0] - reward for v in point.null.T]
         if self.free_constant:

@@ -271,7 +271,7 @@ def _reward(families: list[RewardFamily], discounts: Floats, lam: float) -> Floa
 
 
 def rank_grid(problem: Problem, step: float, temperature: float = 1.0, tolerance: float = 1e-9, jobs: int = -1) -> RankGrid:
-    """The rank test on every point of a regular grid over [0,1]^K. It will go: `feasibility_grid` answers the same question."""
+    """The rank test on every point of a regular grid over [0,1]^K. Deprecated: use `feasibility_grid`."""
     points = np.array(list(itertools.product(Grid(step).axis(), repeat=problem.n_experts)))
     test = partial(rank_test, problem, temperature=temperature, tolerance=tolerance)
     tests = in_parallel(test, points.tolist(), jobs if len(points) > 100 else 1)

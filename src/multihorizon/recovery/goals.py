@@ -7,9 +7,9 @@ more equations than unknowns, so that experts with different rewards contradict 
 * `differ`: no reward and discounts explain both, up to the tolerance;
 * `cannot tell`: some reward explains both, but that says little: the pair is not identified, or has too few equations.
 
-Groups are made of links, the surest first. Two groups become one only if their joint system has a solution. What pairs cannot
-tell more experts may, so groups that nothing sets apart are also tried together: they become one if all of them together are
-identified. What each expert says is computed once, so a pair costs a system in two unknowns.
+Pairs that share a reward are linked, the surest first, and links make groups. Two groups become one only if their joint system
+has a solution. Several experts can show what pairs cannot, so groups that nothing sets apart are also tried together: they become
+one if all of them together are identified. What each expert says is computed once, so a pair costs only a system in two unknowns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from multihorizon.recovery.identification import Identification
 from multihorizon.recovery.identify import Temperature, has_features, judge, make_case, read_temperature
 from multihorizon.recovery.one_expert import in_order_of_content, read_equations, reward_families
 
-#: The largest chance that experts with unrelated rewards fit as well at which a fit counts as a shared goal.
+#: A fit counts as a shared goal if the chance that unrelated rewards would fit as well is at most this.
 LARGEST_COINCIDENCE = 1e-6
 SHARE, DIFFER, CANNOT_TELL = "share", "differ", "cannot tell"
 
@@ -143,7 +143,7 @@ def goals(problem: Problem, temperature: Temperature = 1.0, tolerance: float = 1
         problem: experts given as policies without zero entries; one task or several, with or without features.
         temperature: the entropy weight λ that all experts share, or "per_expert": each has their own, and experts share a goal if
             their rewards are the same up to a factor.
-        tolerance: how large the errors in the policies may be, as in `identify`. With large errors fewer pairs can be told.
+        tolerance: how large the errors in the policies may be, as in `identify`. With large errors fewer pairs can be decided.
         progress: called as pairs are done.
 
     Returns:
@@ -201,25 +201,25 @@ class _Everyone:
         case = self.case(names)
         return case.report(judge(case))
 
-    def look(self, names: Group) -> tuple[Verdict, float, float]:
+    def judged(self, names: Group) -> tuple[Verdict, float, float]:
         """The verdict on some experts without the extent of a set, the misfit, and the logarithm of a coincidence's chance."""
         case = self.case(names)
         verdict = judge(case, extent=False)
         return verdict, case.misfit(verdict.answer), case.log_coincidence(verdict)
 
     def share(self, groups: Sequence[Group]) -> bool:
-        """Whether some groups are identified together, and not by coincidence: what each has in itself does not count."""
-        verdict, _, together = self.look(frozenset().union(*groups))
+        """Whether some groups are identified together, and not by coincidence; only the equations between groups count."""
+        verdict, _, together = self.judged(frozenset().union(*groups))
         if verdict.status != "unique":
             return False
-        return bool(together - sum(self.look(group)[2] for group in groups) <= np.log10(LARGEST_COINCIDENCE))
+        return bool(together - sum(self.judged(group)[2] for group in groups) <= np.log10(LARGEST_COINCIDENCE))
 
 
 def _judge_pairs(everyone: _Everyone, progress: Progress) -> list[Pair]:
     pairs = []
     both = list(combinations(everyone.names, 2))
     for number, (first, second) in enumerate(both, start=1):
-        verdict, misfit, logarithm = everyone.look(frozenset((first, second)))
+        verdict, misfit, logarithm = everyone.judged(frozenset((first, second)))
         told = CANNOT_TELL
         if verdict.status == "infeasible":
             told = DIFFER
@@ -231,20 +231,20 @@ def _judge_pairs(everyone: _Everyone, progress: Progress) -> list[Pair]:
 
 
 def _link(everyone: _Everyone, pairs: Sequence[Pair]) -> list[Group]:
-    """Join experts by links, the surest first, wherever the joint system of their groups has a solution."""
+    """Join experts who share a reward, the surest pair first, wherever the joint system of their groups has a solution."""
     group_of: dict[str, Group] = {name: frozenset((name,)) for name in everyone.names}
     for pair in sorted((p for p in pairs if p.verdict == SHARE), key=lambda p: p.coincidence):
         first, second = (group_of[name] for name in pair.experts)
         together = first | second
         if first == second or _apart(first, second, pairs):
             continue
-        if len(together) == 2 or everyone.look(together)[0].status != "infeasible":
+        if len(together) == 2 or everyone.judged(together)[0].status != "infeasible":
             group_of.update(dict.fromkeys(together, together))
     return list(dict.fromkeys(group_of.values()))
 
 
 def _try_together(everyone: _Everyone, groups: list[Group], pairs: Sequence[Pair]) -> list[Group]:
-    """Join groups that nothing sets apart where they are identified together: two at a time, then all that hang together."""
+    """Join groups that nothing sets apart where they are identified together: two at a time, then all that are connected."""
     for first, second in combinations(groups, 2):
         if len(first | second) > 2 and not _apart(first, second, pairs) and everyone.share([first, second]):
             rest = [group for group in groups if group not in (first, second)]

@@ -12,7 +12,7 @@ Where the set is affine its ranges are linear programs, exact up to rounding; el
 are too inexact to bound a discount that their equations leave open (ranges made from their errors held the truth in 44 to 100 %
 of simulated tables): it may be anything.
 
-The answer does not depend on the order of experts, states and actions: the experts are put in an order of content first.
+The answer does not depend on the order of experts, states and actions: the experts are first sorted by what they do.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from multihorizon.recovery.solution_set import (
 )
 
 Temperature = float | Literal["per_expert"]
-#: Above this many rows the linear system's answer is not polished: it has twelve digits already, and a step costs much.
+#: Above this many rows the linear system's answer is not polished: it has twelve digits already, and a step takes long.
 POLISHED_ROWS = 50_000
 #: Starting points where the equations are not linear.
 STARTS = 12

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.recovery.one_expert import RewardFamily
 
-#: What a projection leaves of a vector below this share of its norm is rounding.
+#: If a projection leaves less than this share of a vector's norm, what it leaves is rounding.
 PROJECTION_ROUNDING = 1e-11
 
 
@@ -88,7 +88,7 @@ class SharedReward:
         return removed
 
     def place_owned(self, owner: int, pieces: Sequence[Floats]) -> Floats:
-        """One piece per family, of which those of one owner are placed."""
+        """Place the pieces of one owner's families; the other families get zeros."""
         return self.place({i: p for i, (f, p) in enumerate(zip(self.families, pieces, strict=True)) if f.owner == owner})
 
     def blocks(self, pieces: Sequence[Floats]) -> Floats:

@@ -12,11 +12,11 @@ z and w by an orthonormal basis of their columns; what remains is a tall matrix 
 *Relaxation.* `w_i = γ_k z_i` is dropped, so the true set of discounts is contained in the one found. Nothing is lost where
 `P_i N_i` lies in the span of N_i, as for null(D) = constants without terminal states; then the set is exactly affine.
 
-*Rank at a noise.* A singular direction v_j of A with value s_j counts as identified if the answers it leaves possible
+*Rank at a noise level.* A singular direction v_j of A with value s_j counts as identified if the answers it leaves possible
 stay within LIMIT: plus and minus three standard deviations `s_j^{-1} w_jᵀ e` of the error e that errors of the given size in
-log π cause on the right-hand side, plus the bias `(‖δA v_j‖ / s_j)²` they cause through the matrix itself. Where the
-equations hold worse than errors of that size explain, though not so much worse as to be infeasible, the errors are taken to
-be as large as they look.
+log π cause on the right-hand side, plus the bias `(‖δA v_j‖ / s_j)²` they cause through the matrix itself. Where the equations
+hold worse than errors of that size explain, but not so badly that the problem is infeasible, the errors are taken to be as large
+as the misfit suggests.
 
 The box 0 ≤ γ ≤ 1 makes it a bounded least-squares problem in few unknowns; ranges over an affine set are linear programs.
 """
@@ -40,7 +40,7 @@ LIMIT = 0.1
 SMALLEST_NUISANCE = 1e-10
 #: Residuals beyond this many times what the errors in log π explain make a problem infeasible.
 MISFIT = 5.0
-#: Singular values are divided by no less than this; its square is still a number.
+#: The smallest divisor: its square is still above the smallest number that floats hold.
 SMALLEST_DIVISOR = 1e-140
 
 

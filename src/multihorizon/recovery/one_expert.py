@@ -30,7 +30,7 @@ from multihorizon.planning.evaluation import policy_entropy
 from multihorizon.problem import Problem
 from multihorizon.recovery.differences import Differences
 
-#: Up to this many entries of log π the effect of their errors is exact; beyond, up to the next number, drawn in order of content.
+#: Up to the first number of entries of log π the effect of errors is exact. Up to the second, draws are made in `_content_order`.
 EXACT_ERRORS, ORDERED_DRAWS = 300, 50_000
 #: Random draws of the errors of policies, of counts, and of problems with more entries than `ORDERED_DRAWS`.
 DRAWS, COUNT_DRAWS, LARGE_DRAWS = 8, 32, 2
@@ -221,7 +221,7 @@ def in_order_of_content(problem: Problem, smoothing: float = 0.5) -> Problem:
 
 
 def _nine_digits(values: Floats) -> Floats:
-    """Values without the digits that the order of a sum can change."""
+    """Values rounded to the digits that the order of a sum cannot change."""
     fraction, power = np.frexp(values)
     rounded: Floats = np.ldexp(np.round(fraction, 9), power)
     return rounded

@@ -13,8 +13,8 @@ Jacobian is singular (4 of 12 starts on the toy domain).
 Where the Jacobian of ρ has a null space of dimension n at a solution, the solutions near it form a set of that dimension. Its
 extent in one discount is found by walking: step along the tangent that raises (or lowers) that discount most without leaving the
 box, return to the set, and halve the step when the return fails or gains nothing. The walk ends at the box or where the tangent
-no longer moves the discount. Every point on the way is a solution, so a range found is attained. It is the whole range of the
-pieces of the set in which a start lay unless the set turns back on itself, which is why walks start from several points.
+no longer moves the discount. Every point on the way is a solution, so a range found is attained. It covers the pieces of the set
+that hold a start. A walk may end early where the set turns back on itself, which is why walks start from several points.
 """
 
 from __future__ import annotations

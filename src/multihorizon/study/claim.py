@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from multihorizon.study.settings import Floats
 
 REPRODUCED, IN_PART, NOT = "reproduced", "in part", "not reproduced"
-#: A quick run measures less than some claims are about, and then says nothing of them.
+#: The verdict where a quick run measures too little to judge a claim.
 NOT_TESTED = "not tested"
 
 

@@ -69,7 +69,7 @@ def _grid(data: Data) -> Claim:
 
 
 def _between_points(data: Data, toy_set: Data) -> str:
-    """What holds between the points of a grid, where it steps over answers."""
+    """What holds between the points of a grid, which can miss answers."""
     unique = [name for name, rows in data["learned"].items() if rows["ClosedForm"]["status"] == "optimal"]
     text = f"The equations of the experts have one solution on {listed(unique)}: there it is true between the points too."
     if toy_set["status"] != "set":

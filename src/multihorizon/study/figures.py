@@ -197,7 +197,8 @@ def _point(ax: Any, times: Any, value: float, colour: str) -> None:
 
 
 def identifiability(data: Data, timings: Data) -> Figure:
-    """Distance of the experts' rewards from each other over the grid: a plane through the truth, and all points' histogram."""
+    """Distance of the experts' rewards from each other over the grid: a plane through the truth, and a histogram of all
+    points."""
     grids = data["identifiability"]["grids"]
     figure, axes = _sheet(2, len(grids), 3.9, 3.3)
     for column, (name, grid) in enumerate(grids.items()):

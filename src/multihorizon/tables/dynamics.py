@@ -15,8 +15,8 @@ A state in which nobody decided is terminal: episodes ended there. The initial d
 episodes' first ones.
 
 *Actions nobody took.* Nothing in the table says where such an action leads, and no other state can stand in: "down" may mean
-something else there. So it counts as unavailable, and that nobody took it teaches nothing. `untaken_actions` lists them. Where
-the user knows where they lead, `known` supplies those rows, and avoiding them counts as evidence.
+something else there. So it counts as unavailable, and a fit learns nothing from the fact that nobody took it. `untaken_actions`
+lists them. Where the user knows where they lead, `known` supplies those rows, and avoiding them counts as evidence.
 
 *Given.* A logged move of probability 0 contradicts the transitions; `impossible_moves` lists them.
 """
@@ -172,7 +172,8 @@ def _names(demonstrations: Demonstrations, known: MDP | None) -> tuple[tuple[str
 
 
 def _moves(demonstrations: Demonstrations, states: tuple[str, ...], actions: tuple[str, ...]) -> tuple[Ints, Ints, Ints]:
-    """State, row `a·S + s` and next state of each decision, among the given names; the next state is wrong where unknown."""
+    """State, row `a·S + s` and next state of each decision, among the given names; the next state has no meaning where it is
+    unknown."""
     place = positions(demonstrations.states, states, "state")
     state = place[demonstrations.state]
     rows = positions(demonstrations.actions, actions, "action")[demonstrations.action] * len(states) + state

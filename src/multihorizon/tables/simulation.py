@@ -10,7 +10,7 @@ from multihorizon.mdp import MDP
 
 
 def check_starts(mdp: MDP, starts: ArrayLike, episodes: int) -> Ints:
-    """One state in which something can be decided for each episode."""
+    """Read the first state of each episode `(episodes,)`; none may be terminal."""
     first = np.asarray(starts)
     as_shape(first, (episodes,), "starts")
     if not np.issubdtype(first.dtype, np.integer) or ((first < 0) | (first >= mdp.n_states)).any() or mdp.terminal[first].any():
