@@ -74,6 +74,7 @@ def climb(
         matrix: curvature at a neighbouring maximum, with which to begin; without it, the stop is confirmed by a new one.
     """
     held = start.likelihood.fixed if fixed is None else start.likelihood.fixed | fixed
+    start = start.without_derivatives()  # the caller may keep many starts
     if is_large(start.likelihood):
         return Ascent(*quasi_newton(start, held, max_steps, progress), np.zeros((0, 0)))
     point, damping, last = start, FIRST_DAMPING if matrix is None else LEAST_DAMPING, np.inf
@@ -86,15 +87,15 @@ def climb(
             metric, fresh = curvature(point), True
             promised = _left_to_gain(point, metric, free)
         if promised < gain:
-            return Ascent(point, steps, True, metric)
+            return Ascent(point.without_derivatives(), steps, True, metric)
         reached, damping = _advance(point, metric, free, damping, steps >= BENT)
         if reached is None and not fresh:
             metric, fresh, damping = curvature(point), True, FIRST_DAMPING
             reached, damping = _advance(point, metric, free, damping, steps >= BENT)
         if reached is None:
-            return Ascent(point, steps, False, metric)
+            return Ascent(point.without_derivatives(), steps, False, metric)
         point, last, fresh = reached, promised, False
-    return Ascent(point, max_steps, False, metric)
+    return Ascent(point.without_derivatives(), max_steps, False, metric)
 
 
 def resting(point: Point) -> Bools:

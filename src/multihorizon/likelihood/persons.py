@@ -25,7 +25,7 @@ from multihorizon.planning.weighted_plan import log_policies
 from multihorizon.problem import Problem
 
 #: Persons are planned together as long as their derivatives fit into this many numbers.
-BATCH_NUMBERS = 2_000_000
+BATCH_NUMBERS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,7 +88,7 @@ def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
         if end is None:
             unfinished.append(index)
         else:
-            ends[index] = (_marginal(end.point, float(SPREADS[index])) - reference, end)
+            ends[index] = (_marginal(end.point.without_derivatives(), float(SPREADS[index])) - reference, end)
 
     for index in range(0, SPREADS.size, COARSE):
         gain(index)
