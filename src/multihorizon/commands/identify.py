@@ -25,7 +25,8 @@ from multihorizon.driver import solve
 from multihorizon.files.output import write_all
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.recovery.identification import Identification
-from multihorizon.report.analysis import build_problem, identify_fitted
+from multihorizon.report.analysis import build_problem
+from multihorizon.report.identifiability import identify_fitted
 from multihorizon.solution import Solution, Status, for_json, package_version
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING

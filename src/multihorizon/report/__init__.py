@@ -1,6 +1,6 @@
 """What was found, told: from a fit to a page.
 
-Read in this order: `findings` and `misfit` (the numbers), `formats`, `advice` and `words` (how they are told), `analysis` (what
-`mh.analyse` runs), `plots` and `fit_figures` (pictures), `html` (blocks of a page), `fit_page` (the report), `fit_report` (the
-files of a fit).
+Read in this order: `findings` and `misfit` (the numbers), `formats`, `advice` and `words` (how they are told), `identifiability`
+and `analysis` (what `mh.analyse` runs), `plots` and `fit_figures` (pictures), `html` (blocks of a page), `fit_page` (the report),
+`fit_report` (the files of a fit).
 """

@@ -31,23 +31,18 @@ from multihorizon.mdp import MDP
 from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
-from multihorizon.recovery.identification import Identification
-from multihorizon.recovery.identify import identify
 from multihorizon.report import advice, words
 from multihorizon.report.findings import LEVEL, Findings, Penalty, not_to_be_used, predicts_worse
+from multihorizon.report.identifiability import identification
 from multihorizon.report.words import Verdict
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import Solution
 from multihorizon.tables.demonstrations import Demonstrations
 from multihorizon.tables.dynamics import SMOOTHING, describe_estimate, estimate_mdp, require_possible
 
 #: Experts whose intervals are computed together, before what is known so far is kept.
 BLOCK = 4
-#: Up to this many states of all experts together, exact policies are asked what they would identify: it takes their square.
-IDENTIFIED_STATES = 3000
 #: Every pair of this many experts is tested; of more only on request, because pairs grow as the square of the experts.
 FEW_EXPERTS = 6
-#: Up to this many states of all tasks the exact equations are also searched where they are not linear.
-SEARCHED_STATES = 200
 
 
 class Analysis(Findings):
@@ -153,7 +148,7 @@ def analyse(
     if lookahead:
         found = replace(found, lookahead=compare_from(resume(solution), lookahead, tables, seed, _part(progress, 0.3, 0.35)))
     penalty = Penalty(solver.ridge, solve(problem, replace(solver, ridge=0.0), seed)) if solver.ridge else None
-    found = replace(found, penalty=penalty, identification=_identification(solution))
+    found = replace(found, penalty=penalty, identification=identification(solution))
     if quick:
         return replace(found, intervals=_rough_intervals(found), finished=True)
     found = _with_checks(found, tables, seed, _part(progress, 0.35, 0.55))
@@ -258,35 +253,6 @@ def _with_pairs(found: Analysis, jobs: int, progress: Progress, keep: Callable[[
         found = replace(found, pairs=with_holm(tests))
         keep(found)
     return found
-
-
-def fitted_problem(solution: Solution) -> Problem:
-    """The solution's problem with each expert's decisions replaced by the fitted policy."""
-    problem = solution.require_problem()
-    return problem.with_experts(
-        replace(expert, kind="policy", policy=policy, counts=None)
-        for expert, policy in zip(problem.experts, solution.policies(), strict=True)
-    )
-
-
-def _identification(solution: Solution) -> Identification | None:
-    """What exact policies would identify where nothing is known; for large problems only where it matters most."""
-    problem, known = solution.require_problem(), solution.evidence["known"]
-    if known["reward"] or any(known["discounts"]):
-        return None
-    states = sum(expert.mdp.n_states for expert in problem.experts)
-    small = states <= (IDENTIFIED_STATES if problem.tabular else SEARCHED_STATES)
-    return identify_fitted(solution) if small or solution.status == Status.NOT_IDENTIFIED else None
-
-
-def identify_fitted(solution: Solution) -> Identification | None:
-    """Whether the fitted policies, if known exactly, would identify the discounts; None where it cannot be told."""
-    per_expert = solution.temperature is not None and bool(np.ptp(solution.temperature) > 0)
-    lam = 1.0 if solution.temperature is None else float(solution.temperature[0])
-    try:
-        return identify(fitted_problem(solution), temperature="per_expert" if per_expert else lam)
-    except ValueError:
-        return None
 
 
 def _episodes(problem: Problem, tables: Sequence[Demonstrations]) -> Ints:
