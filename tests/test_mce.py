@@ -54,6 +54,15 @@ def test_the_dual_is_minimised_near_discount_one_too(discount):
     assert minimise_dual(dual).gradient_norm < 1e-6
 
 
+def test_the_dual_is_minimised_where_discounts_nearly_agree():
+    """The reward that tells such experts apart is in the millions, and no step length keeps the minimisation from it."""
+    domain = mh.domains.toy()
+    dual = Dual(mh.Problem(domain.mdp, domain.mce_experts()), np.array([0.9998, 0.9999, 0.9997]), np.ones(3))
+    found = minimise_dual(dual)
+    assert found.converged
+    assert found.iterations < 100
+
+
 def test_mce_value_is_the_experts_entropy():
     """Strong duality at a known discount: the dual's optimum is the causal entropy of the expert."""
     mdp, problem = slip_problem(0.7)

@@ -37,6 +37,8 @@ DENSE_FEATURES = 400
 FLAT = 1e-12
 #: Plain Newton steps after SciPy's, each of which squares the error.
 POLISHING_STEPS = 3
+#: The largest step in the reward; where two discounts are nearly equal, only rewards of millions tell them apart.
+LARGEST_STEP = 1e10
 #: Newton steps after which a minimisation is given up.
 MAX_STEPS = 200
 
@@ -214,7 +216,7 @@ def _newton(dual: Dual, start: DualPoint, tolerance: float) -> DualSolution:
             hess=(lambda theta: path.reached(theta).hessian()) if dense else None,
             hessp=None if dense else (lambda theta, direction: path.reached(theta).hessian_product(direction)),
             method="trust-exact" if dense else "trust-ncg",
-            options={"gtol": tolerance, "maxiter": MAX_STEPS},
+            options={"gtol": tolerance, "maxiter": MAX_STEPS, "max_trust_radius": LARGEST_STEP},
         )
     point = path.reached(found.x)
     if dense:
