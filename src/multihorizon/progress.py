@@ -10,3 +10,8 @@ Progress = Callable[[float, str], None]
 
 def silent(share: float, message: str) -> None:
     """Show nothing."""
+
+
+def part_of(progress: Progress, low: float, high: float) -> Progress:
+    """The progress of a part of the work: its shares from 0 to 1 are shares of the whole from `low` to `high`."""
+    return lambda share, message: progress(low + (high - low) * share, message)

@@ -7,7 +7,6 @@ first group in the order of the alphabet is the one the others are compared with
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ import pandas as pd
 from formulaic import Formula, ModelSpec, SimpleFormula
 from formulaic.errors import FormulaicError
 
-from multihorizon.checks import Floats, label
+from multihorizon.checks import Floats, first_few, label
 from multihorizon.tolerances import RANK_TOLERANCE
 
 #: The column that says which expert a row is of, as in tables of decisions.
@@ -70,9 +69,9 @@ def _in_order(persons: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
         raise ValueError(f"persons must have one row for each expert, received {twice} twice")
     idle, unknown = [n for n in labels if n not in set(names)], [n for n in names if n not in set(labels)]
     if idle:
-        raise ValueError(f"every person must have decisions, received none of {_listed(idle)}: leave them out of persons")
+        raise ValueError(f"every person must have decisions, received none of {first_few(idle)}: leave them out of persons")
     if unknown:
-        raise ValueError(f"persons must have one row for each expert, received none for {_listed(unknown)}")
+        raise ValueError(f"persons must have one row for each expert, received none for {first_few(unknown)}")
     return persons.iloc[[labels.index(name) for name in names]].reset_index(drop=True)
 
 
@@ -84,7 +83,7 @@ def _model_matrix(formula: str, frame: pd.DataFrame) -> Any:
             raise ValueError(f"formula must have terms only to the right of ~, received {formula!r}")
         missing = sorted(map(str, read.required_variables - set(map(str, frame.columns))))
         if missing:
-            raise ValueError(f"formula {formula!r} names {_listed(missing)}, which persons do not have: {columns}")
+            raise ValueError(f"formula {formula!r} names {first_few(missing)}, which persons do not have: {columns}")
         _require_complete(frame, sorted(map(str, read.required_variables)))
         return read.get_model_matrix(frame, na_action="raise", output="pandas", context=None)
     except FormulaicError as error:
@@ -116,7 +115,7 @@ def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats, use
     scaled = values / np.maximum(np.abs(values).max(axis=0), 1e-300)
     for last in range(1, p):
         if np.linalg.matrix_rank(scaled[:, : last + 1], tol=RANK_TOLERANCE * n) <= last:
-            others = _listed(terms[:last])
+            others = first_few(terms[:last])
             raise ValueError(
                 f"the term {terms[last]} must add something to {others}, received a combination of them: leave it out"
             )
@@ -135,10 +134,6 @@ def _patterns(spec: ModelSpec, used: pd.DataFrame, values: Floats) -> tuple[tupl
         typical[column] = float(used[column].mean())
     rows = spec.get_model_matrix(typical, context=None).to_numpy(dtype=np.float64)
     means = [f"{c} = {float(used[c].mean()):.4g}" for c in numbers]
-    told = tuple(", ".join([*(f"{c} = {v}" for c, v in zip(kinds, key, strict=True)), *means]) for key in distinct)
+    names = tuple(", ".join([*(f"{c} = {v}" for c, v in zip(kinds, key, strict=True)), *means]) for key in distinct)
     place = {key: i for i, key in enumerate(distinct)}
-    return told, rows, tuple(place[key] for key in keys)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return names, rows, tuple(place[key] for key in keys)

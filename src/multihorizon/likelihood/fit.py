@@ -29,7 +29,7 @@ from multihorizon.likelihood.precision import precision
 from multihorizon.likelihood.starts import choice_probability_start, own_discounts
 from multihorizon.likelihood.temperatures import Spread, estimate_spread, temperature_penalty
 from multihorizon.problem import Problem
-from multihorizon.progress import Progress, silent
+from multihorizon.progress import Progress, part_of, silent
 from multihorizon.recovery.closed_form import closed_form_start
 
 #: The ridge that is used by itself where no logged decision could have earned one of the rewards.
@@ -76,12 +76,12 @@ def fit(
     if settings.reward is None and never_earned(problem).any():
         reason = "no logged decision could have earned some of the rewards"
         model = model.holding(model.penalty, UNEARNED_RIDGE)
-    found = _fit(model, pooled, starts, seed, _part(progress, 0.0, 0.5), extra, reason, give_up=True)
+    found = _fit(model, pooled, starts, seed, part_of(progress, 0.0, 0.5), extra, reason, give_up=True)
     if holds(found):
         return found
     deviation = WEAK_PRIOR * model.known_temperature / model.feature_sizes
     held = model.holding(model.penalty, np.maximum(model.ridge, deviation**-2))
-    return _fit(held, pooled, starts, seed, _part(progress, 0.5, 1.0), extra, "without a penalty the rewards run away")
+    return _fit(held, pooled, starts, seed, part_of(progress, 0.5, 1.0), extra, "without a penalty the rewards run away")
 
 
 def _fit(
@@ -95,7 +95,7 @@ def _fit(
     give_up: bool = False,
 ) -> Fit:
     """The most likely answer with the penalties of this model, temperatures pooled if asked for."""
-    best, ends = maximize(model, starts, seed, _part(progress, 0.0, 0.7), extra, give_up)
+    best, ends = maximize(model, starts, seed, part_of(progress, 0.0, 0.7), extra, give_up)
     spread = None
     if pooled and model.problem.n_experts > 1 and best.finished:
         each = replace(model.settings, temperatures=np.full(model.problem.n_experts, np.nan), temperature_groups=None)
@@ -123,13 +123,13 @@ def maximize(
         raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")
     ends = []
     for number, point in enumerate(points):
-        ends.append(climb(point, max_steps=ROUNDS[0], progress=_part(progress, 0.5 * number / len(points), 0.5)))
+        ends.append(climb(point, max_steps=ROUNDS[0], progress=part_of(progress, 0.5 * number / len(points), 0.5)))
         progress(0.5 * (number + 1) / len(points), f"start {number + 1} of {len(points)}: {ends[-1].point.objective:.2f}")
     ends = [_further(end, ROUNDS[1]) for end in _ranked(ends)[:starts]]
     progress(0.9, f"log-likelihood {max(end.point.value for end in ends):.2f}")
     best, *others = _ranked(ends)
     if not (give_up and smallest_choice(best.point) < RUNAWAY_CHOICE):
-        best = _further(best, MAX_STEPS, _part(progress, 0.9, 1.0))
+        best = _further(best, MAX_STEPS, part_of(progress, 0.9, 1.0))
     progress(1.0, f"log-likelihood {best.point.value:.2f}")
     return best, [best, *others]
 
@@ -225,8 +225,3 @@ def _polished(end: Ascent) -> Ascent:
         return end
     finer = climb(end.point, max_steps=POLISHING_STEPS, gain=POLISHED_GAIN)
     return Ascent(finer.point, end.steps + finer.steps, True, finer.matrix)
-
-
-def _part(progress: Progress, low: float, high: float) -> Progress:
-    """A progress whose whole is a part of another's."""
-    return lambda share, message: progress(low + (high - low) * share, message)

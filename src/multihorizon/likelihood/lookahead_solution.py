@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.checks import Bools, Floats
+from multihorizon.checks import Bools, Floats, first_few
 from multihorizon.likelihood.ascent import projected_gradient
 from multihorizon.likelihood.likelihood import Point
 from multihorizon.likelihood.lookahead_fit import LEAST_GAIN, LookaheadFit
@@ -178,8 +178,7 @@ def _message(problem: Problem, found: LookaheadFit, evidence: dict[str, Any], re
     for name, column in evidence["identified"].items():
         unknown = [expert for expert, known in zip(problem.names, column, strict=True) if not known]
         if unknown:
-            listed = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
-            parts.append(f"The decisions do not tell {name} of {listed}.")
+            parts.append(f"The decisions do not tell {name} of {first_few(unknown)}.")
     if any(expert.mdp.sample_sizes is not None for expert in problem.experts):
         parts.append("Standard errors take the estimated transitions as known.")
     if not found.ascent.finished:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.checks import Bools, Floats, as_count, as_floats
+from multihorizon.checks import Bools, Floats, as_count, as_floats, first_few
 from multihorizon.likelihood.ascent import Ascent, projected_gradient
 from multihorizon.likelihood.fit import Fit, fit, never_earned
 from multihorizon.likelihood.intervals import ProfileIntervals
@@ -147,7 +147,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     point = best.point
     told = precision(point)
     residual = projected_gradient(point)
-    others = _equally_likely(best, found.ends)
+    others = _equally_likely(found.ends)
     identified = told.identified[model.discount_slice][model.groups] & (not others)
     converged = best.finished and residual <= CONVERGED_GRADIENT
     errors = told.standard_errors[model.discount_slice][model.groups]
@@ -199,7 +199,7 @@ def _known(model: Likelihood) -> dict[str, Any]:
     }
 
 
-def _equally_likely(best: Ascent, ends: list[Ascent]) -> list[Ascent]:
+def _equally_likely(ends: list[Ascent]) -> list[Ascent]:
     """Ends of one search that are as likely as its best with another discount."""
     first = ends[0]
     model = first.point.likelihood
@@ -237,13 +237,14 @@ def _ridge_words(problem: Problem, found: Fit, model: Likelihood) -> list[str]:
     weight = float(np.max(model.ridge, initial=0.0))
     if not weight:
         return []
-    said = [f"A penalty of weight {weight:.3g} holds the rewards" + (f": {found.ridge_reason}." if found.ridge_reason else ".")]
+    sentences = [
+        f"A penalty of weight {weight:.3g} holds the rewards" + (f": {found.ridge_reason}." if found.ridge_reason else ".")
+    ]
     unearned = never_earned(problem)
     if unearned.any():
         names = [n for n, never in zip(problem.parameter_names, unearned, strict=True) if never]
-        listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        said.append(f"No logged decision could have earned the reward of {listed}.")
-    return said
+        sentences.append(f"No logged decision could have earned the reward of {first_few(names)}.")
+    return sentences
 
 
 def _end(end: Ascent) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from multihorizon.likelihood.marginal import Layout
 from multihorizon.likelihood.marginal_ascent import Maximum, maximise, modes
 from multihorizon.likelihood.parameters import Settings
 from multihorizon.problem import Problem
-from multihorizon.progress import Progress, silent
+from multihorizon.progress import Progress, part_of, silent
 from multihorizon.solution import Solution, Status
 from multihorizon.tolerances import ENDLESS_DISCOUNT
 
@@ -88,9 +88,9 @@ class Population:
         covariates = self.covariates(problem)
         paid, reward = with_known_reward(problem, self.known_reward)
         model = Likelihood(paid, Settings(temperatures=np.full(paid.n_experts, np.nan), reward=reward))
-        start = _known_start(model, reward) if reward is not None else self._start(paid, seed, _part(progress, 0.0, 0.3))
+        start = _known_start(model, reward) if reward is not None else self._start(paid, seed, part_of(progress, 0.0, 0.3))
         layout = Layout(model.holding(None, start.ridge), covariates.matrix)
-        found = _search(layout, start, self.nodes, _part(progress, 0.3, 1.0))
+        found = _search(layout, start, self.nodes, part_of(progress, 0.3, 1.0))
         return _solution(Inference(covariates, found), start.ridge_reason)
 
     def _start(self, problem: Problem, seed: int, progress: Progress) -> _Start:
@@ -180,8 +180,3 @@ def _message(answer: Inference, ridge_reason: str) -> str:
     if ridge_reason:
         parts.append(f"A penalty of weight {model.ridge.max():.3g} holds the rewards: {ridge_reason}.")
     return " ".join(parts)
-
-
-def _part(progress: Progress, low: float, high: float) -> Progress:
-    """A progress whose whole is a part of another's."""
-    return lambda share, message: progress(low + (high - low) * share, message)

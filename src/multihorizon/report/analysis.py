@@ -30,7 +30,7 @@ from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP
 from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
-from multihorizon.progress import Progress, silent
+from multihorizon.progress import Progress, part_of, silent
 from multihorizon.report import advice, words
 from multihorizon.report.findings import LEVEL, Findings, Penalty, not_to_be_used, predicts_worse
 from multihorizon.report.identifiability import identification
@@ -142,26 +142,26 @@ def analyse(
         solver = replace(solver, known_reward=known_reward(problem.mdp))
     if lookahead:
         check_comparable(problem, solver)
-    solution = _with_temperature_test(solve(problem, solver, seed, _part(progress, 0.0, 0.3)), problem, solver, seed)
+    solution = _with_temperature_test(solve(problem, solver, seed, part_of(progress, 0.0, 0.3)), problem, solver, seed)
     found = _estimates(solution, tables, remarks, quick)
     keep(found)
     if lookahead:
-        found = replace(found, lookahead=compare_from(resume(solution), lookahead, tables, seed, _part(progress, 0.3, 0.35)))
+        found = replace(found, lookahead=compare_from(resume(solution), lookahead, tables, seed, part_of(progress, 0.3, 0.35)))
     penalty = Penalty(solver.ridge, solve(problem, replace(solver, ridge=0.0), seed)) if solver.ridge else None
     found = replace(found, penalty=penalty, identification=identification(solution))
     if quick:
         return replace(found, intervals=_rough_intervals(found), finished=True)
-    found = _with_checks(found, tables, seed, _part(progress, 0.35, 0.55))
+    found = _with_checks(found, tables, seed, part_of(progress, 0.35, 0.55))
     keep(found)
     if found.withheld:
         return replace(found, finished=True)
-    found = _with_intervals(found, jobs, _part(progress, 0.55, 0.8), keep)
+    found = _with_intervals(found, jobs, part_of(progress, 0.55, 0.8), keep)
     if problem.n_experts > 1 and not all(found.known):
         progress(0.8, "test of one discount for all")
         found = replace(found, shared=shared_discount_test(solution))
         keep(found)
     if not all(found.known) and (pairs or problem.n_experts <= FEW_EXPERTS):
-        found = _with_pairs(found, jobs, _part(progress, 0.85, 1.0), keep)
+        found = _with_pairs(found, jobs, part_of(progress, 0.85, 1.0), keep)
     return replace(found, finished=True)
 
 
@@ -261,8 +261,3 @@ def _episodes(problem: Problem, tables: Sequence[Demonstrations]) -> Ints:
         for name, count in zip(table.experts, table.episode_counts, strict=True):
             total[problem.names.index(name)] += count
     return total
-
-
-def _part(progress: Progress, low: float, high: float) -> Progress:
-    """A progress whose whole is a part of another's."""
-    return lambda share, message: progress(low + (high - low) * share, message)
