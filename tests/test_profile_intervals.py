@@ -18,7 +18,7 @@ from multihorizon.likelihood.precision import precision
 
 @pytest.fixture(scope="module")
 def solution() -> mh.Solution:
-    """Two experts of the cliff with tied rewards, the first of whom plans not at all."""
+    """Two experts of the cliff with tied rewards, the first of whom does not plan at all."""
     d = mh.domains.cliff()
     ties = np.stack([d.reward == value for value in (-10, -2, -1, 20)], axis=1) / 1.0
     policies = [mh.soft_plan(d.mdp, d.reward, gamma).policy for gamma in (0.0, 0.5)]

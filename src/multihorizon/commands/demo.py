@@ -1,4 +1,4 @@
-"""`multihorizon demo`: the tour, on built-in data: what experts of one reward and several horizons do, and both recovered."""
+"""`multihorizon demo`: a tour on built-in data: experts with one reward and different horizons, and how both are recovered."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def demo(
 
 
 def _infer(domain: Domain, progress: Progress) -> dict[str, Solution]:
-    """The same cliff by the three roads: best actions, action probabilities, logged episodes."""
+    """The same cliff in three ways: from best actions, action probabilities and logged episodes."""
     soft = domain.mce_experts()
     progress(0.2, "MPLP on the experts' best actions")
     best = solve(Problem(domain.mdp, domain.lp_experts()), MPLP(reward_bound=20.0))

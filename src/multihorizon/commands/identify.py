@@ -45,7 +45,7 @@ def identify(
     seed: Seed = 0,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write identify.json.")] = None,
 ) -> None:
-    """Say whether the decisions, and any number of further ones like them, identify the discounts."""
+    """Say whether these decisions, and any number of others like them, identify the discounts."""
     with plain_errors():
         check_out(out_dir, [FILE], demos, transitions, features)
         tables = read_tables(demos)

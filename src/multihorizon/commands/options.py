@@ -53,9 +53,9 @@ KnownReward = Annotated[
     Path | None, typer.Option("--known-reward", help="CSV: state[, action], then one column with the reward that is known.")
 ]
 Groups = Annotated[Path | None, typer.Option("--groups", help="CSV: expert, group; the experts of one group share one discount.")]
-Quick = Annotated[bool, typer.Option("--quick", help="No tests and model checks; intervals from standard errors.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Leave out tests and model checks; take intervals from standard errors.")]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes to use; -1 is all cores. The answer does not depend on it.")]
-Pairs = Annotated[bool, typer.Option("--pairs", help="Compare every pair of experts, also of many.")]
+Pairs = Annotated[bool, typer.Option("--pairs", help="Compare every pair of experts, even of many.")]
 LookaheadChoice = Annotated[
     str | None,
     typer.Option(

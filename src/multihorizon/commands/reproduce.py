@@ -23,7 +23,7 @@ def reproduce(
     jobs: Annotated[int, typer.Option(help="Processes to use; -1 is all cores.")] = -1,
     seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
 ) -> None:
-    """Regenerate the paper's study part by part; a run that was stopped goes on where it was."""
+    """Regenerate the paper's study part by part; a run that was stopped goes on where it left off."""
     with plain_errors():
         if jobs == 0:
             raise ValueError("--jobs must be a number of processes, or -1 for all cores, received 0")

@@ -2,11 +2,11 @@
 
 At x with gradient g and Fisher information I the step δ solves `(I + μD) δ = g` on the parameters that are free to move, D being
 the diagonal of I with a floor: Levenberg and Marquardt's method with the curvature that a correct model has on average. Where I
-is singular the damped step has no component in its null space, so directions the data do not speak of stay where they began. A
-discount that a step would carry past 0 or 1 is put on the bound and the others' step is computed again; one that rests on a bound
-and is pushed outwards is held there. A step is taken when the objective rises by a fair share of what the quadratic model
-promises, otherwise μ grows. The gradient is new at every point (one adjoint solve an expert); the information, which costs a
-solve for each parameter, is computed again only when the steps it gives no longer shrink the gradient quickly.
+is singular the damped step has no component in its null space, so directions about which the data say nothing stay where they
+began. A discount that a step would carry past 0 or 1 is put on the bound and the others' step is computed again; one that rests
+on a bound and is pushed outwards is held there. A step is taken when the objective rises by a fair share of what the quadratic
+model promises, otherwise μ grows. The gradient is new at every point (one adjoint solve per expert); the information, which costs
+a solve for each parameter, is computed again only when the steps it gives no longer shrink the gradient quickly.
 
 Where reward and discount nearly trade off, the likelihood is a long bent ridge on which straight steps must be short. From step
 `BENT` on each step therefore follows the bend to second order (the geodesic acceleration of Transtrum and Sethna, 2012): with
@@ -33,7 +33,7 @@ from multihorizon.progress import Progress, silent
 
 GAIN = 1e-7
 MAX_STEPS = 300
-#: Damping relative to D: at the start, at least, and where no step was found below it the climb ends.
+#: Damping relative to D: the first, the least, and the most; a climb that needs more than the most ends.
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-3, 1e-8, 1e12
 #: D is at least this share of the largest diagonal entry, so that parameters without information do not make it singular.
 FLOOR = 1e-10

@@ -2,8 +2,8 @@
 
 * *parametric*: in each state where an expert decided n times, n new decisions are drawn from the fitted policy; right where the
   model is, and cheap, because the states visited stay as they are.
-* *episodes*: each expert's episodes are drawn with replacement; right even where the decisions of one episode hang together in
-  ways the model does not know of. Needs the table, because a problem holds only counts.
+* *episodes*: each expert's episodes are drawn with replacement; right even where the decisions of one episode depend on each
+  other in ways that the model does not have. Needs the table, because a problem holds only counts.
 
 Each sample is fitted again from the estimate, in parallel through joblib; sample i uses the i-th child of the seed, so the number
 of processes does not change the answer. Fits that did not finish are left out and counted.

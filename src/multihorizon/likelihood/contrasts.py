@@ -1,7 +1,7 @@
 """Rewards as differences: what decisions determine even where they leave a constant added to all rewards open.
 
-Two rewards whose components in every undetermined direction of the information are equal have a known difference. States that
-agree so form a group. The largest group is compared with the reward of its average logged step: the mean over the states that the
+Two rewards whose components in every undetermined direction of the information are equal have a known difference. Such states
+form a group. The largest group is compared with the reward of its average logged step: the mean over the states that the
 decisions led to. The variance is `c' I⁺ c` for the contrast c, so an uncertainty that all rewards share does not appear in it.
 Weights of features are measured from zero, "without this feature", and are contrasts already.
 """

@@ -20,7 +20,7 @@ from multihorizon.tolerances import RANK_TOLERANCE
 
 #: The column that says which expert a row is of, as in tables of decisions.
 PERSON = "expert"
-#: So many more persons than terms are needed: with fewer nothing is left to tell how much persons differ.
+#: This many more persons than terms are needed: with fewer, nothing says how much persons differ.
 SPARE_PERSONS = 2
 
 
@@ -49,7 +49,7 @@ def read_covariates(formula: str, persons: pd.DataFrame | None, names: tuple[str
     """The design matrix of persons in the order of `names`.
 
     Raises:
-        ValueError: where table and decisions speak of different persons, or the formula cannot be used with the table.
+        ValueError: where table and decisions have different persons, or the formula cannot be used with the table.
     """
     frame = pd.DataFrame(index=range(len(names))) if persons is None else _in_order(persons, names)
     matrix = _model_matrix(formula, frame)

@@ -4,11 +4,11 @@ The likelihood is not concave in (θ, Γ), hence several starts. One is the clos
 scattered and θ is the least-squares fit to the frequencies at that Γ (`starts.py`); the most likely few are climbed by damped
 Fisher scoring (`ascent.py`), and the best is climbed to the end.
 
-*Separation.* Where some action is never taken, or all experts look equally far ahead, the likelihood may rise for ever as
-rewards grow, and has no maximum. Signs of it are a climb that does not end, a `log π(a|s)` of a visited state whose standard
-error is beyond `VAGUE_CHOICE`, and a reward whose standard error is beyond `VAGUE_REWARD`. Then, unless a ridge is given, the
-reward is held by the penalty `½ Σ (θ_j f_j / WEAK_PRIOR)²`, f_j the largest value of feature j: a normal prior, so wide that it
-moves rewards which the decisions determine by a small part of their standard error. The solution announces it.
+*Separation.* Where some action is never taken, or all experts look equally far ahead, the likelihood may rise forever as rewards
+grow, and has no maximum. Signs of it are a climb that does not end, a `log π(a|s)` of a visited state whose standard error is
+beyond `VAGUE_CHOICE`, and a reward whose standard error is beyond `VAGUE_REWARD`. Then, unless a ridge is given, the reward is
+held by the penalty `½ Σ (θ_j f_j / WEAK_PRIOR)²`, f_j the largest value of feature j: a normal prior, so wide that it moves
+rewards which the decisions determine by a small part of their standard error. The solution announces it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from multihorizon.recovery.closed_form import closed_form_start
 
 #: The ridge that is used by itself where no logged decision could have earned one of the rewards.
 UNEARNED_RIDGE = 1e-4
-#: A climb that has not ended after both rounds, and gives an action in a visited state so small a log-probability, has no end.
+#: A climb runs away if it has not ended after both rounds and some action in a visited state has a log-probability below this.
 RUNAWAY_CHOICE = -30.0
 #: A log-probability with a larger standard error is not held by the decisions: odds that may be anything up to e^20 and more.
 VAGUE_CHOICE = 10.0
@@ -42,7 +42,7 @@ VAGUE_CHOICE = 10.0
 VAGUE_REWARD = 100.0
 #: Standard deviation, in temperatures, of the prior that then holds the rewards.
 WEAK_PRIOR = 20.0
-#: At the end the climb goes on until this little is left to gain, or for so many steps.
+#: The best climb ends when less than this is left to gain, or after this many further steps.
 POLISHED_GAIN, POLISHING_STEPS = 1e-13, 20
 #: Steps of the first and the second round: half the starts are given up after the first, all but the best after the second.
 ROUNDS = (8, 30)

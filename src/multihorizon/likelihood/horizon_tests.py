@@ -6,11 +6,11 @@ the degrees of freedom are the contrasts given up: one for a pair.
 
 Often it does not: two experts with one discount act alike, and one behaviour alone cannot tell a discount from a reward. Then m
 directions are open under the hypothesis only, and the alternative may choose, along them, *how* the two experts would differ as
-well as by how much. The loss is then a maximum over directions and larger than χ² with one degree of freedom. Each open
-direction is counted twice, since it can be moved along and can bend what it is moved to: `contrasts + 2m` degrees, which kept the
-test's level in simulations (`benchmarks/pairwise_level.py`), at some cost in power. m is a difference of ranks of the Fisher
-information, with one discount and with the same experts' discounts set apart. Where no rank is lost there is no test and the
-p-value is NaN. Where a shared discount lies on a bound the true distribution is smaller than χ², and the test is conservative.
+well as by how much. The loss is then a maximum over directions and larger than χ² with one degree of freedom. Each open direction
+is therefore counted twice. These `contrasts + 2m` degrees kept the test's level in simulations (`benchmarks/pairwise_level.py`),
+at some cost in power. m is a difference of ranks of the Fisher information, with one discount and with the same experts'
+discounts set apart. Where no rank is lost there is no test and the p-value is NaN. Where a shared discount lies on a bound the
+true distribution is smaller than χ², and the test is conservative.
 
 Pairwise p-values come with Holm's correction for testing all pairs.
 """
@@ -148,7 +148,7 @@ def _restricted(point: Point, members: tuple[int, ...]) -> Ascent:
     ]
     ends = [climb(start, max_steps=25) for start in starts if start is not None]
     highest = max(end.point.objective for end in ends)
-    # Of equally likely ends the one with the smaller rewards: where these run off, ranks can no longer be told.
+    # Of equally likely ends, take the one with the smaller rewards: where rewards run away, ranks cannot be computed.
     best = min(
         (end for end in ends if end.point.objective >= highest - 1e-3),
         key=lambda end: float(np.linalg.norm(restricted.reward(end.point.x))),
@@ -158,7 +158,7 @@ def _restricted(point: Point, members: tuple[int, ...]) -> Ascent:
 
 
 def _merged(groups: Ints, members: tuple[int, ...]) -> tuple[int, ...]:
-    """Groups of discounts, numbered anew, in which the members' groups are one."""
+    """The groups of discounts with those of the members joined into one, numbered from 0."""
     joined = {int(groups[k]) for k in members}
     first = min(joined)
     merged = [first if g in joined else g for g in groups.tolist()]

@@ -1,10 +1,10 @@
 """Profile-likelihood intervals of the discounts.
 
-`L_k(g) = max {L : γ_k = g}`; the interval at level 1−α is `{g ∈ [0,1] : 2 (L̂ − L_k(g)) ≤ χ²₁(1−α)}`. It ends at a bound where
-even that is not contradicted, follows the likelihood's skew, and needs no scale for γ. Its ends are found by the secant rule on
-the signed root `√(2(L̂ − L_k(g)))`, nearly linear in g, to within `ROOT_TOLERANCE`. Each evaluation climbs from the end of the
-last one with the curvature of the answer. A climb that does not finish is tried again with a new curvature, and then from the
-answer; if it still does not finish, this end of the interval is not known and is NaN.
+`L_k(g) = max {L : γ_k = g}`; the interval at level 1−α is `{g ∈ [0,1] : 2 (L̂ − L_k(g)) ≤ χ²₁(1−α)}`. It reaches a bound where
+the decisions do not contradict the bound, follows the likelihood's skew, and needs no scale for γ. Its ends are found by the
+secant rule on the signed root `√(2(L̂ − L_k(g)))`, nearly linear in g, to within `ROOT_TOLERANCE`. Each evaluation climbs from
+the end of the last one with the curvature of the answer. A climb that does not finish is tried again with a new curvature, and
+then from the answer; if it still does not finish, this end of the interval is not known and is NaN.
 
 With many experts, moving one of them moves the others little. Above `EXACT_EXPERTS` experts the likelihood of all others is
 replaced by its quadratic approximation at the answer, with their own parameters profiled out. Each end is then checked with the

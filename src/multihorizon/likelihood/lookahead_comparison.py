@@ -134,7 +134,7 @@ def compare_lookahead(
     """Fit several families of look-ahead to the same decisions.
 
     Args:
-        problem: decisions in tasks that end after so many steps.
+        problem: decisions in tasks with a limited number of steps.
         families: the families; free weights are always fitted, because the others are tested against them.
         demonstrations: the table the problem was made of, or one for each task, to hold out half of each expert's episodes; where
             an expert has only one, nothing is held out.

@@ -26,7 +26,7 @@ from multihorizon.lookahead import Depth, Lookahead
 from multihorizon.mdp import MDP
 from multihorizon.problem import Problem
 
-#: Tried values are offered again at most so often; two rounds are usual.
+#: Tried values are offered again in at most this many rounds; two are usual.
 MOST_ROUNDS = 10
 #: A tried value must be likelier by this much to be taken.
 LEAST_GAIN = 1e-6

@@ -45,7 +45,7 @@ class MaximumLikelihood:
     its `residual` the largest entry of the projected gradient per decision.
 
     Args:
-        temperature: how decided the experts are in their choices.
+        temperature: how random the experts' choices are.
             "pooled": equal ones, unless the decisions reject that at the 5 % level. Then each has a temperature, and their
             logarithms vary around a common value with a spread that is estimated.
             "per_expert": each has a temperature of their own, with nothing in common.
@@ -59,7 +59,8 @@ class MaximumLikelihood:
         groups: experts who share one discount, as a mapping of names to labels; all others have their own.
         ridge: weight of the penalty `ridge/2 ‖θ‖²`. None uses none, with two exceptions that the solution's message announces:
             rewards that no logged decision could have earned, and rewards that run away.
-        starts: how many climbs are carried on. Twice as many are begun, from the best of four times as many points.
+        starts: how many climbs go into the second round. The first round has twice as many, from the best of four times as many
+            points.
         lookahead: the shape in which the future loses weight. With one that is not exponential the task must end after so many
             steps. Then `discounts` are NaN, and each expert's parameters stand in `evidence["lookahead"]`.
 

@@ -34,7 +34,7 @@ from multihorizon.tables.demonstrations import Demonstrations
 MODELS = ("this model", "one shared discount", "discount 0", "own frequencies")
 #: Steps of a baseline's climb: it starts from the answer and need not be exact to be compared.
 BASELINE_STEPS = 60
-#: Ridge of a fit to a part of the episodes, which may leave a reward without a bound that the whole table gives it.
+#: Ridge of a fit to some of the episodes: without it a reward may run away that the whole table holds.
 PART_RIDGE = 1e-3
 
 
@@ -46,7 +46,7 @@ class ModelChecks:
         experts: their names.
         decisions: held-out decisions of each expert `(K,)`.
         held_out: for each of `MODELS` the mean held-out log-likelihood of a decision, `(K,)`.
-        calibration: one row a bin: mean predicted probability, share taken, decisions' worth of predictions.
+        calibration: one row per bin: mean predicted probability, share taken, decisions' worth of predictions.
         worst: states by how badly they fit, with expert, state, decisions, G², p-value, and the action most out of line.
     """
 

@@ -32,7 +32,7 @@ COARSE = 4
 REJECTED = 0.05
 #: Holds the mean log-temperature at 0 to six digits where any mean would do.
 LEVEL_WEIGHT = 1e6
-#: A climb at one spread may leave this much log-likelihood, and is given up after so many steps.
+#: A climb at one spread may leave this much log-likelihood, and is given up after this many steps.
 SPREAD_GAIN, SPREAD_STEPS = 1e-3, 100
 
 

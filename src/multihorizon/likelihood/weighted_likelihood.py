@@ -185,7 +185,7 @@ def _require_end(mdp: MDP) -> Ints:
     left = steps_left(mdp)
     if left is None:
         raise ValueError(
-            "a look-ahead that is not exponential needs a task that ends after so many steps, "
+            "a look-ahead that is not exponential needs a task with a limited number of steps, "
             "received one in which a state can come again: let states say how many steps are left"
         )
     if left.max() > MOST_LEVELS:

@@ -10,7 +10,7 @@ from multihorizon.solution import Status
 
 #: An interval this narrow tells most horizons apart; advice on how much more to collect aims at it.
 WANTED_WIDTH = 0.1
-#: Up to this many experts are spoken of by name.
+#: Up to this many experts are named one by one.
 NAMED_EXPERTS = 5
 #: A test with a smaller p-value counts as a finding.
 SIGNIFICANT = 0.05

@@ -41,7 +41,7 @@ from multihorizon.tables.dynamics import SMOOTHING, describe_estimate, estimate_
 
 #: Experts whose intervals are computed together, before what is known so far is kept.
 BLOCK = 4
-#: Every pair of this many experts is tested; of more only on request, because pairs grow as the square of the experts.
+#: Up to this many experts every pair is tested; with more only on request, because their number grows with the square.
 FEW_EXPERTS = 6
 
 

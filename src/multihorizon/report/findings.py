@@ -5,7 +5,7 @@
 
 *Explained.* `1 − L/L₀` (McFadden's pseudo-R²), with L the log-likelihood of an expert's decisions under the fitted policy and L₀
 under chance, that is, with all available actions equally likely. An expert whose decisions are no likelier than under chance, by
-the likelihood-ratio test with two degrees of freedom (a discount and a temperature), has no discount that could be told.
+the likelihood-ratio test with two degrees of freedom (a discount and a temperature), gets no discount.
 
 *Worse than a baseline.* Where two halves of the decisions predict each other, p needless parameters lose about p units of
 log-likelihood in total, give or take `√(2p)`. A model that loses more than `p + 3√(2p)` against a simpler one predicts

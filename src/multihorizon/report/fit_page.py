@@ -61,7 +61,7 @@ def _horizons(found: Analysis) -> Section:
         blocks = [side_by_side(pictures), *blocks]
     blocks.append(paragraph(f"The horizon is {steps}. {interval_meaning(found)}"))
     blocks.append(
-        paragraph("Pseudo-R² is 0 for choices no better explained than by chance, and 1 for choices foretold with certainty.")
+        paragraph("Pseudo-R² is 0 for choices explained no better than by chance, and 1 for choices predicted with certainty.")
     )
     return Section("Planning horizons", [*blocks, *_tests(found)])
 

@@ -224,7 +224,7 @@ def show(value: Any) -> str:
 
 
 def figure(drawing: Axes | Figure, caption: str) -> str:
-    """A matplotlib figure as an inline SVG picture; the caption is its text for who cannot see it."""
+    """A matplotlib figure as an inline SVG picture; the caption is also its text for readers who cannot see it."""
     whole = drawing if isinstance(drawing, Figure) else drawing.get_figure(root=True)
     assert whole is not None
     buffer = io.BytesIO()

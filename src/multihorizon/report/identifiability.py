@@ -13,7 +13,7 @@ from multihorizon.solution import Solution, Status
 
 #: Up to this many states of all tasks the exact equations are also searched where they are not linear.
 SEARCHED_STATES = 200
-#: Up to this many states of all experts together, exact policies are asked what they would identify: it takes their square.
+#: Up to this many states of all experts together, the fitted policies go through `identify`: its time grows with the square.
 IDENTIFIED_STATES = 3000
 
 
