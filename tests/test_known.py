@@ -102,3 +102,11 @@ def test_known_discounts_are_not_tested():
     pairs = {test.experts: test.degrees for test in mh.pairwise_tests(solution)}
     assert not {("1", "2"), ("1", "3"), ("2", "3")} & set(pairs)
     assert pairs["1", "4"] == 1
+
+
+def test_a_known_discount_of_one_needs_a_task_that_ends():
+    mdp, features = bus(5)
+    table = mh.Demonstrations.simulate(mdp, [np.full((5, 2), 0.5)], 5, max_steps=10, names=["owner"])
+    with pytest.raises(ValueError, match="discount of owner must be below 1, because the task may never end"):
+        mh.solve(mh.Problem(mdp, table, features=features), mh.MaximumLikelihood(discounts=1.0))
+    assert mh.solve(PROBLEM, mh.MaximumLikelihood("per_expert", 1.0, known_reward=TASK.reward)).discounts.tolist() == [1.0] * 12

@@ -83,6 +83,7 @@ def read_settings(
         temperatures=heat,
         reward=reward,
     )
+    _require_ends(problem, settings)
     _require_agreement(problem, settings)
     return settings
 
@@ -115,6 +116,15 @@ def _group_numbers(problem: Problem, groups: Mapping[str, Any] | None) -> tuple[
     keys = [labels.get(name, ("alone", name)) for name in problem.names]
     number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     return tuple(number[key] for key in keys)
+
+
+def _require_ends(problem: Problem, settings: Settings) -> None:
+    """Where the task may never end, whoever does not discount at all has infinite values."""
+    if settings.discounts is None:
+        return
+    for expert, owner in zip(problem.experts, problem.owner, strict=True):
+        if settings.discounts[owner] == 1 and expert.mdp.never_ends().any():
+            raise ValueError(f"the discount of {expert.name} must be below 1, because the task may never end, received 1")
 
 
 def _require_agreement(problem: Problem, settings: Settings) -> None:
