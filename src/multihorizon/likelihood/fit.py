@@ -143,7 +143,8 @@ def holds(found: Fit) -> bool:
         return finished
     told = precision(point)
     assert told.covariance is not None
-    errors = np.sqrt(np.diag(told.covariance))[: model.n_reward] * model.feature_sizes
+    known = told.identified[: model.n_reward]  # what the decisions do not speak of at all is no sign
+    errors = np.sqrt(np.diag(told.covariance))[: model.n_reward][known] * model.feature_sizes[known]
     return float(errors.max(initial=0.0)) <= VAGUE_REWARD and choice_error(point, told.covariance) <= VAGUE_CHOICE
 
 
