@@ -4,9 +4,11 @@
   links between experts of different rewards, and the largest error in the discounts and rewards of groups of two or more;
 * the same problems with relative errors in the policies: links between experts of different rewards (there must be none), and how
   the pairs that share a reward are told;
-* 12 experts on square grids: processor time of the whole and of the parts that grow.
+* 12 experts on square grids: processor time of the whole and of the parts that grow;
+* decisions of six experts with 1,000 episodes each, on the cliff and on big-small: how often the groups are right where three
+  want one thing and three another, and how often goals are wrongly said to differ where all want the same.
 
-Run: python benchmarks/goals.py [--problems 200] [--noise 1e-3] [--sides 10 20 40]
+Run: python benchmarks/goals.py [--problems 200] [--noise 1e-3] [--sides 10 20 40] [--replications 100] [--first 0]
 """
 
 import argparse
@@ -105,15 +107,46 @@ def scale(sides: list[int]) -> None:
         print(f"12 experts on {side}×{side}: {seconds:.2f} s ({cpu:.2f} s CPU), right: {right}", flush=True)
 
 
+def decided(name: str, goals: list[int], episodes: int, seed: int) -> mh.Problem:
+    """Six experts of a domain; those of the second goal want another terminal state."""
+    domain = mh.domains.cliff() if name == "cliff" else mh.domains.big_small()
+    other, ends = domain.reward.copy(), np.flatnonzero(domain.mdp.terminal)
+    other[ends] = np.roll(other[ends], len(ends) // 2)
+    rewards, discounts = (domain.reward, other), domain.mce_discounts
+    policies = [mh.soft_plan(domain.mdp, rewards[g], discounts[k % 3]).policy for k, g in enumerate(goals)]
+    return mh.Problem(domain.mdp, mh.Demonstrations.simulate(domain.mdp, policies, episodes, seed=seed))
+
+
+def decisions(name: str, goals: list[int], replications: int, first: int) -> None:
+    right, verdicts, rejected = 0, Counter[str](), 0
+    start = time.process_time()
+    for seed in range(first, first + replications):
+        found = mh.goals(decided(name, goals, 1000, seed))
+        assert isinstance(found, mh.GoalEstimates)
+        right += set(map(frozenset, found.groups)) == partition(goals)
+        rejected += found.test.p_value <= 0.05
+        verdicts[found.verdict] += 1
+    seconds = (time.process_time() - start) / max(replications, 1)
+    print(f"decisions, {name}, goals {goals}: {right} of {replications} partitions right, verdicts {dict(verdicts)},")
+    print(f"  p ≤ 0.05 in {rejected}, {seconds:.1f} s CPU each", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--noise", type=float, default=1e-3)
     parser.add_argument("--sides", type=int, nargs="*", default=[10, 20, 40])
+    parser.add_argument("--replications", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="The seed of the first replication.")
     options = parser.parse_args()
-    exact(options.problems)
-    noisy(options.problems, options.noise)
+    if options.problems:
+        exact(options.problems)
+        noisy(options.problems, options.noise)
     scale(options.sides)
+    if options.replications:
+        for name in ("cliff", "big-small"):
+            decisions(name, [0, 0, 0, 1, 1, 1], options.replications, options.first)
+            decisions(name, [0, 0, 0, 0, 0, 0], options.replications, options.first)
 
 
 if __name__ == "__main__":

@@ -191,11 +191,8 @@ def test_the_report_is_plain_json():
     assert {pair["verdict"] for pair in plain["pairs"]} == {"share", "differ"}
 
 
-def test_decisions_and_bad_options_get_a_sentence():
+def test_bad_options_get_a_sentence():
     domain = mh.domains.cliff()
-    demonstrations = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 10, seed=0)
-    with pytest.raises(ValueError, match="given as a policy to tell goals apart, received demonstrations"):
-        mh.goals(mh.Problem(domain.mdp, demonstrations))
     with pytest.raises(ValueError, match="tolerance"):
         mh.goals(mh.Problem(domain.mdp, domain.mce_experts()), tolerance=0)
     with pytest.raises(ValueError, match="per_expert"):

@@ -11,6 +11,9 @@ from multihorizon.experts import Expert as Expert
 from multihorizon.gymnasium_env import gymnasium_reward as gymnasium_reward
 from multihorizon.likelihood.bootstrap import Bootstrap as Bootstrap
 from multihorizon.likelihood.bootstrap import bootstrap as bootstrap
+from multihorizon.likelihood.goals import GoalEstimates as GoalEstimates
+from multihorizon.likelihood.goals import SharedGoalTest as SharedGoalTest
+from multihorizon.likelihood.goals import goals as goals
 from multihorizon.likelihood.horizon_tests import SharedDiscountTest as SharedDiscountTest
 from multihorizon.likelihood.horizon_tests import pairwise_tests as pairwise_tests
 from multihorizon.likelihood.horizon_tests import shared_discount_test as shared_discount_test
@@ -40,7 +43,6 @@ from multihorizon.programs.solvers import MPLP as MPLP
 from multihorizon.programs.solvers import NaiveLP as NaiveLP
 from multihorizon.recovery.closed_form import ClosedForm as ClosedForm
 from multihorizon.recovery.goals import Goals as Goals
-from multihorizon.recovery.goals import goals as goals
 from multihorizon.recovery.identification import Identification as Identification
 from multihorizon.recovery.identify import identify as identify
 from multihorizon.report.analysis import Analysis as Analysis

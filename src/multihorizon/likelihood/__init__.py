@@ -14,5 +14,6 @@ Read in this order; each module uses only those above it:
 * `effects`: what follows from it;  `population`: the solver `Population`;
 * `contrasts`: differences of rewards;  `horizon_tests`: do the experts plan equally far;
 * `bootstrap`: tables that might have been logged instead;  `model_checks`: does the model fit;
-* `lookahead_tests`, `lookahead_comparison`: in what shape do the experts look ahead.
+* `lookahead_tests`, `lookahead_comparison`: in what shape do the experts look ahead;
+* `goal_evidence`, `goal_groups`, `goals`: who shares a goal with whom.
 """

@@ -136,14 +136,15 @@ def _refit(
     found: list[Floats | None] = []
     for seed in seeds:
         rng = np.random.default_rng(seed)
-        counts = _draw_decisions(point, rng) if tables is None else _draw_episodes(likelihood.problem, tables, rng)
+        counts = draw_decisions(point, rng) if tables is None else _draw_episodes(likelihood.problem, tables, rng)
         start = likelihood.with_counts(counts).at(x, point)
         end = None if start is None else climb(start)
         found.append(end.point.x if end is not None and end.finished else None)
     return found
 
 
-def _draw_decisions(point: Point, rng: np.random.Generator) -> Counts:
+def draw_decisions(point: Point, rng: np.random.Generator) -> Counts:
+    """New decisions, as counts, from the fitted policies in the states in which each expert decided."""
     visits = (expert.counts.sum(axis=1) for expert in point.likelihood.problem.experts if expert.counts is not None)
     return [
         rng.multinomial(n.astype(np.int64), policy / policy.sum(axis=1, keepdims=True)).astype(np.float64)

@@ -1,0 +1,299 @@
+"""Who shares a goal with whom, from policies or from decisions.
+
+Policies are compared exactly (`recovery/goals.py`). Decisions are grouped by evidence (`goal_groups.py`).
+
+*Do all share one reward?* With L₁ the log-likelihood of the fit with one reward and L_K that of the fits with a reward for each
+expert, both under the prior of `goal_evidence.py`, the statistic is the loss `L_K − L₁`. New decisions are drawn from the fit
+with one reward, in the states in which the experts decided, and all is fitted again. The p-value is that of a Monte Carlo test,
+`(1 + exceedances)/(1 + simulations)`. A χ² is not relied on: rewards of states that are rarely visited and discounts on a bound
+would spoil it. Simulation stops at `ENOUGH` exceedances (Besag and Clifford, 1991). It is left out where the loss is so large
+that even half of the usual χ² statistic `2 (L_K − L₁)` has a p-value below `CERTAIN`, with a degree for each reward given up.
+
+Goals are said to differ only if the test rejects at `TEST_LEVEL`, and to be shared only if everybody is surely in one group. Else
+it cannot be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Any, cast
+
+import numpy as np
+from scipy.stats import chi2
+
+from multihorizon.checks import Floats, as_count
+from multihorizon.driver import solve
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.bootstrap import draw_decisions
+from multihorizon.likelihood.goal_evidence import CLIMB_GAIN, Evidence, GroupFit, finish
+from multihorizon.likelihood.goal_groups import HOPELESS, memberships, sharing, sure_groups, undecided, weigh_partitions
+from multihorizon.likelihood.known import Temperature, check_temperature
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.problem import Problem
+from multihorizon.progress import Progress, part_of, silent
+from multihorizon.recovery.goals import CANNOT_TELL, DIFFER, SHARE, Goals
+from multihorizon.recovery.goals import goals as goals_of_policies
+from multihorizon.recovery.identify import Temperature as PolicyTemperature
+from multihorizon.recovery.one_expert import in_order_of_content
+from multihorizon.solution import Solution, Status, for_json
+
+#: The level of the test that all share one reward.
+TEST_LEVEL = 0.05
+#: Simulation stops at so many statistics as large as the one that was found.
+ENOUGH = 10
+#: A p-value of half the statistic below which no simulation is needed.
+CERTAIN = 1e-10
+
+
+@dataclass(frozen=True)
+class SharedGoalTest:
+    """A test that all experts share one reward: `statistic` is the loss of log-likelihood, NaN where it is not known.
+
+    `simulations` says how many tables were drawn; 0 where the loss leaves no doubt, and where nothing could be tested.
+    """
+
+    statistic: float
+    p_value: float
+    simulations: int
+
+
+@dataclass(frozen=True, eq=False)
+class GoalEstimates:
+    """Experts in groups that share a reward, as far as their decisions tell.
+
+    Attributes:
+        experts: all names, in the order of the problem.
+        groups: tuples of names; who does not surely belong to a group is a group of one.
+        solutions: of `MaximumLikelihood`, one for each group, with its intervals and tests.
+        test: the test that all share one reward.
+        verdict: "share", "differ" or "cannot tell": do all share one reward?
+        memberships: the probability `(K,G)` that each expert shares the goal of each group; for an expert who is a group of one,
+            that nobody shares it.
+        sharing: the probability `(K,K)` that two experts share a goal; on the diagonal that nobody shares the expert's goal.
+        undecided: pairs of groups, by number, of which it cannot be told whether they share a reward.
+    """
+
+    experts: tuple[str, ...]
+    groups: tuple[tuple[str, ...], ...]
+    solutions: tuple[Solution, ...]
+    test: SharedGoalTest
+    verdict: str
+    memberships: Floats
+    sharing: Floats
+    undecided: tuple[tuple[int, int], ...]
+
+    @property
+    def discounts(self) -> Floats:
+        """The discount of each expert `(K,)`; NaN where it is not identified."""
+        found = {name: gamma for solution in self.solutions for name, gamma in _told_discounts(solution).items()}
+        return np.array([found[name] for name in self.experts])
+
+    @property
+    def ungrouped(self) -> tuple[str, ...]:
+        """The experts of whom it cannot be told with whom they share a goal, if with anybody."""
+        open_groups = {g for pair in self.undecided for g in pair}
+        return tuple(group[0] for g, group in enumerate(self.groups) if len(group) == 1 and g in open_groups)
+
+    def summary(self) -> str:
+        """The finding in plain words."""
+        lines = [self.headline()]
+        for number, (group, solution) in enumerate(zip(self.groups, self.solutions, strict=True), start=1):
+            lines.append(f"Goal {number}: {', '.join(group)}. {_describe(solution)}")
+        if len(self.undecided) > 1 and len(self.undecided) == comb(len(self.groups), 2):
+            return "\n".join([*lines, "Any of these goals may be the same."])
+        lines += [f"It cannot be told whether goals {g + 1} and {h + 1} are the same." for g, h in self.undecided]
+        return "\n".join(lines)
+
+    def headline(self) -> str:
+        """The verdict in a sentence."""
+        if len(self.experts) == 1:
+            return "One expert alone shares a goal with nobody, and their discount cannot be told."
+        p = f"p {_p_text(self.test.p_value)}"
+        if self.verdict == SHARE:
+            return f"The decisions speak for one reward that all experts share (test of one reward: {p})."
+        if self.verdict == DIFFER:
+            return f"The experts do not all share one reward ({p}). The links between them make {len(self.groups)} groups."
+        if np.isnan(self.test.p_value):
+            return "Whether the experts share one reward cannot be told: the fit with one reward did not end."
+        if len(self.groups) == 1:
+            return f"One reward is likelier than several, but explains the decisions less well than it should ({p})."
+        return f"Whether the experts share one reward cannot be told from these decisions ({p})."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, strings, lists and dicts, as JSON takes them; None where nothing is known."""
+        content: dict[str, Any] = for_json(
+            {
+                "experts": list(self.experts),
+                "groups": [list(group) for group in self.groups],
+                "verdict": self.verdict,
+                "test": vars(self.test),
+                "discounts": self.discounts,
+                "memberships": self.memberships,
+                "sharing": self.sharing,
+                "undecided": [list(pair) for pair in self.undecided],
+                "solutions": [_plain(solution) for solution in self.solutions],
+            }
+        )
+        return content
+
+
+def goals(
+    problem: Problem,
+    temperature: Temperature = 1.0,
+    tolerance: float = 1e-8,
+    progress: Progress = silent,
+    simulations: int = 99,
+    seed: int = 0,
+) -> Goals | GoalEstimates:
+    """Group experts by the reward they share, where rewards and discounts may both differ.
+
+    Args:
+        problem: experts who are all given as policies without zero entries, or all as demonstrations; one task or several, with
+            or without features.
+        temperature: for policies a number or "per_expert", for demonstrations as in `MaximumLikelihood`. With "per_expert" and
+            "pooled", experts share a goal if their rewards are the same up to a factor.
+        tolerance: how large the errors in policies may be, as in `identify`; not used for demonstrations.
+        progress: called as the work goes on.
+        simulations: for demonstrations the most tables that are drawn to test whether all share one reward.
+        seed: fixes the simulations.
+
+    Returns:
+        For policies `Goals`, for demonstrations `GoalEstimates`.
+
+    Raises:
+        ValueError: on malformed options and experts, and where policies and demonstrations are mixed.
+
+    Example:
+        >>> import numpy as np
+        >>> from multihorizon import Demonstrations, Problem, domains, soft_plan
+        >>> mdp = domains.random_mdp(6, 3, seed=0)
+        >>> first, second = 2 * np.random.default_rng(0).normal(size=(2, 6))
+        >>> policies = [soft_plan(mdp, r, g).policy for r, g in ((first, 0.2), (second, 0.5), (first, 0.9))]
+        >>> table = Demonstrations.simulate(mdp, policies, episodes=20, max_steps=100, names=["ann", "ben", "cem"])
+        >>> goals(Problem(mdp, table)).groups
+        (('ann', 'cem'), ('ben',))
+    """
+    if any(expert.counts is None for expert in problem.experts):
+        return goals_of_policies(problem, cast(PolicyTemperature, temperature), tolerance, progress)
+    return goals_of_decisions(problem, temperature, simulations, seed, progress)
+
+
+def goals_of_decisions(
+    problem: Problem, temperature: Temperature = 1.0, simulations: int = 99, seed: int = 0, progress: Progress = silent
+) -> GoalEstimates:
+    """Group experts, given as demonstrations, by the reward they share; arguments as in `goals`."""
+    check_temperature(temperature)
+    as_count(simulations, "simulations", least=int(1 / TEST_LEVEL) - 1)
+    evidence = Evidence(in_order_of_content(problem), temperature)
+    weights = weigh_partitions(evidence, part_of(progress, 0.0, 0.5))
+    shared = sharing(weights, problem.n_experts)
+    test = shared_goal_test(evidence, simulations, seed, part_of(progress, 0.5, 0.9))
+    names, order = evidence.problem.names, problem.names
+    listed = sorted(sure_groups(shared), key=lambda group: min(order.index(names[k]) for k in group))
+    differ = test.p_value <= TEST_LEVEL
+    open_pairs = undecided(evidence, shared, listed) if differ else [(g, h) for h in range(len(listed)) for g in range(h)]
+    named = [tuple(sorted((names[k] for k in group), key=order.index)) for group in listed]
+    solutions = [_solve_group(problem, group, temperature, seed) for group in named]
+    progress(1.0, f"{len(named)} groups")
+    place = [names.index(name) for name in order]
+    return GoalEstimates(
+        experts=order,
+        groups=tuple(named),
+        solutions=tuple(solutions),
+        test=test,
+        verdict=_verdict(len(named), differ, open_pairs, test),
+        memberships=memberships(shared, listed)[place],
+        sharing=shared[np.ix_(place, place)],
+        undecided=tuple(sorted(open_pairs)),
+    )
+
+
+def shared_goal_test(evidence: Evidence, simulations: int, seed: int, progress: Progress = silent) -> SharedGoalTest:
+    """Test that all experts share one reward."""
+    everyone = frozenset(range(evidence.problem.n_experts))
+    if len(everyone) == 1:
+        return SharedGoalTest(np.nan, np.nan, 0)
+    together, singles = evidence(everyone), [evidence(frozenset((k,))) for k in sorted(everyone)]
+    statistic = _loss(together, singles)
+    given_up = (len(everyone) - 1) * evidence.problem.n_parameters
+    bound = float(chi2.sf(statistic, given_up))
+    if bound < CERTAIN and (together.finished or statistic > HOPELESS):
+        return SharedGoalTest(statistic, bound, 0)
+    if not together.finished:
+        return SharedGoalTest(statistic, np.nan, 0)
+    exceeded = 0
+    for number, child in enumerate(np.random.SeedSequence(seed).spawn(simulations), start=1):
+        exceeded += _simulated_loss(together, singles, np.random.default_rng(child)) >= statistic
+        progress(number / simulations, f"simulation {number} of {simulations}")
+        if exceeded == ENOUGH:
+            return SharedGoalTest(statistic, ENOUGH / number, number)
+    return SharedGoalTest(statistic, (1 + exceeded) / (1 + simulations), simulations)
+
+
+def _loss(together: GroupFit, singles: Sequence[GroupFit]) -> float:
+    """The log-likelihood that one reward loses against one for each."""
+    return sum(single.point.value for single in singles) - together.point.value
+
+
+def _simulated_loss(together: GroupFit, singles: Sequence[GroupFit], rng: np.random.Generator) -> float:
+    """The same for decisions drawn from the fit with one reward, climbed from that fit and from the experts' own."""
+    counts = draw_decisions(together.point, rng)
+    again = _refit(together, counts)
+    owner = together.point.likelihood.problem.owner
+    own = [_refit(single, [c for c, k in zip(counts, owner, strict=True) if k == i]) for i, single in enumerate(singles)]
+    return _loss(again, own)
+
+
+def _refit(fit: GroupFit, counts: Sequence[Floats]) -> GroupFit:
+    start = fit.point.likelihood.with_counts(counts).at(fit.point.x, fit.point)
+    assert start is not None
+    return finish(climb(start, gain=CLIMB_GAIN))
+
+
+def _verdict(n_groups: int, differ: bool, open_pairs: Sequence[tuple[int, int]], test: SharedGoalTest) -> str:
+    if n_groups == 1:
+        return SHARE if test.p_value > TEST_LEVEL else CANNOT_TELL
+    return DIFFER if differ and len(open_pairs) < comb(n_groups, 2) else CANNOT_TELL
+
+
+def _solve_group(problem: Problem, group: Sequence[str], temperature: Temperature, seed: int) -> Solution:
+    members = problem.with_experts(expert for expert in problem.experts if expert.name in group)
+    if isinstance(temperature, Mapping):
+        temperature = {name: value for name, value in temperature.items() if name in group}
+    return solve(members, MaximumLikelihood(temperature), seed)
+
+
+def _told_discounts(solution: Solution) -> dict[str, float]:
+    """Each member's discount, NaN where it is not identified or the fit did not converge."""
+    told = zip(solution.experts, solution.discounts, solution.evidence["identified"], strict=True)
+    finished = solution.status != Status.NOT_CONVERGED
+    return {name: float(gamma) if known and finished else np.nan for name, gamma, known in told}
+
+
+def _describe(solution: Solution) -> str:
+    told = list(_told_discounts(solution).values())
+    if solution.status == Status.NOT_CONVERGED:
+        return "The fit of this group did not converge, so no discount is given."
+    if len(told) == 1 and np.isnan(told[0]):
+        return "Alone, so the discount cannot be told."
+    listed = ", ".join("not identified" if np.isnan(gamma) else f"{gamma:.3f}" for gamma in told)
+    return f"Discounts {listed}."
+
+
+def _plain(solution: Solution) -> dict[str, Any]:
+    known = list(_told_discounts(solution).values())
+    return {
+        "experts": list(solution.experts),
+        "status": str(solution.status),
+        "message": solution.message,
+        "discounts": known,
+        "intervals": solution.confidence_intervals(),
+        "reward": solution.reward,
+        "temperatures": solution.temperature,
+    }
+
+
+def _p_text(p_value: float) -> str:
+    return "below 0.001" if p_value < 0.001 else f"= {p_value:.2g}"

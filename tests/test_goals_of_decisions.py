@@ -1,0 +1,183 @@
+"""Who shares a goal with whom, from decisions: right groups, honest doubt, and evidence that is a marginal likelihood."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+import multihorizon as mh
+from multihorizon.likelihood.goal_evidence import Evidence
+from multihorizon.likelihood.goal_groups import memberships, sharing, sure_groups, weigh_partitions
+
+MDP = mh.domains.random_mdp(6, 3, seed=0)
+REWARDS = 2 * np.random.default_rng(0).normal(size=(2, 6))
+DISCOUNTS = (0.2, 0.9, 0.6, 0.4)
+
+
+def policies(goals, temperatures=(1.0, 1.0, 1.0, 1.0)):
+    told = zip(goals, DISCOUNTS, temperatures, strict=False)
+    return [mh.soft_plan(MDP, REWARDS[g], gamma, lam).policy for g, gamma, lam in told]
+
+
+def decided(goals, decisions, seed=0, names=None, temperatures=(1.0, 1.0, 1.0, 1.0)):
+    """A problem in which each expert made so many decisions."""
+    acted = policies(goals, temperatures)
+    return mh.Problem(MDP, mh.Demonstrations.simulate(MDP, acted, 1, max_steps=decisions, seed=seed, names=names))
+
+
+def test_two_goals_are_told_apart():
+    found = mh.goals(decided([0, 1, 0, 1], 5000))
+    assert isinstance(found, mh.GoalEstimates)
+    assert found.groups == (("0", "2"), ("1", "3"))
+    assert found.verdict == "differ"
+    assert found.test.p_value < 0.001
+    assert not found.undecided
+    np.testing.assert_allclose(found.memberships, [[1, 0], [0, 1], [1, 0], [0, 1]], atol=0.01)
+    for group, solution in zip(found.groups, found.solutions, strict=True):
+        assert solution.experts == group
+        low, high = solution.confidence_intervals(0.99).T
+        told = np.array(DISCOUNTS)[[int(name) for name in group]]
+        assert ((low <= told) & (told <= high)).all()
+    assert found.summary().startswith(
+        "The experts do not all share one reward (p below 0.001). The links between them make 2 groups."
+    )
+
+
+def test_one_goal_is_one_group():
+    found = mh.goals(decided([0, 0, 0, 0], 3000, seed=1))
+    assert found.groups == (("0", "1", "2", "3"),)
+    assert found.verdict == "share"
+    assert found.test.p_value > 0.05
+    assert found.test.simulations > 0
+    low, high = found.solutions[0].confidence_intervals(0.99).T
+    assert ((low <= DISCOUNTS) & (high >= DISCOUNTS)).all()
+
+
+def test_few_decisions_cannot_tell():
+    found = mh.goals(decided([0, 1, 0], 6), simulations=19)
+    assert found.verdict == "cannot tell"
+    assert found.groups == (("0",), ("1",), ("2",))
+    assert found.undecided == ((0, 1), (0, 2), (1, 2))
+    assert found.ungrouped == ("0", "1", "2")
+    assert np.isnan(found.discounts).all()
+    assert "Any of these goals may be the same." in found.summary()
+
+
+def test_an_expert_whose_decisions_say_nothing_is_left_open():
+    much, little = decided([0, 1, 0], 3000), decided([0, 1, 0], 2, seed=3)
+    experts = [*much.experts, mh.Expert("shy", MDP, "demonstrations", counts=little.experts[2].counts)]
+    found = mh.goals(mh.Problem(MDP, experts))
+    assert found.groups == (("0", "2"), ("1",), ("shy",))
+    assert found.verdict == "differ"
+    assert (0, 1) not in found.undecided
+    assert (0, 2) in found.undecided
+    assert found.ungrouped == ("1", "shy")
+    assert np.isnan(found.discounts[[1, 3]]).all()
+
+
+def test_tasks_without_a_common_state_say_nothing_of_each_other():
+    table = mh.Demonstrations.simulate(MDP, policies([0, 0]), 1, max_steps=800, names=["here", "there"])
+    elsewhere = mh.MDP(MDP.to_array(), state_names=[f"elsewhere {i}" for i in range(6)])
+    here, there = (expert.counts for expert in mh.Problem(MDP, table).experts)
+    joined = mh.Problem.join(
+        mh.Problem(MDP, [mh.Expert("here", MDP, "demonstrations", counts=here)]),
+        mh.Problem(elsewhere, [mh.Expert("there", elsewhere, "demonstrations", counts=there)]),
+    )
+    evidence = Evidence(joined, 1.0)
+    assert abs(evidence.gain(frozenset((0,)), frozenset((1,)))) < 0.1
+    found = mh.goals(joined, simulations=19)
+    assert found.verdict == "cannot tell"
+    assert found.groups == (("here",), ("there",))
+
+
+def test_one_expert_shares_with_nobody():
+    found = mh.goals(decided([0], 500))
+    assert found.summary().startswith("One expert alone shares a goal with nobody")
+    assert found.verdict == "cannot tell"
+    assert np.isnan(found.discounts).all()
+    assert np.isnan(found.test.p_value)
+
+
+def test_equal_behaviour_is_one_goal_of_unknown_discount():
+    problem = decided([0], 2000)
+    twin = mh.Expert("twin", MDP, "demonstrations", counts=problem.experts[0].counts)
+    found = mh.goals(mh.Problem(MDP, [problem.experts[0], twin]), simulations=19)
+    assert found.groups == (("0", "twin"),)
+    assert np.isnan(found.discounts).all()
+    assert "not identified" in found.summary()
+
+
+def test_decisiveness_is_no_goal_of_its_own():
+    problem = decided([0, 0, 0], 4000, temperatures=(1.0, 0.4, 2.0))
+    assert mh.goals(problem).verdict == "differ"
+    found = mh.goals(problem, temperature="per_expert")
+    assert found.groups == (("0", "1", "2"),)
+    assert found.verdict == "share"
+
+
+def test_order_and_names_do_not_matter():
+    names = ["a", "b", "c", "d"]
+    straight = mh.goals(decided([0, 1, 0, 1], 60, names=names), simulations=19)
+    table = mh.Problem(MDP, list(decided([0, 1, 0, 1], 60, names=names).experts)[::-1])
+    turned = mh.goals(table, simulations=19)
+    assert {frozenset(g) for g in turned.groups} == {frozenset(g) for g in straight.groups}
+    assert turned.test.p_value == straight.test.p_value
+    np.testing.assert_allclose(turned.sharing, straight.sharing[::-1, ::-1], atol=1e-6)
+
+
+def test_evidence_is_the_marginal_likelihood():
+    """Laplace's approximation against a sum over a fine grid of rewards and discounts."""
+    features = np.random.default_rng(1).normal(size=(18, 1))
+    table = mh.Demonstrations.simulate(MDP, policies([0]), 1, max_steps=300)
+    evidence = Evidence(mh.Problem(MDP, table, features=features), 1.0)
+    fit = evidence(frozenset((0,)))
+    model = fit.point.likelihood
+    spread = model.ridge[0] ** -0.5
+    deviation = fit.point.information[0, 0] ** -0.5
+    rewards = fit.point.x[0] + deviation * np.linspace(-8, 8, 33)
+    discounts = (np.arange(25) + 0.5) / 25
+    total = [model.at(model.pack(np.array([r]), np.array([g]))).objective for r in rewards for g in discounts]
+    width = (rewards[1] - rewards[0]) / 25
+    exact = logsumexp(total) + np.log(width) - 0.5 * np.log(2 * np.pi * spread**2)
+    assert fit.log_evidence == pytest.approx(exact, abs=0.4)
+
+
+def test_probabilities_of_partitions_and_of_sharing():
+    problem = decided([0, 1, 0], 40)
+    weights = weigh_partitions(Evidence(problem, 1.0))
+    assert len(weights) == 5  # all partitions of three experts
+    assert sum(weights.values()) == pytest.approx(1)
+    shared = sharing(weights, 3)
+    np.testing.assert_allclose(shared, shared.T)
+    groups = sure_groups(shared)
+    assert sorted(k for group in groups for k in group) == [0, 1, 2]
+    found = memberships(shared, groups)
+    assert ((found >= 0) & (found <= 1 + 1e-12)).all()
+
+
+def test_the_report_is_plain_json():
+    plain = json.loads(json.dumps(mh.goals(decided([0, 1, 0], 1000), simulations=19).to_dict(), allow_nan=False))
+    assert plain["groups"] == [["0", "2"], ["1"]]
+    assert plain["discounts"][1] is None
+    assert plain["verdict"] == "differ"
+    assert [len(row) for row in plain["memberships"]] == [2, 2, 2]
+    assert plain["solutions"][1]["discounts"] == [None]
+
+
+def test_bad_input_gets_a_sentence():
+    table = decided([0, 0], 100)
+    with pytest.raises(ValueError, match="simulations"):
+        mh.goals(table, simulations=5)
+    with pytest.raises(ValueError, match="temperature must be"):
+        mh.goals(table, temperature="each")
+    mixed = mh.Problem(MDP, [table.experts[0], policies([0])[0]])
+    with pytest.raises(ValueError, match="given as a policy to tell goals apart, received demonstrations"):
+        mh.goals(mixed)
+    empty = mh.Expert("absent", MDP, "demonstrations", counts=np.zeros((6, 3)))
+    with pytest.raises(ValueError, match="absent must have at least one decision"):
+        mh.goals(mh.Problem(MDP, [table.experts[0], empty]))
+    large = mh.domains.gridworld(30, 30, slip=0.1)
+    demonstrations = mh.Demonstrations.simulate(large, [np.full((900, large.n_actions), 1 / large.n_actions)] * 2, 2)
+    with pytest.raises(ValueError, match="at most 700 rewards"):
+        mh.goals(mh.Problem(large, demonstrations))
