@@ -3,7 +3,7 @@
     python benchmarks/population.py coverage [--studies 200] [--free]   # 40 persons, 250 decisions each
     python benchmarks/population.py size [--studies 200] [--free]       # the same without any effect
     python benchmarks/population.py shrinkage [--studies 20]            # 100 decisions each, against maximum likelihood
-    python benchmarks/population.py accuracy [--studies 5]              # 11 and 15 against 21 nodes per dimension
+    python benchmarks/population.py accuracy [--studies 5]              # 7, 11 and 15 against 41 nodes
     python benchmarks/population.py speed [--free]                      # 285 persons, 420 decisions each
 
 Each study has its own persons, ages and mini-blocks. With `--free` the reward is estimated from five features; otherwise the
@@ -66,12 +66,12 @@ def shrinkage(args: argparse.Namespace) -> None:
 
 
 def accuracy(args: argparse.Namespace) -> None:
-    """By how much of a standard error effects move from the default to 15 and 21 nodes per dimension."""
+    """By how much of a standard error effects differ from those with 41 nodes."""
     for seed in range(args.studies):
         _, people, problem, points = study(seed, 40, 100, GROUP, AGE, args.free)
         found = [
             mh.solve(problem, mh.Population("~ group + age", people.frame, known_reward=points, nodes=n)).evidence["population"]
-            for n in (7, 11, 15, 21)
+            for n in (7, 11, 15, 41)
         ]
         fine = found[-1]["discount"]
         moved = [

@@ -130,6 +130,16 @@ def test_persons_at_chance_with_few_decisions_and_at_the_bounds_are_no_special_c
     assert reliability[-2] < np.median(reliability[:8])
 
 
+def test_a_group_in_which_everyone_may_plan_for_ever_gets_a_wide_interval_and_no_runaway_effect() -> None:
+    discounts = np.where(PEOPLE.frame["group"] == "training", 1.0, 0.6)
+    people = TASK.persons(len(PEOPLE.frame), seed=4, discounts=discounts, temperatures=2.0)
+    found = mh.solve(known_problem(people), mh.Population("~ group", people.frame, known_reward=POINTS))
+    effect = found.evidence["population"]["discount"]["group[T.training]"]
+    assert found.status == mh.Status.CONVERGED
+    assert 1 < effect["estimate"] < 10
+    assert 2 < np.diff(effect["interval"])[0] < 20
+
+
 def test_the_order_and_names_of_persons_do_not_matter(solution: mh.Solution) -> None:
     problem = known_problem()
     order = np.random.default_rng(1).permutation(problem.n_experts)

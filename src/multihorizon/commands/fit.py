@@ -16,11 +16,13 @@ from multihorizon.commands.options import (
     Discounts,
     EstimateRest,
     Features,
+    Formula,
     Groups,
     Jobs,
     KnownReward,
     LookaheadChoice,
     Pairs,
+    PersonsFile,
     Quick,
     Ridge,
     Seed,
@@ -35,16 +37,20 @@ from multihorizon.commands.options import (
 )
 from multihorizon.likelihood.lookahead_comparison import LookaheadComparison
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.likelihood.population import Population
 from multihorizon.parallel import as_jobs
 from multihorizon.report.analysis import Analysis, analyse
 from multihorizon.report.fit_report import FILES, write_fit, write_so_far
 from multihorizon.report.formats import interval_text, own_discount_text, own_steps_text, sizes
 from multihorizon.report.lookahead_section import HEADERS, family_cells
+from multihorizon.report.population_section import effect_rows, population_words
 from multihorizon.report.words import wide_intervals
+from multihorizon.solution import Solution, Status
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features, read_known_reward
 from multihorizon.tables.groups import read_groups
+from multihorizon.tables.persons import read_persons
 
 #: Exit code where the work was stopped by Ctrl-C, as shells have it.
 STOPPED = 130
@@ -62,6 +68,8 @@ def fit(
     discount: Discounts = None,
     known_reward: KnownReward = None,
     groups: Groups = None,
+    persons: PersonsFile = None,
+    formula: Formula = None,
     smoothing: Smoothing = SMOOTHING,
     estimate_rest: EstimateRest = False,
     ridge: Ridge = None,
@@ -76,10 +84,11 @@ def fit(
     with plain_errors():
         if smoothing < 0:
             raise ValueError(f"--smoothing must be at least 0, received {smoothing:g}")
-        check_out(out_dir, FILES, demos, transitions, features, known_reward, groups)
         families = families_of(lookahead)
+        check_out(out_dir, FILES, demos, transitions, features, known_reward, groups, persons)
         together = None if groups is None else read_groups(groups)
         solver = MaximumLikelihood(temperature_of(temperature), discounts_of(discount), groups=together, ridge=ridge)
+        asked = _population(persons, formula, solver)
         options = {
             "demonstrations": [path.name for path in demos],
             "transitions": [path.name for path in transitions] if transitions else "estimated",
@@ -88,6 +97,8 @@ def fit(
             "discounts": discount,
             "known_reward": known_reward.name if known_reward else None,
             "groups": groups.name if groups else None,
+            "persons": persons.name if persons else None,
+            "formula": formula,
             "estimate_rest": estimate_rest,
             "smoothing": smoothing if estimate_rest or not transitions else None,
             "ridge": ridge,
@@ -112,6 +123,7 @@ def fit(
                     solver=solver,
                     lookahead=families,
                     known_reward=None if known_reward is None else (lambda mdp: read_known_reward(known_reward, mdp)),
+                    population=asked,
                 )
         except KeyboardInterrupt:
             if results.latest is None:
@@ -123,6 +135,17 @@ def fit(
             out.print(f"Written to {out_dir}: {', '.join(FILES)}", soft_wrap=True)
         if not analysis.finished:
             raise typer.Exit(STOPPED)
+
+
+def _population(persons: Path | None, formula: str | None, solver: MaximumLikelihood) -> Population | None:
+    """What is asked about groups and persons; nothing without a table of persons and a formula."""
+    if persons is None and formula is None:
+        return None
+    if persons is not None and formula is None:
+        raise ValueError('--persons must come with --formula, received none: "~ group" compares the groups of a column group')
+    if solver.discounts is not None or solver.groups is not None:
+        raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
+    return Population(formula or "~ 1", None if persons is None else read_persons(persons), ridge=solver.ridge)
 
 
 class _Results:
@@ -145,6 +168,8 @@ def _show(analysis: Analysis) -> None:
     for text in analysis.warnings:
         out.print(text, style="bold red", soft_wrap=True)
     out.print(sizes(analysis))
+    if analysis.population is not None:
+        _show_population(analysis.population)
     if len(analysis.given) <= LISTED_EXPERTS:
         out.print(_table(analysis))
     if analysis.lookahead is not None:
@@ -158,6 +183,21 @@ def _show(analysis: Analysis) -> None:
             out.print(f"  - {line}", soft_wrap=True)
     for remark in analysis.remarks:
         out.print(remark, style="dim", soft_wrap=True)
+
+
+def _show_population(found: Solution) -> None:
+    """Effects on the discount, one row per term, and what they mean."""
+    if found.status != Status.CONVERGED:
+        out.print(f"The population could not be estimated. {found.message}", style="bold red", soft_wrap=True)
+        return
+    table = Table(title="Effects on the logit of the discount")
+    table.add_column("term", overflow="fold")
+    for header in ("estimate", "95 % interval", "p"):
+        table.add_column(header, justify="right")
+    for row in effect_rows(found.evidence["population"], "discount"):
+        table.add_row(*row)
+    out.print(table)
+    out.print(" ".join(population_words(found)), soft_wrap=True)
 
 
 def _table(analysis: Analysis) -> Table:

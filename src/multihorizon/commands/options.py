@@ -53,6 +53,12 @@ KnownReward = Annotated[
     Path | None, typer.Option("--known-reward", help="CSV: state[, action], then one column with the reward that is known.")
 ]
 Groups = Annotated[Path | None, typer.Option("--groups", help="CSV: expert, group; the experts of one group share one discount.")]
+PersonsFile = Annotated[
+    Path | None, typer.Option("--persons", help="CSV: expert, then covariates, one row per person; use with --formula.")
+]
+Formula = Annotated[
+    str | None, typer.Option("--formula", help='The covariates that discounts may depend on, as in R: "~ group + age".')
+]
 Quick = Annotated[bool, typer.Option("--quick", help="Leave out tests and model checks; take intervals from standard errors.")]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes to use; -1 is all cores. The answer does not depend on it.")]
 Pairs = Annotated[bool, typer.Option("--pairs", help="Compare every pair of experts, even of many.")]

@@ -16,11 +16,14 @@ If no state can go on forever, `γ = 1/(1+exp(−η))`; elsewhere it is multipli
 *Scale.* Where nothing sets the scale of the reward, the mean of `X_i c` over persons is held at 0, as the mean log-temperature
 is in maximum likelihood.
 
+*Weak priors.* Where every person of a group may as well have γ = 1, no maximum exists: logit γ beyond ±5 all choose alike. So the
+term `−½ Σ_i (X_i b)²/(n s²)`, s = `WIDEST`, is added: it weighs as much as one person at logit 0 whose logit is known to ±s, and
+moves effects that the decisions determine by a hundredth of their standard errors.
+
 *Spread.* What is maximised is the log-likelihood plus `(p/2) log det Σ − p log det(I + Σ/s²)`, p the number of terms. Where
 persons are known well the first term is the usual correction for the p means that were estimated (sums of squares are divided by
 n − p, not by n). Where they are not, it keeps Σ from collapsing to a singular matrix that the data cannot tell from a regular one
-(Chung and others, 2013). The second term, s = `WIDEST`, keeps Σ from running away: all logit γ beyond ±5 choose alike, so the
-likelihood does not hold it.
+(Chung and others, 2013). The second term keeps Σ from running away for the same reason as above.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from multihorizon.likelihood.persons import next_values, reward_pull_back
 
 #: Log-temperatures of nodes stay this near to 0: beyond it choices are certain or random to the last digit.
 LOG_TEMPERATURE_LIMIT = 20.0
-#: s, the standard deviation between persons from which on the penalty holds it.
+#: s, the size of a logit, and of a standard deviation between persons, that weak priors allow for.
 WIDEST = 5.0
 
 
@@ -50,11 +53,19 @@ class Nodes:
     log_weights: Floats
 
 
-def adapted_nodes(centre: Floats, covariance: Floats, per_dimension: int) -> Nodes:
+def standard_nodes(count: int) -> tuple[Floats, Floats]:
+    """Places `(Q,2)` and weights `(Q,)` for the standard normal distribution: `count` nodes for logit γ, half as many for log λ.
+
+    Given γ, log λ is close to normal, and few nodes will do. Logit γ need not be: it may be anything above some value.
+    """
+    (z, w), (y, v) = (np.polynomial.hermite_e.hermegauss(n) for n in (count, max(3, count // 2 | 1)))
+    return np.array([(a, b) for a in z for b in y]), np.outer(w, v).ravel() / (2 * np.pi)
+
+
+def adapted_nodes(centre: Floats, covariance: Floats, count: int) -> Nodes:
     """Gauss–Hermite nodes for integrands like `N(centre, covariance)`, `(n,2)` and `(n,2,2)`."""
-    z, w = np.polynomial.hermite_e.hermegauss(per_dimension)
-    grid = np.array([(a, b) for a in z for b in z])
-    log_w = np.log([u * v for u in w for v in w]) + 0.5 * (grid**2).sum(axis=1)
+    grid, weights = standard_nodes(count)
+    log_w = np.log(2 * np.pi * weights) + 0.5 * (grid**2).sum(axis=1)
     root = np.linalg.cholesky(covariance)
     places = centre[:, None, :] + np.einsum("nij,qj->nqi", root, grid)
     return Nodes(places, log_w + np.log(root[:, 0, 0] * root[:, 1, 1])[:, None])
@@ -88,6 +99,7 @@ class Layout:
             slice(int(a), int(b)) for a, b in zip([0, *sizes[:-1]], sizes, strict=True)
         )
         self.size = int(sizes[-1])
+        self.mean_penalty: Floats = design.T @ design / (len(design) * WIDEST**2)
 
     def unpack(self, psi: Floats) -> Parameters:
         """The parts of ψ."""
@@ -150,9 +162,11 @@ class Marginal:
         ridge, free = model.ridge, self.layout.free
         gradient[self.layout.reward] = np.einsum("nq,nqd->d", shares, scores) - (ridge * told.theta)[free]
         pulled = design.T @ mean @ inverse
-        gradient[self.layout.discount], gradient[self.layout.heat] = pulled[:, 0], self.layout.heat_basis.T @ pulled[:, 1]
+        gradient[self.layout.discount] = pulled[:, 0] - self.layout.mean_penalty @ told.effects[:, 0]
+        gradient[self.layout.heat] = self.layout.heat_basis.T @ pulled[:, 1]
         gradient[self.layout.spread] = self._spread_gradient(told, inverse, second)
-        objective = float(persons.sum()) - 0.5 * float(ridge @ told.theta**2) + design.shape[1] * _spread_penalty(told)
+        held = 0.5 * float(ridge @ told.theta**2 + told.effects[:, 0] @ self.layout.mean_penalty @ told.effects[:, 0])
+        objective = float(persons.sum()) - held + design.shape[1] * _spread_penalty(told)
         return Value(objective, gradient, persons, shares)
 
     def _spread_gradient(self, told: Parameters, inverse: Floats, second: Floats) -> Floats:

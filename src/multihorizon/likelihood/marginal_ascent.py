@@ -11,8 +11,8 @@ In b, c and L it is had by differences of the exact gradient, which costs no pla
 information, averaged over three nodes per dimension, and the second comes from the scores at the nodes.
 
 *Steps.* A step solves `J δ = g` in the directions of which J says something, is shortened until nodes that were placed for the
-last ψ still hold, and halved until the objective rises. Then the nodes are placed anew. A round with few nodes comes first. It
-stops when `√(gᵀJ⁻¹g)`, the distance to the maximum in standard errors, is below `STOP` with nodes placed for the answer. Up to
+last ψ still hold, and halved until the objective rises. Then the nodes are placed anew, up to `PLACEMENTS` times. A round with
+few nodes comes first. The search ends when `√(gᵀJ⁻¹g)`, the distance to the maximum in standard errors, is below `STOP`. Up to
 `CLOSE` the answer counts as the maximum.
 """
 
@@ -33,15 +33,18 @@ from multihorizon.likelihood.marginal import (
     person_scores,
     person_values,
     plan_at,
+    standard_nodes,
 )
 from multihorizon.progress import Progress, silent
 
 #: The distance to the maximum, in standard errors, at which the search ends, the steps after which it is given up, and the
 #: distance that still counts as the maximum.
 STOP, MAX_STEPS, CLOSE = 1e-6, 60, 2e-3
-#: The same of the first round, and its nodes per dimension.
+#: After so many steps the nodes stay where they are: moving them would change the integrals more than a step does.
+PLACEMENTS = 15
+#: Where the first round ends, after how many steps it is given up, and its nodes.
 FIRST_STOP, FIRST_STEPS, FIRST_NODES = 0.1, 15, 7
-#: Nodes per dimension over which the Fisher information is averaged.
+#: Nodes over which the Fisher information is averaged.
 INFORMATION_NODES = 3
 #: Directions of J, scaled to a unit diagonal, with an eigenvalue below this share of the largest are left alone.
 FLAT_DIRECTION = 1e-7
@@ -79,27 +82,24 @@ class Maximum:
         return self.distance <= CLOSE
 
 
-def maximise(
-    layout: Layout, psi: Floats, persons: Persons, per_dimension: int, largest: float, progress: Progress = silent
-) -> Maximum:
+def maximise(layout: Layout, psi: Floats, persons: Persons, nodes: int, largest: float, progress: Progress = silent) -> Maximum:
     """Climb from ψ, first with few nodes; `persons` are the first places of the nodes."""
-    near = _climb(layout, psi, persons, min(per_dimension, FIRST_NODES), largest, FIRST_STOP, FIRST_STEPS, progress)
-    return _climb(layout, near.psi, near.persons, per_dimension, largest, STOP, MAX_STEPS, progress)
+    near = _climb(layout, psi, persons, min(nodes, FIRST_NODES), largest, FIRST_STOP, FIRST_STEPS, progress)
+    return _climb(layout, near.psi, near.persons, nodes, largest, STOP, MAX_STEPS, progress)
 
 
 def _climb(
     layout: Layout,
     psi: Floats,
     persons: Persons,
-    per_dimension: int,
+    nodes: int,
     largest: float,
     stop: float,
     max_steps: int,
     progress: Progress,
 ) -> Maximum:
-    steps = 0
+    marginal, steps = Marginal(layout, adapted_nodes(persons.mean, persons.covariance, nodes), largest), 0
     while True:
-        marginal = Marginal(layout, adapted_nodes(persons.mean, persons.covariance, per_dimension), largest)
         value = marginal.at(psi)
         if value is None:
             raise ValueError("the soft values must be finite at the first parameters: check rewards and transitions")
@@ -115,6 +115,8 @@ def _climb(
             return Maximum(psi, value, marginal, matrix, persons, distance, steps)
         psi, steps = reached[0], steps + 1
         persons = _moved(persons, marginal, reached[1])
+        if steps <= PLACEMENTS:
+            marginal = Marginal(layout, adapted_nodes(persons.mean, persons.covariance, nodes), largest)
 
 
 def information(marginal: Marginal, psi: Floats, value: Value, persons: Persons) -> Floats:
@@ -213,8 +215,7 @@ def _reward_information(marginal: Marginal, psi: Floats, value: Value, persons: 
     gaps = scores - np.einsum("nq,nqd->nd", value.shares, scores)[:, None, :]
     total -= np.einsum("nq,nqd,nqe->de", value.shares, gaps, gaps, optimize=True)
     coarse = adapted_nodes(persons.mean, persons.covariance, INFORMATION_NODES)
-    weights = np.polynomial.hermite_e.hermegauss(INFORMATION_NODES)[1] / np.sqrt(2 * np.pi)
-    for j, weight in enumerate(np.outer(weights, weights).ravel()):
+    for j, weight in enumerate(standard_nodes(INFORMATION_NODES)[1]):
         point = plan_at(model, theta, coarse.places[:, j], marginal.largest)
         assert point is not None
         total += weight * point.information[np.ix_(free, free)]

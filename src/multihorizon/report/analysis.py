@@ -25,6 +25,7 @@ from multihorizon.likelihood.known import Temperature
 from multihorizon.likelihood.lookahead_comparison import check_comparable, compare_from
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.likelihood.model_checks import check_model
+from multihorizon.likelihood.population import Population
 from multihorizon.likelihood.precision import precision
 from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP
@@ -119,6 +120,7 @@ def analyse(
     solver: MaximumLikelihood | None = None,
     known_reward: Callable[[MDP], Floats] | None = None,
     lookahead: Sequence[Lookahead] = (),
+    population: Population | None = None,
 ) -> Analysis:
     """Fit tables of decisions and judge the fit.
 
@@ -134,6 +136,7 @@ def analyse(
         solver: all options of the fit, in place of `temperature` and `ridge`.
         known_reward: None, or a function of the MDP that gives the known part of the reward, as in `MaximumLikelihood`.
         lookahead: families of look-ahead to compare on the same decisions.
+        population: what to ask about groups and persons, if anything; it is told the known reward.
     """
     solver = solver or MaximumLikelihood(temperature, ridge=ridge)
     keep = keep or (lambda found: None)
@@ -142,9 +145,15 @@ def analyse(
         solver = replace(solver, known_reward=known_reward(problem.mdp))
     if lookahead:
         check_comparable(problem, solver)
-    solution = _with_temperature_test(solve(problem, solver, seed, part_of(progress, 0.0, 0.3)), problem, solver, seed)
+    if population is not None:
+        population.covariates(problem)  # what cannot be used is refused before any work
+    solution = _with_temperature_test(solve(problem, solver, seed, part_of(progress, 0.0, 0.2)), problem, solver, seed)
     found = _estimates(solution, tables, remarks, quick)
     keep(found)
+    if population is not None:
+        asked = replace(population, known_reward=solver.known_reward)
+        found = replace(found, population=solve(problem, asked, seed, part_of(progress, 0.2, 0.3)))
+        keep(found)
     if lookahead:
         found = replace(found, lookahead=compare_from(resume(solution), lookahead, tables, seed, part_of(progress, 0.3, 0.35)))
     penalty = Penalty(solver.ridge, solve(problem, replace(solver, ridge=0.0), seed)) if solver.ridge else None

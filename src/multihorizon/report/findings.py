@@ -64,6 +64,7 @@ class Findings:
         penalty: what a ridge the user asked for moved.
         withheld: why intervals and tests are withheld; empty where they are given.
         remarks: how the result was made.
+        population: the solution of `Population`; None where there was no table of persons.
         quick: whether intervals come from standard errors, and tests and model checks were left out to save time.
         finished: whether all that was asked for was computed.
         lookahead: families of look-ahead on the same decisions, where they were asked for.
@@ -83,6 +84,7 @@ class Findings:
     quick: bool = False
     finished: bool = True
     lookahead: LookaheadComparison | None = None
+    population: Solution | None = None
 
     @property
     def problem(self) -> Problem:

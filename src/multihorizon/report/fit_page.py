@@ -20,6 +20,7 @@ from multihorizon.report.formats import count, decimals, interval_text, own_disc
 from multihorizon.report.html import Bar, Cell, Page, Section, cards, figure, listing, paragraph, side_by_side, table, warning
 from multihorizon.report.lookahead_section import lookahead_sections
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
+from multihorizon.report.population_section import population_sections
 from multihorizon.solution import Status, package_version
 
 #: Half the width of an interval at `LEVEL`, in standard errors.
@@ -38,6 +39,7 @@ def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
         "How far ahead each expert plans",
         sizes(found),
         [
+            *population_sections(found),
             _horizons(found),
             *lookahead_sections(found),
             _identifiability(found),

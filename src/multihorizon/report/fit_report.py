@@ -21,6 +21,7 @@ from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_page import WORST_STATES, fit_page
 from multihorizon.report.misfit import choices_repeat, misfits
+from multihorizon.report.population_section import population_columns
 from multihorizon.report.words import VAGUE_WIDTH
 from multihorizon.solution import Status, for_json, package_version
 from multihorizon.tables.dynamics import untaken_actions
@@ -99,6 +100,7 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
         "ridge": solution.evidence["ridge"],
         "untaken_actions": [untaken_actions(mdp) for mdp in _mdps(analysis) if mdp.sample_sizes is not None],
         "penalty": _penalty(analysis),
+        "population": _population(analysis),
         "remarks": analysis.remarks,
         "seconds": solution.seconds,
         "seed": solution.seed,
@@ -160,6 +162,15 @@ def _finite(value: float) -> float | str:
     return "infinity" if np.isinf(value) else float(value)
 
 
+def _population(analysis: Analysis) -> dict[str, Any] | None:
+    """Effects of covariates, the spread between persons, and shrunken persons."""
+    found = analysis.population
+    if found is None:
+        return None
+    shrunken = {"discounts": found.discounts, "intervals": found.confidence_intervals(LEVEL), "temperatures": found.temperature}
+    return {"status": str(found.status), "message": found.message, **found.evidence["population"], **shrunken}
+
+
 def _penalty(analysis: Analysis) -> dict[str, Any] | None:
     """What a penalty that was asked for moved."""
     if analysis.penalty is None:
@@ -209,6 +220,8 @@ def people_frame(analysis: Analysis) -> pd.DataFrame:
             "flags": ["; ".join(_flags(analysis, k)) for k in range(known.size)],
         }
     )
+    if analysis.population is not None:
+        frame = pd.concat([frame, population_columns(analysis)], axis=1)
     return frame.iloc[analysis.order]
 
 

@@ -1,0 +1,159 @@
+"""The population in the report: effects of covariates, a picture of persons and groups, and shrunken beside raw discounts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from scipy.special import logit
+from scipy.stats import norm
+
+from multihorizon.likelihood.effects import LEVEL
+from multihorizon.report.findings import Findings
+from multihorizon.report.formats import decimals, p_cell, p_text
+from multihorizon.report.html import Bar, Cell, Section, figure, paragraph, side_by_side, table, warning
+from multihorizon.report.plots import COLOURS, new_axes
+from multihorizon.solution import Solution, Status
+
+#: Discounts that are marked on the logit scale.
+TICKS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
+
+
+def population_sections(findings: Findings) -> list[Section]:
+    """The section on groups, or nothing where no population was fitted."""
+    found = findings.population
+    if found is None:
+        return []
+    told = found.evidence["population"]
+    if found.status != Status.CONVERGED:
+        return [Section("Groups and persons", [warning(f"The population could not be estimated. {found.message}")])]
+    blocks = [paragraph(" ".join(population_words(found)))]
+    blocks += [_effects(told, kind, caption) for kind, caption in CAPTIONS.items()]
+    blocks.append(paragraph(EXPLANATION.format(degrees=told["degrees"])))
+    captions = (
+        "Persons as strokes below the distribution of their group; groups from the bottom in the order of the table below.",
+        "Shrunken against raw discounts: what a person's decisions leave open, the population fills in.",
+    )
+    drawings = (plot_groups(found), plot_shrinkage(findings, found))
+    blocks.append(side_by_side([figure(ax, caption) for ax, caption in zip(drawings, captions, strict=True)]))
+    return [Section("Groups and persons", [*blocks, _predictions(told), _persons(findings, found)])]
+
+
+CAPTIONS = {
+    "discount": "Effects on the logit of the discount: positive numbers stand for longer horizons",
+    "temperature": "Effects on the logarithm of the temperature: positive numbers stand for more random choices",
+}
+EXPLANATION = (
+    "The logit of a discount γ is log(γ/(1−γ)). Persons differ around the mean of their group, so a difference between groups is "
+    "judged by the number of persons, not by the number of decisions (Student's t with {degrees} degrees of freedom)."
+)
+
+
+def population_words(found: Solution) -> list[str]:
+    """What was found of groups and persons, in sentences."""
+    told = found.evidence["population"]
+    effects = {term: effect for term, effect in told["discount"].items() if term != "Intercept"}
+    clear = [f"{term} (p {p_text(e['p'])})" for term, e in effects.items() if e["p"] < 1 - LEVEL]
+    said = []
+    if clear:
+        said.append(f"Discounts differ with {', '.join(clear)}.")
+    elif effects:
+        said.append(f"No difference of discounts with {', '.join(effects)} can be told from chance.")
+    spread, share = told["spread"]["discount"], float(np.mean(told["individuals"]["discount_reliability"]))
+    size = f"{spread['estimate']:.2f} ({spread['interval'][0]:.2f} to {spread['interval'][1]:.2f})"
+    said.append(f"Between persons the logit of the discount has a standard deviation of {size}.")
+    said.append(f"The mean reliability of a person's discount is {share:.2f}, where 0 is no knowledge and 1 is exact.")
+    return said
+
+
+def effect_rows(told: dict[str, Any], kind: str) -> list[tuple[str, str | None, str, str]]:
+    """Term, estimate, interval and p-value as they are printed."""
+    rows = []
+    for term, effect in told[kind].items():
+        low, high = effect["interval"]
+        interval = "–" if np.isnan(low) else f"{low:.2f} to {high:.2f}"
+        rows.append((term, decimals(effect["estimate"], 2), interval, str(p_cell(effect["p"]) or "–")))
+    return rows
+
+
+def population_columns(findings: Findings) -> pd.DataFrame:
+    """Shrunken values and covariates for `people.csv`, one row per expert in the problem's order."""
+    found = findings.population
+    assert found is not None
+    told = found.evidence["population"]
+    ends = found.confidence_intervals(LEVEL)
+    covariates = {name: values for name, values in told["covariates"].items() if name != "expert"}
+    columns = {
+        "shrunken_discount": found.discounts,
+        "shrunken_low": ends[:, 0],
+        "shrunken_high": ends[:, 1],
+        "shrunken_temperature": found.temperature,
+        "reliability": told["individuals"]["discount_reliability"],
+    }
+    return pd.DataFrame({**columns, **{f"covariate_{name}": values for name, values in covariates.items()}})
+
+
+def plot_groups(found: Solution) -> Axes:
+    """Shrunken discounts as points and the distribution of each group as a curve, on the logit scale."""
+    told = found.evidence["population"]
+    largest, spread, ax = told["largest_discount"], told["spread"]["discount"]["estimate"], new_axes(5.2, 3.2)
+    persons = np.array(told["individuals"]["logit_discount"])
+    for i, (name, group) in enumerate(told["predictions"].items()):
+        colour, centre = COLOURS[i % len(COLOURS)], float(logit(group["typical_discount"] / largest))
+        grid = centre + spread * np.linspace(-3, 3, 121)
+        ax.fill_between(grid, i, i + 0.8 * norm.pdf(grid, centre, spread) / norm.pdf(0.0, 0.0, spread), color=colour, alpha=0.3)
+        members = persons[[k for k, of in enumerate(told["groups"]) if of == name]]
+        ax.plot(members, np.full(members.size, i - 0.08), "|", color=colour, ms=9, alpha=0.8)
+    low, high = ax.get_xlim()
+    ticks = [g for g in TICKS if low <= logit(g / largest) <= high]
+    ax.set_xticks([float(logit(g / largest)) for g in ticks], [f"{g:g}" for g in ticks])
+    ax.set(xlabel="discount γ, on the logit scale", yticks=[])
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    return ax
+
+
+def plot_shrinkage(findings: Findings, found: Solution) -> Axes:
+    """Shrunken against raw discounts, with the line on which both agree."""
+    known = np.array(findings.given)
+    ax = new_axes(3.6, 3.4)
+    ax.plot([0, 1], [0, 1], color="0.7", lw=1)
+    ax.plot(findings.solution.discounts[known], found.discounts[known], "o", color=COLOURS[0], ms=5, alpha=0.6)
+    ax.set(xlabel="raw discount", ylabel="shrunken discount", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _effects(told: dict[str, Any], kind: str, caption: str) -> str:
+    ends = [end for effect in told[kind].values() for end in effect["interval"] if not np.isnan(end)]
+    scale = (min([0.0, *ends]), max([0.0, *ends]))
+    bars = [Bar(e["interval"][0], e["estimate"], e["interval"][1], scale) for e in told[kind].values()]
+    rows: list[list[Cell]] = [[*row, bar] for row, bar in zip(effect_rows(told, kind), bars, strict=True)]
+    return table(["term", "estimate", "95 % interval", "p", ""], rows, caption)
+
+
+def _predictions(told: dict[str, Any]) -> str:
+    rows: list[list[Cell]] = [
+        [
+            name,
+            told["groups"].count(name),
+            decimals(found["typical_discount"], 3),
+            " to ".join(f"{end:.3f}" for end in found["typical_interval"]),
+            " to ".join(f"{end:.3f}" for end in found["new_person_interval"]),
+        ]
+        for name, found in told["predictions"].items()
+    ]
+    headers = ["persons like", "how many", "typical discount", "95 % interval", "95 % of new persons"]
+    return table(headers, rows, "What to expect of persons with these covariates")
+
+
+def _persons(findings: Findings, found: Solution) -> str:
+    columns, raw = population_columns(findings), findings.solution.discounts
+    rows: list[list[Cell]] = []
+    for k in np.argsort(found.discounts):
+        row = columns.iloc[k]
+        interval = f"{row['shrunken_low']:.3f} to {row['shrunken_high']:.3f}"
+        own = decimals(float(raw[k]), 3) if findings.given[k] else None
+        rows.append([found.experts[k], own, decimals(float(found.discounts[k]), 3), interval, decimals(row["reliability"], 2)])
+    return table(["person", "raw discount", "shrunken", "95 % interval", "reliability"], rows, "Shrunken beside raw discounts")

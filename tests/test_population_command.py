@@ -1,0 +1,91 @@
+"""`multihorizon fit --persons --formula`: group effects in the terminal, the files and the report, and bad input."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import multihorizon as mh
+from multihorizon.cli import app
+
+TASK = mh.domains.space_adventure(mini_blocks=16)
+PEOPLE = TASK.persons(10, seed=1)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """The files of a study, and the options that name them."""
+    folder = tmp_path_factory.mktemp("study")
+    PEOPLE.demonstrations.to_frame().to_csv(folder / "decisions.csv", index=False)
+    TASK.mdp.to_npz(folder / "task.npz")
+    PEOPLE.frame.to_csv(folder / "persons.csv", index=False)
+    states = np.repeat(TASK.mdp.state_names, TASK.mdp.n_actions)
+    points = {"state": states, "action": np.tile(TASK.mdp.action_names, TASK.mdp.n_states), "points": TASK.reward.ravel()}
+    pd.DataFrame(points).to_csv(folder / "points.csv", index=False)
+    return folder
+
+
+def fit(study, *arguments):
+    known = ["--transitions", study / "task.npz", "--known-reward", study / "points.csv", "--quick"]
+    return CliRunner().invoke(app, ["fit", *map(str, [study / "decisions.csv", *known, *arguments])])
+
+
+def test_group_effects_come_first(study, tmp_path) -> None:
+    result = fit(study, "--persons", study / "persons.csv", "--formula", "~ group + age", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert result.output.index("group[T.training]") < result.output.index("Planning horizons")
+    told = json.loads((tmp_path / "out" / "result.json").read_text())["population"]
+    assert told["status"] == "converged"
+    assert list(told["discount"]) == ["Intercept", "group[T.training]", "age"]
+    for effect in told["discount"].values():
+        assert effect["interval"][0] < effect["estimate"] < effect["interval"][1]
+        assert 0 <= effect["p"] <= 1
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.index("Groups and persons") < page.index("Planning horizons")
+
+
+def test_people_gain_shrunken_values_and_covariates(study, tmp_path) -> None:
+    result = fit(study, "--persons", study / "persons.csv", "--formula", "~ group", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    people = pd.read_csv(tmp_path / "out" / "people.csv").set_index("expert")
+    told = json.loads((tmp_path / "out" / "result.json").read_text())
+    shrunken = dict(zip(told["experts"], told["population"]["discounts"], strict=True))
+    for expert, row in people.iterrows():
+        assert row["shrunken_discount"] == pytest.approx(shrunken[str(expert)])
+        assert row["shrunken_low"] < row["shrunken_discount"] < row["shrunken_high"]
+        assert row["covariate_group"] == PEOPLE.frame.set_index("expert").loc[str(expert), "group"]
+
+
+def test_without_persons_nothing_is_said_of_a_population(study, tmp_path) -> None:
+    result = fit(study, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["population"] is None
+    assert "Groups and persons" not in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("formula", "change", "said"),
+    [
+        (None, lambda frame: frame, "--persons must come with --formula"),
+        ("~ grp", lambda frame: frame, "names grp"),
+        ("~ group", lambda frame: frame.iloc[1:], "received none for 1"),
+        ("~ group", lambda frame: pd.concat([frame, frame.iloc[:1].assign(expert="zoe")]), "received none of zoe"),
+        ("~ group", lambda frame: frame.rename(columns={"expert": "who"}), "must have the columns expert"),
+        ("~ site", lambda frame: frame.assign(site=1), "must vary"),
+    ],
+)
+def test_bad_input_gets_one_sentence_and_nothing_is_written(study, tmp_path, formula, change, said) -> None:
+    change(PEOPLE.frame).to_csv(tmp_path / "persons.csv", index=False)
+    told = [] if formula is None else ["--formula", formula]
+    result = fit(study, "--persons", tmp_path / "persons.csv", *told, "--out", tmp_path / "out")
+    assert result.exit_code == 2, result.output
+    assert said in " ".join(result.output.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_known_discounts_leave_nothing_to_explain(study) -> None:
+    result = fit(study, "--persons", study / "persons.csv", "--formula", "~ group", "--discount", "0.9")
+    assert result.exit_code == 2
+    assert "leave out --discount" in " ".join(result.output.split())
