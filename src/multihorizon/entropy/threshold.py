@@ -187,17 +187,17 @@ def climb(climbing: Climb, starts: Floats, wanted: int, progress: Progress) -> T
         # Where the inner problem cannot be solved, the next start goes on.
         with suppress(UnmatchedError):
             found = climbing.nearest(start)
-            if climbing.at(found).largest <= climbing.threshold:
-                _open(climbing, found, seen)
+            if climbing.at(found).largest <= climbing.threshold and _open(climbing, found, seen):
                 climbing.rise(found, climbing.threshold)
         progress(min(1.0, (number + 1) / wanted), f"MPMCE: best {np.fmax.reduce(climbing.values):.6g}")
     return climbing.trace()
 
 
-def _open(climbing: Climb, discounts: Floats, seen: list[Floats]) -> None:
-    """Climb with ε opened step by step; stop where an earlier climb has been."""
+def _open(climbing: Climb, discounts: Floats, seen: list[Floats]) -> bool:
+    """Climb with ε opened step by step; stop where an earlier climb has been, and say whether this one went its own way."""
     for share in OPENING:
         discounts = climbing.rise(discounts, share * climbing.threshold)
         if any(np.abs(discounts - other).max() <= SAME for other in seen):
-            return
+            return False
         seen.append(discounts)
+    return True
