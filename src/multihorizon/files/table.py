@@ -87,11 +87,11 @@ class Table:
 
 def _without(name: str, columns: tuple[str, ...], missing: list[str], found: list[str]) -> str:
     """The sentence that columns are missing, with the reason: other capital letters, or a first line without names."""
-    told = f"{name} must have the columns {', '.join(columns)}, received none named {', '.join(missing)}"
-    told += f" but {', '.join(found[:10]) or 'no columns'}"
+    message = f"{name} must have the columns {', '.join(columns)}, received none named {', '.join(missing)}"
+    message += f" but {', '.join(found[:10]) or 'no columns'}"
     if {c.lower() for c in missing} <= {c.strip().lower() for c in found}:
-        return f"{told}: write the names in small letters"
-    return f"{told}: the first line must hold the names of the columns" if len(missing) == len(columns) else told
+        return f"{message}: write the names in small letters"
+    return f"{message}: the first line must hold the names of the columns" if len(missing) == len(columns) else message
 
 
 def _as_numbers(values: pd.Series[Any]) -> Floats:

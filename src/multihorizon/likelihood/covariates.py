@@ -87,8 +87,8 @@ def _model_matrix(formula: str, frame: pd.DataFrame) -> Any:
         _require_complete(frame, sorted(map(str, read.required_variables)))
         return read.get_model_matrix(frame, na_action="raise", output="pandas", context=None)
     except FormulaicError as error:
-        told = re.sub(r"\x1b\[[\d;]*m|[⧛⧚]", "", str(error)).split("\n")[0]
-        raise ValueError(f"formula {formula!r} cannot be used: {told} ({columns})") from error
+        reason = re.sub(r"\x1b\[[\d;]*m|[⧛⧚]", "", str(error)).split("\n")[0]
+        raise ValueError(f"formula {formula!r} cannot be used: {reason} ({columns})") from error
 
 
 def _require_complete(frame: pd.DataFrame, columns: list[str]) -> None:

@@ -141,11 +141,11 @@ def holds(found: Fit) -> bool:
     finished = found.best.finished and (found.spread is None or found.spread.complete)
     if not finished or is_large(model):
         return finished
-    told = precision(point)
-    assert told.covariance is not None
-    known = told.identified[: model.n_reward]  # what the decisions do not speak of at all is no sign
-    errors = np.sqrt(np.diag(told.covariance))[: model.n_reward][known] * model.feature_sizes[known]
-    return float(errors.max(initial=0.0)) <= VAGUE_REWARD and choice_error(point, told.covariance) <= VAGUE_CHOICE
+    precise = precision(point)
+    assert precise.covariance is not None
+    known = precise.identified[: model.n_reward]  # a reward about which the decisions say nothing is no sign
+    errors = np.sqrt(np.diag(precise.covariance))[: model.n_reward][known] * model.feature_sizes[known]
+    return float(errors.max(initial=0.0)) <= VAGUE_REWARD and choice_error(point, precise.covariance) <= VAGUE_CHOICE
 
 
 def choice_error(point: Point, covariance: Floats) -> float:

@@ -119,8 +119,8 @@ def _contrasts(model: Likelihood, members: tuple[int, ...]) -> int:
     """How many free discounts one shared discount replaces; 0 where there is nothing to test, as of different known discounts."""
     groups = np.unique(model.groups[list(members)])
     known = model.known[model.discount_slice][groups]
-    told = np.unique(known[~np.isnan(known)]).size
-    return int(np.isnan(known).sum()) - (1 - told) if told <= 1 else 0
+    distinct = np.unique(known[~np.isnan(known)]).size
+    return int(np.isnan(known).sum()) - (1 - distinct) if distinct <= 1 else 0
 
 
 def _degrees(point: Point, shared: Point, members: tuple[int, ...], contrasts: int) -> int:

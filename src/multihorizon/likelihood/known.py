@@ -132,10 +132,12 @@ def _require_agreement(problem: Problem, settings: Settings) -> None:
     if settings.groups is not None and settings.discounts is not None:
         for group in set(settings.groups):
             members = [k for k, g in enumerate(settings.groups) if g == group]
-            told = {float(settings.discounts[k]) for k in members if not np.isnan(settings.discounts[k])}
-            if len(told) > 1:
+            distinct = {float(settings.discounts[k]) for k in members if not np.isnan(settings.discounts[k])}
+            if len(distinct) > 1:
                 names = ", ".join(problem.names[k] for k in members)
-                raise ValueError(f"{names} share one discount, but different ones are given: {', '.join(map(str, sorted(told)))}")
+                raise ValueError(
+                    f"{names} share one discount, but different ones are given: {', '.join(map(str, sorted(distinct)))}"
+                )
     known = settings.discounts is not None and not np.isnan(settings.discounts).any()
     cool = settings.temperatures is None or not np.isnan(settings.temperatures).any()
     if known and cool and settings.reward is not None:

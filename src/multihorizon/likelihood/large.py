@@ -109,9 +109,9 @@ def discount_errors(point: Point) -> tuple[Floats, Floats]:
     profiled, own = profile_information(point)
     scale = np.sqrt(np.where(own > 0, own, 1.0))
     spectrum, vectors = np.linalg.eigh(profiled / np.outer(scale, scale))
-    told = spectrum > SHARE
-    lost = np.linalg.norm(vectors[:, ~told], axis=1) > 1e-3
-    variance = (vectors[:, told] ** 2 / spectrum[told]).sum(axis=1) / scale**2
+    kept = spectrum > SHARE
+    lost = np.linalg.norm(vectors[:, ~kept], axis=1) > 1e-3
+    variance = (vectors[:, kept] ** 2 / spectrum[kept]).sum(axis=1) / scale**2
     errors = np.zeros(free.size)
     errors[free] = np.where(lost, np.nan, np.sqrt(variance))
     return errors, spectrum

@@ -166,13 +166,13 @@ class Likelihood:
         """The likelihood of some experts alone, in the problem's order, with the same knowledge and another quadratic term."""
         members = sorted(experts)
         entries = [i for i, owner in enumerate(self.problem.owner) if owner in members]
-        told = self.settings
+        settings = self.settings
         part = Settings(
             groups=renumbered(self.groups[members]),
-            discounts=None if told.discounts is None else told.discounts[members],
+            discounts=None if settings.discounts is None else settings.discounts[members],
             temperature_groups=renumbered(self.temperature_groups[members]),
-            temperatures=None if told.temperatures is None else told.temperatures[members],
-            reward=told.reward,
+            temperatures=None if settings.temperatures is None else settings.temperatures[members],
+            reward=settings.reward,
         )
         return Likelihood(self.problem.with_experts(self.problem.experts[i] for i in entries), part, penalty)
 
@@ -204,12 +204,12 @@ class Likelihood:
     def _known(self) -> Floats:
         """x with the values of what is known, NaN elsewhere."""
         known = np.full(self.size, np.nan)
-        k, told = self.problem.n_experts, self.settings
-        if told.reward is not None:
-            known[: self.n_reward] = told.reward
-        if told.discounts is not None:
-            known[self.discount_slice] = known_of_groups(told.discounts, self.groups)
-        temperatures = np.ones(k) if told.temperatures is None else told.temperatures
+        k, settings = self.problem.n_experts, self.settings
+        if settings.reward is not None:
+            known[: self.n_reward] = settings.reward
+        if settings.discounts is not None:
+            known[self.discount_slice] = known_of_groups(settings.discounts, self.groups)
+        temperatures = np.ones(k) if settings.temperatures is None else settings.temperatures
         known[self.temperature_slice] = np.log(known_of_groups(temperatures, self.temperature_groups))
         return known
 

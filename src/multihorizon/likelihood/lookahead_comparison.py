@@ -179,7 +179,7 @@ def compare_from(
 
 def _rows(base: Point, fits: list[LookaheadFit], held: list[float]) -> tuple[FamilyRow, ...]:
     details = [lookahead_evidence(fit, base) for fit in fits]
-    counts = [int(told["parameter_count"]) for told in details]
+    counts = [int(detail["parameter_count"]) for detail in details]
     aic = [2 * p - 2 * fit.point.value for p, fit in zip(counts, fits, strict=True)]
     best = min(range(len(fits)), key=lambda i: (round(aic[i] / SAME_LIKELIHOOD), i))
     rows = [

@@ -59,10 +59,10 @@ def fit_lookahead(base: Point, family: Lookahead, others: Sequence[WeightedPoint
         family: the family of weights.
         others: answers of other families, at which free weights begin as well.
     """
-    told = base.likelihood
-    model = WeightedLikelihood(_transitions_as_known(told.problem), family, told.settings, ridge=told.ridge)
-    penalty = None if told.penalty is None else told.penalty.without(told.discount_slice, model.n_discounts)
-    model = model.holding(penalty, told.ridge)
+    likelihood = base.likelihood
+    model = WeightedLikelihood(_transitions_as_known(likelihood.problem), family, likelihood.settings, ridge=likelihood.ridge)
+    penalty = None if likelihood.penalty is None else likelihood.penalty.without(likelihood.discount_slice, model.n_discounts)
+    model = model.holding(penalty, likelihood.ridge)
     starts = [begin_at(model, base)]
     for other in others:
         steps = other.likelihood.family.step_discounts(_of_groups(other), model.steps)[0]
@@ -150,8 +150,8 @@ def _own_temperatures(point: WeightedPoint) -> WeightedPoint:
 
 def _placed(model: WeightedLikelihood, base: Point, coordinates: Floats) -> WeightedPoint:
     """The model at the reward and temperatures of another, and at these coordinates `(G,m)`."""
-    told = base.likelihood
-    x = np.concatenate([told.reward(base.x), coordinates.ravel(), base.x[told.temperature_slice]])
+    likelihood = base.likelihood
+    x = np.concatenate([likelihood.reward(base.x), coordinates.ravel(), base.x[likelihood.temperature_slice]])
     point = model.at(np.clip(x, model.lower, model.upper))
     if point is None:
         raise ValueError("the values of the task must be finite under the reward that fits best, received infinite ones")

@@ -61,14 +61,14 @@ def parameters_of(found: LookaheadFit) -> Parameters:
         return _depths(found)
     values, slopes = model.family.report(model.coordinates(found.point.x))
     errors, identified = np.zeros_like(values), np.ones(values.shape, dtype=np.bool_)
-    told = precision(found.point)
-    assert told.covariance is not None
-    size = NULL_SHARE * np.abs(told.null_space).max(initial=0.0)
+    precise = precision(found.point)
+    assert precise.covariance is not None
+    size = NULL_SHARE * np.abs(precise.null_space).max(initial=0.0)
     for k, slope in enumerate(slopes):
         own = model.columns_of(k)
         with np.errstate(invalid="ignore"):  # a weight of 0 is an infinite κ
-            errors[k] = np.sqrt(np.diag(slope @ told.covariance[np.ix_(own, own)] @ slope.T))
-            identified[k] = ~(np.abs(slope @ told.null_space[own]).max(axis=1, initial=0.0) > size)
+            errors[k] = np.sqrt(np.diag(slope @ precise.covariance[np.ix_(own, own)] @ slope.T))
+            identified[k] = ~(np.abs(slope @ precise.null_space[own]).max(axis=1, initial=0.0) > size)
     names = model.family.parameters(model.steps)
     finite = identified & np.isfinite(values)
     return Parameters(names, np.where(identified, values, np.nan), np.where(finite, errors, np.nan), identified)
@@ -91,9 +91,9 @@ def count_parameters(model: WeightedLikelihood, base: Point) -> int:
 
     A look-ahead has no more parameters than a person can look steps ahead, less the first.
     """
-    told = base.likelihood
-    others = ~told.fixed
-    others[told.discount_slice] = False
+    likelihood = base.likelihood
+    others = ~likelihood.fixed
+    others[likelihood.discount_slice] = False
     values = np.linalg.eigvalsh(_unit_diagonal(base.information[np.ix_(others, others)])) if others.any() else np.zeros(1)
     shared = int((values > INFORMATION_RANK_TOLERANCE * max(values[-1], 1.0)).sum())
     return shared + sum(lookahead_counts(model))
@@ -115,12 +115,12 @@ def _unit_diagonal(matrix: Floats) -> Floats:
 
 def lookahead_evidence(found: LookaheadFit, base: Point) -> dict[str, Any]:
     """What `Solution.evidence["lookahead"]` holds."""
-    model, told = found.model, parameters_of(found)
+    model, parameters = found.model, parameters_of(found)
     return {
         "family": model.family.name,
-        "parameters": told.columns(told.values),
-        "standard_errors": told.columns(told.errors),
-        "identified": told.columns(told.identified),
+        "parameters": parameters.columns(parameters.values),
+        "standard_errors": parameters.columns(parameters.errors),
+        "identified": parameters.columns(parameters.identified),
         "weights": _weights(found),
         "steps": model.person_steps.tolist(),
         "depth_profile": None if found.depth_profile is None else found.depth_profile.tolist(),

@@ -130,13 +130,13 @@ def _rebuilt(solution: Solution) -> Point | None:
     options = MaximumLikelihood(**{name: value for name, value in solution.options.items() if name != "lookahead"})
     problem, reward = with_known_reward(solution.require_problem(), options.known_reward)
     settings = read_settings(problem, options.temperature, options.discounts, options.groups, reward)
-    told = solution.evidence
+    evidence = solution.evidence
     model = Likelihood(problem, settings)
-    model = model.holding(temperature_penalty(model), np.array(told["ridge_weights"]))
+    model = model.holding(temperature_penalty(model), np.array(evidence["ridge_weights"]))
     temperatures = np.ones(problem.n_experts) if solution.temperature is None else solution.temperature
-    if told["temperature_spread"]:
+    if evidence["temperature_spread"]:
         each = Likelihood(problem, read_settings(problem, "per_expert", options.discounts, options.groups, reward))
-        model = each.holding(temperature_penalty(each, float(told["temperature_spread"])), model.ridge)
+        model = each.holding(temperature_penalty(each, float(evidence["temperature_spread"])), model.ridge)
     discounts = np.array([solution.discounts[model.groups == g][0] for g in range(model.n_discounts)])
     heats = np.array([temperatures[model.temperature_groups == g][0] for g in range(model.n_temperatures)])
     return model.at(model.pack(solution.reward, discounts, heats))
@@ -146,16 +146,16 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     best = found.best
     model = best.point.likelihood
     point = best.point
-    told = precision(point)
+    precise = precision(point)
     residual = projected_gradient(point)
     others = _equally_likely(found.ends)
-    identified = told.identified[model.discount_slice][model.groups] & (not others)
+    identified = precise.identified[model.discount_slice][model.groups] & (not others)
     converged = best.finished and residual <= CONVERGED_GRADIENT
-    errors = told.standard_errors[model.discount_slice][model.groups]
+    errors = precise.standard_errors[model.discount_slice][model.groups]
     return Solution(
         solver="MaximumLikelihood",
         status=_status(bool(identified.all()), converged),
-        message=_message(problem, found, told, identified, bool(others), residual),
+        message=_message(problem, found, precise, identified, bool(others), residual),
         experts=problem.names,
         discounts=model.discounts(point.x),
         reward=model.reward(point.x).copy(),
@@ -170,16 +170,16 @@ def _solution(problem: Problem, found: Fit) -> Solution:
             "decisions": model.decisions,
             "identified": identified.tolist(),
             "known": _known(model),
-            "unidentified_directions": told.nullity,
-            "information_spectrum": told.spectrum.tolist(),
-            "reward_standard_errors": _or_none(told.standard_errors[: model.n_reward]),
+            "unidentified_directions": precise.nullity,
+            "information_spectrum": precise.spectrum.tolist(),
+            "reward_standard_errors": _or_none(precise.standard_errors[: model.n_reward]),
             "ridge": float(np.max(model.ridge, initial=0.0)),
             "ridge_weights": model.ridge.tolist(),
             "ridge_reason": found.ridge_reason,
             "temperature_spread": None if found.spread is None else found.spread.value,
             "equal_temperatures_p": None if found.spread is None else found.spread.p_equal,
-            "log_temperature_errors": _or_none(told.standard_errors[model.temperature_slice][model.temperature_groups]),
-            "transition_widening": told.widening[model.discount_slice][model.groups].tolist(),
+            "log_temperature_errors": _or_none(precise.standard_errors[model.temperature_slice][model.temperature_groups]),
+            "transition_widening": precise.widening[model.discount_slice][model.groups].tolist(),
             "lookahead": {"family": "exponential", "parameters": {"discount": model.discounts(point.x).tolist()}},
             "steps": best.steps,
             "starts": [_end(end) for end in found.ends],
@@ -190,13 +190,13 @@ def _solution(problem: Problem, found: Fit) -> Solution:
 
 def _known(model: Likelihood) -> dict[str, Any]:
     """What was told and not estimated: whose discounts, whose temperatures, and how much of the reward."""
-    told = model.settings
+    settings = model.settings
     part = any(expert.known_reward is not None for expert in model.problem.experts)
-    heats = model.fixed[model.temperature_slice] & (told.temperatures is not None)
+    heats = model.fixed[model.temperature_slice] & (settings.temperatures is not None)
     return {
         "discounts": model.fixed[model.discount_slice][model.groups].tolist(),
         "temperatures": heats[model.temperature_groups].tolist(),
-        "reward": "all" if told.reward is not None else "in part" if part else None,
+        "reward": "all" if settings.reward is not None else "in part" if part else None,
     }
 
 
@@ -218,15 +218,15 @@ def _status(identified: bool, converged: bool) -> Status:
     return Status.CONVERGED if converged else Status.NOT_CONVERGED
 
 
-def _message(problem: Problem, found: Fit, told: Precision, identified: Bools, others: bool, residual: float) -> str:
+def _message(problem: Problem, found: Fit, precise: Precision, identified: Bools, others: bool, residual: float) -> str:
     best, model = found.best, found.best.point.likelihood
     parts = [f"Log-likelihood {best.point.value:.2f} of {model.decisions:.0f} decisions, gradient {residual:.1e} per decision."]
     if not identified.all():
         names = ", ".join(n for n, known in zip(problem.names, identified, strict=True) if not known)
         why = "other discounts are exactly as likely" if others else "the likelihood is flat in their direction"
         parts.append(f"The discounts of {names} are not identified: {why}.")
-    elif told.nullity:
-        directions = "one direction" if told.nullity == 1 else f"{told.nullity} directions"
+    elif precise.nullity:
+        directions = "one direction" if precise.nullity == 1 else f"{precise.nullity} directions"
         parts.append(f"The discounts are identified; {directions} of the reward cannot be told from the decisions.")
     if not best.finished:
         largest = np.abs(model.reward(best.point.x)).max(initial=0.0)

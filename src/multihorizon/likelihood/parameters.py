@@ -64,9 +64,9 @@ def known_of_groups(values: Floats, groups: Ints) -> Floats:
     """The known value of each group; NaN where none is known, or where its members have different ones."""
     found = np.full(int(groups.max()) + 1, np.nan)
     for group in range(found.size):
-        told = np.unique(values[(groups == group) & ~np.isnan(values)])
-        if told.size == 1:
-            found[group] = told[0]
+        distinct = np.unique(values[(groups == group) & ~np.isnan(values)])
+        if distinct.size == 1:
+            found[group] = distinct[0]
     return found
 
 

@@ -62,14 +62,14 @@ def precision(point: Point) -> Precision:
     if is_large(model):
         return _large_precision(point)
     free = np.flatnonzero(~model.fixed)
-    told = point.information.copy() if model.penalty is None else point.information + model.penalty.matrix
-    matrix = told[np.ix_(free, free)]
+    information = point.information.copy() if model.penalty is None else point.information + model.penalty.matrix
+    matrix = information[np.ix_(free, free)]
     spectrum, vectors, own_scale = _spectrum(matrix)
     null = spectrum <= INFORMATION_RANK_TOLERANCE * spectrum[-1]
     lost = np.linalg.norm(vectors[:, null], axis=1) > NULL_COMPONENT
     if model.ridge.any():
-        told[np.arange(model.n_reward), np.arange(model.n_reward)] += model.ridge
-        penalised, directions, scale = _spectrum(told[np.ix_(free, free)])
+        information[np.arange(model.n_reward), np.arange(model.n_reward)] += model.ridge
+        penalised, directions, scale = _spectrum(information[np.ix_(free, free)])
         kept = penalised > INFORMATION_RANK_TOLERANCE * penalised[-1]
         inverse = (directions[:, kept] / penalised[kept]) @ directions[:, kept].T / np.outer(scale, scale)
     else:

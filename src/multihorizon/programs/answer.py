@@ -96,7 +96,7 @@ def _holds(part: Part, gaps: Floats, noise: float) -> bool:
 
 def _interval(part: Part, point: Evaluation, noise: float) -> tuple[float, float]:
     mdp, reward, gamma = part.expert.mdp, part.expert.expected_reward(point.parameters), float(point.discounts[part.k])
-    low, high = (first_departure(mdp, reward, part.policy, part.chosen, gamma, way, noise) for way in (-1, 1))
+    low, high = (first_departure(mdp, reward, part.policy, part.chosen, gamma, direction, noise) for direction in (-1, 1))
     return low, high
 
 

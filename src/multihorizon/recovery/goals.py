@@ -132,8 +132,8 @@ def _describe(solution: Identification) -> str:
     if len(solution.experts) == 1:
         return "Alone, so the discount cannot be told."
     known = solution.discounts_identified
-    told = [f"{g:.4f}" if ok else "not identified" for g, ok in zip(solution.discounts, known, strict=True)]
-    return f"Discounts {', '.join(told)}."
+    discounts = [f"{g:.4f}" if ok else "not identified" for g, ok in zip(solution.discounts, known, strict=True)]
+    return f"Discounts {', '.join(discounts)}."
 
 
 def goals(problem: Problem, temperature: Temperature = 1.0, tolerance: float = 1e-8, progress: Progress = silent) -> Goals:
@@ -220,12 +220,12 @@ def _judge_pairs(everyone: _Everyone, progress: Progress) -> list[Pair]:
     both = list(combinations(everyone.names, 2))
     for number, (first, second) in enumerate(both, start=1):
         verdict, misfit, logarithm = everyone.judged(frozenset((first, second)))
-        told = CANNOT_TELL
+        word = CANNOT_TELL
         if verdict.status == "infeasible":
-            told = DIFFER
+            word = DIFFER
         elif verdict.status == "unique" and logarithm <= np.log10(LARGEST_COINCIDENCE):
-            told = SHARE
-        pairs.append(Pair((first, second), told, verdict.status, misfit, float(10.0**logarithm)))
+            word = SHARE
+        pairs.append(Pair((first, second), word, verdict.status, misfit, float(10.0**logarithm)))
         progress(number / len(both), f"pair {number} of {len(both)}")
     return pairs
 

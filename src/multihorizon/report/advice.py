@@ -18,8 +18,8 @@ SIGNIFICANT = 0.05
 
 def warnings(findings: Findings) -> list[str]:
     """What a reader must know before any number: that none may be used, a rejected assumption, a penalty and what it moved."""
-    said = (_unusable(findings), _unfinished(findings), _temperatures(findings), _penalty(findings), _held_rewards(findings))
-    return [text for text in said if text]
+    texts = (_unusable(findings), _unfinished(findings), _temperatures(findings), _penalty(findings), _held_rewards(findings))
+    return [text for text in texts if text]
 
 
 def _unfinished(findings: Findings) -> str:
@@ -68,17 +68,17 @@ def _penalty(findings: Findings) -> str:
     penalty = findings.penalty
     if penalty is None:
         return ""
-    said = f"A penalty on large rewards (ridge {penalty.ridge:g}) was asked for."
+    text = f"A penalty on large rewards (ridge {penalty.ridge:g}) was asked for."
     free = penalty.without
     if free.status == Status.NOT_CONVERGED:
-        return f"{said} Without it the fit does not converge, so what it moved cannot be told."
+        return f"{text} Without it the fit does not converge, so what it moved cannot be told."
     pairs = zip(findings.solution.experts, free.discounts, findings.solution.discounts, strict=True)
     moved = [f"{name} from {before:.3f} to {after:.3f}" for name, before, after in pairs if abs(before - after) >= 0.0005]
     lost = free.objective - findings.solution.objective
-    said += f" It costs {lost:.2f} in log-likelihood and moves {in_words(moved) if moved else 'no discount by 0.001 or more'}."
+    text += f" It costs {lost:.2f} in log-likelihood and moves {in_words(moved) if moved else 'no discount by 0.001 or more'}."
     if (np.argsort(free.discounts) != np.argsort(findings.solution.discounts)).any() and moved:
-        said += " It changes the order of the discounts, so do not rely on the order."
-    return said
+        text += " It changes the order of the discounts, so do not rely on the order."
+    return text
 
 
 def advice(findings: Findings) -> list[str]:

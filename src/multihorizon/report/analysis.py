@@ -94,7 +94,7 @@ def build_problem(
     if mdps is None or estimate_rest:
         known: Sequence[MDP | None] = mdps or [None] * len(tables)
         mdps = [estimate_mdp(table, smoothing, rows) for table, rows in zip(tables, known, strict=True)]
-        remarks += [said for mdp in mdps for said in describe_estimate(mdp, smoothing)]
+        remarks += [remark for mdp in mdps for remark in describe_estimate(mdp, smoothing)]
     problems = []
     for table, mdp in zip(tables, mdps, strict=True):
         require_possible(table, mdp)
@@ -199,8 +199,8 @@ def _with_temperature_test(solution: Solution, problem: Problem, solver: Maximum
     if solver.temperature != "shared" or problem.n_experts == 1:
         return solution
     freer = solve(problem, replace(solver, temperature="pooled"), seed)
-    told = {"equal_temperatures_p": freer.evidence["equal_temperatures_p"]}
-    return replace(solution, evidence={**solution.evidence, **told})
+    test = {"equal_temperatures_p": freer.evidence["equal_temperatures_p"]}
+    return replace(solution, evidence={**solution.evidence, **test})
 
 
 def _with_checks(found: Analysis, tables: Sequence[Demonstrations], seed: int, progress: Progress) -> Analysis:

@@ -99,7 +99,7 @@ class Findings:
     @property
     def reward_given(self) -> bool:
         """Whether the whole reward was given and none of it estimated."""
-        return self._told.get("reward") == "all"
+        return self._known.get("reward") == "all"
 
     @property
     def free_rewards(self) -> int:
@@ -109,10 +109,10 @@ class Findings:
     @property
     def known(self) -> list[bool]:
         """Whether each discount was known beforehand, and so was not estimated."""
-        return list(self._told.get("discounts", [False] * len(self.solution.experts)))
+        return list(self._known.get("discounts", [False] * len(self.solution.experts)))
 
     @property
-    def _told(self) -> dict[str, Any]:
+    def _known(self) -> dict[str, Any]:
         return self.solution.evidence.get("known") or {}
 
     @cached_property

@@ -90,16 +90,16 @@ def _tests(found: Analysis) -> list[str]:
     if found.shared is None:
         return []
     if np.isnan(found.shared.p_value):
-        said = "Whether all experts share one discount cannot be tested with these data."
+        text = "Whether all experts share one discount cannot be tested with these data."
     else:
-        said = f"Likelihood-ratio test that all experts share one discount: p {p_text(found.shared.p_value)}."
+        text = f"Likelihood-ratio test that all experts share one discount: p {p_text(found.shared.p_value)}."
     place = {found.solution.experts[k]: i for i, k in enumerate(found.order)}
     rows: list[list[Cell]] = []
     for test in sorted(found.pairs, key=lambda t: sorted(place[name] for name in t.experts)):
         names = sorted(test.experts, key=place.__getitem__)
         rows.append([" and ".join(names), decimals(test.statistic, 2), test.degrees, p_cell(test.p_value), p_cell(test.adjusted)])
     headers = ["same discount?", "χ²", "degrees", "p", "p, all pairs (Holm)"]
-    return [paragraph(said), table(headers, rows, "Pairs of experts") if len(rows) > 1 else ""]
+    return [paragraph(text), table(headers, rows, "Pairs of experts") if len(rows) > 1 else ""]
 
 
 def _identifiability(found: Analysis) -> Section:
@@ -113,13 +113,13 @@ def _identifiability(found: Analysis) -> Section:
 def _reward(found: Analysis) -> Section:
     tabular, values, errors = found.problem.tabular, found.contrasts.values, found.contrasts.standard_errors
     against = "the reward of the average logged step" if tabular else "zero, that is, from not having the feature"
-    said = f"Differences from {against}, with 95 % intervals, in units of the temperature. "
-    said += "A constant added to all rewards does not change them." if tabular else ""
+    text = f"Differences from {against}, with 95 % intervals, in units of the temperature. "
+    text += "A constant added to all rewards does not change them." if tabular else ""
     if found.reward_given:
         return Section("The reward they share", [paragraph("The reward was given, so none of it was estimated.")])
     if found.withheld:
         return Section("The reward they share", [paragraph(f"No reward is given. {found.withheld}")])
-    blocks = [paragraph(said)]
+    blocks = [paragraph(text)]
     if np.isnan(values).all():
         blocks = [paragraph("Many rewards explain the decisions equally well, so none is given.")]
     else:
@@ -245,6 +245,6 @@ def _decisions(found: Analysis) -> Section:
 
 
 def _method(found: Analysis, options: dict[str, Any]) -> Section:
-    said = [paragraph(text) for text in (found.solution.message, *found.remarks)]
-    told = "; ".join(f"{k}: {', '.join(v) if isinstance(v, list) else v}" for k, v in options.items() if v is not None)
-    return Section("How this was made", [*said, paragraph(f"Options: {told}; level of the intervals: {LEVEL:g}.")])
+    remarks = [paragraph(text) for text in (found.solution.message, *found.remarks)]
+    settings = "; ".join(f"{k}: {', '.join(v) if isinstance(v, list) else v}" for k, v in options.items() if v is not None)
+    return Section("How this was made", [*remarks, paragraph(f"Options: {settings}; level of the intervals: {LEVEL:g}.")])

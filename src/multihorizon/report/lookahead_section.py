@@ -27,13 +27,13 @@ def lookahead_sections(found: Findings) -> list[Section]:
 
 def lookahead_section(compared: LookaheadComparison) -> Section:
     """The table of families, and each expert's parameters in them."""
-    said = (
+    text = (
         f"Each family says how the weight of a later step falls; tasks have up to {compared.steps} steps. A lower AIC or BIC is "
         "better, and so is a held-out log-likelihood nearer to zero. A small p in free weights says that the family's shape is "
         "too narrow. A small p against the best says that the decisions tell the two apart."
     )
     rows: list[list[Cell]] = [list(family_cells(row)) for row in compared.rows]
-    blocks = [paragraph(compared.summary), table(list(HEADERS), rows, "Families, the lowest AIC first"), paragraph(said)]
+    blocks = [paragraph(compared.summary), table(list(HEADERS), rows, "Families, the lowest AIC first"), paragraph(text)]
     names = [(row, name) for row in compared.rows for name in row.details["parameters"]]
     headers = ["expert", *(f"{row.family}: {name}" for row, name in names)]
     people: list[list[Cell]] = [
@@ -54,5 +54,5 @@ def _parameter(row: FamilyRow, name: str, k: int) -> Cell:
     value, error = row.details["parameters"][name][k], row.details["standard_errors"][name][k]
     if value != value:
         return "not identified"
-    told = f"{value:.0f}" if name == "depth" else f"{value:.2f}"
-    return told if error != error else f"{told} ± {error:.2f}"
+    shown = f"{value:.0f}" if name == "depth" else f"{value:.2f}"
+    return shown if error != error else f"{shown} ± {error:.2f}"

@@ -78,8 +78,8 @@ def identifiability_verdict(findings: Findings) -> Verdict:
     if len(unknown) == number:
         return Verdict(question, "No", _unknown(findings, unknown), "bad")
     if findings.withheld:
-        said = "Whether the data can tell the discounts is open until a fit succeeds."
-        return Verdict(question, "Not with this fit", said, "bad")
+        text = "Whether the data can tell the discounts is open until a fit succeeds."
+        return Verdict(question, "Not with this fit", text, "bad")
     idle, vague = _no_better_than_chance(findings), wide_intervals(findings)
     useful = sum(findings.given) - len(vague)
     parts = [_unknown(findings, unknown)] if unknown else []
@@ -216,14 +216,14 @@ def _horizons_differ(findings: Findings) -> str:
 
 
 def _unknown(findings: Findings, unknown: list[str]) -> str:
-    said = f"Other discounts, with another reward, make the decisions of {_named(findings, unknown)} exactly as likely. "
-    said += "So no number is given."
+    text = f"Other discounts, with another reward, make the decisions of {_named(findings, unknown)} exactly as likely. "
+    text += "So no number is given."
     exact = findings.identification
     if exact is not None and exact.status == "set":
         pairs = zip(exact.experts, exact.intervals, strict=True)
         ranges = [f"{name} from {low:.3f} to {high:.3f}" for name, (low, high) in pairs if name in unknown]
-        said += f" More decisions of the same kind would not help: even exact policies leave {in_words(ranges)}."
-    return said
+        text += f" More decisions of the same kind would not help: even exact policies leave {in_words(ranges)}."
+    return text
 
 
 def _open_directions(findings: Findings) -> list[str]:

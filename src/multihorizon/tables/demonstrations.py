@@ -212,19 +212,19 @@ class Demonstrations:
 
     def where(self, row: int) -> str:
         """Expert, episode and step of a decision, and the line of its file if it has one, for messages."""
-        told = f"expert {self.experts[self.expert[row]]}, episode {self.episodes[self.episode[row]]}, step {self.step[row]}"
+        decision = f"expert {self.experts[self.expert[row]]}, episode {self.episodes[self.episode[row]]}, step {self.step[row]}"
         if self.origin is None:
-            return told
-        return f"{self.origin.file}, {self.origin.place(int(self.origin.rows[row]))} ({told})"
+            return decision
+        return f"{self.origin.file}, {self.origin.place(int(self.origin.rows[row]))} ({decision})"
 
     def move(self, row: int) -> str:
         """State, action and next state of a decision, for messages."""
         return f"from {self._state(row)} by {self.actions[self.action[row]]} to {self.states[self.next_state[row]]}"
 
-    def _refuse(self, wrong: Bools, told: Callable[[int], str]) -> None:
+    def _refuse(self, wrong: Bools, reason: Callable[[int], str]) -> None:
         if wrong.any():
             row = int(np.argmax(wrong))
-            raise ValueError(f"{self.where(row)}: {told(row)}")
+            raise ValueError(f"{self.where(row)}: {reason(row)}")
 
     def _state(self, row: int) -> str:
         name: str = self.states[self.state[row]]

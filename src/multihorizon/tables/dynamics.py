@@ -107,20 +107,20 @@ def untaken_actions(mdp: MDP) -> dict[str, tuple[str, ...]]:
 def describe_estimate(mdp: MDP, smoothing: float) -> list[str]:
     """What was assumed where transitions were estimated, in sentences for a report."""
     ends = [name for name, end in zip(mdp.state_names, mdp.terminal, strict=True) if end]
-    said = [
+    sentences = [
         f"Transitions were estimated from next_state, with {smoothing:g} smoothing moves per state and action. "
         f"States in which nobody decided end an episode: {_listed(ends) if ends else 'there are none'}."
     ]
     untaken = untaken_actions(mdp)
     if untaken:
         places = [f"{', '.join(actions)} in {state}" for state, actions in untaken.items()]
-        said.append(
+        sentences.append(
             f"Nobody took {_listed(places)}. Where these actions lead is not known, so they were left out: that everybody avoids "
             "them is not counted as evidence, and rewards of places they may lead to can be far too high. If they are possible, "
             "list where they lead in a CSV with the columns state, action, next_state, probability, and give it with "
             "--transitions FILE --estimate-rest."
         )
-    return said
+    return sentences
 
 
 def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
@@ -145,8 +145,8 @@ def require_possible(demonstrations: Demonstrations, mdp: MDP) -> None:
     first = wrong[np.sort(np.unique(np.stack([column[wrong] for column in columns]), axis=1, return_index=True)[1])]
     moves = [f"{demonstrations.move(row)} ({demonstrations.where(row)})" for row in first[:LISTED].tolist()]
     rest = f"; and {first.size - LISTED} more" if first.size > LISTED else ""
-    told = f"{first.size} impossible move{'s' if first.size > 1 else ''}: {'; '.join(moves)}{rest}"
-    raise ValueError(f"the decisions must agree with the transitions, received {told}")
+    listed = f"{first.size} impossible move{'s' if first.size > 1 else ''}: {'; '.join(moves)}{rest}"
+    raise ValueError(f"the decisions must agree with the transitions, received {listed}")
 
 
 def _impossible_rows(demonstrations: Demonstrations, mdp: MDP) -> Ints:

@@ -66,12 +66,12 @@ def _require_once(table: Table, rows: Ints, mdp: MDP, by_action: bool) -> None:
     needed: Bools = (mdp.available & ~mdp.terminal[:, None]).T.ravel() if by_action else np.ones(mdp.n_states, dtype=np.bool_)
     seen = np.bincount(rows, minlength=needed.size)
 
-    def told(row: int) -> str:
+    def place(row: int) -> str:
         action, state = divmod(row, mdp.n_states)
         return f"state {mdp.state_names[state]}" + (f", action {mdp.action_names[action]}" if by_action else "")
 
     if (seen > 1).any():
         again = int(np.flatnonzero(seen[rows] > 1)[1])
-        raise ValueError(f"{table.at(again)}: there must be one row for {told(int(rows[again]))}, received another")
+        raise ValueError(f"{table.at(again)}: there must be one row for {place(int(rows[again]))}, received another")
     if (needed & (seen == 0)).any():
-        raise ValueError(f"{table.name} must have one row for {told(int(np.argmax(needed & (seen == 0))))}, received none")
+        raise ValueError(f"{table.name} must have one row for {place(int(np.argmax(needed & (seen == 0))))}, received none")
