@@ -68,7 +68,7 @@ def test_groups_share_a_discount():
 
 
 def bus(bins: int = 30) -> tuple[mh.MDP, np.ndarray]:
-    """Engines that wear by 0, 1 or 2 bins a month until they are replaced: transitions, and what replacing and wear cost."""
+    """Engines that wear by 0, 1 or 2 bins per month until they are replaced: transitions, and what replacing and wear cost."""
     transitions = np.zeros((2, bins, bins))
     for step, chance in enumerate((0.39, 0.6, 0.01)):
         np.add.at(transitions[0], (np.arange(bins), np.minimum(np.arange(bins) + step, bins - 1)), chance)

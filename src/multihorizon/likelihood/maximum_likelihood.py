@@ -189,7 +189,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
 
 
 def _known(model: Likelihood) -> dict[str, Any]:
-    """What was told and not estimated: whose discounts, whose temperatures, and how much of the reward."""
+    """What was known and not estimated: whose discounts, whose temperatures, and how much of the reward."""
     settings = model.settings
     part = any(expert.known_reward is not None for expert in model.problem.experts)
     heats = model.fixed[model.temperature_slice] & (settings.temperatures is not None)

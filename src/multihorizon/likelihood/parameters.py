@@ -26,7 +26,7 @@ class Quadratic:
         return self.slope - self.matrix @ (x - self.centre)
 
     def without(self, positions: slice, put: int) -> Quadratic:
-        """The same term where `put` parameters, of which it says nothing, stand in place of others of which it says nothing."""
+        """The same term with `put` parameters in place of others; it says nothing about either."""
         keep = [*range(positions.start), *range(positions.stop, self.centre.size)]
         size = len(keep) + put
         room = [*range(positions.start), *range(positions.start + put, size)]
@@ -38,7 +38,7 @@ class Quadratic:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a likelihood is told besides the problem.
+    """What is known besides the problem, and which experts share a parameter.
 
     Attributes:
         groups: for each of the K experts which discount is theirs; by default 0, …, K−1. Equal numbers share a discount.
