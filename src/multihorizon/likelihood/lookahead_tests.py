@@ -5,7 +5,8 @@ freedom as weights are given up. Two tests are on the safe side. A depth gives u
 is a bound, so a quasi-hyperbolic person is counted as if β were given up.
 
 *Not nested.* Vuong's test (1989) compares a family with the one of the lowest AIC. With `m = log π_f − log π_g` of each decision,
-`(Σ m − (p_f − p_g)) / √(Σ (m − m̄)²)` is standard normal where both are equally far from the truth.
+`(Σ m − (p_f − p_g)/2) / √(Σ (m − m̄)²)` is standard normal where both are equally far from the truth: p parameters raise the
+log-likelihood of the decisions they are fitted to by p/2, needed or not.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def best_test(fit: LookaheadFit, best: LookaheadFit, more: int) -> float:
         if _contains(wide.model.family, narrow.model.family):
             return nested_test(narrow, wide)[2]
     gained, spread = log_ratio(fit, best)
-    return float(2 * norm.sf(abs(gained - more) / spread)) if spread > 0 else 1.0
+    return float(2 * norm.sf(abs(gained - more / 2) / spread)) if spread > 0 else 1.0
 
 
 def _contains(wide: Lookahead, narrow: Lookahead) -> bool:
