@@ -61,6 +61,8 @@ _HOMES = {
     "SharedDiscountTest": "likelihood.horizon_tests",
     "compare_lookahead": "likelihood.lookahead_comparison",
     "LookaheadComparison": "likelihood.lookahead_comparison",
+    "recover": "likelihood.recover",
+    "Recovery": "likelihood.recovered",
     "check_model": "likelihood.model_checks",
     "ModelChecks": "likelihood.model_checks",
     "analyse": "report.analysis",

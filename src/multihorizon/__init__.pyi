@@ -23,6 +23,8 @@ from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood as Maxi
 from multihorizon.likelihood.model_checks import ModelChecks as ModelChecks
 from multihorizon.likelihood.model_checks import check_model as check_model
 from multihorizon.likelihood.population import Population as Population
+from multihorizon.likelihood.recover import recover as recover
+from multihorizon.likelihood.recovered import Recovery as Recovery
 from multihorizon.lookahead import Depth as Depth
 from multihorizon.lookahead import Exponential as Exponential
 from multihorizon.lookahead import FreeWeights as FreeWeights

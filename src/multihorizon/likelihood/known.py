@@ -57,7 +57,7 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
         if arrival is not None:
             return problem, arrival
         return _without_parameters(_paid(problem, known)), np.zeros(0)
-    return _paid(problem, known), None
+    return _paid(problem, known), None if problem.n_parameters else np.zeros(0)
 
 
 def read_settings(

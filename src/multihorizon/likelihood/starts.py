@@ -98,4 +98,4 @@ def _regression(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Floa
     wanted = (log - without_reward / lam).reshape(-1, gamma.size)[rows]
     weights = np.sqrt((batch.visits * policy).reshape(-1, gamma.size)[rows])
     q = scores.shape[2] - 2
-    return (scores[:, :, :q] * weights[:, :, None]).reshape(-1, q), (wanted * weights).ravel()
+    return (scores[:, :, :q] * weights[:, :, None]).reshape(wanted.size, q), (wanted * weights).ravel()

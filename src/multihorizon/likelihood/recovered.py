@@ -1,0 +1,212 @@
+"""What simulated studies of each size told: truth against recovery, coverage, and power."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from multihorizon.checks import Floats
+from multihorizon.solution import Solution, Status, for_json, package_version
+
+LEVEL = 0.95
+#: A study sees an effect where its p-value is below this.
+SEEN = 0.05
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a study: how many people, mean decisions of each, and the effect on logit γ, NaN where there is none."""
+
+    people: int
+    decisions: float
+    effect: float
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """One simulated study: true and estimated discounts `(n,)` with intervals `(n,2)`, and the effect's estimate, interval and p.
+
+    `problem` says why there is no answer; it is empty where there is one.
+    """
+
+    truth: Floats
+    estimates: Floats
+    intervals: Floats
+    effect: float
+    effect_estimate: float
+    effect_interval: tuple[float, float]
+    effect_p: float
+    problem: str = ""
+
+    @classmethod
+    def of(cls, found: Solution, truth: Floats, effect: float, term: str | None) -> Outcome:
+        """What a fitted study says."""
+        if found.status == Status.NOT_CONVERGED:
+            return cls.without_answer(truth, effect, "the fit did not converge")
+        intervals = found.confidence_intervals(LEVEL)
+        told = {} if term is None else found.evidence["population"]["discount"][term]
+        low, high = told.get("interval", (np.nan, np.nan))
+        seen = (float(told.get("estimate", np.nan)), (float(low), float(high)), float(told.get("p", np.nan)))
+        return cls(truth, found.discounts, intervals, effect, *seen)
+
+    @classmethod
+    def without_answer(cls, truth: Floats, effect: float, problem: str) -> Outcome:
+        """A study whose fit has no answer."""
+        nothing = np.full(truth.size, np.nan)
+        return cls(truth, nothing, np.full((truth.size, 2), np.nan), effect, np.nan, (np.nan, np.nan), np.nan, problem)
+
+
+@dataclass(frozen=True, eq=False)
+class SizeResult:
+    """What studies of one size told.
+
+    Attributes:
+        people, decisions, effect: the size.
+        studies: how many were simulated.
+        unanswered: how many of them have no answer, and the first reason.
+        truth, estimates: discounts `(studies,n)`; estimates are NaN in a study without an answer.
+        bias, error: mean and root mean square of the estimates' errors.
+        correlation: of truth and estimate within a study, on average; NaN where persons do not differ.
+        coverage: how often a 95 % interval contains the true discount.
+        without_interval: the share of discounts for which there was no interval.
+        effect_bias, effect_error: mean and standard deviation of the effect's estimates, less the truth.
+        effect_coverage: how often its 95 % interval contains the true effect.
+        power: the share of studies with p < 0.05; without an effect, the size of the test.
+    """
+
+    people: int
+    decisions: float
+    effect: float
+    studies: int
+    unanswered: int
+    reason: str
+    truth: Floats
+    estimates: Floats
+    bias: float
+    error: float
+    correlation: float
+    coverage: float
+    without_interval: float
+    effect_bias: float
+    effect_error: float
+    effect_coverage: float
+    power: float
+
+    @classmethod
+    def of(cls, size: Size, outcomes: Sequence[Outcome]) -> SizeResult:
+        """The summary of some studies of one size."""
+        truth, found = np.array([o.truth for o in outcomes]), np.array([o.estimates for o in outcomes])
+        ends = np.array([o.intervals for o in outcomes])
+        inside = (ends[:, :, 0] <= truth) & (truth <= ends[:, :, 1])
+        known = np.isfinite(ends).all(axis=2)
+        effects = np.array([o.effect_estimate for o in outcomes])
+        seen = np.array([o.effect_interval for o in outcomes])
+        held = (seen[:, 0] <= size.effect) & (size.effect <= seen[:, 1])
+        p = np.array([o.effect_p for o in outcomes])
+        reasons = [o.problem for o in outcomes if o.problem]
+        return cls(
+            size.people,
+            size.decisions,
+            size.effect,
+            len(outcomes),
+            len(reasons),
+            reasons[0] if reasons else "",
+            truth,
+            found,
+            bias=_mean(found - truth),
+            error=float(np.sqrt(_mean((found - truth) ** 2))),
+            correlation=_mean(np.array([_correlation(a, b) for a, b in zip(truth, found, strict=True)])),
+            coverage=_mean(np.where(known, inside, np.nan)),
+            without_interval=float(1 - known.mean()),
+            effect_bias=_mean(effects - size.effect),
+            effect_error=float(np.std(effects[np.isfinite(effects)])) if np.isfinite(effects).any() else np.nan,
+            effect_coverage=_mean(np.where(np.isfinite(seen).all(axis=1), held, np.nan)),
+            power=_mean(np.where(np.isfinite(p), p < SEEN, np.nan)),
+        )
+
+    def share_error(self, share: float) -> float:
+        """The standard error of a share of studies."""
+        return float(np.sqrt(share * (1 - share) / max(1, self.studies - self.unanswered)))
+
+    def numbers(self) -> dict[str, Any]:
+        """The summary without the estimates of each study."""
+        return {name: value for name, value in asdict(self).items() if name not in ("truth", "estimates")}
+
+
+@dataclass(frozen=True, eq=False)
+class Recovery:
+    """What simulated studies told; `sizes[0]` is the study as designed."""
+
+    solver: str
+    term: str | None
+    sizes: tuple[SizeResult, ...]
+    seed: int
+
+    @property
+    def summary(self) -> str:
+        """The result in a few sentences."""
+        first = self.sizes[0]
+        said = [
+            f"{first.studies} studies of {_count(first.people, 'person', 'people')} with {first.decisions:.0f} decisions each "
+            f"were simulated: discounts are recovered to ±{first.error:.2f} (root mean square), "
+            f"and 95 % intervals contain the truth in {first.coverage:.0%} of cases."
+        ]
+        if np.isfinite(first.correlation):
+            said.append(f"Within a study true and estimated discounts correlate by {first.correlation:.2f} on average.")
+        if self.term is not None and first.effect:
+            power = f"{first.power:.0%} ± {first.share_error(first.power):.0%}"
+            said.append(
+                f"An effect of {first.effect:.2f} of {self.term} on the logit of the discount is seen in {power} of studies."
+            )
+        if any(size.unanswered for size in self.sizes):
+            lost = next(size for size in self.sizes if size.unanswered)
+            said.append(f"{sum(size.unanswered for size in self.sizes)} studies have no answer; the first because {lost.reason}.")
+        return " ".join(said)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per size, the study as designed first."""
+        return pd.DataFrame([size.numbers() for size in self.sizes])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and dicts; what is not known is NaN."""
+        return {
+            "summary": self.summary,
+            "solver": self.solver,
+            "term": self.term,
+            "level": LEVEL,
+            "seed": self.seed,
+            "sizes": [
+                {**size.numbers(), "truth": size.truth.tolist(), "estimates": size.estimates.tolist()} for size in self.sizes
+            ],
+            "version": package_version(),
+        }
+
+    def to_json(self, path: str | Path) -> None:
+        """Write everything; what is not known is null."""
+        Path(path).write_text(json.dumps(for_json(self.to_dict()), indent=1, allow_nan=False), encoding="utf-8")
+
+    def __str__(self) -> str:
+        columns = ["people", "decisions", "effect", "bias", "error", "correlation", "coverage", "effect_coverage", "power"]
+        return f"{self.to_frame()[columns].round(3).to_string(index=False)}\n{self.summary}"
+
+
+def _mean(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if known.size else np.nan
+
+
+def _correlation(truth: Floats, found: Floats) -> float:
+    known = np.isfinite(found)
+    if known.sum() < 3 or not truth[known].std() > 0 or not found[known].std() > 0:
+        return np.nan
+    return float(np.corrcoef(truth[known], found[known])[0, 1])
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
