@@ -240,9 +240,9 @@ class Point:
         total[: model.n_reward] -= model.ridge * model.reward(self.x)
         return total if model.penalty is None else total + model.penalty.gradient(self.x)
 
-    def without_derivatives(self) -> Point:
+    def without_derivatives(self) -> Self:
         """The same point without what was derived from it, which takes far more memory and is derived again when asked for."""
-        return Point(self.likelihood, self.x, tuple(replace(plan) for plan in self.plans), self.value, self.objective)
+        return replace(self, plans=tuple(replace(plan) for plan in self.plans))
 
     def policies(self) -> list[Floats]:
         """The policy `(S,A)` of each of the problem's experts and tasks."""

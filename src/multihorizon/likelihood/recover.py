@@ -85,12 +85,14 @@ def recover(
     """
     as_count(studies, "studies", least=2)
     as_jobs(jobs)
-    fitted, used = _fitted(study, solver, seed)
     problem = study if isinstance(study, Problem) else study.require_problem()
+    used = solver or (MaximumLikelihood() if isinstance(study, Problem) else _solver_of(study))
     design = read_design(problem, demonstrations)
-    truth = _truth(fitted, used, problem, term, discounts)
-    if truth.term is None and effects:
+    varied = _term(used, problem, term)
+    if varied is None and effects:
         raise ValueError("effects need a Population with a covariate, received none")
+    fitted = _with_answer(solve(study, used, seed) if isinstance(study, Problem) else study)
+    truth = _truth(fitted, used, problem, varied, discounts)
     sizes = _sizes(design, truth, effects, decisions, people)
     task = _Study(design, truth, used, seed)
     items = [(size, number) for size in sizes for number in range(studies)]
@@ -148,18 +150,10 @@ class _DrawnPersons:
 _Truth = _FixedPersons | _DrawnPersons
 
 
-def _fitted(
-    study: Problem | Solution, solver: MaximumLikelihood | Population | None, seed: int
-) -> tuple[Solution, MaximumLikelihood | Population]:
-    """The solution that is taken as the truth, and the solver for simulated studies."""
-    if isinstance(study, Problem):
-        used = solver or MaximumLikelihood()
-        found = solve(study, used, seed)
-    else:
-        found, used = study, solver or _solver_of(study)
+def _with_answer(found: Solution) -> Solution:
     if found.status == Status.NOT_CONVERGED or not np.isfinite(found.discounts).all():
         raise ValueError(f"the study itself must have discounts to recover, received a fit that is {found.status}")
-    return found, used
+    return found
 
 
 def _solver_of(solution: Solution) -> MaximumLikelihood | Population:
@@ -181,8 +175,6 @@ def _truth(
 ) -> _Truth:
     assert fitted.temperature is not None
     if not isinstance(solver, Population):
-        if term is not None:
-            raise ValueError(f"a term needs a Population, received {type(solver).__name__}")
         return _FixedPersons(fitted.reward, _chosen(fitted, discounts), fitted.temperature)
     if discounts is not None:
         raise ValueError("chosen discounts need MaximumLikelihood: persons of a Population are drawn, received a Population")
@@ -192,8 +184,7 @@ def _truth(
     widths = np.array([told["spread"][kind]["estimate"] for kind in ("discount", "temperature")])
     rho = told["spread"]["correlation"]["estimate"]
     root = widths[:, None] * np.array([[1.0, 0.0], [rho, np.sqrt(max(0.0, 1 - rho**2))]])
-    chosen = _term(covariates.terms, term)
-    return _DrawnPersons(fitted.reward, covariates.matrix, effects, root, told["largest_discount"], covariates.terms, chosen)
+    return _DrawnPersons(fitted.reward, covariates.matrix, effects, root, told["largest_discount"], covariates.terms, term)
 
 
 def _chosen(fitted: Solution, discounts: Mapping[str, float] | None) -> Floats:
@@ -205,16 +196,18 @@ def _chosen(fitted: Solution, discounts: Mapping[str, float] | None) -> Floats:
     return found
 
 
-def _term(terms: tuple[str, ...], term: str | None) -> str | None:
+def _term(solver: MaximumLikelihood | Population, problem: Problem, term: str | None) -> str | None:
     """The term whose effect is varied."""
-    others = [name for name in terms if name != "Intercept"]
-    if term is None:
-        if len(others) > 1:
-            raise ValueError(f"term must say which effect is to be recovered, one of {', '.join(others)}; received none")
-        return others[0] if others else None
-    if term not in others:
+    if not isinstance(solver, Population):
+        if term is not None:
+            raise ValueError(f"a term needs a Population, received {type(solver).__name__}")
+        return None
+    others = [name for name in solver.covariates(problem).terms if name != "Intercept"]
+    if term is None and len(others) > 1:
+        raise ValueError(f"term must say which effect is to be recovered, one of {', '.join(others)}; received none")
+    if term is not None and term not in others:
         raise ValueError(f"term must be one of {', '.join(others) or 'none'}, received {term}")
-    return term
+    return term or (others[0] if others else None)
 
 
 def _sizes(

@@ -1,0 +1,142 @@
+"""Can a design tell: simulated studies are those of the design, and what they show is what the mathematics says."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import multihorizon as mh
+from multihorizon.likelihood.study_design import policies_of, read_design
+
+KNOWN = mh.MaximumLikelihood(1.0, known_reward=mh.domains.cliff().reward, starts=1)
+
+
+@pytest.fixture(scope="module")
+def cliff():
+    domain = mh.domains.cliff()
+    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 60, seed=1, names=["ann", "bo", "cy"])
+    return domain, table, mh.Problem(domain.mdp, table)
+
+
+@pytest.fixture(scope="module")
+def space():
+    task = mh.domains.space_adventure(mini_blocks=40)
+    persons = task.persons(12, seed=2)
+    return task, persons, mh.Problem(task.mdp, persons.demonstrations)
+
+
+def test_simulated_episodes_begin_where_those_of_the_study_did(space) -> None:
+    task, persons, problem = space
+    design = read_design(problem, persons.demonstrations)
+    first = task.mdp.n_states - 5  # all others lead on
+    policies = policies_of(problem, task.reward, np.zeros(0), persons.discounts, persons.temperatures)
+    simulated = design.simulate(problem, np.arange(12), policies, 1.0, 3)
+    again = design.simulate(problem, np.arange(12), policies, 1.0, 3)
+    starts = np.bincount(task.starts, minlength=task.mdp.n_states)
+    for before, after, twin in zip(problem.experts, simulated.experts, again.experts, strict=True):
+        assert after.counts.sum() == before.counts.sum()
+        assert (after.counts.sum(axis=1) >= starts)[:first].all()
+        assert (after.counts == twin.counts).all()
+    assert any((a.counts != b.counts).any() for a, b in zip(problem.experts, simulated.experts, strict=True))
+    twice = design.simulate(problem, np.arange(12), policies, 2.0, 3)
+    assert sum(e.counts.sum() for e in twice.experts) == 2 * sum(e.counts.sum() for e in problem.experts)
+
+
+def test_without_the_table_persons_decide_where_they_decided(cliff) -> None:
+    domain, _, problem = cliff
+    design = read_design(problem, None)
+    policies = domain.mce_experts()
+    simulated = design.simulate(problem, np.arange(3), policies, 1.0, 0)
+    for before, after in zip(problem.experts, simulated.experts, strict=True):
+        assert (after.counts.sum(axis=1) == before.counts.sum(axis=1)).all()
+    many = design.simulate(problem, np.arange(3), policies, 400.0, 0)
+    for expert, policy in zip(many.experts, policies, strict=True):
+        seen = expert.counts.sum(axis=1) > 2000
+        assert seen.any()
+        assert expert.frequencies(0.0)[seen] == pytest.approx(policy[seen], abs=0.05)
+
+
+def test_people_are_those_of_the_study_again_and_again(cliff) -> None:
+    _, table, problem = cliff
+    design = read_design(problem, table)
+    members = design.draw_people(7, np.random.default_rng(0))
+    more, patterns = design.of_people(members)
+    assert len(set(more.names)) == 7
+    assert set(more.names[:3]) == {"ann", "bo", "cy"}
+    assert np.bincount(members, minlength=3).min() >= 2
+    assert patterns.tolist() == members.tolist()
+
+
+@pytest.fixture(scope="module")
+def recovered(cliff):
+    _, table, problem = cliff
+    return mh.recover(problem, KNOWN, table, decisions=[8000], studies=6, seed=4)
+
+
+def test_more_decisions_recover_more(recovered) -> None:
+    own, more = recovered.sizes
+    assert (own.people, own.studies, more.decisions) == (3, 6, 8000)
+    assert more.error < 0.5 * own.error
+    assert own.truth.shape == own.estimates.shape == (6, 3)
+    assert (own.truth == own.truth[0]).all()
+    assert more.coverage > 0.7
+    assert np.isnan(own.power)
+    assert "6 studies of 3 people" in recovered.summary
+
+
+def test_processes_do_not_change_the_answer_and_seeds_do(cliff, recovered) -> None:
+    _, table, problem = cliff
+    twin = mh.recover(problem, KNOWN, table, decisions=[8000], studies=2, seed=4, jobs=2)
+    other = mh.recover(problem, KNOWN, table, decisions=[8000], studies=2, seed=5)
+    for size, same, different in zip(recovered.sizes, twin.sizes, other.sizes, strict=True):
+        assert (same.estimates == size.estimates[:2]).all()
+        assert (different.estimates != size.estimates[:2]).any()
+
+
+def test_what_was_found_is_written(recovered, tmp_path) -> None:
+    recovered.to_json(tmp_path / "recover.json")
+    content = json.loads((tmp_path / "recover.json").read_text())
+    assert content["sizes"][0]["coverage"] == pytest.approx(recovered.sizes[0].coverage)
+    assert content["sizes"][0]["power"] is None
+    assert np.array(content["sizes"][1]["estimates"]) == pytest.approx(recovered.sizes[1].estimates)
+    assert len(recovered.to_frame()) == 2
+
+
+def test_chosen_discounts_are_the_truth(cliff) -> None:
+    _, table, problem = cliff
+    solution = mh.solve(problem, KNOWN)
+    found = mh.recover(solution, demonstrations=table, discounts={"bo": 0.8}, decisions=[], studies=2)
+    assert found.sizes[0].truth[0] == pytest.approx([solution.discounts[0], 0.8, solution.discounts[2]])
+
+
+def test_effects_of_groups_are_recovered(space) -> None:
+    task, persons, problem = space
+    solution = mh.solve(problem, mh.Population("~ group", persons.frame, known_reward=task.reward))
+    found = mh.recover(solution, None, persons.demonstrations, effects=[0.0, 2.5], decisions=[], people=[], studies=2)
+    assert found.term == "group[T.training]"
+    assert [(size.people, size.effect) for size in found.sizes] == [(12, 2.5), (12, 0.0)]
+    with_effect, without = (size.truth for size in found.sizes)
+    assert (with_effect[:, ::2] == without[:, ::2]).all()
+    assert (with_effect[:, 1::2] > without[:, 1::2]).all()
+    assert all(np.isfinite([size.effect_coverage, size.power]).all() for size in found.sizes)
+
+
+def test_bad_requests_are_refused(cliff, space) -> None:
+    _, table, problem = cliff
+    task, persons, people = space
+    solution = mh.solve(problem, KNOWN)
+    cases = [
+        (lambda: mh.recover(solution, discounts={"dan": 0.5}), "no expert of that name"),
+        (lambda: mh.recover(solution, effects=[0.5]), "effects need a Population"),
+        (lambda: mh.recover(solution, people=[10]), "numbers of people need a Population"),
+        (lambda: mh.recover(solution, studies=1), "studies must be a whole number of at least 2"),
+        (lambda: mh.recover(solution, demonstrations=[table, table]), "tables the problem was made of"),
+    ]
+    for ask, said in cases:
+        with pytest.raises(ValueError, match=said):
+            ask()
+    two = mh.Population("~ group + age", persons.frame, known_reward=task.reward)
+    with pytest.raises(ValueError, match="term must say which effect"):
+        mh.recover(people, two)
