@@ -32,12 +32,12 @@ from multihorizon.commands.options import (
     check_out,
     discounts_of,
     families_of,
+    population_of,
     read_mdps,
     temperature_of,
 )
 from multihorizon.likelihood.lookahead_comparison import LookaheadComparison
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
-from multihorizon.likelihood.population import Population
 from multihorizon.parallel import as_jobs
 from multihorizon.report.analysis import Analysis, analyse
 from multihorizon.report.fit_report import FILES, write_fit, write_so_far
@@ -50,7 +50,6 @@ from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features, read_known_reward
 from multihorizon.tables.groups import read_groups
-from multihorizon.tables.persons import read_persons
 
 #: Exit code where the work was stopped by Ctrl-C, as shells have it.
 STOPPED = 130
@@ -88,7 +87,7 @@ def fit(
         check_out(out_dir, FILES, demos, transitions, features, known_reward, groups, persons)
         together = None if groups is None else read_groups(groups)
         solver = MaximumLikelihood(temperature_of(temperature), discounts_of(discount), groups=together, ridge=ridge)
-        asked = _population(persons, formula, solver)
+        asked = population_of(persons, formula, solver)
         options = {
             "demonstrations": [path.name for path in demos],
             "transitions": [path.name for path in transitions] if transitions else "estimated",
@@ -135,17 +134,6 @@ def fit(
             out.print(f"Written to {out_dir}: {', '.join(FILES)}", soft_wrap=True)
         if not analysis.finished:
             raise typer.Exit(STOPPED)
-
-
-def _population(persons: Path | None, formula: str | None, solver: MaximumLikelihood) -> Population | None:
-    """What is asked about groups and persons; nothing without a table of persons and a formula."""
-    if persons is None and formula is None:
-        return None
-    if persons is not None and formula is None:
-        raise ValueError('--persons must come with --formula, received none: "~ group" compares the groups of a column group')
-    if solver.discounts is not None or solver.groups is not None:
-        raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
-    return Population(formula or "~ 1", None if persons is None else read_persons(persons), ridge=solver.ridge)
 
 
 class _Results:

@@ -11,8 +11,11 @@ import typer
 from multihorizon.checks import as_discount, as_positive
 from multihorizon.files.output import check_output
 from multihorizon.likelihood.known import Temperature
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.likelihood.population import Population
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead, family_named
 from multihorizon.mdp import MDP
+from multihorizon.tables.persons import read_persons
 from multihorizon.tables.transitions import read_transitions
 
 Demos = Annotated[
@@ -85,6 +88,18 @@ def temperature_of(texts: list[str] | None) -> Temperature:
     if len(texts) == 1 and texts[0] in words:
         return words[texts[0]]
     return _numbers(texts, "--temperature", as_positive, f"one of {', '.join(words)}, a positive number or NAME=number")
+
+
+def population_of(persons: Path | None, formula: str | None, solver: MaximumLikelihood) -> Population | None:
+    """What is asked about groups and persons; nothing without a table of persons and a formula."""
+    if persons is None and formula is None:
+        return None
+    if persons is not None and formula is None:
+        raise ValueError('--persons must come with --formula, received none: "~ group" compares the groups of a column group')
+    if solver.discounts is not None or solver.groups is not None:
+        raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
+    rows = None if persons is None else read_persons(persons)
+    return Population(formula or "~ 1", rows, known_reward=solver.known_reward, ridge=solver.ridge)
 
 
 def families_of(text: str | None) -> tuple[Lookahead, ...]:

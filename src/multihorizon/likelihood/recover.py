@@ -89,8 +89,7 @@ def recover(
     used = solver or (MaximumLikelihood() if isinstance(study, Problem) else _solver_of(study))
     design = read_design(problem, demonstrations)
     varied = _term(used, problem, term)
-    if varied is None and effects:
-        raise ValueError("effects need a Population with a covariate, received none")
+    _check_request(used, varied, effects, discounts, people)
     fitted = _with_answer(solve(study, used, seed) if isinstance(study, Problem) else study)
     truth = _truth(fitted, used, problem, varied, discounts)
     sizes = _sizes(design, truth, effects, decisions, people)
@@ -150,6 +149,22 @@ class _DrawnPersons:
 _Truth = _FixedPersons | _DrawnPersons
 
 
+def _check_request(
+    solver: MaximumLikelihood | Population,
+    term: str | None,
+    effects: Sequence[float] | None,
+    discounts: Mapping[str, float] | None,
+    people: Sequence[int] | None,
+) -> None:
+    """Raise, before any work, for what this solver cannot vary."""
+    if effects and term is None:
+        raise ValueError("effects need a Population with a covariate, received none")
+    if people is not None and not isinstance(solver, Population):
+        raise ValueError("other numbers of people need a Population to draw them from, received MaximumLikelihood")
+    if discounts is not None and isinstance(solver, Population):
+        raise ValueError("chosen discounts need MaximumLikelihood: persons of a Population are drawn, received a Population")
+
+
 def _with_answer(found: Solution) -> Solution:
     if found.status == Status.NOT_CONVERGED or not np.isfinite(found.discounts).all():
         raise ValueError(f"the study itself must have discounts to recover, received a fit that is {found.status}")
@@ -176,8 +191,6 @@ def _truth(
     assert fitted.temperature is not None
     if not isinstance(solver, Population):
         return _FixedPersons(fitted.reward, _chosen(fitted, discounts), fitted.temperature)
-    if discounts is not None:
-        raise ValueError("chosen discounts need MaximumLikelihood: persons of a Population are drawn, received a Population")
     covariates = solver.covariates(problem)
     told = fitted.evidence["population"]
     effects = np.array([[told[kind][name]["estimate"] for kind in ("discount", "temperature")] for name in covariates.terms])
@@ -220,8 +233,6 @@ def _sizes(
     """The study as designed first, then one change at a time."""
     k, own = design.problem.n_experts, design.decisions
     drawn = isinstance(truth, _DrawnPersons)
-    if people is not None and not drawn:
-        raise ValueError("other numbers of people need a Population to draw them from, received MaximumLikelihood")
     tried = list(effects) if effects else ([truth.effect, 0.0][::-1] if truth.term is not None else [np.nan])
     main = Size(k, own, float(tried[-1]))
     found = [main, *(replace(main, effect=float(effect)) for effect in tried[:-1])]

@@ -73,7 +73,8 @@ class SizeResult:
         truth, estimates: discounts `(studies,n)`; estimates are NaN in a study without an answer.
         bias, error: mean and root mean square of the estimates' errors.
         correlation: of truth and estimate within a study, on average; NaN where persons do not differ.
-        coverage: how often a 95 % interval contains the true discount.
+        coverage, coverage_error: how often a 95 % interval contains the true discount, and the standard error of that share
+            from its spread between studies.
         without_interval: the share of discounts for which there was no interval.
         effect_bias, effect_error: mean and standard deviation of the effect's estimates, less the truth.
         effect_coverage: how often its 95 % interval contains the true effect.
@@ -92,6 +93,7 @@ class SizeResult:
     error: float
     correlation: float
     coverage: float
+    coverage_error: float
     without_interval: float
     effect_bias: float
     effect_error: float
@@ -123,6 +125,7 @@ class SizeResult:
             error=float(np.sqrt(_mean((found - truth) ** 2))),
             correlation=_mean(np.array([_correlation(a, b) for a, b in zip(truth, found, strict=True)])),
             coverage=_mean(np.where(known, inside, np.nan)),
+            coverage_error=_error_of_mean(np.array([_mean(row) for row in np.where(known, inside, np.nan)])),
             without_interval=float(1 - known.mean()),
             effect_bias=_mean(effects - size.effect),
             effect_error=float(np.std(effects[np.isfinite(effects)])) if np.isfinite(effects).any() else np.nan,
@@ -199,6 +202,11 @@ class Recovery:
 def _mean(values: Floats) -> float:
     known = values[np.isfinite(values)]
     return float(known.mean()) if known.size else np.nan
+
+
+def _error_of_mean(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.std(ddof=1) / np.sqrt(known.size)) if known.size > 1 else np.nan
 
 
 def _correlation(truth: Floats, found: Floats) -> float:

@@ -1,0 +1,122 @@
+"""The report of simulated studies: truth against recovery, and what more decisions and people would bring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from multihorizon.files.output import write_all, write_csv
+from multihorizon.likelihood.recovered import Recovery, SizeResult
+from multihorizon.report.formats import decimals
+from multihorizon.report.html import Cell, Page, Section, figure, paragraph, side_by_side, table
+from multihorizon.report.plots import COLOURS, new_axes
+from multihorizon.solution import package_version
+
+FILES = ("recover.json", "recover.csv", "recover.html")
+#: With more dots than this a picture is stored as pixels.
+MANY_DOTS = 1000
+
+
+def write_recovery(directory: Path, found: Recovery, options: dict[str, Any]) -> None:
+    """Write all files of simulated studies."""
+
+    def write(draft: Path) -> None:
+        found.to_json(draft / "recover.json")
+        write_csv(found.to_frame(), draft / "recover.csv")
+        recover_page(found, options).write(draft / "recover.html")
+
+    write_all(directory, write)
+
+
+def recover_page(found: Recovery, options: dict[str, Any]) -> Page:
+    """The report."""
+    pictures = [figure(plot_recovery(found.sizes[0]), "Each dot is a simulated person in the study as designed.")]
+    varied = [("decisions", "decisions per person"), ("people", "people")]
+    for name, label in varied:
+        sizes = _along(found, name)
+        if len(sizes) > 1:
+            pictures.append(figure(plot_sizes(sizes, name, label), f"How the answer changes with the number of {label}."))
+    blocks = [paragraph(found.summary), side_by_side(pictures), _table(found)]
+    meaning = (
+        "Bias and error are those of the discounts; the error is the root mean square. Coverage is the share of 95 % intervals "
+        "that contain the truth. Power is the share of studies with p < 0.05; without an effect it should be 0.05. The ± of a "
+        "share is its standard error with so many simulated studies."
+    )
+    given = "; ".join(f"{k}: {', '.join(map(str, v)) if isinstance(v, list) else v}" for k, v in options.items() if v is not None)
+    return Page(
+        "Can this design tell?",
+        f"{found.sizes[0].studies} simulated studies of each size, fitted by {found.solver}",
+        [
+            Section("Truth and recovery", [*blocks, paragraph(meaning)]),
+            Section("How this was made", [paragraph(f"Options: {given}.")]),
+        ],
+        f"multihorizon {package_version()}, seed {found.seed}",
+    )
+
+
+def plot_recovery(size: SizeResult) -> Axes:
+    """Estimated against true discounts."""
+    ax = new_axes(3.6, 3.4)
+    ax.plot([0, 1], [0, 1], color="grey", lw=1)
+    dots = size.truth.size
+    ax.scatter(size.truth, size.estimates, s=9, color=COLOURS[0], alpha=0.3, linewidths=0, rasterized=dots > MANY_DOTS)
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel="true discount", ylabel="estimated discount")
+    return ax
+
+
+def plot_sizes(sizes: Sequence[SizeResult], name: str, label: str) -> Axes:
+    """Error, coverage and power against one of the numbers that can be chosen."""
+    ax = new_axes(3.8, 3.4)
+    x = [getattr(size, name) for size in sizes]
+    lines = [("error of a discount", [s.error for s in sizes]), ("coverage of discounts", [s.coverage for s in sizes])]
+    if any(np.isfinite(size.power) for size in sizes):
+        lines.append((f"power, effect {sizes[0].effect:.2g}", [s.power for s in sizes]))
+    for (said, values), colour in zip(lines, COLOURS, strict=False):
+        ax.plot(x, values, "o-", color=colour, label=said)
+    ax.axhline(0.95, color="grey", lw=0.8, ls=":")
+    ax.set(ylim=(0, 1.02), xlabel=label)
+    ax.legend(fontsize=8)
+    return ax
+
+
+def size_cells(size: SizeResult) -> dict[str, str]:
+    """One row of the table of sizes, by header."""
+    return {
+        "people": f"{size.people}",
+        "decisions": f"{size.decisions:.0f}",
+        "effect": decimals(size.effect, 2) or "–",
+        "bias": decimals(size.bias, 3) or "–",
+        "error": decimals(size.error, 3) or "–",
+        "correlation": decimals(size.correlation, 2) or "–",
+        "coverage": _share(size.coverage, size.coverage_error),
+        "coverage of the effect": _share(size.effect_coverage, size.share_error(size.effect_coverage)),
+        "power": _share(size.power, size.share_error(size.power)),
+        "no answer": f"{size.unanswered}",
+    }
+
+
+def _table(found: Recovery) -> str:
+    cells = [size_cells(size) for size in found.sizes]
+    rows: list[list[Cell]] = [list(row.values()) for row in cells]
+    return table(list(cells[0]), rows, "The study as designed first, then one change at a time")
+
+
+def _share(share: float, error: float) -> str:
+    """A share with its standard error."""
+    return "–" if np.isnan(share) else f"{share:.2f} ± {error:.2f}"
+
+
+def _along(found: Recovery, name: str) -> list[SizeResult]:
+    """The study as designed and those that differ from it in one number only, in the order of that number."""
+    first = found.sizes[0]
+    others = {"decisions": "people", "people": "decisions"}[name]
+    same = [
+        size
+        for size in found.sizes
+        if getattr(size, others) == getattr(first, others) and (size.effect == first.effect or np.isnan(size.effect))
+    ]
+    return sorted(same, key=lambda size: float(getattr(size, name)))
