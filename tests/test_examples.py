@@ -50,3 +50,13 @@ def test_the_tutorials_code_runs_in_order(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "not identified [nan nan]" in said
     assert names["both"].status == mh.Status.CONVERGED
+
+
+def test_the_code_on_look_ahead_runs(capsys):
+    text = (EXAMPLES.parent / "docs" / "lookahead.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(compile(block, "lookahead", "exec"), names)
+    said = capsys.readouterr().out
+    assert "By AIC the decisions are described best by" in said
+    assert "2 studies of 8 people with 100 decisions each were simulated" in said

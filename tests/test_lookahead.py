@@ -191,6 +191,7 @@ def test_a_family_is_recovered_from_many_decisions(name, tmp_path) -> None:
         if name == "depth":
             assert found.tolist() == values
             assert np.isnan(errors).all()
+            assert "0: depth 1.0000" in str(solution)
         else:
             assert (np.abs(found - values) < 4 * errors).all()
             assert (errors < 0.35).all()
@@ -329,3 +330,18 @@ def test_bad_requests_get_one_sentence_and_nothing_is_written(study, tmp_path, o
     assert result.exit_code == 2
     assert said in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_needless_parameters_alone_do_not_tell_families_apart() -> None:
+    """Decisions of hyperbolic persons: two parameters each do not gain, and that is no evidence against them."""
+    weights = [[1.0, 1 / (1 + kappa), 1 / (1 + 2 * kappa)] for kappa in (0.2, 0.5, 1.0, 2.0)]
+    problem, known = with_known_reward(simulated(steps_task(), weights, episodes=150))
+    comparison = mh.compare_lookahead(problem, solver=mh.MaximumLikelihood(1.0, known_reward=known))
+    assert {"hyperbolic", "quasi-hyperbolic", "exponential"} <= set(comparison.candidates)
+
+
+def test_free_weights_are_told_from_narrower_families() -> None:
+    problem, known = with_known_reward(simulated(steps_task(), SHAPES["free weights"], episodes=5000))
+    comparison = mh.compare_lookahead(problem, solver=mh.MaximumLikelihood(1.0, known_reward=known))
+    assert comparison.candidates == ("free weights",)
+    assert all(row.free_p < 0.05 for row in comparison.rows[1:])

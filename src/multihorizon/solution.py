@@ -208,7 +208,12 @@ class Solution:
             raise ValueError(f"{path} is not a saved solution: {error}") from error
 
     def __str__(self) -> str:
-        rows = [f"  {name}: discount {gamma:.4f}" for name, gamma in zip(self.experts, self.discounts, strict=True)]
+        parameters = {} if not self._weights else self.evidence["lookahead"]["parameters"]
+        columns = parameters or {"discount": self.discounts}
+        rows = [
+            f"  {name}: {', '.join(f'{what} {values[k]:.4f}' for what, values in columns.items())}"
+            for k, name in enumerate(self.experts)
+        ]
         return "\n".join([f"{self.solver}: {self.status}. {self.message}", *rows])
 
 

@@ -5,8 +5,9 @@ freedom as weights are given up. Two tests are on the safe side. A depth gives u
 is a bound, so a quasi-hyperbolic person is counted as if β were given up.
 
 *Not nested.* Vuong's test (1989) compares a family with the one of the lowest AIC. With `m = log π_f − log π_g` of each decision,
-`(Σ m − (p_f − p_g)/2) / √(Σ (m − m̄)²)` is standard normal where both are equally far from the truth: p parameters raise the
-log-likelihood of the decisions they are fitted to by p/2, needed or not.
+`(Σ m − c) / √(Σ (m − m̄)²)` is standard normal where both are equally far from the truth. Parameters that are not needed raise
+the log-likelihood by ½ each, and by less where bounds hold them, so c lies between 0 and `(p_f − p_g)/2`; the nearest to Σ m is
+taken.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def best_test(fit: LookaheadFit, best: LookaheadFit, more: int) -> float:
         if _contains(wide.model.family, narrow.model.family):
             return nested_test(narrow, wide)[2]
     gained, spread = log_ratio(fit, best)
-    return float(2 * norm.sf(abs(gained - more / 2) / spread)) if spread > 0 else 1.0
+    low, high = min(0.0, more / 2), max(0.0, more / 2)
+    beyond = gained - min(max(gained, low), high)
+    return float(2 * norm.sf(abs(beyond) / spread)) if spread > 0 else 1.0
 
 
 def _contains(wide: Lookahead, narrow: Lookahead) -> bool:
