@@ -8,6 +8,7 @@ import typer
 
 from multihorizon.commands.demo import demo
 from multihorizon.commands.fit import fit
+from multihorizon.commands.goals import goals
 from multihorizon.commands.identify import identify
 from multihorizon.commands.recover import recover
 from multihorizon.commands.reproduce import reproduce
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(fit)
+app.command()(goals)
 app.command()(identify)
 app.command()(recover)
 app.command()(reproduce)

@@ -42,6 +42,7 @@ from multihorizon.parallel import as_jobs
 from multihorizon.report.analysis import Analysis, analyse
 from multihorizon.report.fit_report import FILES, write_fit, write_so_far
 from multihorizon.report.formats import interval_text, own_discount_text, own_steps_text, sizes
+from multihorizon.report.goal_check import QUESTION
 from multihorizon.report.lookahead_section import HEADERS, family_cells
 from multihorizon.report.population_section import effect_rows, population_words
 from multihorizon.report.words import wide_intervals
@@ -163,6 +164,8 @@ def _show(analysis: Analysis) -> None:
     if analysis.lookahead is not None:
         out.print(_families(analysis.lookahead))
         out.print(analysis.lookahead.summary, soft_wrap=True)
+    if analysis.goals is not None:
+        out.print(f"{QUESTION} {analysis.goals.answer}", soft_wrap=True)
     for verdict in analysis.verdicts:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
     if not all(analysis.given) or analysis.withheld or wide_intervals(analysis):

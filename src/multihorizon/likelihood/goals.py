@@ -6,8 +6,9 @@ Policies are compared exactly (`recovery/goals.py`). Decisions are grouped by ev
 expert, both under the prior of `goal_evidence.py`, the statistic is the loss `L_K − L₁`. New decisions are drawn from the fit
 with one reward, in the states in which the experts decided, and all is fitted again. The p-value is that of a Monte Carlo test,
 `(1 + exceedances)/(1 + simulations)`. A χ² is not relied on: rewards of states that are rarely visited and discounts on a bound
-would spoil it. Simulation stops at `ENOUGH` exceedances (Besag and Clifford, 1991). It is left out where the loss is so large
-that even half of the usual χ² statistic `2 (L_K − L₁)` has a p-value below `CERTAIN`, with a degree for each reward given up.
+would spoil it. Simulation stops when the exceedances are `ENOUGH` of the plan (Besag and Clifford, 1991). It is left out where
+the loss is so large that even half of the usual χ² statistic `2 (L_K − L₁)` has a p-value below `CERTAIN`, with a degree for
+each reward that is given up.
 
 Goals are said to differ only if the test rejects at `TEST_LEVEL`, and to be shared only if everybody is surely in one group. Else
 it cannot be told.
@@ -41,8 +42,8 @@ from multihorizon.solution import Solution, Status, for_json
 
 #: The level of the test that all share one reward.
 TEST_LEVEL = 0.05
-#: Simulation stops at so many statistics as large as the one that was found.
-ENOUGH = 10
+#: Simulation stops when this share of the planned statistics is as large as the one that was found.
+ENOUGH = 0.1
 #: A p-value of half the statistic below which no simulation is needed.
 CERTAIN = 1e-10
 
@@ -57,6 +58,11 @@ class SharedGoalTest:
     statistic: float
     p_value: float
     simulations: int
+
+    @property
+    def words(self) -> str:
+        """The p-value as it stands in a sentence."""
+        return "p below 0.001" if self.p_value < 0.001 else f"p = {self.p_value:.2g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +116,7 @@ class GoalEstimates:
         """The verdict in a sentence."""
         if len(self.experts) == 1:
             return "One expert alone shares a goal with nobody, and their discount cannot be told."
-        p = f"p {_p_text(self.test.p_value)}"
+        p = self.test.words
         if self.verdict == SHARE:
             return f"The decisions speak for one reward that all experts share (test of one reward: {p})."
         if self.verdict == DIFFER:
@@ -223,12 +229,12 @@ def shared_goal_test(evidence: Evidence, simulations: int, seed: int, progress: 
         return SharedGoalTest(statistic, bound, 0)
     if not together.finished:
         return SharedGoalTest(statistic, np.nan, 0)
-    exceeded = 0
+    exceeded, enough = 0, int(ENOUGH * (simulations + 1))
     for number, child in enumerate(np.random.SeedSequence(seed).spawn(simulations), start=1):
         exceeded += _simulated_loss(together, singles, np.random.default_rng(child)) >= statistic
         progress(number / simulations, f"simulation {number} of {simulations}")
-        if exceeded == ENOUGH:
-            return SharedGoalTest(statistic, ENOUGH / number, number)
+        if exceeded == enough:
+            return SharedGoalTest(statistic, enough / number, number)
     return SharedGoalTest(statistic, (1 + exceeded) / (1 + simulations), simulations)
 
 
@@ -293,7 +299,3 @@ def _plain(solution: Solution) -> dict[str, Any]:
         "reward": solution.reward,
         "temperatures": solution.temperature,
     }
-
-
-def _p_text(p_value: float) -> str:
-    return "below 0.001" if p_value < 0.001 else f"= {p_value:.2g}"

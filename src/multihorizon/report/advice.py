@@ -18,8 +18,21 @@ SIGNIFICANT = 0.05
 
 def warnings(findings: Findings) -> list[str]:
     """What a reader must know before any number: that none may be used, a rejected assumption, a penalty and what it moved."""
-    texts = (_unusable(findings), _unfinished(findings), _temperatures(findings), _penalty(findings), _held_rewards(findings))
+    texts = (
+        _unusable(findings),
+        _goals(findings),
+        _unfinished(findings),
+        _temperatures(findings),
+        _penalty(findings),
+        _held_rewards(findings),
+    )
     return [text for text in texts if text]
+
+
+def _goals(findings: Findings) -> str:
+    """That the experts do not share the reward that the fit gives them."""
+    goals = findings.goals
+    return f"The experts do not share one goal. {goals.answer}" if goals is not None and goals.rejected else ""
 
 
 def _unfinished(findings: Findings) -> str:

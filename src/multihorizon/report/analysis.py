@@ -34,6 +34,7 @@ from multihorizon.problem import Problem
 from multihorizon.progress import Progress, part_of, silent
 from multihorizon.report import advice, words
 from multihorizon.report.findings import LEVEL, Findings, Penalty, not_to_be_used, predicts_worse
+from multihorizon.report.goal_check import check_goals
 from multihorizon.report.identifiability import identification
 from multihorizon.report.words import Verdict
 from multihorizon.solution import Solution
@@ -160,8 +161,11 @@ def analyse(
     found = replace(found, penalty=penalty, identification=identification(solution))
     if quick:
         return replace(found, intervals=_rough_intervals(found), finished=True)
-    found = _with_checks(found, tables, seed, part_of(progress, 0.35, 0.55))
+    found = _with_checks(found, tables, seed, part_of(progress, 0.35, 0.5))
     keep(found)
+    if not found.reward_given and not any(found.known) and solver.known_reward is None:
+        found = replace(found, goals=check_goals(problem, solver.temperature, seed, part_of(progress, 0.5, 0.55)))
+        keep(found)
     if found.withheld:
         return replace(found, finished=True)
     found = _with_intervals(found, jobs, part_of(progress, 0.55, 0.8), keep)

@@ -31,6 +31,7 @@ from multihorizon.likelihood.model_checks import ModelChecks
 from multihorizon.mdp import MDP
 from multihorizon.problem import Problem
 from multihorizon.recovery.identification import Identification
+from multihorizon.report.goal_check import GoalCheck
 from multihorizon.solution import Solution, Status
 from multihorizon.tolerances import ENDLESS_DISCOUNT, TINY
 
@@ -68,6 +69,7 @@ class Findings:
         quick: whether intervals come from standard errors, and tests and model checks were left out to save time.
         finished: whether all that was asked for was computed.
         lookahead: families of look-ahead on the same decisions, where they were asked for.
+        goals: the test that all experts share one reward; None where it was not made.
     """
 
     solution: Solution
@@ -85,6 +87,7 @@ class Findings:
     finished: bool = True
     lookahead: LookaheadComparison | None = None
     population: Solution | None = None
+    goals: GoalCheck | None = None
 
     @property
     def problem(self) -> Problem:

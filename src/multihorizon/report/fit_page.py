@@ -17,6 +17,7 @@ from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_figures import plot_calibration, plot_choices, plot_horizons, plot_people, plot_reward_map
 from multihorizon.report.formats import count, decimals, interval_text, own_discount_text, own_steps_text, p_cell, p_text, sizes
+from multihorizon.report.goals_section import goals_sections
 from multihorizon.report.html import Bar, Cell, Page, Section, cards, figure, listing, paragraph, side_by_side, table, warning
 from multihorizon.report.lookahead_section import lookahead_sections
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
@@ -42,6 +43,7 @@ def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
             *population_sections(found),
             _horizons(found),
             *lookahead_sections(found),
+            *goals_sections(found),
             _identifiability(found),
             _reward(found),
             _fit(found),

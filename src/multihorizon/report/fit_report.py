@@ -92,6 +92,7 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
         "shared_discount_test": None if analysis.shared is None else analysis.shared.to_dict(),
         "pairwise_tests": [test.to_dict() for test in analysis.pairs] or None,
         "equal_temperatures_p": solution.evidence.get("equal_temperatures_p"),
+        "goals": None if analysis.goals is None else analysis.goals.to_dict(),
         "lookahead": None if analysis.lookahead is None else analysis.lookahead.to_dict(),
         "model_checks": _checks(analysis),
         "one_maximum": {"discounts": solution.discounts.tolist(), "log_likelihood": solution.objective},

@@ -1,0 +1,77 @@
+"""Goals on a page: who belongs where, the groups' rewards side by side, and what to do where goals differ."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from multihorizon.likelihood.contrasts import reward_contrasts
+from multihorizon.likelihood.goals import GoalEstimates
+from multihorizon.recovery.goals import DIFFER
+from multihorizon.report.findings import Findings
+from multihorizon.report.formats import decimals
+from multihorizon.report.goal_check import QUESTION
+from multihorizon.report.html import Cell, Page, Section, listing, paragraph, table
+from multihorizon.solution import Solution, Status, package_version
+
+ADVICE = (
+    "Fit each group by itself: keep the rows of its experts and run `multihorizon fit` on them. Experts of whom it cannot be "
+    "told need more decisions, above all in states that the others visit."
+)
+
+
+def goals_sections(found: Findings) -> list[Section]:
+    """The section of a fit's report, where the test was made."""
+    if found.goals is None:
+        return []
+    blocks = [paragraph(found.goals.answer)]
+    if found.goals.groups is not None:
+        blocks += [listing(found.goals.groups.summary()), *_blocks(found.goals.groups)]
+    return [Section(QUESTION, blocks)]
+
+
+def goals_page(found: GoalEstimates, remarks: list[str], seed: int) -> Page:
+    """The report of `multihorizon goals`."""
+    method = [
+        paragraph(
+            "Groups are compared by the marginal likelihood of their decisions under one reward. The test of one reward for all "
+            "draws new decisions from the fit with one reward and fits them again."
+        ),
+        *(paragraph(remark) for remark in remarks),
+    ]
+    sections = [Section(QUESTION, [listing(found.summary()), *_blocks(found)]), Section("How this was made", method)]
+    return Page("Who shares a goal with whom", found.headline(), sections, f"multihorizon {package_version()}, seed {seed}")
+
+
+def _blocks(found: GoalEstimates) -> list[str]:
+    advice = [paragraph(ADVICE)] if found.verdict == DIFFER or found.ungrouped else []
+    return [*advice, _members(found), _rewards(found)]
+
+
+def _members(found: GoalEstimates) -> str:
+    number = {name: g for g, group in enumerate(found.groups) for name in group}
+    rows: list[list[Cell]] = [
+        [name, f"goal {number[name] + 1}", decimals(gamma, 3), *(decimals(float(p), 2) for p in chances)]
+        for name, gamma, chances in zip(found.experts, found.discounts, found.memberships, strict=True)
+    ]
+    headers = ["expert", "group", "discount γ", *(f"shares goal {g + 1}" for g in range(len(found.groups)))]
+    return table(headers, rows, "Who belongs where, with the probability of sharing each goal (alone in a group: with nobody)")
+
+
+def _rewards(found: GoalEstimates) -> str:
+    """One column for each group of two or more."""
+    columns = {g: _reward_cells(s) for g, s in enumerate(found.solutions) if len(s.experts) > 1}
+    if not columns:
+        return paragraph("No two experts surely share a goal, so no reward is given.")
+    problem = found.solutions[0].require_problem()
+    rows: list[list[Cell]] = [[name, *(cells[i] for cells in columns.values())] for i, name in enumerate(problem.parameter_names)]
+    kind = "state" if problem.tabular else "feature"
+    caption = "Rewards in temperatures, with standard errors; those of states are differences from the average logged step"
+    return table([kind, *(f"goal {g + 1}" for g in columns)], rows, caption)
+
+
+def _reward_cells(solution: Solution) -> list[str | None]:
+    if solution.status == Status.NOT_CONVERGED:
+        return [None] * solution.reward.size
+    found = reward_contrasts(solution)
+    pairs = zip(found.values, found.standard_errors, strict=True)
+    return [None if np.isnan(value) else f"{value:.2f} ± {error:.2f}" for value, error in pairs]

@@ -1,0 +1,75 @@
+"""`multihorizon goals`, and the question in `fit` whether these people share a goal."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import multihorizon as mh
+from multihorizon.cli import app
+
+RUN = CliRunner()
+NAMES = ["Ann & <Co>", "Bo", "Cy", "Di"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Decisions of four people with two goals, and of three with one."""
+    folder = tmp_path_factory.mktemp("inputs")
+    mdp = mh.domains.random_mdp(6, 3, seed=0)
+    rewards = 2 * np.random.default_rng(0).normal(size=(2, 6))
+    discounts = (0.2, 0.9, 0.6, 0.4)
+    for name, goals in (("two", (0, 1, 0, 1)), ("one", (0, 0, 0))):
+        told = zip(goals, discounts, strict=False)
+        policies = [mh.soft_plan(mdp, rewards[g], gamma).policy for g, gamma in told]
+        table = mh.Demonstrations.simulate(mdp, policies, 40, max_steps=50, names=NAMES[: len(goals)])
+        table.to_frame().to_csv(folder / f"{name}.csv", index=False)
+    mdp.to_npz(folder / "mdp.npz")
+    return folder
+
+
+def run(command, *arguments):
+    result = RUN.invoke(app, [command, *(str(a) for a in arguments)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_goals_writes_groups_and_a_report(folder, tmp_path):
+    said = run("goals", folder / "two.csv", "--transitions", folder / "mdp.npz", "--temperature", "shared", "--out", tmp_path)
+    assert "do not all share one reward" in said
+    content = json.loads((tmp_path / "goals.json").read_text(encoding="utf-8"))
+    assert content["groups"] == [["Ann & <Co>", "Cy"], ["Bo", "Di"]]
+    assert content["verdict"] == "differ"
+    assert np.shape(content["memberships"]) == (4, 2)
+    page = (tmp_path / "goals.html").read_text(encoding="utf-8")
+    assert "Ann &amp; &lt;Co&gt;" in page
+    assert '<th class="short">goal 1</th><th class="short">goal 2</th>' in page
+    assert "Fit each group by itself" in page
+
+
+def test_fit_says_that_goals_differ_and_what_to_do(folder, tmp_path):
+    said = run("fit", folder / "two.csv", "--transitions", folder / "mdp.npz", "--out", tmp_path)
+    assert "Do they share a goal? No. One reward for all is rejected" in said
+    content = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    assert content["goals"]["found"]["groups"] == [["Ann & <Co>", "Cy"], ["Bo", "Di"]]
+    assert any("do not share one goal" in text for text in content["warnings"])
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Do they share a goal?</h2>" in page
+    assert "Fit each group by itself" in page
+
+
+def test_fit_has_one_line_where_nothing_speaks_against_one_goal(folder, tmp_path):
+    said = run("fit", folder / "one.csv", "--transitions", folder / "mdp.npz", "--out", tmp_path)
+    assert "Do they share a goal? Nothing speaks against one reward for all (p = " in said
+    content = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    assert content["goals"]["p_value"] > 0.05
+    assert content["goals"]["found"] is None
+    assert not any("goal" in text for text in content["warnings"])
+
+
+def test_bad_options_are_one_sentence(folder):
+    result = RUN.invoke(app, ["goals", str(folder / "one.csv"), "--simulations", "3"])
+    assert result.exit_code == 2
+    assert "simulations must be" in result.output
+    assert "Traceback" not in result.output
