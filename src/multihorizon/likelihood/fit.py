@@ -123,7 +123,13 @@ def maximize(
         raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")
     ends = []
     for number, point in enumerate(points):
-        ends.append(climb(point, max_steps=ROUNDS[0], progress=part_of(progress, 0.5 * number / len(points), 0.5)))
+        ends.append(
+            climb(
+                point,
+                max_steps=ROUNDS[0],
+                progress=part_of(progress, 0.5 * number / len(points), 0.5 * (number + 1) / len(points)),
+            )
+        )
         progress(0.5 * (number + 1) / len(points), f"start {number + 1} of {len(points)}: {ends[-1].point.objective:.2f}")
     ends = [_further(end, ROUNDS[1]) for end in _ranked(ends)[:starts]]
     progress(0.9, f"log-likelihood {max(end.point.value for end in ends):.2f}")
