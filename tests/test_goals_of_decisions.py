@@ -1,14 +1,13 @@
-"""Who shares a goal with whom, from decisions: right groups, honest doubt, and evidence that is a marginal likelihood."""
+"""Who shares a goal with whom, from decisions: right groups, honest doubt, and scores that count what decisions determine."""
 
 import json
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
 
 import multihorizon as mh
-from multihorizon.likelihood.goal_evidence import Evidence
 from multihorizon.likelihood.goal_groups import memberships, sharing, sure_groups, weigh_partitions
+from multihorizon.likelihood.goal_scores import Scores
 
 MDP = mh.domains.random_mdp(6, 3, seed=0)
 REWARDS = 2 * np.random.default_rng(0).normal(size=(2, 6))
@@ -84,8 +83,8 @@ def test_tasks_without_a_common_state_say_nothing_of_each_other():
         mh.Problem(MDP, [mh.Expert("here", MDP, "demonstrations", counts=here)]),
         mh.Problem(elsewhere, [mh.Expert("there", elsewhere, "demonstrations", counts=there)]),
     )
-    evidence = Evidence(joined, 1.0)
-    assert abs(evidence.gain(frozenset((0,)), frozenset((1,)))) < 0.1
+    scores = Scores(joined, 1.0)
+    assert abs(scores.gain(frozenset((0,)), frozenset((1,)))) < 0.1
     found = mh.goals(joined, simulations=19)
     assert found.verdict == "cannot tell"
     assert found.groups == (("here",), ("there",))
@@ -126,26 +125,29 @@ def test_order_and_names_do_not_matter():
     np.testing.assert_allclose(turned.sharing, straight.sharing[::-1, ::-1], atol=1e-6)
 
 
-def test_evidence_is_the_marginal_likelihood():
-    """Laplace's approximation against a sum over a fine grid of rewards and discounts."""
-    features = np.random.default_rng(1).normal(size=(18, 1))
-    table = mh.Demonstrations.simulate(MDP, policies([0]), 1, max_steps=300)
-    evidence = Evidence(mh.Problem(MDP, table, features=features), 1.0)
-    fit = evidence(frozenset((0,)))
-    model = fit.point.likelihood
-    spread = model.ridge[0] ** -0.5
-    deviation = fit.point.information[0, 0] ** -0.5
-    rewards = fit.point.x[0] + deviation * np.linspace(-8, 8, 33)
-    discounts = (np.arange(25) + 0.5) / 25
-    total = [model.at(model.pack(np.array([r]), np.array([g]))).objective for r in rewards for g in discounts]
-    width = (rewards[1] - rewards[0]) / 25
-    exact = logsumexp(total) + np.log(width) - 0.5 * np.log(2 * np.pi * spread**2)
-    assert fit.log_evidence == pytest.approx(exact, abs=0.4)
+def test_the_price_counts_what_the_decisions_determine():
+    """Of an expert alone many decisions determine the contrasts of six rewards, and no discount; few determine nothing."""
+    for times, determined in ((1e-3, 0.0), (1e5, 6 - 1)):
+        expert = mh.Expert("alone", MDP, "demonstrations", counts=times * policies([0])[0])
+        assert Scores(mh.Problem(MDP, [expert]), 1.0)(frozenset((0,))).determined == pytest.approx(determined, abs=0.1)
+
+
+def test_goals_that_differ_in_two_states_do_not_draw_experts_to_the_better_known_one():
+    mdp = mh.domains.gridworld(5, 6, slip=0.1, terminal=[(0, 5), (4, 5)])
+    up, down = np.full((2, 30), -0.2)
+    up[[5, 29]], down[[5, 29]] = (6.0, 0.5), (0.5, 6.0)
+    walkers = [(up, 0.4), (down, 0.9), (up, 0.95), (down, 0.6), (up, 0.75), (down, 0.3)]
+    acted = [mh.soft_plan(mdp, reward, discount).policy for reward, discount in walkers]
+    problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, acted, 100))
+    scores = Scores(problem, 1.0)
+    right = scores.score(frozenset((0, 2, 4))) + scores.score(frozenset((1, 3, 5)))
+    wrong = scores.score(frozenset((0, 4))) + scores.score(frozenset((1, 2, 3, 5)))
+    assert right > wrong + 3
 
 
 def test_probabilities_of_partitions_and_of_sharing():
     problem = decided([0, 1, 0], 40)
-    weights = weigh_partitions(Evidence(problem, 1.0))
+    weights = weigh_partitions(Scores(problem, 1.0))
     assert len(weights) == 5  # all partitions of three experts
     assert sum(weights.values()) == pytest.approx(1)
     shared = sharing(weights, 3)

@@ -1,10 +1,11 @@
-"""Experts in groups by evidence: the likely partitions, how probably two experts share a goal, and what stays open.
+"""Experts in groups: the likely partitions, how probably two experts share a goal, and what stays open.
 
-A partition of the experts into groups has the product of its groups' evidence (`goal_evidence.py`), and all partitions are
-equally probable beforehand. The search begins with single experts and merges the two groups whose merging gains most, as long as
-any does. From there the best partition is taken again and again, and its neighbours are tried: one expert in another group or
-alone, or two groups merged. The search ends when no partition within `NEAR` of the best is left, or `MOST_FITS` groups were
-fitted. The probability that two experts share a goal is the weight of the partitions found in which they do.
+A partition of the experts into groups has the sum of its groups' scores (`goal_scores.py`), and a probability in proportion to
+the exponential of that sum (Akaike's weights). The search begins with single experts and merges the two groups whose merging
+gains most, as long as any does. From there the best partition is taken again and again, and its neighbours are tried: one expert
+in another group or alone, or two groups merged. The search ends when no partition within `NEAR` of the best is left, or
+`MOST_FITS` groups were fitted. The probability that two experts share a goal is the weight of the partitions found in which they
+do.
 
 Experts are put into one group if they are linked by probabilities of at least `SURE`. So a group holds experts who share its goal
 beyond reasonable doubt. Whoever is alone may still share a goal with somebody: that is said.
@@ -20,12 +21,12 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import softmax
 
 from multihorizon.checks import Floats
-from multihorizon.likelihood.goal_evidence import Evidence, Group
+from multihorizon.likelihood.goal_scores import Group, Scores
 from multihorizon.progress import Progress, silent
 
 #: The probability from which something counts as sure.
 SURE = 0.95
-#: Partitions whose log-evidence is further below the best are not looked around: less than a thousandth of its weight.
+#: Partitions whose score is further below the best are not looked around: less than a thousandth of its weight.
 NEAR = 7.0
 #: The search for partitions ends after so many groups.
 MOST_FITS = 400
@@ -35,14 +36,14 @@ HOPELESS = 100.0
 Partition = frozenset[Group]
 
 
-def weigh_partitions(evidence: Evidence, progress: Progress = silent) -> dict[Partition, float]:
+def weigh_partitions(scores: Scores, progress: Progress = silent) -> dict[Partition, float]:
     """The likely partitions of the experts with their probabilities."""
-    best = _merged(evidence, progress)
-    found = {best: _log_evidence(evidence, best)}
+    best = _merged(scores, progress)
+    found = {best: _score(scores, best)}
     looked_around: set[Partition] = set()
-    while found[best] >= max(found.values()) - NEAR and evidence.n_fits <= MOST_FITS:
+    while found[best] >= max(found.values()) - NEAR and scores.n_fits <= MOST_FITS:
         looked_around.add(best)
-        found |= {near: _log_evidence(evidence, near) for near in _neighbours(best) if near not in found}
+        found |= {near: _score(scores, near) for near in _neighbours(best) if near not in found}
         rest = [partition for partition in found if partition not in looked_around]
         if not rest:
             break
@@ -82,22 +83,22 @@ def memberships(shared: Floats, groups: Sequence[Group]) -> Floats:
     return found
 
 
-def undecided(evidence: Evidence, shared: Floats, groups: Sequence[Group]) -> list[tuple[int, int]]:
+def undecided(scores: Scores, shared: Floats, groups: Sequence[Group]) -> list[tuple[int, int]]:
     """Pairs of groups, by number, for which it is not sure that their goals differ."""
-    return [(g, h) for g, h in combinations(range(len(groups)), 2) if not _apart(evidence, shared, groups[g], groups[h])]
+    return [(g, h) for g, h in combinations(range(len(groups)), 2) if not _apart(scores, shared, groups[g], groups[h])]
 
 
-def _apart(evidence: Evidence, shared: Floats, first: Group, second: Group) -> bool:
+def _apart(scores: Scores, shared: Floats, first: Group, second: Group) -> bool:
     sure = bool((shared[np.ix_(sorted(first), sorted(second))] <= 1 - SURE).all())
-    return sure and (evidence(first | second).finished or evidence.gain(first, second) < -HOPELESS)
+    return sure and (scores(first | second).finished or scores.gain(first, second) < -HOPELESS)
 
 
-def _merged(evidence: Evidence, progress: Progress) -> Partition:
+def _merged(scores: Scores, progress: Progress) -> Partition:
     """Merge the two groups that gain most, until no two gain."""
-    groups: list[Group] = [frozenset((k,)) for k in range(evidence.problem.n_experts)]
+    groups: list[Group] = [frozenset((k,)) for k in range(scores.problem.n_experts)]
     first = len(groups)
     while len(groups) > 1:
-        gains = {pair: evidence.gain(*pair) for pair in combinations(groups, 2)}
+        gains = {pair: scores.gain(*pair) for pair in combinations(groups, 2)}
         one, other = max(gains, key=gains.__getitem__)
         if gains[one, other] <= 0:
             break
@@ -106,8 +107,8 @@ def _merged(evidence: Evidence, progress: Progress) -> Partition:
     return frozenset(groups)
 
 
-def _log_evidence(evidence: Evidence, partition: Partition) -> float:
-    return sum(evidence(group).log_evidence for group in sorted(partition, key=sorted))
+def _score(scores: Scores, partition: Partition) -> float:
+    return sum(scores.score(group) for group in sorted(partition, key=sorted))
 
 
 def _neighbours(partition: Partition) -> Iterator[Partition]:

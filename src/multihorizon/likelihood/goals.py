@@ -1,9 +1,9 @@
 """Who shares a goal with whom, from policies or from decisions.
 
-Policies are compared exactly (`recovery/goals.py`). Decisions are grouped by evidence (`goal_groups.py`).
+Policies are compared exactly (`recovery/goals.py`). Decisions are grouped by scores (`goal_groups.py`).
 
 *Do all share one reward?* With L₁ the log-likelihood of the fit with one reward and L_K that of the fits with a reward for each
-expert, both under the prior of `goal_evidence.py`, the statistic is the loss `L_K − L₁`. New decisions are drawn from the fit
+expert, both under the prior of `goal_scores.py`, the statistic is the loss `L_K − L₁`. New decisions are drawn from the fit
 with one reward, in the states in which the experts decided, and all is fitted again. The p-value is that of a Monte Carlo test,
 `(1 + exceedances)/(1 + simulations)`. A χ² is not relied on: rewards of states that are rarely visited and discounts on a bound
 would spoil it. Simulation stops when the exceedances are `ENOUGH` of the plan (Besag and Clifford, 1991). It is left out where
@@ -28,8 +28,8 @@ from multihorizon.checks import Floats, as_count
 from multihorizon.driver import solve
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.bootstrap import draw_decisions
-from multihorizon.likelihood.goal_evidence import CLIMB_GAIN, Evidence, GroupFit, finish
 from multihorizon.likelihood.goal_groups import HOPELESS, memberships, sharing, sure_groups, undecided, weigh_partitions
+from multihorizon.likelihood.goal_scores import CLIMB_GAIN, GroupFit, Scores, finish
 from multihorizon.likelihood.known import Temperature, check_temperature
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.problem import Problem
@@ -192,14 +192,14 @@ def goals_of_decisions(
     """Group experts, given as demonstrations, by the reward they share; arguments as in `goals`."""
     check_temperature(temperature)
     as_count(simulations, "simulations", least=int(1 / TEST_LEVEL) - 1)
-    evidence = Evidence(in_order_of_content(problem), temperature)
-    weights = weigh_partitions(evidence, part_of(progress, 0.0, 0.5))
+    scores = Scores(in_order_of_content(problem), temperature)
+    weights = weigh_partitions(scores, part_of(progress, 0.0, 0.5))
     shared = sharing(weights, problem.n_experts)
-    test = shared_goal_test(evidence, simulations, seed, part_of(progress, 0.5, 0.9))
-    names, order = evidence.problem.names, problem.names
+    test = shared_goal_test(scores, simulations, seed, part_of(progress, 0.5, 0.9))
+    names, order = scores.problem.names, problem.names
     listed = sorted(sure_groups(shared), key=lambda group: min(order.index(names[k]) for k in group))
     differ = test.p_value <= TEST_LEVEL
-    open_pairs = undecided(evidence, shared, listed) if differ else [(g, h) for h in range(len(listed)) for g in range(h)]
+    open_pairs = undecided(scores, shared, listed) if differ else [(g, h) for h in range(len(listed)) for g in range(h)]
     named = [tuple(sorted((names[k] for k in group), key=order.index)) for group in listed]
     solutions = [_solve_group(problem, group, temperature, seed) for group in named]
     progress(1.0, f"{len(named)} groups")
@@ -216,14 +216,14 @@ def goals_of_decisions(
     )
 
 
-def shared_goal_test(evidence: Evidence, simulations: int, seed: int, progress: Progress = silent) -> SharedGoalTest:
+def shared_goal_test(scores: Scores, simulations: int, seed: int, progress: Progress = silent) -> SharedGoalTest:
     """Test that all experts share one reward."""
-    everyone = frozenset(range(evidence.problem.n_experts))
+    everyone = frozenset(range(scores.problem.n_experts))
     if len(everyone) == 1:
         return SharedGoalTest(np.nan, np.nan, 0)
-    together, singles = evidence(everyone), [evidence(frozenset((k,))) for k in sorted(everyone)]
+    together, singles = scores(everyone), [scores(frozenset((k,))) for k in sorted(everyone)]
     statistic = _loss(together, singles)
-    given_up = (len(everyone) - 1) * evidence.problem.n_parameters
+    given_up = (len(everyone) - 1) * scores.problem.n_parameters
     bound = float(chi2.sf(statistic, given_up))
     if bound < CERTAIN and (together.finished or statistic > HOPELESS):
         return SharedGoalTest(statistic, bound, 0)

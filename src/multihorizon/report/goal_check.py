@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.likelihood.goal_evidence import Evidence
+from multihorizon.likelihood.goal_scores import Scores
 from multihorizon.likelihood.goals import TEST_LEVEL, GoalEstimates, SharedGoalTest, goals_of_decisions, shared_goal_test
 from multihorizon.likelihood.known import Temperature
 from multihorizon.problem import Problem
@@ -60,8 +60,8 @@ def check_goals(problem: Problem, temperature: Temperature, seed: int, progress:
     """The test, and the groups where it is rejected; None for one expert, and where it would take long."""
     if not 1 < problem.n_experts <= MOST_EXPERTS or problem.n_parameters > MOST_REWARDS:
         return None
-    evidence = Evidence(in_order_of_content(problem), temperature)
-    test = shared_goal_test(evidence, SIMULATIONS, seed, part_of(progress, 0.0, 0.5))
+    scores = Scores(in_order_of_content(problem), temperature)
+    test = shared_goal_test(scores, SIMULATIONS, seed, part_of(progress, 0.0, 0.5))
     if not test.p_value <= TEST_LEVEL:
         return GoalCheck(test, None)
     return GoalCheck(test, goals_of_decisions(problem, temperature, SIMULATIONS, seed, part_of(progress, 0.5, 1.0)))

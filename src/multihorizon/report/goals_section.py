@@ -33,8 +33,8 @@ def goals_page(found: GoalEstimates, remarks: list[str], seed: int) -> Page:
     """The report of `multihorizon goals`."""
     method = [
         paragraph(
-            "Groups are compared by the marginal likelihood of their decisions under one reward. The test of one reward for all "
-            "draws new decisions from the fit with one reward and fits them again."
+            "Groups are compared by how likely one reward makes their decisions, less a price for each parameter. The test of "
+            "one reward for all draws new decisions from the fit with one reward and fits them again."
         ),
         *(paragraph(remark) for remark in remarks),
     ]

@@ -1,20 +1,19 @@
-"""How much the decisions of some experts speak for one reward: the evidence of a group.
+"""How well one reward explains the decisions of some experts: the score of a group.
 
-The evidence of a group is the marginal likelihood of its decisions when its members share a reward θ and each has a discount γ,
+The members of a group share a reward θ, and each has a discount γ. Their score is the log-likelihood L of the fit less a price
+for each parameter that the decisions determine,
 
-    m = ∫ p(decisions | θ, γ, λ) p(θ, γ, λ),    θ_j f_j ~ N(0, σ²),  γ uniform,  log λ ~ N(0, 1) where temperatures are free,
+    score = L − c · tr[I (I + Λ)⁻¹],        c = max(1, ½ log of the decisions per determined parameter of the experts alone).
 
-with f_j the largest value of feature j. Laplace's approximation around the most likely point, with Fisher information I and the
-prior's precision Λ, is
+The trace counts parameters by how much the decisions say of them: I is the Fisher information, Λ the precision of a wide prior
+(`θ_j f_j ~ N(0, σ²)` with f_j the largest value of feature j, a uniform γ, and `log λ ~ N(0, 1)` where temperatures are free). At
+c = 1 the score estimates the log-likelihood of as many held-out decisions (Akaike). The logarithm makes the number of groups
+consistent, as in Schwarz's criterion (BIC). BIC itself charges the full price for rewards of states that nobody visited, so with
+few decisions it would claim that everybody shares a goal. A marginal likelihood would prefer the better determined of two groups
+for a newcomer, because it takes goals to have nothing in common, while often they differ in a few states only.
 
-    log m = max (L + log-prior, without constants) + ½ log det Λ − ½ log det (I + Λ).
-
-A uniform discount has Λ = 2π, which is right both where the decisions say nothing of it and where they say much. The formula is
-the Schwarz criterion (BIC) in which a parameter is charged by what the decisions say of it. BIC itself charges the full price for
-rewards of states that nobody visited, so with few decisions it would claim that everybody shares a goal.
-
-The spread σ is the one of `SPREADS` under which the decisions of each expert alone are the likeliest. It also keeps every climb
-finite: there is always a maximum.
+The spread σ is the one of `SPREADS` with which the experts alone have the best score at c = 1. It keeps every climb finite: there
+is always a maximum.
 """
 
 from __future__ import annotations
@@ -52,15 +51,15 @@ Group = frozenset[int]
 
 @dataclass(frozen=True, eq=False)
 class GroupFit:
-    """The most likely point of a group, the logarithm of its evidence, and whether the climb ended."""
+    """The most likely point of a group, how many parameters its decisions determine, and whether the climb ended."""
 
     point: Point
-    log_evidence: float
+    determined: float
     finished: bool
 
 
-class Evidence:
-    """The evidence of any group of a problem's experts, computed once for each group."""
+class Scores:
+    """The scores of any groups of a problem's experts, each computed once."""
 
     def __init__(self, problem: Problem, temperature: Temperature) -> None:
         self.problem = problem
@@ -86,9 +85,14 @@ class Evidence:
         """How many groups were fitted."""
         return len(self._fits)
 
+    def score(self, group: Group) -> float:
+        """The score of a group."""
+        fit = self(group)
+        return fit.point.value - self.price * fit.determined
+
     def gain(self, first: Group, second: Group) -> float:
-        """The logarithm of the Bayes factor for one reward of two groups, against one each."""
-        return self(first | second).log_evidence - self(first).log_evidence - self(second).log_evidence
+        """The score that one reward of two groups gains against one each."""
+        return self.score(first | second) - self.score(first) - self.score(second)
 
     def model(self, group: Group) -> Likelihood:
         """The likelihood of a group, with the prior as its penalty."""
@@ -96,15 +100,16 @@ class Evidence:
         return model.holding(_temperature_prior(model), self._ridge)
 
     def _choose_spread(self) -> None:
-        """The spread of rewards under which the decisions of each expert alone are the likeliest."""
-        singles = [frozenset((k,)) for k in range(self.problem.n_experts)]
-        tried: list[tuple[float, float, Floats, dict[Group, GroupFit]]] = []
+        """The spread of rewards under which the experts alone have the best score, and the price of a parameter."""
+        tried: list[tuple[float, Floats, dict[Group, GroupFit]]] = []
         for spread in SPREADS:
             self._ridge = (self._everyone.feature_sizes / (spread * self._everyone.known_temperature)) ** 2
             self._fits = {}
-            total = sum(self(single).log_evidence for single in singles)
-            tried.append((total, spread, self._ridge, self._fits))
-        _, self.spread, self._ridge, self._fits = max(tried, key=lambda one: one[0])
+            singles = [self(frozenset((k,))) for k in range(self.problem.n_experts)]
+            tried.append((sum(fit.point.value - fit.determined for fit in singles), self._ridge, self._fits))
+        _, self._ridge, self._fits = max(tried, key=lambda one: one[0])
+        determined = sum(fit.determined for fit in self._fits.values())
+        self.price = max(1.0, 0.5 * float(np.log(self._everyone.decisions / determined)))
 
 
 def best_fit(model: Likelihood, least: float) -> GroupFit:
@@ -124,7 +129,7 @@ def finish(end: Ascent, steps: int = MOST_STEPS) -> GroupFit:
     """The fit at the end of a climb that is carried on for so many steps where it has not ended."""
     if not end.finished and steps:
         end = climb(end.point, max_steps=steps, gain=CLIMB_GAIN)
-    return GroupFit(end.point, _log_evidence(end.point), end.finished)
+    return GroupFit(end.point, _determined(end.point), end.finished)
 
 
 def _starts(model: Likelihood) -> Iterator[Point]:
@@ -145,15 +150,11 @@ def _temperature_prior(model: Likelihood) -> Quadratic | None:
     return Quadratic(zeros, zeros, np.diag(free / TEMPERATURE_SPREAD**2)) if free.any() else None
 
 
-def _log_evidence(point: Point) -> float:
-    """Laplace's approximation of the logarithm of the marginal likelihood, up to a constant of the problem."""
+def _determined(point: Point) -> float:
+    """How many free parameters the decisions determine, each counted by the share of its precision that is not the prior's."""
     model = point.likelihood
-    precisions = np.full(model.size, TEMPERATURE_SPREAD**-2)
-    precisions[: model.n_reward] = model.ridge
-    precisions[model.discount_slice] = UNIFORM_PRECISION
     matrix = curvature(point)
     discounts = np.arange(model.size)[model.discount_slice]
     matrix[discounts, discounts] += UNIFORM_PRECISION
-    free = ~model.fixed
-    determinant = float(np.linalg.slogdet(matrix[np.ix_(free, free)])[1])
-    return point.objective + 0.5 * float(np.log(precisions[free]).sum()) - 0.5 * determinant
+    free = np.ix_(~model.fixed, ~model.fixed)
+    return float(np.trace(np.linalg.solve(matrix[free], point.information[free])))
