@@ -199,8 +199,11 @@ def test_bad_options_get_a_sentence():
         mh.goals(mh.Problem(domain.mdp, domain.mce_experts()), temperature="each")
 
 
-def test_the_documented_example_prints_what_is_written(capsys):
+def test_the_documented_examples_print_what_is_written(capsys):
     page = (Path(__file__).parent.parent / "docs" / "goals.md").read_text(encoding="utf-8")
-    code, printed = re.search(r"```python\n(.*?)```.*?```text\n(.*?)```", page, re.DOTALL).groups()
-    exec(code, {})
-    assert capsys.readouterr().out == printed
+    examples = re.findall(r"```python\n(.*?)```.*?```text\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 2
+    names = {}
+    for code, printed in examples:
+        exec(code, names)
+        assert capsys.readouterr().out == printed
