@@ -345,3 +345,11 @@ def test_free_weights_are_told_from_narrower_families() -> None:
     comparison = mh.compare_lookahead(problem, solver=mh.MaximumLikelihood(1.0, known_reward=known))
     assert comparison.candidates == ("free weights",)
     assert all(row.free_p < 0.05 for row in comparison.rows[1:])
+
+
+def test_families_that_meet_at_a_bound_are_not_called_the_same() -> None:
+    """Persons who weigh all steps alike are at the end of every family, but the families are not one."""
+    problem, known = with_known_reward(simulated(steps_task(), [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]], episodes=100, seed=3))
+    comparison = mh.compare_lookahead(problem, solver=mh.MaximumLikelihood(1.0, known_reward=known))
+    assert len(comparison.candidates) == 5
+    assert not any(row.verdict.startswith("same") for row in comparison.rows)

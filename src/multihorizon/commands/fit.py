@@ -43,7 +43,7 @@ from multihorizon.report.analysis import Analysis, analyse
 from multihorizon.report.fit_report import FILES, write_fit, write_so_far
 from multihorizon.report.formats import interval_text, own_discount_text, own_steps_text, sizes
 from multihorizon.report.goal_check import QUESTION
-from multihorizon.report.lookahead_section import HEADERS, family_cells
+from multihorizon.report.lookahead_section import family_cells
 from multihorizon.report.population_section import effect_rows, population_words
 from multihorizon.report.words import wide_intervals
 from multihorizon.solution import Solution, Status
@@ -58,6 +58,8 @@ STOPPED = 130
 WRITING_SECONDS = 10.0
 #: The terminal lists the experts one by one up to this many; `people.csv` lists all.
 LISTED_EXPERTS = 60
+#: What the terminal shows of families of look-ahead; the report has all.
+SHOWN_OF_FAMILIES = ("family", "AIC", "BIC", "held out", "verdict")
 
 
 def fit(
@@ -206,10 +208,11 @@ def _table(analysis: Analysis) -> Table:
 def _families(compared: LookaheadComparison) -> Table:
     """One row per family of look-ahead, the lowest AIC first."""
     table = Table(title="In what shape they look ahead")
-    for header in HEADERS:
-        table.add_column(header, justify="left" if header in (HEADERS[0], HEADERS[-1]) else "right")
+    for header in SHOWN_OF_FAMILIES:
+        table.add_column(header, justify="left" if header in ("family", "verdict") else "right", no_wrap=header != "verdict")
     for row in compared.rows:
-        table.add_row(*family_cells(row))
+        cells = family_cells(row)
+        table.add_row(*(cells[header] for header in SHOWN_OF_FAMILIES))
     return table
 
 

@@ -5,7 +5,7 @@ log-likelihood L with p parameters stand `AIC = 2p − 2L`, `BIC = p log N − 2
 given, the log-likelihood of held-out episodes: each half is predicted by a fit to the other.
 
 Each is tested within free weights, and against the family of the lowest AIC (`lookahead_tests.py`). Families *cannot be told
-apart* where their likelihoods are equal, as in tasks of two steps, or where the test does not reject at the 5 % level.
+apart* where they are one, as in tasks of two steps, or where the test does not reject at the 5 % level.
 """
 
 from __future__ import annotations

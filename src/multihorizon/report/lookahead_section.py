@@ -7,18 +7,6 @@ from multihorizon.report.findings import Findings
 from multihorizon.report.formats import decimals, p_cell
 from multihorizon.report.html import Cell, Section, paragraph, table
 
-HEADERS = (
-    "family",
-    "log-likelihood",
-    "parameters",
-    "AIC",
-    "BIC",
-    "held out",
-    "p in free weights",
-    "p against the best",
-    "verdict",
-)
-
 
 def lookahead_sections(found: Findings) -> list[Section]:
     """The section, where families were compared."""
@@ -32,8 +20,9 @@ def lookahead_section(compared: LookaheadComparison) -> Section:
         "better, and so is a held-out log-likelihood nearer to zero. A small p in free weights says that the family's shape is "
         "too narrow. A small p against the best says that the decisions tell the two apart."
     )
-    rows: list[list[Cell]] = [list(family_cells(row)) for row in compared.rows]
-    blocks = [paragraph(compared.summary), table(list(HEADERS), rows, "Families, the lowest AIC first"), paragraph(text)]
+    cells = [family_cells(row) for row in compared.rows]
+    rows: list[list[Cell]] = [list(row.values()) for row in cells]
+    blocks = [paragraph(compared.summary), table(list(cells[0]), rows, "Families, the lowest AIC first"), paragraph(text)]
     names = [(row, name) for row in compared.rows for name in row.details["parameters"]]
     headers = ["expert", *(f"{row.family}: {name}" for row, name in names)]
     people: list[list[Cell]] = [
@@ -42,12 +31,19 @@ def lookahead_section(compared: LookaheadComparison) -> Section:
     return Section("In what shape they look ahead", [*blocks, table(headers, people, "Each expert's look-ahead in each family")])
 
 
-def family_cells(row: FamilyRow) -> tuple[str, ...]:
-    """One row of the table of families, under `HEADERS`."""
-    numbers = (decimals(value, 1) for value in (row.aic, row.bic, row.held_out))
-    tests = (p_cell(row.free_p), p_cell(row.best_p))
-    verdict = row.verdict if row.finished else f"{row.verdict}; its climb did not end"
-    return (row.family, f"{row.log_likelihood:.2f}", f"{row.parameters}", *(text or "–" for text in numbers), *tests, verdict)
+def family_cells(row: FamilyRow) -> dict[str, str]:
+    """One row of the table of families, by header."""
+    return {
+        "family": row.family,
+        "log-likelihood": f"{row.log_likelihood:.2f}",
+        "parameters": f"{row.parameters}",
+        "AIC": f"{row.aic:.1f}",
+        "BIC": f"{row.bic:.1f}",
+        "held out": decimals(row.held_out, 1) or "–",
+        "p in free weights": p_cell(row.free_p) if row.free_degrees else "–",
+        "p against the best": p_cell(row.best_p),
+        "verdict": row.verdict if row.finished else f"{row.verdict}; its climb did not end",
+    }
 
 
 def _parameter(row: FamilyRow, name: str, k: int) -> Cell:
