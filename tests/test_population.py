@@ -112,6 +112,30 @@ def test_a_free_reward_is_recovered_up_to_scale() -> None:
     assert np.isnan(scale["p"])
 
 
+def test_estimated_transitions_widen_intervals_by_what_their_error_moves() -> None:
+    counts = [expert.counts for expert in known_problem().experts]
+
+    def found(transitions, sizes=None):
+        parts = [transitions[a * TASK.mdp.n_states : (a + 1) * TASK.mdp.n_states] for a in range(2)]
+        mdp = mh.MDP(parts, TASK.mdp.initial, TASK.mdp.terminal, TASK.mdp.available, sample_sizes=sizes)
+        experts = [mh.Expert(str(k), mdp, "demonstrations", counts=c) for k, c in enumerate(counts)]
+        solution = mh.solve(mh.Problem(mdp, experts), mh.Population(known_reward=POINTS, nodes=9))
+        return solution.evidence["population"]["discount"]["Intercept"]
+
+    stacked, rng, size, draws = TASK.mdp.stacked, np.random.default_rng(1), 50, []
+    for _ in range(12):
+        drawn = stacked.copy()
+        for row in np.flatnonzero(np.diff(stacked.indptr)):
+            cells = slice(stacked.indptr[row], stacked.indptr[row + 1])
+            drawn.data[cells] = rng.multinomial(size, stacked.data[cells] / stacked.data[cells].sum()) / size
+        draws.append(found(drawn)["estimate"])
+    exact, wider = found(stacked), found(stacked, np.where(np.diff(stacked.indptr) > 0, size, np.inf))
+    added = np.sqrt(wider["standard_error"] ** 2 - exact["standard_error"] ** 2)
+    assert wider["estimate"] == pytest.approx(exact["estimate"])
+    moved = np.sqrt(np.mean((np.array(draws) - exact["estimate"]) ** 2))
+    assert added == pytest.approx(moved, rel=0.5)
+
+
 def test_persons_at_chance_with_few_decisions_and_at_the_bounds_are_no_special_cases() -> None:
     rng = np.random.default_rng(0)
     policies = [mh.soft_plan(TASK.mdp, TASK.reward, g, 6.0).policy for g in (0.0, 1.0, 0.5, 0.7, 0.8, 0.9, 0.6, 0.75)]

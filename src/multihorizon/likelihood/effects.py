@@ -3,9 +3,11 @@
 With C the covariance of ψ (`marginal_ascent.py`), n persons and p terms:
 
 * *Effects* b on logit γ and c on log λ have intervals and tests by Student's t with n − p degrees of freedom.
-* *Persons.* Given the decisions, η_i has the mean and the covariance `K_i` of the quadrature. The errors of
-  reward and effects add `D_i C D_iᵀ`, D_i the derivative of that mean in ψ. The *reliability* of η_i is the share of the variance
-  between persons that the decisions explain, `1 − K_i/Σ`.
+* *Persons.* Given the decisions, η_i has the mean and the covariance `K_i` of the quadrature. The errors of reward and effects
+  add `D_i C D_iᵀ`, D_i the derivative of that mean in ψ. The *reliability* of η_i is the share of the variance between persons
+  that the decisions explain, `1 − K_i/Σ`.
+* *Estimated transitions* are drawn anew around their estimates, with their sample sizes. A draw that moves the gradient by δg
+  moves ψ by `C δg`; the mean of the squares is added to C.
 * *A new person* with covariates x has a logit γ with mean `x'b` and variance `Σ₁₁ + x' Cov(b) x`.
 """
 
@@ -20,13 +22,17 @@ from scipy.stats import norm, t
 
 from multihorizon.checks import Floats
 from multihorizon.likelihood.covariates import Covariates
-from multihorizon.likelihood.marginal import Parameters
+from multihorizon.likelihood.first_step import DRAWS, redrawn
+from multihorizon.likelihood.likelihood import Likelihood
+from multihorizon.likelihood.marginal import Layout, Marginal, Parameters, adapted_nodes
 from multihorizon.likelihood.marginal_ascent import Maximum, Persons, covariance_of
 from multihorizon.solution import Status
 
 LEVEL = 0.95
 #: An effect with a larger component in directions of which the decisions say nothing is not identified.
 NULL_COMPONENT = 1e-3
+#: Nodes of the quadrature with drawn transitions.
+DRAW_NODES = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +50,7 @@ class Inference:
         covariance, lost = covariance_of(self.found.information)
         kept = bool((lost[layout.discount] <= NULL_COMPONENT).all())
         object.__setattr__(self, "told", layout.unpack(self.found.psi))
-        object.__setattr__(self, "covariance", covariance)
+        object.__setattr__(self, "covariance", covariance + _transition_covariance(self.found, covariance))
         object.__setattr__(self, "identified", kept)
 
     @property
@@ -156,6 +162,23 @@ class Inference:
             "largest_discount": self.found.marginal.largest,
             "steps": self.found.steps,
         }
+
+
+def _transition_covariance(found: Maximum, covariance: Floats) -> Floats:
+    """What the error of estimated transitions adds to the covariance of ψ."""
+    marginal, layout = found.marginal, found.marginal.layout
+    model, nodes = layout.model, adapted_nodes(*marginal.moments(found.value.shares), DRAW_NODES)
+    if all(batch.mdp.sample_sizes is None for batch in model.batches):
+        return np.zeros_like(covariance)
+    rng, here = np.random.default_rng(0), Marginal(layout, nodes, marginal.largest).at(found.psi)
+    moves = []
+    for _ in range(DRAWS):
+        drawn = Layout(Likelihood(redrawn(model.problem, rng), model.settings, ridge=model.ridge), layout.design)
+        there = Marginal(drawn, nodes, marginal.largest).at(found.psi)
+        if here is not None and there is not None:
+            moves.append(covariance @ (there.gradient - here.gradient))
+    added: Floats = np.mean([np.outer(move, move) for move in moves], axis=0)
+    return added
 
 
 def _with_interval(transform: Any, back: Any, at: Floats, covariance: Floats, z: float) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def discount_bias(point: Point) -> Floats:
     if is_large(model) or all(batch.mdp.sample_sizes is None for batch in model.batches):
         return np.zeros(model.problem.n_experts)
     for _ in range(DRAWS):
-        drawn = Likelihood(_redrawn(model.problem, rng), model.settings, model.penalty, model.ridge)
+        drawn = Likelihood(redrawn(model.problem, rng), model.settings, model.penalty, model.ridge)
         start = drawn.at(point.x)
         end = None if start is None else climb(start, max_steps=DRAW_STEPS, gain=DRAW_GAIN)
         if end is not None and end.finished:
@@ -48,7 +48,7 @@ def discount_bias(point: Point) -> Floats:
     return np.mean(changes, axis=0) if changes else np.zeros(model.problem.n_experts)
 
 
-def _redrawn(problem: Problem, rng: np.random.Generator) -> Problem:
+def redrawn(problem: Problem, rng: np.random.Generator) -> Problem:
     """The problem with estimated rows drawn anew."""
     tasks = {id(expert.mdp): expert.mdp for expert in problem.experts}
     drawn = {key: mdp if mdp.sample_sizes is None else _drawn(mdp, rng) for key, mdp in tasks.items()}

@@ -182,12 +182,17 @@ class Marginal:
         return mean, np.einsum("nq,nqi,nqj->nij", shares, gaps, gaps)
 
     def mean_slopes(self, psi: Floats, shares: Floats) -> Floats:
-        """The derivative `(n,2,size)` of each person's mean in θ and the effects: `Cov(η, score)` given the decisions."""
+        """The derivative `(n,2,size)` of each person's mean in ψ: `Cov(η, score of ψ)` given the decisions."""
         told, layout = self.layout.unpack(psi), self.layout
         mean, within = self.moments(shares)
-        slopes: Floats = within @ np.linalg.inv(told.covariance) @ layout.linear
+        inverse = np.linalg.inv(told.covariance)
+        slopes: Floats = within @ inverse @ layout.linear
         gaps = self.nodes.places - mean[:, None, :]
-        slopes[:, :, layout.reward] = np.einsum("nq,nqi,nqd->nid", shares, gaps, self.scores(told.theta), optimize=True)
+        away = (self.nodes.places - (layout.design @ told.effects)[:, None, :]) @ inverse
+        in_root = away[:, :, :, None] * (away @ told.root)[:, :, None, :]
+        entries = in_root[..., 0, 0] * told.root[0, 0], in_root[..., 1, 0], in_root[..., 1, 1] * told.root[1, 1]
+        for part, scores in ((layout.reward, self.scores(told.theta)), (layout.spread, np.stack(entries, axis=2))):
+            slopes[:, :, part] = np.einsum("nq,nqi,nqd->nid", shares, gaps, scores, optimize=True)
         return slopes
 
     def scores(self, theta: Floats) -> Floats:
