@@ -10,7 +10,7 @@ import pytest
 import multihorizon as mh
 from multihorizon.likelihood import intervals, large
 from multihorizon.likelihood.ascent import Ascent, climb
-from multihorizon.likelihood.first_step import _redrawn, added_variance
+from multihorizon.likelihood.first_step import redrawn, added_variance
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.precision import precision
@@ -145,7 +145,7 @@ def test_the_error_of_estimated_transitions_is_what_redrawing_them_gives():
     expected = np.sqrt(added_variance(point, precision(point).covariance))[model.discount_slice]
     rng, found = np.random.default_rng(0), []
     for _ in range(150):
-        drawn = Likelihood(_redrawn(model.problem, rng), model.settings, model.penalty, model.ridge)
+        drawn = Likelihood(redrawn(model.problem, rng), model.settings, model.penalty, model.ridge)
         found.append(drawn.discounts(climb(drawn.at(point.x), gain=1e-4).point.x))
     assert np.std(found, axis=0) == pytest.approx(expected, rel=0.25)
 
