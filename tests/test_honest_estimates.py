@@ -10,7 +10,7 @@ import pytest
 import multihorizon as mh
 from multihorizon.likelihood import intervals, large
 from multihorizon.likelihood.ascent import Ascent, climb
-from multihorizon.likelihood.first_step import redrawn, added_variance
+from multihorizon.likelihood.first_step import added_variance, redrawn
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.precision import precision
