@@ -10,8 +10,7 @@ would spoil it. Simulation stops when the exceedances are `ENOUGH` of the plan (
 the loss is so large that even half of the usual χ² statistic `2 (L_K − L₁)` has a p-value below `CERTAIN`, with a degree for
 each reward that is given up.
 
-Goals are said to differ only if the test rejects at `TEST_LEVEL`, and to be shared only if everybody is surely in one group. Else
-it cannot be told.
+Goals differ only if the test rejects at `TEST_LEVEL`, and are shared only if all are surely in one group. Else: cannot tell.
 """
 
 from __future__ import annotations
