@@ -55,8 +55,10 @@ def _order(data: Data, name: str) -> Claim:
 def _order_by_threshold(data: Data) -> str:
     parts = []
     for domain, rows in data["thresholds"].items():
-        right = [row["threshold"] for row in rows if row["ordered"]]
-        parts.append(f"{domain}: right at {len(right)} of {len(rows)} thresholds" + (f", up to {max(right):g}" if right else ""))
+        ended = [row for row in rows if row["status"] == "converged"]
+        right = [row["threshold"] for row in ended if row["ordered"]]
+        text = f"{domain}: right at {len(right)} of {len(rows)} thresholds" + (f", up to {max(right):g}" if right else "")
+        parts.append(text + (f", and no maximum found at {len(rows) - len(ended)}" if len(ended) < len(rows) else ""))
     return "; ".join(parts) + "."
 
 

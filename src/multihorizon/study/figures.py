@@ -79,14 +79,14 @@ def thresholds(data: Data, timings: Data) -> Figure:
             ax.axhline(true, color=COLOURS[k], ls=":", lw=1)
             ax.plot(x, [row["discounts"][k] for row in rows], "-", color=COLOURS[k], lw=1.5)
             for row in rows:
-                fill = COLOURS[k] if row["ordered"] else "white"
+                fill = COLOURS[k] if row["ordered"] and row["status"] == "converged" else "white"
                 ax.plot(row["threshold"], row["discounts"][k], "o", color=COLOURS[k], mfc=fill, ms=5)
         ax.axvline(THRESHOLD, color="0.7", lw=1)
         ax.set(title=domain, xscale="log", xlabel="threshold", ylabel="learned discount γ", ylim=(-0.04, 1.04))
         ax.spines[["top", "right"]].set_visible(False)
     kinds = (
         ("-", "o", COLOURS[6], "learned"),
-        ("-", "o", "white", "learned, order wrong"),
+        ("-", "o", "white", "order wrong or no maximum"),
         ("--", "", "", "paper"),
         (":", "", "", "true"),
     )
