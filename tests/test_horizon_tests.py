@@ -53,7 +53,7 @@ def test_holm_orders_and_skips_what_is_not_known():
 def test_bootstrap_agrees_with_the_information(solution, table, kind):
     found = mh.bootstrap(solution, 40, kind, table, jobs=1)
     assert found.failed == 0
-    assert found.standard_errors == pytest.approx(solution.standard_errors, rel=0.4)
+    assert found.standard_errors == pytest.approx(solution.standard_errors, rel=0.25)
     low, high = found.confidence_intervals(0.95).T
     assert (low < solution.discounts).all()
     assert (solution.discounts < high).all()
