@@ -5,7 +5,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from multihorizon.cli import app
+from multihorizon.cli import COMMANDS, app, load
 from multihorizon.commands import console
 
 RUN = CliRunner()
@@ -55,3 +55,21 @@ def test_progress_is_told_in_lines_where_there_is_no_terminal(monkeypatch, capsy
 def test_the_time_left_follows_from_the_share_done() -> None:
     assert console._time_left(0.25, 100.0) == ", about 5 min left"
     assert console._time_left(0.0, 100.0) == ""
+
+
+def test_the_help_loads_no_command_and_shows_what_each_does() -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from multihorizon.cli import app\n"
+        "print(CliRunner().invoke(app, ['--help'], env={'COLUMNS': '200'}).output)\n"
+        "print([m for m in ('numpy', 'scipy', 'pandas', 'matplotlib', 'multihorizon.commands.fit') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"
+    for name in COMMANDS:
+        assert load(name).help.splitlines()[0] in run.stdout
+
+
+def test_a_misspelt_command_names_the_right_one() -> None:
+    result = RUN.invoke(app, ["identfy"])
+    assert result.exit_code == 2
+    assert "Did you mean 'identify'?" in result.stderr

@@ -1,37 +1,72 @@
-"""The program `multihorizon`: a thin skin over the library, one module per command."""
+"""The program `multihorizon`: a thin skin over the library, one module per command.
+
+A command is a function in a module of the same name in `commands/`. The module is imported when the command is called, so that
+`multihorizon --help` does not wait for what only one command needs. The list of commands shows the docstrings of these functions,
+read from their sources.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import ast
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from multihorizon.commands.demo import demo
-from multihorizon.commands.fit import fit
-from multihorizon.commands.goals import goals
-from multihorizon.commands.identify import identify
-from multihorizon.commands.recover import recover
-from multihorizon.commands.reproduce import reproduce
-from multihorizon.solution import package_version
+import multihorizon
+from multihorizon import commands
+
+#: The commands in the order of the help.
+COMMANDS = ("demo", "fit", "goals", "identify", "recover", "reproduce")
+
+
+def load(name: str) -> Any:
+    """A command with its options; this imports its module."""
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command(name)(getattr(import_module(f"{commands.__name__}.{name}"), name))
+    return get_command(single)
+
+
+class LoadingGroup(TyperGroup):
+    """The program: its commands are placeholders with a name and a docstring until one is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that is called, loaded; its name and the rest of the arguments."""
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        return name, placeholder if name is None else load(name), rest
+
 
 app = typer.Typer(
     name="multihorizon",
+    cls=LoadingGroup,
     help="Infer the reward several experts share, and how far ahead each of them plans.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
-app.command()(fit)
-app.command()(goals)
-app.command()(identify)
-app.command()(recover)
-app.command()(reproduce)
+
+
+def _docstring(name: str) -> str | None:
+    """The docstring of a command's function, without importing its module."""
+    source = Path(commands.__path__[0], f"{name}.py")
+    functions = ast.parse(source.read_text(encoding="utf-8")).body
+    return next(ast.get_docstring(node) for node in functions if isinstance(node, ast.FunctionDef) and node.name == name)
+
+
+def _placeholder() -> None:
+    """Stands for a command that has not been called."""
+
+
+for _name in COMMANDS:
+    app.command(_name, help=_docstring(_name))(_placeholder)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(package_version())
+        typer.echo(multihorizon.__version__)
         raise typer.Exit
 
 
