@@ -1,7 +1,12 @@
-"""Planning horizons on gymnasium's FrozenLake, from logged episodes alone.
+"""Planning horizons on FrozenLake
+===============================
 
-    pip install multihorizon[gymnasium]
-    python examples/frozen_lake.py
+Planning horizons on gymnasium's FrozenLake, from logged episodes alone.
+
+.. code-block:: console
+
+    $ pip install multihorizon[gymnasium]
+    $ python examples/frozen_lake.py
 
 Three experts cross the slippery 4×4 lake for one reward: the goal pays, a hole costs, and each step on ice costs a little. They
 differ in how far ahead they plan. Their episodes are logged as a table, and the table is all the fit is given: transitions are
@@ -49,6 +54,6 @@ def main(episodes: int = 2000, quiet: bool = False) -> mh.Analysis:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[3])
     parser.add_argument("--episodes", type=int, default=2000)
     main(parser.parse_args().episodes)

@@ -1,7 +1,12 @@
-"""Planning horizons in intensive care: planted experts on the ICU-Sepsis benchmark.
+"""Planning horizons in intensive care
+===================================
 
-    pip install icu-sepsis --no-deps
-    python examples/icu_sepsis_experts.py
+Planning horizons in intensive care: planted experts on the ICU-Sepsis benchmark.
+
+.. code-block:: console
+
+    $ pip install icu-sepsis --no-deps
+    $ python examples/icu_sepsis_experts.py
 
 ICU-Sepsis (Choudhary et al., 2024) is an MDP estimated from intensive-care records: 716 clusters of patients' states, 25 doses of
 fluids and vasopressors, and in each state the doses that physicians gave often enough to know where they lead. Only those are
@@ -91,6 +96,6 @@ def main(episodes: int = 5000, quick: bool = False) -> mh.Solution:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[3])
     parser.add_argument("--episodes", type=int, default=5000)
     main(parser.parse_args().episodes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
 from pathlib import Path
 
@@ -37,26 +36,3 @@ def test_icu_sepsis():
     assert solution.status == mh.Status.CONVERGED
     assert solution.reward[1] > 0 > solution.reward[0]
     assert (np.abs(solution.discounts - (0.5, 0.8, 0.95, 0.99)) < 4 * solution.standard_errors).all()
-
-
-def test_the_tutorials_code_runs_in_order(tmp_path, monkeypatch, capsys):
-    """Each block of Python in the tutorial, one after the other, in a directory of its own."""
-    monkeypatch.chdir(tmp_path)
-    text = (EXAMPLES.parent / "docs" / "tutorial.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, "tutorial", "exec"), names)
-    said = capsys.readouterr().out
-    assert "not identified [nan nan]" in said
-    assert names["both"].status == mh.Status.CONVERGED
-
-
-def test_the_code_on_look_ahead_runs(capsys):
-    text = (EXAMPLES.parent / "docs" / "lookahead.md").read_text(encoding="utf-8")
-    names: dict[str, object] = {}
-    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
-        exec(compile(block, "lookahead", "exec"), names)
-    said = capsys.readouterr().out
-    assert "By AIC the decisions are described best by" in said
-    assert "2 studies of 8 people with 100 decisions each were simulated" in said

@@ -26,7 +26,7 @@ from multihorizon.tolerances import ROUNDING
 
 @dataclass(frozen=True, eq=False)
 class GeneralizationError:
-    """The ratios of all tasks, `(N,)`: `values` signed as in the paper, `absolute` divided by |V*| instead of V*."""
+    """The ratios of all tasks, `(N,)`: `values` signed as in the paper, `absolute` divided by `|V*|` instead of `V*`."""
 
     values: Floats
     absolute: Floats

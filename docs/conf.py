@@ -1,0 +1,91 @@
+"""The settings of the documentation site; `python docs/build.py` builds it."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.ext.napoleon import Config, GoogleDocstring
+
+import multihorizon as mh
+
+ROOT = Path(__file__).parent.parent
+
+project = "multihorizon"
+author = "The multihorizon authors"
+project_copyright = author
+release = version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["build", "**sg_execution_times.rst"]
+# Types of other packages, and types of our own that users never name, have no page here.
+nitpick_ignore_regex = [
+    ("py:.*", r"(numpy|np|pandas|pd|scipy|matplotlib|collections|pathlib)\..*"),
+    ("py:.*", r"multihorizon\..*"),
+    # Half of a type that holds a comma inside brackets.
+    ("py:class", r"float \| ~.*"),
+]
+
+# Pages: names in backquotes are code, links to headings work down to the third level.
+default_role = "code"
+myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
+myst_heading_anchors = 3
+
+# The reference: from docstrings and signatures; the names are those at the front door.
+autosummary_generate = True
+autosummary_ignore_module_all = False
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+
+# The gallery: scripts named plot_… are run, and the pictures they draw are shown; other examples are shown only.
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"/plot_",
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "min_reported_time": 10_000,
+    "within_subsection_order": "FileNameSortKey",
+    "plot_gallery": "True",
+    "abort_on_example_error": True,
+}
+
+# The look: nothing is loaded from the network, so pages and search work offline.
+html_theme = "furo"
+html_title = f"multihorizon {release}"
+html_show_sourcelink = False
+html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+templates_path = ["templates"]
+
+
+def read_sections(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Read `Args:`, `Returns:` and `Raises:` in docstrings; those of properties have no sections, and may hold a colon."""
+    if what not in ("property", "attribute"):
+        lines[:] = GoogleDocstring(lines, Config(), app, what, name, obj, options).lines()
+
+
+def to_front_door(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element) -> nodes.Element | None:
+    """Point a type that is named by the module it lives in to its page, which has the public name."""
+    home, _, name = node["reftarget"].rpartition(".")
+    if not home.startswith("multihorizon.") or name not in mh.__all__:
+        return None
+    node["reftarget"] = f"multihorizon.{name}"
+    return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", node["reftarget"], node, content)
+
+
+def setup(app: Sphinx) -> None:
+    """Hook the two functions above into the build."""
+    app.connect("autodoc-process-docstring", read_sections)
+    app.connect("missing-reference", to_front_door)

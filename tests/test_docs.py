@@ -1,0 +1,112 @@
+"""The pages say what is so: their code runs, what it prints is what they show, and their links lead somewhere.
+
+Each page runs in an empty folder, from top to bottom and with one set of names: blocks of Python, and in blocks of `console` the
+lines that begin with `$ multihorizon`. A block of `text` right after, or the rest of a `console` block, is what must have been
+printed: each of its lines in this order, numbers within a little. A line … stands for lines left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import multihorizon as mh
+from multihorizon.cli import app
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(
+    path
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+    if not {"build", "gallery", "names"} & set(path.relative_to(ROOT).parts)
+)
+BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
+#: Optimisers on other machines stop a little earlier or later.
+RELATIVE, ABSOLUTE = 0.05, 0.02
+
+
+def blocks(text: str) -> list[tuple[str, str, bool]]:
+    """The kind and the content of each block, and whether it follows the one before with nothing between them."""
+    found, end = [], -1
+    for match in BLOCK.finditer(text):
+        found.append((match[1], match[2], end >= 0 and not text[end : match.start()].strip()))
+        end = match.end()
+    return found
+
+
+def run_python(code: str, page: str, names: dict[str, object]) -> str:
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(compile(code, page, "exec"), names)
+    return said.getvalue()
+
+
+def run_console(block: str) -> tuple[str, str]:
+    """What the commands of a block print, and what the page says they do."""
+    said, shown = "", ""
+    for line in block.replace("\\\n", " ").splitlines():
+        if line.startswith("$ multihorizon"):
+            done = CliRunner().invoke(app, shlex.split(line)[2:])
+            assert done.exit_code == 0, f"{line}\n{done.output}"
+            said += done.stdout
+        elif not line.startswith("$ "):
+            shown += f"{line}\n"
+    return said, shown
+
+
+def same(shown: str, said: str) -> bool:
+    """Whether two lines agree: words exactly, spaces in any number, numbers within a little."""
+    words = [re.sub(r"[\s─━]+", " ", NUMBER.sub("#", line)).strip() for line in (shown, said)]
+    numbers = [[float(text.replace(",", "")) for text in NUMBER.findall(line)] for line in (shown, said)]
+    pairs = zip(*numbers, strict=False)
+    return words[0] == words[1] and all(math.isclose(*pair, rel_tol=RELATIVE, abs_tol=ABSOLUTE) for pair in pairs)
+
+
+def missing(shown: str, said: str) -> list[str]:
+    """The lines shown on the page that were not printed in this order."""
+    printed = iter(line for line in said.splitlines() if line.strip())
+    lines = [line for line in shown.splitlines() if line.strip() and line.strip() != "…"]
+    return [line for line in lines if not any(same(line, other) for other in printed)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page: Path, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    said = ""
+    for kind, content, follows in blocks(page.read_text(encoding="utf-8")):
+        shown = ""
+        if kind == "python":
+            said = run_python(content, page.name, names)
+        elif kind == "console":
+            said, shown = run_console(content)
+        elif follows:
+            shown = content
+        assert missing(shown, said) == [], said
+
+
+def test_a_page_that_shows_something_else_is_found() -> None:
+    said = "one line\n\n│ ann │ 0.200 │\n━━━━\nlast 1,000\n"
+    assert missing("│ ann │ 0.21 │\n…\nlast 1,001\n", said) == []
+    assert missing("│ ann │ 0.30 │\n", said) == ["│ ann │ 0.30 │"]
+    assert missing("last 1,000\none line\n", said) == ["one line"]
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_the_links_of_the_pages_at_the_top_lead_to_files(name: str) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)", (ROOT / name).read_text(encoding="utf-8"))
+    assert [link for link in links if not link.startswith("https://") and not (ROOT / link).exists()] == []
+
+
+def test_the_reference_has_every_public_name() -> None:
+    text = (ROOT / "docs" / "api" / "index.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^   (\w+)$", text, flags=re.MULTILINE)) | {"domains", "theory"}
+    assert listed - {"members", "imported"} == set(mh.__all__)
+    assert set(re.findall(r"^   domains\.(\w+)$", text, flags=re.MULTILINE)) <= set(mh.domains.__all__)
