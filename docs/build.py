@@ -1,7 +1,7 @@
 """Build the documentation site: python docs/build.py [OUTPUT]. Open OUTPUT/index.html; it needs no network.
 
 Warnings are errors. Afterwards every link of every page is checked. A link within the site must lead to a file that is there and,
-where it names a heading, to that heading. A link to another site must be well-formed. No page may load anything from another site.
+where it names a heading, to that heading. A link to another site must be in form. No page may load anything from another site.
 """
 
 import re
