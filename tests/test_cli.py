@@ -1,29 +1,68 @@
 import json
+import shlex
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 from typer.testing import CliRunner
 
+from multihorizon import domains
 from multihorizon.cli import COMMANDS, app, load
 from multihorizon.commands import console
+from multihorizon.commands.demo import FILES
 
 RUN = CliRunner()
 
 
-def test_demo_prints_the_intervals_and_writes_the_pictures(tmp_path) -> None:
+def test_the_demo_shows_three_ways_finds_the_horizons_and_says_what_to_type_next(tmp_path) -> None:
     result = RUN.invoke(app, ["demo", "--out", str(tmp_path / "d")])
     assert result.exit_code == 0, result.output
-    for number in ("0.052770", "0.284165", "0.528912", "0.954859"):
-        assert number in result.output
-    for name in ("policies.png", "reward.png", "learned.png", "values.png"):
-        assert (tmp_path / "d" / name).read_bytes()[:4] == b"\x89PNG"
-    content = json.loads((tmp_path / "d" / "demo.json").read_text())
-    assert [round(i["high"], 3) for i in content["intervals"]] == [0.053, 0.053, 0.284, 0.529, 0.955, 1.0]
-    assert content["version"]
-    assert content["answers"]["action probabilities"]["discounts"] == pytest.approx([0, 0.2, 0.52], abs=1e-9)
-    assert content["answers"]["500 episodes each"]["discounts"] == pytest.approx([0, 0.2, 0.52], abs=0.15)
+    opening, ending = result.output.split("Does what they do")[0], result.output.split("What to do next:")[1]
+    for row in ("s ← · · · · · · ·", "· @ → → → → → → F", "s · → → → → → → ↑"):
+        assert row in opening
     assert "a curve of them explains the same behaviour" in result.output
+    assert (tmp_path / "d" / "walks.png").read_bytes()[:4] == b"\x89PNG"
+    assert {path.name for path in (tmp_path / "d").iterdir()} == set(FILES)
+    content = json.loads((tmp_path / "d" / "result.json").read_text(encoding="utf-8"))
+    true = dict(zip(("Ann", "Ben", "Cleo"), domains.meadow().mce_discounts, strict=True))
+    for name, (low, high) in zip(content["experts"], content["intervals"], strict=True):
+        assert low <= true[name] <= high
+    command = next(line for line in ending.splitlines() if "--transitions" in line)
+    again = RUN.invoke(app, [*shlex.split(command)[1:-1], str(tmp_path / "again"), "--quick"])
+    assert again.exit_code == 0, again.output
+    found = json.loads((tmp_path / "again" / "result.json").read_text(encoding="utf-8"))
+    assert found["discounts"] == content["discounts"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_a_command_name_options_that_it_has(name: str) -> None:
+    help_text = RUN.invoke(app, [name, "--help"]).output
+    examples = import_module(f"multihorizon.commands.{name}").EXAMPLES
+    for example in examples:
+        first, second, *words = shlex.split(example)
+        assert (first, second) == ("multihorizon", name)
+        assert example in help_text
+        assert all(word in help_text.split("Examples:")[0] for word in words if word.startswith("--"))
+
+
+def test_what_is_misspelt_is_suggested(tmp_path) -> None:
+    (tmp_path / "decisions.csv").write_text("person,episode,step,state,action\n")
+    assert "Did you mean 'fit'" in RUN.invoke(app, ["fitt"]).output
+    assert "--transitions" in RUN.invoke(app, ["fit", "a.csv", "--transition", "b"]).output
+    missing = RUN.invoke(app, ["fit", str(tmp_path / "decision.csv")])
+    assert missing.exit_code == 2
+    assert f"did you mean {tmp_path / 'decisions.csv'}?" in missing.stderr
+    assert "rename or add the column that says who decided" in RUN.invoke(app, ["fit", str(tmp_path / "decisions.csv")]).stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"), [("multihorizon re", {"recover", "reproduce"}), ("multihorizon fit --tr", {"--transitions"})]
+)
+def test_a_shell_completes_commands_and_options(typed: str, completed: set[str]) -> None:
+    asked = {"_MULTIHORIZON_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    done = RUN.invoke(app, [], prog_name="multihorizon", env=asked)
+    assert set(done.output.split()) == completed
 
 
 def test_bad_output_place_is_one_sentence_and_exit_code_two(tmp_path) -> None:

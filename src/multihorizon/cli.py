@@ -21,13 +21,27 @@ from multihorizon import commands
 
 #: The commands in the order of the help.
 COMMANDS = ("demo", "fit", "goals", "identify", "recover", "reproduce")
+#: What stands below the list of commands.
+EPILOG = (
+    "Examples:",
+    "multihorizon demo",
+    "multihorizon fit decisions.csv --out result",
+    "multihorizon fit decisions.csv --transitions moves.csv --out result",
+    "Each command has examples of its own: multihorizon fit --help",
+)
 
 
 def load(name: str) -> Any:
-    """A command with its options; this imports its module."""
+    """A command with its options and its examples; this imports its module."""
+    module = import_module(f"{commands.__name__}.{name}")
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(name)(getattr(import_module(f"{commands.__name__}.{name}"), name))
+    single.command(name, epilog=_paragraphs("Examples:", *module.EXAMPLES))(getattr(module, name))
     return get_command(single)
+
+
+def _paragraphs(*lines: str) -> str:
+    """Lines as typer shows them one below the other."""
+    return "\n\n".join(lines)
 
 
 class LoadingGroup(TyperGroup):
@@ -43,8 +57,8 @@ app = typer.Typer(
     name="multihorizon",
     cls=LoadingGroup,
     help="Infer the reward several experts share, and how far ahead each of them plans.",
+    epilog=_paragraphs(*EPILOG),
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

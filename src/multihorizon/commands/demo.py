@@ -1,133 +1,131 @@
-"""`multihorizon demo`: a tour on built-in data: experts with one reward and different horizons, and how both are recovered."""
+"""`multihorizon demo`: three walkers who want the same things, where each of them goes, and what their walks give away."""
 
 from __future__ import annotations
 
-import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from rich.table import Table
 
 from multihorizon.commands.console import make_directory, out, plain_errors, progress_bar
-from multihorizon.domains import Domain, cliff, toy
-from multihorizon.driver import solve
-from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
-from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
+from multihorizon.domains import Domain, meadow, toy
 from multihorizon.problem import Problem
-from multihorizon.programs.solvers import MPLP
-from multihorizon.progress import Progress
-from multihorizon.recovery.closed_form import ClosedForm
+from multihorizon.progress import Progress, part_of
 from multihorizon.recovery.identify import identify
-from multihorizon.report.plots import plot_intervals, plot_reward, plot_values_by_discount, save
-from multihorizon.solution import Solution, for_json, package_version
+from multihorizon.report.analysis import Analysis, analyse
+from multihorizon.report.fit_report import FILES as FIT_FILES
+from multihorizon.report.fit_report import write_fit
+from multihorizon.report.formats import own_steps_text, steps_text
+from multihorizon.report.plots import save
+from multihorizon.report.walks import best_walk, plot_walks
 from multihorizon.tables.demonstrations import Demonstrations
 
-EPISODES = 500
-FILES = ("policies.png", "reward.png", "learned.png", "values.png", "demo.json")
+EXAMPLES = ("multihorizon demo", "multihorizon demo --out tour")
+WALKERS = ("Ann", "Ben", "Cleo")
+START = "B3"
+#: Walks that each walker makes, from places all over the meadow.
+WALKS = 300
+#: What a step onto a cell brings, with its name and its sign on the map.
+GROUND = {6.0: ("snack", "s"), 40.0: ("feast", "F"), -3.0: ("mud", "~"), -0.5: ("grass", "·")}
+FILES = ("walks.png", "decisions.csv", "meadow.npz", *FIT_FILES)
 
 
 def demo(
-    out_dir: Annotated[Path, typer.Option("--out", help="Where to write the pictures and the JSON.")] = Path("multihorizon-demo"),
+    out_dir: Annotated[Path, typer.Option("--out", help="Where to write the picture, the table and the report.")] = Path(
+        "multihorizon-demo"
+    ),
 ) -> None:
-    """Take the tour: experts on a cliff, their horizons recovered from policies and from logged episodes."""
+    """Take the tour: three walkers with one goal, and what a table of their walks gives away."""
     with plain_errors():
-        domain = cliff()
+        domain = meadow()
         directory = make_directory(out_dir)
+        start = domain.mdp.state_names.index(START)
+        walks = [best_walk(domain.mdp, domain.reward, discount, start) for discount in domain.lp_discounts]
+        _open(domain, walks)
         with progress_bar("demo") as progress:
-            progress(0.05, "finding the discount intervals")
-            intervals = discount_intervals(domain.mdp, domain.reward)
-            answers = _infer(domain, progress)
-            progress(0.8, "asking what the toy's experts identify")
-            small = toy()
-            verdict = identify(Problem(small.mdp, small.mce_experts(), names=["near", "middle", "far"]))
-            progress(0.9, "drawing")
-            _draw(directory, domain, intervals, answers)
-        _write(directory / "demo.json", domain, intervals, answers)
-        out.print(_interval_table(domain, intervals))
-        out.print(_answer_table(domain, answers))
-        out.print("Not every problem has one answer. Three experts of the toy domain, known exactly:")
-        out.print(verdict.summary(), soft_wrap=True)
-        out.print(f"Written to {directory}: {', '.join(FILES)}", soft_wrap=True)
+            analysis = _recover(directory, domain, walks, progress)
+        _show(domain, analysis)
+        _close(directory)
 
 
-def _infer(domain: Domain, progress: Progress) -> dict[str, Solution]:
-    """The same cliff in three ways: from best actions, action probabilities and logged episodes."""
-    soft = domain.mce_experts()
-    progress(0.2, "MPLP on the experts' best actions")
-    best = solve(Problem(domain.mdp, domain.lp_experts()), MPLP(reward_bound=20.0))
-    progress(0.3, "ClosedForm on their action probabilities")
-    exact = solve(Problem(domain.mdp, soft), ClosedForm())
-    progress(0.4, f"MaximumLikelihood on {EPISODES} episodes each")
-    logged = solve(Problem(domain.mdp, Demonstrations.simulate(domain.mdp, soft, EPISODES, seed=0)), MaximumLikelihood())
-    return {"best actions": best, "action probabilities": exact, f"{EPISODES} episodes each": logged}
+def _open(domain: Domain, walks: list[list[int]]) -> None:
+    """The three maps side by side."""
+    out.print("Three walkers want the same things: a snack (s, 6 points), a feast (F, 40),")
+    out.print("and dry feet (~ is mud: each step in it costs 3, other steps half a point).")
+    out.print("They start at the same place, @. This is where each of them goes:\n")
+    maps = Table(box=None, padding=(0, 2), show_header=False)
+    maps.add_row(*WALKERS, style="bold")
+    maps.add_row(*(f"looks {1 / (1 - discount):.0f} steps ahead" for discount in domain.lp_discounts))
+    maps.add_row(*(_map(domain, walk) for walk in walks))
+    out.print(maps)
 
 
-def _draw(directory: Path, domain: Domain, intervals: list[DiscountInterval], answers: dict[str, Solution]) -> None:
-    save(plot_intervals(domain.mdp, domain.reward, intervals), directory / "policies.png")
-    learned = answers[f"{EPISODES} episodes each"].reward
-    limit = float(np.abs([domain.reward, learned]).max())
-    for reward, title, file in (
-        (domain.reward, "Cliff: the reward the experts share", "reward.png"),
-        (learned, f"The reward learned from {EPISODES} episodes each", "learned.png"),
-    ):
-        save(plot_reward(domain.mdp, reward, title=title, limit=limit), directory / file)
-    small = toy()
-    title = "Toy domain: which action is best in s0 depends on the discount"
-    labels = [f"always {name}" for name in ("a0", "a1", "a2")]
-    save(plot_values_by_discount(small.mdp, small.reward, labels=labels, title=title), directory / "values.png")
-
-
-def _write(path: Path, domain: Domain, intervals: list[DiscountInterval], answers: dict[str, Solution]) -> None:
-    content = {
-        "domain": domain.name,
-        "intervals": [{"low": i.low, "high": i.high, "optimal_actions": i.optimal_actions} for i in intervals],
-        "answers": {
-            name: {"solver": s.solver, "status": str(s.status), "discounts": s.discounts, "reward": s.reward}
-            for name, s in answers.items()
-        },
-        "version": package_version(),
-    }
-    path.write_text(json.dumps(for_json(content), indent=1, allow_nan=False), encoding="utf-8")
-
-
-def _answer_table(domain: Domain, answers: dict[str, Solution]) -> Table:
-    table = Table(title="The discounts recovered from what the experts do", show_lines=True)
-    for header in ("from", "solver", "true γ", "found (95 % interval)"):
-        table.add_column(header)
-    for name, solution in answers.items():
-        true = domain.lp_discounts if solution.temperature is None else domain.mce_discounts
-        table.add_row(name, solution.solver, "\n".join(f"{gamma:g}" for gamma in true), "\n".join(_found(solution)))
-    return table
-
-
-def _found(solution: Solution) -> list[str]:
-    """Each discount; with its 95 % interval where it is an estimate."""
-    if solution.standard_errors is None:
-        return [f"{gamma:.6f}" for gamma in solution.discounts]
-    cells = zip(solution.discounts, solution.confidence_intervals(0.95), strict=True)
-    return [f"{gamma:.3f} ({low:.3f} to {high:.3f})" for gamma, (low, high) in cells]
-
-
-def _interval_table(domain: Domain, intervals: list[DiscountInterval]) -> Table:
-    table = Table(title="Cliff domain: one reward, and the best way to act on it by discount", show_lines=True)
-    for header in ("discount γ from", "to", "horizon 1/(1−γ) up to"):
-        table.add_column(header, justify="right")
-    table.add_column("optimal actions (· ends)")
-    for interval in intervals:
-        horizon = "∞" if interval.high == 1 else f"{1 / (1 - interval.high):.2f} steps"
-        table.add_row(f"{interval.low:.6f}", f"{interval.high:.6f}", horizon, _arrows(domain, interval))
-    return table
-
-
-def _arrows(domain: Domain, interval: DiscountInterval) -> str:
-    """Rows of the grid with the optimal arrows of each cell."""
+def _map(domain: Domain, walk: list[int]) -> str:
+    """The meadow with one walk drawn as arrows."""
     assert domain.mdp.grid_shape is not None
-    signs = "→↓←↑"
-    cells = [
-        "·" if end else "".join(sign for sign, chosen in zip(signs, row, strict=True) if chosen)
-        for row, end in zip(interval.optimal_actions, domain.mdp.terminal, strict=True)
-    ]
-    width, room = domain.mdp.grid_shape[1], max(len(cell) for cell in cells)
-    return "\n".join(" ".join(cell.ljust(room) for cell in cells[i : i + width]) for i in range(0, len(cells), width))
+    width = domain.mdp.grid_shape[1]
+    arrows = {1: "→", width: "↓", -1: "←", -width: "↑"}
+    signs = [GROUND[reward][1] for reward in domain.reward.tolist()]
+    for here, following in pairwise(walk):
+        signs[here] = arrows[following - here]
+    signs[walk[0]] = "@"
+    return "\n".join(" ".join(signs[i : i + width]) for i in range(0, len(signs), width))
+
+
+def _recover(directory: Path, domain: Domain, walks: list[list[int]], progress: Progress) -> Analysis:
+    """Log walks from all over the meadow, fit them, and write everything."""
+    progress(0.0, "walking")
+    table = Demonstrations.simulate(domain.mdp, domain.mce_experts(), WALKS, names=WALKERS)
+    table.to_csv(directory / "decisions.csv")
+    domain.mdp.to_npz(directory / "meadow.npz")
+    analysis = analyse([table], [domain.mdp], progress=part_of(progress, 0.1, 0.9))
+    progress(0.9, "drawing")
+    titles = [f"{name} looks {1 / (1 - g):.0f} steps ahead" for name, g in zip(WALKERS, domain.lp_discounts, strict=True)]
+    save(plot_walks(domain.mdp, domain.reward, walks, titles, "One reward, three horizons"), directory / "walks.png")
+    write_fit(directory, analysis, {"demonstrations": ["decisions.csv"], "transitions": ["meadow.npz"]})
+    return analysis
+
+
+def _show(domain: Domain, analysis: Analysis) -> None:
+    """True and found side by side, and a case in which nothing can be found."""
+    decisions = int(analysis.decisions.sum())
+    out.print(f"\nDoes what they do give that away? From {WALKS} walks of each, {decisions:,} decisions:\n")
+    out.print(_horizons(domain, analysis))
+    wishes = [f"{name} {_mean(domain, analysis, value):.1f} (true {value:g})" for value, (name, _) in GROUND.items()]
+    out.print(f"What they want, from the same decisions: {', '.join(wishes)}.\n", soft_wrap=True)
+    small = toy()
+    verdict = identify(Problem(small.mdp, small.mce_experts(), names=["near", "middle", "far"]))
+    out.print("Some behaviour cannot tell, however much of it is seen. Then the answer says so.")
+    out.print("Three experts of the paper's toy domain, known exactly:")
+    out.print("\n".join(verdict.summary().splitlines()[:4]), soft_wrap=True)
+
+
+def _horizons(domain: Domain, analysis: Analysis) -> Table:
+    table = Table(title="How many steps they look ahead")
+    table.add_column("walker")
+    for header in ("true", "found", "95 % interval"):
+        table.add_column(header, justify="right")
+    for k, name in enumerate(analysis.solution.experts):
+        true = domain.mce_discounts[WALKERS.index(name)]
+        low, high = (steps_text(analysis, float(end)) for end in analysis.intervals[k])
+        table.add_row(name, f"{1 / (1 - true):.1f}", own_steps_text(analysis, k), f"{low} to {high}")
+    return table
+
+
+def _mean(domain: Domain, analysis: Analysis, value: float) -> float:
+    """The mean reward that was found for the cells with this true reward."""
+    return float(analysis.solution.reward[domain.reward == value].mean())
+
+
+def _close(directory: Path) -> None:
+    """Where the files are, and what to type next."""
+    out.print(f"\nWritten to {directory}: {', '.join(FILES)}", soft_wrap=True)
+    out.print("\nWhat to do next:", style="bold")
+    out.print(f"  Open {directory / 'report.html'} in a browser. It is what you get for a table of your own.", soft_wrap=True)
+    out.print(f"  It was made from {directory / 'decisions.csv'}, one row per decision, by this command:", soft_wrap=True)
+    source, moves = directory / "decisions.csv", directory / "meadow.npz"
+    out.print(f"      multihorizon fit {source} --transitions {moves} --out result", soft_wrap=True)
+    out.print("  With a table of your own, type")
+    out.print("      multihorizon fit YOUR-TABLE.csv --out result")

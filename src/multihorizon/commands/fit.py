@@ -52,6 +52,14 @@ from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features, read_known_reward
 from multihorizon.tables.groups import read_groups
 
+EXAMPLES = (
+    "multihorizon fit decisions.csv --out result",
+    "multihorizon fit decisions.csv --transitions moves.csv --out result",
+    "multihorizon fit decisions.csv --features kinds.csv --jobs -1 --out result",
+    "multihorizon fit decisions.csv --known-reward points.csv --discount Ann=0.9",
+    'multihorizon fit decisions.csv --persons who.csv --formula "~ group + age"',
+    "multihorizon fit 1.csv 2.csv --transitions a.csv --transitions b.csv",
+)
 #: Exit code where the work was stopped by Ctrl-C, as shells have it.
 STOPPED = 130
 #: What is known so far is written after so many seconds, and again after as many.

@@ -30,6 +30,10 @@ from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features
 
+EXAMPLES = (
+    "multihorizon goals decisions.csv --out result",
+    "multihorizon goals decisions.csv --transitions moves.csv --out result",
+)
 FILES = ("goals.json", "goals.html")
 
 

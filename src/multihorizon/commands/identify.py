@@ -32,6 +32,10 @@ from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features
 
+EXAMPLES = (
+    "multihorizon identify decisions.csv --transitions moves.csv",
+    "multihorizon identify 1.csv 2.csv --transitions a.csv --transitions b.csv",
+)
 FILE = "identify.json"
 
 

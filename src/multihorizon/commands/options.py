@@ -21,12 +21,12 @@ from multihorizon.tables.transitions import read_transitions
 Demos = Annotated[
     list[Path],
     typer.Argument(
-        metavar="DEMOS…", help="CSV or Parquet: expert, episode, step, state, action[, next_state]; one file per task."
+        metavar="TABLES", help="CSV or Parquet: expert, episode, step, state, action[, next_state]; one file per task."
     ),
 ]
 Transitions = Annotated[
     list[Path] | None,
-    typer.Option("--transitions", help="npz of MDP.to_npz, or CSV: state, action, next_state, probability; once for each DEMOS."),
+    typer.Option("--transitions", help="npz of MDP.to_npz, or CSV: state, action, next_state, probability; once for each table."),
 ]
 Features = Annotated[
     Path | None, typer.Option("--features", help="CSV: state[, action], then one column per feature of the reward.")
@@ -96,6 +96,8 @@ def population_of(persons: Path | None, formula: str | None, solver: MaximumLike
         return None
     if persons is not None and formula is None:
         raise ValueError('--persons must come with --formula, received none: "~ group" compares the groups of a column group')
+    if persons is None and formula is not None and formula.strip(" ~1"):
+        raise ValueError(f"--formula {formula} must come with --persons FILE, the table with its columns, received none")
     if solver.discounts is not None or solver.groups is not None:
         raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
     rows = None if persons is None else read_persons(persons)

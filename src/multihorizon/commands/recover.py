@@ -38,6 +38,11 @@ from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features, read_known_reward
 
+EXAMPLES = (
+    "multihorizon recover decisions.csv --transitions moves.csv --studies 100",
+    "multihorizon recover decisions.csv --decisions 100 --people 50 --out plan",
+    'multihorizon recover decisions.csv --persons who.csv --formula "~ group" --effect 1',
+)
 #: The columns that fit on a terminal; the report has all.
 SHOWN = ("people", "decisions", "effect", "error", "correlation", "coverage", "power")
 Effects = Annotated[

@@ -16,6 +16,11 @@ from multihorizon.study.report import write_figures, write_page, write_report
 from multihorizon.study.run import PARTS, read_timings, run_part
 from multihorizon.study.settings import Settings
 
+EXAMPLES = (
+    "multihorizon reproduce --out study --quick",
+    "multihorizon reproduce --out study",
+)
+
 
 def reproduce(
     out_dir: Annotated[Path, typer.Option("--out", help="Where the numbers, figures and the report go.")],

@@ -5,6 +5,8 @@ With slip p the intended direction is taken with probability 1 − p and each of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
@@ -25,6 +27,7 @@ def gridworld(
     walls: ArrayLike = (),
     absorbing: ArrayLike = (),
     initial: ArrayLike | None = None,
+    names: Sequence[str] | None = None,
 ) -> MDP:
     """A grid MDP, built without a loop over cells.
 
@@ -34,6 +37,7 @@ def gridworld(
         terminal, walls, absorbing: cells, as a bool mask `(height, width)`, as `(row, column)` pairs, or as state indices.
             A wall stays a state index but is never entered; an absorbing cell keeps whoever enters it.
         initial: `(S,)` probabilities of the first state; by default uniform over the cells that are not in any of these sets.
+        names: the cells' names, row by row; by default their numbers.
 
     Example:
         >>> gridworld(2, 3, slip=0.1, terminal=[(0, 2)]).n_states
@@ -52,6 +56,7 @@ def gridworld(
         [_action(targets, a, slip, live) for a in range(4)],
         initial,
         ends | blocked,
+        state_names=names,
         action_names=ACTIONS,
         grid_shape=shape,
     )
@@ -89,6 +94,25 @@ def cliff(height: int = 3, width: int = 4, slip: float = 0.1, ending: Ending = "
     return _grid_domain("cliff", reward, top, slip, ends, (0.17, 0.4, 0.75), (0.0, 0.2, 0.52))
 
 
+def meadow(slip: float = 0.0, ending: Ending = "terminal") -> Domain:
+    """The meadow of the demo, 5×9 cells: a snack (+6) near the walkers' start and a feast (+40) at the far end, both of which end
+    the episode; mud (−3 per step) on the straight way to the feast; every other step costs 0.5.
+
+    From cell B3 the first expert takes the snack, the second wades through the mud, and the third walks around it. Cells have
+    names as in a spreadsheet: A1 is the upper left one.
+
+    Example:
+        >>> [cell for cell, reward in zip(meadow().mdp.state_names, meadow().reward) if reward > 0]
+        ['I3', 'A5']
+    """
+    ends = check_ending(ending)
+    reward = np.full((5, 9), -0.5)
+    reward[1:4, 3:6] = -3.0
+    reward[4, 0], reward[2, 8] = 6.0, 40.0
+    names = [f"{column}{row}" for row in range(1, 6) for column in "ABCDEFGHI"]
+    return _grid_domain("meadow", reward, [(4, 0), (2, 8)], slip, ends, (0.5, 0.8, 0.97), (0.5, 0.8, 0.97), names)
+
+
 def _grid_domain(
     name: str,
     reward: Floats,
@@ -97,11 +121,12 @@ def _grid_domain(
     ends: bool,
     lp: tuple[float, ...],
     mce: tuple[float, ...],
+    names: Sequence[str] | None = None,
 ) -> Domain:
     height, width = reward.shape
 
     def build(slip: float) -> MDP:
-        return gridworld(height, width, slip, **{"terminal" if ends else "absorbing": goals})
+        return gridworld(height, width, slip, **{"terminal" if ends else "absorbing": goals}, names=names)
 
     return Domain(name, build(slip), reward.ravel(), lp, mce, lambda rng: build(1 - rng.uniform()))
 

@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, cast
 
@@ -52,10 +53,20 @@ def existing_file(path: str | Path, what: str) -> Path:
     except (OSError, ValueError) as error:
         raise ValueError(f"{what} must be a file, received a path that cannot be used: {_reason(error)}") from error
     if not found:
-        other = "is a pipe or a device: save it to a file first" if file.exists() else "does not exist"
+        other = "is a pipe or a device: save it to a file first" if file.exists() else f"does not exist{_near(file)}"
         state = "is a directory" if file.is_dir() else other
         raise ValueError(f"{what} must be a file, received {path}, which {state}")
     return file
+
+
+def _near(file: Path) -> str:
+    """A hint at a file of nearly the same name in the same directory, if there is one."""
+    try:
+        others = [other.name for other in file.parent.iterdir() if other.is_file()]
+    except OSError:
+        return ""
+    near = get_close_matches(file.name, others, n=1, cutoff=0.75)
+    return f": did you mean {file.parent / near[0]}?" if near else ""
 
 
 def _reason(error: Exception) -> str:

@@ -85,13 +85,26 @@ class Table:
             raise ValueError(f"{self.at(int(np.argmax(codes == code)))}: {error}") from error
 
 
+#: What the columns of a table of decisions say, for those who have named them otherwise.
+MEANINGS = {
+    "expert": "the column that says who decided",
+    "episode": "the column that says to which run of decisions the row belongs",
+    "step": "the column that counts 0, 1, 2 within an episode",
+    "state": "the column with the situation",
+    "action": "the column with what was done",
+}
+
+
 def _without(name: str, columns: tuple[str, ...], missing: list[str], found: list[str]) -> str:
-    """The sentence that columns are missing, with the reason: other capital letters, or a first line without names."""
+    """The sentence that columns are missing, with the fix: small letters, a first line with names, or other names."""
     message = f"{name} must have the columns {', '.join(columns)}, received none named {', '.join(missing)}"
     message += f" but {', '.join(found[:10]) or 'no columns'}"
     if {c.lower() for c in missing} <= {c.strip().lower() for c in found}:
         return f"{message}: write the names in small letters"
-    return f"{message}: the first line must hold the names of the columns" if len(missing) == len(columns) else message
+    if len(missing) == len(columns):
+        return f"{message}: the first line must hold the names of the columns"
+    meanings = [MEANINGS[column] for column in missing if column in MEANINGS]
+    return f"{message}: rename or add {', '.join(meanings)}" if meanings else message
 
 
 def _as_numbers(values: pd.Series[Any]) -> Floats:

@@ -208,7 +208,9 @@ def _require_next(demonstrations: Demonstrations, needed: Bools) -> None:
     missing = np.flatnonzero((demonstrations.next_state < 0) & needed)
     if missing.size == len(demonstrations):
         name = "the table" if demonstrations.origin is None else demonstrations.origin.file
-        raise ValueError(f"{name} must have a column next_state to estimate transitions from, received none: add it or give them")
+        raise ValueError(
+            f"{name} must have a column next_state to estimate transitions from, received none: add it, or give the transitions"
+        )
     if missing.size:
         row = int(missing[0])
         raise ValueError(f"{demonstrations.where(row)} must have a next_state to estimate transitions from, received none")
