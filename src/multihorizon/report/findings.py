@@ -153,9 +153,7 @@ class Findings:
 
     def horizon(self, discount: float) -> float:
         """The effective horizon of a discount in steps; never beyond the task's length."""
-        if discount >= 1:
-            return self.steps
-        return float((1 - discount**self.steps) / (1 - discount))
+        return effective_horizon(discount, self.steps)
 
     @cached_property
     def decisions(self) -> Floats:
@@ -194,6 +192,11 @@ class Findings:
         total = np.zeros(self.problem.n_experts)
         np.add.at(total, list(self.problem.owner), values)
         return total
+
+
+def effective_horizon(discount: float, steps: float) -> float:
+    """The sum of the weights `1 + γ + γ² + …` of a discount over so many steps, which may be infinitely many."""
+    return steps if discount >= 1 else float((1 - discount**steps) / (1 - discount))
 
 
 def longest_episode(mdp: MDP) -> float:

@@ -1,90 +1,120 @@
-"""The figures of a fit: the reward on its grid, fitted against observed choices, calibration, and many horizons at once."""
+"""The figures of a fit: discounts with their intervals, the reward on its grid, fitted against observed choices, calibration."""
 
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
 
-from multihorizon.checks import Floats
+from multihorizon.checks import Bools, Floats
 from multihorizon.likelihood.model_checks import ModelChecks
+from multihorizon.report.charts import Axis, Mark, Panel, chart, diagonal
 from multihorizon.report.findings import Findings
-from multihorizon.report.misfit import FEWEST_DECISIONS, compared_choices
-from multihorizon.report.plots import COLOURS, new_axes, plot_reward
+from multihorizon.report.formats import decimals, interval_text, own_discount_text, own_steps_text
+from multihorizon.report.maps import MOST_CELLS, grid_map
+from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, compared_choices
+from multihorizon.report.rulers import LABELS, UNITS, Ruler
 
-#: With more dots than this a picture is stored as pixels: each dot of a drawing takes a hundred bytes.
-MANY_DOTS = 1000
-
-
-def plot_reward_map(findings: Findings) -> Axes | None:
-    """The reward as differences from its mean on the grid of the states; None where the states are not a grid."""
-    mdp = findings.problem.experts[0].mdp
-    if findings.problem.parameter_names != mdp.state_names or mdp.grid_shape is None:
-        return None
-    height, width = mdp.grid_shape
-    return plot_reward(mdp, findings.contrasts.values, new_axes(5.2, 5.2 * height / width * 0.85 + 0.6), "")
+#: The most dots of a figure; those with the most decisions are drawn.
+MOST_DOTS = 1500
+#: Half the width of an interval at the level of the report, in standard errors.
+NORMAL_QUANTILE = 1.96
 
 
-def plot_choices(findings: Findings) -> Axes | None:
-    """The share of each action in a state against the fitted probability; None where no state has enough decisions."""
-    parts = []
-    for choices in compared_choices(findings):
-        visits = np.broadcast_to(choices.visits[:, None], choices.taken.shape)
-        many = choices.mdp.available & (choices.mdp.available.sum(axis=1, keepdims=True) > 1)
-        seen = (visits >= FEWEST_DECISIONS) & many
-        parts.append((choices.expected[seen] / visits[seen], choices.taken[seen] / visits[seen], visits[seen]))
-    fitted, observed, decisions = (np.concatenate(column) for column in zip(*parts, strict=True))
-    if not fitted.size:
-        return None
-    ax = _square("fitted probability", "share of the decisions")
-    sizes = np.clip(2 * np.sqrt(decisions), 6, 80)
-    ax.scatter(fitted, observed, s=sizes, color=COLOURS[0], alpha=0.4, linewidths=0, rasterized=fitted.size > MANY_DOTS)
-    return ax
-
-
-def plot_calibration(checks: ModelChecks) -> Axes:
-    """Share of held-out decisions taken against the predicted probability, with two standard errors."""
-    predicted, taken, weight = checks.calibration.T
-    ax = _square("predicted probability of an action", "share of held-out decisions")
-    error: Floats = 2 * np.sqrt(predicted * (1 - predicted) / weight)
-    ax.errorbar(predicted, taken, yerr=error, fmt="o", color=COLOURS[0], ms=5, capsize=3)
-    return ax
-
-
-def plot_horizons(findings: Findings) -> Axes:
-    """How many experts have which discount."""
-    known = findings.solution.discounts[findings.given]
-    ax = new_axes(5.2, 2.4)
-    ax.hist(known, bins=np.linspace(0, 1, 21).tolist(), color=COLOURS[0], edgecolor="white")
-    ax.set(xlim=(0, 1), xlabel="discount γ", ylabel="experts")
-    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
-    _plain(ax)
-    return ax
-
-
-def plot_people(findings: Findings) -> Axes:
-    """Every discount with its interval, from the shortest horizon to the longest; names are in the table."""
+def people_figure(findings: Findings, ruler: Ruler) -> str:
+    """Every discount with its interval, from the shortest horizon at the bottom to the longest."""
     order = [k for k in findings.order if findings.given[k]]
-    ax = new_axes(5.2, 2.8)
-    ax.vlines(
-        range(len(order)), *findings.intervals[order].T, color=COLOURS[0], alpha=0.45, lw=max(0.6, min(4, 150 / len(order)))
+    size = float(np.clip(150 / len(order), 1.5, 4.0))
+    panels = []
+    for unit in UNITS:
+        marks = []
+        for row, k in enumerate(order):
+            discount = float(findings.solution.discounts[k])
+            low, high = (ruler.place(float(end), unit) for end in findings.intervals[k])
+            ends = None if np.isnan(low + high) else (low, high)
+            y = (row + 0.5) / len(order)
+            marks.append(Mark(ruler.place(discount, unit), y, _person_tip(findings, k), [k], size, across=ends))
+        x = Axis(LABELS[unit], ruler.ticks(unit))
+        panels.append(Panel(x, Axis("experts, the longest horizon on top", ()), marks, kind=f"in-{unit}"))
+    caption = "Each expert's discount with its 95 % interval, from the shortest horizon to the longest."
+    return chart(caption, panels, height=float(np.clip(60 + 14 * len(order), 200, 560)))
+
+
+def _person_tip(findings: Findings, k: int) -> str:
+    look_ahead = f"γ {own_discount_text(findings, k)}, {own_steps_text(findings, k)} steps"
+    interval, decisions = f"95 % interval of γ: {interval_text(findings, k)}", f"{findings.decisions[k]:,.0f} decisions"
+    return "\n".join([findings.solution.experts[k], look_ahead, interval, decisions])
+
+
+def state_tips(findings: Findings, names: tuple[str, ...], terminal: Bools) -> list[str]:
+    """What a state tells: its name, its reward where the reward is one number per state, and whether the episode ends there."""
+    values, half = findings.contrasts.values, NORMAL_QUANTILE * findings.contrasts.standard_errors
+    column = {name: i for i, name in enumerate(findings.problem.parameter_names)} if _by_state(findings) else {}
+    tips = []
+    for name, end in zip(names, terminal, strict=True):
+        lines = [f"state {name}"]
+        if name in column:
+            i = column[name]
+            value, low, high = (decimals(float(x), 2) for x in (values[i], values[i] - half[i], values[i] + half[i]))
+            lines.append("reward not identified" if value is None else f"reward {value}")
+            lines += [f"95 % interval {low} to {high}"] if value and low else []
+        tips.append("\n".join([*lines, *(["the episode ends here"] if end else [])]))
+    return tips
+
+
+def _by_state(findings: Findings) -> bool:
+    return findings.problem.tabular and not findings.reward_given
+
+
+def state_values(findings: Findings, names: tuple[str, ...]) -> Floats:
+    """The reward of each state of a task, as differences; zero where rewards are not those of states."""
+    if not _by_state(findings):
+        return np.zeros(len(names))
+    column = {name: i for i, name in enumerate(findings.problem.parameter_names)}
+    found: Floats = findings.contrasts.values[[column[name] for name in names]]
+    return found
+
+
+def reward_figure(findings: Findings) -> str | None:
+    """The reward as differences from its mean on the grid of the states; None where the states are no grid that can be read."""
+    mdp = findings.problem.experts[0].mdp
+    if findings.problem.parameter_names != mdp.state_names or mdp.grid_shape is None or mdp.n_states > MOST_CELLS:
+        return None
+    caption = (
+        "Differences from the average logged step: blue pays more, orange less. Dashed frames end the episode; grey is not known."
     )
-    ax.plot(range(len(order)), findings.solution.discounts[order], ".", color=COLOURS[0], ms=5)
-    ax.set(ylim=(-0.02, 1.02), xlabel="experts, from the shortest horizon to the longest", ylabel="discount γ", xticks=[])
-    _plain(ax)
-    return ax
+    tips = state_tips(findings, mdp.state_names, mdp.terminal)
+    return grid_map(mdp, state_values(findings, mdp.state_names), tips, caption)
 
 
-def _square(xlabel: str, ylabel: str) -> Axes:
-    """Axes from 0 to 1 both ways, with the line on which both agree."""
-    ax = new_axes(4.6, 4.2)
-    ax.plot([0, 1], [0, 1], color="0.7", lw=1)
-    ax.set(xlabel=xlabel, ylabel=ylabel, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    _plain(ax)
-    return ax
+def choices_figure(findings: Findings) -> str | None:
+    """The share of each action in a state against the fitted probability; None where no state has enough decisions."""
+    number = {name: k for k, name in enumerate(findings.solution.experts)}
+    each, found = choices_repeat(findings), []
+    for choices in compared_choices(findings):
+        mdp, whom = choices.mdp, [number[choices.expert]] if each else []
+        open_states = (choices.visits >= FEWEST_DECISIONS) & (mdp.available.sum(axis=1) > 1)
+        for s, a in np.argwhere(open_states[:, None] & mdp.available):
+            visits = float(choices.visits[s])
+            shares = float(choices.expected[s, a]) / visits, float(choices.taken[s, a]) / visits
+            tip = f"{choices.expert if each else 'all experts'}\n{mdp.state_names[s]}: {mdp.action_names[a]}\n"
+            tip += f"fitted {shares[0]:.2f}, taken {shares[1]:.2f} of {visits:,.0f} decisions"
+            found.append((visits, Mark(*shares, tip, whom, float(np.clip(0.6 * visits**0.25, 1.5, 5)))))
+    if not found:
+        return None
+    kept = sorted(found, key=lambda pair: -pair[0])[:MOST_DOTS]
+    dots = "one dot per expert, state and action" if each else "one dot per state and action, all experts together"
+    few = f" Shown are the {MOST_DOTS:,} dots with the most decisions, of {len(found):,}." if len(found) > MOST_DOTS else ""
+    caption = f"Fitted against observed choices: {dots}; larger dots stand for more decisions.{few}"
+    axes = Axis("fitted probability"), Axis("share of the decisions")
+    return chart(caption, [Panel(*axes, [mark for _, mark in kept], [diagonal()])])
 
 
-def _plain(ax: Axes) -> None:
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(axis="x", color="0.92", zorder=0)
-    ax.set_axisbelow(True)
+def calibration_figure(checks: ModelChecks) -> str:
+    """Share of held-out decisions taken against the predicted probability, with two standard errors."""
+    marks = []
+    for predicted, taken, weight in checks.calibration.tolist():
+        half = 2 * np.sqrt(predicted * (1 - predicted) / weight)
+        tip = f"predicted {predicted:.2f}, taken {taken:.2f}\nof {weight:,.0f} choices"
+        marks.append(Mark(predicted, taken, tip, up=(taken - half, taken + half)))
+    caption = "Held-out calibration: points on the line mean that predicted probabilities hold. Strokes are two standard errors."
+    axes = Axis("predicted probability of an action"), Axis("share of held-out decisions")
+    return chart(caption, [Panel(*axes, marks, [diagonal()])])

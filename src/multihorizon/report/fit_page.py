@@ -15,17 +15,27 @@ from multihorizon.likelihood.model_checks import MODELS
 from multihorizon.report.advice import NAMED_EXPERTS, SIGNIFICANT, interval_meaning
 from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
-from multihorizon.report.fit_figures import plot_calibration, plot_choices, plot_horizons, plot_people, plot_reward_map
-from multihorizon.report.formats import count, decimals, interval_text, own_discount_text, own_steps_text, p_cell, p_text, sizes
+from multihorizon.report.fit_figures import NORMAL_QUANTILE, calibration_figure, choices_figure, people_figure, reward_figure
+from multihorizon.report.formats import (
+    count,
+    decimals,
+    interval_steps_text,
+    interval_text,
+    own_discount_text,
+    own_steps_text,
+    p_cell,
+    p_text,
+    sizes,
+)
 from multihorizon.report.goals_section import goals_sections
-from multihorizon.report.html import Bar, Cell, Page, Section, cards, figure, listing, paragraph, side_by_side, table, warning
+from multihorizon.report.html import Bar, Cell, Either, Page, Section, cards, listing, paragraph, side_by_side, table, warning
 from multihorizon.report.lookahead_section import lookahead_sections
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
+from multihorizon.report.policy_section import policy_sections
 from multihorizon.report.population_section import population_sections
+from multihorizon.report.rulers import Ruler
 from multihorizon.solution import Status, package_version
 
-#: Half the width of an interval at `LEVEL`, in standard errors.
-NORMAL_QUANTILE = 1.96
 #: The states that fit worst, at most.
 WORST_STATES = 10
 #: Up to this many experts the decisions of each are listed state by state.
@@ -46,23 +56,26 @@ def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
             *goals_sections(found),
             _identifiability(found),
             _reward(found),
+            *policy_sections(found),
             _fit(found),
             _decisions(found),
             _method(found, options),
         ],
         f"multihorizon {package_version()}, seed {found.solution.seed}",
         [*(warning(text) for text in found.warnings), cards(verdicts), paragraph(" ".join(v.reasons for v in found.verdicts))],
+        [(k, found.solution.experts[k]) for k in found.order],
     )
 
 
 def _horizons(found: Analysis) -> Section:
     steps = "1/(1−γ) steps" if np.isinf(found.steps) else f"1 + γ + γ² + … over the {found.steps} steps of the task"
-    headers = ["expert", "horizon, steps", "discount γ", "95 % interval", "0 to 1", "temperature", "decisions", "pseudo-R²"]
-    blocks = [table(headers, [_person(found, k) for k in found.order], "Experts from the shortest horizon to the longest")]
+    look, ruler = Either("discount γ", "horizon, steps"), Ruler.over(found.solution.discounts[found.given].tolist(), found.steps)
+    scale = Either("0 to 1", f"1 to {ruler.farthest:,.0f} steps")
+    headers: list[str | Either] = ["expert", look, "95 % interval", scale, "temperature", "decisions", "pseudo-R²"]
+    rows = [_person(found, k, ruler) for k in found.order]
+    blocks = [table(headers, rows, "Experts from the shortest horizon to the longest", [[k] for k in found.order])]
     if sum(found.given) > NAMED_EXPERTS:
-        caption = "Each expert's discount with its 95 % interval, from the shortest horizon to the longest."
-        pictures = [figure(plot_horizons(found), "How many experts have which discount."), figure(plot_people(found), caption)]
-        blocks = [side_by_side(pictures), *blocks]
+        blocks.insert(0, people_figure(found, ruler))
     blocks.append(paragraph(f"The horizon is {steps}. {interval_meaning(found)}"))
     blocks.append(
         paragraph("Pseudo-R² is 0 for choices explained no better than by chance, and 1 for choices predicted with certainty.")
@@ -70,18 +83,17 @@ def _horizons(found: Analysis) -> Section:
     return Section("Planning horizons", [*blocks, *_tests(found)])
 
 
-def _person(found: Analysis, k: int) -> list[Cell]:
+def _person(found: Analysis, k: int, ruler: Ruler) -> list[Cell]:
     solution, known = found.solution, found.given[k]
-    gamma = float(solution.discounts[k])
+    gamma = float(solution.discounts[k]) if known else np.nan
     low, high = (float(end) for end in found.intervals[k])
-    number = [own_steps_text(found, k), own_discount_text(found, k)] if known else ["–", found.reasons[k]]
+    look = Either(own_discount_text(found, k), own_steps_text(found, k), gamma) if known else found.reasons[k]
     heat = None if solution.temperature is None else f"{float(solution.temperature[k]):.2f}"
-    bar = Bar(low, gamma if known else np.nan, high, (0.0, 1.0))
     return [
         solution.experts[k],
-        *number,
-        interval_text(found, k),
-        bar,
+        look,
+        Either(interval_text(found, k), interval_steps_text(found, k), low),
+        ruler.bar(low, gamma, high),
         heat,
         f"{found.decisions[k]:,.0f}",
         decimals(found.explained[k], 2),
@@ -97,11 +109,13 @@ def _tests(found: Analysis) -> list[str]:
         text = f"Likelihood-ratio test that all experts share one discount: p {p_text(found.shared.p_value)}."
     place = {found.solution.experts[k]: i for i, k in enumerate(found.order)}
     rows: list[list[Cell]] = []
+    pairs: list[list[int]] = []
     for test in sorted(found.pairs, key=lambda t: sorted(place[name] for name in t.experts)):
+        pairs.append([found.order[place[name]] for name in test.experts])
         names = sorted(test.experts, key=place.__getitem__)
         rows.append([" and ".join(names), decimals(test.statistic, 2), test.degrees, p_cell(test.p_value), p_cell(test.adjusted)])
     headers = ["same discount?", "χ²", "degrees", "p", "p, all pairs (Holm)"]
-    return [paragraph(text), table(headers, rows, "Pairs of experts") if len(rows) > 1 else ""]
+    return [paragraph(text), table(headers, rows, "Pairs of experts", pairs) if len(rows) > 1 else ""]
 
 
 def _identifiability(found: Analysis) -> Section:
@@ -125,9 +139,8 @@ def _reward(found: Analysis) -> Section:
     if np.isnan(values).all():
         blocks = [paragraph("Many rewards explain the decisions equally well, so none is given.")]
     else:
-        drawn = plot_reward_map(found)
-        caption = "Differences from the average logged step. Hatched cells end the episode; grey ones are not known."
-        blocks += [figure(drawn, caption)] if drawn is not None else []
+        drawn = reward_figure(found)
+        blocks += [drawn] if drawn is not None else []
         blocks.append(_reward_table(found, values, NORMAL_QUANTILE * errors))
     return Section("The reward they share", blocks)
 
@@ -156,14 +169,8 @@ def _reward_table(found: Analysis, values: Any, half: Any) -> str:
 def _fit(found: Analysis) -> Section:
     blocks = [paragraph(found.verdicts[2].reasons)]
     each = choices_repeat(found)
-    choices, pictures = plot_choices(found), []
-    if choices is not None:
-        dots = "one dot per expert, state and action" if each else "one dot per state and action, all experts together"
-        pictures.append(figure(choices, f"Fitted against observed choices: {dots}; larger dots stand for more decisions."))
-    if found.checks is not None:
-        caption = "Held-out calibration: points on the line mean that predicted probabilities hold."
-        pictures.append(figure(plot_calibration(found.checks), caption))
-    blocks += [side_by_side(pictures), *_held_out(found, each)]
+    drawn = [choices_figure(found), None if found.checks is None else calibration_figure(found.checks)]
+    blocks += [side_by_side([picture for picture in drawn if picture]), *_held_out(found, each)]
     return Section("Does the model fit?", [*blocks, *_worst_states(found), *_not_explained(found)])
 
 
@@ -184,7 +191,8 @@ def _worst_states(found: Analysis) -> list[str]:
     caption = (
         f"Where choices differ most from the model, with the action most out of line ({len(odd)} of {len(compared)} comparisons)"
     )
-    return [table(headers, rows, caption)]
+    number = {name: [k] for k, name in enumerate(found.solution.experts)}
+    return [table(headers, rows, caption, [number.get(m.expert, []) for m in odd[:WORST_STATES]])]
 
 
 def _held_out(found: Analysis, own_frequencies: bool) -> list[str]:
@@ -200,7 +208,7 @@ def _held_out(found: Analysis, own_frequencies: bool) -> list[str]:
         paragraph(
             "Each half of the episodes was predicted by a model fitted to the other half. Numbers nearer to zero are better."
         ),
-        table(["expert", *models, "chance"], rows, "Mean held-out log-likelihood per decision"),
+        table(["expert", *models, "chance"], rows, "Mean held-out log-likelihood per decision", [[k] for k in found.order]),
     ]
 
 
@@ -225,7 +233,8 @@ def _not_explained(found: Analysis) -> list[str]:
         ]
         for k in lost
     ]
-    return [table(["expert", "decisions", "pseudo-R²", "held out, against chance"], rows, "Who is not explained")]
+    headers = ["expert", "decisions", "pseudo-R²", "held out, against chance"]
+    return [table(headers, rows, "Who is not explained", [[k] for k in lost])]
 
 
 def _decisions(found: Analysis) -> Section:
@@ -243,7 +252,8 @@ def _decisions(found: Analysis) -> Section:
         [state, *([int(row[k]) for k in found.order] if few else [int(row.sum()), int((row > 0).sum())])]
         for state, row in decisions.items()
     ]
-    return Section("Decisions by state", [table(headers, rows, "Decisions in each state")])
+    columns = [[], *([k] for k in found.order)] if few else []
+    return Section("Decisions by state", [table(headers, rows, "Decisions in each state", columns=columns)])
 
 
 def _method(found: Analysis, options: dict[str, Any]) -> Section:

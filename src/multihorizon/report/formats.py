@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from multihorizon.report.findings import Findings
+from multihorizon.report.findings import Findings, effective_horizon
 
 
 def discount_text(findings: Findings, discount: float) -> str:
@@ -37,13 +37,25 @@ def interval_text(findings: Findings, k: int) -> str:
     return f"{low} to {high}"
 
 
+def interval_steps_text(findings: Findings, k: int) -> str:
+    """The interval of expert k in steps."""
+    ends = findings.intervals[k]
+    if findings.known[k] or np.isnan(ends).all():
+        return interval_text(findings, k)
+    low, high = ("not found" if np.isnan(end) else steps_text(findings, float(end)) for end in ends)
+    return f"{low} to {high}"
+
+
 def steps_text(findings: Findings, discount: float) -> str:
     """The horizon of a discount with one decimal; a limit is shown as a limit."""
-    reach = findings.horizon(discount)
-    if np.isinf(reach):
-        return "unlimited"
-    limit = "≥ " if discount >= findings.largest_discount < 1 else ""
-    return f"{limit}{reach:,.1f}" if reach < 1000 else f"{limit}{reach:,.0f}"
+    text = horizon_text(discount, findings.steps)
+    return f"≥ {text}" if findings.largest_discount <= discount < 1 else text
+
+
+def horizon_text(discount: float, steps: float) -> str:
+    """The horizon of a discount in a task of so many steps, with one decimal."""
+    reach = effective_horizon(discount, steps)
+    return "unlimited" if np.isinf(reach) else f"{reach:,.1f}" if reach < 1000 else f"{reach:,.0f}"
 
 
 def decimals(value: float, digits: int) -> str | None:
@@ -87,3 +99,8 @@ def sizes(findings: Findings) -> str:
     """How many experts, episodes and decisions there are."""
     numbers = {"expert": len(findings.given), "episode": int(findings.episodes.sum()), "decision": int(findings.decisions.sum())}
     return ", ".join(count(number, noun) for noun, number in numbers.items()) + "."
+
+
+def shortened(label: str, most: int) -> str:
+    """A label of at most so many characters, with a sign where some are left out."""
+    return label if len(label) <= most else f"{label[: most - 1]}…"

@@ -1,0 +1,61 @@
+// The best actions by look-ahead: a slider goes through discounts, and actions that are best there are shown.
+// The data are numbers only: where the best actions change, and which pairs of state and action come and go there.
+
+// Positions of the slider.
+const POSITIONS = 2000;
+
+all(".explorer").forEach((explorer) => {
+  const data = JSON.parse(explorer.querySelector("script").textContent);
+  const slider = explorer.querySelector("input[type=range]"), said = explorer.querySelector("output");
+  const choices = all(".choices", explorer).map((drawn) => all(".choice", drawn));
+  let gamma = data.start;
+
+  const horizon = (discount) => {
+    const steps = data.steps ?? Infinity;
+    return discount >= 1 ? steps : (1 - discount ** steps) / (1 - discount);
+  };
+  const place = (discount) => (root.dataset.unit === "steps" ? Math.log(horizon(discount)) / Math.log(data.farthest) : discount);
+  const at = (share) => {
+    let low = 0, high = 1;
+    for (let i = 0; i < 60; i += 1) {
+      const middle = (low + high) / 2;
+      if (place(middle) < share) low = middle; else high = middle;
+    }
+    return high > 1 - 1e-9 ? 1 : high;
+  };
+  const steps = (discount) => {
+    const found = horizon(discount);
+    return found === Infinity ? "unlimited" : found < 1000 ? found.toFixed(1) : Math.round(found).toLocaleString("en");
+  };
+  const asText = (discount) => (root.dataset.unit === "steps" ? steps(discount) : discount.toFixed(4));
+  const stretch = () => data.changes.findLastIndex((change) => change <= gamma);
+
+  function show() {
+    const current = stretch(), on = new Set();
+    for (let i = 0; i <= current; i += 1) data.toggles[i].forEach((pair) => { if (!on.delete(pair)) on.add(pair); });
+    choices.forEach((drawn) => drawn.forEach((choice, pair) => choice.classList.toggle("on", on.has(pair))));
+    slider.value = Math.round(place(gamma) * POSITIONS);
+    const from = asText(data.changes[current]), to = asText(data.changes[current + 1] ?? 1);
+    const own = root.dataset.unit === "steps" ? `${steps(gamma)} steps` : `γ = ${gamma.toFixed(4)}`;
+    const number = `${current + 1} of ${data.changes.length}`;
+    said.textContent = `${own}. The best actions stay the same from ${from} to ${to} (stretch ${number}).`;
+    slider.setAttribute("aria-valuetext", own);
+  }
+  function go(discount) {
+    gamma = Math.max(0, Math.min(discount, 1));
+    show();
+  }
+
+  slider.max = POSITIONS;
+  slider.addEventListener("input", () => go(at(slider.value / POSITIONS)));
+  const middle = (i) => (data.changes[i] + (data.changes[i + 1] ?? 1)) / 2;
+  explorer.querySelector("button.before").addEventListener("click", () => go(middle(Math.max(stretch() - 1, 0))));
+  explorer.querySelector("button.after").addEventListener("click", () => {
+    go(middle(Math.min(stretch() + 1, data.changes.length - 1)));
+  });
+  explorer.querySelector("select")?.addEventListener("change", (event) => {
+    if (event.target.value !== "") go(Number(event.target.value));
+  });
+  document.addEventListener("unit", show);
+  show();
+});

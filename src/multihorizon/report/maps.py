@@ -1,0 +1,175 @@
+"""Pictures of a task: a grid as a map with its rewards and the best actions as arrows, and a small task as a graph.
+
+Arrows of all actions that are best at some discount are drawn; the page shows those that are best at the discount of the slider.
+They stand in the order of `Stretches.pairs`, by which the script knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import hypot
+
+import numpy as np
+from scipy.sparse.csgraph import dijkstra
+
+from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.mdp import MDP
+from multihorizon.report.formats import shortened
+from multihorizon.report.html import framed
+from multihorizon.report.plots import ARROWS, READABLE_CELLS
+from multihorizon.report.shell import text
+from multihorizon.report.stretches import Stretches
+
+#: The side of a cell, the length of an arrow in it, and the most cells of a map.
+CELL, ARROW, MOST_CELLS = 48, 17, 900
+#: How strongly the largest reward colours its cell: numbers on it can still be read, in light and in dark.
+DARKEST = 0.55
+#: A graph has at most so many states, layers, and states in a layer; the distance between those and the size of a state.
+MOST_NODES, MOST_LAYERS, MOST_IN_LAYER = 24, 7, 8
+ACROSS, DOWN, RADIUS = 130.0, 84.0, 24.0
+#: Moves that are less likely are not drawn.
+FAINT = 0.05
+
+
+def grid_map(
+    mdp: MDP, values: Floats, tips: Sequence[str], caption: str, stretches: Stretches | None = None, best: Collection[int] = ()
+) -> str:
+    """The cells of a grid coloured by their rewards `(S,)`, NaN where not known; with the best actions as arrows where given."""
+    assert mdp.grid_shape is not None
+    height, width = mdp.grid_shape
+    largest = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+    numbers = stretches is None and mdp.n_states <= READABLE_CELLS
+    cells = [_cell(mdp, s, float(values[s]) / largest, tips[s], f"{values[s] + 0.0:.2f}" * numbers) for s in range(mdp.n_states)]
+    arrows = [] if stretches is None else [_arrow(mdp, s, a, i in best) for i, (s, a) in enumerate(stretches.pairs)]
+    return _picture("".join(cells) + f'<g class="choices">{"".join(arrows)}</g>', caption, width * CELL, height * CELL, 1.4)
+
+
+def has_arrows(mdp: MDP) -> bool:
+    """Whether a task is a grid whose actions have directions, small enough to be drawn."""
+    return mdp.grid_shape is not None and ARROWS.keys() >= set(mdp.action_names) and mdp.n_states <= MOST_CELLS
+
+
+def _picture(body: str, caption: str, width: float, height: float, zoom: float) -> str:
+    size = f'viewBox="-1 -1 {width + 2:g} {height + 2:g}"'
+    drawn = f'<svg class="chart" role="img" aria-label="{text(caption)}" {size}>{body}</svg>'
+    return framed(drawn, caption, min(max(int(zoom * width) + 30, 400), 760))
+
+
+def _cell(mdp: MDP, state: int, share: float, tip: str, number: str) -> str:
+    row, column = divmod(state, (mdp.grid_shape or (1, 1))[1])
+    x, y = column * CELL, row * CELL
+    kind = "unknown" if np.isnan(share) else "plus" if share >= 0 else "less"
+    shade = "" if np.isnan(share) else f' fill-opacity="{DARKEST * abs(share):.3f}"'
+    parts = [f'<rect class="{kind}" x="{x}" y="{y}" width="{CELL}" height="{CELL}"{shade}/>']
+    parts.append(f'<rect class="frame" x="{x}" y="{y}" width="{CELL}" height="{CELL}"/>')
+    if mdp.terminal[state]:
+        parts.append(f'<rect class="frame end" x="{x + 4}" y="{y + 4}" width="{CELL - 8}" height="{CELL - 8}"/>')
+    if number:
+        shown = "?" if np.isnan(share) else number
+        parts.append(f'<text x="{x + CELL / 2:g}" y="{y + CELL / 2 + 4:g}" text-anchor="middle">{shown}</text>')
+    return f'<g class="mark"><title>{text(tip)}</title>{"".join(parts)}</g>'
+
+
+def _arrow(mdp: MDP, state: int, action: int, on: bool) -> str:
+    row, column = divmod(state, (mdp.grid_shape or (1, 1))[1])
+    down, right = ARROWS[mdp.action_names[action]]
+    x, y = (column + 0.5) * CELL, (row + 0.5) * CELL
+    tip_x, tip_y = x + ARROW * right, y + ARROW * down
+    return f'<path class="choice arrow{" on" * on}" d="M{x:g} {y:g}L{tip_x:g} {tip_y:g}{_head(tip_x, tip_y, right, down)}"/>'
+
+
+def _head(x: float, y: float, right: float, down: float) -> str:
+    """Two strokes at the tip of an arrow that points to the right by so much and down by so much, of length 1."""
+    ends = [(x - 6 * right - side * 4 * down, y - 6 * down + side * 4 * right) for side in (1, -1)]
+    return f"M{ends[0][0]:.1f} {ends[0][1]:.1f}L{x:.1f} {y:.1f}L{ends[1][0]:.1f} {ends[1][1]:.1f}"
+
+
+def graph_map(mdp: MDP, tips: Sequence[str], caption: str, stretches: Stretches, best: Collection[int]) -> str | None:
+    """A small task as a graph, from the first states on the left; None where it has too many states to be read."""
+    places = _places(mdp)
+    if places is None:
+        return None
+    likeliest = [(s, int(mdp.transition(a)[[s]].toarray().argmax())) for s, a in stretches.pairs]
+    ranks = [likeliest[:i].count(way) for i, way in enumerate(likeliest)]  # names at one arrow stand below each other
+    choices = [_moves(mdp, places, s, a, i in best, ranks[i]) for i, (s, a) in enumerate(stretches.pairs)]
+    nodes = [_node(mdp, places[s], s, tips[s]) for s in range(mdp.n_states)]
+    body = "".join(nodes) + f'<g class="choices">{"".join(choices)}</g>'
+    width, height = (max(place[i] for place in places) + RADIUS + 30 for i in (0, 1))
+    return _picture(body, caption, width, height, 1.3)
+
+
+def _places(mdp: MDP) -> list[tuple[float, float]] | None:
+    """States in layers from left to right; in a layer, next to where they are reached from."""
+    if mdp.n_states > MOST_NODES:
+        return None
+    reach = np.asarray((mdp.under(mdp.available / 1.0) > 0).todense(), dtype=np.bool_) & ~mdp.terminal[:, None]
+    depth = _depths(mdp, reach & ~np.eye(mdp.n_states, dtype=np.bool_))
+    layers = [np.flatnonzero(depth == d).tolist() for d in range(int(depth.max()) + 1)]
+    tallest, places = max(map(len, layers)), [(0.0, 0.0)] * mdp.n_states
+    if len(layers) > MOST_LAYERS or tallest > MOST_IN_LAYER:
+        return None
+    for number, layer in enumerate(layers):
+        above = {s: [places[b][1] for b in np.flatnonzero(reach[:, s] & (depth < number))] or [0.0] for s in layer}
+        layer.sort(key=lambda s: (sum(above[s]) / len(above[s]), mdp.state_names[s]))
+        for i, s in enumerate(layer):
+            places[s] = (30 + RADIUS + ACROSS * number, 40 + RADIUS + DOWN * (i + (tallest - len(layer)) / 2))
+    return places
+
+
+def _depths(mdp: MDP, moves: Bools) -> Ints:
+    """The layer of each state `(S,)`: its longest way from the first ones, or the shortest where states recur. Ends come last."""
+    nearest = dijkstra(moves / 1.0, indices=np.flatnonzero(mdp.initial > 0), unweighted=True, min_only=True)
+    depth = farthest = np.where(np.isinf(nearest), np.max(nearest, where=np.isfinite(nearest), initial=0) + 1, nearest)
+    for _ in range(mdp.n_states + 1):
+        before, farthest = farthest, np.maximum(farthest, np.max(np.where(moves, farthest[:, None] + 1, 0), axis=0))
+        if (farthest == before).all():
+            depth = farthest
+            break
+    ends = mdp.terminal & moves.any(axis=0)
+    last = np.max(depth, where=~mdp.terminal, initial=0) + 1
+    found: Ints = np.unique(np.where(ends, last, depth), return_inverse=True)[1]
+    return found
+
+
+def _node(mdp: MDP, place: tuple[float, float], state: int, tip: str) -> str:
+    x, y = place
+    kind = "node end" if mdp.terminal[state] else "node"
+    name = f'<text x="{x:g}" y="{y + 4:g}" text-anchor="middle">{text(shortened(mdp.state_names[state], 6))}</text>'
+    return f'<g class="mark"><title>{text(tip)}</title><circle class="{kind}" cx="{x:g}" cy="{y:g}" r="{RADIUS:g}"/>{name}</g>'
+
+
+def _moves(mdp: MDP, places: Sequence[tuple[float, float]], state: int, action: int, on: bool, rank: int) -> str:
+    """An action as arrows to the states it leads to, wider for likelier ones, with its name at the likeliest."""
+    row = mdp.transition(action)[[state]].tocoo()
+    moves = sorted(((float(p), int(s)) for p, s in zip(row.data, row.coords[1], strict=True) if p >= FAINT), reverse=True)
+    parts = [_bow(places[state], places[target], chance) for chance, target in moves]
+    x, y = _bend(places[state], places[moves[0][1]])[1] if moves else places[state]
+    label = text(shortened(mdp.action_names[action], 12))
+    name = f'<text x="{x:.1f}" y="{y - 4 + 13 * rank:.1f}" text-anchor="middle">{label}</text>'
+    return f'<g class="choice{" on" * on}">{"".join(parts)}{name}</g>'
+
+
+def _bend(start: tuple[float, float], end: tuple[float, float]) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The point that bends a curve between two states, and the middle of the curve; there and back do not meet."""
+    (x, y), (u, v) = start, end
+    if start == end:
+        return (x, y - 3.4 * RADIUS), (x, y - 2.2 * RADIUS)
+    bend = (x + u) / 2 + 0.16 * (v - y), (y + v) / 2 - 0.16 * (u - x)
+    return bend, ((x + u) / 4 + bend[0] / 2, (y + v) / 4 + bend[1] / 2)
+
+
+def _bow(start: tuple[float, float], end: tuple[float, float], chance: float) -> str:
+    bend, _ = _bend(start, end)
+    if start == end:  # a loop above the state
+        start, end = (start[0] - 8, start[1]), (end[0] + 8, end[1])
+    (x, y), (u, v) = _toward(start, bend), _toward(end, bend)
+    size = hypot(u - bend[0], v - bend[1]) or 1.0
+    head = _head(u, v, (u - bend[0]) / size, (v - bend[1]) / size)
+    wide = f'stroke-width="{0.8 + 1.8 * chance:.2g}"'
+    return f'<path class="arrow" {wide} d="M{x:.1f} {y:.1f}Q{bend[0]:.1f} {bend[1]:.1f} {u:.1f} {v:.1f}{head}"/>'
+
+
+def _toward(center: tuple[float, float], bend: tuple[float, float]) -> tuple[float, float]:
+    """Where a curve leaves the circle of a state."""
+    length = hypot(bend[0] - center[0], bend[1] - center[1]) or 1.0
+    return tuple(c + (RADIUS + 2) * (b - c) / length for c, b in zip(center, bend, strict=True))  # type: ignore[return-value]
