@@ -41,7 +41,7 @@ from multihorizon.tables.features import read_features, read_known_reward
 EXAMPLES = (
     "multihorizon recover decisions.csv --transitions moves.csv --studies 100",
     "multihorizon recover decisions.csv --decisions 100 --people 50 --out plan",
-    'multihorizon recover decisions.csv --persons who.csv --formula "~ group" --effect 1',
+    'multihorizon recover log.csv --persons who.csv --formula "~ group" --effect 1',
 )
 #: The columns that fit on a terminal; the report has all.
 SHOWN = ("people", "decisions", "effect", "error", "correlation", "coverage", "power")
