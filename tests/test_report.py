@@ -14,7 +14,7 @@ from multihorizon.cli import app
 from multihorizon.likelihood.contrasts import reward_contrasts
 from multihorizon.report.findings import longest_episode, not_to_be_used, predicts_worse
 from multihorizon.report.fit_page import fit_page
-from multihorizon.report.fit_report import people_frame, result_of
+from multihorizon.report.fit_report import result_of
 from multihorizon.report.formats import discount_text, interval_text, steps_text
 from multihorizon.report.html import Bar, figure, table
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
@@ -227,7 +227,7 @@ def test_a_person_at_chance_gets_no_discount_but_a_reason():
     assert content["discounts"][coin] is None
     assert np.isnan(content["intervals"][coin]).all()
     assert content["reasons"] == {"coin": "no better than chance"}
-    people = people_frame(found).set_index("expert")
+    people = found.to_frame().set_index("expert")
     assert people.index.tolist() == ["near", "far", "coin"]
     assert people.loc["coin", "flags"] == "no better than chance"
     assert np.isnan(people.loc["coin", "discount"])

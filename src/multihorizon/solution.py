@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 
 from multihorizon.checks import Floats, as_shape, read_only
 from multihorizon.experts import Expert
@@ -179,6 +180,23 @@ class Solution:
         if self.interval_source is None:
             raise ValueError(f"confidence intervals need a solution of MaximumLikelihood, received one of {self.solver}")
         return self.interval_source.at(level)
+
+    def to_frame(self, level: float | None = None) -> pd.DataFrame:
+        """One row per expert: the discount and the horizon 1/(1−γ), the temperature and the standard error where there are any,
+        the parameters of another look-ahead, and with a level the ends of the confidence interval. What is not known is NaN.
+        """
+        columns: dict[str, Any] = {"expert": self.experts, "discount": self.discounts}
+        with np.errstate(divide="ignore"):
+            columns["horizon"] = 1 / (1 - self.discounts)
+        parameters = self.evidence["lookahead"]["parameters"] if self._weights else {}
+        columns |= {"standard_error": self.standard_errors, "temperature": self.temperature, **parameters}
+        if level is not None:
+            columns["discount_low"], columns["discount_high"] = self.confidence_intervals(level).T
+        return pd.DataFrame({name: values for name, values in columns.items() if values is not None})
+
+    def reward_frame(self) -> pd.DataFrame:
+        """One row per state, or per feature where rewards are tied: its name and its reward."""
+        return pd.DataFrame({"parameter": self.require_problem().parameter_names, "reward": self.reward})
 
     def require_problem(self) -> Problem:
         """The problem this solves; a solution read from a file needs it handed back."""

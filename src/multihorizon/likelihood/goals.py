@@ -21,6 +21,7 @@ from math import comb
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 from scipy.stats import chi2
 
 from multihorizon.checks import Floats, as_count
@@ -33,7 +34,7 @@ from multihorizon.likelihood.known import Temperature, check_temperature
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, part_of, silent
-from multihorizon.recovery.goals import CANNOT_TELL, DIFFER, SHARE, Goals
+from multihorizon.recovery.goals import CANNOT_TELL, DIFFER, SHARE, Goals, goals_frame
 from multihorizon.recovery.goals import goals as goals_of_policies
 from multihorizon.recovery.identify import Temperature as PolicyTemperature
 from multihorizon.recovery.one_expert import in_order_of_content
@@ -126,22 +127,24 @@ class GoalEstimates:
             return f"One reward is likelier than several, but explains the decisions less well than it should ({p})."
         return f"Whether the experts share one reward cannot be told from these decisions ({p})."
 
+    def to_frame(self) -> pd.DataFrame:
+        """One row per expert: the number of the goal, from 1, and the discount, NaN where it is not identified."""
+        return goals_frame(self.experts, self.groups, self.discounts)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dicts, as JSON takes them; None where nothing is known."""
-        content: dict[str, Any] = for_json(
-            {
-                "experts": list(self.experts),
-                "groups": [list(group) for group in self.groups],
-                "verdict": self.verdict,
-                "test": vars(self.test),
-                "discounts": self.discounts,
-                "memberships": self.memberships,
-                "sharing": self.sharing,
-                "undecided": [list(pair) for pair in self.undecided],
-                "solutions": [_plain(solution) for solution in self.solutions],
-            }
-        )
-        return content
+        content = {
+            "experts": self.experts,
+            "groups": self.groups,
+            "verdict": self.verdict,
+            "test": vars(self.test),
+            "discounts": self.discounts,
+            "memberships": self.memberships,
+            "sharing": self.sharing,
+            "undecided": self.undecided,
+            "solutions": [_plain(solution) for solution in self.solutions],
+        }
+        return cast("dict[str, Any]", for_json(content))
 
 
 def goals(
@@ -222,8 +225,7 @@ def shared_goal_test(scores: Scores, simulations: int, seed: int, progress: Prog
         return SharedGoalTest(np.nan, np.nan, 0)
     together, singles = scores(everyone), [scores(frozenset((k,))) for k in sorted(everyone)]
     statistic = _loss(together, singles)
-    given_up = (len(everyone) - 1) * scores.problem.n_parameters
-    bound = float(chi2.sf(statistic, given_up))
+    bound = float(chi2.sf(statistic, (len(everyone) - 1) * scores.problem.n_parameters))
     if bound < CERTAIN and (together.finished or statistic > HOPELESS):
         return SharedGoalTest(statistic, bound, 0)
     if not together.finished:
@@ -245,10 +247,9 @@ def _loss(together: GroupFit, singles: Sequence[GroupFit]) -> float:
 def _simulated_loss(together: GroupFit, singles: Sequence[GroupFit], rng: np.random.Generator) -> float:
     """The same for decisions drawn from the fit with one reward, climbed from that fit and from the experts' own."""
     counts = draw_decisions(together.point, rng)
-    again = _refit(together, counts)
     owner = together.point.likelihood.problem.owner
     own = [_refit(single, [c for c, k in zip(counts, owner, strict=True) if k == i]) for i, single in enumerate(singles)]
-    return _loss(again, own)
+    return _loss(_refit(together, counts), own)
 
 
 def _refit(fit: GroupFit, counts: Sequence[Floats]) -> GroupFit:
@@ -288,12 +289,11 @@ def _describe(solution: Solution) -> str:
 
 
 def _plain(solution: Solution) -> dict[str, Any]:
-    known = list(_told_discounts(solution).values())
     return {
         "experts": list(solution.experts),
         "status": str(solution.status),
         "message": solution.message,
-        "discounts": known,
+        "discounts": list(_told_discounts(solution).values()),
         "intervals": solution.confidence_intervals(),
         "reward": solution.reward,
         "temperatures": solution.temperature,

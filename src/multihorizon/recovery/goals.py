@@ -20,6 +20,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.sparse.csgraph import connected_components
 
 from multihorizon.checks import Floats, as_positive
@@ -105,6 +106,10 @@ class Goals:
             lines.append(f"It cannot be told whether goals {g + 1} and {h + 1} are the same: their policies agree with both.")
         return "\n".join(lines)
 
+    def to_frame(self) -> pd.DataFrame:
+        """One row per expert: the number of the goal, from 1, and the discount, NaN where it is not identified."""
+        return goals_frame(self.experts, self.groups, self.discounts)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dicts, as JSON takes them; None where nothing is known."""
         return {
@@ -124,6 +129,12 @@ class Goals:
         if self.undecided:
             return f"The links between the experts make {len(self.groups)} groups, but some of these may share a reward."
         return f"The experts have {len(self.groups)} different goals."
+
+
+def goals_frame(experts: Sequence[str], groups: Sequence[Sequence[str]], discounts: Floats) -> pd.DataFrame:
+    """One row per expert with the number of the group, from 1, and the discount."""
+    number = {name: g for g, group in enumerate(groups, start=1) for name in group}
+    return pd.DataFrame({"expert": experts, "goal": [number[name] for name in experts], "discount": discounts})
 
 
 def _describe(solution: Identification) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from multihorizon.checks import Bools, Floats
 from multihorizon.recovery.linear_system import LIMIT, MISFIT
@@ -98,6 +99,12 @@ class Identification:
             temperature=self.temperature[place] / scale,
             members=tuple(members),
         )
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per expert: the discount, NaN where it is not identified, and its range over all explanations."""
+        low, high = self.intervals.T
+        discount = np.where(self.discounts_identified, self.discounts, np.nan)
+        return pd.DataFrame({"expert": self.experts, "discount": discount, "discount_low": low, "discount_high": high})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dicts, as JSON and `Solution.evidence` take them; None where nothing is known."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import norm
 
 from multihorizon.checks import Floats, Ints
@@ -36,6 +37,7 @@ from multihorizon.report import advice, words
 from multihorizon.report.findings import LEVEL, Findings, Penalty, not_to_be_used, predicts_worse
 from multihorizon.report.goal_check import check_goals
 from multihorizon.report.identifiability import identification
+from multihorizon.report.people import people_frame
 from multihorizon.report.words import Verdict
 from multihorizon.solution import Solution
 from multihorizon.tables.demonstrations import Demonstrations
@@ -64,6 +66,10 @@ class Analysis(Findings):
     def verdicts(self) -> tuple[Verdict, Verdict, Verdict]:
         """The same as three answers with their reasons."""
         return words.verdicts(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per expert, from the shortest horizon to the longest: the columns of `people.csv`."""
+        return people_frame(self)
 
     @property
     def advice(self) -> list[str]:

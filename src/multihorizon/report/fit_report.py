@@ -21,8 +21,7 @@ from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_page import WORST_STATES, fit_page
 from multihorizon.report.misfit import choices_repeat, misfits
-from multihorizon.report.population_section import population_columns
-from multihorizon.report.words import VAGUE_WIDTH
+from multihorizon.report.people import limit_of
 from multihorizon.solution import Status, for_json, package_version
 from multihorizon.tables.dynamics import untaken_actions
 
@@ -49,7 +48,7 @@ def write_so_far(directory: Path, analysis: Analysis, options: dict[str, Any]) -
 def _write_numbers(draft: Path, analysis: Analysis, options: dict[str, Any]) -> None:
     text = json.dumps(for_json(result_of(analysis, options)), indent=1, ensure_ascii=False, allow_nan=False)
     (draft / "result.json").write_text(text, encoding="utf-8")
-    write_csv(people_frame(analysis), draft / "people.csv")
+    write_csv(analysis.to_frame(), draft / "people.csv")
 
 
 def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +68,7 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
         "level": LEVEL,
         "known": solution.evidence.get("known"),
         "groups": solution.options.get("groups"),
-        "at_limit": [_limit(analysis, k) for k in range(len(known))],
+        "at_limit": [limit_of(analysis, k) for k in range(len(known))],
         "largest_discount": analysis.largest_discount,
         "standard_errors": None if analysis.withheld else solution.standard_errors,
         "effective_horizons": [_horizon(analysis, k) for k in range(len(known))],
@@ -146,14 +145,6 @@ def _contrasts_by_name(analysis: Analysis) -> dict[str, dict[str, float]]:
     return {name: {"estimate": value, "standard_error": error} for name, value, error in rows}
 
 
-def _limit(analysis: Analysis, k: int) -> str | None:
-    """Whether a discount is no estimate but a limit of what was tried."""
-    if not analysis.given[k] or analysis.known[k]:
-        return None
-    gamma = float(analysis.solution.discounts[k])
-    return "largest" if gamma >= analysis.largest_discount else "smallest" if gamma <= 0 else None
-
-
 def _horizon(analysis: Analysis, k: int) -> float | str | None:
     return _finite(analysis.horizon(float(analysis.solution.discounts[k]))) if analysis.given[k] else None
 
@@ -201,42 +192,6 @@ def _write_arrays(path: Path, analysis: Analysis, options: dict[str, Any]) -> No
         options=np.array(json.dumps(for_json(options))),
         **policies,  # type: ignore[arg-type]
     )
-
-
-def people_frame(analysis: Analysis) -> pd.DataFrame:
-    """One row per expert: discount, interval, horizon, temperature, decisions, pseudo-R², and what to know of them."""
-    solution, known = analysis.solution, np.array(analysis.given)
-    discounts = np.where(known, solution.discounts, np.nan)
-    frame = pd.DataFrame(
-        {
-            "expert": solution.experts,
-            "discount": discounts,
-            "discount_low": analysis.intervals[:, 0],
-            "discount_high": analysis.intervals[:, 1],
-            "horizon": [analysis.horizon(g) if k else np.nan for g, k in zip(discounts, known, strict=True)],
-            "temperature": np.nan if solution.temperature is None else solution.temperature,
-            "episodes": analysis.episodes,
-            "decisions": analysis.decisions.astype(np.int64),
-            "pseudo_r2": analysis.explained,
-            "flags": ["; ".join(_flags(analysis, k)) for k in range(known.size)],
-        }
-    )
-    if analysis.population is not None:
-        frame = pd.concat([frame, population_columns(analysis)], axis=1)
-    return frame.iloc[analysis.order]
-
-
-def _flags(analysis: Analysis, k: int) -> list[str]:
-    limit = _limit(analysis, k)
-    width = float(np.diff(analysis.intervals[k])[0])
-    cases = {
-        analysis.reasons[k]: bool(analysis.reasons[k]),
-        "known discount": analysis.known[k],
-        f"at the {limit} discount": limit is not None,
-        "wide interval": width > VAGUE_WIDTH,
-        "result not to be used": bool(analysis.withheld),
-    }
-    return [flag for flag, holds in cases.items() if holds]
 
 
 def _reward_frame(analysis: Analysis) -> pd.DataFrame:
