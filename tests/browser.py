@@ -135,6 +135,7 @@ class Tab:
 
     def pdf(self, path: Path) -> None:
         """The page as it is printed."""
+        self.media("light", "")
         path.write_bytes(base64.b64decode(self.send("Page.printToPDF", printBackground=True)["data"]))
 
 

@@ -62,8 +62,8 @@ def _chooser(experts: Sequence[tuple[int, str]]) -> str:
     boxes = "".join(box.format(number, text(name)) for number, name in experts)
     return (
         f'<details class="chooser"><summary>Experts: <output>all {len(experts)}</output></summary><label>Find '
-        '<input type="search" class="find" autocomplete="off"></label> <button type="button" class="every">Choose all listed'
-        f'</button> <button type="button" class="none">Choose none of these</button><ul>{boxes}</ul></details>'
+        '<input type="search" class="find" autocomplete="off"></label> <button type="button" class="every">All listed'
+        f'</button> <button type="button" class="none">None listed</button><ul>{boxes}</ul></details>'
     )
 
 
