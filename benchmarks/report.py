@@ -1,0 +1,84 @@
+"""How large a report is, and how long it takes to open in a real browser.
+
+    python benchmarks/report.py [--experts 50] [--task cliff big_small space] [--full] [--keep DIR]
+
+Simulated experts with discounts between 0.1 and 0.95 act in a built-in task. Their decisions are fitted, by default without tests
+and model checks; `--full` adds them. The report is opened five times in headless Chromium, at 1280 and at 400 pixels. Opening
+ends with the load event, when the page's script has run; the first time the browser is cold. A change of all experts and of the
+unit is timed too, up to the next frame.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import multihorizon as mh
+from multihorizon.report.fit_page import fit_page
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from browser import MISSING, Tab, browser
+
+REPEATS = 5
+FRAME = "await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+LOADED = "performance.getEntriesByType('navigation')[0].loadEventEnd"
+
+
+def decisions(task: str, experts: int) -> tuple[mh.Demonstrations, mh.MDP]:
+    """A table of decisions, and its transitions."""
+    if task == "space":
+        adventure = mh.domains.space_adventure(experts, seed=0)
+        return adventure.decisions, adventure.mdp
+    domain = mh.domains.cliff() if task == "cliff" else mh.domains.big_small()
+    discounts = np.random.default_rng(0).uniform(0.1, 0.95, experts)
+    policies = [mh.soft_plan(domain.mdp, domain.reward / 4, gamma).policy for gamma in discounts]
+    names = [f"person {number:02d}" for number in range(experts)]
+    return mh.Demonstrations.simulate(domain.mdp, policies, 60, max_steps=30, names=names), domain.mdp
+
+
+def opening(tab: Tab, page: Path, width: int) -> list[float]:
+    """Milliseconds from the start of the navigation to the end of the load event."""
+    times = []
+    for _ in range(REPEATS):
+        tab.open(page, width)
+        times.append(float(tab.run(f"new Promise((done) => setTimeout(() => done({LOADED}), 50))")))
+    return times
+
+
+def acting(tab: Tab, action: str) -> float:
+    """Milliseconds from an action to the second frame after it, when its result is on the screen."""
+    timed = f"const start = performance.now(); {action}; {FRAME}; return performance.now() - start;"
+    return float(tab.run(f"(async () => {{ {timed} }})()"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--experts", type=int, default=50)
+    parser.add_argument("--task", nargs="+", choices=["cliff", "big_small", "space"], default=["cliff", "big_small"])
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--keep", type=Path)
+    options = parser.parse_args()
+    if MISSING:
+        sys.exit(MISSING)
+    with tempfile.TemporaryDirectory() as scratch, browser() as tab:
+        for task in options.task:
+            table, mdp = decisions(task, options.experts)
+            found = mh.analyse([table], [mdp], quick=not options.full)
+            page = (options.keep or Path(scratch)) / f"{task}-{options.experts}.html"
+            fit_page(found, {}).write(page)
+            print(f"{task}, {options.experts} experts, {mdp.n_states} states: {page.stat().st_size / 1e6:.2f} MB")
+            for width in (1280, 400):
+                times = opening(tab, page, width)
+                shown = ", ".join(f"{time:.0f}" for time in times)
+                print(f"  opened at {width} pixels, milliseconds: {shown}; errors: {len(tab.errors)}")
+            none = acting(tab, "document.querySelector('.chooser button.none').click()")
+            steps = acting(tab, "document.querySelector('input.unit[value=steps]').click()")
+            print(f"  all experts off: {none:.0f} milliseconds; steps: {steps:.0f} milliseconds")
+
+
+if __name__ == "__main__":
+    main()
