@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Callable
@@ -152,6 +153,9 @@ def test_identify_says_what_exact_policies_would_tell(toys, folder, tmp_path):
     assert (saved["status"], saved["fit_status"]) == ("set", "not identified")
     open_ = [high - low > 0.1 for low, high in saved["identification"]["intervals"]]
     assert [gamma is None for gamma in saved["identification"]["discounts"]] == open_
+    page = (tmp_path / "identify.html").read_text(encoding="utf-8")
+    assert page.index("These decisions") < page.index("If the fitted policies were known exactly")
+    assert html.escape(saved["message"]) in page
     assert "(s)" not in result.output
     result = RUN.invoke(app, ["identify", str(folder / "demos.csv"), "--transitions", str(folder / "mdp.npz")])
     assert "The experts identify their discounts" in result.output

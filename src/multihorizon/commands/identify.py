@@ -27,6 +27,7 @@ from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.recovery.identification import Identification
 from multihorizon.report.analysis import build_problem
 from multihorizon.report.identifiability import identify_fitted
+from multihorizon.report.identify_page import identify_page
 from multihorizon.solution import Solution, Status, for_json, package_version
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
@@ -36,7 +37,7 @@ EXAMPLES = (
     "multihorizon identify decisions.csv --transitions moves.csv",
     "multihorizon identify 1.csv 2.csv --transitions a.csv --transitions b.csv",
 )
-FILE = "identify.json"
+FILES = ("identify.json", "identify.html")
 
 
 def identify(
@@ -47,11 +48,11 @@ def identify(
     smoothing: Smoothing = SMOOTHING,
     estimate_rest: EstimateRest = False,
     seed: Seed = 0,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write identify.json.")] = None,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write identify.json and identify.html.")] = None,
 ) -> None:
     """Say whether these decisions, and any number of others like them, identify the discounts."""
     with plain_errors():
-        check_out(out_dir, [FILE], demos, transitions, features)
+        check_out(out_dir, FILES, demos, transitions, features)
         tables = read_tables(demos)
         matrix = None if features is None else (lambda mdp: read_features(features, mdp))
         problem, remarks = build_problem(tables, read_mdps(transitions), matrix, smoothing, estimate_rest)
@@ -60,7 +61,7 @@ def identify(
             exact = identify_fitted(solution)
         _show(solution, exact, remarks)
         if out_dir is not None:
-            _write(out_dir, solution, exact, seed)
+            _write(out_dir, solution, exact, remarks)
 
 
 def _show(solution: Solution, exact: Identification | None, remarks: list[str]) -> None:
@@ -76,7 +77,7 @@ def _show(solution: Solution, exact: Identification | None, remarks: list[str]) 
         out.print(remark, style="dim", soft_wrap=True)
 
 
-def _write(directory: Path, solution: Solution, exact: Identification | None, seed: int) -> None:
+def _write(directory: Path, solution: Solution, exact: Identification | None, remarks: list[str]) -> None:
     content = {
         "experts": list(solution.experts),
         "status": None if exact is None else exact.status,
@@ -84,13 +85,14 @@ def _write(directory: Path, solution: Solution, exact: Identification | None, se
         "identified": solution.evidence["identified"],
         "identification": None if exact is None else exact.to_dict(),
         "message": solution.message,
-        "seed": seed,
+        "seed": solution.seed,
         "version": package_version(),
     }
     text = json.dumps(for_json(content), indent=1, ensure_ascii=False, allow_nan=False)
-    write_all(directory, lambda draft: _save(draft / FILE, text))
-    out.print(f"Written to {directory}: {FILE}", soft_wrap=True)
 
+    def write(draft: Path) -> None:
+        (draft / "identify.json").write_text(text, encoding="utf-8")
+        identify_page(solution, exact, remarks).write(draft / "identify.html")
 
-def _save(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    write_all(directory, write)
+    out.print(f"Written to {directory}: {', '.join(FILES)}", soft_wrap=True)

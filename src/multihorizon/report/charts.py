@@ -16,6 +16,8 @@ from multihorizon.report.shell import text
 #: The size of a chart and the room around its panel, in the units of its drawing, which are about pixels.
 WIDTH, HEIGHT = 420.0, 340.0
 LEFT, RIGHT, TOP, BOTTOM = 48.0, 14.0, 12.0, 44.0
+#: The most dots of a figure.
+MOST_DOTS = 1500
 #: Numbers from 0 to 1.
 FIFTHS = [(share, f"{share:g}") for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)]
 

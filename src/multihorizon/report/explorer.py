@@ -67,17 +67,19 @@ def explorer(task: Task, people: Sequence[Person], number: int = 1) -> list[str]
         "steps": None if infinite else task.steps,
         "farthest": ruler.farthest,
     }
-    parts = [data_block(data), _drawing(task, found, start), _controls(found, people, ruler, number), _table(found, task, start)]
-    return [f'<div class="explorer">{"".join(parts)}</div>', *(paragraph(line) for line in _remarks(found))]
+    said = f'<output for="look-{number}">Shown at γ = {start:.4f}, {horizon_text(start, task.steps)} steps.</output>'
+    parts = [_drawing(task, found, start), _controls(found, people, ruler, number), said, _table(found, task, start)]
+    remarks = [paragraph(line) for line in _remarks(found)]
+    return [f'<div class="explorer">{data_block(data)}{"".join(parts)}</div>', *remarks]
 
 
 def _drawing(task: Task, found: Stretches, start: float) -> str:
-    best, first = found.best_at(start), f"at first γ = {start:.3f}"
+    best = found.best_at(start)
     if has_arrows(task.mdp):
-        caption = f"Arrows: the best actions at the look-ahead chosen below, {first}. Blue cells pay more, orange ones less. "
+        caption = "Arrows: the best actions at the look-ahead that stands below. Blue cells pay more, orange ones less. "
         caption += "Dashed frames end the episode." if task.mdp.terminal.any() else ""
         return grid_map(task.mdp, task.values, task.tips, caption.strip(), found, best)
-    caption = f"Arrows: where the best actions at the look-ahead chosen below lead, {first}; wider ones are likelier."
+    caption = "Arrows: where the best actions lead at the look-ahead that stands below; wider ones are likelier."
     return graph_map(task.mdp, task.tips, caption, found, best) or ""
 
 
@@ -90,8 +92,7 @@ def _controls(found: Stretches, people: Sequence[Person], ruler: Ruler, number: 
         f'<button type="button" class="after">Next change</button>{chooser}'
         f'<div class="slide"><label for="look-{number}">Look-ahead: <span class="in-discount">discount γ</span>'
         f'<span class="in-steps">steps, on a logarithmic scale</span></label>{_strip(found, people, ruler)}'
-        f'<input type="range" id="look-{number}" min="0" max="100" autocomplete="off"></div>'
-        f'<output for="look-{number}"></output></div>'
+        f'<input type="range" id="look-{number}" min="0" max="100" autocomplete="off"></div></div>'
     )
 
 

@@ -6,15 +6,13 @@ import numpy as np
 
 from multihorizon.checks import Bools, Floats
 from multihorizon.likelihood.model_checks import ModelChecks
-from multihorizon.report.charts import Axis, Mark, Panel, chart, diagonal
+from multihorizon.report.charts import MOST_DOTS, Axis, Mark, Panel, chart, diagonal
 from multihorizon.report.findings import Findings
 from multihorizon.report.formats import decimals, interval_text, own_discount_text, own_steps_text
 from multihorizon.report.maps import MOST_CELLS, grid_map
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, compared_choices
 from multihorizon.report.rulers import LABELS, UNITS, Ruler
 
-#: The most dots of a figure; those with the most decisions are drawn.
-MOST_DOTS = 1500
 #: Half the width of an interval at the level of the report, in standard errors.
 NORMAL_QUANTILE = 1.96
 

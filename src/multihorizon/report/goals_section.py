@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from multihorizon.likelihood.contrasts import reward_contrasts
@@ -25,7 +27,7 @@ def goals_sections(found: Findings) -> list[Section]:
         return []
     blocks = [paragraph(found.goals.answer)]
     if found.goals.groups is not None:
-        blocks += [listing(found.goals.groups.summary()), *_blocks(found.goals.groups)]
+        blocks += [listing(found.goals.groups.summary()), *_blocks(found.goals.groups, found.solution.experts)]
     return [Section(QUESTION, blocks)]
 
 
@@ -38,23 +40,28 @@ def goals_page(found: GoalEstimates, remarks: list[str], seed: int) -> Page:
         ),
         *(paragraph(remark) for remark in remarks),
     ]
-    sections = [Section(QUESTION, [listing(found.summary()), *_blocks(found)]), Section("How this was made", method)]
-    return Page("Who shares a goal with whom", found.headline(), sections, f"multihorizon {package_version()}, seed {seed}")
+    names = found.experts
+    sections = [Section(QUESTION, [listing(found.summary()), *_blocks(found, names)]), Section("How this was made", method)]
+    footer = f"multihorizon {package_version()}, seed {seed}"
+    return Page("Who shares a goal with whom", found.headline(), sections, footer, experts=list(enumerate(names)))
 
 
-def _blocks(found: GoalEstimates) -> list[str]:
+def _blocks(found: GoalEstimates, names: Sequence[str]) -> list[str]:
+    """What was found of each expert and each group; `names` numbers the experts of the page."""
     advice = [paragraph(ADVICE)] if found.verdict == DIFFER or found.ungrouped else []
-    return [*advice, _members(found), _rewards(found)]
+    return [*advice, _members(found, names), _rewards(found)]
 
 
-def _members(found: GoalEstimates) -> str:
+def _members(found: GoalEstimates, names: Sequence[str]) -> str:
+    place = {name: [k] for k, name in enumerate(names)}
     number = {name: g for g, group in enumerate(found.groups) for name in group}
     rows: list[list[Cell]] = [
         [name, f"goal {number[name] + 1}", decimals(gamma, 3), *(decimals(float(p), 2) for p in chances)]
         for name, gamma, chances in zip(found.experts, found.discounts, found.memberships, strict=True)
     ]
     headers = ["expert", "group", "discount γ", *(f"shares goal {g + 1}" for g in range(len(found.groups)))]
-    return table(headers, rows, "Who belongs where, with the probability of sharing each goal (alone in a group: with nobody)")
+    caption = "Who belongs where, with the probability of sharing each goal (alone in a group: with nobody)"
+    return table(headers, rows, caption, [place[name] for name in found.experts])
 
 
 def _rewards(found: GoalEstimates) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from multihorizon.likelihood.lookahead_comparison import FamilyRow, LookaheadComparison
 from multihorizon.report.findings import Findings
 from multihorizon.report.formats import decimals, p_cell
@@ -10,11 +12,11 @@ from multihorizon.report.html import Cell, Section, paragraph, table
 
 def lookahead_sections(found: Findings) -> list[Section]:
     """The section, where families were compared."""
-    return [] if found.lookahead is None else [lookahead_section(found.lookahead)]
+    return [] if found.lookahead is None else [lookahead_section(found.lookahead, found.solution.experts)]
 
 
-def lookahead_section(compared: LookaheadComparison) -> Section:
-    """The table of families, and each expert's parameters in them."""
+def lookahead_section(compared: LookaheadComparison, numbered: Sequence[str]) -> Section:
+    """The table of families, and each expert's parameters in them; `numbered` are the experts of the page."""
     text = (
         f"Each family says how the weight of a later step falls; tasks have up to {compared.steps} steps. A lower AIC or BIC is "
         "better, and so is a held-out log-likelihood nearer to zero. A small p in free weights says that the family's shape is "
@@ -28,7 +30,9 @@ def lookahead_section(compared: LookaheadComparison) -> Section:
     people: list[list[Cell]] = [
         [expert, *(_parameter(row, name, k) for row, name in names)] for k, expert in enumerate(compared.experts)
     ]
-    return Section("In what shape they look ahead", [*blocks, table(headers, people, "Each expert's look-ahead in each family")])
+    place = {name: [k] for k, name in enumerate(numbered)}
+    each = table(headers, people, "Each expert's look-ahead in each family", [place[expert] for expert in compared.experts])
+    return Section("In what shape they look ahead", [*blocks, each])
 
 
 def family_cells(row: FamilyRow) -> dict[str, str]:

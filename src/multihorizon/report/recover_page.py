@@ -7,18 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from multihorizon.files.output import write_all, write_csv
-from multihorizon.likelihood.recovered import Recovery, SizeResult
+from multihorizon.likelihood.recovered import LEVEL, Recovery, SizeResult
+from multihorizon.report.charts import MOST_DOTS, Axis, Line, Mark, Panel, chart, diagonal
 from multihorizon.report.formats import decimals
-from multihorizon.report.html import Cell, Page, Section, figure, paragraph, side_by_side, table
-from multihorizon.report.plots import COLOURS, new_axes
+from multihorizon.report.html import Cell, Page, Section, paragraph, side_by_side, table
 from multihorizon.solution import package_version
 
 FILES = ("recover.json", "recover.csv", "recover.html")
-#: With more dots than this a picture is stored as pixels.
-MANY_DOTS = 1000
 
 
 def write_recovery(directory: Path, found: Recovery, options: dict[str, Any]) -> None:
@@ -34,12 +31,12 @@ def write_recovery(directory: Path, found: Recovery, options: dict[str, Any]) ->
 
 def recover_page(found: Recovery, options: dict[str, Any]) -> Page:
     """The report."""
-    pictures = [figure(plot_recovery(found.sizes[0]), "Each dot is a simulated person in the study as designed.")]
+    pictures = [recovery_figure(found.sizes[0])]
     varied = [("decisions", "decisions per person"), ("people", "people")]
     for name, label in varied:
         sizes = _along(found, name)
         if len(sizes) > 1:
-            pictures.append(figure(plot_sizes(sizes, name, label), f"How the answer changes with the number of {label}."))
+            pictures.append(sizes_figure(sizes, name, label))
     blocks = [paragraph(found.summary), side_by_side(pictures), _table(found)]
     meaning = (
         "Bias and error are those of the discounts; the error is the root mean square. Coverage is the share of 95 % intervals "
@@ -58,29 +55,32 @@ def recover_page(found: Recovery, options: dict[str, Any]) -> Page:
     )
 
 
-def plot_recovery(size: SizeResult) -> Axes:
+def recovery_figure(size: SizeResult) -> str:
     """Estimated against true discounts."""
-    ax = new_axes(3.6, 3.4)
-    ax.plot([0, 1], [0, 1], color="grey", lw=1)
-    dots = size.truth.size
-    ax.scatter(size.truth, size.estimates, s=9, color=COLOURS[0], alpha=0.3, linewidths=0, rasterized=dots > MANY_DOTS)
-    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel="true discount", ylabel="estimated discount")
-    return ax
+    pairs = np.column_stack([size.truth.ravel(), size.estimates.ravel()])
+    pairs = pairs[np.isfinite(pairs).all(axis=1)]
+    shown = pairs[np.linspace(0, len(pairs) - 1, min(len(pairs), MOST_DOTS)).astype(int)]
+    marks = [Mark(x, y, f"true {x:.3f}\nestimated {y:.3f}", size=2.5) for x, y in shown.tolist()]
+    few = f" Shown are {MOST_DOTS:,} of {len(pairs):,}, evenly drawn." if len(pairs) > MOST_DOTS else ""
+    caption = f"Each dot is a simulated person in the study as designed.{few}"
+    return chart(caption, [Panel(Axis("true discount"), Axis("estimated discount"), marks, [diagonal()])])
 
 
-def plot_sizes(sizes: Sequence[SizeResult], name: str, label: str) -> Axes:
+def sizes_figure(sizes: Sequence[SizeResult], name: str, label: str) -> str:
     """Error, coverage and power against one of the numbers that can be chosen."""
-    ax = new_axes(3.8, 3.4)
-    x = [getattr(size, name) for size in sizes]
-    lines = [("error of a discount", [s.error for s in sizes]), ("coverage of discounts", [s.coverage for s in sizes])]
+    x = [float(getattr(size, name)) for size in sizes]
+    found = [("error of a discount", [s.error for s in sizes]), ("coverage of discounts", [s.coverage for s in sizes])]
     if any(np.isfinite(size.power) for size in sizes):
-        lines.append((f"power, effect {sizes[0].effect:.2g}", [s.power for s in sizes]))
-    for (said, values), colour in zip(lines, COLOURS, strict=False):
-        ax.plot(x, values, "o-", color=colour, label=said)
-    ax.axhline(0.95, color="grey", lw=0.8, ls=":")
-    ax.set(ylim=(0, 1.02), xlabel=label)
-    ax.legend(fontsize=8)
-    return ax
+        found.append((f"power, effect {sizes[0].effect:.2g}", [s.power for s in sizes]))
+    lines = [Line([(0.0, LEVEL), (max(x), LEVEL)], plain=True)]
+    marks = []
+    for colour, (kind, values) in enumerate(found):
+        points = [(at, value) for at, value in zip(x, values, strict=True) if np.isfinite(value)]
+        lines.append(Line(points, kind, colour))
+        marks += [Mark(at, value, f"{at:,.0f} {label}\n{kind}: {value:.3f}", colour=colour) for at, value in points]
+    axis = Axis(label, [(at, f"{at:,.0f}") for at in x], 0.0, max(x))
+    caption = f"How the answer changes with the number of {label}. The line stands at {LEVEL:g}."
+    return chart(caption, [Panel(axis, Axis("error, or share of studies"), marks, lines)])
 
 
 def size_cells(size: SizeResult) -> dict[str, str]:

@@ -22,6 +22,8 @@ from multihorizon.planning.plan import plan
 EXACT_STATES = 150
 #: Up to this many states the task is planned at each discount of `TRIED`; a larger one would keep its reader waiting.
 PLANNED_STATES = 3000
+#: The first stretch is what is best just above 0: at 0 itself, actions that pay the same at once are all best.
+NEAR_ZERO = 0.01
 TRIED = (*(i / 50 for i in range(45)), *(0.9 + i / 100 for i in range(9)), 0.985, 0.99, 0.995)
 
 
@@ -97,7 +99,7 @@ def _kept(mdp: MDP, weights: Floats | None, most: int | None) -> Ints:
 
 
 def _planned(mdp: MDP, reward: Floats) -> list[DiscountInterval]:
-    sets = [plan(mdp, reward, discount).optimal_actions for discount in TRIED]
+    sets = [plan(mdp, reward, max(discount, NEAR_ZERO)).optimal_actions for discount in TRIED]
     return [DiscountInterval(low, high, best) for low, high, best in zip(TRIED, (*TRIED[1:], 1.0), sets, strict=True)]
 
 

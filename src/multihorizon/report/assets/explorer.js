@@ -38,7 +38,7 @@ all(".explorer").forEach((explorer) => {
     const from = asText(data.changes[current]), to = asText(data.changes[current + 1] ?? 1);
     const own = root.dataset.unit === "steps" ? `${steps(gamma)} steps` : `γ = ${gamma.toFixed(4)}`;
     const number = `${current + 1} of ${data.changes.length}`;
-    said.textContent = `${own}. The best actions stay the same from ${from} to ${to} (stretch ${number}).`;
+    said.textContent = `Shown at ${own}. The best actions stay the same from ${from} to ${to} (stretch ${number}).`;
     slider.setAttribute("aria-valuetext", own);
   }
   function go(discount) {

@@ -1,0 +1,51 @@
+"""The report of `multihorizon identify`: can these decisions, and any number of others like them, tell the discounts?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from multihorizon.recovery.identification import Identification
+from multihorizon.report.formats import decimals
+from multihorizon.report.html import Bar, Cell, Page, Section, badge, listing, paragraph, table
+from multihorizon.solution import Solution, Status, package_version
+
+#: What cannot be told is no failure of the fit, but it is bad news.
+KINDS = {Status.CONVERGED: "good", Status.NOT_IDENTIFIED: "bad", Status.NOT_CONVERGED: "bad"}
+
+
+def identify_page(solution: Solution, exact: Identification | None, remarks: Sequence[str]) -> Page:
+    """The report: these decisions, exact policies, and how it was made."""
+    these = [badge(str(solution.status), KINDS.get(solution.status, "")), paragraph(solution.message), _experts(solution)]
+    if solution.status == Status.NOT_CONVERGED:
+        these.append(paragraph("The fit did not converge, so what follows is about policies that need not be the experts'."))
+    sections = [
+        Section("These decisions", these),
+        Section("If the fitted policies were known exactly", _exact(exact)),
+        Section("How this was made", [paragraph(remark) for remark in remarks or ["Transitions were given."]]),
+    ]
+    lead = f"{len(solution.experts):,} experts, {int(solution.evidence['decisions']):,} decisions."
+    footer = f"multihorizon {package_version()}, seed {solution.seed}"
+    return Page("Can these decisions tell?", lead, sections, footer, experts=list(enumerate(solution.experts)))
+
+
+def _experts(solution: Solution) -> str:
+    """Whether the decisions identify each discount."""
+    told = list(solution.evidence["identified"])
+    rows: list[list[Cell]] = [
+        [name, "yes" if known else "no", decimals(float(gamma), 3) if known else None]
+        for name, known, gamma in zip(solution.experts, told, solution.discounts, strict=True)
+    ]
+    caption = "Whether these decisions identify each discount"
+    return table(["expert", "identified", "discount γ"], rows, caption, [[k] for k in range(len(rows))])
+
+
+def _exact(exact: Identification | None) -> list[str]:
+    """What the fitted policies would identify."""
+    if exact is None:
+        return [paragraph("Whether exact policies would identify the discounts cannot be told for this problem.")]
+    rows: list[list[Cell]] = []
+    for name, gamma, (low, high) in zip(exact.experts, exact.discounts, exact.intervals.tolist(), strict=True):
+        rows.append([name, decimals(low, 3), decimals(high, 3), Bar(low, float(gamma), high, (0.0, 1.0))])
+    caption = "The smallest and the largest discount that explain each expert"
+    ranges = table(["expert", "from", "to", "0 to 1"], rows, caption, [[k] for k in range(len(rows))])
+    return [badge(exact.status, "good" if exact.status == "unique" else "bad"), listing(exact.summary()), ranges]
