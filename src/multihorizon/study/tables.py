@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.study.claim import Claim, numbers
+from multihorizon.study.claim import numbers
 from multihorizon.study.claims_learned import distance
 from multihorizon.study.learned import PAPER_NAMES
 from multihorizon.study.paper import DISCOUNTS, GENERALIZATION, TRUE_INTERVALS
@@ -21,12 +21,6 @@ class Table:
     title: str
     headers: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-
-
-def verdicts(claims: list[Claim]) -> Table:
-    """All claims."""
-    rows = tuple((c.topic, c.claim, c.ours, c.verdict, c.reason) for c in claims)
-    return Table("The paper and us", ("topic", "the paper", "ours", "verdict", "why"), rows)
 
 
 def generalization(data: dict[str, Any]) -> Table:
