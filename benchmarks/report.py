@@ -14,6 +14,7 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,16 +29,17 @@ FRAME = "await new Promise((done) => requestAnimationFrame(() => requestAnimatio
 LOADED = "performance.getEntriesByType('navigation')[0].loadEventEnd"
 
 
-def decisions(task: str, experts: int) -> tuple[mh.Demonstrations, mh.MDP]:
-    """A table of decisions, and its transitions."""
+def decisions(task: str, experts: int) -> tuple[mh.Demonstrations, mh.MDP, Any]:
+    """A table of decisions, its transitions, and the features of the reward."""
     if task == "space":
-        adventure = mh.domains.space_adventure(experts, seed=0)
-        return adventure.decisions, adventure.mdp
+        adventure = mh.domains.space_adventure(100)
+        tied = lambda mdp: (adventure.features, adventure.feature_names)  # noqa: E731
+        return adventure.persons(experts).demonstrations, adventure.mdp, tied
     domain = mh.domains.cliff() if task == "cliff" else mh.domains.big_small()
     discounts = np.random.default_rng(0).uniform(0.1, 0.95, experts)
     policies = [mh.soft_plan(domain.mdp, domain.reward / 4, gamma).policy for gamma in discounts]
     names = [f"person {number:02d}" for number in range(experts)]
-    return mh.Demonstrations.simulate(domain.mdp, policies, 60, max_steps=30, names=names), domain.mdp
+    return mh.Demonstrations.simulate(domain.mdp, policies, 60, max_steps=30, names=names), domain.mdp, None
 
 
 def opening(tab: Tab, page: Path, width: int) -> list[float]:
@@ -58,7 +60,7 @@ def acting(tab: Tab, action: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--experts", type=int, default=50)
-    parser.add_argument("--task", nargs="+", choices=["cliff", "big_small", "space"], default=["cliff", "big_small"])
+    parser.add_argument("--task", nargs="+", choices=["cliff", "big_small", "space"], default=["cliff", "big_small", "space"])
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
@@ -66,8 +68,8 @@ def main() -> None:
         sys.exit(MISSING)
     with tempfile.TemporaryDirectory() as scratch, browser() as tab:
         for task in options.task:
-            table, mdp = decisions(task, options.experts)
-            found = mh.analyse([table], [mdp], quick=not options.full)
+            table, mdp, features = decisions(task, options.experts)
+            found = mh.analyse([table], [mdp], features, quick=not options.full)
             page = (options.keep or Path(scratch)) / f"{task}-{options.experts}.html"
             fit_page(found, {}).write(page)
             print(f"{task}, {options.experts} experts, {mdp.n_states} states: {page.stat().st_size / 1e6:.2f} MB")

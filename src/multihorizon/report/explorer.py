@@ -125,7 +125,7 @@ def _table(found: Stretches, task: Task, start: float) -> str:
         own[state].append(f'<span class="choice{" on" * (i in best)}">{text(names[action])}</span>')
     rows: list[list[Cell]] = []
     for state, changes in found.by_state().items():
-        by_discount, by_steps = (_ranges(changes, names, task.steps, unit) for unit in UNITS)
+        by_discount, by_steps = (_ranges(found, changes, task.steps, unit) for unit in UNITS)
         now = Raw("".join(own[state]), max((names[a] for _, actions in changes for a in actions), key=len, default=""))
         rows.append([found.mdp.state_names[state], now, Either(by_discount, by_steps)])
     headers: list[str | Either] = [
@@ -136,14 +136,15 @@ def _table(found: Stretches, task: Task, start: float) -> str:
     return f'<div class="choices">{table(headers, rows, "The best actions of each state, and where they change")}</div>'
 
 
-def _ranges(changes: Sequence[tuple[float, list[int]]], names: Sequence[str], steps: float, unit: Unit) -> str:
+def _ranges(found: Stretches, changes: Sequence[tuple[float, list[int]]], steps: float, unit: Unit) -> str:
     """Best actions with the look-ahead up to which they are best."""
-    parts = []
+    parts, names = [], found.mdp.action_names
     for i, (_, actions) in enumerate(changes):
         chosen = " or ".join(names[a] for a in actions)
         if i + 1 < len(changes):
             end = changes[i + 1][0]
-            chosen += f" up to {f'{end:.4f}' if unit == 'discount' else horizon_text(end, steps)}"
+            discount = f"{end:.4f}" if found.exact else f"{end:g}"
+            chosen += f" up to {discount if unit == 'discount' else horizon_text(end, steps)}"
         parts.append(chosen)
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}, then {parts[-1]}"
 
@@ -153,7 +154,7 @@ def _remarks(found: Stretches) -> list[str]:
     remarks = []
     if not found.exact:
         remarks.append(
-            f"The best actions were computed at {len(TRIED)} discounts up to {TRIED[-1]:g}; a change may lie up to 0.02 below "
+            f"The best actions were computed at {len(TRIED)} discounts up to {TRIED[-1]:g}; a change may lie up to 0.01 below "
             "the place where it is shown."
         )
     deciding = int((~found.mdp.terminal).sum())

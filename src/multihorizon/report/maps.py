@@ -22,7 +22,8 @@ from multihorizon.report.stretches import Stretches
 
 #: The side of a cell, the length of an arrow in it, and the most cells of a map.
 CELL, ARROW, MOST_CELLS = 48, 17, 900
-#: How strongly the largest reward colours its cell: numbers on it can still be read, in light and in dark.
+#: How strongly the largest reward colours its cell: numbers on it can still be read, in light and in dark. Others colour it with
+#: the root of their size, so that one large reward does not make all others look alike.
 DARKEST = 0.55
 #: A graph has at most so many states, layers, and states in a layer; the distance between those and the size of a state.
 MOST_NODES, MOST_LAYERS, MOST_IN_LAYER = 24, 7, 8
@@ -59,7 +60,7 @@ def _cell(mdp: MDP, state: int, share: float, tip: str, number: str) -> str:
     row, column = divmod(state, (mdp.grid_shape or (1, 1))[1])
     x, y = column * CELL, row * CELL
     kind = "unknown" if np.isnan(share) else "plus" if share >= 0 else "less"
-    shade = "" if np.isnan(share) else f' fill-opacity="{DARKEST * abs(share):.3f}"'
+    shade = "" if np.isnan(share) else f' fill-opacity="{DARKEST * abs(share) ** 0.5:.3f}"'
     parts = [f'<rect class="{kind}" x="{x}" y="{y}" width="{CELL}" height="{CELL}"{shade}/>']
     parts.append(f'<rect class="frame" x="{x}" y="{y}" width="{CELL}" height="{CELL}"/>')
     if mdp.terminal[state]:

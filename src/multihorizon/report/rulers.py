@@ -8,6 +8,7 @@ from math import ceil, inf, isnan, log, log10
 from typing import Literal
 
 from multihorizon.report.findings import effective_horizon
+from multihorizon.report.formats import horizon_text
 from multihorizon.report.html import Bar, Either
 
 Unit = Literal["discount", "steps"]
@@ -63,6 +64,18 @@ class Ruler:
 
     def _bar(self, low: float, discount: float, high: float, unit: Unit) -> Bar:
         return Bar(self.place(low, unit), self.place(discount, unit), self.place(high, unit), (0.0, 1.0))
+
+
+def look_ahead(discount: float, steps: float) -> Either:
+    """A discount, and its horizon in a task of so many steps."""
+    return Either(f"{discount:.3f}", horizon_text(discount, steps), discount)
+
+
+def look_ahead_range(ends: Iterable[float], steps: float) -> Either:
+    """Two discounts, and their horizons in a task of so many steps."""
+    low, high = ends
+    words = f"{low:.3f} to {high:.3f}", f"{horizon_text(low, steps)} to {horizon_text(high, steps)}"
+    return Either(*words, key=low)
 
 
 #: What stands at each ruler.

@@ -19,12 +19,12 @@ from multihorizon.planning.breakpoints import DiscountInterval, discount_interva
 from multihorizon.planning.plan import plan
 
 #: Up to this many states the changes are exact: the time of the exact sweep grows with states times changes.
-EXACT_STATES = 150
+EXACT_STATES = 300
 #: Up to this many states the task is planned at each discount of `TRIED`; a larger one would keep its reader waiting.
 PLANNED_STATES = 3000
 #: The first stretch is what is best just above 0: at 0 itself, actions that pay the same at once are all best.
 NEAR_ZERO = 0.01
-TRIED = (*(i / 50 for i in range(45)), *(0.9 + i / 100 for i in range(9)), 0.985, 0.99, 0.995)
+TRIED = (*(i / 100 for i in range(100)), 0.995)
 
 
 @dataclass(frozen=True)

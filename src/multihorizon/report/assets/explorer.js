@@ -27,7 +27,10 @@ all(".explorer").forEach((explorer) => {
     const found = horizon(discount);
     return found === Infinity ? "unlimited" : found < 1000 ? found.toFixed(1) : Math.round(found).toLocaleString("en");
   };
-  const asText = (discount) => (root.dataset.unit === "steps" ? steps(discount) : discount.toFixed(4));
+  const asText = (discount) => {
+    const found = horizon(discount);
+    return root.dataset.unit === "discount" ? discount.toFixed(4) : found < 100 ? found.toFixed(2) : steps(discount);
+  };
   const stretch = () => data.changes.findLastIndex((change) => change <= gamma);
 
   function show() {
