@@ -1,10 +1,10 @@
 """How often the shape of look-ahead is recovered: people of each family play the Space Adventure Task of two and three steps.
 
-    python benchmarks/lookahead_families.py [--studies 20] [--people 40] [--mini-blocks 100] [--jobs 1]
+    python benchmarks/lookahead_families.py [--studies 20] [--people 40] [--mini-blocks 100] [--jobs 1] [--family depth]
 
-A mini-block has 2.5 decisions on average. The points are known, and each person has a temperature of their own. For each true
-family: how often it has the lowest AIC, how often it is at least not told from the family that has, and how often the decisions
-tell it from exponential look-ahead.
+`--first 20` begins with study number 20. A mini-block has 2.5 decisions on average. The points are known, and each person has a
+temperature of their own. For each true family: how often it has the lowest AIC, how often it is at least not told from the family
+that has, and how often the decisions tell it from exponential look-ahead.
 """
 
 from __future__ import annotations
@@ -49,17 +49,19 @@ def study(case: tuple[str, int, int, int]) -> tuple[str, tuple[str, ...]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for option, value in (("--studies", 20), ("--people", 40), ("--mini-blocks", 100), ("--jobs", 1)):
+    for option, value in (("--studies", 20), ("--people", 40), ("--mini-blocks", 100), ("--jobs", 1), ("--first", 0)):
         parser.add_argument(option, type=int, default=value)
+    parser.add_argument("--family", choices=[family.name for family in FAMILIES], help="only this one")
     given = parser.parse_args()
-    for family in FAMILIES:
-        cases = [(family.name, given.people, given.mini_blocks, seed) for seed in range(given.studies)]
+    for family in FAMILIES if given.family is None else [family_named(given.family)]:
+        seeds = range(given.first, given.first + given.studies)
+        cases = [(family.name, given.people, given.mini_blocks, seed) for seed in seeds]
         found = list(in_parallel(study, cases, given.jobs))
         best = Counter(first for first, _ in found)
         kept = sum(family.name in candidates for _, candidates in found)
-        told = sum("exponential" not in candidates for _, candidates in found)
+        apart = sum("exponential" not in candidates for _, candidates in found)
         print(
-            f"{family.name:17} lowest AIC {best[family.name]:3d}, not told from it {kept:3d}, told from exponential {told:3d} "
+            f"{family.name:17} lowest AIC {best[family.name]:3d}, not told from it {kept:3d}, told from exponential {apart:3d} "
             f"of {given.studies}; lowest AIC: {dict(best)}",
             flush=True,
         )

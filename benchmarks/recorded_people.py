@@ -1,0 +1,176 @@
+"""What recorded people say: predictions of decisions held out, effects of covariates, and the shape of look-ahead.
+
+    python benchmarks/recorded_people.py FOLDER held-out [--splits 10]
+    python benchmarks/recorded_people.py FOLDER effects
+    python benchmarks/recorded_people.py FOLDER families
+
+FOLDER holds a study with a known reward: `decisions.csv`, `transitions.csv`, `features_points.csv` (state, action, points) and
+`persons.csv`. The study of 44 people on the page "What 44 recorded people say" comes from the repository `dimarkov/pybefit`.
+
+*Held out.* Each person's episodes are split into two halves. Each half is predicted from a fit to the other, and both
+log-likelihoods are added. "Each alone" is maximum likelihood with each person's own discount and temperature. "One for all" has
+one discount and own temperatures. The population predicts in two ways: by each person's shrunken discount and temperature, and by
+the average over all that are likely for that person, `log ∫ p(held out | η) p(η | seen) dη`, here on a grid.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit, logsumexp
+from scipy.stats import chi2, multivariate_normal
+
+import multihorizon as mh
+from multihorizon.tables.features import read_known_reward
+from multihorizon.tables.transitions import read_transitions
+
+#: The grid of logit discounts and log temperatures on which integrals are sums.
+LOGITS, LOG_TEMPERATURES = np.arange(-6.0, 8.01, 0.2), np.arange(-1.0, 5.01, 0.1)
+
+
+class Study:
+    """The files of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.mdp = read_transitions(folder / "transitions.csv")
+        self.points = read_known_reward(folder / "features_points.csv", self.mdp)
+        self.table = mh.Demonstrations.from_csv(folder / "decisions.csv")
+        self.frame = self.table.to_frame()
+        self.persons = pd.read_csv(folder / "persons.csv", dtype={"expert": str})
+        self.problem = mh.Problem(self.mdp, self.table)
+
+    def log_policy(self, discount: float, temperature: float) -> np.ndarray:
+        """`log π` `(S,A)`."""
+        reward = np.reshape(self.points, (self.mdp.n_actions, self.mdp.n_states)).T
+        policy = mh.soft_plan(self.mdp, reward, discount, temperature).policy
+        return np.log(np.maximum(policy, 1e-300))
+
+    def of_rows(self, rows: np.ndarray) -> mh.Problem:
+        """The problem of some rows of the table."""
+        return mh.Problem(self.mdp, mh.Demonstrations.from_frame(self.frame[rows]))
+
+
+def splits(frame: pd.DataFrame, count: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Which rows are in the first half: odd episodes, the first half of the session, and episodes drawn at random."""
+    place = frame.groupby("expert")["episode"].transform(lambda episode: pd.factorize(episode)[0]).to_numpy()
+    length = frame.groupby("expert")["episode"].transform("nunique").to_numpy()
+    yield "odd and even episodes", place % 2 == 0
+    yield "first and second half", place < length / 2
+    for seed in range(count):
+        rng, first = np.random.default_rng(seed), np.zeros(len(frame), dtype=bool)
+        for _, rows in frame.groupby("expert", sort=False).indices.items():
+            episodes = np.unique(place[rows])
+            first[rows] = np.isin(place[rows], rng.permutation(episodes)[: episodes.size // 2])
+        yield f"random {seed}", first
+
+
+def predicted(study: Study, seen: mh.Problem, unseen: mh.Problem, grid: np.ndarray) -> np.ndarray:
+    """The log-likelihood of what was not seen: each alone, one for all, and the population in both ways."""
+    counts = {expert.name: np.asarray(expert.counts) for expert in unseen.experts}
+
+    def value(found: mh.Solution) -> float:
+        pairs = zip(found.experts, found.discounts, found.temperature, strict=True)
+        return float(sum((counts[name] * study.log_policy(gamma, heat)).sum() for name, gamma, heat in pairs))
+
+    everyone = dict.fromkeys(seen.names, "all")
+    alone = mh.solve(seen, mh.MaximumLikelihood("per_expert", known_reward=study.points))
+    one = mh.solve(seen, mh.MaximumLikelihood("per_expert", known_reward=study.points, groups=everyone))
+    population = mh.solve(seen, mh.Population(known_reward=study.points))
+    before = [np.tensordot(grid, np.asarray(expert.counts), 2) for expert in seen.experts]
+    after = [np.tensordot(grid, counts[expert.name], 2) for expert in seen.experts]
+    prior = log_prior(population)
+    whole = sum(logsumexp(prior + a + b) - logsumexp(prior + a) for a, b in zip(before, after, strict=True))
+    return np.array([value(alone), value(one), value(population), whole])
+
+
+def log_prior(population: mh.Solution) -> np.ndarray:
+    """The fitted distribution of persons on the grid."""
+    found = population.evidence["population"]
+    centre = [found[kind]["Intercept"]["estimate"] for kind in ("discount", "temperature")]
+    width = np.array([found["spread"][kind]["estimate"] for kind in ("discount", "temperature")])
+    rho = found["spread"]["correlation"]["estimate"]
+    places = np.stack(np.meshgrid(LOGITS, LOG_TEMPERATURES, indexing="ij"), axis=2)
+    density: np.ndarray = multivariate_normal(centre, np.outer(width, width) * [[1, rho], [rho, 1]]).logpdf(places)
+    return density
+
+
+def held_out(study: Study, count: int) -> None:
+    grid = np.array([[study.log_policy(float(expit(x)), float(np.exp(y))) for y in LOG_TEMPERATURES] for x in LOGITS])
+    rows = []
+    print("held out: each alone, one for all, population by shrunken values, population by averages")
+    for name, first in splits(study.frame, count):
+        halves = study.of_rows(first), study.of_rows(~first)
+        values = predicted(study, *halves, grid) + predicted(study, *halves[::-1], grid)
+        rows.append(values)
+        print(f"{name:22} {values.round(1).tolist()}", flush=True)
+    drawn = np.array(rows[2:])
+    if count:
+        print(f"mean of {count} random splits {drawn.mean(axis=0).round(1).tolist()}")
+        for name, column in (("shrunken values", 2), ("averages", 3)):
+            gains = drawn[:, [column]] - drawn[:, :2]
+            print(f"gain by {name}: mean {gains.mean(axis=0).round(1).tolist()}, least {gains.min(axis=0).round(1).tolist()}")
+
+
+def effects(study: Study) -> None:
+    """Each covariate that varies: the test with persons as the unit, and the one that treats a group as one expert."""
+    for column in ("gender", "order", "age"):
+        if column not in study.persons or study.persons[column].nunique() < 2:
+            continue
+        found = mh.solve(study.problem, mh.Population(f"~ {column}", study.persons, known_reward=study.points))
+        for kind in ("discount", "temperature"):
+            for term, effect in found.evidence["population"][kind].items():
+                low, high = effect["interval"]
+                print(f"{kind:12} {term:22} {effect['estimate']:6.3f} [{low:.3f}, {high:.3f}]  p = {effect['p']:.3g}")
+        values = study.persons.set_index("expert")[column]
+        if pd.api.types.is_numeric_dtype(values):
+            values = (values > values.median()).map({True: "above the median", False: "up to the median"})
+        print(f"  naive p, where each group of {column} is one expert: {naive_p(study, values.to_dict()):.2g}")
+    plain = mh.solve(study.problem, mh.Population(known_reward=study.points))
+    people = plain.evidence["population"]
+    print("spread", people["spread"], "predictions", people["predictions"])
+    alone = mh.solve(study.problem, mh.MaximumLikelihood("per_expert", known_reward=study.points))
+    for name, values in (("raw", alone.discounts), ("shrunken", plain.discounts)):
+        print(f"{name} quartiles {np.quantile(values, [0, 0.25, 0.5, 0.75, 1]).round(3).tolist()}")
+    reliability = people["individuals"]["discount_reliability"]
+    print(
+        f"at 0 or 1: {int(((alone.discounts == 0) | (alone.discounts == 1)).sum())}; mean reliability {np.mean(reliability):.2f}"
+    )
+
+
+def naive_p(study: Study, groups: dict[str, str]) -> float:
+    """The likelihood-ratio test of equal discounts where all persons of a group are one expert."""
+    labels = sorted(set(groups.values()))
+    counts = [sum(np.asarray(e.counts) for e in study.problem.experts if groups[e.name] == label) for label in labels]
+    experts = [mh.Expert(label, study.mdp, "demonstrations", counts=c) for label, c in zip(labels, counts, strict=True)]
+    apart, together = (
+        mh.solve(mh.Problem(study.mdp, experts), mh.MaximumLikelihood("per_expert", known_reward=study.points, groups=tied))
+        for tied in (None, dict.fromkeys(labels, "all"))
+    )
+    twice = 2 * (apart.evidence["log_likelihood"] - together.evidence["log_likelihood"])
+    return float(chi2.sf(twice, len(labels) - 1))
+
+
+def families(study: Study) -> None:
+    solver = mh.MaximumLikelihood("per_expert", known_reward=study.points)
+    print(mh.compare_lookahead(study.problem, demonstrations=study.table, solver=solver))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("what", choices=["held-out", "effects", "families"])
+    parser.add_argument("--splits", type=int, default=10)
+    given = parser.parse_args()
+    study = Study(given.folder)
+    if given.what == "held-out":
+        held_out(study, given.splits)
+    else:
+        {"effects": effects, "families": families}[given.what](study)
+
+
+if __name__ == "__main__":
+    main()
