@@ -43,6 +43,7 @@ def effects(args: argparse.Namespace, group: float, age: float) -> None:
     """How often intervals cover the truth, and how often tests reject."""
     truth = {"group[T.training]": group, "age": age / 10}
     covered, rejected, ends = dict.fromkeys(truth, 0), dict.fromkeys(truth, 0), Counter[str]()
+    errors: dict[str, list[float]] = {term: [] for term in truth}
     for seed in seeds(args):
         people, problem, points = study(seed, 40, 100, group, age, args.free)
         found = mh.solve(problem, mh.Population("~ group + age", people.frame, known_reward=points))
@@ -51,9 +52,13 @@ def effects(args: argparse.Namespace, group: float, age: float) -> None:
             effect = found.evidence["population"]["discount"][term]
             covered[term] += effect["interval"][0] <= value <= effect["interval"][1]
             rejected[term] += effect["p"] < 0.05
+            errors[term].append((effect["estimate"] - value) / effect["standard_error"])
         done = seed - args.first + 1
         if done % 20 == 0 or done == args.studies:
             print(f"studies {args.first} to {seed}: covered {covered}, rejected {rejected}, {dict(ends)}", flush=True)
+    for term, values in errors.items():
+        mean, deviation = np.mean(values), np.std(values)
+        print(f"{term}: error in standard errors has mean {mean:.3f} and standard deviation {deviation:.3f}")
 
 
 def shrinkage(args: argparse.Namespace) -> None:

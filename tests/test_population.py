@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import f_oneway
 
 import multihorizon as mh
 from multihorizon.likelihood.covariates import read_covariates
@@ -41,9 +42,9 @@ def layout_of(free: bool, people=PEOPLE) -> tuple[Layout, np.ndarray]:
 
 
 def nodes_at(layout: Layout, psi: np.ndarray, per_dimension: int = 9) -> Marginal:
-    told = layout.unpack(psi)
-    persons = modes(layout.model, told.theta, layout.design @ told.effects, told.root, 1.0)
-    return Marginal(layout, adapted_nodes(persons.mean, persons.covariance, per_dimension), 1.0)
+    parts = layout.unpack(psi)
+    persons = modes(layout.model, parts.theta, layout.design @ parts.effects, parts.root, 1.0)
+    return Marginal(layout, adapted_nodes(persons, per_dimension), 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -63,21 +64,21 @@ def test_the_gradient_is_that_of_the_objective(free: bool) -> None:
 
 def test_the_integral_is_that_of_a_fine_grid() -> None:
     layout, psi = layout_of(free=False)
-    told = layout.unpack(psi)
-    means = layout.design @ told.effects
+    parts = layout.unpack(psi)
+    means = layout.design @ parts.effects
     step, offset = 0.25, nodes_at(layout, psi, 11).at(psi).persons
     grid = np.arange(-5, 5 + step, step)
     total = np.zeros(len(means))
     for z in np.array([(a, b) for a in grid for b in grid]):
-        value = person_values(plan_at(layout.model, told.theta, means + told.root @ z, 1.0))
+        value = person_values(plan_at(layout.model, parts.theta, means + parts.root @ z, 1.0))
         total += np.exp(value - offset - 0.5 * z @ z) * step**2 / (2 * np.pi)
     assert np.abs(np.log(total)).max() < 0.005
 
 
 def test_the_information_is_the_curvature_of_the_marginal_likelihood() -> None:
     layout, psi = layout_of(free=True)
-    told = layout.unpack(psi)
-    persons = modes(layout.model, told.theta, layout.design @ told.effects, told.root, 1.0)
+    parts = layout.unpack(psi)
+    persons = modes(layout.model, parts.theta, layout.design @ parts.effects, parts.root, 1.0)
     found = maximise(layout, psi, persons, 7, 1.0)
     assert found.finished
     ends = [[found.marginal.at(found.psi + sign * h).gradient for sign in (1, -1)] for h in 1e-4 * np.eye(psi.size)]
@@ -87,13 +88,13 @@ def test_the_information_is_the_curvature_of_the_marginal_likelihood() -> None:
 
 
 def test_the_truth_is_within_three_standard_errors(solution: mh.Solution) -> None:
-    told = solution.evidence["population"]
+    found = solution.evidence["population"]
     assert solution.status == mh.Status.CONVERGED
     truth = {"Intercept": 1.8, "group[T.training]": 0.0, "age": 0.0}
     for term, value in truth.items():
-        assert abs(told["discount"][term]["estimate"] - value) < 3 * told["discount"][term]["standard_error"]
+        assert abs(found["discount"][term]["estimate"] - value) < 3 * found["discount"][term]["standard_error"]
     for kind, value in {"discount": 0.8, "temperature": 0.3}.items():
-        low, high = told["spread"][kind]["interval"]
+        low, high = found["spread"][kind]["interval"]
         assert low < value < high
 
 
@@ -162,6 +163,51 @@ def test_a_group_in_which_everyone_may_plan_for_ever_gets_a_wide_interval_and_no
     assert found.status == mh.Status.CONVERGED
     assert 1 < effect["estimate"] < 10
     assert 2 < np.diff(effect["interval"])[0] < 20
+
+
+def test_weak_priors_are_announced_where_they_matter_and_only_there() -> None:
+    discounts = np.where(PEOPLE.frame["group"] == "training", 1.0, 0.6)
+    people = TASK.persons(len(PEOPLE.frame), seed=4, discounts=discounts, temperatures=2.0)
+    found = mh.solve(known_problem(people), mh.Population("~ group", people.frame, known_reward=POINTS))
+    assert "hardly bound the effect of group[T.training] on the discount" in found.message
+    drawn = known_precisely("~ group")
+    assert "weak prior" not in drawn.message
+    assert max(map(abs, drawn.evidence["population"]["weak_priors"]["effects"].values())) < 0.1
+
+
+def known_precisely(formula: str, frame: pd.DataFrame = PEOPLE.frame) -> mh.Solution:
+    """The population of persons with as many decisions as it takes to know each of them."""
+    pairs = zip(PEOPLE.discounts, PEOPLE.temperatures, strict=True)
+    policies = [mh.soft_plan(TASK.mdp, TASK.reward, *pair).policy for pair in pairs]
+    visits = known_problem().experts[0].counts.sum(axis=1, keepdims=True)
+    experts = [mh.Expert(str(k + 1), TASK.mdp, "demonstrations", counts=1e3 * visits * p) for k, p in enumerate(policies)]
+    return mh.solve(mh.Problem(TASK.mdp, experts), mh.Population(formula, frame, known_reward=POINTS))
+
+
+def test_persons_who_are_known_give_the_regression_of_their_logits() -> None:
+    found = known_precisely("~ group + age").evidence["population"]
+    logits = np.log(PEOPLE.discounts / (1 - PEOPLE.discounts))
+    n, design = len(logits), np.column_stack([np.ones(24), PEOPLE.frame["group"] == "training", PEOPLE.frame["age"]])
+    effects, (squares,), _, _ = np.linalg.lstsq(design, logits)
+    errors = np.sqrt(squares / (n - 3) * np.diag(np.linalg.inv(design.T @ design)))
+    assert found["spread"]["discount"]["estimate"] == pytest.approx(np.sqrt(squares / (n - 3)), rel=0.02)
+    assert [e["estimate"] for e in found["discount"].values()] == pytest.approx(effects, abs=0.02)
+    assert [e["standard_error"] for e in found["discount"].values()] == pytest.approx(errors, rel=0.03)
+
+
+def test_a_factor_of_three_levels_has_one_test_whatever_the_level_that_others_are_compared_with() -> None:
+    frame = PEOPLE.frame.assign(site=np.resize(["a", "b", "c"], 24))
+    logits = np.log(PEOPLE.discounts / (1 - PEOPLE.discounts))
+    expected = f_oneway(*(logits[frame["site"] == site] for site in "abc"))
+    for formula, table in (("~ site", frame), ("~ 0 + site", frame), ("~ site", frame.replace({"site": {"a": "z"}}))):
+        test = known_precisely(formula, table).evidence["population"]["factors"]["discount"]["site"]
+        assert test["degrees"] == [2, 21]
+        assert test["F"] == pytest.approx(expected.statistic, rel=0.06)
+        assert test["p"] == pytest.approx(expected.pvalue, abs=0.02)
+
+
+def test_a_group_of_two_levels_needs_no_test_of_its_own(solution: mh.Solution) -> None:
+    assert solution.evidence["population"]["factors"] == {"discount": {}, "temperature": {}}
 
 
 def test_the_order_and_names_of_persons_do_not_matter(solution: mh.Solution) -> None:

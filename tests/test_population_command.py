@@ -36,22 +36,35 @@ def test_group_effects_come_first(study, tmp_path) -> None:
     result = fit(study, "--persons", study / "persons.csv", "--formula", "~ group + age", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert result.output.index("group[T.training]") < result.output.index("Planning horizons")
-    told = json.loads((tmp_path / "out" / "result.json").read_text())["population"]
-    assert told["status"] == "converged"
-    assert list(told["discount"]) == ["Intercept", "group[T.training]", "age"]
-    for effect in told["discount"].values():
+    population = json.loads((tmp_path / "out" / "result.json").read_text())["population"]
+    assert population["status"] == "converged"
+    assert list(population["discount"]) == ["Intercept", "group[T.training]", "age"]
+    for effect in population["discount"].values():
         assert effect["interval"][0] < effect["estimate"] < effect["interval"][1]
         assert 0 <= effect["p"] <= 1
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.index("Groups and persons") < page.index("Planning horizons")
 
 
+def test_a_factor_of_three_levels_has_one_test_in_terminal_files_and_report(study, tmp_path) -> None:
+    PEOPLE.frame.assign(site=np.resize(["a", "b", "c"], 10)).to_csv(tmp_path / "persons.csv", index=False)
+    result = fit(study, "--persons", tmp_path / "persons.csv", "--formula", "~ site", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    test = json.loads((tmp_path / "out" / "result.json").read_text())["population"]["factors"]["discount"]["site"]
+    assert test["degrees"] == [2, 7]
+    assert test["terms"] == ["site[T.b]", "site[T.c]"]
+    shown = f"F(2, 7) = {test['F']:.2f}"
+    assert shown in result.output
+    assert shown in (tmp_path / "out" / "report.html").read_text()
+    assert "with site " in " ".join(result.output.split())
+
+
 def test_people_gain_shrunken_values_and_covariates(study, tmp_path) -> None:
     result = fit(study, "--persons", study / "persons.csv", "--formula", "~ group", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     people = pd.read_csv(tmp_path / "out" / "people.csv").set_index("expert")
-    told = json.loads((tmp_path / "out" / "result.json").read_text())
-    shrunken = dict(zip(told["experts"], told["population"]["discounts"], strict=True))
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    shrunken = dict(zip(result["experts"], result["population"]["discounts"], strict=True))
     for expert, row in people.iterrows():
         assert row["shrunken_discount"] == pytest.approx(shrunken[str(expert)])
         assert row["shrunken_low"] < row["shrunken_discount"] < row["shrunken_high"]
@@ -78,8 +91,8 @@ def test_without_persons_nothing_is_said_of_a_population(study, tmp_path) -> Non
 )
 def test_bad_input_gets_one_sentence_and_nothing_is_written(study, tmp_path, formula, change, said) -> None:
     change(PEOPLE.frame).to_csv(tmp_path / "persons.csv", index=False)
-    told = [] if formula is None else ["--formula", formula]
-    result = fit(study, "--persons", tmp_path / "persons.csv", *told, "--out", tmp_path / "out")
+    asked = [] if formula is None else ["--formula", formula]
+    result = fit(study, "--persons", tmp_path / "persons.csv", *asked, "--out", tmp_path / "out")
     assert result.exit_code == 2, result.output
     assert said in " ".join(result.output.split())
     assert not (tmp_path / "out").exists()

@@ -19,6 +19,7 @@ SOLVERS = {
     "ClosedForm": (mh.ClosedForm(), "policies"),
     "ClosedForm, temperatures": (mh.ClosedForm(temperature="per_expert"), "policies"),
     "MaximumLikelihood": (mh.MaximumLikelihood(), "demonstrations"),
+    "Population": (mh.Population(nodes=5), "demonstrations"),
 }
 #: How each solver ends on all three domains. A grid this coarse misses the experts' discounts, and NaiveLP gives every expert the
 #: same policy.
@@ -34,10 +35,11 @@ STATUS = {
     "ClosedForm": mh.Status.OPTIMAL,
     "ClosedForm, temperatures": mh.Status.OPTIMAL,
     "MaximumLikelihood": mh.Status.CONVERGED,
+    "Population": mh.Status.CONVERGED,
 }
 #: The toy does not identify the discounts of soft-optimal experts.
-NOT_IDENTIFIED_ON_TOY = ("ClosedForm", "ClosedForm, temperatures", "MaximumLikelihood")
-#: Solvers whose answer does not depend on the order in which the experts are listed.
+NOT_IDENTIFIED_ON_TOY = ("ClosedForm", "ClosedForm, temperatures", "MaximumLikelihood", "Population")
+#: Solvers whose answer does not depend on the order in which the experts are listed; `test_population.py` shows it of `Population`.
 SYMMETRIC = ("MPLP", "ClosedForm", "MaximumLikelihood")
 
 

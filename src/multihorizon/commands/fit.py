@@ -193,10 +193,10 @@ def _show_population(found: Solution) -> None:
         return
     table = Table(title="Effects on the logit of the discount")
     table.add_column("term", overflow="fold")
-    for header in ("estimate", "95 % interval", "p"):
+    for header in ("estimate", "95 % interval or test", "p"):
         table.add_column(header, justify="right")
     for row in effect_rows(found.evidence["population"], "discount"):
-        table.add_row(*row)
+        table.add_row(*(cell or "–" for cell in row))
     out.print(table)
     out.print(" ".join(population_words(found)), soft_wrap=True)
 

@@ -10,11 +10,12 @@ Read in this order; each module uses only those above it:
 * `intervals`: profile-likelihood intervals;  `known`: what the user knows;
 * `weighted_likelihood`, `lookahead_fit`, `lookahead_solution`: look-ahead that is not exponential;
 * `maximum_likelihood`: the solver `MaximumLikelihood`;
-* `covariates`: the design of a study of persons;  `marginal`: the likelihood of a population;  `marginal_ascent`: its maximum;
+* `covariates`: the design of a study of persons;  `weak_priors`: what holds means and spread;
+* `marginal`: the likelihood of a population;  `marginal_ascent`: its maximum;
 * `effects`: what follows from it;  `population`: the solver `Population`;
 * `contrasts`: differences of rewards;  `horizon_tests`: do the experts plan equally far;
 * `bootstrap`: tables that might have been logged instead;  `model_checks`: does the model fit;
 * `lookahead_tests`, `lookahead_comparison`: in what shape do the experts look ahead;
 * `goal_scores`, `goal_groups`, `goals`: who shares a goal with whom;
-* `study_design`, `recovered`, `recover`: could this design have told.
+* `study_design`, `recovered`, `recover`: can a design show an effect.
 """

@@ -30,6 +30,7 @@ class Covariates:
 
     Attributes:
         terms: names of the columns of X.
+        factors: parts of the formula with several columns, such as a group of three levels, and the places of these columns.
         matrix: X `(n,p)`, one row per person in the problem's order.
         patterns: a name for each pattern of the covariates: every combination of groups that occurs, with numbers at their mean.
         pattern_rows: the rows of X `(m,p)` that belong to them.
@@ -38,6 +39,7 @@ class Covariates:
     """
 
     terms: tuple[str, ...]
+    factors: dict[str, tuple[int, ...]]
     matrix: Floats
     patterns: tuple[str, ...]
     pattern_rows: Floats
@@ -57,7 +59,12 @@ def read_covariates(formula: str, persons: pd.DataFrame | None, names: tuple[str
     values = matrix.to_numpy(dtype=np.float64)
     used = frame[sorted(map(str, matrix.model_spec.required_variables))]
     _require_estimable(formula, terms, values, used)
-    return Covariates(terms, values, *_patterns(matrix.model_spec, used, values), used)
+    return Covariates(terms, _factors(matrix.model_spec), values, *_patterns(matrix.model_spec, used, values), used)
+
+
+def _factors(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
+    columns = {str(term): tuple(range(place.start, place.stop)) for term, place in spec.term_slices.items()}
+    return {term: places for term, places in columns.items() if len(places) > 1}
 
 
 def _in_order(persons: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:

@@ -3,6 +3,11 @@
 With C the covariance of ψ (`marginal_ascent.py`), n persons and p terms:
 
 * *Effects* b on logit γ and c on log λ have intervals and tests by Student's t with n − p degrees of freedom.
+* *A factor* with several columns, such as a group of three levels, has one test for all of them: that its part of `X_i b` is the
+  same for everyone. With q independent differences d of covariance D it is `d'D⁻¹d/q`, by Fisher's F with q and n − p degrees
+  of freedom. It does not depend on the level that others are compared with.
+* *Weak priors* (`weak_priors.py`) move the answer by about `C g`. Where that is more than `MOVED_EFFECT` standard errors of an
+  effect, or changes a spread by more than the share `MOVED_SPREAD`, the solution's message says so.
 * *Persons.* Given the decisions, η_i has the mean and the covariance `K_i` of the quadrature. The errors of reward and effects
   add `D_i C D_iᵀ`, D_i the derivative of that mean in ψ. The *reliability* of η_i is the share of the variance between persons
   that the decisions explain, `1 − K_i/Σ`.
@@ -18,38 +23,42 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit
-from scipy.stats import norm, t
+from scipy.stats import f, norm, t
 
 from multihorizon.checks import Floats
 from multihorizon.likelihood.covariates import Covariates
 from multihorizon.likelihood.first_step import DRAWS, redrawn
 from multihorizon.likelihood.likelihood import Likelihood
-from multihorizon.likelihood.marginal import Layout, Marginal, Parameters, adapted_nodes
-from multihorizon.likelihood.marginal_ascent import Maximum, Persons, covariance_of
+from multihorizon.likelihood.marginal import Layout, Marginal, Parameters, Persons, adapted_nodes
+from multihorizon.likelihood.marginal_ascent import Maximum, covariance_of
 from multihorizon.solution import Status
+from multihorizon.tolerances import RANK_TOLERANCE
 
 LEVEL = 0.95
 #: An effect with a larger component in directions of which the decisions say nothing is not identified.
 NULL_COMPONENT = 1e-3
+#: Weak priors are announced where they move an effect by more standard errors, or a standard deviation by a larger share.
+MOVED_EFFECT, MOVED_SPREAD = 0.1, 0.25
 #: Nodes of the quadrature with drawn transitions.
 DRAW_NODES = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """The maximum and what follows from it."""
+    """The maximum and what follows from it; `known` says whether the decisions identify anybody's discount."""
 
     covariates: Covariates
     found: Maximum
-    told: Parameters = field(init=False)
+    known: bool = True
+    parts: Parameters = field(init=False)
     covariance: Floats = field(init=False)
     identified: bool = field(init=False)
 
     def __post_init__(self) -> None:
         layout = self.found.marginal.layout
         covariance, lost = covariance_of(self.found.information)
-        kept = bool((lost[layout.discount] <= NULL_COMPONENT).all())
-        object.__setattr__(self, "told", layout.unpack(self.found.psi))
+        kept = self.known and bool((lost[layout.discount] <= NULL_COMPONENT).all())
+        object.__setattr__(self, "parts", layout.unpack(self.found.psi))
         object.__setattr__(self, "covariance", covariance + _transition_covariance(self.found, covariance))
         object.__setattr__(self, "identified", kept)
 
@@ -83,7 +92,7 @@ class Inference:
         scale_open = kind == 1 and self.found.marginal.layout.model.scale_is_free
         errors = np.sqrt(np.diag(self.effect_covariance(kind)))
         table = {}
-        for term, estimate, error in zip(self.covariates.terms, self.told.effects[:, kind], errors, strict=True):
+        for term, estimate, error in zip(self.covariates.terms, self.parts.effects[:, kind], errors, strict=True):
             known = np.nan if scale_open and term == "Intercept" else 1.0
             half = known * self.quantile * error
             p = known * 2 * t.sf(abs(estimate) / error, self.degrees) if self.status == Status.CONVERGED and error > 0 else np.nan
@@ -94,6 +103,35 @@ class Inference:
                 "p": float(p),
             }
         return table
+
+    def factors(self, kind: int) -> dict[str, dict[str, Any]]:
+        """The test of each factor with several columns: F, its degrees of freedom, p, and the terms of its columns."""
+        table = {}
+        for name, places in self.covariates.factors.items():
+            columns = self.covariates.matrix[:, places]
+            _, sizes, rows = np.linalg.svd(columns - columns.mean(axis=0), full_matrices=False)
+            varied = rows[sizes > RANK_TOLERANCE * len(columns) * sizes.max(initial=0.0)]
+            apart = varied @ self.parts.effects[list(places), kind]
+            covariance = varied @ self.effect_covariance(kind)[np.ix_(places, places)] @ varied.T
+            known = self.status == Status.CONVERGED and len(varied) > 0
+            statistic = float(apart @ np.linalg.solve(covariance, apart)) / len(varied) if known else np.nan
+            p = float(f.sf(statistic, len(varied), self.degrees)) if known else np.nan
+            terms = [self.covariates.terms[place] for place in places]
+            table[name] = {"F": statistic, "degrees": [len(varied), self.degrees], "p": p, "terms": terms}
+        return table
+
+    def moved_by_priors(self) -> dict[str, dict[str, float]]:
+        """What weak priors move: effects on logit γ by how many standard errors, and the spreads by which share."""
+        layout = self.found.marginal.layout
+        pull = layout.weak_priors(self.parts)[1]
+        effects = (self.covariance @ pull["means"])[layout.discount] / np.sqrt(np.diag(self.effect_covariance(0)))
+        shift = self.covariance @ pull["spread"]
+        before = layout.unpack(self.found.psi - shift).covariance
+        shares = np.sqrt(np.diag(self.parts.covariance) / np.diag(before)) - 1
+        return {
+            "effects": dict(zip(self.covariates.terms, effects.tolist(), strict=True)),
+            "spread": dict(zip(("discount", "temperature"), shares.tolist(), strict=True)),
+        }
 
     def spread(self) -> dict[str, dict[str, Any]]:
         """Standard deviations between persons and the correlation, with intervals by the delta method."""
@@ -114,15 +152,16 @@ class Inference:
         marginal, shares = self.found.marginal, self.found.value.shares
         mean, within = marginal.moments(shares)
         moved = marginal.mean_slopes(self.found.psi, shares)
-        return Persons(mean, within + moved @ self.covariance @ moved.transpose(0, 2, 1))
+        own = marginal.nodes.precisions
+        return Persons(mean, within + moved @ self.covariance @ moved.transpose(0, 2, 1), own)
 
     def predictions(self) -> dict[str, dict[str, Any]]:
         """For each pattern of covariates the discount of a typical person, and where a new person's may lie."""
         largest, rows = self.found.marginal.largest, self.covariates.pattern_rows
-        centre = rows @ self.told.effects[:, 0]
+        centre = rows @ self.parts.effects[:, 0]
         error = np.einsum("mp,pq,mq->m", rows, self.effect_covariance(0), rows)
-        halves = [self.quantile * np.sqrt(error), self.quantile * np.sqrt(error + self.told.covariance[0, 0])]
-        heat = np.exp(rows @ self.told.effects[:, 1])
+        halves = [self.quantile * np.sqrt(error), self.quantile * np.sqrt(error + self.parts.covariance[0, 0])]
+        heat = np.exp(rows @ self.parts.effects[:, 1])
         return {
             name: {
                 "typical_discount": float(largest * expit(centre[i])),
@@ -136,7 +175,7 @@ class Inference:
     def reliability(self) -> Floats:
         """`1 − Var(η | decisions)/Σ` `(n,2)`."""
         within = self.found.marginal.moments(self.found.value.shares)[1]
-        share: Floats = 1 - np.diagonal(within, axis1=1, axis2=2) / np.diag(self.told.covariance)
+        share: Floats = 1 - np.diagonal(within, axis1=1, axis2=2) / np.diag(self.parts.covariance)
         return np.clip(share, 0.0, 1.0)
 
     def to_dict(self) -> dict[str, Any]:
@@ -147,6 +186,9 @@ class Inference:
             "degrees": self.degrees,
             "discount": self.effects(0),
             "temperature": self.effects(1),
+            "factors": {"discount": self.factors(0), "temperature": self.factors(1)},
+            "discount_covariance": self.effect_covariance(0).tolist(),
+            "weak_priors": self.moved_by_priors(),
             "spread": self.spread(),
             "predictions": self.predictions(),
             "groups": [self.covariates.patterns[g] for g in self.covariates.groups],
@@ -167,7 +209,7 @@ class Inference:
 def _transition_covariance(found: Maximum, covariance: Floats) -> Floats:
     """What the error of estimated transitions adds to the covariance of ψ."""
     marginal, layout = found.marginal, found.marginal.layout
-    model, nodes = layout.model, adapted_nodes(*marginal.moments(found.value.shares), DRAW_NODES)
+    model, nodes = layout.model, adapted_nodes(found.persons, DRAW_NODES)
     if all(batch.mdp.sample_sizes is None for batch in model.batches):
         return np.zeros_like(covariance)
     rng, here = np.random.default_rng(0), Marginal(layout, nodes, marginal.largest).at(found.psi)

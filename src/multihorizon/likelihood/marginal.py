@@ -16,14 +16,15 @@ If no state can go on forever, `γ = 1/(1+exp(−η))`; elsewhere it is multipli
 *Scale.* Where nothing sets the scale of the reward, the mean of `X_i c` over persons is held at 0, as the mean log-temperature
 is in maximum likelihood.
 
-*Weak priors.* Where every person of a group may as well have γ = 1, no maximum exists: logit γ beyond ±5 all choose alike. So the
-term `−½ Σ_i (X_i b)²/(n s²)`, s = `WIDEST`, is added: it weighs as much as one person at logit 0 whose logit is known to ±s, and
-moves effects that the decisions determine by a hundredth of their standard errors.
+*Means that were estimated.* The most likely Σ is too small, because the means were fitted to the same persons. As in restricted
+maximum likelihood, `−½ log det M` is added, M the information about (b, c):
 
-*Spread.* What is maximised is the log-likelihood plus `(p/2) log det Σ − p log det(I + Σ/s²)`, p the number of terms. Where
-persons are known well the first term is the usual correction for the p means that were estimated (sums of squares are divided by
-n − p, not by n). Where they are not, it keeps Σ from collapsing to a singular matrix that the data cannot tell from a regular one
-(Chung and others, 2013). The second term keeps Σ from running away for the same reason as above.
+    M = Σ_i X_iᵀ W_i X_i,    W_i = (Λ_i^{-1} + Σ)^{-1},
+
+X_i the derivative of μ_i, Λ_i the precision with which the decisions of person i alone determine η_i. With persons known well
+it divides sums of squares by n − p instead of n.
+
+*Weak priors* of means and spread are added (`weak_priors.py`).
 """
 
 from __future__ import annotations
@@ -38,19 +39,31 @@ from scipy.special import expit, logsumexp
 from multihorizon.checks import Floats
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.persons import next_values, reward_pull_back
+from multihorizon.likelihood.weak_priors import mean_precision, mean_prior, spread_prior
 
 #: Log-temperatures of nodes stay this near to 0: beyond it choices are certain or random to the last digit.
 LOG_TEMPERATURE_LIMIT = 20.0
-#: s, the size of a logit, and of a standard deviation between persons, that weak priors allow for.
-WIDEST = 5.0
 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Where each person's integral is evaluated: places `(n,Q,2)` and the logarithms of their weights `(n,Q)`."""
+    """Where each person's integral is evaluated: places `(n,Q,2)` and the logarithms of their weights `(n,Q)`.
+
+    `precisions` `(n,2,2)` are Λ, what each person's decisions say of η.
+    """
 
     places: Floats
     log_weights: Floats
+    precisions: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Persons:
+    """Mean `(n,2)` and covariance `(n,2,2)` of each person's η given the decisions, and Λ `(n,2,2)` of the decisions alone."""
+
+    mean: Floats
+    covariance: Floats
+    precision: Floats
 
 
 def standard_nodes(count: int) -> tuple[Floats, Floats]:
@@ -62,13 +75,21 @@ def standard_nodes(count: int) -> tuple[Floats, Floats]:
     return np.array([(a, b) for a in z for b in y]), np.outer(w, v).ravel() / (2 * np.pi)
 
 
-def adapted_nodes(centre: Floats, covariance: Floats, count: int) -> Nodes:
-    """Gauss–Hermite nodes for integrands like `N(centre, covariance)`, `(n,2)` and `(n,2,2)`."""
+def adapted_nodes(persons: Persons, count: int) -> Nodes:
+    """Gauss–Hermite nodes for what is known of each person."""
     grid, weights = standard_nodes(count)
     log_w = np.log(2 * np.pi * weights) + 0.5 * (grid**2).sum(axis=1)
-    root = np.linalg.cholesky(covariance)
-    places = centre[:, None, :] + np.einsum("nij,qj->nqi", root, grid)
-    return Nodes(places, log_w + np.log(root[:, 0, 0] * root[:, 1, 1])[:, None])
+    root = np.linalg.cholesky(persons.covariance)
+    places = persons.mean[:, None, :] + np.einsum("nij,qj->nqi", root, grid)
+    return Nodes(places, log_w + np.log(root[:, 0, 0] * root[:, 1, 1])[:, None], persons.precision)
+
+
+def own_precision(covariance: Floats, prior: Floats) -> Floats:
+    """Λ `(n,2,2)`: what the decisions add to the precision of the prior `N(·, Σ)`; never negative."""
+    added = np.linalg.inv(covariance) - np.linalg.inv(prior)
+    values, vectors = np.linalg.eigh((added + added.transpose(0, 2, 1)) / 2)
+    found: Floats = (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +120,7 @@ class Layout:
             slice(int(a), int(b)) for a, b in zip([0, *sizes[:-1]], sizes, strict=True)
         )
         self.size = int(sizes[-1])
-        self.mean_penalty: Floats = design.T @ design / (len(design) * WIDEST**2)
+        self.mean_precision: Floats = mean_precision(design)
 
     def unpack(self, psi: Floats) -> Parameters:
         """The parts of ψ."""
@@ -114,6 +135,13 @@ class Layout:
         everyone = np.linalg.lstsq(self.design, np.ones(len(self.design)))[0]
         heat = self.heat_basis.T @ everyone * centre[1]
         return np.concatenate([theta[self.free], everyone * centre[0], heat, [np.log(deviations[0]), 0.0, np.log(deviations[1])]])
+
+    def weak_priors(self, parts: Parameters) -> tuple[float, dict[str, Floats]]:
+        """The logarithm of the weak priors, and the gradient in ψ of each: of means and of the spread."""
+        pull = {name: np.zeros(self.size) for name in ("means", "spread")}
+        means, pull["means"][self.discount] = mean_prior(parts.effects[:, 0], self.mean_precision)
+        spread, pull["spread"][self.spread] = spread_prior(parts.root, self.design.shape[1])
+        return means + spread, pull
 
     @cached_property
     def linear(self) -> Floats:
@@ -144,15 +172,15 @@ class Marginal:
 
     def at(self, psi: Floats) -> Value | None:
         """The value at ψ; None where soft values are infinite."""
-        told = self.layout.unpack(psi)
-        choices = self._at_nodes(told.theta)
+        parts = self.layout.unpack(psi)
+        choices = self._at_nodes(parts.theta)
         if choices is None:
             return None
         log, scores = choices
         model, design = self.layout.model, self.layout.design
-        inverse: Floats = np.linalg.inv(told.covariance).astype(np.float64, copy=False)
-        gaps = self.nodes.places - (design @ told.effects)[:, None, :]
-        log_prior = -0.5 * np.einsum("nqi,ij,nqj->nq", gaps, inverse, gaps) - np.log(np.diag(told.root)).sum()
+        inverse: Floats = np.linalg.inv(parts.covariance).astype(np.float64, copy=False)
+        gaps = self.nodes.places - (design @ parts.effects)[:, None, :]
+        log_prior = -0.5 * np.einsum("nqi,ij,nqj->nq", gaps, inverse, gaps) - np.log(np.diag(parts.root)).sum()
         joint = log + log_prior - np.log(2 * np.pi) + self.nodes.log_weights
         persons = logsumexp(joint, axis=1)
         shares = np.exp(joint - persons[:, None])
@@ -160,20 +188,27 @@ class Marginal:
         second = np.einsum("nq,nqi,nqj->ij", shares, gaps, gaps)
         gradient = np.zeros(self.layout.size)
         ridge, free = model.ridge, self.layout.free
-        gradient[self.layout.reward] = np.einsum("nq,nqd->d", shares, scores) - (ridge * told.theta)[free]
+        gradient[self.layout.reward] = np.einsum("nq,nqd->d", shares, scores) - (ridge * parts.theta)[free]
         pulled = design.T @ mean @ inverse
-        gradient[self.layout.discount] = pulled[:, 0] - self.layout.mean_penalty @ told.effects[:, 0]
+        gradient[self.layout.discount] = pulled[:, 0]
         gradient[self.layout.heat] = self.layout.heat_basis.T @ pulled[:, 1]
-        gradient[self.layout.spread] = self._spread_gradient(told, inverse, second)
-        held = 0.5 * float(ridge @ told.theta**2 + told.effects[:, 0] @ self.layout.mean_penalty @ told.effects[:, 0])
-        objective = float(persons.sum()) - held + design.shape[1] * _spread_penalty(told)
-        return Value(objective, gradient, persons, shares)
+        gradient[self.layout.spread] = _spread_gradient(parts.root, inverse, second, len(design))
+        restricted, in_spread = self._restricted(parts)
+        gradient[self.layout.spread] += in_spread
+        held, pull = self.layout.weak_priors(parts)
+        objective = float(persons.sum()) - 0.5 * float(ridge @ parts.theta**2) + restricted + held
+        return Value(objective, gradient + sum(pull.values()), persons, shares)
 
-    def _spread_gradient(self, told: Parameters, inverse: Floats, second: Floats) -> Floats:
-        n, p = self.layout.design.shape
-        held = 2 * p * np.linalg.inv(WIDEST**2 * np.eye(2) + told.covariance)
-        in_root = (inverse @ second @ inverse - n * inverse - held) @ told.root
-        return np.array([in_root[0, 0] * told.root[0, 0] + p, in_root[1, 0], in_root[1, 1] * told.root[1, 1] + p])
+    def _restricted(self, parts: Parameters) -> tuple[float, Floats]:
+        """`−½ log det M`, and its gradient in log L₁₁, L₂₁ and log L₂₂."""
+        rows = self.layout.linear[:, :, self.layout.discount.start : self.layout.heat.stop]
+        own = self.nodes.precisions
+        weights = own @ np.linalg.inv(np.eye(2) + parts.covariance @ own)
+        matrix = np.einsum("nik,nij,njl->kl", rows, weights, rows, optimize=True)
+        pulled = weights @ rows
+        inverse = np.linalg.inv(matrix)
+        in_covariance = np.einsum("nik,kl,njl->ij", pulled, inverse, pulled, optimize=True)
+        return -0.5 * float(np.linalg.slogdet(matrix)[1]), _in_root(in_covariance, parts.root)
 
     def moments(self, shares: Floats) -> tuple[Floats, Floats]:
         """Mean `(n,2)` and covariance `(n,2,2)` of each person's η given the decisions."""
@@ -183,15 +218,15 @@ class Marginal:
 
     def mean_slopes(self, psi: Floats, shares: Floats) -> Floats:
         """The derivative `(n,2,size)` of each person's mean in ψ: `Cov(η, score of ψ)` given the decisions."""
-        told, layout = self.layout.unpack(psi), self.layout
+        parts, layout = self.layout.unpack(psi), self.layout
         mean, within = self.moments(shares)
-        inverse = np.linalg.inv(told.covariance)
+        inverse = np.linalg.inv(parts.covariance)
         slopes: Floats = within @ inverse @ layout.linear
         gaps = self.nodes.places - mean[:, None, :]
-        away = (self.nodes.places - (layout.design @ told.effects)[:, None, :]) @ inverse
-        in_root = away[:, :, :, None] * (away @ told.root)[:, :, None, :]
-        entries = in_root[..., 0, 0] * told.root[0, 0], in_root[..., 1, 0], in_root[..., 1, 1] * told.root[1, 1]
-        for part, scores in ((layout.reward, self.scores(told.theta)), (layout.spread, np.stack(entries, axis=2))):
+        away = (self.nodes.places - (layout.design @ parts.effects)[:, None, :]) @ inverse
+        in_root = away[:, :, :, None] * (away @ parts.root)[:, :, None, :]
+        entries = in_root[..., 0, 0] * parts.root[0, 0], in_root[..., 1, 0], in_root[..., 1, 1] * parts.root[1, 1]
+        for part, scores in ((layout.reward, self.scores(parts.theta)), (layout.spread, np.stack(entries, axis=2))):
             slopes[:, :, part] = np.einsum("nq,nqi,nqd->nid", shares, gaps, scores, optimize=True)
         return slopes
 
@@ -227,10 +262,15 @@ class Marginal:
         return log, scores
 
 
-def _spread_penalty(told: Parameters) -> float:
-    """`½ log det Σ − log det(I + Σ/s²)`."""
-    wide = np.linalg.slogdet(np.eye(2) + told.covariance / WIDEST**2)[1]
-    return float(np.log(np.diag(told.root)).sum() - wide)
+def _spread_gradient(root: Floats, inverse: Floats, second: Floats, n: int) -> Floats:
+    """The gradient of the log-likelihood in log L₁₁, L₂₁ and log L₂₂; `second` is `Σ_i S_i`."""
+    return _in_root(inverse @ second @ inverse - n * inverse, root)
+
+
+def _in_root(slope: Floats, root: Floats) -> Floats:
+    """A derivative in Σ, doubled, as one in log L₁₁, L₂₁ and log L₂₂."""
+    pull = slope @ root
+    return np.array([pull[0, 0] * root[0, 0], pull[1, 0], pull[1, 1] * root[1, 1]])
 
 
 def plan_at(model: Likelihood, theta: Floats, eta: Floats, largest: float, near: Point | None = None) -> Point | None:

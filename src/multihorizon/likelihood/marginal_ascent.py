@@ -28,8 +28,10 @@ from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.marginal import (
     Layout,
     Marginal,
+    Persons,
     Value,
     adapted_nodes,
+    own_precision,
     person_scores,
     person_values,
     plan_at,
@@ -53,15 +55,7 @@ LONGEST_MEAN, LONGEST_LOG_SPREAD = 1.0, 0.7
 #: Differences are taken over this share of a standard error.
 DIFFERENCE = 1e-2
 #: Newton steps towards each person's mode, the step of their differences, and the least curvature in standard units of the prior.
-MODE_STEPS, MODE_DIFFERENCE, LEAST_CURVATURE = 20, 1e-4, 0.2
-
-
-@dataclass(frozen=True, eq=False)
-class Persons:
-    """Mean `(n,2)` and covariance `(n,2,2)` of each person's η given the decisions."""
-
-    mean: Floats
-    covariance: Floats
+MODE_STEPS, MODE_DIFFERENCE, LEAST_CURVATURE = 40, 1e-4, 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,12 +92,12 @@ def _climb(
     max_steps: int,
     progress: Progress,
 ) -> Maximum:
-    marginal, steps = Marginal(layout, adapted_nodes(persons.mean, persons.covariance, nodes), largest), 0
+    marginal, steps = Marginal(layout, adapted_nodes(persons, nodes), largest), 0
     while True:
         value = marginal.at(psi)
         if value is None:
             raise ValueError("the soft values must be finite at the first parameters: check rewards and transitions")
-        persons = _moved(persons, marginal, value)
+        persons = _moved(persons, marginal, psi, value)
         matrix = information(marginal, psi, value, persons)
         step = newton_step(matrix, value.gradient)
         distance = float(np.sqrt(np.maximum(value.gradient @ step, 0.0)))
@@ -114,9 +108,9 @@ def _climb(
         if reached is None:
             return Maximum(psi, value, marginal, matrix, persons, distance, steps)
         psi, steps = reached[0], steps + 1
-        persons = _moved(persons, marginal, reached[1])
+        persons = _moved(persons, marginal, *reached)
         if steps <= PLACEMENTS:
-            marginal = Marginal(layout, adapted_nodes(persons.mean, persons.covariance, nodes), largest)
+            marginal = Marginal(layout, adapted_nodes(persons, nodes), largest)
 
 
 def information(marginal: Marginal, psi: Floats, value: Value, persons: Persons) -> Floats:
@@ -166,22 +160,24 @@ def modes(model: Likelihood, theta: Floats, centre: Floats, root: Floats, larges
         better = found >= best
         z, best = np.where(better[:, None], z + step, z), np.where(better, found, best)
         damping = np.where(better, damping / 4, 4 * damping + 1)
-        if np.abs(step[better]).max(initial=0.0) < MODE_DIFFERENCE * 10:
+        if np.abs(step).max() < MODE_DIFFERENCE * 10:
             break
     curvature = _person_curvature(model, theta, centre, root, z, largest)[1]
-    return Persons(centre + z @ root.T, root @ np.linalg.inv(curvature) @ root.T)
+    covariance = root @ np.linalg.inv(curvature) @ root.T
+    return Persons(centre + z @ root.T, covariance, own_precision(covariance, root @ root.T))
 
 
-def _moved(before: Persons, marginal: Marginal, value: Value) -> Persons:
+def _moved(before: Persons, marginal: Marginal, psi: Floats, value: Value) -> Persons:
     """Where the nodes should be: at the moments of the quadrature. Few nodes may miss a part, so no spread shrinks at once."""
     mean, covariance = marginal.moments(value.shares)
-    return Persons(mean, covariance + 0.05 * before.covariance)
+    own = own_precision(covariance, marginal.layout.unpack(psi).covariance)
+    return Persons(mean, covariance + 0.05 * before.covariance, own)
 
 
 def _advance(marginal: Marginal, psi: Floats, value: Value, step: Floats) -> tuple[Floats, Value] | None:
-    layout, told = marginal.layout, marginal.layout.unpack(psi)
-    means = np.abs(layout.linear @ step).max(axis=0) / np.sqrt(np.diag(told.covariance))
-    logs = np.abs(step[layout.spread] / np.array([1.0, told.root[1, 1], 1.0])).max()
+    layout, parts = marginal.layout, marginal.layout.unpack(psi)
+    means = np.abs(layout.linear @ step).max(axis=0) / np.sqrt(np.diag(parts.covariance))
+    logs = np.abs(step[layout.spread] / np.array([1.0, parts.root[1, 1], 1.0])).max()
     share = min(1.0, LONGEST_MEAN / max(float(means.max()), 1e-300), LONGEST_LOG_SPREAD / max(float(logs), 1e-300))
     promised = float(value.gradient @ step)
     for _ in range(12):
@@ -214,7 +210,7 @@ def _reward_information(marginal: Marginal, psi: Floats, value: Value, persons: 
     scores = marginal.scores(theta)
     gaps = scores - np.einsum("nq,nqd->nd", value.shares, scores)[:, None, :]
     total -= np.einsum("nq,nqd,nqe->de", value.shares, gaps, gaps, optimize=True)
-    coarse = adapted_nodes(persons.mean, persons.covariance, INFORMATION_NODES)
+    coarse = adapted_nodes(persons, INFORMATION_NODES)
     for j, weight in enumerate(standard_nodes(INFORMATION_NODES)[1]):
         point = plan_at(model, theta, coarse.places[:, j], marginal.largest)
         assert point is not None

@@ -18,13 +18,15 @@ from scipy.special import expit, logit
 
 from multihorizon.checks import Floats, as_count, as_floats
 from multihorizon.likelihood.covariates import Covariates, read_covariates
-from multihorizon.likelihood.effects import Inference, ShrunkenIntervals
+from multihorizon.likelihood.effects import MOVED_EFFECT, MOVED_SPREAD, Inference, ShrunkenIntervals
 from multihorizon.likelihood.fit import fit
 from multihorizon.likelihood.known import read_settings, with_known_reward
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.marginal import Layout
 from multihorizon.likelihood.marginal_ascent import Maximum, maximise, modes
 from multihorizon.likelihood.parameters import Settings
+from multihorizon.likelihood.precision import precision
+from multihorizon.likelihood.weak_priors import WIDEST
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, part_of, silent
 from multihorizon.solution import Solution, Status
@@ -92,24 +94,30 @@ class Population:
         start = _known_start(model, reward) if reward is not None else self._start(paid, seed, part_of(progress, 0.0, 0.3))
         layout = Layout(model.holding(None, start.ridge), covariates.matrix)
         found = _search(layout, start, self.nodes, part_of(progress, 0.3, 1.0))
-        return _solution(Inference(covariates, found), start.ridge_reason)
+        return _solution(Inference(covariates, found, start.identified), start.ridge_reason)
 
     def _start(self, problem: Problem, seed: int, progress: Progress) -> _Start:
         """The most likely reward where each has a discount and all have one temperature."""
         first = fit(problem, read_settings(problem, "shared", None, None, None), False, self.ridge, 2, seed, progress)
         x, model = first.best.point.x, first.best.point.likelihood
-        return _Start(model.reward(x), model.discounts(x), float(model.temperatures(x)[0]), model.ridge, first.ridge_reason)
+        known = bool(precision(first.best.point).identified[model.discount_slice].any())
+        heat = float(model.temperatures(x)[0])
+        return _Start(model.reward(x), model.discounts(x), heat, model.ridge, first.ridge_reason, known)
 
 
 @dataclass(frozen=True, eq=False)
 class _Start:
-    """Where the search begins: a reward, discounts, one temperature, and the penalty that holds the reward."""
+    """Where the search begins: a reward, discounts, one temperature, and the penalty that holds the reward.
+
+    `identified` says whether the decisions identify anybody's discount at all.
+    """
 
     reward: Floats
     discounts: Floats
     temperature: float
     ridge: Floats
     ridge_reason: str = ""
+    identified: bool = True
 
 
 def _known_start(model: Likelihood, reward: Floats) -> _Start:
@@ -131,13 +139,13 @@ def _search(layout: Layout, start: _Start, nodes: int, progress: Progress) -> Ma
     logits = logit(np.clip(start.discounts / largest, edge, 1 - edge))
     deviations = np.maximum(FIRST_DEVIATIONS, [logits.std(), 0.0])
     psi = layout.pack(start.reward, np.array([logits.mean(), np.log(start.temperature)]), deviations)
-    told = layout.unpack(psi)
-    persons = modes(model, told.theta, layout.design @ told.effects, told.root, largest)
+    parts = layout.unpack(psi)
+    persons = modes(model, parts.theta, layout.design @ parts.effects, parts.root, largest)
     return maximise(layout, psi, persons, nodes, largest, progress)
 
 
 def _solution(answer: Inference, ridge_reason: str) -> Solution:
-    found, told = answer.found, answer.told
+    found = answer.found
     marginal, model = found.marginal, found.marginal.layout.model
     gammas, shares = marginal.discounts(), found.value.shares
     discounts = np.minimum((shares * gammas).sum(axis=1), marginal.largest)
@@ -152,7 +160,7 @@ def _solution(answer: Inference, ridge_reason: str) -> Solution:
         message=_message(answer, ridge_reason),
         experts=model.problem.names,
         discounts=discounts,
-        reward=told.theta,
+        reward=answer.parts.theta,
         objective=float(found.value.persons.sum()),
         residual=found.distance,
         temperature=np.exp(persons.mean[:, 1]),
@@ -160,7 +168,7 @@ def _solution(answer: Inference, ridge_reason: str) -> Solution:
         problem=model.problem,
         interval_source=ShrunkenIntervals(persons.mean[:, 0], np.sqrt(persons.covariance[:, 0, 0]), marginal.largest, known),
         evidence={
-            "population": answer.to_dict(),
+            "population": {**answer.to_dict(), "cautions": prior_words(answer)},
             "log_likelihood": float(found.value.persons.sum()),
             "decisions": model.decisions,
             "reward_standard_errors": reward_errors.tolist() if known else [None] * model.n_reward,
@@ -178,6 +186,25 @@ def _message(answer: Inference, ridge_reason: str) -> str:
         parts.append("The effects on the discount are not identified: the likelihood is flat in their direction.")
     elif not found.finished:
         parts.append(f"The search ended {found.distance:.2g} standard errors from the maximum: do not use this answer.")
+    parts += prior_words(answer)
     if ridge_reason:
         parts.append(f"A penalty of weight {model.ridge.max():.3g} holds the rewards: {ridge_reason}.")
     return " ".join(parts)
+
+
+def prior_words(answer: Inference) -> list[str]:
+    """Where weak priors matter, and by how much; nothing where there is no answer."""
+    if answer.status != Status.CONVERGED:
+        return []
+    moved = answer.moved_by_priors()
+    words = [
+        f"The decisions hardly bound the effect of {term} on the discount: a weak prior, for logits within {WIDEST:g} of 0, "
+        f"moves it by {abs(errors):.1f} standard errors, and the far end of its interval is that of the prior."
+        for term, errors in moved["effects"].items()
+        if abs(errors) > MOVED_EFFECT
+    ]
+    for kind, share in moved["spread"].items():
+        if abs(share) > MOVED_SPREAD:
+            size = f"{100 * abs(share):.0f} % {'larger' if share > 0 else 'smaller'}"
+            words.append(f"The spread of {kind}s between persons is hardly determined: a weak prior makes it about {size}.")
+    return words

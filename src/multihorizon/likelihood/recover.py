@@ -7,9 +7,9 @@ reward is the fitted one. The tasks and starts are those of the study (`study_de
 *Sizes.* Besides the study as designed there are studies with other numbers of decisions per person, of people, and with other
 effects, one of these changed at a time. All sizes use the same random numbers, so that they differ by little else than size.
 
-*What is told* of each size: bias and root mean square error of the discounts, their correlation with the truth within a study,
-how often 95 % intervals contain the truth; and of the effect its bias, its coverage, and its power, the share of studies with
-p < 0.05.
+*What is reported* of each size: bias and root mean square error of the discounts, their correlation with the truth within a
+study, how often 95 % intervals contain the truth; and of the effect its bias, its coverage, and its power, the share of studies
+with p < 0.05.
 """
 
 from __future__ import annotations
@@ -192,12 +192,14 @@ def _truth(
     if not isinstance(solver, Population):
         return _FixedPersons(fitted.reward, _chosen(fitted, discounts), fitted.temperature)
     covariates = solver.covariates(problem)
-    told = fitted.evidence["population"]
-    effects = np.array([[told[kind][name]["estimate"] for kind in ("discount", "temperature")] for name in covariates.terms])
-    widths = np.array([told["spread"][kind]["estimate"] for kind in ("discount", "temperature")])
-    rho = told["spread"]["correlation"]["estimate"]
+    population = fitted.evidence["population"]
+    effects = np.array(
+        [[population[kind][name]["estimate"] for kind in ("discount", "temperature")] for name in covariates.terms]
+    )
+    widths = np.array([population["spread"][kind]["estimate"] for kind in ("discount", "temperature")])
+    rho = population["spread"]["correlation"]["estimate"]
     root = widths[:, None] * np.array([[1.0, 0.0], [rho, np.sqrt(max(0.0, 1 - rho**2))]])
-    return _DrawnPersons(fitted.reward, covariates.matrix, effects, root, told["largest_discount"], covariates.terms, term)
+    return _DrawnPersons(fitted.reward, covariates.matrix, effects, root, population["largest_discount"], covariates.terms, term)
 
 
 def _chosen(fitted: Solution, discounts: Mapping[str, float] | None) -> Floats:

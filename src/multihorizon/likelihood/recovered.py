@@ -50,10 +50,11 @@ class Outcome:
         if found.status == Status.NOT_CONVERGED:
             return cls.without_answer(truth, effect, "the fit did not converge")
         intervals = found.confidence_intervals(LEVEL)
-        told = {} if term is None else found.evidence["population"]["discount"][term]
-        low, high = told.get("interval", (np.nan, np.nan))
-        seen = (float(told.get("estimate", np.nan)), (float(low), float(high)), float(told.get("p", np.nan)))
-        return cls(truth, found.discounts, intervals, effect, *seen)
+        if term is None:
+            return cls(truth, found.discounts, intervals, effect, np.nan, (np.nan, np.nan), np.nan)
+        seen = found.evidence["population"]["discount"][term]
+        low, high = seen["interval"]
+        return cls(truth, found.discounts, intervals, effect, seen["estimate"], (low, high), seen["p"])
 
     @classmethod
     def without_answer(cls, truth: Floats, effect: float, problem: str) -> Outcome:

@@ -26,19 +26,19 @@ def population_sections(findings: Findings) -> list[Section]:
     found = findings.population
     if found is None:
         return []
-    told = found.evidence["population"]
+    population = found.evidence["population"]
     if found.status != Status.CONVERGED:
         return [Section("Groups and persons", [warning(f"The population could not be estimated. {found.message}")])]
     blocks = [paragraph(" ".join(population_words(found)))]
-    blocks += [_effects(told, kind, caption) for kind, caption in CAPTIONS.items()]
-    blocks.append(paragraph(EXPLANATION.format(degrees=told["degrees"])))
+    blocks += [_effects(population, kind, caption) for kind, caption in CAPTIONS.items()]
+    blocks.append(paragraph(EXPLANATION.format(degrees=population["degrees"])))
     captions = (
         "Persons as strokes below the distribution of their group; groups from the bottom in the order of the table below.",
         "Shrunken against raw discounts: what a person's decisions leave open, the population fills in.",
     )
     drawings = (plot_groups(found), plot_shrinkage(findings, found))
     blocks.append(side_by_side([figure(ax, caption) for ax, caption in zip(drawings, captions, strict=True)]))
-    return [Section("Groups and persons", [*blocks, _predictions(told), _persons(findings, found)])]
+    return [Section("Groups and persons", [*blocks, _predictions(population), _persons(findings, found)])]
 
 
 CAPTIONS = {
@@ -53,28 +53,39 @@ EXPLANATION = (
 
 def population_words(found: Solution) -> list[str]:
     """What was found of groups and persons, in sentences."""
-    told = found.evidence["population"]
-    effects = {term: effect for term, effect in told["discount"].items() if term != "Intercept"}
-    clear = [f"{term} (p {p_text(e['p'])})" for term, e in effects.items() if e["p"] < 1 - LEVEL]
-    said = []
+    population = found.evidence["population"]
+    tests = tested(population, "discount")
+    clear = [f"{name} (p {p_text(p)})" for name, p in tests.items() if p < 1 - LEVEL]
+    words = []
     if clear:
-        said.append(f"Discounts differ with {', '.join(clear)}.")
-    elif effects:
-        said.append(f"No difference of discounts with {', '.join(effects)} can be told from chance.")
-    spread, share = told["spread"]["discount"], float(np.mean(told["individuals"]["discount_reliability"]))
+        words.append(f"Discounts differ with {', '.join(clear)}.")
+    elif tests:
+        words.append(f"No difference of discounts with {', '.join(tests)} can be told from chance.")
+    spread, share = population["spread"]["discount"], float(np.mean(population["individuals"]["discount_reliability"]))
     size = f"{spread['estimate']:.2f} ({spread['interval'][0]:.2f} to {spread['interval'][1]:.2f})"
-    said.append(f"Between persons the logit of the discount has a standard deviation of {size}.")
-    said.append(f"The mean reliability of a person's discount is {share:.2f}, where 0 is no knowledge and 1 is exact.")
-    return said
+    words.append(f"Between persons the logit of the discount has a standard deviation of {size}.")
+    words.append(f"The mean reliability of a person's discount is {share:.2f}, where 0 is no knowledge and 1 is exact.")
+    return [*words, *population["cautions"]]
 
 
-def effect_rows(told: dict[str, Any], kind: str) -> list[tuple[str, str | None, str, str]]:
-    """Term, estimate, interval and p-value as they are printed."""
-    rows = []
-    for term, effect in told[kind].items():
+def tested(population: dict[str, Any], kind: str) -> dict[str, float]:
+    """The p-value of each covariate: of a factor with several terms that of all together, of others that of the term."""
+    factors = population["factors"][kind]
+    joined = {term for factor in factors.values() for term in factor["terms"]}
+    single = {term: e["p"] for term, e in population[kind].items() if term != "Intercept" and term not in joined}
+    return {**{name: factor["p"] for name, factor in factors.items()}, **single}
+
+
+def effect_rows(population: dict[str, Any], kind: str) -> list[tuple[str, str | None, str, str]]:
+    """Term, estimate, interval and p-value as they are printed; factors with several terms have a row of their own."""
+    rows: list[tuple[str, str | None, str, str]] = []
+    for term, effect in population[kind].items():
         low, high = effect["interval"]
         interval = "–" if np.isnan(low) else f"{low:.2f} to {high:.2f}"
         rows.append((term, decimals(effect["estimate"], 2), interval, str(p_cell(effect["p"]) or "–")))
+    for name, test in population["factors"][kind].items():
+        text = "–" if np.isnan(test["F"]) else f"F({test['degrees'][0]}, {test['degrees'][1]}) = {test['F']:.2f}"
+        rows.append((f"{name}, all terms together", None, text, str(p_cell(test["p"]) or "–")))
     return rows
 
 
@@ -82,29 +93,29 @@ def population_columns(findings: Findings) -> pd.DataFrame:
     """Shrunken values and covariates for `people.csv`, one row per expert in the problem's order."""
     found = findings.population
     assert found is not None
-    told = found.evidence["population"]
+    population = found.evidence["population"]
     ends = found.confidence_intervals(LEVEL)
-    covariates = {name: values for name, values in told["covariates"].items() if name != "expert"}
+    covariates = {name: values for name, values in population["covariates"].items() if name != "expert"}
     columns = {
         "shrunken_discount": found.discounts,
         "shrunken_low": ends[:, 0],
         "shrunken_high": ends[:, 1],
         "shrunken_temperature": found.temperature,
-        "reliability": told["individuals"]["discount_reliability"],
+        "reliability": population["individuals"]["discount_reliability"],
     }
     return pd.DataFrame({**columns, **{f"covariate_{name}": values for name, values in covariates.items()}})
 
 
 def plot_groups(found: Solution) -> Axes:
     """Shrunken discounts as points and the distribution of each group as a curve, on the logit scale."""
-    told = found.evidence["population"]
-    largest, spread, ax = told["largest_discount"], told["spread"]["discount"]["estimate"], new_axes(5.2, 3.2)
-    persons = np.array(told["individuals"]["logit_discount"])
-    for i, (name, group) in enumerate(told["predictions"].items()):
+    population = found.evidence["population"]
+    largest, spread, ax = population["largest_discount"], population["spread"]["discount"]["estimate"], new_axes(5.2, 3.2)
+    persons = np.array(population["individuals"]["logit_discount"])
+    for i, (name, group) in enumerate(population["predictions"].items()):
         colour, centre = COLOURS[i % len(COLOURS)], float(logit(group["typical_discount"] / largest))
         grid = centre + spread * np.linspace(-3, 3, 121)
         ax.fill_between(grid, i, i + 0.8 * norm.pdf(grid, centre, spread) / norm.pdf(0.0, 0.0, spread), color=colour, alpha=0.3)
-        members = persons[[k for k, of in enumerate(told["groups"]) if of == name]]
+        members = persons[[k for k, of in enumerate(population["groups"]) if of == name]]
         ax.plot(members, np.full(members.size, i - 0.08), "|", color=colour, ms=9, alpha=0.8)
     low, high = ax.get_xlim()
     ticks = [g for g in TICKS if low <= logit(g / largest) <= high]
@@ -125,24 +136,25 @@ def plot_shrinkage(findings: Findings, found: Solution) -> Axes:
     return ax
 
 
-def _effects(told: dict[str, Any], kind: str, caption: str) -> str:
-    ends = [end for effect in told[kind].values() for end in effect["interval"] if not np.isnan(end)]
+def _effects(population: dict[str, Any], kind: str, caption: str) -> str:
+    ends = [end for effect in population[kind].values() for end in effect["interval"] if not np.isnan(end)]
     scale = (min([0.0, *ends]), max([0.0, *ends]))
-    bars = [Bar(e["interval"][0], e["estimate"], e["interval"][1], scale) for e in told[kind].values()]
-    rows: list[list[Cell]] = [[*row, bar] for row, bar in zip(effect_rows(told, kind), bars, strict=True)]
-    return table(["term", "estimate", "95 % interval", "p", ""], rows, caption)
+    bars: list[Cell] = [Bar(e["interval"][0], e["estimate"], e["interval"][1], scale) for e in population[kind].values()]
+    bars += [None] * len(population["factors"][kind])
+    rows: list[list[Cell]] = [[*row, bar] for row, bar in zip(effect_rows(population, kind), bars, strict=True)]
+    return table(["term", "estimate", "95 % interval or test", "p", ""], rows, caption)
 
 
-def _predictions(told: dict[str, Any]) -> str:
+def _predictions(population: dict[str, Any]) -> str:
     rows: list[list[Cell]] = [
         [
             name,
-            told["groups"].count(name),
+            population["groups"].count(name),
             decimals(found["typical_discount"], 3),
             " to ".join(f"{end:.3f}" for end in found["typical_interval"]),
             " to ".join(f"{end:.3f}" for end in found["new_person_interval"]),
         ]
-        for name, found in told["predictions"].items()
+        for name, found in population["predictions"].items()
     ]
     headers = ["persons like", "how many", "typical discount", "95 % interval", "95 % of new persons"]
     return table(headers, rows, "What to expect of persons with these covariates")
