@@ -39,7 +39,7 @@ STATUS = {
 }
 #: The toy does not identify the discounts of soft-optimal experts.
 NOT_IDENTIFIED_ON_TOY = ("ClosedForm", "ClosedForm, temperatures", "MaximumLikelihood", "Population")
-#: Solvers whose answer does not depend on the order in which the experts are listed; `test_population.py` shows it of `Population`.
+#: Solvers whose answer does not depend on the order of the experts; `test_population.py` shows it of `Population`.
 SYMMETRIC = ("MPLP", "ClosedForm", "MaximumLikelihood")
 
 
