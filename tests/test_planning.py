@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import multihorizon as mh
+from multihorizon.planning.linear import policy_resolvent
 
 ENDINGS = ("terminal", "absorbing")
 DOMAINS = (mh.domains.toy, mh.domains.big_small, mh.domains.cliff)
@@ -136,14 +137,90 @@ def test_rewards_of_states_and_of_actions_agree() -> None:
     np.testing.assert_allclose(by_state.values, by_action.values)
 
 
-def test_a_large_grid_uses_iterative_solves_to_the_same_answer(monkeypatch) -> None:
-    domain = mh.domains.cliff(30, 30)
-    exact, soft = mh.plan(domain.mdp, domain.reward, 0.9), mh.soft_plan(domain.mdp, domain.reward, 0.9)
+def big_task(kind: str) -> tuple[mh.MDP, np.ndarray]:
+    """Tasks of more than 1,000 states, where solves are iterative."""
+    if kind == "ties":
+        mdp = mh.domains.gridworld(40, 40, slip=0.1, terminal=[(0, 39)])
+        return mdp, np.where(np.arange(1600) == 39, 10.0, -0.1)
+    if kind == "no ending":
+        return mh.domains.gridworld(40, 40, slip=0.2), np.random.default_rng(1).normal(size=1600)
+    if kind == "unreachable":  # the right half is behind a wall
+        mdp = mh.domains.gridworld(40, 40, slip=0.1, walls=[(i, 20) for i in range(40)], terminal=[(0, 0)])
+        return mdp, np.random.default_rng(2).normal(size=1600)
+    grid = mh.domains.gridworld(40, 40, slip=0.1, terminal=[(0, 39)])
+    available = np.random.default_rng(3).random((1600, 4)) < 0.7
+    available[~available.any(axis=1), 0] = True
+    moves = [grid.transition(a) for a in range(4)]
+    return mh.MDP(moves, terminal=grid.terminal, available=available), np.random.default_rng(4).normal(size=1600)
+
+
+TASKS = ("ties", "no ending", "unreachable", "unavailable")
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("kind", TASKS)
+def test_iterative_and_direct_plans_agree(kind, discount, monkeypatch) -> None:
+    mdp, reward = big_task(kind)
     monkeypatch.setattr("multihorizon.planning.linear.DIRECT_STATES", 10)
-    monkeypatch.setattr("multihorizon.planning.plan.DIRECT_STATES", 10)
-    monkeypatch.setattr("multihorizon.planning.linear.spla.splu", lambda *_: pytest.fail("factorised a large problem"))
-    np.testing.assert_allclose(mh.plan(domain.mdp, domain.reward, 0.9).values, exact.values, rtol=1e-10)
-    np.testing.assert_allclose(mh.soft_plan(domain.mdp, domain.reward, 0.9).values, soft.values, rtol=1e-10)
+    found, soft = mh.plan(mdp, reward, discount), mh.soft_plan(mdp, reward, discount)
+    monkeypatch.setattr("multihorizon.planning.linear.DIRECT_STATES", 10_000)
+    exact, soft_exact = mh.plan(mdp, reward, discount), mh.soft_plan(mdp, reward, discount)
+    scale = np.abs(exact.values).max()
+    np.testing.assert_allclose(found.values, exact.values, atol=1e-11 * scale)
+    np.testing.assert_array_equal(found.optimal_actions, exact.optimal_actions)
+    np.testing.assert_array_equal(found.policy, exact.policy)
+    assert found.residual <= 1e-11 * scale
+    np.testing.assert_allclose(soft.values, soft_exact.values, atol=1e-11 * np.abs(soft_exact.values).max())
+    assert (found.q[~mdp.available & ~mdp.terminal[:, None]] == -np.inf).all()
+
+
+@pytest.mark.parametrize("discount", [0.9, 0.999])
+@pytest.mark.parametrize("kind", TASKS)
+def test_plans_that_start_from_sweeps_end_where_the_myopic_start_does(kind, discount, monkeypatch) -> None:
+    mdp, reward = big_task(kind)
+    swept = mh.plan(mdp, reward, discount)
+    nothing = np.zeros(mdp.n_states)
+    monkeypatch.setattr("multihorizon.planning.plan.sweep_start", lambda table, _: (nothing, table.expected.argmax(axis=0), 0.0))
+    myopic = mh.plan(mdp, reward, discount)
+    assert myopic.iterations > swept.iterations
+    np.testing.assert_allclose(swept.values, myopic.values, atol=1e-10 * np.abs(myopic.values).max())
+    np.testing.assert_array_equal(swept.optimal_actions, myopic.optimal_actions)
+
+
+def test_discount_one_on_a_large_grid_solves_the_bellman_equation() -> None:
+    mdp, reward = big_task("ties")
+    found = mh.plan(mdp, reward, 1.0)
+    q = mdp.expected_reward(reward) + mdp.expect(found.values)
+    np.testing.assert_allclose(np.where(mdp.terminal, 0.0, q.max(axis=1)), found.values, atol=1e-10)
+
+
+def test_a_large_grid_is_not_factorised_for_one_plan(monkeypatch) -> None:
+    mdp, reward = big_task("ties")
+    monkeypatch.setattr("multihorizon.planning.linear.spla.splu", lambda *_, **__: pytest.fail("factorised a large problem"))
+    assert mh.plan(mdp, reward, 0.9).residual < 1e-10
+    assert mh.soft_plan(mdp, reward, 0.9).residual < 1e-10
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("discount", [0.0, 0.3, 0.9, 0.999])
+def test_one_system_gives_the_same_solutions_iterated_and_factorised(discount, transpose, monkeypatch) -> None:
+    mdp, reward = big_task("no ending")
+    columns = np.random.default_rng(0).normal(size=(1600, 40))
+    resolvent = policy_resolvent(mdp, mh.soft_plan(mdp, reward, 0.9).policy, discount)
+    matrix = np.eye(1600) - discount * resolvent.matrix.toarray()
+    expected = np.linalg.solve(matrix.T if transpose else matrix, columns)
+    found = resolvent.solve(columns, transpose=transpose)
+    np.testing.assert_allclose(found, expected, atol=1e-10 * np.abs(expected).max())
+
+
+def test_a_task_whose_factors_would_fill_up_is_iterated(monkeypatch) -> None:
+    mdp = mh.domains.random_mdp(1500, 3, branching=4, seed=0)
+    monkeypatch.setattr("multihorizon.planning.linear.FACTOR_STEPS", 1)
+    monkeypatch.setattr("multihorizon.planning.linear.spla.splu", lambda *_, **__: pytest.fail("factorised"))
+    resolvent = policy_resolvent(mdp, np.full((1500, 3), 1 / 3), 0.95)
+    b = np.random.default_rng(0).normal(size=(1500, 5))
+    x = resolvent.solve(b)
+    np.testing.assert_allclose(x - 0.95 * (resolvent.matrix @ x), b, atol=1e-11)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

@@ -125,9 +125,9 @@ class MDP:
 
     def under(self, policy: Floats) -> Sparse:
         """`P_π(s,s') = Σ_a π(a|s) T(s'|s,a)` as an `(S,S)` CSR matrix."""
-        n = self.n_states
-        rows = np.tile(np.arange(n), self.n_actions)
-        mix = sp.csr_array((policy.T.ravel(), (rows, np.arange(n * self.n_actions))), shape=(n, n * self.n_actions))
+        n, a = self.n_states, self.n_actions
+        columns = (np.arange(n, dtype=np.int32)[:, None] + n * np.arange(a, dtype=np.int32)).ravel()
+        mix = sp.csr_array((policy.flatten(), columns, np.arange(0, n * a + 1, a, dtype=np.int32)), shape=(n, n * a))
         mix.eliminate_zeros()
         return (mix @ self.stacked).tocsr()
 

@@ -2,7 +2,7 @@
 
 * `linear`: solves with `I − γP`, direct or iterative by size;
 * `evaluation`: what one policy is worth and where it goes;
-* `plan`: the best policy, by policy iteration;
+* `sweeps`, `plan`: the best policy, by policy iteration that starts from sweeps;
 * `soft_plan`: the best policy when entropy is rewarded, by Newton's method;
 * `breakpoints`: the discounts at which the best policy changes.
 """

@@ -1,18 +1,28 @@
 """Linear systems `(I − γP) x = b` and `(I − γPᵀ) x = b` of one policy: the resolvent behind values, occupancies and derivatives.
 
-Small systems are factorised once (sparse LU) and solved exactly as often as needed. Large ones are solved iteratively
-(BiCGSTAB): for γ < 1 the spectrum of I − γP lies in a disc around 1 of radius γ, so a few dozen products are enough unless
-γ is near 1; where the iteration stops short of the tolerance, the factorisation is used after all.
+Three ways, by size and by how often one system is solved:
+
+* a dense factorisation, for few states;
+* a sparse factorisation, exact and quick once it is there. `I − γP` is diagonally dominant, so no pivots are searched;
+* iteration, which needs products only: a short series at small discounts, else BiCGSTAB, restarted on the true residual until
+  that is rounding. For γ < 1 the spectrum of `I − γP` lies in a disc around 1 of radius γ, so a few dozen products are enough
+  unless γ is near 1.
+
+A new sparse system is iterated. It is factorised once its iterations have taken as long as the factorisation takes: then at most
+twice the cheaper of the two is spent, whatever the discount and however many right-hand sides follow. Where states are linked
+without any order, the factors fill up, and the iteration goes on. `benchmarks/direct_or_iterative.py` measures the switch.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 from scipy.linalg import lapack
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.mdp import MDP
@@ -21,10 +31,18 @@ from multihorizon.mdp import MDP
 DENSE_STATES = 60
 #: Up to this many states they are quicker where more than this share of all pairs of states has a transition.
 FILLED_STATES, FILLED_SHARE = 2000, 0.05
-#: Up to this many states the LU factors of a planar problem are small and exact solves are cheap.
-DIRECT_STATES = 20_000
-#: Above this discount the iteration is slower than the factorisation on every grid we measured.
-ITERATIVE_DISCOUNT = 0.999
+#: Up to this many states a sparse factorisation takes no longer than one iterative solve.
+DIRECT_STATES = 1000
+#: A sparse factorisation takes about as long as this many steps of BiCGSTAB, on grids of 10,000 to 100,000 states.
+FACTOR_STEPS = 250
+#: Factors stay small where some order of the states brings all linked ones within this many square roots of their number.
+NARROW = 10
+#: At small discounts, where so many terms of the series `Σ (γP)^k b` are enough, they are summed.
+SERIES_TERMS = 16
+#: Steps of one run of BiCGSTAB, and restarts on the true residual; a system that needs more is factorised.
+RUN_STEPS, RUNS = 400, 8
+#: A residual of this many units in the last place of the solution is rounding.
+ROUNDED = 8 * np.finfo(np.float64).eps
 
 
 class SingularError(ValueError):
@@ -39,7 +57,11 @@ def policy_resolvent(mdp: MDP, policy: Floats, discount: float) -> Resolvent:
     """
     if mdp.n_states <= DENSE_STATES:
         return Resolvent(np.einsum("sa,ast->st", policy, mdp.dense), discount)
-    matrix = mdp.under(policy)
+    return matrix_resolvent(mdp, mdp.under(policy), discount)
+
+
+def matrix_resolvent(mdp: MDP, matrix: Sparse, discount: float) -> Resolvent:
+    """The resolvent of a policy's sparse `P`, made dense where the task has many transitions for its states."""
     filled = mdp.n_states <= FILLED_STATES and mdp.stacked.nnz > FILLED_SHARE * mdp.n_states**2
     return Resolvent(matrix.toarray() if filled else matrix, discount)
 
@@ -51,22 +73,56 @@ class Resolvent:
         self.matrix = matrix
         self.discount = discount
         self.dense = isinstance(matrix, np.ndarray)
-        identity = np.eye if self.dense else sp.eye_array
-        difference = identity(matrix.shape[0]) - discount * matrix
-        self.operator: Sparse = difference if self.dense else sp.csr_array(difference)
-        self.direct = matrix.shape[0] <= DIRECT_STATES or discount > ITERATIVE_DISCOUNT
+        self._steps = 0
+
+    @cached_property
+    def operator(self) -> Any:
+        """`I − γP`."""
+        if self.dense:
+            return np.eye(self.matrix.shape[0]) - self.discount * self.matrix
+        return sp.csr_array(sp.eye_array(self.matrix.shape[0], format="csr") - self.discount * self.matrix)
 
     def solve(self, b: Floats, *, transpose: bool = False, tolerance: float = 1e-13, guess: Floats | None = None) -> Floats:
-        """The solution x of `(I − γP) x = b`, or of the transposed system, to a relative residual of `tolerance`.
+        """The solution x of `(I − γP) x = b`, or of the transposed system; `b` may have several columns.
 
-        `b` may have several columns when the system is small enough for the factorisation.
+        The largest residual is at most `tolerance` of the largest entry of b, or rounding in x, whichever is larger.
         """
         if self.dense:
             return self._solve_dense(b, transpose)
-        if not self.direct and b.ndim == 1:
-            x = self._iterate(self.operator.T if transpose else self.operator, b, tolerance, guess)
+        if b.ndim == 1:
+            return self._solve_column(b, transpose, tolerance, guess)
+        if self._direct:
+            return self._solve_factored(b, transpose)
+        return np.stack([self._solve_column(column, transpose, tolerance, None) for column in b.T], axis=1)
+
+    def _solve_column(self, b: Floats, transpose: bool, tolerance: float, guess: Floats | None) -> Floats:
+        if not self._direct:
+            x = self._iterate(b, transpose, tolerance, guess)
             if x is not None:
                 return x
+        return self._solve_factored(b, transpose)
+
+    @property
+    def _direct(self) -> bool:
+        """Whether a factorisation is there, or is worth its time."""
+        small = self.matrix.shape[0] <= DIRECT_STATES
+        return small or "_factor" in self.__dict__ or (self._steps > FACTOR_STEPS and self._narrow)
+
+    @cached_property
+    def _narrow(self) -> bool:
+        """Whether some order of the states keeps all links short, so that the factors stay small."""
+        links = sp.csr_array(self.operator + self._transposed)
+        place = np.empty(links.shape[0], dtype=np.int64)
+        place[reverse_cuthill_mckee(links, symmetric_mode=True)] = np.arange(links.shape[0])
+        rows = np.repeat(np.arange(links.shape[0]), np.diff(links.indptr))
+        lengths = np.abs(place[rows] - place[links.indices])
+        return bool(np.sqrt((lengths.astype(np.float64) ** 2).mean()) <= NARROW * np.sqrt(links.shape[0]))
+
+    @cached_property
+    def _transposed(self) -> Sparse:
+        return sp.csr_array(self.operator.T)
+
+    def _solve_factored(self, b: Floats, transpose: bool) -> Floats:
         solution: Floats = self._factor.solve(b, trans="T" if transpose else "N")
         return solution
 
@@ -84,23 +140,41 @@ class Resolvent:
 
     @cached_property
     def _factor(self) -> spla.SuperLU:
+        options = {"SymmetricMode": True}
         try:
-            return spla.splu(self.operator.tocsc())
+            return spla.splu(self.operator.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
         except RuntimeError as error:
             raise SingularError(f"I − γP is singular at discount {self.discount}: the policy can go on forever") from error
 
-    @staticmethod
-    def _iterate(operator: Sparse, b: Floats, tolerance: float, guess: Floats | None) -> Floats | None:
-        """BiCGSTAB on the true residual, refined a few times because its own residual drifts; None if it stops short."""
-        target = tolerance * float(np.linalg.norm(b))
+    def _iterate(self, b: Floats, transpose: bool, tolerance: float, guess: Floats | None) -> Floats | None:
+        """A short series, or BiCGSTAB, restarted on the true residual, from which its own drifts away; None if it stops short."""
+        matrix = self.matrix.T if transpose else self.matrix
         x = np.zeros_like(b) if guess is None else guess
-        for _ in range(5):
-            residual = b - operator @ x
-            size = float(np.linalg.norm(residual))
-            if size <= target:
+        wanted = tolerance * float(np.abs(b).max(initial=0.0))
+        for _ in range(RUNS):
+            residual = b - x + self.discount * (matrix @ x)
+            largest = float(np.abs(residual).max(initial=0.0))
+            target = max(wanted, ROUNDED * float(np.abs(x).max(initial=0.0)))
+            if largest <= target:
                 return x
-            rtol = max(0.3 * target / size, 1e-8)
+            if not transpose and self.discount**SERIES_TERMS <= target / largest:
+                return self._sum(b, x, target / largest)
             # Scaled to norm 1, because SciPy tests for breakdown against an absolute threshold.
-            step, _ = spla.bicgstab(operator, residual / size, rtol=rtol, atol=0.0, maxiter=300)
+            size = float(np.linalg.norm(residual))
+            rtol = max(0.3 * target / largest, 1e-8)
+            operator = self._transposed if transpose else self.operator
+            step, failed = spla.bicgstab(operator, residual / size, rtol=rtol, atol=0.0, maxiter=RUN_STEPS, callback=self._count)
+            if failed or not np.isfinite(step).all():
+                return None
             x = x + size * step
         return None
+
+    def _sum(self, b: Floats, x: Floats, share: float) -> Floats:
+        """`x ← b + γPx`, which makes the largest residual smaller by γ each time, until this share of it is left."""
+        terms = 1 if self.discount == 0 else int(np.ceil(np.log(share) / np.log(self.discount)))
+        for _ in range(terms):
+            x = self.discount * (self.matrix @ x) + b
+        return x
+
+    def _count(self, _: Floats) -> None:
+        self._steps += 1

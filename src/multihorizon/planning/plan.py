@@ -1,8 +1,11 @@
-"""Exact planning by policy iteration.
+"""Exact planning by policy iteration, started from sweeps.
 
 Each step solves `(I − γ P_π) V = R_π` and then changes the action of a state only where the best action gains more than rounding.
-A state whose action is as good as the best keeps it. Every step therefore raises the values, and the loop ends when no state can
-gain. Always taking the first best action would not do: on grids with ties it can cycle among equally good policies.
+A state whose action is as good as the best keeps it. Every exact step therefore raises the values, and the loop ends when no
+state can gain. Always taking the first best action would not do: on grids with ties it can cycle among equally good policies.
+
+On more than a few states the first policy comes from sweeps (`sweeps`), and while states still gain, values are solved for only
+to a part of what they gain. The last solve is to rounding, and nothing may gain after it.
 
 At discount 1 the iteration starts from a policy that heads for a terminal state, and each policy on the way must end.
 """
@@ -17,11 +20,12 @@ from numpy.typing import ArrayLike
 from multihorizon.checks import Bools, Floats, Ints, as_discount
 from multihorizon.mdp import MDP, steps_into
 from multihorizon.planning.evaluation import require_ending
-from multihorizon.planning.linear import DIRECT_STATES, policy_resolvent
+from multihorizon.planning.linear import DENSE_STATES, DIRECT_STATES, matrix_resolvent, policy_resolvent
+from multihorizon.planning.sweeps import Actions, first_best, rounding, sweep_start
 from multihorizon.tolerances import ROUNDING, TINY
 
-#: Sweeps of value iteration that prepare a large problem; on a grid information travels one cell per sweep.
-WARM_SWEEPS = 2000
+#: While states gain, values are solved for to this share of the largest gain, in at most so many steps; then exactly.
+INEXACT, INEXACT_STEPS = 0.1, 100
 
 
 @dataclass(frozen=True)
@@ -58,24 +62,26 @@ def plan(mdp: MDP, reward: ArrayLike, discount: float, tie_tolerance: float = 1e
         [5.0, 10.0, 0.0]
     """
     gamma = as_discount(discount)
-    expected = np.where(mdp.available, mdp.expected_reward(reward), -np.inf)
-    values, actions = _start(mdp, expected, gamma)
-    rows = np.arange(mdp.n_states)
-    total, iterations = -np.inf, 0
+    table = Actions(mdp, np.where(mdp.available, mdp.expected_reward(reward), -np.inf))
+    values, actions, largest = _start(table, gamma)
+    total, iterations, exact = -np.inf, 0, largest == 0
     while True:
         iterations += 1
-        values = _policy_values(mdp, expected, actions, gamma, values)
-        q = expected + gamma * mdp.expect(values)
-        best = q.max(axis=1)
-        gains = best - q[rows, actions]
-        improved = gains > ROUNDING * max(TINY, float(np.abs(values).max(initial=0.0)), float(np.abs(best).max()))
-        if not improved.any() or not values.sum() > total:
+        values = _policy_values(table, actions, gamma, values, 0.0 if exact else INEXACT * largest)
+        q = table.q(values, gamma)
+        best = q.max(axis=0)
+        gains = best - table.of(q, actions)
+        largest = float(gains.max())
+        improved = gains > rounding(values, best)
+        if exact and not (improved.any() and values.sum() > total):
             break
-        total = float(values.sum())
-        actions = np.where(improved, q.argmax(axis=1), actions)
-    optimal = _ties(q, best, tie_tolerance)
+        if exact:
+            total = float(values.sum())
+        exact = iterations > INEXACT_STEPS or not improved.any() or mdp.n_states <= DIRECT_STATES
+        actions = np.where(improved, first_best(q, best), actions)
+    optimal = _ties(q.T, best, tie_tolerance)
     policy = one_hot(_first_optimal(mdp, optimal, actions, gamma), mdp.n_actions)
-    return Plan(policy, values, q, optimal, float(np.abs(best - values).max()), iterations)
+    return Plan(policy, values, q.T, optimal, float(np.abs(best - values).max()), iterations)
 
 
 def one_hot(actions: Ints, n_actions: int) -> Floats:
@@ -84,11 +90,15 @@ def one_hot(actions: Ints, n_actions: int) -> Floats:
     return policy
 
 
-def _policy_values(mdp: MDP, expected: Floats, actions: Ints, gamma: float, guess: Floats) -> Floats:
-    pi = one_hot(actions, mdp.n_actions)
-    require_ending(mdp, pi, gamma)
-    immediate = expected[np.arange(mdp.n_states), actions]
-    return policy_resolvent(mdp, pi, gamma).solve(immediate, guess=guess)
+def _policy_values(table: Actions, actions: Ints, gamma: float, guess: Floats, residual: float) -> Floats:
+    """The values of one action per state, up to this residual."""
+    mdp, immediate = table.mdp, table.of(table.expected, actions)
+    if gamma == 1:
+        require_ending(mdp, one_hot(actions, mdp.n_actions), gamma)
+    if mdp.n_states <= DENSE_STATES:
+        return policy_resolvent(mdp, one_hot(actions, mdp.n_actions), gamma).solve(immediate)
+    tolerance = residual / max(float(np.abs(immediate).max()), TINY)
+    return matrix_resolvent(mdp, table.under(actions), gamma).solve(immediate, tolerance=tolerance, guess=guess)
 
 
 def _ties(q: Floats, best: Floats, tolerance: float) -> Bools:
@@ -97,19 +107,14 @@ def _ties(q: Floats, best: Floats, tolerance: float) -> Bools:
     return ties
 
 
-def _start(mdp: MDP, expected: Floats, gamma: float) -> tuple[Floats, Ints]:
-    """First policy: toward an end at discount 1, after some sweeps of value iteration on large problems, else myopic."""
-    values = np.zeros(mdp.n_states)
+def _start(table: Actions, gamma: float) -> tuple[Floats, Ints, float]:
+    """First values, policy and gain: toward an end at discount 1, from sweeps on more than a few states, else myopic."""
+    nothing = np.zeros(table.mdp.n_states)
     if gamma == 1:
-        return values, toward_end(mdp)
-    q = expected
-    if mdp.n_states > DIRECT_STATES:
-        for _ in range(WARM_SWEEPS):
-            before, values = values, q.max(axis=1)
-            q = expected + gamma * mdp.expect(values)
-            if np.abs(values - before).max() <= 1e-9 * np.abs(values).max():
-                break
-    return values, q.argmax(axis=1)
+        return nothing, toward_end(table.mdp), 0.0
+    if table.mdp.n_states > DENSE_STATES:
+        return sweep_start(table, gamma)
+    return nothing, first_best(table.expected, table.expected.max(axis=0)), 0.0
 
 
 def toward_end(mdp: MDP) -> Ints:

@@ -5,11 +5,16 @@ derivative is `γ P_π` with π the softmax policy of `Q_V`. Newton's step `V �
 iteration: from the second iterate on V rises monotonically to the solution, and the last steps converge quadratically, so a
 handful of them do the work of hundreds of sweeps. The residual may rise on the way, the error cannot: the step is a
 contraction toward the solution. It stops when the residual is rounding, or is near it and no longer falls.
+
+On more than a few states a few sweeps `V ← BV` come first, which cost less than a step and bring it near. `P_π` is kept from step
+to step while each leaves less than `KEPT` of the residual, and a step is solved to a few digits only: all steps together then
+take hardly more products than one exact solve. `benchmarks/soft_planning.py` compares with sweeps alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +22,8 @@ from numpy.typing import ArrayLike
 from multihorizon.checks import Floats, as_discount, as_positive
 from multihorizon.mdp import MDP
 from multihorizon.planning.evaluation import require_ending
-from multihorizon.planning.linear import SingularError, policy_resolvent
+from multihorizon.planning.linear import DENSE_STATES, Resolvent, SingularError, policy_resolvent
+from multihorizon.planning.sweeps import Actions
 
 #: Newton's method takes about ten steps on every problem we know.
 MAX_NEWTON_STEPS = 100
@@ -25,6 +31,10 @@ MAX_NEWTON_STEPS = 100
 ROUNDED_RESIDUAL = 4 * np.finfo(np.float64).eps
 #: The residual, relative to the largest value, below which a step that does not reduce it ends the iteration.
 STALLED_RESIDUAL = 1e-9
+#: Sweeps before the first Newton step, until the residual is this share of the largest value.
+FIRST_SWEEPS, SWEPT_RESIDUAL = 20, 3e-3
+#: `P_π` serves another step where the last one left less than this share of the residual.
+KEPT = 0.03
 
 
 @dataclass(frozen=True)
@@ -66,43 +76,72 @@ def soft_plan(mdp: MDP, reward: ArrayLike, discount: float, temperature: float =
         [0.5, 0.5]
     """
     gamma, lam = as_discount(discount), as_positive(temperature, "temperature")
-    expected = np.where(mdp.available, mdp.expected_reward(reward), -np.inf)
+    table = Actions(mdp, np.where(mdp.available, mdp.expected_reward(reward), -np.inf))
     require_ending(mdp, None, gamma)
     values = np.zeros(mdp.n_states) if start is None else np.where(mdp.terminal, 0.0, start)
-    backed, q, policy = _backup(mdp, expected, values, gamma, lam)
-    residual = float(np.abs(backed - values).max())
+    if start is None and gamma < 1 and mdp.n_states > DENSE_STATES:
+        values = _swept(table, values, gamma, lam)
+    here = _backup(table, values, gamma, lam)
+    residual, resolvent = float(np.abs(here.values - values).max()), None
     for iterations in range(MAX_NEWTON_STEPS):  # noqa: B007
         if residual <= ROUNDED_RESIDUAL * max(1.0, float(np.abs(values).max())):
             break
-        moved = values + _newton_step(mdp, policy, backed - values, gamma, residual)
+        resolvent = resolvent or policy_resolvent(mdp, here.policy, gamma)
+        moved = values + _newton_step(resolvent, here.values - values, residual / max(1.0, float(np.abs(values).max())))
         _require_finite(moved, gamma)
-        candidate = _backup(mdp, expected, moved, gamma, lam)
-        reached = float(np.abs(candidate[0] - moved).max())
+        there = _backup(table, moved, gamma, lam)
+        reached = float(np.abs(there.values - moved).max())
         if not reached < residual and residual <= STALLED_RESIDUAL * max(1.0, float(np.abs(values).max())):
             break
-        values, (backed, q, policy), residual = moved, candidate, reached
+        resolvent = resolvent if reached < KEPT * residual else None
+        values, here, residual = moved, there, reached
     else:
         _require_finite(np.full(1, np.inf), gamma)
-    return SoftPlan(policy, values, q, residual, iterations, lam)
+    return SoftPlan(here.policy, values, here.q.T, residual, iterations, lam)
 
 
-def _newton_step(mdp: MDP, policy: Floats, defect: Floats, gamma: float, residual: float) -> Floats:
-    """`(I − γP_π)^{-1}(BV − V)`, solved no more exactly than the quadratic convergence of Newton's method can use."""
-    tolerance = min(1e-2, max(1e-13, 1e-1 * residual))
+def _swept(table: Actions, values: Floats, gamma: float, lam: float) -> Floats:
+    """The values after a few sweeps."""
+    for _ in range(FIRST_SWEEPS):
+        before, values = values, _backup(table, values, gamma, lam).values
+        if float(np.abs(values - before).max()) <= SWEPT_RESIDUAL * float(np.abs(values).max()):
+            break
+    return values
+
+
+def _newton_step(resolvent: Resolvent, defect: Floats, relative: float) -> Floats:
+    """`(I − γP_π)^{-1}(BV − V)`, solved no more exactly than the next step can use: to two to four digits."""
     try:
-        return policy_resolvent(mdp, policy, gamma).solve(defect, tolerance=tolerance)
+        return resolvent.solve(defect, tolerance=min(1e-2, max(1e-4, relative)))
     except SingularError:
-        return np.full(mdp.n_states, np.inf)
+        return np.full(defect.size, np.inf)
 
 
-def _backup(mdp: MDP, expected: Floats, values: Floats, gamma: float, lam: float) -> tuple[Floats, Floats, Floats]:
-    """`BV`, the action values and the softmax policy; terminal states keep value 0 and a uniform row."""
-    q = expected + gamma * mdp.expect(values)
-    peak = q.max(axis=1)
-    weights = np.exp((q - peak[:, None]) / lam)
-    mass = weights.sum(axis=1)
-    backed = np.where(mdp.terminal, 0.0, peak + lam * np.log(mass))
-    return backed, q, weights / mass[:, None]
+class _Backup(NamedTuple):
+    """`BV` `(S,)`, the action values and their exponentials `(A,S)`, and the sums `(S,)` of these over the actions."""
+
+    values: Floats
+    q: Floats
+    weights: Floats
+    mass: Floats
+
+    @property
+    def policy(self) -> Floats:
+        """The softmax policy `(S,A)`; uniform at terminal states."""
+        policy: Floats = (self.weights / self.mass).T
+        return policy
+
+
+def _backup(table: Actions, values: Floats, gamma: float, lam: float) -> _Backup:
+    q = table.q(values, gamma)
+    peak = q.max(axis=0)
+    weights = q - peak
+    weights /= lam
+    np.exp(weights, out=weights)
+    mass = weights.sum(axis=0)
+    backed = peak + lam * np.log(mass)
+    backed[table.mdp.terminal] = 0.0
+    return _Backup(backed, q, weights, mass)
 
 
 def _require_finite(values: Floats, gamma: float) -> None:
