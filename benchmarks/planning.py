@@ -4,8 +4,8 @@
 
 Two tasks: a goal in one corner with a cost for each step, full of ties, and a random reward. Processor seconds of one thread, the
 best of three. quantecon runs twice: with its own settings, which leave errors, and until its values are within 1e-9 of exact.
-`plan` always answers exactly. `wrong` counts states for which quantecon's own settings choose an action that is not optimal. Needs
-`pip install quantecon`; building its tables is not counted.
+`plan` always answers exactly. `wrong` counts states for which quantecon's own settings choose an action that is not optimal.
+It needs `pip install quantecon`; building its tables is not counted.
 """
 
 from __future__ import annotations
