@@ -18,9 +18,11 @@ from __future__ import annotations
 import argparse
 
 import gymnasium
+import matplotlib.pyplot as plt
 import numpy as np
 
 import multihorizon as mh
+from multihorizon.report.plots import plot_reward
 
 DISCOUNTS = {"hasty": 0.5, "careful": 0.8, "patient": 0.95}
 MOVES = ("left", "down", "right", "up")
@@ -53,7 +55,22 @@ def main(episodes: int = 2000, quiet: bool = False) -> mh.Analysis:
     return analysis
 
 
+def draw(analysis: mh.Analysis) -> None:
+    """The reward that was found, and the discounts with their intervals beside the planted ones."""
+    _, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
+    solution, (mdp, _) = analysis.solution, lake()
+    reward = solution.reward_frame().set_index("parameter")["reward"].reindex(mdp.state_names)
+    plot_reward(mdp, reward, left, "The reward that was found")
+    low, high = analysis.intervals.T
+    right.hlines(range(len(low)), low, high, lw=4)
+    right.plot([DISCOUNTS[name] for name in solution.experts], range(len(low)), "k|", markersize=16, label="planted")
+    right.set_yticks(range(len(low)), solution.experts)
+    right.set(xlabel="discount, 95 % interval", xlim=(0, 1))
+    right.legend(frameon=False)
+    plt.show()
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[3])
+    parser = argparse.ArgumentParser(description="Planning horizons on FrozenLake.")
     parser.add_argument("--episodes", type=int, default=2000)
-    main(parser.parse_args().episodes)
+    draw(main(parser.parse_args().episodes))

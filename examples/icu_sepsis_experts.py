@@ -96,6 +96,6 @@ def main(episodes: int = 5000, quick: bool = False) -> mh.Solution:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[3])
+    parser = argparse.ArgumentParser(description="Planning horizons in intensive care.")
     parser.add_argument("--episodes", type=int, default=5000)
     main(parser.parse_args().episodes)
