@@ -11,6 +11,7 @@ from browser import Tab
 
 import multihorizon as mh
 from multihorizon.report.fit_page import fit_page
+from multihorizon.report.html import Page, Section, table
 
 #: Labels that try to be markup, script, an address, another direction of writing, and a picture.
 HOSTILE = ['</script><script>window.stolen="yes"</script>', '"><img src=x onerror=window.stolen=1>', "javascript:alert(1)//🙂"]
@@ -155,17 +156,17 @@ def test_the_slider_shows_the_best_actions_of_the_learned_reward(tab, page, foun
     tab.click(f"input.unit[value={unit}]")
     reward = found.problem.experts[0].expected_reward(found.solution.reward)
     open_states = ~CLIFF.mdp.terminal
+    farthest = tab.run("JSON.parse(document.querySelector('.explorer script').textContent).farthest")
     seen = set()
     for position in (0, 300, 900, 1500, 1990):
         tab.run(change(SLIDER, position, "input"))
-        said = texts(tab, ".explorer output")[0]
-        number = float(re.findall(r"[\d.]+", said)[0].rstrip("."))
-        gamma = number if unit == "discount" else 1 - 1 / max(number, 1.0)
-        best = mh.plan(CLIFF.mdp, reward, min(gamma, 0.999)).optimal_actions & open_states[:, None]
+        gamma = position / 2000 if unit == "discount" else 1 - farthest ** (-position / 2000)
+        best = mh.plan(CLIFF.mdp, reward, max(gamma, 0.001)).optimal_actions & open_states[:, None]
         names = [", ".join(np.array(CLIFF.mdp.action_names)[row]) for row in best[open_states]]
-        if unit == "discount":
-            assert texts(tab, ".explorer tbody td:nth-child(2)") == names
-            assert arrows_shown(tab) == best.sum()
+        assert texts(tab, ".explorer tbody td:nth-child(2)") == names
+        assert arrows_shown(tab) == best.sum()
+        said = texts(tab, ".explorer output")[0]
+        assert said.startswith(f"Shown at γ = {gamma:.4f}." if unit == "discount" else f"Shown at {1 / (1 - gamma):.1f} steps.")
         seen.add(said)
     assert len(seen) == 5
 
@@ -244,6 +245,17 @@ def test_without_scripts_every_number_is_there(tab, page, found) -> None:
     assert all(f"up to {interval.high:.4f}" in shown for interval in intervals[:-1])
     assert "Colours" not in shown
     assert "Previous change" not in shown
+
+
+def test_folded_tables_are_printed(tab, tmp_path) -> None:
+    rows = [[f"name {i}", i] for i in range(30)]
+    Page("Long", "", [Section("Table", [table(["a", "b"], rows, "Names")])]).write(tmp_path / "long.html")
+    tab.open(tmp_path / "long.html")
+    counts = []
+    for kind in ("screen", "print"):
+        tab.media("light", kind)
+        counts.append(tab.run("document.body.innerText").count("name "))
+    assert counts == [0, 30]
 
 
 def test_print_hides_controls_and_opens_what_is_folded(tab, page, found, tmp_path) -> None:

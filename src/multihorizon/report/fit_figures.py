@@ -9,8 +9,10 @@ from multihorizon.likelihood.model_checks import ModelChecks
 from multihorizon.report.charts import MOST_DOTS, Axis, Mark, Panel, chart, diagonal
 from multihorizon.report.findings import Findings
 from multihorizon.report.formats import decimals, interval_text, own_discount_text, own_steps_text
+from multihorizon.report.html import figure
 from multihorizon.report.maps import MOST_CELLS, grid_map
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, compared_choices
+from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.report.rulers import LABELS, UNITS, Ruler
 
 #: Half the width of an interval at the level of the report, in standard errors.
@@ -72,15 +74,17 @@ def state_values(findings: Findings, names: tuple[str, ...]) -> Floats:
 
 
 def reward_figure(findings: Findings) -> str | None:
-    """The reward as differences from its mean on the grid of the states; None where the states are no grid that can be read."""
+    """The reward as differences from its mean on the grid of the states; None where the states are no grid."""
     mdp = findings.problem.experts[0].mdp
-    if findings.problem.parameter_names != mdp.state_names or mdp.grid_shape is None or mdp.n_states > MOST_CELLS:
+    if findings.problem.parameter_names != mdp.state_names or mdp.grid_shape is None:
         return None
-    caption = (
-        "Differences from the average logged step: blue pays more, orange less. Dashed frames end the episode; grey is not known."
-    )
-    tips = state_tips(findings, mdp.state_names, mdp.terminal)
-    return grid_map(mdp, state_values(findings, mdp.state_names), tips, caption)
+    values, caption = state_values(findings, mdp.state_names), "Rewards as differences from the average logged step. "
+    if mdp.n_states > MOST_CELLS:
+        height, width = mdp.grid_shape
+        drawn = plot_reward(mdp, values, new_axes(5.2, 5.2 * height / width * 0.85 + 0.6), "")
+        return figure(drawn, f"{caption}Grey is not known.")
+    caption += "Blue cells pay more than the middle one, orange cells less; grey is not known. Dashed frames end the episode."
+    return grid_map(mdp, values, state_tips(findings, mdp.state_names, mdp.terminal), caption)
 
 
 def choices_figure(findings: Findings) -> str | None:

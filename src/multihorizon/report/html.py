@@ -189,7 +189,10 @@ def table(
         lines.append(f"<tr{whose(of)}>{cells}</tr>")
     long = len(rows) > LONG_TABLE
     title = f"<caption>{text(caption)}</caption>" if caption and not long else ""
-    drawn = f'<div class="scroll"><table>{title}<thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    label = f' aria-label="{text(caption)}"' if caption and long else ""
+    drawn = (
+        f'<div class="scroll"><table{label}>{title}<thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    )
     return f"<details><summary>{text(caption or 'Table')} ({len(rows):,} rows)</summary>{drawn}</details>" if long else drawn
 
 

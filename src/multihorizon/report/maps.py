@@ -35,12 +35,16 @@ FAINT = 0.05
 def grid_map(
     mdp: MDP, values: Floats, tips: Sequence[str], caption: str, stretches: Stretches | None = None, best: Collection[int] = ()
 ) -> str:
-    """The cells of a grid coloured by their rewards `(S,)`, NaN where not known; with the best actions as arrows where given."""
+    """The cells of a grid coloured by their rewards `(S,)`, NaN where not known; with the best actions as arrows where given.
+
+    A cell with the median reward has no colour: most cells of most grids pay the same.
+    """
     assert mdp.grid_shape is not None
     height, width = mdp.grid_shape
-    largest = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
+    above = values - (np.nanmedian(values) if np.isfinite(values).any() else 0.0)
+    largest = float(np.nanmax(np.abs(above), initial=0.0)) or 1.0
     numbers = stretches is None and mdp.n_states <= READABLE_CELLS
-    cells = [_cell(mdp, s, float(values[s]) / largest, tips[s], f"{values[s] + 0.0:.2f}" * numbers) for s in range(mdp.n_states)]
+    cells = [_cell(mdp, s, float(above[s]) / largest, tips[s], f"{values[s] + 0.0:.2f}" * numbers) for s in range(mdp.n_states)]
     arrows = [] if stretches is None else [_arrow(mdp, s, a, i in best) for i, (s, a) in enumerate(stretches.pairs)]
     return _picture("".join(cells) + f'<g class="choices">{"".join(arrows)}</g>', caption, width * CELL, height * CELL, 1.4)
 

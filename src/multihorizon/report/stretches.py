@@ -79,8 +79,9 @@ def best_actions(mdp: MDP, reward: Floats, weights: Floats | None = None, most_s
     """
     if mdp.n_states > PLANNED_STATES:
         return None
-    exact = mdp.n_states <= EXACT_STATES
-    found = discount_intervals(mdp, reward) if exact else _planned(mdp, reward)
+    found = _exact(mdp, reward)
+    exact = found is not None
+    found = found or _planned(mdp, reward)
     states = _kept(mdp, weights, most_states)
     sets = [interval.optimal_actions[states] & mdp.available[states] for interval in found]
     pairs = np.argwhere(np.any(sets, axis=0))
@@ -96,6 +97,16 @@ def _kept(mdp: MDP, weights: Floats | None, most: int | None) -> Ints:
         return deciding
     rank = np.zeros(deciding.size) if weights is None else -weights[deciding]
     return np.sort(deciding[np.argsort(rank, kind="stable")[:most]])
+
+
+def _exact(mdp: MDP, reward: Floats) -> list[DiscountInterval] | None:
+    """The exact intervals, where the task is small enough for them; None where rounding keeps the sweep from settling too."""
+    if mdp.n_states > EXACT_STATES:
+        return None
+    try:
+        return discount_intervals(mdp, reward)
+    except RuntimeError:
+        return None
 
 
 def _planned(mdp: MDP, reward: Floats) -> list[DiscountInterval]:
