@@ -230,6 +230,21 @@ def test_a_group_renamed_turns_the_difference_round(solution: mh.Solution) -> No
     assert turned["group[T.z]"]["p"] == pytest.approx(mine["group[T.training]"]["p"], abs=1e-6)
 
 
+def test_new_persons_are_predicted_from_their_covariates(solution: mh.Solution) -> None:
+    solver, age = mh.Population("~ group + age", PEOPLE.frame), PEOPLE.frame["age"].mean()
+    expected = solution.evidence["population"]["predictions"][f"group = training, age = {age:.4g}"]
+    new = pd.DataFrame({"group": ["training", "training", "control"], "age": [age, 90.0, age]})
+    found = solver.predict(solution, new)
+    assert found["discount"][0] == pytest.approx(expected["typical_discount"])
+    assert found.loc[0, ["low", "high"]].tolist() == pytest.approx(expected["typical_interval"])
+    assert found.loc[0, ["person_low", "person_high"]].tolist() == pytest.approx(expected["new_person_interval"])
+    assert found["high"][1] - found["low"][1] > found["high"][0] - found["low"][0]
+    assert (found["person_low"] < found["low"]).all()
+    for wrong, said in ((new.drop(columns="age"), "value in column age"), (new.assign(group="other"), "received other")):
+        with pytest.raises(ValueError, match=said):
+            solver.predict(solution, wrong)
+
+
 def test_a_population_survives_a_file(solution: mh.Solution, tmp_path) -> None:
     expected = solution.confidence_intervals(0.95)
     assert ((expected[:, 0] < solution.discounts) & (solution.discounts < expected[:, 1])).all()

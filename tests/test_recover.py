@@ -108,6 +108,17 @@ def test_what_was_found_is_written(recovered, tmp_path) -> None:
     assert len(recovered.to_frame()) == 2
 
 
+def test_what_was_written_is_read_again(recovered, tmp_path) -> None:
+    recovered.to_json(tmp_path / "recover.json")
+    again = mh.Recovery.from_json(tmp_path / "recover.json")
+    assert again.summary == recovered.summary
+    pd.testing.assert_frame_equal(again.to_frame(), recovered.to_frame())
+    assert (again.sizes[0].estimates == recovered.sizes[0].estimates).all()
+    (tmp_path / "other.json").write_text("[1, 2]")
+    with pytest.raises(ValueError, match=r"must be a recover\.json"):
+        mh.Recovery.from_json(tmp_path / "other.json")
+
+
 def test_chosen_discounts_are_the_truth(cliff) -> None:
     _, table, problem = cliff
     solution = mh.solve(problem, KNOWN)
@@ -171,6 +182,17 @@ def test_the_command_writes_numbers_and_a_page(folder, tmp_path) -> None:
     assert content["summary"] in page
     assert "How the answer changes with the number of decisions per person" in page
     assert content["summary"].split(":")[0] in result.output.replace("\n", " ")
+
+
+def test_a_fit_shows_the_recovery_it_is_given(folder, recovered, tmp_path) -> None:
+    recovered.to_json(tmp_path / "recover.json")
+    files = [folder / "decisions.csv", "--transitions", folder / "mdp.npz", "--known-reward", folder / "reward.csv", "--quick"]
+    arguments = ["fit", *files, "--recovered", tmp_path / "recover.json", "--out", tmp_path / "out"]
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    assert recovered.summary in (tmp_path / "out" / "report.html").read_text()
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["recovery"]["summary"] == recovered.summary
+    assert recovered.summary in " ".join(result.output.split())
 
 
 def test_the_command_refuses_bad_requests_in_one_sentence(folder, tmp_path) -> None:

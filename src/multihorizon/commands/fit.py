@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +25,7 @@ from multihorizon.commands.options import (
     Pairs,
     PersonsFile,
     Quick,
+    Recovered,
     Ridge,
     Seed,
     Smoothing,
@@ -34,6 +36,7 @@ from multihorizon.commands.options import (
     families_of,
     population_of,
     read_mdps,
+    read_recovery,
     temperature_of,
 )
 from multihorizon.likelihood.lookahead_comparison import LookaheadComparison
@@ -84,6 +87,7 @@ def fit(
     estimate_rest: EstimateRest = False,
     ridge: Ridge = None,
     lookahead: LookaheadChoice = None,
+    recovered: Recovered = None,
     pairs: Pairs = False,
     quick: Quick = False,
     jobs: Jobs = 1,
@@ -95,7 +99,8 @@ def fit(
         if smoothing < 0:
             raise ValueError(f"--smoothing must be at least 0, received {smoothing:g}")
         families = families_of(lookahead)
-        check_out(out_dir, FILES, demos, transitions, features, known_reward, groups, persons)
+        check_out(out_dir, FILES, demos, transitions, features, known_reward, groups, persons, recovered)
+        recovery = None if recovered is None else read_recovery(recovered)
         together = None if groups is None else read_groups(groups)
         solver = MaximumLikelihood(temperature_of(temperature), discounts_of(discount), groups=together, ridge=ridge)
         asked = population_of(persons, formula, solver)
@@ -113,6 +118,7 @@ def fit(
             "smoothing": smoothing if estimate_rest or not transitions else None,
             "ridge": ridge,
             "lookahead": lookahead,
+            "recovered": recovered.name if recovered else None,
             "quick": quick,
         }
         results = _Results(out_dir, options)
@@ -139,6 +145,7 @@ def fit(
             if results.latest is None:
                 raise
             analysis = results.latest
+        analysis = replace(analysis, recovery=recovery)
         _show(analysis)
         if out_dir is not None:
             write_fit(out_dir, analysis, options)
@@ -174,6 +181,8 @@ def _show(analysis: Analysis) -> None:
     if analysis.lookahead is not None:
         out.print(_families(analysis.lookahead))
         out.print(analysis.lookahead.summary, soft_wrap=True)
+    if analysis.recovery is not None:
+        out.print(analysis.recovery.summary, soft_wrap=True)
     if analysis.goals is not None:
         out.print(f"{QUESTION} {analysis.goals.answer}", soft_wrap=True)
     for verdict in analysis.verdicts:

@@ -13,6 +13,7 @@ from multihorizon.files.output import check_output
 from multihorizon.likelihood.known import Temperature
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.population import Population
+from multihorizon.likelihood.recovered import Recovery
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead, family_named
 from multihorizon.mdp import MDP
 from multihorizon.tables.persons import read_persons
@@ -72,12 +73,22 @@ LookaheadChoice = Annotated[
         help="Compare shapes of look-ahead: depth, hyperbolic, quasi-hyperbolic, free-weights, or all of them.",
     ),
 ]
+Recovered = Annotated[
+    Path | None, typer.Option("--recovered", help="recover.json of multihorizon recover, to be shown in the report.")
+]
 Seed = Annotated[int, typer.Option("--seed", help="Fixes all randomness.")]
 
 
 def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
     """The given transitions, or None to have them estimated."""
     return [read_transitions(path) for path in transitions] if transitions else None
+
+
+def read_recovery(path: Path) -> Recovery:
+    """The simulated studies of `multihorizon recover`."""
+    if not path.is_file():
+        raise ValueError(f"--recovered must be a file, received {path}")
+    return Recovery.from_json(path)
 
 
 def temperature_of(texts: list[str] | None) -> Temperature:

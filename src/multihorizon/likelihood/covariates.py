@@ -62,6 +62,32 @@ def read_covariates(formula: str, persons: pd.DataFrame | None, names: tuple[str
     return Covariates(terms, _factors(matrix.model_spec), values, *_patterns(matrix.model_spec, used, values), used)
 
 
+def new_rows(formula: str, persons: pd.DataFrame | None, names: tuple[str, ...], new: pd.DataFrame) -> Floats:
+    """The rows of X of persons who were not in the study.
+
+    Raises:
+        ValueError: where a covariate is missing, or a group did not occur in the study.
+    """
+    frame = pd.DataFrame(index=range(len(names))) if persons is None else _in_order(persons, names)
+    spec = _model_matrix(formula, frame).model_spec
+    for column in sorted(map(str, spec.required_variables)):
+        if column not in new.columns or new[column].isna().any():
+            raise ValueError(f"new persons must have a value in column {column}, received none")
+        strange = [] if _is_number(frame[column]) else sorted(set(map(str, new[column])) - set(map(str, frame[column])))
+        if strange:
+            known = first_few(sorted(set(map(str, frame[column]))))
+            raise ValueError(
+                f"column {column} of new persons must have values of the study ({known}), received {first_few(strange)}"
+            )
+    rows: Floats = spec.get_model_matrix(new, context=None).to_numpy(dtype=np.float64)
+    return rows
+
+
+def _is_number(values: pd.Series) -> bool:
+    """Whether a column holds numbers, and not the names of groups."""
+    return bool(pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values))
+
+
 def _factors(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
     columns = {str(term): tuple(range(place.start, place.stop)) for term, place in spec.term_slices.items()}
     return {term: places for term, places in columns.items() if len(places) > 1}
@@ -130,7 +156,7 @@ def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats, use
 
 def _patterns(spec: ModelSpec, used: pd.DataFrame, values: Floats) -> tuple[tuple[str, ...], Floats, tuple[int, ...]]:
     """The combinations of groups that occur, in order, with numbers at their mean, and whose each person is."""
-    numbers = [c for c in used.columns if pd.api.types.is_numeric_dtype(used[c]) and not pd.api.types.is_bool_dtype(used[c])]
+    numbers = [c for c in used.columns if _is_number(used[c])]
     kinds = [c for c in used.columns if c not in numbers]
     if not len(used.columns):
         return ("everyone",), values[:1], (0,) * len(values)

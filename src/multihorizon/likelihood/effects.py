@@ -157,16 +157,16 @@ class Inference:
 
     def predictions(self) -> dict[str, dict[str, Any]]:
         """For each pattern of covariates the discount of a typical person, and where a new person's may lie."""
-        largest, rows = self.found.marginal.largest, self.covariates.pattern_rows
-        centre = rows @ self.parts.effects[:, 0]
-        error = np.einsum("mp,pq,mq->m", rows, self.effect_covariance(0), rows)
-        halves = [self.quantile * np.sqrt(error), self.quantile * np.sqrt(error + self.parts.covariance[0, 0])]
+        rows = self.covariates.pattern_rows
+        known = np.nan if self.status != Status.CONVERGED else 1.0
+        variances = known * self.effect_covariance(0), float(self.parts.covariance[0, 0])
+        ends = predicted(rows, self.parts.effects[:, 0], *variances, self.found.marginal.largest, self.degrees)
         heat = np.exp(rows @ self.parts.effects[:, 1])
         return {
             name: {
-                "typical_discount": float(largest * expit(centre[i])),
-                "typical_interval": [float(largest * expit(centre[i] + sign * halves[0][i])) for sign in (-1, 1)],
-                "new_person_interval": [float(largest * expit(centre[i] + sign * halves[1][i])) for sign in (-1, 1)],
+                "typical_discount": float(ends[i, 0]),
+                "typical_interval": ends[i, 1:3].tolist(),
+                "new_person_interval": ends[i, 3:].tolist(),
                 "typical_temperature": float(heat[i]),
             }
             for i, name in enumerate(self.covariates.patterns)
@@ -204,6 +204,16 @@ class Inference:
             "largest_discount": self.found.marginal.largest,
             "steps": self.found.steps,
         }
+
+
+def predicted(rows: Floats, effects: Floats, covariance: Floats, between: float, largest: float, degrees: int) -> Floats:
+    """For rows of X `(m,p)` the discount of a typical person, its interval, and the interval of a new person `(m,5)`."""
+    centre = rows @ effects
+    error = np.einsum("mp,pq,mq->m", rows, covariance, rows)
+    halves = [float(t.ppf(0.5 + LEVEL / 2, degrees)) * np.sqrt(variance) for variance in (error, error + between)]
+    ends = [centre, *(centre + sign * half for half in halves for sign in (-1, 1))]
+    found: Floats = largest * expit(np.stack(ends, axis=1))
+    return found
 
 
 def _transition_covariance(found: Maximum, covariance: Floats) -> Floats:

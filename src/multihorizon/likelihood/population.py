@@ -17,8 +17,8 @@ import pandas as pd
 from scipy.special import expit, logit
 
 from multihorizon.checks import Floats, as_count, as_floats
-from multihorizon.likelihood.covariates import Covariates, read_covariates
-from multihorizon.likelihood.effects import MOVED_EFFECT, MOVED_SPREAD, Inference, ShrunkenIntervals
+from multihorizon.likelihood.covariates import Covariates, new_rows, read_covariates
+from multihorizon.likelihood.effects import MOVED_EFFECT, MOVED_SPREAD, Inference, ShrunkenIntervals, predicted
 from multihorizon.likelihood.fit import fit
 from multihorizon.likelihood.known import read_settings, with_known_reward
 from multihorizon.likelihood.likelihood import Likelihood
@@ -95,6 +95,30 @@ class Population:
         layout = Layout(model.holding(None, start.ridge), covariates.matrix)
         found = _search(layout, start, self.nodes, part_of(progress, 0.3, 1.0))
         return _solution(Inference(covariates, found, start.identified), start.ridge_reason)
+
+    def predict(self, solution: Solution, persons: pd.DataFrame) -> pd.DataFrame:
+        """Discounts to expect of persons who were not in the study.
+
+        Args:
+            solution: of this solver.
+            persons: their covariates, one row per person.
+
+        Returns:
+            One row per person: the discount of a typical person with these covariates and its 95 % interval (`low`, `high`), and
+            where 95 % of such persons are expected (`person_low`, `person_high`).
+
+        Raises:
+            ValueError: for a solution that did not converge, a missing covariate, or a group that did not occur in the study.
+        """
+        if solution.solver != "Population" or solution.status != Status.CONVERGED:
+            raise ValueError(f"a prediction needs a converged Population, received {solution.solver}: {solution.status}")
+        found = solution.evidence["population"]
+        rows = new_rows(self.formula, self.persons, solution.experts, persons)
+        effects = np.array([effect["estimate"] for effect in found["discount"].values()])
+        between = found["spread"]["discount"]["estimate"] ** 2
+        covariance = np.array(found["discount_covariance"])
+        values = predicted(rows, effects, covariance, between, found["largest_discount"], found["degrees"])
+        return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=persons.index)
 
     def _start(self, problem: Problem, seed: int, progress: Progress) -> _Start:
         """The most likely reward where each has a discount and all have one temperature."""

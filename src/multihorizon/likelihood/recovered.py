@@ -1,10 +1,10 @@
-"""What simulated studies of each size told: truth against recovery, coverage, and power."""
+"""What simulated studies of each size showed: truth against recovery, coverage, and power."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class SizeResult:
-    """What studies of one size told.
+    """What studies of one size showed.
 
     Attributes:
         people, decisions, effect: the size.
@@ -134,6 +134,14 @@ class SizeResult:
             power=_mean(np.where(np.isfinite(p), p < SEEN, np.nan)),
         )
 
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> SizeResult:
+        """What `Recovery.to_json` has written of one size."""
+        numbers = {field.name: content[field.name] for field in fields(cls)}
+        unknown = {name: np.nan for name, value in numbers.items() if value is None}
+        arrays = {name: np.array(numbers[name], dtype=np.float64) for name in ("truth", "estimates")}
+        return cls(**{**numbers, **unknown, **arrays})
+
     def share_error(self, share: float) -> float:
         """The standard error of a share of studies."""
         return float(np.sqrt(share * (1 - share) / max(1, self.studies - self.unanswered)))
@@ -145,7 +153,7 @@ class SizeResult:
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """What simulated studies told; `sizes[0]` is the study as designed."""
+    """What simulated studies showed; `sizes[0]` is the study as designed."""
 
     solver: str
     term: str | None
@@ -194,6 +202,22 @@ class Recovery:
     def to_json(self, path: str | Path) -> None:
         """Write everything; what is not known is null."""
         Path(path).write_text(json.dumps(for_json(self.to_dict()), indent=1, allow_nan=False), encoding="utf-8")
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> Recovery:
+        """Read what `to_json` has written.
+
+        Raises:
+            ValueError: for a file that is something else.
+        """
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            sizes = tuple(SizeResult.from_dict(size) for size in content["sizes"])
+            return cls(content["solver"], content["term"], sizes, content["seed"])
+        except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{Path(path).name} must be a recover.json of multihorizon recover, received another file"
+            ) from error
 
     def __str__(self) -> str:
         columns = ["people", "decisions", "effect", "bias", "error", "correlation", "coverage", "effect_coverage", "power"]

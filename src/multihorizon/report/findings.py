@@ -28,6 +28,7 @@ from multihorizon.likelihood.contrasts import Contrasts
 from multihorizon.likelihood.horizon_tests import SharedDiscountTest
 from multihorizon.likelihood.lookahead_comparison import LookaheadComparison
 from multihorizon.likelihood.model_checks import ModelChecks
+from multihorizon.likelihood.recovered import Recovery
 from multihorizon.mdp import MDP
 from multihorizon.problem import Problem
 from multihorizon.recovery.identification import Identification
@@ -70,6 +71,7 @@ class Findings:
         finished: whether all that was asked for was computed.
         lookahead: families of look-ahead on the same decisions, where they were asked for.
         goals: the test that all experts share one reward; None where it was not made.
+        recovery: simulated studies of this design, where some were handed in.
     """
 
     solution: Solution
@@ -88,6 +90,7 @@ class Findings:
     lookahead: LookaheadComparison | None = None
     population: Solution | None = None
     goals: GoalCheck | None = None
+    recovery: Recovery | None = None
 
     @property
     def problem(self) -> Problem:

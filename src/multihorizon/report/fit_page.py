@@ -33,6 +33,7 @@ from multihorizon.report.lookahead_section import lookahead_sections
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
 from multihorizon.report.policy_section import policy_sections
 from multihorizon.report.population_section import population_sections
+from multihorizon.report.recover_page import recovery_sections
 from multihorizon.report.rulers import Ruler
 from multihorizon.solution import Status, package_version
 
@@ -53,6 +54,7 @@ def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
             *population_sections(found),
             _horizons(found),
             *lookahead_sections(found),
+            *recovery_sections(found),
             *goals_sections(found),
             _identifiability(found),
             _reward(found),

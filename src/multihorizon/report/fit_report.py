@@ -101,6 +101,7 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
         "untaken_actions": [untaken_actions(mdp) for mdp in _mdps(analysis) if mdp.sample_sizes is not None],
         "penalty": _penalty(analysis),
         "population": _population(analysis),
+        "recovery": None if analysis.recovery is None else analysis.recovery.to_dict(),
         "remarks": analysis.remarks,
         "seconds": solution.seconds,
         "seed": solution.seed,

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from multihorizon.files.output import write_all, write_csv
-from multihorizon.likelihood.recovered import LEVEL, Recovery, SizeResult
+from multihorizon.likelihood.recovered import LEVEL, SEEN, Recovery, SizeResult
 from multihorizon.report.charts import MOST_DOTS, Axis, Line, Mark, Panel, chart, diagonal
+from multihorizon.report.findings import Findings
 from multihorizon.report.formats import decimals
 from multihorizon.report.html import Cell, Page, Section, paragraph, side_by_side, table
 from multihorizon.solution import package_version
@@ -31,28 +32,41 @@ def write_recovery(directory: Path, found: Recovery, options: dict[str, Any]) ->
 
 def recover_page(found: Recovery, options: dict[str, Any]) -> Page:
     """The report."""
-    pictures = [recovery_figure(found.sizes[0])]
-    varied = [("decisions", "decisions per person"), ("people", "people")]
-    for name, label in varied:
-        sizes = _along(found, name)
-        if len(sizes) > 1:
-            pictures.append(sizes_figure(sizes, name, label))
-    blocks = [paragraph(found.summary), side_by_side(pictures), _table(found)]
-    meaning = (
-        "Bias and error are those of the discounts; the error is the root mean square. Coverage is the share of 95 % intervals "
-        "that contain the truth. Power is the share of studies with p < 0.05; without an effect it should be 0.05. The ± of a "
-        "share is its standard error with so many simulated studies."
-    )
     given = "; ".join(f"{k}: {', '.join(map(str, v)) if isinstance(v, list) else v}" for k, v in options.items() if v is not None)
     return Page(
         "Can this design tell?",
         f"{found.sizes[0].studies} simulated studies of each size, fitted by {found.solver}",
         [
-            Section("Truth and recovery", [*blocks, paragraph(meaning)]),
+            Section("Truth and recovery", recovery_blocks(found)),
             Section("How this was made", [paragraph(f"Options: {given}.")]),
         ],
         f"multihorizon {package_version()}, seed {found.seed}",
     )
+
+
+def recovery_sections(findings: Findings) -> list[Section]:
+    """The section of a fit's report, where a recovery was handed in."""
+    return [] if findings.recovery is None else [Section("Can this design tell?", recovery_blocks(findings.recovery))]
+
+
+def recovery_blocks(found: Recovery) -> list[str]:
+    """What simulated studies showed: pictures and a table."""
+    pictures = [recovery_figure(found.sizes[0])]
+    effects = [size for size in _along(found, "effect") if np.isfinite(size.power)]
+    if len(effects) > 1:
+        pictures.append(power_figure(effects, found.term))
+    for name, label in (("decisions", "decisions per person"), ("people", "people")):
+        sizes = _along(found, name)
+        if len(sizes) > 1:
+            pictures.append(sizes_figure(sizes, name, label))
+    return [paragraph(found.summary), side_by_side(pictures), _table(found), paragraph(MEANING)]
+
+
+MEANING = (
+    "Bias and error are those of the discounts; the error is the root mean square. Coverage is the share of 95 % intervals "
+    "that contain the truth. Power is the share of studies with p < 0.05. With an effect of 0 it is the share of false alarms, "
+    "which should be near 0.05. The number after ± is the standard error of a share with so many simulated studies."
+)
 
 
 def recovery_figure(size: SizeResult) -> str:
@@ -64,6 +78,20 @@ def recovery_figure(size: SizeResult) -> str:
     few = f" Shown are {MOST_DOTS:,} of {len(pairs):,}, evenly drawn." if len(pairs) > MOST_DOTS else ""
     caption = f"Each dot is a simulated person in the study as designed.{few}"
     return chart(caption, [Panel(Axis("true discount"), Axis("estimated discount"), marks, [diagonal()])])
+
+
+def power_figure(sizes: Sequence[SizeResult], term: str | None) -> str:
+    """Power against the true size of the effect."""
+    x = [size.effect for size in sizes]
+    marks = []
+    for size in sizes:
+        error = size.share_error(size.power)
+        tip = f"true effect {size.effect:.2f}\npower {_share(size.power, error)}"
+        marks.append(Mark(size.effect, size.power, tip, up=(size.power - error, size.power + error)))
+    lines = [Line([(min(x), SEEN), (max(x), SEEN)], plain=True), Line([(mark.x, mark.y) for mark in marks], "power", 0)]
+    axis = Axis("true effect on the logit of the discount", [(at, f"{at:.2g}") for at in x], min(x), max(x))
+    caption = f"How often a study sees an effect of {term}. The line stands at {SEEN:g}, the share of false alarms."
+    return chart(caption, [Panel(axis, Axis("power"), marks, lines)])
 
 
 def sizes_figure(sizes: Sequence[SizeResult], name: str, label: str) -> str:
@@ -113,10 +141,10 @@ def _share(share: float, error: float) -> str:
 def _along(found: Recovery, name: str) -> list[SizeResult]:
     """The study as designed and those that differ from it in one number only, in the order of that number."""
     first = found.sizes[0]
-    others = {"decisions": "people", "people": "decisions"}[name]
-    same = [
-        size
-        for size in found.sizes
-        if getattr(size, others) == getattr(first, others) and (size.effect == first.effect or np.isnan(size.effect))
-    ]
-    return sorted(same, key=lambda size: float(getattr(size, name)))
+    others = [other for other in ("people", "decisions", "effect") if other != name]
+
+    def same(size: SizeResult) -> bool:
+        pairs = [(getattr(size, other), getattr(first, other)) for other in others]
+        return all(a == b or (np.isnan(a) and np.isnan(b)) for a, b in pairs)
+
+    return sorted((size for size in found.sizes if same(size)), key=lambda size: float(getattr(size, name)))
