@@ -155,6 +155,19 @@ def test_persons_at_chance_with_few_decisions_and_at_the_bounds_are_no_special_c
     assert reliability[-2] < np.median(reliability[:8])
 
 
+def test_a_group_that_chooses_at_random_says_nothing_and_harms_nothing() -> None:
+    uniform = TASK.mdp.available / TASK.mdp.available.sum(axis=1, keepdims=True)
+    policies = [mh.soft_plan(TASK.mdp, TASK.reward, g, 6.0).policy for g in (0.5, 0.7, 0.8, 0.9, 0.6)]
+    problem = mh.Problem(TASK.mdp, TASK.simulate([*policies, *[uniform] * 5], seed=2))
+    frame = pd.DataFrame({"expert": problem.names, "group": np.repeat(["players", "random"], 5)})
+    found = mh.solve(problem, mh.Population("~ group", frame, known_reward=POINTS))
+    effect = found.evidence["population"]["discount"]["group[T.random]"]
+    assert found.status == mh.Status.CONVERGED
+    assert effect["interval"][0] < -1 < 1 < effect["interval"][1]
+    reliability = np.array(found.evidence["population"]["individuals"]["discount_reliability"])
+    assert reliability[5:].max() < reliability[:5].min()
+
+
 def test_a_group_in_which_everyone_may_plan_for_ever_gets_a_wide_interval_and_no_runaway_effect() -> None:
     discounts = np.where(PEOPLE.frame["group"] == "training", 1.0, 0.6)
     people = TASK.persons(len(PEOPLE.frame), seed=4, discounts=discounts, temperatures=2.0)

@@ -82,7 +82,12 @@ def test_without_persons_nothing_is_said_of_a_population(study, tmp_path) -> Non
     ("formula", "change", "said"),
     [
         (None, lambda frame: frame, "--persons must come with --formula"),
+        ("", lambda frame: frame, "--persons must come with --formula"),
         ("~ grp", lambda frame: frame, "names grp"),
+        ("~ group +", lambda frame: frame, "cannot be used"),
+        ("~ age + months", lambda frame: frame.assign(months=12 * frame["age"]), "must add something to Intercept, age"),
+        ("~ site", lambda frame: frame.assign(site="s" + frame["expert"]), "groups need more than one person each"),
+        ("~ site", lambda frame: frame.assign(site=["a", *"b" * 9]), "received one person in site = a"),
         ("~ group", lambda frame: frame.iloc[1:], "received none for 1"),
         ("~ group", lambda frame: pd.concat([frame, frame.iloc[:1].assign(expert="zoe")]), "received none of zoe"),
         ("~ group", lambda frame: frame.rename(columns={"expert": "who"}), "must have the columns expert"),

@@ -105,7 +105,7 @@ def population_of(persons: Path | None, formula: str | None, solver: MaximumLike
     """What is asked about groups and persons; nothing without a table of persons and a formula."""
     if persons is None and formula is None:
         return None
-    if persons is not None and formula is None:
+    if persons is not None and not (formula or "").strip():
         raise ValueError('--persons must come with --formula, received none: "~ group" compares the groups of a column group')
     if persons is None and formula is not None and formula.strip(" ~1"):
         raise ValueError(f"--formula {formula} must come with --persons FILE, the table with its columns, received none")

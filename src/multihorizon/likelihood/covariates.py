@@ -131,7 +131,11 @@ def _require_complete(frame: pd.DataFrame, columns: list[str]) -> None:
         if values.isna().any():
             person = frame[PERSON].iloc[int(np.argmax(values.isna()))]
             raise ValueError(f"column {column} of persons must have a value for everyone, received none for {person}")
-        if values.nunique() == 1 and len(values) > 1:
+        sizes = values.value_counts()
+        if not _is_number(values) and len(sizes) > 1 and sizes.min() < 2:
+            alone = first_few(sorted(map(str, sizes.index[sizes < 2])))
+            raise ValueError(f"groups need more than one person each, received one person in {column} = {alone}")
+        if len(sizes) == 1 and len(values) > 1:
             raise ValueError(f"column {column} of persons must vary, received {values.iloc[0]} for everyone: leave it out")
 
 

@@ -19,10 +19,10 @@ is in maximum likelihood.
 *Means that were estimated.* The most likely Σ is too small, because the means were fitted to the same persons. As in restricted
 maximum likelihood, `−½ log det M` is added, M the information about (b, c):
 
-    M = Σ_i X_iᵀ W_i X_i,    W_i = (Λ_i^{-1} + Σ)^{-1},
+    M = Σ_i X_iᵀ (W_i + I/(n s²)) X_i,    W_i = (Λ_i^{-1} + Σ)^{-1},
 
-X_i the derivative of μ_i, Λ_i the precision with which the decisions of person i alone determine η_i. With persons known well
-it divides sums of squares by n − p instead of n.
+X_i the derivative of μ_i, Λ_i the precision with which the decisions of person i alone determine η_i, and s that of the weak
+priors. With persons known well it divides sums of squares by n − p instead of n.
 
 *Weak priors* of means and spread are added (`weak_priors.py`).
 """
@@ -39,7 +39,7 @@ from scipy.special import expit, logsumexp
 from multihorizon.checks import Floats
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.persons import next_values, reward_pull_back
-from multihorizon.likelihood.weak_priors import mean_precision, mean_prior, spread_prior
+from multihorizon.likelihood.weak_priors import WIDEST, mean_precision, mean_prior, spread_prior
 
 #: Log-temperatures of nodes stay this near to 0: beyond it choices are certain or random to the last digit.
 LOG_TEMPERATURE_LIMIT = 20.0
@@ -204,7 +204,7 @@ class Marginal:
         rows = self.layout.linear[:, :, self.layout.discount.start : self.layout.heat.stop]
         own = self.nodes.precisions
         weights = own @ np.linalg.inv(np.eye(2) + parts.covariance @ own)
-        matrix = np.einsum("nik,nij,njl->kl", rows, weights, rows, optimize=True)
+        matrix = np.einsum("nik,nij,njl->kl", rows, weights + np.eye(2) / (len(rows) * WIDEST**2), rows, optimize=True)
         pulled = weights @ rows
         inverse = np.linalg.inv(matrix)
         in_covariance = np.einsum("nik,kl,njl->ij", pulled, inverse, pulled, optimize=True)
