@@ -142,6 +142,7 @@ class _Pen:
         return f'<polyline class="{"frame" if line.plain else "area" if line.filled else "stroke"}{colour}" points="{places}"/>'
 
     def legend(self, number: int, line: Line) -> str:
-        y, colour = self.down(self.y.low) - 12 - 16 * number, f" c{line.colour}" if line.colour else ""
+        """A line's sign and name, from the middle of the panel downward: shares and errors keep to its edges."""
+        y, colour = self.height / 2 + 16 * number, f" c{line.colour}" if line.colour else ""
         sign = f'<path class="stroke{colour}" stroke-width="3" d="M{LEFT + 10:g} {y - 4:g}h18"/>'
         return f'{sign}<text x="{LEFT + 34:g}" y="{y:g}">{text(line.label)}</text>'

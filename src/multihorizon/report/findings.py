@@ -147,7 +147,7 @@ class Findings:
     @cached_property
     def steps(self) -> float:
         """H, the most decisions an episode of the task can have; infinite where states can recur."""
-        return max(longest_episode(mdp) for mdp in {id(e.mdp): e.mdp for e in self.problem.experts}.values())
+        return most_steps(self.problem)
 
     @cached_property
     def largest_discount(self) -> float:
@@ -200,6 +200,11 @@ class Findings:
 def effective_horizon(discount: float, steps: float) -> float:
     """The sum of the weights `1 + γ + γ² + …` of a discount over so many steps, which may be infinitely many."""
     return steps if discount >= 1 else float((1 - discount**steps) / (1 - discount))
+
+
+def most_steps(problem: Problem) -> float:
+    """The most decisions an episode of any of the tasks can have."""
+    return max(longest_episode(mdp) for mdp in {id(e.mdp): e.mdp for e in problem.experts}.values())
 
 
 def longest_episode(mdp: MDP) -> float:

@@ -72,8 +72,7 @@ def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
 def _horizons(found: Analysis) -> Section:
     steps = "1/(1−γ) steps" if np.isinf(found.steps) else f"1 + γ + γ² + … over the {found.steps} steps of the task"
     look, ruler = Either("discount γ", "horizon, steps"), Ruler.over(found.solution.discounts[found.given].tolist(), found.steps)
-    scale = Either("0 to 1", f"1 to {ruler.farthest:,.0f} steps")
-    headers: list[str | Either] = ["expert", look, "95 % interval", scale, "temperature", "decisions", "pseudo-R²"]
+    headers: list[str | Either] = ["expert", look, "95 % interval", ruler.title, "temperature", "decisions", "pseudo-R²"]
     rows = [_person(found, k, ruler) for k in found.order]
     blocks = [table(headers, rows, "Experts from the shortest horizon to the longest", [[k] for k in found.order])]
     if sum(found.given) > NAMED_EXPERTS:

@@ -9,10 +9,11 @@ import numpy as np
 from multihorizon.likelihood.contrasts import reward_contrasts
 from multihorizon.likelihood.goals import GoalEstimates
 from multihorizon.recovery.goals import DIFFER
-from multihorizon.report.findings import Findings
+from multihorizon.report.findings import Findings, most_steps
 from multihorizon.report.formats import decimals
 from multihorizon.report.goal_check import QUESTION
-from multihorizon.report.html import Cell, Page, Section, listing, paragraph, table
+from multihorizon.report.html import Cell, Either, Page, Section, listing, paragraph, table
+from multihorizon.report.rulers import look_ahead
 from multihorizon.solution import Solution, Status, package_version
 
 ADVICE = (
@@ -54,12 +55,14 @@ def _blocks(found: GoalEstimates, names: Sequence[str]) -> list[str]:
 
 def _members(found: GoalEstimates, names: Sequence[str]) -> str:
     place = {name: [k] for k, name in enumerate(names)}
+    steps = max(most_steps(solution.require_problem()) for solution in found.solutions)
     number = {name: g for g, group in enumerate(found.groups) for name in group}
     rows: list[list[Cell]] = [
-        [name, f"goal {number[name] + 1}", decimals(gamma, 3), *(decimals(float(p), 2) for p in chances)]
+        [name, f"goal {number[name] + 1}", look_ahead(float(gamma), steps), *(decimals(float(p), 2) for p in chances)]
         for name, gamma, chances in zip(found.experts, found.discounts, found.memberships, strict=True)
     ]
-    headers = ["expert", "group", "discount γ", *(f"shares goal {g + 1}" for g in range(len(found.groups)))]
+    look = Either("discount γ", "horizon, steps")
+    headers: list[str | Either] = ["expert", "group", look, *(f"shares goal {g + 1}" for g in range(len(found.groups)))]
     caption = "Who belongs where, with the probability of sharing each goal (alone in a group: with nobody)"
     return table(headers, rows, caption, [place[name] for name in found.experts])
 

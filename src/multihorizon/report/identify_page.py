@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from multihorizon.recovery.identification import Identification
-from multihorizon.report.formats import decimals
-from multihorizon.report.html import Bar, Cell, Page, Section, badge, listing, paragraph, table
+from multihorizon.report.findings import most_steps
+from multihorizon.report.html import Cell, Either, Page, Section, badge, listing, paragraph, table
+from multihorizon.report.rulers import Ruler, look_ahead, look_ahead_range
 from multihorizon.solution import Solution, Status, package_version
 
 #: What cannot be told is no failure of the fit, but it is bad news.
@@ -20,7 +21,7 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
         these.append(paragraph("The fit did not converge, so what follows is about policies that need not be the experts'."))
     sections = [
         Section("These decisions", these),
-        Section("If the fitted policies were known exactly", _exact(exact)),
+        Section("If the fitted policies were known exactly", _exact(exact, most_steps(solution.require_problem()))),
         Section("How this was made", [paragraph(remark) for remark in remarks or ["Transitions were given."]]),
     ]
     lead = f"{len(solution.experts):,} experts, {int(solution.evidence['decisions']):,} decisions."
@@ -30,22 +31,26 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
 
 def _experts(solution: Solution) -> str:
     """Whether the decisions identify each discount."""
-    told = list(solution.evidence["identified"])
+    told, steps = list(solution.evidence["identified"]), most_steps(solution.require_problem())
     rows: list[list[Cell]] = [
-        [name, "yes" if known else "no", decimals(float(gamma), 3) if known else None]
+        [name, "yes" if known else "no", look_ahead(float(gamma), steps) if known else None]
         for name, known, gamma in zip(solution.experts, told, solution.discounts, strict=True)
     ]
     caption = "Whether these decisions identify each discount"
-    return table(["expert", "identified", "discount γ"], rows, caption, [[k] for k in range(len(rows))])
+    headers: list[str | Either] = ["expert", "identified", Either("discount γ", "horizon, steps")]
+    return table(headers, rows, caption, [[k] for k in range(len(rows))])
 
 
-def _exact(exact: Identification | None) -> list[str]:
+def _exact(exact: Identification | None, steps: float) -> list[str]:
     """What the fitted policies would identify."""
     if exact is None:
         return [paragraph("Whether exact policies would identify the discounts cannot be told for this problem.")]
-    rows: list[list[Cell]] = []
-    for name, gamma, (low, high) in zip(exact.experts, exact.discounts, exact.intervals.tolist(), strict=True):
-        rows.append([name, decimals(low, 3), decimals(high, 3), Bar(low, float(gamma), high, (0.0, 1.0))])
+    ruler = Ruler.over(exact.intervals.ravel().tolist(), steps)
+    rows: list[list[Cell]] = [
+        [name, look_ahead_range((low, high), steps), ruler.bar(low, float(gamma), high)]
+        for name, gamma, (low, high) in zip(exact.experts, exact.discounts, exact.intervals.tolist(), strict=True)
+    ]
     caption = "The smallest and the largest discount that explain each expert"
-    ranges = table(["expert", "from", "to", "0 to 1"], rows, caption, [[k] for k in range(len(rows))])
+    headers: list[str | Either] = ["expert", Either("discounts", "horizons, steps"), ruler.title]
+    ranges = table(headers, rows, caption, [[k] for k in range(len(rows))])
     return [badge(exact.status, "good" if exact.status == "unique" else "bad"), listing(exact.summary()), ranges]

@@ -62,18 +62,25 @@ class Ruler:
         by_discount, by_steps = (self._bar(low, discount, high, unit) for unit in UNITS)
         return Either(by_discount, by_steps, discount)
 
+    @property
+    def title(self) -> Either:
+        """From where to where the rulers go."""
+        return Either("0 to 1", f"1 to {self.farthest:,.0f} steps")
+
     def _bar(self, low: float, discount: float, high: float, unit: Unit) -> Bar:
         return Bar(self.place(low, unit), self.place(discount, unit), self.place(high, unit), (0.0, 1.0))
 
 
-def look_ahead(discount: float, steps: float) -> Either:
-    """A discount, and its horizon in a task of so many steps."""
-    return Either(f"{discount:.3f}", horizon_text(discount, steps), discount)
+def look_ahead(discount: float, steps: float) -> Either | None:
+    """A discount, and its horizon in a task of so many steps; None where it is not known."""
+    return None if isnan(discount) else Either(f"{discount:.3f}", horizon_text(discount, steps), discount)
 
 
-def look_ahead_range(ends: Iterable[float], steps: float) -> Either:
-    """Two discounts, and their horizons in a task of so many steps."""
+def look_ahead_range(ends: Iterable[float], steps: float) -> Either | None:
+    """Two discounts, and their horizons in a task of so many steps; None where an end is not known."""
     low, high = ends
+    if isnan(low + high):
+        return None
     words = f"{low:.3f} to {high:.3f}", f"{horizon_text(low, steps)} to {horizon_text(high, steps)}"
     return Either(*words, key=low)
 
