@@ -6,19 +6,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from scipy.special import logit
-from scipy.stats import norm
 
 from multihorizon.likelihood.effects import LEVEL
 from multihorizon.report.findings import Findings
 from multihorizon.report.formats import decimals, p_cell, p_text
-from multihorizon.report.html import Bar, Cell, Section, figure, paragraph, side_by_side, table, warning
-from multihorizon.report.plots import COLOURS, new_axes
+from multihorizon.report.html import Bar, Cell, Either, Section, paragraph, side_by_side, table, warning
+from multihorizon.report.population_figures import groups_figure, shrinkage_figure
+from multihorizon.report.rulers import look_ahead, look_ahead_range
 from multihorizon.solution import Solution, Status
-
-#: Discounts that are marked on the logit scale.
-TICKS = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
 
 
 def population_sections(findings: Findings) -> list[Section]:
@@ -32,13 +27,8 @@ def population_sections(findings: Findings) -> list[Section]:
     blocks = [paragraph(" ".join(population_words(found)))]
     blocks += [_effects(population, kind, caption) for kind, caption in CAPTIONS.items()]
     blocks.append(paragraph(EXPLANATION.format(degrees=population["degrees"])))
-    captions = (
-        "Persons as strokes below the distribution of their group; groups from the bottom in the order of the table below.",
-        "Shrunken against raw discounts: what a person's decisions leave open, the population fills in.",
-    )
-    drawings = (plot_groups(found), plot_shrinkage(findings, found))
-    blocks.append(side_by_side([figure(ax, caption) for ax, caption in zip(drawings, captions, strict=True)]))
-    return [Section("Groups and persons", [*blocks, _predictions(population), _persons(findings, found)])]
+    blocks.append(side_by_side([groups_figure(findings, found), shrinkage_figure(findings, found)]))
+    return [Section("Groups and persons", [*blocks, _predictions(population, findings.steps), _persons(findings, found)])]
 
 
 CAPTIONS = {
@@ -106,36 +96,6 @@ def population_columns(findings: Findings) -> pd.DataFrame:
     return pd.DataFrame({**columns, **{f"covariate_{name}": values for name, values in covariates.items()}})
 
 
-def plot_groups(found: Solution) -> Axes:
-    """Shrunken discounts as points and the distribution of each group as a curve, on the logit scale."""
-    population = found.evidence["population"]
-    largest, spread, ax = population["largest_discount"], population["spread"]["discount"]["estimate"], new_axes(5.2, 3.2)
-    persons = np.array(population["individuals"]["logit_discount"])
-    for i, (name, group) in enumerate(population["predictions"].items()):
-        colour, centre = COLOURS[i % len(COLOURS)], float(logit(group["typical_discount"] / largest))
-        grid = centre + spread * np.linspace(-3, 3, 121)
-        ax.fill_between(grid, i, i + 0.8 * norm.pdf(grid, centre, spread) / norm.pdf(0.0, 0.0, spread), color=colour, alpha=0.3)
-        members = persons[[k for k, of in enumerate(population["groups"]) if of == name]]
-        ax.plot(members, np.full(members.size, i - 0.08), "|", color=colour, ms=9, alpha=0.8)
-    low, high = ax.get_xlim()
-    ticks = [g for g in TICKS if low <= logit(g / largest) <= high]
-    ax.set_xticks([float(logit(g / largest)) for g in ticks], [f"{g:g}" for g in ticks])
-    ax.set(xlabel="discount γ, on the logit scale", yticks=[])
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    return ax
-
-
-def plot_shrinkage(findings: Findings, found: Solution) -> Axes:
-    """Shrunken against raw discounts, with the line on which both agree."""
-    known = np.array(findings.given)
-    ax = new_axes(3.6, 3.4)
-    ax.plot([0, 1], [0, 1], color="0.7", lw=1)
-    ax.plot(findings.solution.discounts[known], found.discounts[known], "o", color=COLOURS[0], ms=5, alpha=0.6)
-    ax.set(xlabel="raw discount", ylabel="shrunken discount", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
-
-
 def _effects(population: dict[str, Any], kind: str, caption: str) -> str:
     ends = [end for effect in population[kind].values() for end in effect["interval"] if not np.isnan(end)]
     scale = (min([0.0, *ends]), max([0.0, *ends]))
@@ -145,18 +105,19 @@ def _effects(population: dict[str, Any], kind: str, caption: str) -> str:
     return table(["term", "estimate", "95 % interval or test", "p", ""], rows, caption)
 
 
-def _predictions(population: dict[str, Any]) -> str:
+def _predictions(population: dict[str, Any], steps: float) -> str:
     rows: list[list[Cell]] = [
         [
             name,
             population["groups"].count(name),
-            decimals(found["typical_discount"], 3),
-            " to ".join(f"{end:.3f}" for end in found["typical_interval"]),
-            " to ".join(f"{end:.3f}" for end in found["new_person_interval"]),
+            look_ahead(found["typical_discount"], steps),
+            look_ahead_range(found["typical_interval"], steps),
+            look_ahead_range(found["new_person_interval"], steps),
         ]
         for name, found in population["predictions"].items()
     ]
-    headers = ["persons like", "how many", "typical discount", "95 % interval", "95 % of new persons"]
+    typical = Either("typical discount", "typical horizon, steps")
+    headers: list[str | Either] = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
     return table(headers, rows, "What to expect of persons with these covariates")
 
 
@@ -165,7 +126,15 @@ def _persons(findings: Findings, found: Solution) -> str:
     rows: list[list[Cell]] = []
     for k in np.argsort(found.discounts):
         row = columns.iloc[k]
-        interval = f"{row['shrunken_low']:.3f} to {row['shrunken_high']:.3f}"
-        own = decimals(float(raw[k]), 3) if findings.given[k] else None
-        rows.append([found.experts[k], own, decimals(float(found.discounts[k]), 3), interval, decimals(row["reliability"], 2)])
-    return table(["person", "raw discount", "shrunken", "95 % interval", "reliability"], rows, "Shrunken beside raw discounts")
+        interval = look_ahead_range((float(row["shrunken_low"]), float(row["shrunken_high"])), findings.steps)
+        own = look_ahead(float(raw[k]), findings.steps) if findings.given[k] else None
+        shrunken = look_ahead(float(found.discounts[k]), findings.steps)
+        rows.append([found.experts[k], own, shrunken, interval, decimals(row["reliability"], 2)])
+    headers: list[str | Either] = [
+        "person",
+        Either("raw discount", "raw horizon, steps"),
+        "shrunken",
+        "95 % interval",
+        "reliability",
+    ]
+    return table(headers, rows, "Shrunken beside raw discounts", [[int(k)] for k in np.argsort(found.discounts)])
