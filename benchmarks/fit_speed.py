@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 import multihorizon as mh
-from multihorizon.tables.demonstrations import read_demonstrations
+from multihorizon import Demonstrations
 
 
 def timed(what: str, problem: mh.Problem) -> None:
@@ -47,7 +47,7 @@ def many_rows(rows: int) -> None:
             part = frame.assign(episode=frame["episode"] + f"-{copy}")
             part.to_csv(path, mode="a", header=copy == 0, index=False)
         start = time.perf_counter()
-        table = read_demonstrations(path)
+        table = Demonstrations.from_files(path)
         read = time.perf_counter() - start
         mh.impossible_moves(table, d.mdp)
         problem = mh.Problem(d.mdp, table)

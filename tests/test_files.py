@@ -21,7 +21,7 @@ from multihorizon.cli import app
 from multihorizon.commands.console import plain_errors
 from multihorizon.files.labels import positions, visible
 from multihorizon.files.output import check_output, write_all
-from multihorizon.tables.demonstrations import read_demonstrations, read_tables
+from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import require_possible
 from multihorizon.tables.features import read_features
 from multihorizon.tables.transitions import read_transitions
@@ -168,7 +168,7 @@ def test_csv_files_that_are_wrong_say_where_and_what_to_do(case, tmp_path):
     content, said = CSV_FILES[case]
     (tmp_path / "d.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError, match=rf"d\.csv.*{said}") as caught:
-        read_demonstrations(tmp_path / "d.csv")
+        mh.Demonstrations.from_files(tmp_path / "d.csv")
     assert "\n" not in str(caught.value).replace("ho\nme", "")
     assert "np." not in str(caught.value)
 
@@ -176,7 +176,7 @@ def test_csv_files_that_are_wrong_say_where_and_what_to_do(case, tmp_path):
 def test_labels_that_do_not_match_name_the_line(tmp_path):
     (tmp_path / "d.csv").write_text(GOOD.replace("bob,1,0,home", "bob,1,0,moon"))
     with pytest.raises(ValueError, match=r"d\.csv, line 4 \(expert bob, .*\): state 'moon' must be one of the 3 states"):
-        mh.Problem(mdp(), read_demonstrations(tmp_path / "d.csv"))
+        mh.Problem(mdp(), mh.Demonstrations.from_files(tmp_path / "d.csv"))
 
 
 @pytest.mark.parametrize("ending", ["gz", "bz2", "xz", "zip"])
@@ -187,14 +187,14 @@ def test_damaged_compressed_files(ending, tmp_path):
     for content in (whole[: len(whole) // 2], b"no archive at all", whole[:40] + b"\0\1\2\3" * 5 + whole[60:], b""):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=rf"d\.csv\.{ending} (is damaged|must be a CSV table)"):
-            read_demonstrations(path)
+            mh.Demonstrations.from_files(path)
 
 
 def test_compressed_files_are_read(tmp_path):
     (tmp_path / "d.csv").write_text(GOOD)
     with gzip.open(tmp_path / "e.csv.gz", "wt") as file:
         file.write("\ufeff" + GOOD.replace("\n", "\r\n"))
-    assert read_demonstrations(tmp_path / "e.csv.gz").same_decisions(read_demonstrations(tmp_path / "d.csv"))
+    assert mh.Demonstrations.from_files(tmp_path / "e.csv.gz").same_decisions(mh.Demonstrations.from_files(tmp_path / "d.csv"))
 
 
 def test_nested_parquet_is_refused(tmp_path):
@@ -205,10 +205,10 @@ def test_nested_parquet_is_refused(tmp_path):
     frame.assign(step=pd.Timestamp("2026-01-01")).to_parquet(tmp_path / "dates.parquet")
     for name, said in (("list", "state must hold text"), ("nested", "state must hold text"), ("dates", "step must be a whole")):
         with pytest.raises(ValueError, match=rf"{name}\.parquet.* column {said}"):
-            read_demonstrations(tmp_path / f"{name}.parquet")
+            mh.Demonstrations.from_files(tmp_path / f"{name}.parquet")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 not parquet PAR1")
     with pytest.raises(ValueError, match=r"broken\.parquet is damaged or no Parquet file"):
-        read_demonstrations(tmp_path / "broken.parquet")
+        mh.Demonstrations.from_files(tmp_path / "broken.parquet")
 
 
 def test_the_same_table_twice_is_refused(tmp_path):
@@ -380,7 +380,7 @@ def test_warnings_of_libraries_come_without_their_source(monkeypatch):
 def test_impossible_moves_name_the_line(tmp_path):
     (tmp_path / "d.csv").write_text(GOOD.replace("bob,1,0,home,ride,home", "bob,1,0,home,ride,town"))
     with pytest.raises(ValueError, match=r"1 impossible move: from home by ride to town \(.*d\.csv, line 4 "):
-        require_possible(read_demonstrations(tmp_path / "d.csv"), mdp())
+        require_possible(mh.Demonstrations.from_files(tmp_path / "d.csv"), mdp())
 
 
 def test_letters_that_look_alike_are_told_apart():

@@ -22,7 +22,8 @@ from multihorizon.tables.transitions import read_transitions
 Demos = Annotated[
     list[Path],
     typer.Argument(
-        metavar="TABLES", help="CSV or Parquet: expert, episode, step, state, action[, next_state]; one file per task."
+        metavar="TABLES",
+        help="CSV or Parquet: expert, episode, step, state, action[, next_state]; one file, or one folder of files, per task.",
     ),
 ]
 Transitions = Annotated[

@@ -25,7 +25,7 @@ FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 def in_order(names: Collection[str]) -> tuple[str, ...]:
     """Labels in their order: whole numbers as numbers, then text as text."""
-    return tuple(sorted(names, key=_order))
+    return tuple(sorted(names, key=label_order))
 
 
 def positions(labels: Sequence[str], names: Sequence[str], what: str, place: Callable[[int], str] | None = None) -> Ints:
@@ -83,7 +83,8 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def _order(name: str) -> tuple[int, int, str]:
+def label_order(name: str) -> tuple[int, int, str]:
+    """What labels are sorted by: whole numbers as numbers, then text as text."""
     whole = name.removeprefix("-").isdecimal() and len(name) <= LONGEST_NUMBER
     return (0, int(name), name) if whole else (1, 0, name)
 

@@ -26,6 +26,8 @@ def check_output(directory: Path, files: Iterable[str], inputs: Iterable[Path]) 
     except OSError as error:
         raise ValueError(f"--out must be a place where files can be written, received {directory}: {error.strerror}") from error
     read = {path.resolve() for path in inputs}
+    if directory.resolve() in read:
+        raise ValueError(f"--out must be another folder than the one that is read, received {directory}")
     for name in files:
         if (directory / name).resolve() in read:
             raise ValueError(f"--out would replace the input {directory / name}: choose another directory")

@@ -1,21 +1,24 @@
-"""CSV and Parquet files into tables. Messages count lines as an editor does: the header is line 1, blank lines count."""
+"""Files into tables that are held in memory, through the database. Large tables of decisions are counted instead (`tables`)."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, chain
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pandas as pd
 
 from multihorizon.checks import label
+from multihorizon.files.csv_text import read_records
 from multihorizon.files.labels import from_spreadsheet
-from multihorizon.files.opening import existing_file, open_csv, require_csv
+from multihorizon.files.opening import existing_file
+from multihorizon.files.scan import EXTRA, Scan, connect, quoted, scan_csv, scan_parquet
 from multihorizon.files.table import Table
 
 _PARQUET = (".parquet", ".pq")
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _OTHER_ENDINGS = {
     ".xlsx": "in the spreadsheet program save it as CSV UTF-8",
     ".xls": "in the spreadsheet program save it as CSV UTF-8",
@@ -28,103 +31,98 @@ _OTHER_ENDINGS = {
 }
 
 
-def read_table(path: str | Path, what: str, labels: tuple[str, ...]) -> Table:
-    """Read a table by the ending of its name; `what` names it in messages, `labels` are the columns that hold labels."""
+def read_table(path: str | Path, what: str, labels: Sequence[str]) -> Table:
+    """Read a file by the ending of its name; `what` names it in messages. Columns named in `labels` are kept as text."""
     file = existing_file(path, what)
+    require_table(file, what)
+    return load(scan_files(str(path), [file]), labels)
+
+
+def scan_files(name: str, files: Sequence[Path]) -> Scan:
+    """The scan of one file or of several of one kind, by the ending of their names."""
+    return scan_parquet(name, files) if _kind(files[0]) == "Parquet" else scan_csv(name, files)
+
+
+def files_of(path: str | Path, what: str) -> list[Path]:
+    """The file, or the tables of a folder in the order of their names.
+
+    Raises:
+        ValueError: where a folder has no tables, or CSV and Parquet files side by side.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        file = existing_file(path, what)
+        require_table(file, what)
+        return [file]
+    files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith((".", "_")) and _kind(file))
+    if not files:
+        raise ValueError(f"{what} must be a file or a folder of .csv or .parquet files, received {path}, a folder without any")
+    if len({_kind(file) for file in files}) > 1:
+        raise ValueError(f"{what} must be files of one kind, received a folder with .csv and .parquet files: {path}")
+    return files
+
+
+def require_table(file: Path, what: str) -> None:
+    """Raise unless the ending of the name is that of a table."""
+    if not _kind(file):
+        hint = _OTHER_ENDINGS.get(file.suffix.lower(), "let its name end in what it is")
+        raise ValueError(f"{what} must be a .csv or .parquet file, received {file}: {hint}")
+
+
+def load(scan: Scan, labels: Sequence[str]) -> Table:
+    """The whole table of a scan; a CSV file that the database cannot read, or reads with odd rows, is read by Python."""
+    columns = ", ".join(quoted(name) for name in (*scan.types, *((EXTRA,) if scan.padded else ())))
+    try:
+        with connect() as database:
+            frame = database.execute(f"SELECT {columns} FROM {scan.relation}").df()
+    except duckdb.Error as error:
+        if not scan.is_csv:
+            raise ValueError(f"{scan.name} is damaged or no Parquet file: write it again, or save the table as CSV") from error
+        return _load_by_python(scan, labels)
+    odd = scan.padded and (frame[EXTRA].notna().any() or frame[list(scan.types)[-1]].isna().any())
+    return _load_by_python(scan, labels) if odd else as_table(frame[list(scan.types)], scan, labels)
+
+
+def _load_by_python(scan: Scan, labels: Sequence[str]) -> Table:
+    parts = [list(read_records(file, len(scan.types))) for file in scan.files]
+    frame = pd.DataFrame(list(chain.from_iterable(parts)), columns=list(scan.types), dtype=object)
+    return as_table(frame, replace(scan, ends=tuple(accumulate(len(part) for part in parts))), labels)
+
+
+def as_table(frame: pd.DataFrame, scan: Scan, labels: Sequence[str], rows: Sequence[int] | None = None) -> Table:
+    """Rows of a scan, all of them or those of the given numbers, as a table that knows their places."""
+
+    def place(row: int) -> str:
+        return scan.place(row if rows is None else rows[row])
+
+    if not scan.is_csv:
+        return Table(frame, scan.name, place)
+    frame = frame.replace("", None)
+    for column in frame.columns:
+        if column not in labels:
+            frame[column] = _numbers_or_text(frame[column])
+    return Table(frame, scan.name, place, spreadsheet_label)
+
+
+def spreadsheet_label(value: Any, name: str) -> str:
+    """The label in a cell of a CSV file."""
+    return label(from_spreadsheet(str(value)), name)
+
+
+def _numbers_or_text(cells: pd.Series[Any]) -> pd.Series[Any]:
+    """The cells as numbers or truth values, if all that are not blank are, and as text otherwise."""
+    given = cells.dropna()
+    if len(given) and given.str.lower().isin(["true", "false"]).all():
+        return cells.str.lower().map({"true": True, "false": False})
+    try:
+        return pd.to_numeric(cells)
+    except (ValueError, TypeError):
+        return cells
+
+
+def _kind(file: Path) -> str:
+    """ "Parquet", "CSV" or nothing, by the ending of the name."""
     if file.suffix.lower() in _PARQUET:
-        return read_parquet(file)
-    if ".csv" in [ending.lower() for ending in file.suffixes] and file.suffix.lower() not in _OTHER_ENDINGS:
-        return read_csv(file, labels)
-    hint = _OTHER_ENDINGS.get(file.suffix.lower(), "let its name end in what it is")
-    raise ValueError(f"{what} must be a .csv or .parquet file, received {path}: {hint}")
-
-
-def read_csv(path: str | Path, labels: tuple[str, ...]) -> Table:
-    """Read a CSV file with a header line. Columns named in `labels` are kept as text, in the others numbers are recognised."""
-    file = existing_file(path, "a CSV table")
-    require_csv(file)
-    header = _header(file)
-    try:
-        with open_csv(file) as text:
-            frame = pd.read_csv(
-                text,
-                header=0,
-                names=header,
-                index_col=False,
-                dtype=dict.fromkeys(labels, str),
-                keep_default_na=False,
-                na_values=[""],
-                low_memory=False,
-            )
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error) as error:
-        raise ValueError(_what_is_wrong(file, len(header))) from error
-    return Table(frame, str(path), partial(_line, file), lambda value, name: label(from_spreadsheet(str(value)), name))
-
-
-def read_parquet(path: str | Path) -> Table:
-    """Read a Parquet file; needs the extra `parquet`."""
-    file = existing_file(path, "a Parquet table")
-    try:
-        frame = pd.read_parquet(file)
-    except ImportError as error:
-        raise ValueError("Parquet files need pyarrow: pip install 'multihorizon[parquet]', or save the table as CSV") from error
-    except Exception as error:  # pyarrow raises many kinds
-        raise ValueError(f"{path} is damaged or no Parquet file: write it again, or save the table as CSV") from error
-    return Table(frame, str(path))
-
-
-def _header(file: Path) -> list[str]:
-    """The names of the columns; unnamed ones get a name of their own."""
-    records = _records(file)
-    line, header = next(records, (1, []))
-    names = [name.strip() for name in header]
-    if names and names[0].lower().startswith("sep="):
-        raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")
-    if len(names) == 1:
-        for mark, word in _SEPARATORS.items():
-            if mark in names[0]:
-                raise ValueError(f"{file} must be separated by commas, received columns separated by {word}: save it with commas")
-    twice = next((name for name in names if name and names.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{file}, line {line}: each column must be named once, received {twice} twice")
-    following, first = next(records, (0, []))
-    if len(names) == 1 and len(first) > 1:
-        raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")
-    if len(first) > len(names):
-        raise ValueError(_too_long(file, following, len(first), len(names)))
-    return [name or f"column {i + 1} without a name" for i, name in enumerate(names)]
-
-
-def _records(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each record that is not blank, with the line on which it begins."""
-    with open_csv(file) as text:
-        reader = csv.reader(text)
-        line = 1
-        for record in reader:
-            if len(record) > 1 or (record and record[0].strip()):
-                yield line, record
-            line = reader.line_num + 1
-
-
-def _line(file: Path, row: int) -> str:
-    """The line on which a row of data begins."""
-    return next(f"line {line}" for number, (line, _) in enumerate(_records(file), start=-1) if number == row)
-
-
-def _what_is_wrong(file: Path, columns: int) -> str:
-    """Why the file could not be read as a table."""
-    line = 1
-    try:
-        for line, record in _records(file):
-            if len(record) > columns:
-                return _too_long(file, line, len(record), columns)
-    except csv.Error:
-        return f"{file}, after line {line}: a cell is far too long: a quotation mark must be missing"
-    return f"{file}, line {line}: a quotation mark is opened here and never closed"
-
-
-def _too_long(file: Path, line: int, cells: int, columns: int) -> str:
-    return (
-        f"{file}, line {line}: received {cells} cells under {columns} columns: is there a comma at the end of the line, "
-        "one inside a name that needs quotation marks, or a column without a name?"
-    )
+        return "Parquet"
+    is_csv = ".csv" in [ending.lower() for ending in file.suffixes] and file.suffix.lower() not in _OTHER_ENDINGS
+    return "CSV" if is_csv else ""

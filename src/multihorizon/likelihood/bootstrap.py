@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 from joblib import Parallel, delayed
 
-from multihorizon.checks import Floats, Ints, as_count
+from multihorizon.checks import Floats, as_count
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.maximum_likelihood import resume
@@ -93,23 +93,14 @@ def bootstrap(
     return Bootstrap(kind, discounts, kept[:, : model.n_reward], samples - len(kept))
 
 
-def episode_table(demonstrations: Demonstrations) -> tuple[Ints, Ints]:
-    """The expert of each episode, and the number of the episode `(N,)` of each row."""
-    first = demonstrations.first_rows
-    number = np.zeros(len(demonstrations), dtype=np.int64)
-    number[first] = 1
-    return demonstrations.expert[first], number.cumsum() - 1
-
-
 def resample(demonstrations: Demonstrations, rng: np.random.Generator) -> Floats:
-    """Weights `(N,)` of the rows when each expert's episodes are drawn with replacement."""
-    owners, number = episode_table(demonstrations)
+    """How often each episode counts, `(E,)`, when each expert's episodes are drawn with replacement."""
+    owners = demonstrations.by_episode.expert
     times = np.zeros(owners.size)
     for expert in range(len(demonstrations.experts)):
         own = np.flatnonzero(owners == expert)
         times[own] = rng.multinomial(own.size, np.full(own.size, 1 / own.size)) if own.size else 0
-    weights: Floats = times[number]
-    return weights
+    return times
 
 
 def _tables(
@@ -156,5 +147,5 @@ def _draw_episodes(problem: Problem, tables: list[Demonstrations], rng: np.rando
     counts: Counts = []
     for table in tables:
         mdp = problem.experts[len(counts)].mdp
-        counts += list(table.counts(mdp, resample(table, rng)))
+        counts += list(table.counts_of_episodes(mdp, resample(table, rng)))
     return counts

@@ -22,7 +22,6 @@ from scipy.stats import chi2
 
 from multihorizon.checks import Floats, Ints, as_count
 from multihorizon.likelihood.ascent import climb
-from multihorizon.likelihood.bootstrap import episode_table
 from multihorizon.likelihood.likelihood import Point
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.persons import require_counts
@@ -108,26 +107,25 @@ def deal(point: Point, tables: list[Demonstrations], folds: int, rng: np.random.
     parts: list[list[Floats]] = [[] for _ in range(folds)]
     position = 0
     for table in tables:
-        fold = _fold_of_rows(table, folds, rng)
+        fold = _fold_of_episodes(table, folds, rng)
         mdp = point.likelihood.problem.experts[position].mdp
-        for part, counts in zip(parts, [table.counts(mdp, (fold == f) / 1.0) for f in range(folds)], strict=True):
-            part += list(counts)
+        for number, part in enumerate(parts):
+            part += list(table.counts_of_episodes(mdp, fold == number))
         position += len(table.experts)
     if position != len(point.likelihood.problem.experts):
         raise ValueError("demonstrations must be the tables the problem was made of, one for each task in order")
     return parts
 
 
-def _fold_of_rows(table: Demonstrations, folds: int, rng: np.random.Generator) -> Ints:
-    owners, number = episode_table(table)
+def _fold_of_episodes(table: Demonstrations, folds: int, rng: np.random.Generator) -> Ints:
+    owners = table.by_episode.expert
     fold = np.zeros(owners.size, dtype=np.int64)
     for expert, name in enumerate(table.experts):
         own = rng.permutation(np.flatnonzero(owners == expert))
         if own.size < folds:
             raise ValueError(f"expert {name} must have at least {folds} episodes to hold some out, received {own.size}")
         fold[own] = np.arange(own.size) % folds
-    rows: Ints = fold[number]
-    return rows
+    return fold
 
 
 def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:

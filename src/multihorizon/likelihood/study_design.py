@@ -91,13 +91,12 @@ def read_design(problem: Problem, demonstrations: Demonstrations | Sequence[Demo
     starts: list[Ints] = []
     lengths: list[int] = []
     for table in tables:
-        first = table.first_rows
-        states = table.match(problem.experts[len(starts)].mdp)[0][table.state]
-        sizes = np.diff(np.append(first, len(table)))
+        episodes = table.by_episode
+        states = table.match(problem.experts[len(starts)].mdp)[0][episodes.first_state]
         for expert in range(len(table.experts)):
-            own = table.expert[first] == expert
-            starts.append(states[first[own]])
-            lengths.append(int(sizes[own].max()))
+            own = episodes.expert == expert
+            starts.append(states[own])
+            lengths.append(int(episodes.length[own].max()))
     return Design(problem, tuple(starts), tuple(lengths))
 
 

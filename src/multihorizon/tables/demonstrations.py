@@ -4,12 +4,13 @@ A table has the columns `expert, episode, step, state, action` and, if known, `n
 any text or whole numbers. An episode is the rows of one expert with one episode label; its steps are consecutive whole
 numbers, and where `next_state` is given it must be the state of the following step; left blank, it is taken from there.
 
-The table is kept as integer codes with one list of labels per column, so ten million rows fit in a few hundred megabytes.
+A table is held as integer codes (`rows`). One in a file of more than about a million rows is counted by a database instead
+(`counted`), and its rows are loaded when they are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,54 +20,30 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from multihorizon.checks import Bools, Floats, Ints, as_count, as_names
-from multihorizon.files.labels import in_order, positions
+from multihorizon.files.labels import positions
+from multihorizon.files.opening import existing_file
 from multihorizon.files.output import write_csv
-from multihorizon.files.reading import read_csv, read_parquet, read_table
+from multihorizon.files.reading import files_of, scan_files
+from multihorizon.files.scan import Scan, scan_csv, scan_parquet
 from multihorizon.files.table import Table
 from multihorizon.mdp import MDP
 from multihorizon.planning.evaluation import check_policy
+from multihorizon.tables.cells import Cells, Decision, Episodes
+from multihorizon.tables.counted import CountedFiles, decisions_of
+from multihorizon.tables.rows import CODES, Rows, rows_of
 from multihorizon.tables.simulation import check_starts, simulate_policy
-
-COLUMNS = ("expert", "episode", "step", "state", "action")
-LABELS = ("expert", "episode", "state", "action", "next_state")
-#: The arrays of a table, one entry per decision each.
-CODES = ("expert", "episode", "step", "state", "action", "next_state")
-
-
-@dataclass(frozen=True, eq=False)
-class Origin:
-    """The file that a table was read from: its name, how to say where a row stands, and the row of each decision, `(N,)`."""
-
-    file: str
-    place: Callable[[int], str]
-    rows: Ints
 
 
 @dataclass(frozen=True, eq=False)
 class Demonstrations:
     """Decisions of several experts, sorted by expert, episode and step.
 
-    `expert`, `episode`, `state`, `action`, `next_state` are `(N,)` codes into `experts`, `episodes`, `states`, `actions`;
-    `next_state` is −1 where unknown. `origin` leads messages to the file the decisions came from; None for other tables.
+    `experts`, `episodes`, `states` and `actions` are labels; `expert`, `episode`, `state`, `action` and `next_state` are `(N,)`
+    codes into them, and `next_state` is −1 where unknown. `cells` holds how often each distinct decision was taken, and
+    `by_episode` one entry per episode. Of a large file only these two are in memory until the codes are asked for.
     """
 
-    expert: Ints
-    episode: Ints
-    step: Ints
-    state: Ints
-    action: Ints
-    next_state: Ints
-    experts: tuple[str, ...]
-    episodes: tuple[str, ...]
-    states: tuple[str, ...]
-    actions: tuple[str, ...]
-    origin: Origin | None = None
-
-    def __post_init__(self) -> None:
-        for column in CODES:
-            array = getattr(self, column).view()
-            array.setflags(write=False)
-            object.__setattr__(self, column, array)
+    decisions: Rows | CountedFiles
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame) -> Demonstrations:
@@ -75,31 +52,26 @@ class Demonstrations:
         Raises:
             ValueError: naming the row and what is wrong with it.
         """
-        return cls._from_table(Table(frame), from_file=False)
+        return cls(rows_of(Table(frame), from_file=False))
 
     @classmethod
     def from_csv(cls, path: str | Path) -> Demonstrations:
         """Read a CSV file with a header line; see `from_frame`. Messages name the file and the line."""
-        return cls._from_table(read_csv(path, LABELS))
+        return cls._from_scan(scan_csv(str(path), [existing_file(path, "a CSV table")]))
 
     @classmethod
     def from_parquet(cls, path: str | Path) -> Demonstrations:
-        """Read a Parquet file; needs the extra `parquet`. See `from_frame`."""
-        return cls._from_table(read_parquet(path))
+        """Read a Parquet file; see `from_frame`."""
+        return cls._from_scan(scan_parquet(str(path), [existing_file(path, "a Parquet table")]))
 
     @classmethod
-    def _from_table(cls, table: Table, from_file: bool = True) -> Demonstrations:
-        table.require(*COLUMNS)
-        (expert, experts), (episode, episodes), (action, actions) = (table.labels(c) for c in ("expert", "episode", "action"))
-        step = table.whole_numbers("step")
-        state, next_state, states = _state_codes(table)
-        order = np.lexsort((step, episode, expert))
-        expert, episode, step, state, action, next_state = (c[order] for c in (expert, episode, step, state, action, next_state))
-        demonstrations = cls(expert, episode, step, state, action, next_state, experts, episodes, states, actions)
-        if from_file:
-            demonstrations = replace(demonstrations, origin=Origin(table.name, table.place, order))
-        demonstrations._check_steps(table, order)
-        return demonstrations._with_next_states() if "next_state" in table.frame.columns else demonstrations
+    def from_files(cls, path: str | Path) -> Demonstrations:
+        """Read a CSV or Parquet file by the ending of its name, or a folder of files of one kind as one table."""
+        return cls._from_scan(scan_files(str(path), files_of(path, "demonstrations")))
+
+    @classmethod
+    def _from_scan(cls, scan: Scan) -> Demonstrations:
+        return cls(decisions_of(scan))
 
     @classmethod
     def simulate(
@@ -137,16 +109,90 @@ class Demonstrations:
         episode, step, state, action, next_state = (np.concatenate([run[i] for run in runs]) for i in range(5))
         expert = np.repeat(np.arange(len(runs)), [run[0].size for run in runs])
         labels = tuple(str(i) for i in range(episodes))
-        return cls(expert, episode, step, state, action, next_state, experts, labels, mdp.state_names, mdp.action_names)
+        return cls(Rows(expert, episode, step, state, action, next_state, experts, labels, mdp.state_names, mdp.action_names))
 
     def __len__(self) -> int:
-        return self.state.size
+        return int(self.cells.count.sum())
+
+    @property
+    def name(self) -> str:
+        """The file or folder, or "the table"."""
+        return self.decisions.name
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        """The experts' labels `(K,)`."""
+        return self.decisions.experts
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The labels of states and next states."""
+        return self.decisions.states
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The actions' labels."""
+        return self.decisions.actions
+
+    @property
+    def cells(self) -> Cells:
+        """How often each distinct decision was taken."""
+        return self.decisions.cells
+
+    @property
+    def by_episode(self) -> Episodes:
+        """Expert, first state and length of each episode."""
+        return self.decisions.by_episode
+
+    @property
+    def rows(self) -> Rows:
+        """The table in memory; loads that of a large file, and raises ValueError where it is too large for that."""
+        return self.decisions if isinstance(self.decisions, Rows) else self.decisions.rows
+
+    @property
+    def episodes(self) -> tuple[str, ...]:
+        """The episodes' labels."""
+        return self.rows.episodes
+
+    @property
+    def expert(self) -> Ints:
+        """The expert of each decision `(N,)`."""
+        return self.rows.expert
+
+    @property
+    def episode(self) -> Ints:
+        """The episode label of each decision `(N,)`."""
+        return self.rows.episode
+
+    @property
+    def step(self) -> Ints:
+        """The step of each decision `(N,)`."""
+        return self.rows.step
+
+    @property
+    def state(self) -> Ints:
+        """The state of each decision `(N,)`."""
+        return self.rows.state
+
+    @property
+    def action(self) -> Ints:
+        """The action of each decision `(N,)`."""
+        return self.rows.action
+
+    @property
+    def next_state(self) -> Ints:
+        """The next state of each decision `(N,)`, −1 where unknown."""
+        return self.rows.next_state
+
+    @property
+    def first_rows(self) -> Ints:
+        """The rows that begin an episode."""
+        return self.rows.first_rows
 
     @property
     def episode_counts(self) -> Ints:
         """Number of episodes of each expert."""
-        pairs = np.unique(np.stack([self.expert, self.episode]), axis=1)
-        counts: Ints = np.bincount(pairs[0], minlength=len(self.experts))
+        counts: Ints = np.bincount(self.by_episode.expert, minlength=len(self.experts))
         return counts
 
     def counts(self, mdp: MDP, weights: Floats | None = None) -> Floats:
@@ -157,36 +203,45 @@ class Demonstrations:
         Raises:
             ValueError: for a label the MDP does not know, a decision in a terminal state, or an unavailable action.
         """
-        codes = self.match(mdp)
-        states, actions = codes[0][self.state], codes[1][self.action]
-        self._refuse(mdp.terminal[states], lambda row: f"state {self._state(row)!r} is terminal: nothing is decided there")
-        self._refuse(~mdp.available[states, actions], lambda row: f"{self._choice(row)} is not available")
-        shape = (len(self.experts), mdp.n_states, mdp.n_actions)
-        flat = np.ravel_multi_index((self.expert, states, actions), shape)
-        return np.bincount(flat, weights, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
+        return self._placed(mdp, self.cells.count if weights is None else self.rows.count_rows(weights))
+
+    def counts_of_episodes(self, mdp: MDP, times: ArrayLike) -> Floats:
+        """The same, where episode e of `by_episode` counts `times[e]` times, `(E,)`."""
+        return self._placed(mdp, self.decisions.count_episodes(np.asarray(times, dtype=np.float64)))
 
     def match(self, mdp: MDP) -> tuple[Ints, Ints]:
         """The MDP's index of each of the table's states, and of each of its actions; raises for a label it does not know."""
-        states = positions(self.states, mdp.state_names, "state", self._place_of_state if self.origin else None)
-        return states, positions(self.actions, mdp.action_names, "action", self._place_of_action if self.origin else None)
+        cells = self.cells
 
-    @property
-    def first_rows(self) -> Ints:
-        """The rows that begin an episode."""
-        changed = (np.diff(self.expert) != 0) | (np.diff(self.episode) != 0)
-        return np.concatenate([[0], np.flatnonzero(changed) + 1]).astype(np.int64)
+        def state(code: int) -> str:
+            return str(self.first((cells.state == code) | (cells.next_state == code))[1])
+
+        def action(code: int) -> str:
+            return str(self.first(cells.action == code)[1])
+
+        from_file = self.name != Rows.name
+        states = positions(self.states, mdp.state_names, "state", state if from_file else None)
+        return states, positions(self.actions, mdp.action_names, "action", action if from_file else None)
+
+    def first(self, wanted: Bools) -> tuple[int, Decision]:
+        """The first decision of those of the `cells` that are wanted, `(M,)`: its cell, and what to call it in messages."""
+        cells = np.flatnonzero(wanted)
+        return min(zip(cells.tolist(), self.decisions.first(cells), strict=True), key=lambda pair: pair[1].order)
 
     def select(self, rows: Any) -> Demonstrations:
         """The decisions of some rows, given as indices or a mask, under the same labels."""
-        origin = None if self.origin is None else replace(self.origin, rows=self.origin.rows[rows])
-        return replace(self, **{column: getattr(self, column)[rows] for column in CODES}, origin=origin)
+        table = self.rows
+        chosen = np.arange(len(self))[rows]
+        where = table.place
+        place = None if where is None else (lambda row: where(int(chosen[row])))
+        return Demonstrations(replace(table, **{column: getattr(table, column)[rows] for column in CODES}, place=place))
 
     def same_decisions(self, other: Demonstrations) -> bool:
         """Whether two tables hold the same decisions under the same labels."""
-        labels = ("experts", "episodes", "states", "actions")
-        return all(getattr(self, c) == getattr(other, c) for c in labels) and all(
-            np.array_equal(getattr(self, c), getattr(other, c)) for c in CODES
-        )
+        labels = all(getattr(self, c) == getattr(other, c) for c in ("experts", "states", "actions"))
+        if not labels or not np.array_equal(self.cells.count, other.cells.count):
+            return False
+        return self.episodes == other.episodes and all(np.array_equal(getattr(self, c), getattr(other, c)) for c in CODES)
 
     def to_frame(self) -> pd.DataFrame:
         """The table with the user's labels; `next_state` is left out where none is known."""
@@ -210,89 +265,31 @@ class Demonstrations:
         """Write a Parquet file that `from_parquet` reads back; needs the extra `parquet`."""
         self.to_frame().to_parquet(path, index=False)
 
-    def where(self, row: int) -> str:
-        """Expert, episode and step of a decision, and the line of its file if it has one, for messages."""
-        decision = f"expert {self.experts[self.expert[row]]}, episode {self.episodes[self.episode[row]]}, step {self.step[row]}"
-        if self.origin is None:
-            return decision
-        return f"{self.origin.file}, {self.origin.place(int(self.origin.rows[row]))} ({decision})"
+    def _placed(self, mdp: MDP, counts: Floats | Ints) -> Floats:
+        """Counts of the cells `(M,)` as counts of experts, states and actions `(K,S,A)`."""
+        cells, (place, number) = self.cells, self.match(mdp)
+        states, actions = place[cells.state], number[cells.action]
+        self._refuse(mdp.terminal[states], "state {0!r} is terminal: nothing is decided there")
+        self._refuse(~mdp.available[states, actions], "action {1!r} in state {0!r} is not available")
+        shape = (len(self.experts), mdp.n_states, mdp.n_actions)
+        flat = np.ravel_multi_index((cells.expert, states, actions), shape)
+        return np.bincount(flat, counts, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
 
-    def move(self, row: int) -> str:
-        """State, action and next state of a decision, for messages."""
-        return f"from {self._state(row)} by {self.actions[self.action[row]]} to {self.states[self.next_state[row]]}"
-
-    def _refuse(self, wrong: Bools, reason: Callable[[int], str]) -> None:
+    def _refuse(self, wrong: Bools, reason: str) -> None:
+        """Raise where a cell is wrong; the reason names its state and action."""
         if wrong.any():
-            row = int(np.argmax(wrong))
-            raise ValueError(f"{self.where(row)}: {reason(row)}")
-
-    def _state(self, row: int) -> str:
-        name: str = self.states[self.state[row]]
-        return name
-
-    def _choice(self, row: int) -> str:
-        return f"action {self.actions[self.action[row]]!r} in state {self._state(row)!r}"
-
-    def _place_of_state(self, code: int) -> str:
-        return self.where(int(np.argmax((self.state == code) | (self.next_state == code))))
-
-    def _place_of_action(self, code: int) -> str:
-        return self.where(int(np.argmax(self.action == code)))
-
-    @property
-    def _continues(self) -> Bools:
-        """Whether the next decision belongs to the same episode, `(N−1,)`."""
-        same: Bools = (np.diff(self.expert) == 0) & (np.diff(self.episode) == 0)
-        return same
-
-    def _check_steps(self, table: Table, order: Ints) -> None:
-        """Steps of an episode are consecutive, and none occurs twice."""
-        jump = np.diff(self.step)
-        twice = self._continues & (jump == 0)
-        if twice.any():
-            row = int(np.argmax(twice))
-            first, again = sorted(int(order[row + i]) for i in (0, 1))
-            both = f"{table.place(first)} and {table.place(again)}"
-            raise ValueError(f"{self.where(row)}: each step must occur once, received it in {both}")
-        self._refuse(
-            self._continues & (jump != 1),
-            lambda row: f"must be followed by step {self.step[row] + 1}, received step {self.step[row + 1]}",
-        )
-
-    def _with_next_states(self) -> Demonstrations:
-        """The table with blank next states taken from the next step; raises where one that was given differs from it."""
-        filled = self.next_state.copy()
-        blank = (filled[:-1] < 0) & self._continues
-        filled[:-1][blank] = self.state[1:][blank]
-        self._refuse(
-            self._continues & (filled[:-1] != self.state[1:]),
-            lambda row: f"next_state is {self.states[filled[row]]!r}, but the next step is in {self._state(row + 1)!r}",
-        )
-        return replace(self, next_state=filled)
-
-
-def read_demonstrations(path: str | Path) -> Demonstrations:
-    """Read a table of decisions, CSV or Parquet by the ending of its name."""
-    return Demonstrations._from_table(read_table(path, "demonstrations", LABELS))
+            cell, decision = self.first(wrong)
+            state, action = self.states[self.cells.state[cell]], self.actions[self.cells.action[cell]]
+            raise ValueError(f"{decision}: {reason.format(state, action)}")
 
 
 def read_tables(paths: Sequence[str | Path]) -> list[Demonstrations]:
     """Read one table of decisions for each task; raises if two hold the same decisions."""
     tables: list[Demonstrations] = []
     for path in paths:
-        table = read_demonstrations(path)
+        table = Demonstrations.from_files(path)
         for earlier, other in zip(paths, tables, strict=False):
             if table.same_decisions(other):
                 raise ValueError(f"{path} holds the same decisions as {earlier}: give each table once, or they count double")
         tables.append(table)
     return tables
-
-
-def _state_codes(table: Table) -> tuple[Ints, Ints, tuple[str, ...]]:
-    """Codes of the states and next states into one list of labels; −1 where a next state is unknown."""
-    state, own = table.labels("state")
-    if "next_state" not in table.frame.columns:
-        return state, np.full(state.size, -1, dtype=np.int64), own
-    after, others = table.labels("next_state", optional=True)
-    states = in_order({*own, *others})
-    return positions(own, states, "state")[state], np.append(positions(others, states, "state"), -1)[after], states

@@ -32,6 +32,7 @@ import scipy.sparse as sp
 from multihorizon.checks import Bools, Ints, as_floats
 from multihorizon.files.labels import in_order, positions
 from multihorizon.mdp import MDP
+from multihorizon.tables.cells import Decision
 from multihorizon.tables.demonstrations import Demonstrations
 
 #: α: half a move per state and action, little against the dozens that an estimate needs anyway.
@@ -65,21 +66,23 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float = SMOOTHING, k
     if alpha < 0:
         raise ValueError(f"smoothing must be at least 0, received {alpha}")
     states, actions = _names(demonstrations, known)
-    n = len(states)
-    state, rows, arrived = _moves(demonstrations, states, actions)
+    n, cells = len(states), demonstrations.cells
+    place = positions(demonstrations.states, states, "state")
+    state, arrived = place[cells.state], place[cells.next_state]
+    rows = positions(demonstrations.actions, actions, "action")[cells.action] * n + state
     given, is_given = _given_rows(known, states, actions)
     _require_next(demonstrations, ~is_given[rows])
-    logged = demonstrations.next_state >= 0
-    moves = _counts(rows[logged], arrived[logged], (len(actions) * n, n))
-    pooled = _counts(state[logged], arrived[logged], (n, n))
+    logged = cells.next_state >= 0
+    moves = _counts(rows[logged], arrived[logged], cells.count[logged], (len(actions) * n, n))
+    pooled = _counts(state[logged], arrived[logged], cells.count[logged], (n, n))
     taken = moves.sum(axis=1)
     estimated = (taken > 0) & ~is_given
     stacked = sp.csr_array(given + sp.diags_array(1.0 * estimated) @ _smoothed(moves, pooled, alpha))
     available = (estimated | is_given).reshape(len(actions), n).T
-    first = demonstrations.first_rows
+    first = place[demonstrations.by_episode.first_state]
     return MDP(
         [stacked[a * n : (a + 1) * n] for a in range(len(actions))],
-        initial=np.bincount(state[first], minlength=n) / first.size,
+        initial=np.bincount(first, minlength=n) / first.size,
         terminal=~available.any(axis=1),
         available=available,
         state_names=states,
@@ -128,34 +131,51 @@ def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
 
     Decisions without a next state are not looked at.
     """
-    frame = demonstrations.select(_impossible_rows(demonstrations, mdp)).to_frame()
-    if frame.empty:
-        return pd.DataFrame(columns=["state", "action", "next_state", "count", "expert", "episode", "step"])
-    groups = frame.groupby(["state", "action", "next_state"], sort=False)
-    listed = groups.agg(count=("step", "size"), expert=("expert", "first"), episode=("episode", "first"), step=("step", "first"))
-    return listed.reset_index()
+    cells, found = demonstrations.cells, _impossible(demonstrations, mdp)
+    rows = [
+        (
+            demonstrations.states[cells.state[cell]],
+            demonstrations.actions[cells.action[cell]],
+            demonstrations.states[cells.next_state[cell]],
+            count,
+            decision.expert,
+            decision.episode,
+            decision.step,
+        )
+        for cell, count, decision in found
+    ]
+    return pd.DataFrame(rows, columns=["state", "action", "next_state", "count", "expert", "episode", "step"])
 
 
 def require_possible(demonstrations: Demonstrations, mdp: MDP) -> None:
     """Raise one sentence that lists the impossible moves, if there are any."""
-    wrong = _impossible_rows(demonstrations, mdp)
-    if not wrong.size:
+    found, cells = _impossible(demonstrations, mdp), demonstrations.cells
+    if not found:
         return
-    columns = (demonstrations.state, demonstrations.action, demonstrations.next_state)
-    first = wrong[np.sort(np.unique(np.stack([column[wrong] for column in columns]), axis=1, return_index=True)[1])]
-    moves = [f"{demonstrations.move(row)} ({demonstrations.where(row)})" for row in first[:LISTED].tolist()]
-    rest = f"; and {first.size - LISTED} more" if first.size > LISTED else ""
-    listed = f"{first.size} impossible move{'s' if first.size > 1 else ''}: {'; '.join(moves)}{rest}"
+    moves = [
+        f"from {demonstrations.states[cells.state[cell]]} by {demonstrations.actions[cells.action[cell]]} "
+        f"to {demonstrations.states[cells.next_state[cell]]} ({decision})"
+        for cell, _, decision in found
+    ]
+    listed = f"{len(moves)} impossible move{'s' if len(moves) > 1 else ''}: {_listed(moves)}"
     raise ValueError(f"the decisions must agree with the transitions, received {listed}")
 
 
-def _impossible_rows(demonstrations: Demonstrations, mdp: MDP) -> Ints:
-    """The decisions whose move has probability 0."""
+def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, int, Decision]]:
+    """The moves of probability 0, in the order in which they first occur: a cell of each, how often, and the first decision."""
     demonstrations.counts(mdp)
-    known = np.flatnonzero(demonstrations.next_state >= 0)
-    states, actions = demonstrations.match(mdp)
-    rows = actions[demonstrations.action[known]] * mdp.n_states + states[demonstrations.state[known]]
-    return known[~_entries(mdp.stacked, rows, states[demonstrations.next_state[known]])]
+    cells, (states, actions) = demonstrations.cells, demonstrations.match(mdp)
+    rows = actions[cells.action] * mdp.n_states + states[cells.state]
+    known = cells.next_state >= 0
+    wrong = np.flatnonzero(known & ~_entries(mdp.stacked, rows, np.where(known, states[cells.next_state], 0)))
+    moves: dict[tuple[int, int], list[tuple[int, Decision]]] = {}
+    for cell, decision in zip(wrong.tolist(), demonstrations.decisions.first(wrong) if wrong.size else (), strict=True):
+        moves.setdefault((int(rows[cell]), int(cells.next_state[cell])), []).append((cell, decision))
+    found = []
+    for pairs in moves.values():
+        cell, decision = min(pairs, key=lambda pair: pair[1].order)
+        found.append((cell, int(cells.count[[number for number, _ in pairs]].sum()), decision))
+    return sorted(found, key=lambda move: move[2].order)
 
 
 def _listed(items: list[str]) -> str:
@@ -169,15 +189,6 @@ def _names(demonstrations: Demonstrations, known: MDP | None) -> tuple[tuple[str
         return demonstrations.states, demonstrations.actions
     states, actions = {*demonstrations.states, *known.state_names}, {*demonstrations.actions, *known.action_names}
     return in_order(states), in_order(actions)
-
-
-def _moves(demonstrations: Demonstrations, states: tuple[str, ...], actions: tuple[str, ...]) -> tuple[Ints, Ints, Ints]:
-    """State, row `a·S + s` and next state of each decision, among the given names; the next state has no meaning where it is
-    unknown."""
-    place = positions(demonstrations.states, states, "state")
-    state = place[demonstrations.state]
-    rows = positions(demonstrations.actions, actions, "action")[demonstrations.action] * len(states) + state
-    return state, rows, place[demonstrations.next_state]
 
 
 def _given_rows(known: MDP | None, states: tuple[str, ...], actions: tuple[str, ...]) -> tuple[Any, Bools]:
@@ -205,21 +216,21 @@ def _smoothed(moves: Any, pooled: Any, alpha: float) -> Any:
 
 
 def _require_next(demonstrations: Demonstrations, needed: Bools) -> None:
-    missing = np.flatnonzero((demonstrations.next_state < 0) & needed)
-    if missing.size == len(demonstrations):
-        name = "the table" if demonstrations.origin is None else demonstrations.origin.file
+    missing = (demonstrations.cells.next_state < 0) & needed
+    if missing.all():
         raise ValueError(
-            f"{name} must have a column next_state to estimate transitions from, received none: add it, or give the transitions"
+            f"{demonstrations.name} must have a column next_state to estimate transitions from, received none: "
+            "add it, or give the transitions"
         )
-    if missing.size:
-        row = int(missing[0])
-        raise ValueError(f"{demonstrations.where(row)} must have a next_state to estimate transitions from, received none")
+    if missing.any():
+        decision = demonstrations.first(missing)[1]
+        raise ValueError(f"{decision} must have a next_state to estimate transitions from, received none")
 
 
-def _counts(rows: Ints, columns: Ints, shape: tuple[int, int]) -> Any:
+def _counts(rows: Ints, columns: Ints, counts: Ints, shape: tuple[int, int]) -> Any:
     """How often each row moved to each column, as a CSR matrix."""
-    cells, counts = np.unique(rows * shape[1] + columns, return_counts=True)
-    return sp.csr_array((counts / 1.0, np.divmod(cells, shape[1])), shape=shape)
+    cells, place = np.unique(rows * shape[1] + columns, return_inverse=True)
+    return sp.csr_array((np.bincount(place, counts, minlength=cells.size), np.divmod(cells, shape[1])), shape=shape)
 
 
 def _entries(matrix: Any, rows: Ints, columns: Ints) -> Bools:

@@ -1,0 +1,90 @@
+"""What a table of decisions comes down to: how often each expert moved where by which action, and one entry per episode.
+
+Estimates need no more than this, so it is all that is kept of a table that is too large to load.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from multihorizon.checks import Floats, Ints
+from multihorizon.files.labels import label_order
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The distinct decisions, one entry each, `(M,)`, in the order of their codes.
+
+    `expert`, `state`, `action`, `next_state` are codes into the table's labels; `next_state` is −1 where unknown. `count` is how
+    often the decision was taken.
+    """
+
+    expert: Ints
+    state: Ints
+    action: Ints
+    next_state: Ints
+    count: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """The expert, the first state and the number of decisions of each episode, `(E,)`, by expert and by episode label."""
+
+    expert: Ints
+    first_state: Ints
+    length: Ints
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One row of a table, for messages: who, when, and where it stands, if in a file."""
+
+    code: int
+    expert: str
+    episode: str
+    step: int
+    place: str = ""
+
+    @property
+    def order(self) -> tuple[int, tuple[int, int, str], int]:
+        """What tables are sorted by: expert, episode and step."""
+        return self.code, label_order(self.episode), self.step
+
+    def __str__(self) -> str:
+        decision = f"expert {self.expert}, episode {self.episode}, step {self.step}"
+        return f"{self.place} ({decision})" if self.place else decision
+
+
+class Decisions(Protocol):
+    """A table of decisions, loaded (`rows.Rows`) or counted (`counted.CountedFiles`)."""
+
+    @property
+    def name(self) -> str:
+        """The file, or "the table"."""
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        """Labels."""
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Labels of states and next states."""
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Labels."""
+
+    @property
+    def cells(self) -> Cells:
+        """How often each decision was taken."""
+
+    @property
+    def by_episode(self) -> Episodes:
+        """One entry per episode."""
+
+    def first(self, cells: Ints) -> list[Decision]:
+        """The first row of each of the given cells."""
+
+    def count_episodes(self, times: Floats) -> Floats:
+        """How often each decision was taken, `(M,)`, if episode e counts `times[e]` times."""

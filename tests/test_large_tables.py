@@ -1,0 +1,211 @@
+"""Tables that are counted by the database, and folders of files: the same decisions and the same messages as of loaded tables."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_files import CSV_FILES
+from typer.testing import CliRunner
+
+import multihorizon as mh
+from multihorizon.cli import app
+from multihorizon.tables import counted
+from multihorizon.tables.counted import CountedFiles
+
+COLUMNS = ["expert", "episode", "step", "state", "action", "next_state"]
+DOMAIN = mh.domains.cliff()
+
+
+def count(path: Path, patch: pytest.MonkeyPatch) -> mh.Demonstrations:
+    with patch.context() as lowered:
+        lowered.setattr(counted, "LOADED_BYTES", 0)
+        lowered.setattr(counted, "LOADED_ROWS", 0)
+        table = mh.Demonstrations.from_files(path)
+    assert isinstance(table.decisions, CountedFiles)
+    return table
+
+
+def walks(seed: int = 0, episodes: int = 12) -> pd.DataFrame:
+    """Episodes of three experts, shuffled, with labels that are numbers, numbers with zeros, and text."""
+    table = mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.mce_experts(), episodes, seed, 15, names=["b", "a", "10"])
+    return table.to_frame().sample(frac=1, random_state=seed).reset_index(drop=True)
+
+
+def require_equal(one: mh.Demonstrations, other: mh.Demonstrations) -> None:
+    for labels in ("experts", "states", "actions"):
+        assert getattr(one, labels) == getattr(other, labels)
+    for column in ("expert", "state", "action", "next_state", "count"):
+        np.testing.assert_array_equal(getattr(one.cells, column), getattr(other.cells, column))
+    for column in ("expert", "first_state", "length"):
+        np.testing.assert_array_equal(getattr(one.by_episode, column), getattr(other.by_episode, column))
+    assert one.same_decisions(other)
+
+
+def blank_some(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(next_state=frame["next_state"].where(np.arange(len(frame)) % 3 > 0))
+
+
+def spelt_twice(frame: pd.DataFrame) -> pd.DataFrame:
+    odd = np.arange(len(frame)) % 2 == 1
+    return frame.assign(**{c: np.where(odd, frame[c].astype(str) + ".0", frame[c]) for c in ("state", "episode")})
+
+
+TABLES = {
+    "plain": lambda frame: frame,
+    "next states blank inside episodes": blank_some,
+    "no next states": lambda frame: frame.drop(columns="next_state"),
+    "3 and 3.0": spelt_twice,
+    "labels with blanks and quotation marks": lambda frame: frame.assign(
+        state=' "' + frame["state"] + ",x", next_state=' "' + frame["next_state"] + ",x"
+    ),
+    "names of episodes as text": lambda frame: frame.assign(episode="Tag " + frame["episode"] + "ü"),
+    "steps that begin at -3": lambda frame: frame.assign(step=frame["step"] - 3),
+    "another column at the end": lambda frame: frame.assign(note="x"),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "csv.bz2", "parquet"])
+def test_a_counted_table_holds_what_a_loaded_one_does(case, ending, tmp_path, monkeypatch):
+    frame = TABLES[case](walks())
+    path = tmp_path / f"d.{ending}"
+    frame.to_parquet(path) if ending == "parquet" else frame.to_csv(path, index=False)
+    loaded = mh.Demonstrations.from_files(path)
+    table = count(path, monkeypatch)
+    require_equal(table, loaded)
+    times = np.random.default_rng(1).integers(0, 3, loaded.by_episode.expert.size)
+    np.testing.assert_array_equal(table.decisions.count_episodes(times), loaded.decisions.count_episodes(times))
+    wanted = np.arange(0, loaded.cells.count.size, 7)
+    assert table.decisions.first(wanted) == loaded.decisions.first(wanted)
+
+
+@pytest.mark.parametrize("case", CSV_FILES)
+def test_messages_are_the_same_whether_counted_or_loaded(case, tmp_path, monkeypatch):
+    content, _ = CSV_FILES[case]
+    (tmp_path / "d.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError) as loaded:
+        mh.Demonstrations.from_files(tmp_path / "d.csv")
+    with pytest.raises(ValueError) as found:
+        count(tmp_path / "d.csv", monkeypatch)
+    assert str(found.value) == str(loaded.value)
+
+
+def outcome(path: Path, read) -> mh.Demonstrations | str:
+    try:
+        return read(path)
+    except ValueError as error:
+        return str(error)
+
+
+def test_every_change_of_a_cell_is_noticed_or_harmless(tmp_path, monkeypatch):
+    """Both ways agree on a table with one cell taken from another row: the same sentence, or the same decisions."""
+    rng, frame = np.random.default_rng(0), walks(episodes=3)
+    refused = 0
+    for _ in range(40):
+        column, row, other = rng.choice(COLUMNS), *rng.choice(len(frame), 2, replace=False)
+        changed = frame.copy()
+        changed.loc[row, column] = frame.loc[other, column]
+        changed.to_csv(tmp_path / "d.csv", index=False)
+        readers = (mh.Demonstrations.from_files, partial(count, patch=monkeypatch))
+        loaded, found = (outcome(tmp_path / "d.csv", read) for read in readers)
+        if isinstance(loaded, str):
+            refused += 1
+            assert found == loaded
+        else:
+            require_equal(found, loaded)
+    assert refused > 15
+
+
+def test_next_states_that_change_places_are_noticed(tmp_path, monkeypatch):
+    """The same states, steps and next states, in another pairing."""
+    frame = pd.DataFrame([("a", 1, 0, "x", "go", "y"), ("a", 1, 1, "y", "go", "x"), ("a", 1, 2, "x", "go", "z")], columns=COLUMNS)
+    frame.to_csv(tmp_path / "good.csv", index=False)
+    assert len(count(tmp_path / "good.csv", monkeypatch)) == 3
+    frame.assign(next_state=["x", "y", "z"]).to_csv(tmp_path / "bad.csv", index=False)
+    with pytest.raises(ValueError, match=r"bad\.csv, line 2 \(expert a, episode 1, step 0\): next_state is 'x', but the next"):
+        count(tmp_path / "bad.csv", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"), [([0, 0, 2, 3], "each step must occur once"), ([0, 1, 1, 4], "once"), ([0, 2, 2, 4], "once")]
+)
+def test_a_step_twice_and_another_missing_do_not_cancel(steps, said, tmp_path, monkeypatch):
+    frame = pd.DataFrame({"expert": "a", "episode": 1, "step": steps, "state": "x", "action": "go"})
+    for columns in ({}, {"next_state": "x"}):
+        frame.assign(**columns).to_csv(tmp_path / "d.csv", index=False)
+        with pytest.raises(ValueError, match=said):
+            count(tmp_path / "d.csv", monkeypatch)
+
+
+def test_numbers_of_other_types_are_the_same_states(tmp_path, monkeypatch):
+    """Whole states and next states that became floats because one is missing, as pandas writes them."""
+    frame = walks().astype({"state": int, "next_state": int, "step": int})
+    frame["next_state"] = frame["next_state"].where(frame["next_state"] != 11)
+    frame.to_parquet(tmp_path / "d.parquet")
+    require_equal(count(tmp_path / "d.parquet", monkeypatch), mh.Demonstrations.from_files(tmp_path / "d.parquet"))
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+@pytest.mark.parametrize("large", [False, True])
+def test_a_folder_is_one_table(ending, large, tmp_path, monkeypatch):
+    frame = walks()
+    folder = tmp_path / "all"
+    folder.mkdir()
+    for number, part in enumerate(np.array_split(np.arange(len(frame)), 3)):
+        write = frame.iloc[part].to_parquet if ending == "parquet" else frame.iloc[part].to_csv
+        write(folder / f"part-{number}.{ending}", index=False)
+    (folder / "_SUCCESS").write_text("")
+    table = count(folder, monkeypatch) if large else mh.Demonstrations.from_files(folder)
+    require_equal(table, mh.Demonstrations.from_frame(frame))
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_messages_about_a_folder_name_the_file_and_the_line(large, tmp_path, monkeypatch):
+    frame = walks(episodes=2)
+    for number in range(2):
+        frame[number::2].to_csv(tmp_path / f"{number}.csv", index=False)
+    text = (tmp_path / "1.csv").read_text().splitlines()
+    (tmp_path / "1.csv").write_text("\n".join([*text[:4], "a,,0,1,2,3", *text[4:]]))
+    with pytest.raises(ValueError, match=r", 1\.csv, line 5: column episode must not be empty"):
+        count(tmp_path, monkeypatch) if large else mh.Demonstrations.from_files(tmp_path)
+
+
+def test_folders_that_are_no_table(tmp_path):
+    with pytest.raises(ValueError, match="a folder without any"):
+        mh.Demonstrations.from_files(tmp_path)
+    walks().to_csv(tmp_path / "a.csv", index=False)
+    walks().drop(columns="next_state").to_csv(tmp_path / "b.csv", index=False)
+    with pytest.raises(ValueError, match=r"b\.csv must begin like a\.csv, with the columns expert"):
+        mh.Demonstrations.from_files(tmp_path)
+    walks().to_parquet(tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match="of one kind"):
+        mh.Demonstrations.from_files(tmp_path)
+    result = CliRunner().invoke(app, ["fit", str(tmp_path), "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "--out must be another folder than the one that is read" in result.stderr
+
+
+def test_rows_of_a_table_that_is_too_large_are_not_loaded(tmp_path, monkeypatch):
+    walks().to_csv(tmp_path / "d.csv", index=False)
+    table = count(tmp_path / "d.csv", monkeypatch)
+    monkeypatch.setattr(counted, "MOST_ROWS", 10)
+    with pytest.raises(ValueError, match=r"must have at most 10 decisions to be loaded one by one, received"):
+        _ = table.state
+    assert table.counts(DOMAIN.mdp).sum() == len(table)
+
+
+def test_a_fit_does_not_depend_on_whether_the_table_was_loaded(tmp_path, monkeypatch):
+    mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.mce_experts(), 60, names=["x", "y", "z"]).to_csv(tmp_path / "d.csv")
+    answers = []
+    for size in (counted.LOADED_BYTES, 0):
+        monkeypatch.setattr(counted, "LOADED_BYTES", size)
+        result = CliRunner().invoke(app, ["fit", str(tmp_path / "d.csv"), "--out", str(tmp_path / str(size))])
+        assert result.exit_code == 0, result.output
+        answer = json.loads((tmp_path / str(size) / "result.json").read_text())
+        answers.append({key: value for key, value in answer.items() if "seconds" not in key})
+    assert answers[0] == answers[1]
