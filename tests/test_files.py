@@ -340,6 +340,7 @@ def test_numbers_are_printed_even_if_writing_fails(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device", str(directory))
 
     monkeypatch.setattr("multihorizon.report.fit_report.write_all", full)
+    monkeypatch.setattr("multihorizon.commands.fit.WRITING_SECONDS", np.inf)
     domain = mh.domains.cliff()
     mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 60).to_csv(tmp_path / "d.csv")
     domain.mdp.to_npz(tmp_path / "m.npz")

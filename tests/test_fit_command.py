@@ -241,7 +241,7 @@ def test_files_that_are_no_tables(content, said, folder, tmp_path):
 def test_other_bad_inputs(folder, frame, tmp_path):
     demos, mdp = folder / "demos.csv", folder / "mdp.npz"
     one_sentence(fit(tmp_path / "none.csv"), "does not exist")
-    one_sentence(fit(folder), "is a directory")
+    one_sentence(fit(folder), "features.csv must begin like demos.csv, with the columns expert")
     one_sentence(fit(folder / "mdp.npz"), "must be a .csv or .parquet file")
     one_sentence(fit(demos, "--transitions", tmp_path / "none.npz"), "does not exist")
     (tmp_path / "broken.npz").write_bytes(b"PK not a zip")
