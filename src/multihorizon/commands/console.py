@@ -109,7 +109,7 @@ def _show_warning(message: Warning | str, *place: Any) -> None:
 
 def _sentence(error: BaseException) -> str:
     if isinstance(error, MemoryError):
-        return f"there is not enough memory for this: {error or 'use fewer states, or tie rewards by features'}"
+        return f"there is not enough memory for this: {str(error) or 'use fewer states, or tie rewards by features'}"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
