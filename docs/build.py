@@ -5,6 +5,7 @@ where it names a heading, to that heading. A link to another site must be in for
 """
 
 import re
+import shutil
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,6 +14,8 @@ from urllib.parse import unquote, urlsplit
 from sphinx.cmd.build import main as sphinx_build
 
 DOCS = Path(__file__).parent
+#: Pages that the build makes among the others; they are made anew each time.
+MADE = (DOCS / "gallery", DOCS / "api" / "names")
 #: Attributes that make a browser load something, by element; links that are only followed on a click are no such thing.
 LOADED = {"script": "src", "img": "src", "iframe": "src", "link": "href", "source": "src"}
 #: What a link to another site must look like.
@@ -64,6 +67,8 @@ def _leads_somewhere(link: str, page: Page, pages: dict[Path, Page]) -> bool:
 
 def main(output: Path) -> int:
     """Build the site and check its links; the exit code is 0 where all is well."""
+    for made in MADE:
+        shutil.rmtree(made, ignore_errors=True)
     code = sphinx_build(["-W", "-n", "-q", "-E", "--keep-going", "-b", "html", str(DOCS), str(output)])
     wrong = [] if code else problems(output)
     for sentence in wrong:

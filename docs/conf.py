@@ -43,7 +43,8 @@ myst_heading_anchors = 3
 autosummary_generate = True
 autosummary_ignore_module_all = False
 autodoc_member_order = "bysource"
-autodoc_typehints_format = "short"
+autodoc_typehints = "none"
+autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 
 # The gallery: the scripts are run, and the pictures they draw are shown. The example on intensive care needs data of its own.
@@ -71,10 +72,18 @@ html_css_files = ["site.css"]
 templates_path = ["templates"]
 
 
+class Sections(GoogleDocstring):
+    """A docstring with sections. What is returned is told in sentences: words before a colon are no type."""
+
+    def _consume_returns_section(self, preprocess_types: bool = False) -> list[tuple[str, str, list[str]]]:
+        lines = self._dedent(self._consume_to_next_section())
+        return [("", "", lines)] if lines else []
+
+
 def read_sections(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Read `Args:`, `Returns:` and `Raises:` in docstrings; those of properties have no sections, and may hold a colon."""
     if what not in ("property", "attribute"):
-        lines[:] = GoogleDocstring(lines, Config(), app, what, name, obj, options).lines()
+        lines[:] = Sections(lines, Config(), app, what, name, obj, options).lines()
 
 
 def to_front_door(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element) -> nodes.Element | None:
