@@ -29,6 +29,8 @@ MISSING = (
     if CHROMIUM is None
     else ""
 )
+#: Keys with their codes.
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39}
 FLAGS = ["headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking", "disable-sync"]
 FLAGS += ["disable-extensions", "disable-dev-shm-usage", "hide-scrollbars", "remote-debugging-pipe"]
 
@@ -116,11 +118,9 @@ class Tab:
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
-    def press(self, key: str, code: int = 0, text: str = "") -> None:
-        """Press a key, such as "Tab" or "ArrowRight"."""
-        codes = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39}
-        letters = {"Enter": "\r", " ": " "}.get(key, text)
-        options = {"key": key, "windowsVirtualKeyCode": code or codes.get(key, 0), "text": letters}
+    def press(self, key: str) -> None:
+        """Press a key of `KEYS`."""
+        options = {"key": key, "windowsVirtualKeyCode": KEYS[key], "text": {"Enter": "\r", " ": " "}.get(key, "")}
         self.send("Input.dispatchKeyEvent", type="keyDown", **options)
         self.send("Input.dispatchKeyEvent", type="keyUp", **options)
 

@@ -13,9 +13,9 @@ from multihorizon.report import stretches
 from multihorizon.report.charts import Axis, Mark, Panel, chart
 from multihorizon.report.explorer import Person, Task, explorer
 from multihorizon.report.html import Either, Page, Section, table
-from multihorizon.report.maps import graph_map, grid_map, has_arrows
+from multihorizon.report.maps import DARKEST, graph_map, grid_map, has_arrows
 from multihorizon.report.rulers import Ruler
-from multihorizon.report.shell import data_block, script
+from multihorizon.report.shell import asset, data_block, script
 from multihorizon.report.stretches import best_actions
 
 CLIFF, TOY = mh.domains.cliff(), mh.domains.toy()
@@ -205,3 +205,20 @@ def test_a_page_does_not_depend_on_the_order_of_experts() -> None:
     swapped = [Person(1, "a", 0.2), Person(0, "b", 0.6)]
     one, two = (re.sub(r' data-experts="\d"', "", "".join(explorer(task(CLIFF), who))) for who in (people, swapped))
     assert one == two
+
+
+def luminance(colour: tuple[float, ...]) -> float:
+    linear = [v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in colour)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("kind", ["mark", "minus"])
+def test_numbers_can_be_read_on_the_darkest_cell(theme, kind) -> None:
+    pairs = dict(re.findall(r"--(\w+): light-dark\((#\w{6}, #\w{6})\)", asset("page.css").split("}")[0]))
+    ink, paper, fill = (
+        tuple(int(pairs[name].split(", ")[theme][i : i + 2], 16) for i in (1, 3, 5)) for name in ("ink", "paper", kind)
+    )
+    cell = tuple(DARKEST * f + (1 - DARKEST) * p for f, p in zip(fill, paper, strict=True))
+    low, high = sorted([luminance(ink), luminance(cell)])
+    assert (high + 0.05) / (low + 0.05) >= 4.5

@@ -24,7 +24,7 @@ from multihorizon.report.stretches import Stretches
 CELL, ARROW, MOST_CELLS = 48, 17, 900
 #: How strongly the largest reward colours its cell: numbers on it can still be read, in light and in dark. Others colour it with
 #: the root of their size, so that one large reward does not make all others look alike.
-DARKEST = 0.55
+DARKEST = 0.5
 #: A graph has at most so many states, layers, and states in a layer; the distance between those and the size of a state.
 MOST_NODES, MOST_LAYERS, MOST_IN_LAYER = 24, 7, 8
 ACROSS, DOWN, RADIUS = 130.0, 84.0, 24.0

@@ -2,7 +2,7 @@
 // The data are numbers only: where the best actions change, and which pairs of state and action come and go there.
 
 // Positions of the slider.
-const POSITIONS = 2000;
+const POSITIONS = 1000;
 
 all(".explorer").forEach((explorer) => {
   const data = JSON.parse(explorer.querySelector("script").textContent);
