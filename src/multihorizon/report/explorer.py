@@ -18,7 +18,7 @@ from multihorizon.checks import Floats
 from multihorizon.mdp import MDP
 from multihorizon.report.formats import horizon_text
 from multihorizon.report.html import Cell, Either, Raw, paragraph, table, whose
-from multihorizon.report.maps import graph_map, grid_map, has_arrows
+from multihorizon.report.maps import LIKELY, graph_map, grid_map, has_arrows
 from multihorizon.report.rulers import UNITS, Ruler, Unit
 from multihorizon.report.shell import data_block, text
 from multihorizon.report.stretches import PLANNED_STATES, TRIED, Stretches, best_actions
@@ -80,7 +80,8 @@ def _drawing(task: Task, found: Stretches, start: float) -> str:
         caption += "Blue cells pay more than the middle one, orange cells less. " if task.values.any() else ""
         caption += "Dashed frames end the episode." if task.mdp.terminal.any() else ""
         return grid_map(task.mdp, task.values, task.tips, caption.strip(), found, best)
-    caption = "Arrows: where the best actions lead at the look-ahead that stands below; wider ones are likelier."
+    caption = "Arrows: where the best actions lead at the look-ahead that stands below; wider ones are likelier. "
+    caption += f"Moves with a chance below {LIKELY:g} are left out, unless they are the likeliest."
     return graph_map(task.mdp, task.tips, caption, found, best) or ""
 
 

@@ -7,7 +7,7 @@ They stand in the order of `Stretches.pairs`, by which the script knows them.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from math import hypot
+from math import cos, hypot, pi, sin
 
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
@@ -25,11 +25,12 @@ CELL, ARROW, MOST_CELLS = 48, 17, 900
 #: How strongly the largest reward colours its cell: numbers on it can still be read, in light and in dark. Others colour it with
 #: the root of their size, so that one large reward does not make all others look alike.
 DARKEST = 0.5
-#: A graph has at most so many states, layers, and states in a layer; the distance between those and the size of a state.
-MOST_NODES, MOST_LAYERS, MOST_IN_LAYER = 24, 7, 8
+#: A graph has at most so many states. They stand in layers if there are at most so many, with at most so many states in a layer.
+MOST_NODES, MOST_LAYERS, MOST_IN_LAYER = 20, 7, 5
+#: The distance between layers and between the states in them, and the size of a state.
 ACROSS, DOWN, RADIUS = 130.0, 84.0, 24.0
-#: Moves that are less likely are not drawn.
-FAINT = 0.05
+#: Of the moves of an action the likeliest is drawn, and others if they are as likely as this.
+LIKELY = 0.15
 
 
 def grid_map(
@@ -104,20 +105,30 @@ def graph_map(mdp: MDP, tips: Sequence[str], caption: str, stretches: Stretches,
 
 
 def _places(mdp: MDP) -> list[tuple[float, float]] | None:
-    """States in layers from left to right; in a layer, next to where they are reached from."""
+    """States in layers from left to right, and in a layer next to where they are reached from; in a circle where they crowd."""
     if mdp.n_states > MOST_NODES:
         return None
     reach = np.asarray((mdp.under(mdp.available / 1.0) > 0).todense(), dtype=np.bool_) & ~mdp.terminal[:, None]
     depth = _depths(mdp, reach & ~np.eye(mdp.n_states, dtype=np.bool_))
     layers = [np.flatnonzero(depth == d).tolist() for d in range(int(depth.max()) + 1)]
     tallest, places = max(map(len, layers)), [(0.0, 0.0)] * mdp.n_states
-    if len(layers) > MOST_LAYERS or tallest > MOST_IN_LAYER:
-        return None
+    if len(layers) > MOST_LAYERS or tallest > MOST_IN_LAYER or tallest > len(layers) + 2:
+        return _circle([s for layer in layers for s in sorted(layer, key=lambda s: mdp.state_names[s])])
     for number, layer in enumerate(layers):
         above = {s: [places[b][1] for b in np.flatnonzero(reach[:, s] & (depth < number))] or [0.0] for s in layer}
         layer.sort(key=lambda s: (sum(above[s]) / len(above[s]), mdp.state_names[s]))
         for i, s in enumerate(layer):
             places[s] = (30 + RADIUS + ACROSS * number, 40 + RADIUS + DOWN * (i + (tallest - len(layer)) / 2))
+    return places
+
+
+def _circle(order: Sequence[int]) -> list[tuple[float, float]]:
+    """States around a circle in this order."""
+    around, places = max(2.0 * RADIUS, len(order) * 1.2 * DOWN / (2 * pi)), [(0.0, 0.0)] * len(order)
+    middle = around + RADIUS + 60
+    for i, state in enumerate(order):
+        angle = 2 * pi * i / len(order) - pi / 2
+        places[state] = (middle + around * cos(angle), middle + around * sin(angle))
     return places
 
 
@@ -139,14 +150,17 @@ def _depths(mdp: MDP, moves: Bools) -> Ints:
 def _node(mdp: MDP, place: tuple[float, float], state: int, tip: str) -> str:
     x, y = place
     kind = "node end" if mdp.terminal[state] else "node"
-    name = f'<text x="{x:g}" y="{y + 4:g}" text-anchor="middle">{text(shortened(mdp.state_names[state], 6))}</text>'
-    return f'<g class="mark"><title>{text(tip)}</title><circle class="{kind}" cx="{x:g}" cy="{y:g}" r="{RADIUS:g}"/>{name}</g>'
+    name = f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle">{text(shortened(mdp.state_names[state], 6))}</text>'
+    return (
+        f'<g class="mark"><title>{text(tip)}</title><circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS:g}"/>{name}</g>'
+    )
 
 
 def _moves(mdp: MDP, places: Sequence[tuple[float, float]], state: int, action: int, on: bool, rank: int) -> str:
     """An action as arrows to the states it leads to, wider for likelier ones, with its name at the likeliest."""
     row = mdp.transition(action)[[state]].tocoo()
-    moves = sorted(((float(p), int(s)) for p, s in zip(row.data, row.coords[1], strict=True) if p >= FAINT), reverse=True)
+    moves = sorted(((float(p), int(s)) for p, s in zip(row.data, row.coords[1], strict=True)), reverse=True)
+    moves = [move for i, move in enumerate(moves) if i == 0 or move[0] >= LIKELY]
     parts = [_bow(places[state], places[target], chance) for chance, target in moves]
     x, y = _bend(places[state], places[moves[0][1]])[1] if moves else places[state]
     label = text(shortened(mdp.action_names[action], 12))
