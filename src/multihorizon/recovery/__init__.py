@@ -2,7 +2,7 @@
 
 Read in this order; each module uses only those above it:
 
-* `differences`, `one_expert`: what one expert's policy says about the reward before any discount is known;
+* `normal_equations`, `differences`, `one_expert`: what one expert's policy says about the reward before any discount is known;
 * `joint_equations`, `feature_equations`: the system of all experts at given discounts, linear in everything else;
 * `linear_system`: the same system made linear in the discounts too, and which directions are identified at a noise level;
 * `solution_set`: solving for the discounts where it is not linear, and walking along a set of solutions;

@@ -4,23 +4,21 @@ D holds, for each state and available action, the row of transition probabilitie
 weights. This module solves `D u = b` by least squares and finds null(D), a basis of what no action can tell apart.
 
 States that no transition enters are left out: nothing depends on their reward. In the usual case null(D) holds the constants
-only. The guess "constant on each connected component of D's graph" is tested numerically: a sparse factorisation of `DᵀD` with
-one state of each component fixed, and the smallest singular value by inverse iteration. Where it fails null(D) comes from a dense
-singular value decomposition. Solves are refined on D itself, because `DᵀD` squares its condition number.
+only. The guess "constant on each connected part of D's graph" is tested numerically (`normal_equations`). Where it fails null(D)
+comes from a dense singular value decomposition.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import scipy.sparse.linalg as spla
 from scipy.sparse.csgraph import connected_components
 
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.mdp import MDP
+from multihorizon.recovery.normal_equations import EXACT, ROUGH, NormalSolver, normal_solver
 from multihorizon.tolerances import RANK_TOLERANCE, TINY
 
 #: Up to this many states the dense decomposition is as fast as the sparse factorisation.
@@ -29,8 +27,8 @@ DENSE_STATES = 64
 LARGEST_DENSE = 3000
 #: Smaller entries of D are rounding from the subtraction of equal probabilities.
 SMALLEST_ENTRY = 1e-15
-#: Steps of iterative refinement of the normal equations.
-REFINEMENTS = 3
+#: Beyond this many parts of D's graph the constants on them are too many for the systems that follow.
+MOST_PARTS = 3000
 
 
 class Differences:
@@ -46,7 +44,7 @@ class Differences:
     def __init__(self, mdp: MDP, weights: Floats) -> None:
         self.mdp = mdp
         live = mdp.available & ~mdp.terminal[:, None]
-        self._actions, self._states = np.nonzero(live.T)
+        self._actions, self._states = (places.astype(np.int32) for places in np.nonzero(live.T))
         stacked = mdp.stacked.tocsr()
         self.entered: Ints = np.flatnonzero(np.bincount(stacked.indices, minlength=mdp.n_states))
         rows = stacked[self._actions * mdp.n_states + self._states][:, self.entered]
@@ -56,9 +54,12 @@ class Differences:
         self.matrix = self._centred_rows(rows)
         self._decompose()
 
-    def solve(self, log_policy: Floats) -> Floats:
-        """û on the entered states, `(|entered|, m)` from logarithms `(S,A,m)`: the least-squares solution of `D û = ℓ − mean`."""
-        return self._least_squares((self._root * self._centred(log_policy).T).T)
+    def solve(self, log_policy: Floats, rough: bool = False) -> Floats:
+        """û on the entered states, `(|entered|, m)` from logarithms `(S,A,m)`: the least-squares solution of `D û = ℓ − mean`.
+
+        A `rough` solution, for noise of which only the size matters, has one or two digits where there are many states.
+        """
+        return self._least_squares((self._root * self._centred(log_policy).T).T, rough)
 
     def misfit(self, log_policy: Floats, solution: Floats) -> float:
         """Root mean square of the weighted `D û − (ℓ − mean)`: the part of log π that no reward and discount can explain."""
@@ -83,12 +84,13 @@ class Differences:
     def _means(self) -> Sparse:
         """The matrix `(S, rows)` that averages over each state's rows."""
         count = self._states.size
-        return sp.csr_array((self._share, (self._states, np.arange(count))), shape=(self.mdp.n_states, count))
+        places = (self._states, np.arange(count, dtype=np.int32))
+        return sp.csr_array((self._share, places), shape=(self.mdp.n_states, count))
 
     def _decompose(self) -> None:
         size = self.entered.size
-        self._factor = None
-        if size > DENSE_STATES and self._factorise():
+        self._solver = self._solver_of_parts() if size > DENSE_STATES else None
+        if self._solver is not None:
             return
         if size > LARGEST_DENSE:
             raise ValueError(
@@ -100,44 +102,20 @@ class Differences:
         self._inverse = (right[:rank].T / self.singular_values[:rank]) @ left[:, :rank].T
         self.basis: Floats = np.ones((size, 1)) if rank == size - 1 else right[rank:].T.copy()
 
-    def _factorise(self) -> bool:
-        """Factorise `DᵀD` with one state of each component fixed; False if null(D) is larger than the components say."""
-        gram = sp.csc_array(self.matrix.T @ self.matrix)
+    def _solver_of_parts(self) -> NormalSolver | None:
+        """Solves, where null(D) holds nothing but one constant on each part of D's graph."""
+        gram = sp.csr_array(self.matrix.T @ self.matrix)
         n_parts, labels = connected_components(gram, directed=False)
-        fixed = np.unique(labels, return_index=True)[1]
-        self._kept = np.setdiff1d(np.arange(self.entered.size), fixed)
-        if n_parts > LARGEST_DENSE or not self._kept.size:
-            return False
-        grounded = gram[self._kept][:, self._kept]
-        try:
-            factor = spla.splu(
-                grounded.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
-            )
-        except RuntimeError:
-            return False
-        largest = float(np.sqrt(abs(gram).sum(axis=0).max()))
-        smallest = _smallest(factor, self._kept.size)
-        if not smallest > 10 * np.sqrt(np.finfo(np.float64).eps) * largest:
-            return False
-        self._factor, self.singular_values = factor, np.array([largest, smallest])
-        self.basis = (labels[:, None] == np.arange(n_parts)[None, :]) / 1.0
-        return True
+        if n_parts > MOST_PARTS:
+            return None
+        solver = normal_solver(self.matrix, gram, labels)
+        if solver is not None:
+            self.singular_values = np.array([solver.largest, solver.smallest])
+            self.basis = (labels[:, None] == np.arange(n_parts)[None, :]) / 1.0
+        return solver
 
-    def _least_squares(self, right: Floats) -> Floats:
-        if self._factor is None:
+    def _least_squares(self, right: Floats, rough: bool) -> Floats:
+        if self._solver is None:
             small: Floats = self._inverse @ right
             return small
-        solution = np.zeros((self.entered.size, right.shape[1]))
-        for _ in range(REFINEMENTS):
-            solution[self._kept] += self._factor.solve((self.matrix.T @ (right - self.matrix @ solution))[self._kept])
-        return solution
-
-
-def _smallest(factor: Any, size: int, steps: int = 4) -> float:
-    """An estimate, from above, of the smallest singular value of D by inverse iteration on the factorised `DᵀD`."""
-    vector = np.random.default_rng(0).standard_normal(size)
-    growth = np.inf
-    for _ in range(steps):
-        vector = factor.solve(vector / np.linalg.norm(vector))
-        growth = float(np.linalg.norm(vector))
-    return 1 / np.sqrt(growth) if np.isfinite(growth) else 0.0
+        return np.stack([self._solver.solve(b, ROUGH if rough else EXACT) for b in right.T], axis=1)

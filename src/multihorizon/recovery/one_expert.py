@@ -111,6 +111,7 @@ def reward_families(problem: Problem, equations: Sequence[PolicyEquations], erro
         error: the size of the errors in log π that are assumed; demonstrations bring their own.
     """
     shared: dict[int, Differences] = {}
+    solved: dict[int, Floats] = {}
     families = []
     for number, (expert, owner, e) in enumerate(zip(problem.experts, problem.owner, equations, strict=True)):
         columns = state_columns(problem, expert)
@@ -121,8 +122,14 @@ def reward_families(problem: Problem, equations: Sequence[PolicyEquations], erro
         else:
             differences, size = shared.get(id(expert.mdp)) or Differences(expert.mdp, e.weights), error
             shared[id(expert.mdp)] = differences
-        errors = size * log_errors(expert, e, number)
-        families.append(_family(expert, owner, columns, differences, e, errors, size))
+        error_u = solved.get(id(differences))
+        if error_u is None:
+            error_u = differences.solve(log_errors(expert, e, number), rough=True)
+        if (
+            id(expert.mdp) in shared and e.weights.size > ORDERED_DRAWS
+        ):  # errors that know nothing of the policy serve all experts
+            solved[id(differences)] = error_u
+        families.append(_family(expert, owner, columns, differences, e, size * error_u, size))
     return families
 
 
@@ -145,14 +152,13 @@ def _family(
     columns: Ints,
     differences: Differences,
     equations: PolicyEquations,
-    errors: Floats,
+    error_u: Floats,
     size: float,
 ) -> RewardFamily:
     mdp, entered = expert.mdp, differences.entered
     under = mdp.under(np.where(mdp.terminal[:, None], 0.0, equations.policy))[entered][:, entered]
     entropy = np.where(mdp.terminal, 0.0, policy_entropy(equations.policy))[entered]
-    both = differences.solve(np.concatenate([equations.log_policy[..., None], errors], axis=2))
-    u, error_u = np.ascontiguousarray(both[:, 0]), both[:, 1:]
+    u = differences.solve(equations.log_policy[..., None])[:, 0]
     weights = np.ones(entered.size) if expert.counts is None else 1 / np.maximum((error_u**2).mean(axis=1), 1e-12)
     return RewardFamily(
         owner=owner,

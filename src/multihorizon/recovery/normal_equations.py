@@ -1,0 +1,172 @@
+"""Least squares with a large sparse matrix D whose null space is known: `min ‖D x − b‖` for several b.
+
+Two ways, by size:
+
+* SuperLU factorises `DᵀD` with one row and column of each part of its graph left out. It is exact and quick on up to `FACTORED`
+  columns; its cost then grows faster than their number. Solves are refined on D, because `DᵀD` squares its condition number;
+* conjugate gradients on the normal equations, refined once on D, with algebraic multigrid (`pyamg`, the method of Ruge and
+  Stüben) as preconditioner: about a dozen steps at every size, so the cost is linear. All right-hand sides share the hierarchy,
+  and each is solved only as far as it is asked for. Where this does not converge, SuperLU takes over.
+
+`smallest` is an estimate, from above, of the smallest singular value of D apart from the null space that is constant on each
+part. It decides whether there is more to the null space. A random vector has a part in every direction, so that with a larger
+null space the conjugate gradients do not converge on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import pyamg
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+from multihorizon.checks import Floats, Ints, Sparse
+
+#: Up to this many columns `DᵀD` is factorised.
+FACTORED = 20_000
+#: Relative residual of an exact solve, and of a draw of noise, of which two digits are used.
+EXACT, ROUGH = 1e-12, 0.1
+#: Steps of conjugate gradients, and of factorised refinement.
+MOST_STEPS, REFINEMENTS = 200, 3
+#: Columns of the coarsest level, which is solved directly.
+COARSEST = 500
+#: The relative residual to which a random vector must be solved for: one with a part in the null space cannot be.
+PROBED = 1e-6
+
+
+class NormalSolver(Protocol):
+    """Least-squares solves with one matrix."""
+
+    largest: float
+    smallest: float
+
+    def solve(self, right: Floats, tolerance: float) -> Floats:
+        """A least-squares solution `(n,)` for one b, up to a relative residual of the normal equations."""
+        ...
+
+
+def normal_solver(matrix: Sparse, gram: Sparse, labels: Ints) -> NormalSolver | None:
+    """The solver that suits the size; None where the null space is larger than one constant on each part.
+
+    Args:
+        matrix: D.
+        gram: `DᵀD`.
+        labels: for each column the part of the graph of `DᵀD` to which it belongs.
+    """
+    largest = float(np.sqrt(abs(gram).sum(axis=0).max(initial=0.0)))
+    for kind in (Multigrid, Factored) if gram.shape[0] > FACTORED else (Factored,):
+        try:
+            solver: NormalSolver = kind(matrix, gram, labels)
+        except NotSolvedError:
+            continue
+        solver.largest = largest
+        return solver if solver.smallest > 10 * np.sqrt(np.finfo(np.float64).eps) * largest else None
+    return None
+
+
+class NotSolvedError(RuntimeError):
+    """A way of solving that does not work for this matrix."""
+
+
+class Factored:
+    """SuperLU on `DᵀD` with one column of each part held at 0."""
+
+    largest = np.inf
+
+    def __init__(self, matrix: Sparse, gram: Sparse, labels: Ints) -> None:
+        self.matrix = matrix
+        first = np.full(int(labels.max(initial=-1)) + 1, labels.size, dtype=np.int64)
+        np.minimum.at(first, labels, np.arange(labels.size))
+        kept = np.ones(labels.size, dtype=np.bool_)
+        kept[first] = False
+        self.kept: Ints = np.flatnonzero(kept)
+        if not self.kept.size:
+            raise NotSolvedError
+        options = {"SymmetricMode": True}
+        try:
+            grounded = gram[self.kept][:, self.kept].tocsc()
+            self.factor = spla.splu(grounded, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+        except RuntimeError as error:
+            raise NotSolvedError from error
+        self.smallest = _smallest(self.factor.solve, self.kept.size, steps=4)
+
+    def solve(self, right: Floats, tolerance: float) -> Floats:
+        """Refined unless a rough answer will do."""
+        solution = np.zeros(self.matrix.shape[1])
+        for _ in range(REFINEMENTS if tolerance < PROBED else 1):
+            solution[self.kept] += self.factor.solve((self.matrix.T @ (right - self.matrix @ solution))[self.kept])
+        return solution
+
+
+class Multigrid:
+    """Conjugate gradients on the normal equations, preconditioned by algebraic multigrid."""
+
+    largest = np.inf
+
+    def __init__(self, matrix: Sparse, gram: Sparse, labels: Ints) -> None:
+        self.matrix, self.gram = matrix, gram
+        self.labels, self.sizes = labels, np.bincount(labels)
+        if (gram.diagonal() <= 0).any():
+            raise NotSolvedError
+        single = sp.csr_matrix(
+            gram, dtype=np.float32
+        )  # a preconditioner needs no more digits, and half the bytes are read faster
+        ways = {f"{when}smoother": ("gauss_seidel", {"sweep": way}) for when, way in (("pre", "forward"), ("post", "backward"))}
+        self.hierarchy: Any = pyamg.ruge_stuben_solver(single, max_coarse=COARSEST, **ways)
+        self.smallest = _smallest(lambda vector: self._descend(self._centred(vector), PROBED), labels.size, steps=1)
+
+    def solve(self, right: Floats, tolerance: float) -> Floats:
+        """Steps until the error, measured by `‖D (x − x*)‖`, is this share of `‖D x*‖`."""
+        slope = self.matrix.T @ right
+        if tolerance >= PROBED:
+            return self._descend(slope, tolerance)
+        rough = self._descend(slope, np.sqrt(tolerance))
+        return rough + self._descend(self.matrix.T @ (right - self.matrix @ rough), np.sqrt(tolerance))
+
+    def _descend(self, slope: Floats, tolerance: float) -> Floats:
+        """Conjugate gradients on `DᵀD x = slope` from 0."""
+        x, direction, first, last = np.zeros(slope.size), np.zeros(slope.size), 0.0, 1.0
+        for _ in range(MOST_STEPS):
+            moved = self._centred(self._cycle(slope.astype(np.float32), 0))
+            size = float(slope @ moved)
+            first = first or size
+            if size <= tolerance**2 * first:
+                return x
+            direction = moved + (size / last) * direction
+            along = self.gram @ direction
+            step = size / float(direction @ along)
+            x += step * direction
+            slope = slope - step * along
+            last = size
+        raise NotSolvedError
+
+    def _cycle(self, right: Floats, depth: int) -> Floats:
+        """One cycle down to the coarsest level and up again."""
+        level = self.hierarchy.levels[depth]
+        if depth == len(self.hierarchy.levels) - 1:
+            coarse: Floats = self.hierarchy.coarse_solver(level.A, right).astype(right.dtype)
+            return coarse
+        x = np.zeros_like(right)
+        level.presmoother(level.A, x, right)
+        x += level.P @ self._cycle(level.R @ (right - level.A @ x), depth + 1)
+        level.postsmoother(level.A, x, right)
+        return x
+
+    def _centred(self, vector: Floats) -> Floats:
+        """The vector without what is constant on each part."""
+        means = np.bincount(self.labels, vector) / self.sizes
+        centred: Floats = vector - means[self.labels]
+        return centred
+
+
+def _smallest(inverse: Callable[[Floats], Floats], size: int, steps: int) -> float:
+    """An estimate, from above, of the smallest singular value of D by inverse iteration with `DᵀD`."""
+    vector = np.random.default_rng(0).standard_normal(size)
+    growth = np.inf
+    for _ in range(steps):
+        vector = inverse(vector / np.linalg.norm(vector))
+        growth = float(np.linalg.norm(vector))
+    return 1 / np.sqrt(growth) if np.isfinite(growth) and growth > 0 else 0.0
