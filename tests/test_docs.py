@@ -8,6 +8,7 @@ printed: each of its lines in this order, numbers within a little. A line … st
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import math
 import re
@@ -110,3 +111,24 @@ def test_the_reference_has_every_public_name() -> None:
     listed = set(re.findall(r"^   (\w+)$", text, flags=re.MULTILINE)) | {"domains", "theory"}
     assert listed - {"members", "imported"} == set(mh.__all__)
     assert set(re.findall(r"^   domains\.(\w+)$", text, flags=re.MULTILINE)) <= set(mh.domains.__all__)
+
+
+def test_links_that_lead_nowhere_and_pages_that_need_a_network_are_found(tmp_path) -> None:
+    spec = importlib.util.spec_from_file_location("check_links", ROOT / "docs" / "check_links.py")
+    check_links = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(check_links)
+    (tmp_path / "good.html").write_text(
+        '<h1 id="top">Ä</h1><a href="bad.html">b</a><a href="#top">t</a><a href="https://a.org/x">o</a>'
+    )
+    (tmp_path / "bad.html").write_text(
+        '<a href="good.html#top">fine</a><a href="good.html#none">1</a><a href="gone.html">2</a><a href="http:/a.org">3</a>'
+        '<img src="gone.png"><script src="https://cdn.org/x.js"></script><a href="http://plain.org">4</a>'
+    )
+    assert check_links.problems(tmp_path) == [
+        "bad.html loads https://cdn.org/x.js from another site",
+        "bad.html links to good.html#none, which is not there",
+        "bad.html links to gone.html, which is not there",
+        "bad.html links to gone.png, which is not there",
+        "bad.html has a link that is not in form: http:/a.org",
+        "bad.html has a link that is not in form: http://plain.org",
+    ]

@@ -125,7 +125,12 @@ def _close(directory: Path) -> None:
     out.print("\nWhat to do next:", style="bold")
     out.print(f"  Open {directory / 'report.html'} in a browser. It is what you get for a table of your own.", soft_wrap=True)
     out.print(f"  It was made from {directory / 'decisions.csv'}, one row per decision, by this command:", soft_wrap=True)
-    source, moves = directory / "decisions.csv", directory / "meadow.npz"
+    source, moves = (_typed(directory / name) for name in ("decisions.csv", "meadow.npz"))
     out.print(f"      multihorizon fit {source} --transitions {moves} --out result", soft_wrap=True)
     out.print("  With a table of your own, type")
     out.print("      multihorizon fit YOUR-TABLE.csv --out result")
+
+
+def _typed(path: Path) -> str:
+    """A path as it is typed on a command line."""
+    return f'"{path}"' if " " in str(path) else str(path)
