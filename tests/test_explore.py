@@ -11,7 +11,11 @@ from browser import Tab
 
 import multihorizon as mh
 from multihorizon.report.fit_page import fit_page
+from multihorizon.report.goals_section import goals_page
 from multihorizon.report.html import Page, Section, table
+from multihorizon.report.identifiability import identify_fitted
+from multihorizon.report.identify_page import identify_page
+from multihorizon.report.recover_page import recover_page
 
 #: Labels that try to be markup, script, an address, another direction of writing, and a picture.
 HOSTILE = ['</script><script>window.stolen="yes"</script>', '"><img src=x onerror=window.stolen=1>', "javascript:alert(1)//🙂"]
@@ -265,3 +269,33 @@ def test_print_hides_controls_and_opens_what_is_folded(tab, page, found, tmp_pat
     assert tab.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     tab.pdf(tmp_path / "report.pdf")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.fixture(scope="module")
+def other_pages(tmp_path_factory) -> list[Path]:
+    """The reports of goals, recover and identify, for two experts of the cliff whose reward is tied."""
+    kinds = np.stack([CLIFF.reward == value for value in (-10, 20)], axis=1) / 1.0
+    walks = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts()[1:], 20, names=HOSTILE[:2])
+    problem = mh.Problem(CLIFF.mdp, walks, features=CLIFF.mdp.stacked @ kinds, feature_names=["cliff", "goal"])
+    solution = mh.solve(problem, mh.MaximumLikelihood())
+    pages = {
+        "goals": goals_page(mh.goals(problem, simulations=19), [], 0),
+        "recover": recover_page(mh.recover(problem, studies=2, decisions=[200]), {}),
+        "identify": identify_page(solution, identify_fitted(solution), []),
+    }
+    folder = tmp_path_factory.mktemp("pages")
+    for name, page in pages.items():
+        page.write(folder / f"{name}.html")
+    return [folder / f"{name}.html" for name in pages]
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_other_reports_open_without_errors_and_without_sideways_scroll(tab, other_pages, width) -> None:
+    for page in other_pages:
+        tab.open(page, width)
+        assert tab.errors == [], page.name
+        assert tab.run("document.documentElement.scrollWidth") <= width, page.name
+        assert tab.run("window.stolen") is None
+        assert tab.run(CONTRAST) == []
+        marks = int(tab.run("document.querySelectorAll('svg .mark').length"))
+        assert (marks > 0) == (page.stem == "recover")
