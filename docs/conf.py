@@ -1,5 +1,6 @@
 """The settings of the documentation site; `python docs/build.py` builds it."""
 
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
 import multihorizon as mh
+
+sys.path.insert(0, str(Path(__file__).parent))
+import list_commands
 
 ROOT = Path(__file__).parent.parent
 
@@ -95,7 +99,13 @@ def to_front_door(app: Sphinx, env: BuildEnvironment, node: pending_xref, conten
     return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", node["reftarget"], node, content)
 
 
+def write_commands(app: Sphinx, config: Any) -> None:
+    """Write the page on the commands, which is made from their own words."""
+    (Path(__file__).parent / "api" / "commands.md").write_text(list_commands.page(), encoding="utf-8")
+
+
 def setup(app: Sphinx) -> None:
-    """Hook the two functions above into the build."""
+    """Hook the functions above into the build."""
+    app.connect("config-inited", write_commands)
     app.connect("autodoc-process-docstring", read_sections)
     app.connect("missing-reference", to_front_door)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     path
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
-    if not {"build", "gallery", "names"} & set(path.relative_to(ROOT).parts)
+    if not {"build", "gallery", "names", "commands.md"} & set(path.relative_to(ROOT).parts)
 )
 BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
