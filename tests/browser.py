@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import signal
 import sys
@@ -15,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 with suppress(ImportError):  # Windows has none
     import fcntl
@@ -29,6 +30,8 @@ MISSING = (
     if CHROMIUM is None
     else ""
 )
+#: Seconds of silence after which the browser counts as stuck.
+PATIENCE = 60
 #: Keys with their codes.
 KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39}
 FLAGS = ["headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking", "disable-sync"]
@@ -38,8 +41,8 @@ FLAGS += ["disable-extensions", "disable-dev-shm-usage", "hide-scrollbars", "rem
 class Tab:
     """One tab: pages are opened in it, looked at and used with mouse and keyboard."""
 
-    def __init__(self, commands: int, answers: IO[bytes]) -> None:
-        self.commands, self.answers = commands, answers
+    def __init__(self, commands: int, answers: int) -> None:
+        self.commands, self.answers, self.unread = commands, answers, b""
         self.number, self.session, self.errors = 0, "", list[str]()
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -63,11 +66,13 @@ class Tab:
 
     def _read(self) -> dict[str, Any]:
         """The next message; errors of the page are kept."""
-        content = bytearray()
-        while (byte := self.answers.read(1)) != b"\0":
-            if not byte:
-                raise RuntimeError("the browser ended")
-            content += byte
+        while b"\0" not in self.unread:
+            ready, _, _ = select.select([self.answers], [], [], PATIENCE)
+            more = os.read(self.answers, 1 << 16) if ready else b""
+            if not more:
+                raise RuntimeError("the browser ended" if ready else f"the browser said nothing for {PATIENCE} seconds")
+            self.unread += more
+        content, self.unread = self.unread.split(b"\0", 1)
         message: dict[str, Any] = json.loads(content)
         details = message.get("params", {})
         if message.get("method") == "Runtime.exceptionThrown":
@@ -145,12 +150,12 @@ def browser() -> Iterator[Tab]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process, commands, answers = _start(profile)
         try:
-            with os.fdopen(answers, "rb") as stream:
-                yield Tab(commands, stream)
+            yield Tab(commands, answers)
         finally:
             os.kill(process, signal.SIGTERM)
             os.waitpid(process, 0)
             os.close(commands)
+            os.close(answers)
 
 
 def _start(profile: str) -> tuple[int, int, int]:
