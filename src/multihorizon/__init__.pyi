@@ -1,6 +1,12 @@
 # The public names, for type checkers and editors; `__init__.py` loads them when they are used.
 from multihorizon import domains as domains
 from multihorizon import theory as theory
+from multihorizon.continuous.basis import Splines as Splines
+from multihorizon.continuous.discount_tests import sampled_discount_tests as sampled_discount_tests
+from multihorizon.continuous.functions import Functions as Functions
+from multihorizon.continuous.functions import functions as functions
+from multihorizon.continuous.sampled import SampledProblem as SampledProblem
+from multihorizon.continuous.solver import SieveLikelihood as SieveLikelihood
 from multihorizon.domains.generalization import GeneralizationError as GeneralizationError
 from multihorizon.domains.generalization import generalization_error as generalization_error
 from multihorizon.driver import solve as solve
@@ -57,5 +63,6 @@ from multihorizon.solution import Trace as Trace
 from multihorizon.tables.demonstrations import Demonstrations as Demonstrations
 from multihorizon.tables.dynamics import estimate_mdp as estimate_mdp
 from multihorizon.tables.dynamics import impossible_moves as impossible_moves
+from multihorizon.tables.steps import Steps as Steps
 
 __version__: str

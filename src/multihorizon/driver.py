@@ -62,4 +62,6 @@ def _options(solver: Solver) -> dict[str, Any]:
             options[name] = {"kind": type(value).__name__, **options[name]}
         elif isinstance(value, pd.DataFrame):
             options[name] = value.to_dict("list")
+        elif hasattr(value, "get_params"):  # an estimator of scikit-learn
+            options[name] = str(value)
     return options

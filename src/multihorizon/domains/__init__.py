@@ -1,18 +1,20 @@
 """Problems with a known answer: the paper's three domains with their experts and task variants, the meadow of the demo, grids of
-any size, random MDPs, and a task played by people, with simulated persons.
+any size, random MDPs, a task played by people, with simulated persons, and a walk among states that are vectors.
 
-Read `base` (what a domain is), then `toy`, `grids`, `random` and `space_adventure`, then `generalization` (how well a learned
-reward serves in variants of a domain).
+Read `base` (what a domain is), then `toy`, `grids`, `random`, `space_adventure` and `navigation`, then `generalization` (how well
+a learned reward serves in variants of a domain).
 """
 
 from multihorizon.domains.base import Domain, Task
 from multihorizon.domains.grids import big_small, cliff, gridworld, meadow
+from multihorizon.domains.navigation import Navigation, navigation
 from multihorizon.domains.random import random_mdp
 from multihorizon.domains.space_adventure import SimulatedPersons, SpaceAdventure, space_adventure
 from multihorizon.domains.toy import toy
 
 __all__ = [
     "Domain",
+    "Navigation",
     "SimulatedPersons",
     "SpaceAdventure",
     "Task",
@@ -20,6 +22,7 @@ __all__ = [
     "cliff",
     "gridworld",
     "meadow",
+    "navigation",
     "random_mdp",
     "space_adventure",
     "toy",

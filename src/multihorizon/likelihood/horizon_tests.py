@@ -139,7 +139,7 @@ def _degrees(point: Point, shared: Point, members: tuple[int, ...], contrasts: i
 def _restricted(point: Point, members: tuple[int, ...]) -> Ascent:
     """The maximum with one discount for the members, from the answer's reward and from fits to the frequencies."""
     model = point.likelihood
-    restricted = model.sharing(_merged(model.groups, members))
+    restricted = model.sharing(merged_groups(model.groups, members))
     values = np.array([model.discounts(point.x)[restricted.groups == g].mean() for g in range(restricted.n_discounts)])
     heats = np.exp(point.x[model.temperature_slice])
     starts = [
@@ -157,7 +157,7 @@ def _restricted(point: Point, members: tuple[int, ...]) -> Ascent:
     return best if best.finished or hopeless else climb(best.point)
 
 
-def _merged(groups: Ints, members: tuple[int, ...]) -> tuple[int, ...]:
+def merged_groups(groups: Ints, members: tuple[int, ...]) -> tuple[int, ...]:
     """The groups of discounts with those of the members joined into one, numbered from 0."""
     joined = {int(groups[k]) for k in members}
     first = min(joined)
