@@ -17,8 +17,8 @@ from multihorizon.experts import Expert as Expert
 from multihorizon.gymnasium_env import gymnasium_reward as gymnasium_reward
 from multihorizon.likelihood.bootstrap import Bootstrap as Bootstrap
 from multihorizon.likelihood.bootstrap import bootstrap as bootstrap
+from multihorizon.likelihood.goal_test import SharedGoalTest as SharedGoalTest
 from multihorizon.likelihood.goals import GoalEstimates as GoalEstimates
-from multihorizon.likelihood.goals import SharedGoalTest as SharedGoalTest
 from multihorizon.likelihood.goals import goals as goals
 from multihorizon.likelihood.horizon_tests import SharedDiscountTest as SharedDiscountTest
 from multihorizon.likelihood.horizon_tests import pairwise_tests as pairwise_tests
@@ -37,6 +37,7 @@ from multihorizon.lookahead import FreeWeights as FreeWeights
 from multihorizon.lookahead import Hyperbolic as Hyperbolic
 from multihorizon.lookahead import QuasiHyperbolic as QuasiHyperbolic
 from multihorizon.mdp import MDP as MDP
+from multihorizon.parallel import cluster as cluster
 from multihorizon.planning.breakpoints import discount_intervals as discount_intervals
 from multihorizon.planning.evaluation import causal_entropy as causal_entropy
 from multihorizon.planning.evaluation import evaluate as evaluate

@@ -1,19 +1,41 @@
-"""Work spread over processes, with results whose digits do not depend on the number of processes.
+"""Work spread over processes, here or on a cluster, with results whose digits do not depend on who did what.
 
 Three rules ensure this. Callers always cut the work into the same tasks. A task keeps nothing of the tasks before it. Each task
 uses one thread of linear algebra, because sums taken in another order end in other digits.
+
+By default tasks run on joblib's processes. Inside `with cluster(address)` all of them run on a Dask cluster instead: what they
+share travels to the workers once, and each task then costs its item and its result. In both cases the tasks of a worker that dies
+are done again by others.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from importlib import import_module
+from threading import RLock
 from typing import Any, TypeVar
 
-from joblib import Parallel, delayed
+from joblib import Parallel, cpu_count, delayed
 from threadpoolctl import threadpool_limits
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+#: How often work is begun anew after workers died. A task that kills every worker is given up.
+RETRIES = 3
+#: How long to wait for a cluster to answer, and for a cluster without workers to get one.
+ANSWER_SECONDS, WORKER_SECONDS = 5.0, 30.0
+
+#: A worker of a cluster may have several threads, and what tasks share is not made for that.
+_ONE_TASK = RLock()
+#: The client of the cluster that work goes to, if any.
+_clients: list[Any] = []
 
 
 def as_jobs(value: Any) -> int:
@@ -23,13 +45,124 @@ def as_jobs(value: Any) -> int:
     return value
 
 
+def n_workers(jobs: int) -> int:
+    """How many tasks run at a time: the processes asked for, or the workers of the cluster."""
+    if _clients:
+        return max(1, len(_clients[-1].nthreads()))
+    return int(cpu_count()) if as_jobs(jobs) == -1 else jobs
+
+
+@contextmanager
+def cluster(address: str | None) -> Iterator[None]:
+    """Let a Dask cluster do all work that is spread over processes while the block runs; `jobs` has no meaning then.
+
+    Args:
+        address: of the scheduler, such as "tcp://192.0.2.1:8786". None changes nothing.
+
+    Raises:
+        ValueError: if nothing answers there, if the cluster has no workers, or without the extra `cluster`.
+
+    Example:
+        >>> with cluster(None):
+        ...     list(in_parallel(abs, [-1, -2], jobs=1))
+        [1, 2]
+    """
+    if address is None:
+        yield
+        return
+    client = _connect(address)
+    _clients.append(client)
+    try:
+        yield
+    finally:
+        _clients.remove(client)
+        client.close()
+
+
 def in_parallel(task: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> Iterator[Result]:
     """The results of `task` in the order of `items`, each as soon as it and those before it are done."""
-    pool = Parallel(n_jobs=as_jobs(jobs) if len(items) > 1 else 1, return_as="generator")
-    results: Iterator[Result] = pool(delayed(_on_one_thread)(task, item) for item in items)
-    return results
+    as_jobs(jobs)
+    done = failures = 0
+    while done < len(items):
+        some = _on_cluster(task, items[done:]) if _clients else _here(task, items[done:], jobs)
+        try:
+            for result in some:
+                done += 1
+                yield result
+        except WorkersDiedError as error:
+            failures += 1
+            if failures > RETRIES:
+                often = f"{failures} time{'s' if failures > 1 else ''}"
+                raise OSError(f"workers died {often} during this work, perhaps of too little memory: {error}") from error
+
+
+class WorkersDiedError(Exception):
+    """Workers died, and with them what they were doing."""
+
+
+def _here(task: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> Iterator[Result]:
+    pool = Parallel(n_jobs=jobs if len(items) > 1 else 1, return_as="generator")
+    try:
+        yield from pool(delayed(_on_one_thread)(task, item) for item in items)
+    except BrokenProcessPool as error:
+        raise WorkersDiedError(str(error)) from error
+
+
+def _on_cluster(task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    client = _clients[-1]
+    shared = client.scatter(task, broadcast=True, hash=False)
+    futures = [client.submit(_on_one_thread, shared, item, pure=False) for item in items]
+    try:
+        for future in futures:
+            _wait(client, future)
+            if future.status == "cancelled" or (future.status == "error" and _is_loss(future.exception())):
+                raise WorkersDiedError("a worker of the cluster died with what it held")
+            yield future.result()
+    finally:
+        client.cancel(futures)
+
+
+def _wait(client: Any, future: Any) -> None:
+    """Wait until a task is done, as long as there are workers."""
+    alone_since: float | None = None
+    while not future.done():
+        try:
+            future.exception(timeout=1.0)
+        except TimeoutError:
+            now = time.monotonic()
+            alone_since = None if client.nthreads() else alone_since or now
+            if alone_since is not None and now - alone_since > WORKER_SECONDS:
+                raise OSError(f"the cluster at {client.scheduler.address} has no workers any more") from None
+
+
+def _is_loss(error: BaseException) -> bool:
+    """Whether a task failed because workers died, not by itself."""
+    return type(error).__name__ in ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError")
+
+
+def _connect(address: str) -> Any:
+    try:
+        distributed: Any = import_module("distributed")  # an extra, and it takes a second to load
+    except ImportError as error:
+        raise ValueError("a cluster needs Dask: pip install 'multihorizon[cluster]', here and on its workers") from error
+
+    async def identity() -> dict[str, Any]:
+        async with distributed.rpc(address, timeout=ANSWER_SECONDS) as scheduler:
+            answer: dict[str, Any] = await asyncio.wait_for(scheduler.identity(), ANSWER_SECONDS)
+            return answer
+
+    logging.getLogger("distributed").setLevel(logging.ERROR)  # what it says of workers that die is no news here
+    try:
+        with ThreadPoolExecutor(1) as thread:  # a notebook's own event loop may run in this one
+            found = thread.submit(asyncio.run, identity()).result()
+    except Exception as error:  # what a foreign server answers raises many kinds
+        expected = "must be the address of a Dask scheduler such as tcp://host:8786"
+        raise ValueError(f"the cluster {expected}, received {address!r}: none answers there") from error
+    if not found.get("workers"):
+        raise ValueError(f"the cluster at {address} must have workers, received none: start some with `dask worker`")
+    return distributed.Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
 
 
 def _on_one_thread(task: Callable[[Item], Result], item: Item) -> Result:
-    with threadpool_limits(limits=1):
+    with _ONE_TASK, threadpool_limits(limits=1):
         return task(item)

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from multihorizon.commands.console import out, plain_errors, progress_bar
 from multihorizon.commands.options import (
+    Cluster,
     Demos,
     Discounts,
     EstimateRest,
@@ -41,7 +42,7 @@ from multihorizon.commands.options import (
 )
 from multihorizon.likelihood.lookahead_comparison import LookaheadComparison
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
-from multihorizon.parallel import as_jobs
+from multihorizon.parallel import as_jobs, cluster
 from multihorizon.report.analysis import Analysis, analyse
 from multihorizon.report.fit_report import FILES, write_fit, write_so_far
 from multihorizon.report.formats import interval_text, own_discount_text, own_steps_text, sizes
@@ -91,11 +92,12 @@ def fit(
     pairs: Pairs = False,
     quick: Quick = False,
     jobs: Jobs = 1,
+    cluster_at: Cluster = None,
     seed: Seed = 0,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write results and the report.")] = None,
 ) -> None:
     """Estimate each expert's planning horizon and the reward they share from logged decisions."""
-    with plain_errors():
+    with plain_errors(), cluster(cluster_at):
         if smoothing < 0:
             raise ValueError(f"--smoothing must be at least 0, received {smoothing:g}")
         families = families_of(lookahead)

@@ -10,9 +10,11 @@ import typer
 
 from multihorizon.commands.console import out, plain_errors, progress_bar
 from multihorizon.commands.options import (
+    Cluster,
     Demos,
     EstimateRest,
     Features,
+    Jobs,
     Seed,
     Smoothing,
     TemperatureChoice,
@@ -23,6 +25,7 @@ from multihorizon.commands.options import (
 )
 from multihorizon.files.output import write_all
 from multihorizon.likelihood.goals import GoalEstimates, goals_of_decisions
+from multihorizon.parallel import as_jobs, cluster
 from multihorizon.report.analysis import build_problem
 from multihorizon.report.goals_section import goals_page
 from multihorizon.solution import for_json, package_version
@@ -45,16 +48,18 @@ def goals(
     smoothing: Smoothing = SMOOTHING,
     estimate_rest: EstimateRest = False,
     simulations: Annotated[int, typer.Option("--simulations", help="Tables drawn at most to test one reward for all.")] = 99,
+    jobs: Jobs = 1,
+    cluster_at: Cluster = None,
     seed: Seed = 0,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write goals.json and goals.html.")] = None,
 ) -> None:
     """Say who shares a goal with whom, where rewards and horizons may both differ."""
-    with plain_errors():
+    with plain_errors(), cluster(cluster_at):
         check_out(out_dir, FILES, demos, transitions, features)
         matrix = None if features is None else (lambda mdp: read_features(features, mdp))
         problem, remarks = build_problem(read_tables(demos), read_mdps(transitions), matrix, smoothing, estimate_rest)
         with progress_bar("goals") as progress:
-            found = goals_of_decisions(problem, temperature_of(temperature), simulations, seed, progress)
+            found = goals_of_decisions(problem, temperature_of(temperature), simulations, seed, progress, as_jobs(jobs))
         out.print(found.summary(), soft_wrap=True)
         for remark in remarks:
             out.print(remark, style="dim", soft_wrap=True)

@@ -66,6 +66,10 @@ Formula = Annotated[
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Leave out tests and model checks; take intervals from standard errors.")]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes to use; -1 is all cores. The answer does not depend on it.")]
+Cluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="ADDRESS", help="Work on a Dask cluster, in place of --jobs: tcp://host:8786."),
+]
 Pairs = Annotated[bool, typer.Option("--pairs", help="Compare every pair of experts, even of many.")]
 LookaheadChoice = Annotated[
     str | None,

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from multihorizon.commands.console import out, plain_errors, progress_bar
 from multihorizon.commands.options import (
+    Cluster,
     Demos,
     EstimateRest,
     Features,
@@ -31,7 +32,7 @@ from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.population import Population
 from multihorizon.likelihood.recover import recover as simulate_studies
 from multihorizon.likelihood.recovered import Recovery
-from multihorizon.parallel import as_jobs
+from multihorizon.parallel import as_jobs, cluster
 from multihorizon.report.analysis import build_problem
 from multihorizon.report.recover_page import FILES, size_cells, write_recovery
 from multihorizon.tables.demonstrations import read_tables
@@ -76,11 +77,12 @@ def recover(
     estimate_rest: EstimateRest = False,
     ridge: Ridge = None,
     jobs: Jobs = 1,
+    cluster_at: Cluster = None,
     seed: Seed = 0,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write results and the report.")] = None,
 ) -> None:
     """Simulate the study as designed, fit it again, and say what it could have told."""
-    with plain_errors():
+    with plain_errors(), cluster(cluster_at):
         check_out(out_dir, FILES, demos, transitions, features, known_reward, persons)
         tables = read_tables(demos)
         matrix = None if features is None else (lambda mdp: read_features(features, mdp))

@@ -9,7 +9,9 @@ import typer
 from rich.table import Table
 
 from multihorizon.commands.console import err, make_directory, out, plain_errors, progress_bar
+from multihorizon.commands.options import Cluster, Jobs
 from multihorizon.files.output import write_all
+from multihorizon.parallel import as_jobs, cluster
 from multihorizon.study.claim import Claim
 from multihorizon.study.claims import all_claims
 from multihorizon.study.report import write_figures, write_page, write_report
@@ -25,14 +27,13 @@ EXAMPLES = (
 def reproduce(
     out_dir: Annotated[Path, typer.Option("--out", help="Where the numbers, figures and the report go.")],
     quick: Annotated[bool, typer.Option("--quick", help="Fewer tasks, evaluations and grid points.")] = False,
-    jobs: Annotated[int, typer.Option(help="Processes to use; -1 is all cores.")] = -1,
+    jobs: Jobs = -1,
+    cluster_at: Cluster = None,
     seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
 ) -> None:
     """Regenerate the paper's study part by part; a run that was stopped goes on where it left off."""
-    with plain_errors():
-        if jobs == 0:
-            raise ValueError("--jobs must be a number of processes, or -1 for all cores, received 0")
-        settings = Settings(seed=seed, quick=quick, jobs=jobs)
+    with plain_errors(), cluster(cluster_at):
+        settings = Settings(seed=seed, quick=quick, jobs=as_jobs(jobs))
         directory = make_directory(out_dir)
         try:
             claims = _write_up(directory, _compute(directory, settings), settings)

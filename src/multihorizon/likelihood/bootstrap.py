@@ -5,7 +5,7 @@
 * *episodes*: each expert's episodes are drawn with replacement; right even where the decisions of one episode depend on each
   other in ways that the model does not have. Needs the table, because a problem holds only counts.
 
-Each sample is fitted again from the estimate, in parallel through joblib; sample i uses the i-th child of the seed, so the number
+Each sample is fitted again from the estimate, in parallel; sample i uses the i-th child of the seed, so the number
 of processes does not change the answer. Fits that did not finish are left out and counted.
 """
 
@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from multihorizon.checks import Floats, as_count
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution
@@ -29,6 +30,8 @@ from multihorizon.tables.demonstrations import Demonstrations
 
 Kind = Literal["parametric", "episodes"]
 Counts = list[Floats]
+#: Samples are fitted in so many tasks: enough for many processes, few enough that starting one costs little.
+CHUNKS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +82,9 @@ def bootstrap(
     point = resume(solution)
     tables = _tables(point.likelihood.problem, kind, demonstrations)
     seeds = np.random.SeedSequence(seed).spawn(samples)
-    chunks = np.array_split(np.arange(samples), min(samples, 40))
-    pool = Parallel(n_jobs=jobs, return_as="generator")
+    chunks = [[seeds[i] for i in chunk] for chunk in np.array_split(np.arange(samples), min(samples, CHUNKS))]
     found: list[Floats | None] = []
-    for part in pool(delayed(_refit)(point.likelihood, point.x, tables, [seeds[i] for i in chunk]) for chunk in chunks):
+    for part in in_parallel(partial(_refit, point.likelihood, point.x, tables), chunks, jobs):
         found += part
         progress(len(found) / samples, f"bootstrap {len(found)} of {samples}")
     kept = np.array([x for x in found if x is not None])

@@ -2,15 +2,8 @@
 
 Policies are compared exactly (`recovery/goals.py`). Decisions are grouped by scores (`goal_groups.py`).
 
-*Do all share one reward?* With L₁ the log-likelihood of the fit with one reward and L_K that of the fits with a reward for each
-expert, both under the prior of `goal_scores.py`, the statistic is the loss `L_K − L₁`. New decisions are drawn from the fit
-with one reward, in the states in which the experts decided, and all is fitted again. The p-value is that of a Monte Carlo test,
-`(1 + exceedances)/(1 + simulations)`. A χ² is not relied on: rewards of states that are rarely visited and discounts on a bound
-would spoil it. Simulation stops when the exceedances are `ENOUGH` of the plan (Besag and Clifford, 1991). It is left out where
-the loss is so large that even half of the usual χ² statistic `2 (L_K − L₁)` has a p-value below `CERTAIN`, with a degree for
-each reward that is given up.
-
-Goals differ only if the test rejects at `TEST_LEVEL`, and are shared only if all are surely in one group. Else: cannot tell.
+Whether all share one reward is tested by simulation (`goal_test.py`). Goals differ only if the test rejects at `TEST_LEVEL`, and
+are shared only if all are surely in one group. Else: cannot tell.
 """
 
 from __future__ import annotations
@@ -22,14 +15,12 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2
 
 from multihorizon.checks import Floats, as_count
 from multihorizon.driver import solve
-from multihorizon.likelihood.ascent import climb
-from multihorizon.likelihood.bootstrap import draw_decisions
-from multihorizon.likelihood.goal_groups import HOPELESS, memberships, sharing, sure_groups, undecided, weigh_partitions
-from multihorizon.likelihood.goal_scores import CLIMB_GAIN, GroupFit, Scores, finish
+from multihorizon.likelihood.goal_groups import memberships, sharing, sure_groups, undecided, weigh_partitions
+from multihorizon.likelihood.goal_scores import Scores
+from multihorizon.likelihood.goal_test import SharedGoalTest, shared_goal_test
 from multihorizon.likelihood.known import Temperature, check_temperature
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.problem import Problem
@@ -42,27 +33,6 @@ from multihorizon.solution import Solution, Status, for_json
 
 #: The level of the test that all share one reward.
 TEST_LEVEL = 0.05
-#: Simulation stops when this share of the planned statistics is as large as the one that was found.
-ENOUGH = 0.1
-#: A p-value of half the statistic below which no simulation is needed.
-CERTAIN = 1e-10
-
-
-@dataclass(frozen=True)
-class SharedGoalTest:
-    """A test that all experts share one reward: `statistic` is the loss of log-likelihood, NaN where it is not known.
-
-    `simulations` says how many tables were drawn; 0 where the loss leaves no doubt, and where nothing could be tested.
-    """
-
-    statistic: float
-    p_value: float
-    simulations: int
-
-    @property
-    def words(self) -> str:
-        """The p-value as it stands in a sentence."""
-        return "p below 0.001" if self.p_value < 0.001 else f"p = {self.p_value:.2g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +124,7 @@ def goals(
     progress: Progress = silent,
     simulations: int = 99,
     seed: int = 0,
+    jobs: int = 1,
 ) -> Goals | GoalEstimates:
     """Group experts by the reward they share, where rewards and discounts may both differ.
 
@@ -166,6 +137,7 @@ def goals(
         progress: called as the work goes on.
         simulations: for demonstrations the most tables that are drawn to test whether all share one reward.
         seed: fixes the simulations.
+        jobs: processes that share the simulations; -1 is all cores. The digits do not depend on it.
 
     Returns:
         For policies `Goals`, for demonstrations `GoalEstimates`.
@@ -185,11 +157,16 @@ def goals(
     """
     if any(expert.counts is None for expert in problem.experts):
         return goals_of_policies(problem, cast(PolicyTemperature, temperature), tolerance, progress)
-    return goals_of_decisions(problem, temperature, simulations, seed, progress)
+    return goals_of_decisions(problem, temperature, simulations, seed, progress, jobs)
 
 
 def goals_of_decisions(
-    problem: Problem, temperature: Temperature = 1.0, simulations: int = 99, seed: int = 0, progress: Progress = silent
+    problem: Problem,
+    temperature: Temperature = 1.0,
+    simulations: int = 99,
+    seed: int = 0,
+    progress: Progress = silent,
+    jobs: int = 1,
 ) -> GoalEstimates:
     """Group experts, given as demonstrations, by the reward they share; arguments as in `goals`."""
     check_temperature(temperature)
@@ -197,7 +174,7 @@ def goals_of_decisions(
     scores = Scores(in_order_of_content(problem), temperature)
     weights = weigh_partitions(scores, part_of(progress, 0.0, 0.5))
     shared = sharing(weights, problem.n_experts)
-    test = shared_goal_test(scores, simulations, seed, part_of(progress, 0.5, 0.9))
+    test = shared_goal_test(scores, simulations, seed, part_of(progress, 0.5, 0.9), jobs)
     names, order = scores.problem.names, problem.names
     listed = sorted(sure_groups(shared), key=lambda group: min(order.index(names[k]) for k in group))
     differ = test.p_value <= TEST_LEVEL
@@ -216,46 +193,6 @@ def goals_of_decisions(
         sharing=shared[np.ix_(place, place)],
         undecided=tuple(sorted(open_pairs)),
     )
-
-
-def shared_goal_test(scores: Scores, simulations: int, seed: int, progress: Progress = silent) -> SharedGoalTest:
-    """Test that all experts share one reward."""
-    everyone = frozenset(range(scores.problem.n_experts))
-    if len(everyone) == 1:
-        return SharedGoalTest(np.nan, np.nan, 0)
-    together, singles = scores(everyone), [scores(frozenset((k,))) for k in sorted(everyone)]
-    statistic = _loss(together, singles)
-    bound = float(chi2.sf(statistic, (len(everyone) - 1) * scores.problem.n_parameters))
-    if bound < CERTAIN and (together.finished or statistic > HOPELESS):
-        return SharedGoalTest(statistic, bound, 0)
-    if not together.finished:
-        return SharedGoalTest(statistic, np.nan, 0)
-    exceeded, enough = 0, int(ENOUGH * (simulations + 1))
-    for number, child in enumerate(np.random.SeedSequence(seed).spawn(simulations), start=1):
-        exceeded += _simulated_loss(together, singles, np.random.default_rng(child)) >= statistic
-        progress(number / simulations, f"simulation {number} of {simulations}")
-        if exceeded == enough:
-            return SharedGoalTest(statistic, enough / number, number)
-    return SharedGoalTest(statistic, (1 + exceeded) / (1 + simulations), simulations)
-
-
-def _loss(together: GroupFit, singles: Sequence[GroupFit]) -> float:
-    """The log-likelihood that one reward loses against one for each."""
-    return sum(single.point.value for single in singles) - together.point.value
-
-
-def _simulated_loss(together: GroupFit, singles: Sequence[GroupFit], rng: np.random.Generator) -> float:
-    """The same for decisions drawn from the fit with one reward, climbed from that fit and from the experts' own."""
-    counts = draw_decisions(together.point, rng)
-    owner = together.point.likelihood.problem.owner
-    own = [_refit(single, [c for c, k in zip(counts, owner, strict=True) if k == i]) for i, single in enumerate(singles)]
-    return _loss(_refit(together, counts), own)
-
-
-def _refit(fit: GroupFit, counts: Sequence[Floats]) -> GroupFit:
-    start = fit.point.likelihood.with_counts(counts).at(fit.point.x, fit.point)
-    assert start is not None
-    return finish(climb(start, gain=CLIMB_GAIN))
 
 
 def _verdict(n_groups: int, differ: bool, open_pairs: Sequence[tuple[int, int]], test: SharedGoalTest) -> str:

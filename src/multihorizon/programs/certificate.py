@@ -15,12 +15,13 @@ import heapq
 import itertools
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, cpu_count, delayed
 
 from multihorizon.checks import Floats
+from multihorizon.parallel import in_parallel, n_workers
 from multihorizon.programs.highs import INFINITY
 from multihorizon.programs.inner import POSITIVE_MARGIN, Evaluation, Inner
 from multihorizon.programs.margins import Margins
@@ -90,7 +91,7 @@ def bound_optimum(
     required = point.omega if found else inner.every
     relaxation = Relaxation(margins, required, inner.l1, inner.bound)
     target = max(point.objective * (1 + gap) if found else 0.0, POSITIVE_MARGIN * inner.bound)
-    settled, boxes, count = _branch(relaxation, target, begun + seconds, _processes(jobs), progress)
+    settled, boxes, count = _branch(relaxation, target, begun + seconds, jobs, progress)
     upper = max([settled, *[box.bound for box in boxes], *([point.objective] if found else [])])
     return Certificate(
         upper=upper,
@@ -113,17 +114,16 @@ def _branch(
     limits = relaxation.margins.limits
     boxes = [_bounded(relaxation, np.zeros(limits.size), limits, target)]
     begun, settled, count, first = time.perf_counter(), -INFINITY, 1, boxes[0].bound
-    short = True
-    pool = Parallel(n_jobs=jobs)
+    short, workers = True, n_workers(jobs)
     while boxes and time.perf_counter() < deadline:
         # The first round is one process and short: many problems are done before a second process has started.
         seconds = min(1.0 if short else ROUND_SECONDS, deadline - time.perf_counter())
-        shares = [boxes] if short or jobs == 1 else [boxes[i::jobs] for i in range(min(jobs, len(boxes)))]
+        shares = [boxes] if short or workers == 1 else [boxes[i::workers] for i in range(min(workers, len(boxes)))]
         short = False
         if len(shares) == 1:
-            results = [_work(relaxation, shares[0], target, seconds)]
+            results = [_work(relaxation, target, seconds, shares[0])]
         else:
-            results = pool(delayed(_work)(relaxation, share, target, seconds) for share in shares)
+            results = list(in_parallel(partial(_work, relaxation, target, seconds), shares, jobs))
         settled = max([settled, *[result[0] for result in results]])
         boxes = sorted((box for result in results for box in result[1]), key=lambda box: -box.bound)
         count += sum(result[2] for result in results)
@@ -133,7 +133,7 @@ def _branch(
     return settled, boxes, count
 
 
-def _work(relaxation: Relaxation, boxes: list[Box], target: float, seconds: float) -> tuple[float, list[Box], int]:
+def _work(relaxation: Relaxation, target: float, seconds: float, boxes: list[Box]) -> tuple[float, list[Box], int]:
     """Split the box with the largest bound until all are done or time is up."""
     numbers = itertools.count()
     heap = [(-box.bound, next(numbers), box) for box in boxes if box.bound > target]
@@ -169,7 +169,3 @@ def _covers_all(margins: Margins, required: Any) -> bool:
     """Whether each required row is the only one that tells some pair apart, so that Theorem 1 puts it in every Ω."""
     forced = {int(rows[0]) for rows in margins.pairs.values() if rows.size == 1}
     return all(int(i) in forced for i in np.flatnonzero(required))
-
-
-def _processes(jobs: int) -> int:
-    return int(cpu_count()) if jobs == -1 else max(1, jobs)

@@ -138,7 +138,7 @@ def analyse(
         progress: called with the share of the work that is done and where it stands.
         pairs: whether to test every pair of more than `FEW_EXPERTS` experts for a shared discount; of few it is always done.
         quick: leave out tests and model checks, and take intervals from standard errors.
-        jobs: processes that share intervals and tests of pairs; -1 is all cores. The digits do not depend on it.
+        jobs: processes that share simulations, intervals and tests of pairs; -1 is all cores. The digits do not depend on it.
         keep: called with what is known so far, again and again while the work goes on.
         solver: all options of the fit, in place of `temperature` and `ridge`.
         known_reward: None, or a function of the MDP that gives the known part of the reward, as in `MaximumLikelihood`.
@@ -170,7 +170,7 @@ def analyse(
     found = _with_checks(found, tables, seed, part_of(progress, 0.35, 0.5))
     keep(found)
     if not found.reward_given and not any(found.known) and solver.known_reward is None:
-        found = replace(found, goals=check_goals(problem, solver.temperature, seed, part_of(progress, 0.5, 0.55)))
+        found = replace(found, goals=check_goals(problem, solver.temperature, seed, part_of(progress, 0.5, 0.55), jobs))
         keep(found)
     if found.withheld:
         return replace(found, finished=True)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from multihorizon.likelihood.goal_scores import Scores
-from multihorizon.likelihood.goals import TEST_LEVEL, GoalEstimates, SharedGoalTest, goals_of_decisions, shared_goal_test
+from multihorizon.likelihood.goal_test import SharedGoalTest, shared_goal_test
+from multihorizon.likelihood.goals import TEST_LEVEL, GoalEstimates, goals_of_decisions
 from multihorizon.likelihood.known import Temperature
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, part_of, silent
@@ -56,12 +57,14 @@ class GoalCheck:
         return {"p_value": p_value, "answer": self.answer, "found": None if self.groups is None else self.groups.to_dict()}
 
 
-def check_goals(problem: Problem, temperature: Temperature, seed: int, progress: Progress = silent) -> GoalCheck | None:
+def check_goals(
+    problem: Problem, temperature: Temperature, seed: int, progress: Progress = silent, jobs: int = 1
+) -> GoalCheck | None:
     """The test, and the groups where it is rejected; None for one expert, and where it would take long."""
     if not 1 < problem.n_experts <= MOST_EXPERTS or problem.n_parameters > MOST_REWARDS:
         return None
     scores = Scores(in_order_of_content(problem), temperature)
-    test = shared_goal_test(scores, SIMULATIONS, seed, part_of(progress, 0.0, 0.5))
+    test = shared_goal_test(scores, SIMULATIONS, seed, part_of(progress, 0.0, 0.5), jobs)
     if not test.p_value <= TEST_LEVEL:
         return GoalCheck(test, None)
-    return GoalCheck(test, goals_of_decisions(problem, temperature, SIMULATIONS, seed, part_of(progress, 0.5, 1.0)))
+    return GoalCheck(test, goals_of_decisions(problem, temperature, SIMULATIONS, seed, part_of(progress, 0.5, 1.0), jobs))

@@ -1,0 +1,99 @@
+"""Reading: a table of decisions checked and counted, against DuckDB's bare count of the same file, and its memory.
+
+    python benchmarks/reading.py [--rows 10000000] [--kinds csv,csv.gz,parquet]
+
+The bare count groups the rows by expert, state, action and next state and checks nothing. Each figure is from a process of its
+own on one core: processor seconds without imports, and the largest resident memory. The table is made in a temporary folder, with
+20 decisions per episode, 100 experts and 400 states, and deleted afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import duckdb
+
+LENGTH = 20
+EXPERTS = 100
+STATES = 400
+
+TABLE = f"""
+    SELECT 'p' || (i // {LENGTH} % {EXPERTS}) AS expert, i // {LENGTH} AS episode, i % {LENGTH} AS step,
+        's' || ((hash(i // {LENGTH}) % {STATES} + i % {LENGTH} * 3 + hash(i) % 3) % {STATES}) AS state,
+        ['up', 'down', 'left', 'right'][(1 + hash(i + 7) % 4)::INT] AS action,
+        's' || ((hash(i // {LENGTH}) % {STATES} + (i % {LENGTH} + 1) * 3 + hash(i + 1) % 3) % {STATES}) AS next_state
+    FROM range({{rows}}) t(i)"""
+BARE = """
+import duckdb
+def run(path):
+    read = "read_parquet" if path.endswith("parquet") else "read_csv"
+    how = "" if path.endswith("parquet") else ", all_varchar=true"
+    query = f"SELECT expert, state, action, next_state, count(*) FROM {read}('{path}'{how}) GROUP BY ALL"
+    return len(duckdb.sql(query).fetchnumpy()["expert"])
+"""
+OURS = """
+from multihorizon import Demonstrations
+def run(path):
+    return len(Demonstrations.from_files(path).cells.count)
+"""
+MEASURE = """
+import json, os, resource, sys, time
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+exec(sys.argv[2])
+begun = time.process_time()
+cells = run(sys.argv[1])
+seconds = time.process_time() - begun
+memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({"cells": cells, "seconds": seconds, "megabytes": memory}))
+"""
+
+
+def make(path: Path, rows: int) -> None:
+    kind = "PARQUET" if path.suffix == ".parquet" else "CSV, HEADER"
+    with duckdb.connect(config={"memory_limit": "1GB", "temp_directory": str(path.parent)}) as database:
+        database.execute(f"COPY ({TABLE.format(rows=rows)}) TO '{path}' (FORMAT {kind})")
+
+
+def measure(path: Path, code: str) -> dict[str, float]:
+    run = [sys.executable, "-c", MEASURE, str(path), code]
+    found: dict[str, float] = json.loads(subprocess.run(run, capture_output=True, text=True, check=True, env=os.environ).stdout)
+    return found
+
+
+def compare(rows: int, kind: str) -> dict[str, float | str]:
+    """Processor seconds of both, their ratio, and our memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"table.{kind}")
+        make(path, rows)
+        bare, ours = measure(path, BARE), measure(path, OURS)
+    assert bare["cells"] == ours["cells"]
+    return {
+        "rows": rows,
+        "file": kind,
+        "bare count, s": bare["seconds"],
+        "checked and counted, s": ours["seconds"],
+        "ratio": ours["seconds"] / bare["seconds"],
+        "memory, MB": ours["megabytes"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--kinds", default="csv,csv.gz,parquet")
+    options = parser.parse_args()
+    for kind in options.kinds.split(","):
+        found = compare(options.rows, kind)
+        print(
+            ", ".join(f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in found.items())
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Work spread over processes and over a Dask cluster: the same digits, data that travel once, and workers that may die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import multihorizon as mh
+from multihorizon.cli import app
+from multihorizon.parallel import in_parallel
+
+DOMAIN = mh.domains.cliff()
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+
+
+def square(item: int) -> int:
+    return item * item
+
+
+def die_once(marker: Path, item: int) -> int:
+    """Kill the process that does item 3 for the first time."""
+    if item == 3 and not marker.exists():
+        marker.write_text("")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item * item
+
+
+def die(item: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def refuse(item: int) -> None:
+    raise ValueError(f"item {item} is refused")
+
+
+class Travelling:
+    """A task that writes down each of its arrivals in a process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = np.zeros(1000)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ = state
+        with (self.folder / str(os.getpid())).open("a") as file:
+            file.write("x")
+
+    def __call__(self, item: int) -> int:
+        return item
+
+
+def solved() -> mh.Solution:
+    table = mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.mce_experts(), 60, names=["x", "y", "z"])
+    return mh.solve(mh.Problem(DOMAIN.mdp, table), mh.MaximumLikelihood())
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Any]:
+    """Two worker processes of one thread each on this machine."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as running:
+        yield running
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_results_come_in_the_order_of_the_items(jobs: int) -> None:
+    assert list(in_parallel(square, range(7), jobs)) == [0, 1, 4, 9, 16, 25, 36]
+    assert list(in_parallel(square, [], jobs)) == []
+
+
+def test_the_task_of_a_process_that_dies_is_done_again(tmp_path: Path) -> None:
+    assert list(in_parallel(partial(die_once, tmp_path / "died"), range(6), 2)) == [0, 1, 4, 9, 16, 25]
+    assert (tmp_path / "died").exists()
+
+
+def test_a_task_that_kills_every_process_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multihorizon.parallel.RETRIES", 1)
+    with pytest.raises(OSError, match="workers died 2 times during this work"):
+        list(in_parallel(die, range(2), 2))
+
+
+def test_all_results_of_a_cluster_are_the_same_if_a_worker_dies_in_the_middle(workers: Any) -> None:
+    solution = solved()
+    here = mh.bootstrap(solution, samples=40, jobs=1, seed=3)
+    killed: list[int] = []
+
+    def kill_one(share: float, message: str) -> None:
+        if share > 0.2 and not killed:
+            killed.append(next(iter(workers.workers.values())).process.process.pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    with mh.cluster(workers.scheduler_address):
+        there = mh.bootstrap(solution, samples=40, seed=3)
+        bereft = mh.bootstrap(solution, samples=40, seed=3, progress=kill_one)
+    assert killed
+    for found in (there, bereft):
+        np.testing.assert_array_equal(found.discounts, here.discounts)
+        np.testing.assert_array_equal(found.rewards, here.rewards)
+
+
+def test_what_tasks_share_travels_to_each_worker_once(workers: Any, tmp_path: Path) -> None:
+    with mh.cluster(workers.scheduler_address):
+        assert list(in_parallel(Travelling(tmp_path), range(30), 1)) == list(range(30))
+    assert sum(len(file.read_text()) for file in tmp_path.iterdir()) <= 3
+
+
+def test_a_cluster_tells_what_a_task_raised_and_forgets_the_rest(workers: Any) -> None:
+    with mh.cluster(workers.scheduler_address):
+        with pytest.raises(ValueError, match="item 0 is refused"):
+            list(in_parallel(refuse, range(5), 1))
+        results = in_parallel(square, range(100), 1)
+        assert [next(results) for _ in range(3)] == [0, 1, 4]
+        results.close()
+    assert list(in_parallel(square, [2, 3], 1)) == [4, 9]
+
+
+def test_a_task_that_kills_every_worker_of_a_cluster_is_given_up(workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multihorizon.parallel.RETRIES", 0)
+    with mh.cluster(workers.scheduler_address), pytest.raises(OSError, match="workers died 1 time "):
+        list(in_parallel(die, range(1), 1))
+
+
+def test_a_fit_on_a_cluster_has_the_same_digits(workers: Any, tmp_path: Path) -> None:
+    mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.mce_experts(), 60, names=["x", "y", "z"]).to_csv(tmp_path / "d.csv")
+    DOMAIN.mdp.to_npz(tmp_path / "m.npz")
+    answers = []
+    for more in ([], ["--cluster", workers.scheduler_address]):
+        out = tmp_path / f"out{len(more)}"
+        arguments = ["fit", str(tmp_path / "d.csv"), "--transitions", str(tmp_path / "m.npz"), "--out", str(out), *more]
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
+        answer = json.loads((out / "result.json").read_text())
+        answers.append({key: value for key, value in answer.items() if "seconds" not in key})
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tcp://127.0.0.1:1"])
+@pytest.mark.parametrize("command", [["fit", "d.csv"], ["goals", "d.csv"], ["recover", "d.csv"], ["reproduce"]])
+def test_a_wrong_address_is_one_sentence(
+    command: list[str], address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("multihorizon.parallel.ANSWER_SECONDS", 0.2)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, [*command, "--cluster", address, "--out", "out"])
+    assert result.exit_code == 2
+    assert f"received '{address}': none answers there" in " ".join(result.stderr.split())
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cluster_without_the_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(ValueError, match=r"pip install 'multihorizon\[cluster\]'"), mh.cluster("tcp://127.0.0.1:1"):
+        pass
