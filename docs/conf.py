@@ -40,6 +40,7 @@ nitpick_ignore_regex = [
 
 # Pages: names in backquotes are code, links to headings work down to the third level.
 default_role = "code"
+smartquotes = False  # options begin with two hyphens
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3
 

@@ -1,4 +1,4 @@
-"""Where people go who share a reward and look ahead differently far: the best way of each from one start, as a picture."""
+"""Where people go who share a reward but not a horizon: the best path of each from one start, as a picture."""
 
 from __future__ import annotations
 
