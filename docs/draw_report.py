@@ -24,7 +24,8 @@ def main() -> None:
         page = Path(folder) / "report.html"
         fit_page(mh.analyse([walks], [meadow.mdp], quick=True), {}).write(page)
         tab.media("light")
-        tab.open(page, 860, 620)
+        tab.open(page, 860, 670)
+        tab.click(".explorer button.after")
         tab.run("document.querySelector('.explorer').scrollIntoView()")
         tab.picture(DOCS / "images" / "report.png", whole=False)
 

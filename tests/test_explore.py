@@ -182,6 +182,8 @@ def test_buttons_go_from_change_to_change_and_experts_to_their_discount(tab, pag
     for number in (2, 3):
         tab.click(".explorer button.after")
         assert f"stretch {number} of {len(intervals)}" in texts(tab, ".explorer output")[0]
+        before, now = (interval.optimal_actions[~CLIFF.mdp.terminal] for interval in intervals[number - 2 : number])
+        assert tab.run("document.querySelectorAll('.explorer svg .new').length") == (now & ~before).sum() > 0
     tab.click(".explorer button.before")
     assert f"stretch 2 of {len(intervals)}" in texts(tab, ".explorer output")[0]
     last = found.order[-1]

@@ -76,7 +76,7 @@ def explorer(task: Task, people: Sequence[Person], number: int = 1) -> list[str]
 def _drawing(task: Task, found: Stretches, start: float) -> str:
     best = found.best_at(start)
     if has_arrows(task.mdp):
-        caption = "Arrows: the best actions at the look-ahead that stands below. "
+        caption = "Arrows: the best actions at the look-ahead that stands below, thick where they have just become best. "
         caption += "Blue cells pay more than the middle one, orange cells less. " if task.values.any() else ""
         caption += "Dashed frames end the episode." if task.mdp.terminal.any() else ""
         return grid_map(task.mdp, task.values, task.tips, caption.strip(), found, best)

@@ -8,7 +8,7 @@ all(".explorer").forEach((explorer) => {
   const data = JSON.parse(explorer.querySelector("script").textContent);
   const slider = explorer.querySelector("input[type=range]"), said = explorer.querySelector("output");
   const choices = all(".choices", explorer).map((drawn) => all(".choice", drawn));
-  let gamma = data.start;
+  let gamma = data.start, shown = -1;
 
   const horizon = (discount) => {
     const steps = data.steps ?? Infinity;
@@ -33,10 +33,22 @@ all(".explorer").forEach((explorer) => {
   };
   const stretch = () => data.changes.findLastIndex((change) => change <= gamma);
 
+  const bestIn = (number) => {
+    const on = new Set();
+    for (let i = 0; i <= number; i += 1) data.toggles[i].forEach((pair) => { if (!on.delete(pair)) on.add(pair); });
+    return on;
+  };
+
   function show() {
-    const current = stretch(), on = new Set();
-    for (let i = 0; i <= current; i += 1) data.toggles[i].forEach((pair) => { if (!on.delete(pair)) on.add(pair); });
-    choices.forEach((drawn) => drawn.forEach((choice, pair) => choice.classList.toggle("on", on.has(pair))));
+    const current = stretch();
+    if (current !== shown) {
+      const on = bestIn(current), before = shown < 0 ? on : bestIn(shown);
+      choices.forEach((drawn) => drawn.forEach((choice, pair) => {
+        choice.classList.toggle("on", on.has(pair));
+        choice.classList.toggle("new", on.has(pair) && !before.has(pair));
+      }));
+      shown = current;
+    }
     slider.value = Math.round(place(gamma) * POSITIONS);
     const from = asText(data.changes[current]), to = asText(data.changes[current + 1] ?? 1);
     const own = root.dataset.unit === "steps" ? `${steps(gamma)} steps` : `γ = ${gamma.toFixed(4)}`;
