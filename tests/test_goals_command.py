@@ -56,6 +56,7 @@ def test_fit_says_that_goals_differ_and_what_to_do(folder, tmp_path):
     assert any("do not share one goal" in text for text in content["warnings"])
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<h2>Do they share a goal?</h2>" in page
+    assert "One reward for all experts is rejected, so what it makes best must not be believed either." in page
     assert "Fit each group by itself" in page
 
 

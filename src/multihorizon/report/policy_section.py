@@ -39,12 +39,14 @@ def _opening(found: Findings) -> list[str]:
     whose = "given" if found.reward_given else "learned"
     lines = [
         "The same reward makes other actions best for those who look farther ahead. The slider goes through the discounts and "
-        f"shows the best actions of the {whose} reward at each. Experts choose them more often than others, but not always."
+        f"shows the best actions of the {whose} reward at each. Experts choose these more often than others, but not always."
     ]
     unknown = 0 if found.reward_given else int(np.isnan(found.contrasts.values).sum())
     if unknown:
         what = count(unknown, "state" if found.problem.tabular else "feature")
-        lines.append(f"The decisions do not determine the reward of {what}, so the best actions that lead there are not known.")
+        lines.append(f"The decisions do not determine the reward of {what}, so best actions that depend on it are not known.")
+    if found.goals is not None and found.goals.rejected:
+        lines.append("One reward for all experts is rejected, so what it makes best must not be believed either.")
     if not found.reward_given:
         lines.append("The reward is an estimate: where it is changed a little, the best actions change at other discounts.")
     return lines
