@@ -224,7 +224,10 @@ def _require_next(demonstrations: Demonstrations, needed: Bools) -> None:
         )
     if missing.any():
         decision = demonstrations.first(missing)[1]
-        raise ValueError(f"{decision} must have a next_state to estimate transitions from, received none")
+        raise ValueError(
+            f"{decision} must have a next_state to estimate transitions from, received none: "
+            "after the last step, it is the name of how the episode ended"
+        )
 
 
 def _counts(rows: Ints, columns: Ints, counts: Ints, shape: tuple[int, int]) -> Any:
