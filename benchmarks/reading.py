@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -35,7 +34,9 @@ def run(path):
     read = "read_parquet" if path.endswith("parquet") else "read_csv"
     how = "" if path.endswith("parquet") else ", all_varchar=true"
     query = f"SELECT expert, state, action, next_state, count(*) FROM {read}('{path}'{how}) GROUP BY ALL"
-    return len(duckdb.sql(query).fetchnumpy()["expert"])
+    database = duckdb.connect()
+    database.execute("SET enable_progress_bar = false")
+    return len(database.execute(query).fetchnumpy()["expert"])
 """
 OURS = """
 from multihorizon import Demonstrations
@@ -62,7 +63,8 @@ def make(path: Path, rows: int) -> None:
 
 def measure(path: Path, code: str) -> dict[str, float]:
     run = [sys.executable, "-c", MEASURE, str(path), code]
-    found: dict[str, float] = json.loads(subprocess.run(run, capture_output=True, text=True, check=True, env=os.environ).stdout)
+    output = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    found: dict[str, float] = json.loads(output.splitlines()[-1])
     return found
 
 

@@ -108,7 +108,9 @@ def connect() -> duckdb.DuckDBPyConnection:
     """A database in memory that spills to a temporary folder of its own and never reaches for the network."""
     folder = Path(tempfile.gettempdir(), f"multihorizon-{uuid4()}")  # made when needed, deleted on closing
     options: dict[str, Any] = {"memory_limit": MEMORY, "temp_directory": str(folder), "autoinstall_known_extensions": "false"}
-    return duckdb.connect(config=options)
+    database = duckdb.connect(config=options)
+    database.execute("SET enable_progress_bar = false")
+    return database
 
 
 def scan_csv(name: str, files: Sequence[Path]) -> Scan:
