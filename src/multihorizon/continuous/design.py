@@ -9,10 +9,12 @@ matters.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.linalg as la
+import scipy.sparse as sp
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.continuous.basis import Fitted, fit_basis
@@ -22,6 +24,8 @@ from multihorizon.tables.steps import Steps
 
 #: Value points: enough that their choice moves a discount by far less than its standard error.
 POINTS = 4000
+#: A sparse product costs this many dense ones, for each pair of actions.
+SPARSE_COST = 2.5
 #: Added to the diagonal of the projection, relative to its mean.
 STABILITY = 1e-9
 
@@ -38,6 +42,25 @@ class Decisions:
     available: Bools
     counts: Floats
     visits: Floats
+
+    @cached_property
+    def products(self) -> Sparse | None:
+        """The products of each row's entries, `(p²,n)`; None where actions have rows of their own, or rows are too full."""
+        first = self.rows[0]
+        widths = np.unique(np.diff(first.indptr))
+        n, p = first.shape
+        if any(row is not first for row in self.rows) or widths.size != 1:
+            return None
+        width = int(widths[0])
+        i, j = np.triu_indices(width)
+        if SPARSE_COST * i.size * (len(self.rows) + 1) >= p * p:
+            return None
+        index, value = first.indices.reshape(n, width).astype(np.int64), first.data.reshape(n, width)
+        order = np.argsort(index, axis=1)
+        index, value = np.take_along_axis(index, order, 1), np.take_along_axis(value, order, 1)
+        starts = np.arange(0, n * i.size + 1, i.size)
+        cells = (index[:, i] * p + index[:, j]).ravel()
+        return sp.csr_array(sp.csr_array(((value[:, i] * value[:, j]).ravel(), cells, starts), shape=(n, p * p)).T)
 
 
 @dataclass(frozen=True, eq=False)

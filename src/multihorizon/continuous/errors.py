@@ -13,8 +13,6 @@ episode may depend on each other. The first term is the second stage's own, the 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
@@ -22,7 +20,7 @@ import scipy.sparse as sp
 from multihorizon.checks import Floats
 from multihorizon.continuous.outcomes import LeastSquares
 from multihorizon.continuous.sieve_likelihood import SieveModel, SievePoint
-from multihorizon.continuous.values import SampledPlan
+from multihorizon.continuous.values import SampledPlan, coefficient_slopes
 from multihorizon.likelihood.ascent import curvature
 from multihorizon.likelihood.precision import NULL_COMPONENT, Precision
 from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
@@ -88,12 +86,8 @@ def first_stage_scores(point: SievePoint) -> Floats | None:
 def _score_by_coefficients(point: SievePoint, k: int) -> Floats:
     """`Σ π dlogπ/dx dlogπ/dc` `(A,p,q)`: how the score of x moves with the coefficients of Q, the values following them."""
     model, design = point.likelihood, point.likelihood.design
-    plan, batch = point.plans[k], model.design.decisions[k]
-    direct: Any = [0.0] * len(batch.rows)
-    for scores, rows, policy in point.score_blocks(k):
-        for a, (score, p) in enumerate(zip(scores, policy, strict=True)):
-            direct[a] = direct[a] + batch.rows[a][rows].T @ (p[:, None] * score)
-    moved = np.array(direct) / plan.lam
+    plan = point.plans[k]
+    moved = point.loads(k, coefficient_slopes(design, plan) / plan.lam) / plan.lam
     on_values = plan.gamma * np.einsum("apq,apf->fq", moved, design.stage.going_on, optimize=True)
     return moved + _through_values(model, plan, on_values)
 

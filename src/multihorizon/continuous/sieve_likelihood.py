@@ -18,7 +18,7 @@ import numpy as np
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.continuous.design import Decisions, Design
-from multihorizon.continuous.outcomes import BLOCK
+from multihorizon.continuous.information import project
 from multihorizon.continuous.sampled import SampledProblem
 from multihorizon.continuous.values import SampledPlan, coefficient_slopes, plan_expert, pull_back_values
 from multihorizon.likelihood.likelihood import Likelihood, Point
@@ -129,7 +129,7 @@ class SievePoint(Point):
         total = np.zeros(model.size)
         for k, (batch, plan, y) in enumerate(zip(design.decisions, self.plans, weights, strict=True)):
             on_q = (y - y.sum(axis=0) * plan.policy) / plan.lam
-            loads = np.stack([row.T @ g for row, g in zip(batch.rows, on_q, strict=True)])
+            loads = _summed(batch, on_q)
             on_values = np.einsum("ap,apf->f", loads, design.stage.going_on, optimize=True)
             theta, discount, heat, _ = pull_back_values(design, plan, plan.gamma * on_values)
             theta = theta + np.einsum("ap,apf->f", loads, design.stage.paid, optimize=True)
@@ -139,23 +139,28 @@ class SievePoint(Point):
 
     def blocks(self) -> Iterator[tuple[Ints, Floats]]:
         """For each expert the positions in x on which the choices depend, and their Fisher information `(q,q)`."""
-        for k in range(len(self.plans)):
-            total = 0.0
-            for scores, _, policy in self.score_blocks(k):
-                total = total + sum(score.T @ (p[:, None] * score) for score, p in zip(scores, policy, strict=True))
-            yield self.likelihood.places(k), np.asarray(total)
+        for k, plan in enumerate(self.plans):
+            slopes = coefficient_slopes(self.likelihood.design, plan) / plan.lam
+            surprise = _surprise(plan)
+            block = np.einsum("apq,apr->qr", slopes, self.loads(k, slopes), optimize=True)
+            block[-1] += np.einsum("apq,ap->q", slopes, _summed(self.likelihood.design.decisions[k], surprise), optimize=True)
+            block[-1, -1] += float((surprise * -(plan.finite_log + plan.entropy)).sum())
+            yield self.likelihood.places(k), block
 
-    def score_blocks(self, expert: int) -> Iterator[tuple[list[Floats], slice, Floats]]:
-        """`d log π(a|s)` by θ, γ and log λ: for rows of decisions, one `(n,q)` for each action, the rows, and π there `(A,n)`."""
-        model, plan = self.likelihood, self.plans[expert]
-        batch: Decisions = model.design.decisions[expert]
-        slopes = coefficient_slopes(model.design, plan) / plan.lam
-        for start in range(0, batch.action.size, BLOCK):
-            rows = slice(start, start + BLOCK)
-            policy, log, entropy = plan.policy[:, rows], plan.finite_log[:, rows], plan.entropy[rows]
-            raw = [row[rows] @ slope for row, slope in zip(batch.rows, slopes, strict=True)]
-            mean = sum(p[:, None] * r for p, r in zip(policy, raw, strict=True))
-            for r, own in zip(raw, log, strict=True):
-                r -= mean
-                r[:, -1] -= own + entropy
-            yield raw, rows, policy
+    def loads(self, expert: int, slopes: Floats) -> Floats:
+        """`λ Σ_i Σ_b π_b (d log π_b/dc_a) (d log π_b/dx)` `(A,p,q)` for derivatives `(A,p,q)` of the coefficients c of Q/λ."""
+        plan, batch = self.plans[expert], self.likelihood.design.decisions[expert]
+        found = project(batch, plan.policy, slopes)
+        found[:, :, -1] += _summed(batch, _surprise(plan))
+        return found
+
+
+def _surprise(plan: SampledPlan) -> Floats:
+    """`π_a` times the direct derivative of `log π_a` by log λ, `−(log π_a + entropy)`, at each decision, `(A,n)`."""
+    found: Floats = -plan.policy * (plan.finite_log + plan.entropy)
+    return found
+
+
+def _summed(decisions: Decisions, weights: Floats) -> Floats:
+    """`Σ_i X_a(s_i)ᵀ y_a` `(A,p)` for weights y `(A,n)`."""
+    return np.stack([row.T @ y for row, y in zip(decisions.rows, weights, strict=True)])

@@ -19,7 +19,7 @@ from scipy.stats import qmc
 
 from multihorizon.checks import Floats
 from multihorizon.continuous.design import Decisions, Design
-from multihorizon.continuous.outcomes import BLOCK
+from multihorizon.continuous.information import project
 from multihorizon.continuous.sieve_likelihood import SieveModel, SievePoint
 from multihorizon.continuous.values import decision_values, soft_values
 
@@ -101,15 +101,9 @@ def _logit(decisions: Decisions, loads: Floats, u: Floats) -> tuple[float, Float
     log = soft_values(decision_values(decisions, loads @ u), decisions.available, 1.0)[1]
     policy = np.exp(log)
     value = float(log[decisions.action, np.arange(decisions.action.size)].sum())
-    gradient, information = np.zeros(u.size), np.zeros((u.size, u.size))
-    for start in range(0, decisions.action.size, BLOCK):
-        rows = slice(start, start + BLOCK)
-        expected = [row[rows] @ load for row, load in zip(decisions.rows, loads, strict=True)]
-        mean = sum(p[:, None] * e for p, e in zip(policy[:, rows], expected, strict=True))
-        information -= mean.T @ mean
-        for p, e, n in zip(policy[:, rows], expected, decisions.counts[:, rows], strict=True):
-            information += e.T @ (p[:, None] * e)
-            gradient += e.T @ (n - p)
+    missed = [row.T @ y for row, y in zip(decisions.rows, decisions.counts - policy, strict=True)]
+    gradient = np.einsum("apq,ap->q", loads, np.stack(missed), optimize=True)
+    information = np.einsum("apq,apr->qr", loads, project(decisions, policy, loads), optimize=True)
     return value, gradient, information
 
 
