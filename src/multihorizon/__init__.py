@@ -73,6 +73,8 @@ _HOMES = {
     "functions": "continuous.functions",
     "Functions": "continuous.functions",
     "sampled_discount_tests": "continuous.discount_tests",
+    "analyse_steps": "report.sampled_analysis",
+    "SampledAnalysis": "report.sampled_analysis",
     "analyse": "report.analysis",
     "Analysis": "report.analysis",
     "generalization_error": "domains.generalization",

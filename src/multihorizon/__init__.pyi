@@ -56,6 +56,8 @@ from multihorizon.recovery.identification import Identification as Identificatio
 from multihorizon.recovery.identify import identify as identify
 from multihorizon.report.analysis import Analysis as Analysis
 from multihorizon.report.analysis import analyse as analyse
+from multihorizon.report.sampled_analysis import SampledAnalysis as SampledAnalysis
+from multihorizon.report.sampled_analysis import analyse_steps as analyse_steps
 from multihorizon.search import Bayesian as Bayesian
 from multihorizon.search import Grid as Grid
 from multihorizon.solution import Solution as Solution

@@ -30,6 +30,7 @@ from multihorizon.commands.options import (
     Ridge,
     Seed,
     Smoothing,
+    StateColumns,
     TemperatureChoice,
     Transitions,
     check_out,
@@ -60,6 +61,7 @@ EXAMPLES = (
     "multihorizon fit decisions.csv --out result",
     "multihorizon fit decisions.csv --transitions moves.csv --out result",
     "multihorizon fit decisions.csv --features kinds.csv --jobs -1 --out result",
+    "multihorizon fit steps.csv --state x,y --out result",
     "multihorizon fit decisions.csv --known-reward points.csv --discount Ann=0.9",
     'multihorizon fit decisions.csv --persons who.csv --formula "~ group + age"',
     "multihorizon fit 1.csv 2.csv --transitions a.csv --transitions b.csv",
@@ -76,6 +78,7 @@ SHOWN_OF_FAMILIES = ("family", "AIC", "BIC", "held out", "verdict")
 
 def fit(
     demos: Demos,
+    state: StateColumns = None,
     transitions: Transitions = None,
     features: Features = None,
     temperature: TemperatureChoice = None,
@@ -102,6 +105,23 @@ def fit(
             raise ValueError(f"--smoothing must be at least 0, received {smoothing:g}")
         families = families_of(lookahead)
         check_out(out_dir, FILES, demos, transitions, features, known_reward, groups, persons, recovered)
+        if state is not None:
+            others = {
+                "--transitions": transitions,
+                "--features": features,
+                "--known-reward": known_reward,
+                "--groups": groups,
+                "--persons": persons,
+                "--formula": formula,
+                "--estimate-rest": estimate_rest,
+                "--ridge": ridge is not None,
+                "--lookahead": lookahead,
+                "--recovered": recovered,
+            }
+            from multihorizon.commands.fit_steps import fit_steps  # noqa: PLC0415 - scikit-learn takes long to load
+
+            fit_steps(demos, state, others, (temperature_of(temperature), discounts_of(discount)), quick, seed, out_dir)
+            return
         recovery = None if recovered is None else read_recovery(recovered)
         together = None if groups is None else read_groups(groups)
         solver = MaximumLikelihood(temperature_of(temperature), discounts_of(discount), groups=together, ridge=ridge)

@@ -64,6 +64,12 @@ PersonsFile = Annotated[
 Formula = Annotated[
     str | None, typer.Option("--formula", help='The covariates that discounts may depend on, as in R: "~ group + age".')
 ]
+StateColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--state", metavar="X1,X2,…", help="The columns of numbers that are the state; where actions lead is then learned."
+    ),
+]
 Quick = Annotated[bool, typer.Option("--quick", help="Leave out tests and model checks; take intervals from standard errors.")]
 Jobs = Annotated[int, typer.Option("--jobs", help="Processes to use; -1 is all cores. The answer does not depend on it.")]
 Cluster = Annotated[

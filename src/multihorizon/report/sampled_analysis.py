@@ -1,0 +1,155 @@
+"""A fit to states that are vectors, with everything a reader needs to judge it: what `multihorizon fit --state` runs.
+
+The steps are public functions of their own: the fit, tests of shared discounts, and the reward as a function. Three verdicts
+say how far the experts look ahead, whether the data can tell, and whether the model fits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from multihorizon.checks import Bools, Floats
+from multihorizon.continuous.discount_tests import sampled_discount_tests
+from multihorizon.continuous.functions import Functions, functions
+from multihorizon.continuous.sampled import SampledProblem
+from multihorizon.continuous.sieve_likelihood import LARGEST_DISCOUNT
+from multihorizon.continuous.solver import SieveLikelihood
+from multihorizon.driver import solve
+from multihorizon.likelihood.horizon_tests import SharedDiscountTest
+from multihorizon.progress import Progress, part_of, silent
+from multihorizon.report.findings import LEVEL
+from multihorizon.report.formats import count, in_words, p_text
+from multihorizon.report.words import VAGUE_WIDTH, Verdict
+from multihorizon.solution import Solution, Status
+from multihorizon.tables.steps import Steps
+
+#: The model fits well where it explains this share of what the choices' own logits explain, and next states are predicted at all.
+WELL_EXPLAINED, PREDICTED = 0.95, 0.02
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class SampledAnalysis:
+    """What `analyse_steps` found, in numbers and in words. `quick` leaves out the tests."""
+
+    steps: Steps
+    solution: Solution
+    functions: Functions
+    shared: SharedDiscountTest | None
+    pairs: list[SharedDiscountTest]
+    quick: bool
+
+    @property
+    def withheld(self) -> bool:
+        """Whether the answer must not be used: no maximum was found."""
+        return self.solution.status is Status.NOT_CONVERGED
+
+    @property
+    def given(self) -> Bools:
+        """Whether each expert `(K,)` gets a discount."""
+        found: Bools = np.array(self.solution.evidence["identified"], dtype=np.bool_) & (not self.withheld)
+        return found
+
+    @property
+    def intervals(self) -> Floats:
+        """The intervals `(K,2)`; NaN where there is no discount."""
+        return np.where(self.given[:, None], self.solution.confidence_intervals(LEVEL), np.nan)
+
+    @property
+    def verdicts(self) -> tuple[Verdict, Verdict, Verdict]:
+        """How far do they look ahead? Can the data tell? Does the model fit?"""
+        return _look_ahead(self), _can_tell(self), _fits(self)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader must know before any number; often nothing."""
+        found = ["No maximum of the likelihood was found: do not use this result."] if self.withheld else []
+        if self.solution.evidence["basis_too_poor"]:
+            found.append("The basis is too poor: richer functions predict choices better, and the discounts may be far off.")
+        return found
+
+    @property
+    def headline(self) -> str:
+        """The opening paragraph."""
+        return " ".join([*self.warnings, *(verdict.reasons for verdict in self.verdicts)])
+
+
+def analyse_steps(
+    steps: Steps, solver: SieveLikelihood | None = None, seed: int = 0, quick: bool = False, progress: Progress = silent
+) -> SampledAnalysis:
+    """Fit logged steps and judge the fit.
+
+    Args:
+        steps: the decisions.
+        solver: the options of the fit.
+        seed: fixes all randomness.
+        quick: leave out tests of shared discounts.
+        progress: called with the share of the work that is done and where it stands.
+    """
+    solution = solve(SampledProblem(steps), solver or SieveLikelihood(), seed, part_of(progress, 0.0, 0.7))
+    tested = not quick and solution.status is Status.CONVERGED
+    shared, pairs = sampled_discount_tests(solution, part_of(progress, 0.7, 1.0)) if tested else (None, [])
+    return SampledAnalysis(steps, solution, functions(solution), shared, pairs, quick)
+
+
+def horizon(discount: float) -> str:
+    """The effective horizon `1/(1−γ)` of a discount in steps; the largest discount tried is a limit."""
+    if discount >= LARGEST_DISCOUNT:
+        return f"≥ {1 / (1 - LARGEST_DISCOUNT):,.0f}"
+    return f"{1 / (1 - discount):.1f}"
+
+
+def discount_cell(discount: float) -> str:
+    """A discount with three decimals; the largest one tried is a limit."""
+    return f"≥ {LARGEST_DISCOUNT:g}" if discount >= LARGEST_DISCOUNT else f"{discount:.3f}"
+
+
+def interval_cell(ends: Floats) -> str:
+    """An interval; a dash where there is none."""
+    return "–" if np.isnan(ends).any() else " to ".join(discount_cell(float(end)) for end in ends)
+
+
+def _look_ahead(found: SampledAnalysis) -> Verdict:
+    question = "How far do they look ahead?"
+    order = [k for k in np.argsort(found.solution.discounts) if found.given[k]]
+    if not order:
+        return Verdict(question, "Not known", "No expert's planning horizon can be told.", "bad")
+    names, gammas = found.solution.experts, found.solution.discounts
+    each = [f"{names[k]} {horizon(float(gammas[k]))}" for k in order]
+    test = "" if found.shared is None else f" That all look equally far ahead has p {p_text(found.shared.p_value)}."
+    differ = found.shared is not None and found.shared.p_value < SIGNIFICANT
+    answer = "Differently far" if differ else "Perhaps equally far" if found.shared is not None else f"{len(order)} estimates"
+    return Verdict(question, answer, f"Effective horizons in steps: {in_words(each)}.{test}", "good" if differ else "caution")
+
+
+def _can_tell(found: SampledAnalysis) -> Verdict:
+    question, evidence = "Can the data tell?", found.solution.evidence
+    unknown = [name for name, known in zip(found.solution.experts, evidence["identified"], strict=True) if not known]
+    if unknown:
+        return Verdict(question, "No" if not found.given.any() else "Not for all", found.solution.message, "bad")
+    ends = found.intervals
+    vague = [name for name, width in zip(found.solution.experts, np.ptp(ends, axis=1), strict=True) if not width <= VAGUE_WIDTH]
+    learned = "The intervals include the error of the learned dynamics."
+    if vague:
+        return Verdict(question, "Hardly", f"The intervals of {in_words(vague)} are too wide to say much. {learned}", "caution")
+    if evidence["basis_too_poor"]:
+        return Verdict(question, "Not with this basis", "Richer functions of the state predict choices better.", "caution")
+    return Verdict(
+        question, "Yes", f"Every discount has an interval of at most {np.ptp(ends, axis=1).max():.2f}. {learned}", "good"
+    )
+
+
+def _fits(found: SampledAnalysis) -> Verdict:
+    question, evidence = "Does the model fit?", found.solution.evidence
+    share = float(evidence["explained_share"])
+    weak = [name for name, r2 in evidence["next_state_r2"].items() if not r2 > PREDICTED]
+    reasons = (
+        f"One reward and {count(len(found.solution.experts), 'discount')} explain {100 * share:.0f} % of what the same functions "
+        "explain of the choices without any plan."
+    )
+    if weak:
+        reasons += f" How {in_words(weak)} will change is hardly predicted by state and action."
+    good = share >= WELL_EXPLAINED and not weak
+    return Verdict(question, "Yes" if good else "In part", reasons, "good" if good else "caution")

@@ -1,0 +1,105 @@
+"""What a fit to states that are vectors leaves behind: `result.json`, `people.csv`, `reward.csv` and `report.html`, all or none.
+
+`reward.csv` holds the reward and its standard error at states spread over the log; `functions` evaluates it anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from multihorizon.checks import Floats
+from multihorizon.continuous.design import value_points
+from multihorizon.continuous.sieve_likelihood import LARGEST_DISCOUNT
+from multihorizon.files.output import write_all, write_csv
+from multihorizon.report.findings import LEVEL
+from multihorizon.report.sampled_analysis import SampledAnalysis
+from multihorizon.report.sampled_page import sampled_page
+from multihorizon.solution import for_json, package_version
+
+FILES = ("result.json", "people.csv", "reward.csv", "report.html")
+#: States at which the reward is written.
+STATES = 500
+
+
+def write_sampled(directory: Path, found: SampledAnalysis, options: dict[str, Any]) -> None:
+    """Write all files of a fit."""
+
+    def write(draft: Path) -> None:
+        text = json.dumps(for_json(result_of(found, options)), indent=1, ensure_ascii=False, allow_nan=False)
+        (draft / "result.json").write_text(text, encoding="utf-8")
+        write_csv(_people(found), draft / "people.csv")
+        write_csv(_rewards(found), draft / "reward.csv")
+        sampled_page(found, options).write(draft / "report.html")
+
+    write_all(directory, write)
+
+
+def result_of(found: SampledAnalysis, options: dict[str, Any]) -> dict[str, Any]:
+    """The content of `result.json`."""
+    solution, given = found.solution, found.given
+    problem = solution.require_problem()
+    discounts = [float(g) if k else None for g, k in zip(solution.discounts, given, strict=True)]
+    return {
+        "experts": list(solution.experts),
+        "warnings": found.warnings,
+        "headline": found.headline,
+        "verdicts": [asdict(verdict) for verdict in found.verdicts],
+        "discounts": discounts,
+        "intervals": found.intervals.tolist(),
+        "level": LEVEL,
+        "largest_discount": LARGEST_DISCOUNT,
+        "standard_errors": _errors(found),
+        "effective_horizons": [None if g is None else 1 / (1 - g) for g in discounts],
+        "temperatures": solution.temperature,
+        "reward": dict(zip(problem.parameter_names, solution.reward.tolist(), strict=True)),
+        "coordinates": solution.evidence["coordinates"],
+        "status": str(solution.status),
+        "message": solution.message,
+        "shared_discount_test": None if found.shared is None else found.shared.to_dict(),
+        "pairwise_tests": [test.to_dict() for test in found.pairs] or None,
+        "evidence": solution.evidence,
+        "decisions_by_expert": [int((found.steps.expert == k).sum()) for k in range(len(solution.experts))],
+        "quick": found.quick,
+        "residual": solution.residual,
+        "seconds": solution.seconds,
+        "seed": solution.seed,
+        "options": options,
+        "version": package_version(),
+    }
+
+
+def _errors(found: SampledAnalysis) -> Floats:
+    """The standard errors `(K,)`; NaN where there is no discount."""
+    errors = found.solution.standard_errors
+    assert errors is not None
+    return np.where(found.given, errors, np.nan)
+
+
+def _people(found: SampledAnalysis) -> pd.DataFrame:
+    solution, given = found.solution, found.given
+    discounts = np.where(given, solution.discounts, np.nan)
+    return pd.DataFrame(
+        {
+            "expert": solution.experts,
+            "discount": discounts,
+            "standard_error": _errors(found),
+            "low": found.intervals[:, 0],
+            "high": found.intervals[:, 1],
+            "effective_horizon": 1 / (1 - discounts),
+            "temperature": solution.temperature,
+            "decisions": [int((found.steps.expert == k).sum()) for k in range(len(solution.experts))],
+        }
+    )
+
+
+def _rewards(found: SampledAnalysis) -> pd.DataFrame:
+    points = value_points(found.functions.point.likelihood.problem.steps)
+    chosen = points[np.linspace(0, len(points) - 1, min(len(points), STATES)).round().astype(np.int64)]
+    frame = pd.DataFrame(chosen, columns=list(found.functions.coordinates))
+    return frame.assign(reward=found.functions.reward(chosen), standard_error=found.functions.reward_errors(chosen))
