@@ -3,9 +3,9 @@
     python benchmarks/report.py [--experts 50] [--task cliff big_small space] [--full] [--keep DIR]
 
 Simulated experts with discounts between 0.1 and 0.95 act in a built-in task. Their decisions are fitted, by default without tests
-and model checks; `--full` adds them. The report is opened five times in headless Chromium, at 1280 and at 400 pixels. Opening
-ends with the load event, when the page's script has run; the first time the browser is cold. A change of all experts and of the
-unit is timed too, up to the next frame.
+and model checks; `--full` adds them. The report is opened five times in headless Chromium, at 1280 and at 400 pixels, and at 400
+pixels on a processor that is slowed down four times, as a telephone's. Opening ends with the load event, when the page's script
+has run; the first time the browser is cold. A change of all experts and of the unit is timed too, up to the next frame.
 """
 
 from __future__ import annotations
@@ -73,10 +73,11 @@ def main() -> None:
             page = (options.keep or Path(scratch)) / f"{task}-{options.experts}.html"
             fit_page(found, {}).write(page)
             print(f"{task}, {options.experts} experts, {mdp.n_states} states: {page.stat().st_size / 1e6:.2f} MB")
-            for width in (1280, 400):
-                times = opening(tab, page, width)
-                shown = ", ".join(f"{time:.0f}" for time in times)
-                print(f"  opened at {width} pixels, milliseconds: {shown}; errors: {len(tab.errors)}")
+            for width, slower in ((1280, 1), (400, 1), (400, 4)):
+                tab.send("Emulation.setCPUThrottlingRate", rate=slower)
+                shown = ", ".join(f"{time:.0f}" for time in opening(tab, page, width))
+                how = f"opened at {width} pixels{f', {slower} times slower' if slower > 1 else ''}"
+                print(f"  {how}, milliseconds: {shown}; errors: {len(tab.errors)}")
             none = acting(tab, "document.querySelector('.chooser button.none').click()")
             steps = acting(tab, "document.querySelector('input.unit[value=steps]').click()")
             print(f"  all experts off: {none:.0f} milliseconds; steps: {steps:.0f} milliseconds")
