@@ -143,8 +143,10 @@ class SizeResult:
         return cls(**{**numbers, **unknown, **arrays})
 
     def share_error(self, share: float) -> float:
-        """The standard error of a share of studies."""
-        return float(np.sqrt(share * (1 - share) / max(1, self.studies - self.unanswered)))
+        """The standard error of a share of studies, with one more on either side: it is not 0 where all studies agree."""
+        answered = self.studies - self.unanswered
+        likely = (share * answered + 1) / (answered + 2)
+        return float(np.sqrt(likely * (1 - likely) / (answered + 2)))
 
     def numbers(self) -> dict[str, Any]:
         """The summary without the estimates of each study."""
@@ -167,12 +169,12 @@ class Recovery:
         said = [
             f"{first.studies} studies of {_count(first.people, 'person', 'people')} with {first.decisions:.0f} decisions each "
             f"were simulated: discounts are recovered to ±{first.error:.2f} (root mean square), "
-            f"and 95 % intervals contain the truth in {first.coverage:.0%} of cases."
+            f"and 95 % intervals contain the truth in {100 * first.coverage:.0f} % of cases."
         ]
         if np.isfinite(first.correlation):
             said.append(f"Within a study true and estimated discounts correlate by {first.correlation:.2f} on average.")
         if self.term is not None and first.effect:
-            power = f"{first.power:.0%} ± {first.share_error(first.power):.0%}"
+            power = f"{100 * first.power:.0f} ± {100 * first.share_error(first.power):.0f} %"
             said.append(
                 f"An effect of {first.effect:.2f} of {self.term} on the logit of the discount is seen in {power} of studies."
             )

@@ -65,7 +65,7 @@ def recovery_blocks(found: Recovery) -> list[str]:
 MEANING = (
     "Bias and error are those of the discounts; the error is the root mean square. Coverage is the share of 95 % intervals "
     "that contain the truth. Power is the share of studies with p < 0.05. With an effect of 0 it is the share of false alarms, "
-    "which should be near 0.05. The number after ± is the standard error of a share with so many simulated studies."
+    "which should be near 5 %. The number after ± is the standard error of a share with so many simulated studies."
 )
 
 
@@ -135,7 +135,7 @@ def _table(found: Recovery) -> str:
 
 def _share(share: float, error: float) -> str:
     """A share with its standard error."""
-    return "–" if np.isnan(share) else f"{share:.2f} ± {error:.2f}"
+    return "–" if np.isnan(share) else f"{100 * share:.0f} ± {100 * error:.0f} %"
 
 
 def _along(found: Recovery, name: str) -> list[SizeResult]:
