@@ -2,10 +2,14 @@
 
     python benchmarks/recorded_people.py FOLDER held-out [--splits 10]
     python benchmarks/recorded_people.py FOLDER effects
+    python benchmarks/recorded_people.py FOLDER random-groups [--splits 100]
     python benchmarks/recorded_people.py FOLDER families
 
 FOLDER holds a study with a known reward: `decisions.csv`, `transitions.csv`, `features_points.csv` (state, action, points) and
 `persons.csv`. The study of 44 people on the page "What 44 recorded people say" comes from the repository `dimarkov/pybefit`.
+
+*Random groups.* Persons are put into two groups by lot, so there is nothing to find. A test at 5 % should see a difference in 5
+of 100 splits.
 
 *Held out.* Each person's episodes are split into two halves. Each half is predicted from a fit to the other, and both
 log-likelihoods are added. "Each alone" is maximum likelihood with each person's own discount and temperature. "One for all" has
@@ -141,6 +145,20 @@ def effects(study: Study) -> None:
     )
 
 
+def random_groups(study: Study, count: int) -> None:
+    """How often tests see a difference between groups that were drawn by lot."""
+    names = list(study.problem.names)
+    seen = {"persons as the unit": 0, "each group as one expert": 0}
+    for seed in range(count):
+        drawn = np.random.default_rng(seed).permutation(len(names)) % 2
+        frame = pd.DataFrame({"expert": names, "lot": np.where(drawn, "b", "a")})
+        found = mh.solve(study.problem, mh.Population("~ lot", frame, known_reward=study.points))
+        seen["persons as the unit"] += found.evidence["population"]["discount"]["lot[T.b]"]["p"] < 0.05
+        seen["each group as one expert"] += naive_p(study, dict(zip(names, frame["lot"], strict=True))) < 0.05
+        if (seed + 1) % 20 == 0:
+            print(f"{seed + 1} splits, differences seen: {seen}", flush=True)
+
+
 def naive_p(study: Study, groups: dict[str, str]) -> float:
     """The likelihood-ratio test of equal discounts where all persons of a group are one expert."""
     labels = sorted(set(groups.values()))
@@ -162,12 +180,12 @@ def families(study: Study) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("what", choices=["held-out", "effects", "families"])
+    parser.add_argument("what", choices=["held-out", "effects", "random-groups", "families"])
     parser.add_argument("--splits", type=int, default=10)
     given = parser.parse_args()
     study = Study(given.folder)
-    if given.what == "held-out":
-        held_out(study, given.splits)
+    if given.what in ("held-out", "random-groups"):
+        {"held-out": held_out, "random-groups": random_groups}[given.what](study, given.splits)
     else:
         {"effects": effects, "families": families}[given.what](study)
 

@@ -7,8 +7,9 @@ from scipy.stats import f_oneway
 
 import multihorizon as mh
 from multihorizon.likelihood.covariates import read_covariates
+from multihorizon.likelihood.effect_profiles import EffectProfile
 from multihorizon.likelihood.likelihood import Likelihood
-from multihorizon.likelihood.marginal import Layout, Marginal, adapted_nodes, person_values, plan_at
+from multihorizon.likelihood.marginal import Layout, Marginal, Persons, adapted_nodes, person_values, plan_at
 from multihorizon.likelihood.marginal_ascent import information, maximise, modes
 from multihorizon.likelihood.parameters import Settings
 
@@ -41,10 +42,13 @@ def layout_of(free: bool, people=PEOPLE) -> tuple[Layout, np.ndarray]:
     return layout, psi + 0.03 * np.random.default_rng(0).normal(size=psi.size) * (np.abs(psi) > 0)
 
 
-def nodes_at(layout: Layout, psi: np.ndarray, per_dimension: int = 9) -> Marginal:
+def modes_at(layout: Layout, psi: np.ndarray) -> Persons:
     parts = layout.unpack(psi)
-    persons = modes(layout.model, parts.theta, layout.design @ parts.effects, parts.root, 1.0)
-    return Marginal(layout, adapted_nodes(persons, per_dimension), 1.0)
+    return modes(layout.model, parts.theta, layout.design @ parts.effects, parts.root, 1.0)
+
+
+def nodes_at(layout: Layout, psi: np.ndarray, per_dimension: int = 9) -> Marginal:
+    return Marginal(layout, adapted_nodes(modes_at(layout, psi), per_dimension), 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +81,7 @@ def test_the_integral_is_that_of_a_fine_grid() -> None:
 
 def test_the_information_is_the_curvature_of_the_marginal_likelihood() -> None:
     layout, psi = layout_of(free=True)
-    parts = layout.unpack(psi)
-    persons = modes(layout.model, parts.theta, layout.design @ parts.effects, parts.root, 1.0)
-    found = maximise(layout, psi, persons, 7, 1.0)
+    found = maximise(layout, psi, modes_at(layout, psi), 7, 1.0)
     assert found.finished
     ends = [[found.marginal.at(found.psi + sign * h).gradient for sign in (1, -1)] for h in 1e-4 * np.eye(psi.size)]
     slopes = np.array([(ahead - behind) / 2e-4 for ahead, behind in ends])
@@ -168,21 +170,32 @@ def test_a_group_that_chooses_at_random_says_nothing_and_harms_nothing() -> None
     assert reliability[5:].max() < reliability[:5].min()
 
 
-def test_a_group_in_which_everyone_may_plan_for_ever_gets_a_wide_interval_and_no_runaway_effect() -> None:
+def test_a_group_in_which_everyone_may_plan_for_ever_differs_though_only_a_prior_bounds_by_how_much() -> None:
     discounts = np.where(PEOPLE.frame["group"] == "training", 1.0, 0.6)
     people = TASK.persons(len(PEOPLE.frame), seed=4, discounts=discounts, temperatures=2.0)
-    found = mh.solve(known_problem(people), mh.Population("~ group", people.frame, known_reward=POINTS))
+    found = mh.solve(known_problem(people), mh.Population("~ group", people.frame, known_reward=POINTS, nodes=9))
     effect = found.evidence["population"]["discount"]["group[T.training]"]
     assert found.status == mh.Status.CONVERGED
-    assert 1 < effect["estimate"] < 10
-    assert 2 < np.diff(effect["interval"])[0] < 20
-
-
-def test_weak_priors_are_announced_where_they_matter_and_only_there() -> None:
-    discounts = np.where(PEOPLE.frame["group"] == "training", 1.0, 0.6)
-    people = TASK.persons(len(PEOPLE.frame), seed=4, discounts=discounts, temperatures=2.0)
-    found = mh.solve(known_problem(people), mh.Population("~ group", people.frame, known_reward=POINTS))
     assert "hardly bound the effect of group[T.training] on the discount" in found.message
+    assert effect["method"] == "profile likelihood"
+    assert 1 < effect["interval"][0] < effect["estimate"] < 10
+    assert effect["interval"][1] > effect["estimate"] + 5
+    assert effect["p"] < 1e-3
+
+
+def test_where_persons_are_known_the_profile_agrees_with_standard_errors() -> None:
+    layout, psi = layout_of(free=False)
+    found = maximise(layout, psi, modes_at(layout, psi), 7, 1.0)
+    covariance = np.linalg.inv(found.information)
+    place, error = layout.discount.start + 1, np.sqrt(covariance[layout.discount.start + 1, layout.discount.start + 1])
+    profile = EffectProfile(found, place, covariance, 1000)
+    low, high = profile.interval(0.5)
+    assert (high - low) / (2 * error) == pytest.approx(0.6745, rel=0.1)
+    p = profile.p_value()
+    assert min(map(abs, profile.interval(1 - p))) < 0.03 * error
+
+
+def test_weak_priors_are_not_announced_where_persons_are_known() -> None:
     drawn = known_precisely("~ group")
     assert "weak prior" not in drawn.message
     assert max(map(abs, drawn.evidence["population"]["weak_priors"]["effects"].values())) < 0.1

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 import multihorizon as mh
 from multihorizon.cli import app
 
-TASK = mh.domains.space_adventure(mini_blocks=16)
-PEOPLE = TASK.persons(10, seed=1)
+TASK = mh.domains.space_adventure(mini_blocks=24)
+PEOPLE = TASK.persons(10, seed=1, temperatures=2.0)
 
 
 @pytest.fixture(scope="module")

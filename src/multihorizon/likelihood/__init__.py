@@ -11,7 +11,7 @@ Read in this order; each module uses only those above it:
 * `weighted_likelihood`, `lookahead_fit`, `lookahead_solution`: look-ahead that is not exponential;
 * `maximum_likelihood`: the solver `MaximumLikelihood`;
 * `covariates`: the design of a study of persons;  `weak_priors`: what holds means and spread;
-* `marginal`: the likelihood of a population;  `marginal_ascent`: its maximum;
+* `marginal`: the likelihood of a population;  `marginal_ascent`: its maximum;  `effect_profiles`: along one effect;
 * `effects`: what follows from it;  `population`: the solver `Population`;
 * `contrasts`: differences of rewards;  `horizon_tests`: do the experts plan equally far;
 * `bootstrap`: tables that might have been logged instead;  `model_checks`: does the model fit;

@@ -2,7 +2,8 @@
 
 With C the covariance of ψ (`marginal_ascent.py`), n persons and p terms:
 
-* *Effects* b on logit γ and c on log λ have intervals and tests by Student's t with n − p degrees of freedom.
+* *Effects* b on logit γ and c on log λ have intervals and tests by Student's t with n − p degrees of freedom. Effects on logit γ
+  that weak priors hold have them by the profile likelihood (`effect_profiles.py`).
 * *A factor* with several columns, such as a group of three levels, has one test for all of them: that its part of `X_i b` is the
   same for everyone. With q independent differences d of covariance D it is `d'D⁻¹d/q`, by Fisher's F with q and n − p degrees
   of freedom. It does not depend on the level that others are compared with.
@@ -19,6 +20,7 @@ With C the covariance of ψ (`marginal_ascent.py`), n persons and p terms:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from scipy.stats import f, norm, t
 
 from multihorizon.checks import Floats
 from multihorizon.likelihood.covariates import Covariates
+from multihorizon.likelihood.effect_profiles import EffectProfile
 from multihorizon.likelihood.first_step import DRAWS, redrawn
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.marginal import Layout, Marginal, Parameters, Persons, adapted_nodes
@@ -92,6 +95,7 @@ class Inference:
         scale_open = kind == 1 and self.found.marginal.layout.model.scale_is_free
         errors = np.sqrt(np.diag(self.effect_covariance(kind)))
         table = {}
+        profiles = self.profiles if kind == 0 else {}
         for term, estimate, error in zip(self.covariates.terms, self.parts.effects[:, kind], errors, strict=True):
             known = np.nan if scale_open and term == "Intercept" else 1.0
             half = known * self.quantile * error
@@ -101,7 +105,23 @@ class Inference:
                 "standard_error": float(known * error),
                 "interval": [float(estimate - half), float(estimate + half)],
                 "p": float(p),
+                "method": "standard error",
+                **profiles.get(term, {}),
             }
+        return table
+
+    @cached_property
+    def profiles(self) -> dict[str, dict[str, Any]]:
+        """Interval and p-value of effects of covariates on logit γ that the decisions hardly bound, if they can be had."""
+        table: dict[str, dict[str, Any]] = {}
+        first = self.found.marginal.layout.discount.start
+        moved = self.moved_by_priors()["effects"] if self.status == Status.CONVERGED else {}
+        for place, (term, errors) in enumerate(moved.items()):
+            if abs(errors) > MOVED_EFFECT and term != "Intercept":
+                profile = EffectProfile(self.found, first + place, self.covariance, self.degrees)
+                low, high, p = *profile.interval(LEVEL), profile.p_value()
+                if np.isfinite([low, high, p]).all():
+                    table[term] = {"interval": [low, high], "p": p, "method": "profile likelihood"}
         return table
 
     def factors(self, kind: int) -> dict[str, dict[str, Any]]:

@@ -18,7 +18,7 @@ few nodes comes first. The search ends when `√(gᵀJ⁻¹g)`, the distance to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit
@@ -82,6 +82,21 @@ def maximise(layout: Layout, psi: Floats, persons: Persons, nodes: int, largest:
     return _climb(layout, near.psi, near.persons, nodes, largest, STOP, MAX_STEPS, progress)
 
 
+def maximum_at(start: Maximum, j: int, value: float, along: Floats) -> Maximum:
+    """The maximum where ψ_j has this value, from one near by; `along` `(size,)` is how the others move with ψ_j.
+
+    Nodes are few. They move as far as the prior moves each person's mean, and what decisions say of a person (Λ) is kept.
+    """
+    layout, persons = start.marginal.layout, start.persons
+    move = (value - start.psi[j]) * along
+    move[j] = value - start.psi[j]
+    share = persons.covariance @ np.linalg.inv(layout.unpack(start.psi).covariance)
+    mean = persons.mean + (share @ (layout.linear @ move)[:, :, None])[:, :, 0]
+    moved = replace(persons, mean=mean, precision=start.marginal.nodes.precisions)
+    largest = start.marginal.largest
+    return _climb(layout, start.psi + move, moved, FIRST_NODES, largest, CLOSE, MAX_STEPS, silent, held=j)
+
+
 def _climb(
     layout: Layout,
     psi: Floats,
@@ -91,15 +106,16 @@ def _climb(
     stop: float,
     max_steps: int,
     progress: Progress,
+    held: int | None = None,
 ) -> Maximum:
-    marginal, steps = Marginal(layout, adapted_nodes(persons, nodes), largest), 0
+    marginal, steps, own = Marginal(layout, adapted_nodes(persons, nodes), largest), 0, persons.precision
     while True:
         value = marginal.at(psi)
         if value is None:
             raise ValueError("the soft values must be finite at the first parameters: check rewards and transitions")
         persons = _moved(persons, marginal, psi, value)
         matrix = information(marginal, psi, value, persons)
-        step = newton_step(matrix, value.gradient)
+        step = newton_step(matrix, value.gradient, held)
         distance = float(np.sqrt(np.maximum(value.gradient @ step, 0.0)))
         progress(min(0.95, steps / 20), f"marginal log-likelihood {value.persons.sum():.2f}")
         if distance <= stop or steps == max_steps:
@@ -109,6 +125,8 @@ def _climb(
             return Maximum(psi, value, marginal, matrix, persons, distance, steps)
         psi, steps = reached[0], steps + 1
         persons = _moved(persons, marginal, *reached)
+        if held is not None:
+            persons = replace(persons, precision=own)
         if steps <= PLACEMENTS:
             marginal = Marginal(layout, adapted_nodes(persons, nodes), largest)
 
@@ -126,13 +144,18 @@ def information(marginal: Marginal, psi: Floats, value: Value, persons: Persons)
     return matrix
 
 
-def newton_step(matrix: Floats, gradient: Floats) -> Floats:
-    """`J⁻¹ g` in the directions of which J says something, each with the size of its curvature."""
+def newton_step(matrix: Floats, gradient: Floats, held: int | None = None) -> Floats:
+    """`J⁻¹ g` in the directions of which J says something, each with the size of its curvature; ψ_held stays where it is."""
+    if held is not None:
+        others = np.arange(gradient.size) != held
+        step = np.zeros(gradient.size)
+        step[others] = newton_step(matrix[np.ix_(others, others)], gradient[others])
+        return step
     scale, values, vectors = _spectrum(matrix)
     kept = np.abs(values) > FLAT_DIRECTION * np.abs(values).max()
     along = vectors[:, kept].T @ (gradient / scale) / np.abs(values[kept])
-    step: Floats = vectors[:, kept] @ along / scale
-    return step
+    found: Floats = vectors[:, kept] @ along / scale
+    return found
 
 
 def covariance_of(matrix: Floats) -> tuple[Floats, Floats]:

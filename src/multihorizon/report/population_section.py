@@ -71,7 +71,7 @@ def effect_rows(population: dict[str, Any], kind: str) -> list[tuple[str, str | 
     rows: list[tuple[str, str | None, str, str]] = []
     for term, effect in population[kind].items():
         low, high = effect["interval"]
-        interval = "–" if np.isnan(low) else f"{low:.2f} to {high:.2f}"
+        interval = "–" if np.isnan(low + high) else f"{low:.2f} to {high:.2f}"
         rows.append((term, decimals(effect["estimate"], 2), interval, str(p_cell(effect["p"]) or "–")))
     for name, test in population["factors"][kind].items():
         text = "–" if np.isnan(test["F"]) else f"F({test['degrees'][0]}, {test['degrees'][1]}) = {test['F']:.2f}"
