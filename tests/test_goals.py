@@ -1,9 +1,7 @@
 """Who shares a goal with whom, from policies: right groups, no wrong link, and honest words where nothing can be told."""
 
 import json
-import re
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -197,13 +195,3 @@ def test_bad_options_get_a_sentence():
         mh.goals(mh.Problem(domain.mdp, domain.mce_experts()), tolerance=0)
     with pytest.raises(ValueError, match="per_expert"):
         mh.goals(mh.Problem(domain.mdp, domain.mce_experts()), temperature="each")
-
-
-def test_the_documented_examples_print_what_is_written(capsys):
-    page = (Path(__file__).parent.parent / "docs" / "goals.md").read_text(encoding="utf-8")
-    examples = re.findall(r"```python\n(.*?)```.*?```text\n(.*?)```", page, re.DOTALL)
-    assert len(examples) == 2
-    names = {}
-    for code, printed in examples:
-        exec(code, names)
-        assert capsys.readouterr().out == printed
