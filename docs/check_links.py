@@ -45,7 +45,7 @@ def problems(site: Path) -> list[str]:
         found += [f"{name} loads {link} from another site" for link in page.loads if urlsplit(link).netloc]
         local = [link for link in (*page.links, *page.loads) if not urlsplit(link).scheme and not urlsplit(link).netloc]
         found += [f"{name} links to {link}, which is not there" for link in local if not _leads_somewhere(link, page, pages)]
-        away = [link for link in page.links if urlsplit(link).scheme not in ("", "mailto") or urlsplit(link).netloc]
+        away = [link for link in page.links if urlsplit(link).scheme in ("http", "https")]
         found += [f"{name} has a link that is not in form: {link}" for link in away if not WELL_FORMED.fullmatch(link)]
     return found
 

@@ -47,6 +47,12 @@ myst_heading_anchors = 3
 # The reference: from docstrings and signatures; the names are those at the front door.
 autosummary_generate = True
 autosummary_ignore_module_all = False
+# `goals` and `Goals` would be one file where file names do not tell small letters from capitals.
+autosummary_filename_map = {
+    f"multihorizon.{name}": f"multihorizon.{name}-function"
+    for name in mh.__all__
+    if name.islower() and name.title() in mh.__all__
+}
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 autodoc_preserve_defaults = True
