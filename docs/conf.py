@@ -48,10 +48,11 @@ myst_heading_anchors = 3
 autosummary_generate = True
 autosummary_ignore_module_all = False
 # `goals` and `Goals` would be one file where file names do not tell small letters from capitals.
+PUBLIC = [*mh.__all__, *(f"domains.{name}" for name in mh.domains.__all__)]
 autosummary_filename_map = {
     f"multihorizon.{name}": f"multihorizon.{name}-function"
-    for name in mh.__all__
-    if name.islower() and name.title() in mh.__all__
+    for name in PUBLIC
+    if name.islower() and any(name == other.lower() != other for other in PUBLIC)
 }
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
