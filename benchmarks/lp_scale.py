@@ -29,26 +29,39 @@ def counted(*arguments: Any, **options: Any) -> LPResult:
     return solved[-1]
 
 
+def measure(side: int, starts: int = mh.SequentialLP().starts) -> dict[str, object]:
+    """One fit on a square cliff."""
+    inner.solve_lp = counted
+    solved.clear()
+    domain = mh.domains.cliff(side, side, slip=0.0)
+    experts = [mh.plan(domain.mdp, domain.reward, g).optimal_actions.argmax(axis=1) for g in DISCOUNTS]
+    begun = time.process_time()
+    solver = mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=starts))
+    found = mh.solve(mh.Problem(domain.mdp, experts), solver)
+    return {
+        "states": domain.mdp.n_states,
+        "starts": starts,
+        "MPLP, s": time.process_time() - begun,
+        "memory, GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2,
+        "linear programs": len(solved),
+        "worst margin": float(found.objective),
+        "residual": float(found.residual),
+        "policies reproduced": all(found.evidence["reproduced"].values()),
+        "status": str(found.status),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--sides", type=int, nargs="+", default=[10, 15, 20, 30])
     parser.add_argument("--starts", type=int, default=1)
     options = parser.parse_args()
-    inner.solve_lp = counted
     for side in options.sides:
-        solved.clear()
-        domain = mh.domains.cliff(side, side, slip=0.0)
-        experts = [mh.plan(domain.mdp, domain.reward, g).optimal_actions.argmax(axis=1) for g in DISCOUNTS]
-        start, cpu = time.perf_counter(), time.process_time()
-        solver = mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=options.starts))
-        found = mh.solve(mh.Problem(domain.mdp, experts), solver)
-        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-        print(f"{domain.mdp.n_states} states: {seconds:.1f} s ({cpu:.1f} s of the processor), {memory:.2f} GB, ", end="")
-        print(f"{len(solved)} linear programs, {found.status}, {found.message}", flush=True)
-        tops = [round(climb["objective"], 6) for climb in found.evidence["starts"]]
-        print(f"  discounts {found.discounts.round(4)}, starts {tops}, residual {found.residual:.1e}, ", end="")
-        print(f"reproduced {all(found.evidence['reproduced'].values())}", flush=True)
+        row = measure(side, options.starts)
+        print(
+            ", ".join(f"{name} {f'{value:.3g}' if isinstance(value, float) else value}" for name, value in row.items()),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

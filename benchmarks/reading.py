@@ -21,19 +21,21 @@ import duckdb
 LENGTH = 20
 EXPERTS = 100
 STATES = 400
+#: Larger tables are folders of files of this size.
+FILE_ROWS = 10_000_000
 
 TABLE = f"""
     SELECT 'p' || (i // {LENGTH} % {EXPERTS}) AS expert, i // {LENGTH} AS episode, i % {LENGTH} AS step,
         's' || ((hash(i // {LENGTH}) % {STATES} + i % {LENGTH} * 3 + hash(i) % 3) % {STATES}) AS state,
         ['up', 'down', 'left', 'right'][(1 + hash(i + 7) % 4)::INT] AS action,
         's' || ((hash(i // {LENGTH}) % {STATES} + (i % {LENGTH} + 1) * 3 + hash(i + 1) % 3) % {STATES}) AS next_state
-    FROM range({{rows}}) t(i)"""
+    FROM range({{first}}, {{last}}) t(i)"""
 BARE = """
-import duckdb
+import os, duckdb
 def run(path):
-    read = "read_parquet" if path.endswith("parquet") else "read_csv"
-    how = "" if path.endswith("parquet") else ", all_varchar=true"
-    query = f"SELECT expert, state, action, next_state, count(*) FROM {read}('{path}'{how}) GROUP BY ALL"
+    files = path if os.path.isfile(path) else f"{path}/*"
+    how = f"read_csv('{files}', all_varchar=true)" if ".csv" in path else f"read_parquet('{files}')"
+    query = f"SELECT expert, state, action, next_state, count(*) FROM {how} GROUP BY ALL"
     database = duckdb.connect()
     database.execute("SET enable_progress_bar = false")
     return len(database.execute(query).fetchnumpy()["expert"])
@@ -55,10 +57,15 @@ print(json.dumps({"cells": cells, "seconds": seconds, "megabytes": memory}))
 """
 
 
-def make(path: Path, rows: int) -> None:
-    kind = "PARQUET" if path.suffix == ".parquet" else "CSV, HEADER"
-    with duckdb.connect(config={"memory_limit": "1GB", "temp_directory": str(path.parent)}) as database:
-        database.execute(f"COPY ({TABLE.format(rows=rows)}) TO '{path}' (FORMAT {kind})")
+def make(folder: Path, kind: str, rows: int) -> Path:
+    """One file, or a folder of files of ten million rows each."""
+    how = "PARQUET" if kind == "parquet" else "CSV, HEADER"
+    for number, first in enumerate(range(0, rows, FILE_ROWS)):
+        query = TABLE.format(first=first, last=min(rows, first + FILE_ROWS))
+        with duckdb.connect(config={"memory_limit": "1GB", "temp_directory": str(folder)}) as database:
+            database.execute("SET enable_progress_bar = false")
+            database.execute(f"COPY ({query}) TO '{folder}/part-{number}.{kind}' (FORMAT {how})")
+    return folder if rows > FILE_ROWS else folder / f"part-0.{kind}"
 
 
 def measure(path: Path, code: str) -> dict[str, float]:
@@ -71,8 +78,7 @@ def measure(path: Path, code: str) -> dict[str, float]:
 def compare(rows: int, kind: str) -> dict[str, float | str]:
     """Processor seconds of both, their ratio, and our memory."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, f"table.{kind}")
-        make(path, rows)
+        path = make(Path(folder), kind, rows)
         bare, ours = measure(path, BARE), measure(path, OURS)
     assert bare["cells"] == ours["cells"]
     return {

@@ -1,8 +1,8 @@
 """How near the estimated discounts are to the truth, and how often the 95 % intervals contain it.
 
-    python benchmarks/coverage.py [--replications 200] [--episodes 1000] [--jobs 2] [--domains cliff,big_small]
-    python benchmarks/coverage.py --episodes 30 --domains cliff       # few decisions: rewards must be held by a weak prior
-    python benchmarks/coverage.py --moves 20                          # transitions estimated from the same table
+    python benchmarks/interval_coverage.py [--replications 200] [--episodes 1000] [--jobs 2] [--domains cliff,big_small]
+    python benchmarks/interval_coverage.py --episodes 30 --domains cliff    # few decisions: rewards must be held by a weak prior
+    python benchmarks/interval_coverage.py --moves 20                       # transitions estimated from the same table
 
 For each domain, three experts: mean absolute error, bias and coverage of each discount, over everything that reports an interval.
 With `--moves` the experts act in a random task, the table has about so many moves per state and action, and the transitions are

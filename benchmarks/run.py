@@ -1,0 +1,203 @@
+"""All speed figures in one run, against the peers that are installed, written to a page.
+
+    python benchmarks/run.py [--full] [--parts reading,start-up] [--page docs/performance.md] [--results results.json]
+
+Without `--full` sizes are chosen so that all parts take about ten minutes on one core. Each part's rows are kept in the results
+file as soon as it is done, and the page is written from all parts that are there, so that a long run can be made in parts. The
+peers are quantecon, DuckDB, NumPy and, for the cluster, Dask; where one is not installed, the page says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+ROOT = Path(__file__).parent.parent
+
+
+def planning(full: bool) -> list[Row]:
+    bench = import_module("planning")
+    bench.as_quantecon(*bench.task(5, "goal"), 0.9).solve(method="mpi")  # compiled on first use
+    return [
+        bench.compare(side, kind, discount)
+        for side in ((100, 300) if full else (100,))
+        for kind in ("goal", "random")
+        for discount in bench.DISCOUNTS
+    ]
+
+
+def soft_planning(full: bool) -> list[Row]:
+    bench = import_module("soft_planning")
+    return [
+        bench.compare(side, kind, discount)
+        for side in ((50, 100, 300) if full else (50, 100))
+        for kind in ("goal", "random")
+        for discount in bench.DISCOUNTS
+    ]
+
+
+def closed_form(full: bool) -> list[Row]:
+    rows: list[Row] = import_module("closed_form_scale").grow([100, 200, 500, 1000] if full else [50, 100, 200])
+    return rows
+
+
+def fits(full: bool) -> list[Row]:
+    found: dict[str, list[Row]] = import_module("fits").cases(full)
+    return [{"grows": name, **row} for name, rows in found.items() for row in rows]
+
+
+def linear_programs(full: bool) -> list[Row]:
+    bench = import_module("lp_scale")
+    return [bench.measure(side) for side in ((10, 20, 30) if full else (10, 15))]
+
+
+def reading(full: bool) -> list[Row]:
+    bench = import_module("reading")
+    sizes = [(rows, kind) for rows in (1_000_000, 10_000_000) for kind in ("csv", "csv.gz", "parquet")]
+    return [bench.compare(rows, kind) for rows, kind in (*sizes, *(((100_000_000, "parquet"),) if full else ()))]
+
+
+def spread(full: bool) -> list[Row]:
+    rows: list[Row] = import_module("cluster").compare(400 if full else 80)
+    return rows
+
+
+def start_up(full: bool) -> list[Row]:
+    """The best of five starts, in seconds of the clock and of the processor."""
+    commands = {
+        "python -c pass": ["-c", "pass"],
+        "import multihorizon": ["-c", "import multihorizon"],
+        "multihorizon --help": ["-m", "multihorizon", "--help"],
+        "multihorizon fit --help": ["-m", "multihorizon", "fit", "--help"],
+    }
+    return [{"what": what, **_best_start([sys.executable, *arguments])} for what, arguments in commands.items()]
+
+
+def _best_start(command: list[str]) -> Row:
+    runs = []
+    for _ in range(5):
+        begun, used = time.perf_counter(), os.times()
+        subprocess.run(command, capture_output=True, check=True)
+        after = os.times()
+        spent = after.children_user + after.children_system - used.children_user - used.children_system
+        runs.append((time.perf_counter() - begun, spent))
+    return {"clock, s": min(run[0] for run in runs), "processor, s": min(run[1] for run in runs)}
+
+
+Part = tuple[str, str, Callable[[bool], list[Row]]]
+PARTS: dict[str, Part] = {
+    "planning": (
+        "Planning",
+        "`plan` against quantecon's modified policy iteration on slip grids. `plan` answers exactly. quantecon's own settings "
+        "leave wrong actions; the last columns run it until its values are within 1e-9.",
+        planning,
+    ),
+    "soft planning": (
+        "Soft planning",
+        "`soft_plan` against soft value iteration in NumPy, to a residual of 1e-10.",
+        soft_planning,
+    ),
+    "closed form": (
+        "Exact recovery",
+        "`ClosedForm` for three experts, against the three forward plans that made their policies.",
+        closed_form,
+    ),
+    "fits": (
+        "Fits to decisions",
+        "`MaximumLikelihood`, and with the intervals of all discounts. Decisions are counted first, so "
+        "their number hardly matters.",
+        fits,
+    ),
+    "linear programs": ("Linear programs", "`MPLP` on cliff grids with three experts and its default starts.", linear_programs),
+    "reading": (
+        "Reading tables",
+        "A table of decisions checked and counted, against DuckDB's count of the same file without any check.",
+        reading,
+    ),
+    "cluster": ("A cluster", "A bootstrap on two Dask workers on the same machine against one process.", spread),
+    "start-up": ("Start-up", "The best of five.", start_up),
+}
+
+
+def measure(name: str, full: bool) -> Row:
+    """The rows of a part, or why there are none."""
+    begun = time.process_time()
+    try:
+        rows = PARTS[name][2](full)
+    except ModuleNotFoundError as error:
+        return {"rows": [], "missing": error.name, "full": full}
+    return {"rows": rows, "full": full, "seconds": time.process_time() - begun}
+
+
+def page(results: dict[str, Row]) -> str:
+    lines = [
+        "# Performance",
+        "",
+        "Measured by `python benchmarks/run.py`, which writes this page. Seconds are of the processor and of one thread unless "
+        "said otherwise. Each ratio is of two figures of one run on one machine: below 1, multihorizon is faster.",
+        "",
+        f"{os.cpu_count()} cores, Python {platform.python_version()}, "
+        + ", ".join(f"{name} {_version(name)}" for name in ("numpy", "scipy", "duckdb", "quantecon", "distributed"))
+        + ".",
+    ]
+    for name, (title, words, _) in PARTS.items():
+        if name in results:
+            lines += ["", f"## {title}", "", words, "", *_table(results[name])]
+    return "\n".join(lines) + "\n"
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except ModuleNotFoundError:
+        return "not installed"
+
+
+def _table(result: Row) -> list[str]:
+    if result.get("missing"):
+        return [f"Not measured: {result['missing']} is not installed."]
+    columns = list(dict.fromkeys(name for row in result["rows"] for name in row))
+    rows = [" | ".join(_cell(row.get(column)) for column in columns) for row in result["rows"]]
+    return [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns), *(f"| {row} |" for row in rows)]
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.3g}" if isinstance(value, float) else str(value).replace("|", "\\|")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="the largest sizes; hours on a busy machine")
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "performance.md")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results.json")
+    options = parser.parse_args()
+    results: dict[str, Row] = json.loads(options.results.read_text()) if options.results.exists() else {}
+    for name in filter(None, options.parts.split(",")):
+        print(f"{name} …", flush=True)
+        results[name] = measure(name, options.full)
+        options.results.write_text(json.dumps(results, indent=1, ensure_ascii=False))
+        print("\n".join(_table(results[name])), flush=True)
+    options.page.write_text(page(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()
