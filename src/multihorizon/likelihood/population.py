@@ -44,7 +44,9 @@ class Population:
 
     The solution's `discounts` and `temperature` are shrunken towards the population, its `objective` is the marginal
     log-likelihood, its `residual` the distance to the maximum in standard errors. `evidence["population"]` holds the effects of
-    covariates on logit γ ("discount") and log λ ("temperature"), the spread between persons, reliabilities, and predictions.
+    covariates on logit γ ("discount") and log λ ("temperature"), one test for each factor of several levels ("factors"), the
+    spread between persons, reliabilities, and predictions. Weak priors hold what the decisions leave open, and `message` says
+    where they matter.
 
     Args:
         formula: the covariates, as in R: "~ group + age". "~ 1" has none.

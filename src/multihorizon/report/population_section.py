@@ -70,13 +70,18 @@ def effect_rows(population: dict[str, Any], kind: str) -> list[tuple[str, str | 
     """Term, estimate, interval and p-value as they are printed; factors with several terms have a row of their own."""
     rows: list[tuple[str, str | None, str, str]] = []
     for term, effect in population[kind].items():
-        low, high = effect["interval"]
-        interval = "–" if np.isnan(low + high) else f"{low:.2f} to {high:.2f}"
-        rows.append((term, decimals(effect["estimate"], 2), interval, str(p_cell(effect["p"]) or "–")))
+        (low, high), places = effect["interval"], _places(effect["standard_error"])
+        interval = "–" if np.isnan(low + high) else f"{low:.{places}f} to {high:.{places}f}"
+        rows.append((term, decimals(effect["estimate"], places), interval, str(p_cell(effect["p"]) or "–")))
     for name, test in population["factors"][kind].items():
         text = "–" if np.isnan(test["F"]) else f"F({test['degrees'][0]}, {test['degrees'][1]}) = {test['F']:.2f}"
         rows.append((f"{name}, all terms together", None, text, str(p_cell(test["p"]) or "–")))
     return rows
+
+
+def _places(error: float) -> int:
+    """Decimals that show two digits of a standard error, and at least two: effects per year of age are small."""
+    return int(np.clip(1 - np.floor(np.log10(error)), 2, 6)) if error > 0 else 2
 
 
 def population_columns(findings: Findings) -> pd.DataFrame:

@@ -88,9 +88,9 @@ def power_figure(sizes: Sequence[SizeResult], term: str | None) -> str:
         error = size.share_error(size.power)
         tip = f"true effect {size.effect:.2f}\npower {_share(size.power, error)}"
         marks.append(Mark(size.effect, size.power, tip, up=(size.power - error, size.power + error)))
-    lines = [Line([(min(x), SEEN), (max(x), SEEN)], plain=True), Line([(mark.x, mark.y) for mark in marks], "power", 0)]
+    lines = [Line([(min(x), SEEN), (max(x), SEEN)], plain=True), Line([(mark.x, mark.y) for mark in marks])]
     axis = Axis("true effect on the logit of the discount", [(at, f"{at:.2g}") for at in x], min(x), max(x))
-    caption = f"How often a study sees an effect of {term}. The line stands at {SEEN:g}, the share of false alarms."
+    caption = f"How often a study sees an effect of {term}. The line stands at {SEEN:g}, the level of the test."
     return chart(caption, [Panel(axis, Axis("power"), marks, lines)])
 
 
