@@ -172,6 +172,7 @@ def fit(
         if out_dir is not None:
             write_fit(out_dir, analysis, options)
             out.print(f"Written to {out_dir}: {', '.join(FILES)}", soft_wrap=True)
+            out.print(f"Open {out_dir / 'report.html'} in a browser.", soft_wrap=True)
         if not analysis.finished:
             raise typer.Exit(STOPPED)
 
