@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood import large, precision
+from multihorizon.likelihood import large, metric, precision
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.parameters import Settings
+from multihorizon.likelihood.starts import choice_probability_start
+from multihorizon.likelihood.temperatures import temperature_penalty
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +43,33 @@ def test_both_routes_find_the_same_answer(problem, monkeypatch):
     assert free.discounts == pytest.approx(dense.discounts, abs=2e-3)
     assert free.objective == pytest.approx(dense.objective, abs=1e-2)
     assert free.standard_errors == pytest.approx(dense.standard_errors, rel=0.02)
-    wald = dense.discounts[:, None] + np.outer(dense.standard_errors, [-1.96, 1.96])
-    assert free.confidence_intervals(0.95) == pytest.approx(np.clip(wald, 0, 1), abs=5e-3)
+    assert free.confidence_intervals(0.95) == pytest.approx(dense.confidence_intervals(0.95), abs=2e-3)
+
+
+def test_steps_by_products_are_those_of_the_matrix(problem, monkeypatch):
+    model = Likelihood(problem, Settings(temperatures=np.full(3, np.nan)))
+    model = model.holding(temperature_penalty(model, 0.3), 0.1)
+    point = model.at(model.pack(mh.domains.big_small().reward, np.array([0.2, 0.5, 0.8]), np.array([1.0, 1.3, 0.7])))
+    dense, products = metric.Dense(metric.curvature(point)), metric.Products(point)
+    monkeypatch.setattr(metric, "TOLERANCE", 1e-10)
+    free = np.ones(model.size, dtype=bool)
+    free[[0, 3, -1]] = False
+    assert products.times(point.gradient) == pytest.approx(dense.times(point.gradient), rel=1e-8)
+    for damping in (1e-2, 10.0):
+        damped = dense.matrix + damping * np.diag(products.scale)
+        expected = np.linalg.solve(damped[np.ix_(free, free)], point.gradient[free])
+        found = products.solve(point.gradient, free, damping)
+        assert found[free] == pytest.approx(expected, rel=1e-6)
+        assert not found[~free].any()
+
+
+def test_starts_by_products_are_those_of_the_matrix(problem, monkeypatch):
+    model = Likelihood(problem)
+    discounts = np.array([0.2, 0.5, 0.8])
+    dense = choice_probability_start(model, discounts)
+    monkeypatch.setattr(large, "DENSE_REWARDS", 5)
+    monkeypatch.setattr(metric, "TOLERANCE", 1e-8)
+    assert choice_probability_start(model, discounts).objective == pytest.approx(dense.objective, rel=1e-3)
 
 
 def test_what_is_not_identified_is_seen_without_matrices(monkeypatch):

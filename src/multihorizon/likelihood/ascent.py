@@ -12,7 +12,7 @@ Where reward and discount nearly trade off, the likelihood is a long bent ridge 
 `BENT` on each step therefore follows the bend to second order (the geodesic acceleration of Transtrum and Sethna, 2012): with
 `f = log π` and its second derivative `f_δδ` along δ, by central differences, the step is `δ + a/2`, `(I + μD) a = −Σ nπ f_δδ df`.
 
-With very many parameters nothing of size p×p is formed and `large.quasi_newton` climbs instead.
+With very many parameters nothing of size p×p is formed: the step comes from products with the information (`metric`).
 
 It stops when half the squared length of the gradient in the metric of the information, the log-likelihood that a step still
 promises, is below `GAIN`: a ten-millionth of what moves a confidence interval. Whether that is convergence is for the caller to
@@ -24,19 +24,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg as la
 
 from multihorizon.checks import Bools, Floats
 from multihorizon.likelihood.large import is_large, quasi_newton
 from multihorizon.likelihood.likelihood import Point
+from multihorizon.likelihood.metric import Metric, metric_of
 from multihorizon.progress import Progress, silent
 
 GAIN = 1e-7
 MAX_STEPS = 300
 #: Damping relative to D: the first, the least, and the most; a climb that needs more than the most ends.
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-3, 1e-8, 1e12
-#: D is at least this share of the largest diagonal entry, so that parameters without information do not make it singular.
-FLOOR = 1e-10
 #: The information is kept while each step leaves no more than this share of the promised gain.
 SHRINK = 0.05
 #: From this step on the bend of the ridge is followed; easy problems are solved before.
@@ -52,7 +50,7 @@ class Ascent:
     point: Point
     steps: int
     finished: bool
-    matrix: Floats
+    metric: Metric | None
 
 
 def climb(
@@ -60,7 +58,7 @@ def climb(
     fixed: Bools | None = None,
     max_steps: int = MAX_STEPS,
     gain: float = GAIN,
-    matrix: Floats | None = None,
+    metric: Metric | None = None,
     progress: Progress = silent,
 ) -> Ascent:
     """Climb from `start` to a local maximum of the objective.
@@ -71,30 +69,31 @@ def climb(
         max_steps: steps after which the climb is broken off.
         gain: stop when less than this is promised.
         progress: told of the steps where there are very many parameters, and each takes long.
-        matrix: curvature at a neighbouring maximum, with which to begin; without it, the stop is confirmed by a new one.
+        metric: curvature at a neighbouring maximum, with which to begin; without it, the stop is confirmed by a new one.
     """
     held = start.likelihood.fixed if fixed is None else start.likelihood.fixed | fixed
     start = start.without_derivatives()  # the caller may keep many starts
-    if is_large(start.likelihood):
-        return Ascent(*quasi_newton(start, held, max_steps, progress), np.zeros((0, 0)))
-    point, damping, last = start, FIRST_DAMPING if matrix is None else LEAST_DAMPING, np.inf
-    confirm, fresh = matrix is None, matrix is None
-    metric = curvature(start) if matrix is None else matrix
+    if is_large(start.likelihood) and not start.likelihood.has_products:
+        return Ascent(*quasi_newton(start, held, max_steps, progress), None)
+    point, damping, last = start, FIRST_DAMPING if metric is None else LEAST_DAMPING, np.inf
+    confirm, fresh = metric is None, metric is None
+    metric = metric or metric_of(start)
     for steps in range(max_steps):
         free = ~held & ~resting(point)
         promised = _left_to_gain(point, metric, free)
         if not fresh and (promised > SHRINK * last or (confirm and promised < gain)):
-            metric, fresh = curvature(point), True
+            metric, fresh = metric_of(point), True
             promised = _left_to_gain(point, metric, free)
         if promised < gain:
             return Ascent(point.without_derivatives(), steps, True, metric)
         reached, damping = _advance(point, metric, free, damping, steps >= BENT)
         if reached is None and not fresh:
-            metric, fresh, damping = curvature(point), True, FIRST_DAMPING
+            metric, fresh, damping = metric_of(point), True, FIRST_DAMPING
             reached, damping = _advance(point, metric, free, damping, steps >= BENT)
         if reached is None:
             return Ascent(point.without_derivatives(), steps, False, metric)
         point, last, fresh = reached, promised, False
+        progress((steps + 1) / max_steps, f"step {steps + 1}: log-likelihood {point.value:.2f}")
     return Ascent(point.without_derivatives(), max_steps, False, metric)
 
 
@@ -116,21 +115,12 @@ def projected_gradient(point: Point) -> float:
     return float(np.abs(scaled[~resting(point) & ~model.fixed]).max(initial=0.0)) / model.decisions
 
 
-def curvature(point: Point) -> Floats:
-    """The Fisher information with the curvature of the penalties."""
-    model = point.likelihood
-    matrix = point.information.copy() if model.penalty is None else point.information + model.penalty.matrix
-    d = model.n_reward
-    matrix[np.arange(d), np.arange(d)] += model.ridge
-    return matrix
-
-
-def _advance(point: Point, metric: Floats, free: Bools, damping: float, bend: bool) -> tuple[Point | None, float]:
+def _advance(point: Point, metric: Metric, free: Bools, damping: float, bend: bool) -> tuple[Point | None, float]:
     """The next point, with as much damping as it takes, or None; and the damping to go on with."""
     model = point.likelihood
     while damping < MOST_DAMPING:
         step = _step(point, metric, free, damping)
-        promised = float(point.gradient @ step - 0.5 * step @ (metric @ step))
+        promised = float(point.gradient @ step - 0.5 * step @ metric.times(step))
         curve = _bend(point, metric, free, damping, step) if bend and promised > 0 else 0.0
         reached = model.at(np.clip(point.x + step + curve, model.lower, model.upper), point) if promised > 0 else None
         gained = -np.inf if reached is None else reached.objective - point.objective
@@ -141,7 +131,7 @@ def _advance(point: Point, metric: Floats, free: Bools, damping: float, bend: bo
     return None, damping
 
 
-def _bend(point: Point, metric: Floats, free: Bools, damping: float, step: Floats) -> Floats:
+def _bend(point: Point, metric: Metric, free: Bools, damping: float, step: Floats) -> Floats:
     """Half the acceleration that keeps a step on a bent ridge; 0 where it is too large to be trusted or cannot be had."""
     model, none = point.likelihood, np.zeros(step.size)
     ahead, behind = (model.at(np.clip(point.x + sign * DIFFERENCE * step, model.lower, model.upper), point) for sign in (1, -1))
@@ -151,51 +141,25 @@ def _bend(point: Point, metric: Floats, free: Bools, damping: float, step: Float
         batch.visits * here.policy * (a.finite_log - 2 * here.finite_log + b.finite_log) / DIFFERENCE**2
         for batch, here, a, b in zip(model.batches, point.plans, ahead.plans, behind.plans, strict=True)
     ]
-    matrix = _damped(metric, damping)
-    curve = none.copy()
-    curve[free] = -0.5 * _solve(matrix[np.ix_(free, free)], point.pull_back(second)[free])
-    scale = np.diag(matrix)
+    curve = -0.5 * metric.solve(point.pull_back(second), free, damping)
+    scale = metric.scale
     return curve if curve @ (scale * curve) <= (0.5 * MOST_BEND) ** 2 * (step @ (scale * step)) else none
 
 
-def _damped(metric: Floats, damping: float) -> Floats:
-    matrix, scale = metric.copy(), np.diag(metric)
-    matrix[np.diag_indices_from(matrix)] += damping * np.maximum(scale, FLOOR * scale.max())
-    return matrix
-
-
-def _left_to_gain(point: Point, metric: Floats, free: Bools) -> float:
+def _left_to_gain(point: Point, metric: Metric, free: Bools) -> float:
     """`½ gᵀ I^{-1} g` on the free parameters."""
-    g = point.gradient[free]
-    return 0.5 * float(g @ _solve(_damped(metric, LEAST_DAMPING)[np.ix_(free, free)], g))
+    return 0.5 * float(point.gradient @ metric.solve(point.gradient, free, LEAST_DAMPING))
 
 
-def _step(point: Point, metric: Floats, free: Bools, damping: float) -> Floats:
+def _step(point: Point, metric: Metric, free: Bools, damping: float) -> Floats:
     """The damped step on the free parameters; those that would leave the bounds go to the bound, and the rest follow."""
-    model, x, matrix = point.likelihood, point.x, _damped(metric, damping)
-    step, moving = np.zeros(x.size), free.copy()
-    for _ in range(model.n_discounts + model.n_temperatures + 1):
-        rest = point.gradient[moving] - matrix[np.ix_(moving, ~moving)] @ step[~moving]
-        step[moving] = _solve(matrix[np.ix_(moving, moving)], rest)
+    model, x = point.likelihood, point.x
+    step, moving = metric.solve(point.gradient, free, damping), free.copy()
+    for _ in range(model.n_discounts + model.n_temperatures):
         out = moving & ((x + step < model.lower) | (x + step > model.upper))
         if not out.any():
             break
-        step[out] = (np.clip(x + step, model.lower, model.upper) - x)[out]
         moving &= ~out
+        step = np.where(moving, 0.0, np.clip(x + step, model.lower, model.upper) - x)
+        step += metric.solve(point.gradient - metric.times(step), moving, damping)
     return step
-
-
-def _solve(matrix: Floats, b: Floats) -> Floats:
-    """Solve a positive definite system; rounding can make a nearly singular one indefinite, and then it is shifted."""
-    if not b.size or not matrix.any():
-        return np.zeros(b.size)
-    shift = 0.0
-    for _ in range(20):
-        try:
-            factor = la.cho_factor(matrix + shift * np.eye(b.size), check_finite=False)
-        except la.LinAlgError:
-            shift = max(10 * shift, 1e-14 * float(np.diag(matrix).max()))
-            continue
-        solution: Floats = la.cho_solve(factor, b, check_finite=False)
-        return solution
-    raise ValueError("the Fisher information must be finite, received a matrix that cannot be factorised")

@@ -33,6 +33,9 @@ from multihorizon.planning.weighted_plan import episodic_levels, log_policies
 SMALL_STATES = 128
 #: With more levels than this, a pass over them is slower than Newton's method.
 MOST_LEVELS = 200
+#: Relative residuals of iterative solves: of how choices move, which decides the length of a step and standard errors, and of the
+#: adjoint, which decides where a climb ends.
+FORWARD, BACKWARD = 1e-9, 1e-12
 #: Values beyond this are infinite: going on forever pays.
 INFINITE = 1e15
 
@@ -218,12 +221,13 @@ class _Factors:
         self.factors = factors
 
     def solve(self, b: Floats) -> Floats:
-        single = b.shape[2] == 1  # one right-hand side may be iterated; several are factorised
-        columns = [f.solve(b[:, i, 0])[:, None] if single else f.solve(b[:, i]) for i, f in enumerate(self.factors)]
+        columns = [f.solve(np.ascontiguousarray(b[:, i]), tolerance=FORWARD) for i, f in enumerate(self.factors)]
         return np.stack(columns, axis=1)
 
     def solve_transposed(self, b: Floats) -> Floats:
-        return np.stack([factor.solve(b[:, i], transpose=True) for i, factor in enumerate(self.factors)], axis=1)
+        return np.stack(
+            [factor.solve(b[:, i], transpose=True, tolerance=BACKWARD) for i, factor in enumerate(self.factors)], axis=1
+        )
 
 
 class Features:

@@ -46,6 +46,8 @@ WEAK_PRIOR = 20.0
 POLISHED_GAIN, POLISHING_STEPS = 1e-13, 20
 #: Steps of the first and the second round: half the starts are given up after the first, all but the best after the second.
 ROUNDS = (8, 30)
+#: Above this many states, counted for each expert, fewer starts are tried and climbed; with very many rewards none are scattered.
+BIG_TASKS = 20_000
 #: Up to this many experts the discounts of starts are scattered in all combinations; beyond, each expert's own best is taken.
 SCATTERED_EXPERTS = 12
 #: Discounts that are tried for each expert alone once a reward is at hand.
@@ -117,7 +119,8 @@ def maximize(
 
     With `give_up` a climb whose rewards run away is broken off early.
     """
-    points = sorted(_tried(likelihood, 4 * starts, seed), key=lambda point: -point.objective)[: 2 * starts]
+    tried, climbed = (0, starts) if is_large(likelihood) else (starts, starts) if is_big(likelihood) else (4 * starts, 2 * starts)
+    points = sorted(_tried(likelihood, tried, seed), key=lambda point: -point.objective)[:climbed]
     points += [p for p in (likelihood.at(x) for x in extra) if p is not None]
     if not points:
         raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")
@@ -138,6 +141,11 @@ def maximize(
         best = _further(best, MAX_STEPS, part_of(progress, 0.9, 1.0))
     progress(1.0, f"log-likelihood {best.point.value:.2f}")
     return best, [best, *others]
+
+
+def is_big(likelihood: Likelihood) -> bool:
+    """Whether one plan takes so long that only a few starts can be afforded."""
+    return sum(batch.mdp.n_states * batch.owners.size for batch in likelihood.batches) > BIG_TASKS
 
 
 def holds(found: Fit) -> bool:
@@ -206,7 +214,7 @@ def _tried(likelihood: Likelihood, count: int, seed: int) -> Iterator[Point]:
         apart = choice_probability_start(likelihood, own_discounts(point, OWN_DISCOUNTS))
         if apart is not None:
             yield apart
-    if likelihood.n_discounts > SCATTERED_EXPERTS:
+    if likelihood.n_discounts > SCATTERED_EXPERTS or not count:
         return
     for discounts in 0.98 * qmc.Halton(likelihood.n_discounts, rng=np.random.default_rng(seed)).random(count):
         scattered = choice_probability_start(likelihood, discounts)
@@ -223,7 +231,7 @@ def _further(end: Ascent, steps: int, progress: Progress = silent) -> Ascent:
     if end.finished:
         return end
     further = climb(end.point, max_steps=steps, progress=progress)
-    return Ascent(further.point, end.steps + further.steps, further.finished, further.matrix)
+    return Ascent(further.point, end.steps + further.steps, further.finished, further.metric)
 
 
 def _polished(end: Ascent) -> Ascent:
@@ -231,4 +239,4 @@ def _polished(end: Ascent) -> Ascent:
     if not end.finished:
         return end
     finer = climb(end.point, max_steps=POLISHING_STEPS, gain=POLISHED_GAIN)
-    return Ascent(finer.point, end.steps + finer.steps, True, finer.matrix)
+    return Ascent(finer.point, end.steps + finer.steps, True, finer.metric)

@@ -24,11 +24,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from multihorizon.checks import Floats
-from multihorizon.likelihood.ascent import Ascent, climb, curvature
+from multihorizon.likelihood.ascent import Ascent, climb
 from multihorizon.likelihood.fit import OWN_DISCOUNTS
 from multihorizon.likelihood.known import Temperature, read_settings
 from multihorizon.likelihood.large import DENSE_REWARDS, is_large
 from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.metric import curvature
 from multihorizon.likelihood.parameters import Quadratic
 from multihorizon.likelihood.starts import choice_probability_start, own_discounts
 from multihorizon.problem import Problem

@@ -10,7 +10,7 @@ With many experts, moving one of them moves the others little. Above `EXACT_EXPE
 replaced by its quadratic approximation at the answer, with their own parameters profiled out. Each end is then checked with the
 likelihood of all; where the two disagree by more than `CHECKED`, the end is found again with all experts.
 
-With very many parameters (`large.py`) the interval is the estimate and its standard errors instead, cut at the bounds.
+With very many parameters the climbs use products with the information in place of a matrix (`metric.py`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import numpy as np
 from scipy.stats import chi2
 
 from multihorizon.checks import Bools, Floats, Ints
-from multihorizon.likelihood.ascent import climb, curvature
+from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.first_step import discount_bias
-from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.metric import Dense, Metric, metric_of
 from multihorizon.likelihood.parameters import Quadratic
 from multihorizon.likelihood.precision import Precision, precision
 
@@ -34,6 +34,8 @@ ROOT_TOLERANCE = 0.01
 PROFILE_GAIN = 1e-4
 #: The most profile evaluations of one end, and the most steps of a climb before it is tried another way.
 MAX_EVALUATIONS, MAX_PROFILE_STEPS = 30, 60
+#: Damping of the step along the tangent of a profile, which leaves parameters without information where they are.
+TANGENT_DAMPING = 1e-8
 #: Two discounts nearer than this are one.
 SAME_DISCOUNT = 1e-6
 #: Up to this many experts every profile moves all of them.
@@ -102,14 +104,11 @@ def _interval(point: Point, found: Precision, group: int, target: float) -> tupl
     index = model.n_reward + group
     wanted = target * float(found.widening[index])
     error = float(np.sqrt(found.variance[index]))
-    if is_large(model):
-        ends = np.clip(point.x[index] + wanted * error * np.array([-1, 1]), model.lower[index], model.upper[index])
-        return float(ends[0]), float(ends[1])
-    if model.problem.n_experts > EXACT_EXPERTS:
+    if model.problem.n_experts > EXACT_EXPERTS and found.covariance is not None:
         part = _Part.of(point, found, group)
         return part.end(-1, wanted, error), part.end(1, wanted, error)
-    matrix = curvature(point)
-    low, high = (_profile_end(point, index, sign, wanted, error, matrix)[0] for sign in (-1, 1))
+    metric = metric_of(point)
+    low, high = (_profile_end(point, index, sign, wanted, error, metric)[0] for sign in (-1, 1))
     return low, high
 
 
@@ -125,7 +124,7 @@ class _Part:
     index: int
     places: Ints
     follow: Floats
-    matrix: Floats
+    metric: Metric
 
     @classmethod
     def of(cls, point: Point, found: Precision, group: int) -> _Part:
@@ -145,11 +144,11 @@ class _Part:
         held = alone.holding(Quadratic(point.x[places], slope, rest))
         start = held.at(point.x[places])
         assert start is not None
-        return cls(point, start, model.n_reward, places, found.covariance[:, places] @ together, own + rest)
+        return cls(point, start, model.n_reward, places, found.covariance[:, places] @ together, Dense(own + rest))
 
     def end(self, sign: int, target: float, error: float) -> float:
         """One end of the interval, checked with the likelihood of all experts."""
-        found, reached = _profile_end(self.own, self.index, sign, target, error, self.matrix)
+        found, reached = _profile_end(self.own, self.index, sign, target, error, self.metric)
         if np.isnan(found) or reached is None:
             return self._exact(sign, target, error)
         model = self.whole.likelihood
@@ -162,7 +161,7 @@ class _Part:
 
     def _exact(self, sign: int, target: float, error: float) -> float:
         index = int(self.places[self.index])
-        return _profile_end(self.whole, index, sign, target, error, curvature(self.whole))[0]
+        return _profile_end(self.whole, index, sign, target, error, metric_of(self.whole))[0]
 
 
 def _positive_part(matrix: Floats) -> Floats:
@@ -172,7 +171,7 @@ def _positive_part(matrix: Floats) -> Floats:
     return found
 
 
-def _profile_end(point: Point, index: int, sign: int, target: float, error: float, matrix: Floats) -> tuple[float, Point | None]:
+def _profile_end(point: Point, index: int, sign: int, target: float, error: float, metric: Metric) -> tuple[float, Point | None]:
     """The lower (sign −1) or upper (1) end of a discount's profile interval and the profile there; NaN where it is not found."""
     model = point.likelihood
     bound = float(model.upper[index] if sign > 0 else model.lower[index])
@@ -183,7 +182,7 @@ def _profile_end(point: Point, index: int, sign: int, target: float, error: floa
         trial = float(np.clip(inside + sign * step, min(inside, outside), max(inside, outside)))
         if abs(trial - inside) < SAME_DISCOUNT:
             return trial, nearest
-        reached = _profile(point, nearest, index, trial, matrix)
+        reached = _profile(point, nearest, index, trial, metric)
         if reached is None:
             return np.nan, None
         found = np.sqrt(2 * max(point.objective - reached.objective, 0.0))
@@ -209,12 +208,12 @@ def _next_step(
     return float(np.clip((target - root) / (found - root), 0.1, 0.9)) * abs(trial - inside)
 
 
-def _profile(answer: Point, nearest: Point, index: int, value: float, matrix: Floats) -> Point | None:
+def _profile(answer: Point, nearest: Point, index: int, value: float, metric: Metric) -> Point | None:
     """The best point with one parameter fixed; None where every climb to it was broken off."""
     fixed = np.zeros(answer.x.size, dtype=np.bool_)
     fixed[index] = True
-    for start, known_curvature in ((nearest, matrix), (nearest, None), (answer, None)):
-        begin = _moved(start, index, value, matrix)
+    for start, known_curvature in ((nearest, metric), (nearest, None), (answer, None)):
+        begin = _moved(start, index, value, metric)
         if begin is None:
             continue
         end = climb(begin, fixed, MAX_PROFILE_STEPS * (1 if known_curvature is not None else 5), PROFILE_GAIN, known_curvature)
@@ -223,10 +222,10 @@ def _profile(answer: Point, nearest: Point, index: int, value: float, matrix: Fl
     return None
 
 
-def _moved(start: Point, index: int, value: float, matrix: Floats) -> Point | None:
+def _moved(start: Point, index: int, value: float, metric: Metric) -> Point | None:
     """A neighbouring point moved along the tangent of the profile, or in one parameter only where that has no finite values."""
     model = start.likelihood
-    point = model.at(_tangent(model, start, index, value, matrix), start)
+    point = model.at(_tangent(model, start, index, value, metric), start)
     if point is not None:
         return point
     moved = start.x.copy()
@@ -234,16 +233,14 @@ def _moved(start: Point, index: int, value: float, matrix: Floats) -> Point | No
     return model.at(moved, start)
 
 
-def _tangent(model: Likelihood, start: Point, index: int, value: float, matrix: Floats) -> Floats:
+def _tangent(model: Likelihood, start: Point, index: int, value: float, metric: Metric) -> Floats:
     """`start` moved to a new value of one parameter, the others following by the quadratic model."""
     change = value - start.x[index]
     held = (start.x <= model.lower) | (start.x >= model.upper) | model.fixed
     free = ~held
     free[index] = False
-    block = matrix[np.ix_(free, free)].copy()
-    scale = np.diag(block)
-    block[np.diag_indices_from(block)] += 1e-8 * np.maximum(scale, 1e-10 * scale.max(initial=0.0)) + 1e-300
     moved = start.x.copy()
     moved[index] = value
-    moved[free] -= change * np.linalg.solve(block, matrix[free, index])
+    along = metric.times(np.eye(1, moved.size, index).ravel())
+    moved -= change * metric.solve(along, free, TANGENT_DAMPING)
     return np.clip(moved, model.lower, model.upper)

@@ -1,7 +1,9 @@
-"""Fits with so many rewards that a dense information matrix is out of the question: quasi-Newton steps and matrix-free products.
+"""Fits with so many rewards that a dense information matrix is out of the question: matrix-free products.
 
-The climb is L-BFGS-B on the gradient by adjoints, whose cost does not depend on the number of rewards. A product of the Fisher
-information with a vector v is one forward solve (`J v`, how log π moves along v) and one adjoint solve (`Jᵀ W (J v)`) per expert.
+A product of the Fisher information with a vector v is one forward solve (`J v`, how log π moves along v) and one adjoint solve
+(`Jᵀ W (J v)`) per expert. Climbs take their steps from such products (`metric`). Where no products are at hand, as with
+look-ahead that is not exponential, the climb is L-BFGS-B on the gradient by adjoints.
+
 For the discounts' standard errors the reward is profiled out, `S = I_γγ − I_γθ I_θθ^{-1} I_θγ`, with conjugate gradients on
 `I_θθ`; they approach S from above, so stopping them early makes a standard error too small, by as much as their tolerance allows.
 A discount whose share of S is lost in that tolerance is not identified. Standard errors of the rewards are not computed.

@@ -62,6 +62,8 @@ class Likelihood:
 
     #: How many numbers say how far ahead an expert looks: the discount alone.
     n_coordinates = 1
+    #: Whether `large.information_product` knows how choices depend on x.
+    has_products = True
 
     def __init__(
         self,

@@ -12,8 +12,10 @@ import numpy as np
 import scipy.linalg as la
 
 from multihorizon.checks import Floats
+from multihorizon.likelihood.engine import Resolvents
 from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.metric import Products
 from multihorizon.likelihood.persons import Persons, Plans, score_rows
 from multihorizon.mdp import MDP
 
@@ -35,14 +37,14 @@ def smoothed_policy(mdp: MDP, counts: Floats, smoothing: float = SMOOTHING) -> F
 def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperatures: Floats | None = None) -> Point | None:
     """The model at given discounts (one for each group) with the reward that fits the smoothed frequencies best.
 
-    None where the soft values are infinite, or there are too many rewards for the normal equations.
+    None where the soft values are infinite. With very many rewards the normal equations are solved by products.
     """
     d = likelihood.n_reward
-    if is_large(likelihood):
-        return None
     x = likelihood.pack(np.zeros(d), discounts, temperatures)
     if likelihood.settings.reward is not None:
         return start_at(likelihood, x)
+    if is_large(likelihood):
+        return start_at(likelihood, np.concatenate([_large_regression(likelihood, x), x[d:]]))
     normal, target = np.zeros((d, d)), np.zeros(d)
     for batch in likelihood.batches:
         design, wanted = _regression(likelihood, batch, x)
@@ -83,6 +85,28 @@ def own_discounts(point: Point, tried: Floats) -> Floats:
 
 def _regression(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Floats, Floats]:
     """Weighted design matrix in the used columns and weighted target of one batch's least squares."""
+    plan, solver, wanted = _frequencies(likelihood, batch, x)
+    n = plan.gamma.size
+    rows, scores = score_rows(batch, plan, solver)
+    weights = np.sqrt((batch.visits * plan.policy).reshape(-1, n)[rows])
+    q = scores.shape[2] - 2
+    target = wanted.reshape(-1, n)[rows]
+    return (scores[:, :, :q] * weights[:, :, None]).reshape(target.size, q), (target * weights).ravel()
+
+
+def _large_regression(likelihood: Likelihood, x: Floats) -> Floats:
+    """The same reward from products with the design: the information at the frequencies, as if they were a plan."""
+    d = likelihood.n_reward
+    found = [_frequencies(likelihood, batch, x) for batch in likelihood.batches]
+    point = Point(likelihood.holding(None, likelihood.ridge), x, tuple(plan for plan, _, _ in found), np.nan, np.nan)
+    pairs = zip(likelihood.batches, found, strict=True)
+    target = point.pull_back([np.where(plan.policy > 0, batch.visits * plan.policy * w, 0.0) for batch, (plan, _, w) in pairs])
+    free = np.arange(likelihood.size) < d
+    return Products(point).solve(target, free, START_RIDGE)[:d]
+
+
+def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Plans, Resolvents, Floats]:
+    """The smoothed frequencies of a batch as a plan, its solves, and `log π̂` less what is known of the model's `(A,S,n)`."""
     gamma = np.minimum(likelihood.discounts(x)[batch.owners], LARGEST_START_DISCOUNT)
     lam = likelihood.temperatures(x)[batch.owners]
     policies = [smoothed_policy(batch.mdp, batch.counts[:, :, i].T).T for i in range(gamma.size)]
@@ -93,9 +117,5 @@ def _regression(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Floa
     known = batch.known_reward.reshape(*log.shape[:2], 1)
     source = np.where(batch.mdp.terminal[:, None], 0.0, (policy * known).sum(axis=0) + lam * plan.entropy)
     values = solver.solve(source[:, :, None])[:, :, 0]
-    rows, scores = score_rows(batch, plan, solver)
     without_reward = known + gamma * (batch.mdp.stacked @ values).reshape(log.shape) - values
-    wanted = (log - without_reward / lam).reshape(-1, gamma.size)[rows]
-    weights = np.sqrt((batch.visits * policy).reshape(-1, gamma.size)[rows])
-    q = scores.shape[2] - 2
-    return (scores[:, :, :q] * weights[:, :, None]).reshape(wanted.size, q), (wanted * weights).ravel()
+    return plan, solver, log - without_reward / lam

@@ -8,7 +8,8 @@ logarithms of the temperatures are taken to vary around a common value with stan
 τ = 0 makes all equal and τ = ∞ sets all free. τ is chosen by the marginal likelihood, with everything else integrated out by
 Laplace's method: it maximises `max_x L_τ(x) − (K−1) log τ − ½ log det M_τ`, M the information with the penalty. Twice the gain
 over τ = 0 tests that all temperatures are equal; on the bound τ = 0 its distribution is half χ²₀, half χ²₁. Where the test does
-not reject, equal temperatures are kept: with few experts a spread that may be chance costs more than it mends.
+not reject, equal temperatures are kept: with few experts a spread that may be chance costs more than it mends. With very many
+rewards (`large`) they are profiled out instead: what is left out, the determinant of their own information, hardly depends on τ.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import numpy as np
 from scipy.stats import chi2
 
 from multihorizon.checks import Floats
-from multihorizon.likelihood.ascent import Ascent, climb, curvature
+from multihorizon.likelihood.ascent import Ascent, climb
+from multihorizon.likelihood.large import is_large, profile_information
 from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.metric import curvature
 from multihorizon.likelihood.parameters import Quadratic
 from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
 
@@ -126,22 +129,36 @@ def _marginal(point: Point, spread: float) -> float:
     """Laplace's marginal log-likelihood, without constants."""
     model = point.likelihood
     directions = _directions(model)
-    values = np.linalg.eigvalsh(directions.T @ curvature(point) @ directions)
+    matrix = directions.T @ _profiled(point) @ directions if is_large(model) else directions.T @ curvature(point) @ directions
+    values = np.linalg.eigvalsh(matrix)
     kept = values[values > INFORMATION_RANK_TOLERANCE * values[-1]]
     prior = (model.n_temperatures - 1) * np.log(spread) if spread > 0 else 0.0
     return point.objective - prior - 0.5 * float(np.log(kept).sum())
 
 
+def _profiled(point: Point) -> Floats:
+    """The curvature `(p−d,p−d)` of discounts and temperatures with the rewards profiled out."""
+    model = point.likelihood
+    free = ~model.fixed[model.n_reward :]
+    matrix = np.zeros((free.size, free.size))
+    matrix[np.ix_(free, free)] = profile_information(point)[0]
+    return matrix
+
+
 def _directions(model: Likelihood) -> Floats:
-    """The directions `(p,m)` that are integrated out: temperatures as contrasts and, where it is not open, their common level."""
+    """The directions `(p,m)` that are integrated out: temperatures as contrasts and, where it is not open, their common level.
+
+    With very many rewards, only of discounts and temperatures `(p−d,m)`.
+    """
+    first = model.n_reward if is_large(model) else 0
     free = np.flatnonzero(~model.fixed)
-    others = np.eye(model.size)[:, free[free < model.temperature_slice.start]]
+    others = np.eye(model.size)[:, free[(free >= first) & (free < model.temperature_slice.start)]]
     n = model.n_temperatures
     if model.fixed[model.temperature_slice].all():
-        return others
+        return others[first:]
     heats = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
     if not model.scale_is_free:
         heats = np.column_stack([heats, np.ones(n)])
     placed = np.zeros((model.size, heats.shape[1]))
     placed[model.temperature_slice] = heats
-    return np.hstack([others, placed])
+    return np.hstack([others, placed])[first:]

@@ -72,6 +72,8 @@ class WeightedLikelihood(Likelihood):
         n_coordinates: m, how many coordinates a person has.
     """
 
+    has_products = False
+
     def __init__(
         self,
         problem: Problem,

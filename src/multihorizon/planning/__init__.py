@@ -1,6 +1,6 @@
 """Planning with a known reward. Read in this order:
 
-* `linear`: solves with `I − γP`, direct or iterative by size;
+* `krylov`, `linear`: solves with `I − γP`, direct or iterative by size;
 * `evaluation`: what one policy is worth and where it goes;
 * `sweeps`, `plan`: the best policy, by policy iteration that starts from sweeps;
 * `soft_plan`: the best policy when entropy is rewarded, by Newton's method;

@@ -26,6 +26,8 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.mdp import MDP
+from multihorizon.planning.krylov import bicgstab, products
+from multihorizon.tolerances import TINY
 
 #: Up to this many states dense matrices of one policy are quicker than sparse ones.
 DENSE_STATES = 60
@@ -33,7 +35,8 @@ DENSE_STATES = 60
 FILLED_STATES, FILLED_SHARE = 2000, 0.05
 #: Up to this many states a sparse factorisation takes no longer than one iterative solve.
 DIRECT_STATES = 1000
-#: A sparse factorisation takes about as long as this many steps of BiCGSTAB, on grids of 10,000 to 100,000 states.
+#: A sparse factorisation takes about as long as this many steps of BiCGSTAB on one right-hand side: grids of 10,000 to 100,000
+#: states.
 FACTOR_STEPS = 250
 #: Factors stay small where some order of the states brings all linked ones within this many square roots of their number.
 NARROW = 10
@@ -89,17 +92,11 @@ class Resolvent:
         """
         if self.dense:
             return self._solve_dense(b, transpose)
-        if b.ndim == 1:
-            return self._solve_column(b, transpose, tolerance, guess)
-        if self._direct:
-            return self._solve_factored(b, transpose)
-        return np.stack([self._solve_column(column, transpose, tolerance, None) for column in b.T], axis=1)
-
-    def _solve_column(self, b: Floats, transpose: bool, tolerance: float, guess: Floats | None) -> Floats:
         if not self._direct:
-            x = self._iterate(b, transpose, tolerance, guess)
+            rows = np.ascontiguousarray(b.reshape(b.shape[0], -1).T)
+            x = self._iterate(rows, transpose, tolerance, np.zeros_like(rows) if guess is None else guess[None, :])
             if x is not None:
-                return x
+                return x.T.reshape(b.shape)
         return self._solve_factored(b, transpose)
 
     @property
@@ -146,35 +143,33 @@ class Resolvent:
         except RuntimeError as error:
             raise SingularError(f"I − γP is singular at discount {self.discount}: the policy can go on forever") from error
 
-    def _iterate(self, b: Floats, transpose: bool, tolerance: float, guess: Floats | None) -> Floats | None:
-        """A short series, or BiCGSTAB, restarted on the true residual, from which its own drifts away; None if it stops short."""
+    def _iterate(self, b: Floats, transpose: bool, tolerance: float, x: Floats) -> Floats | None:
+        """A short series, or BiCGSTAB, restarted on the true residual, from which its own drifts away; None if it stops short.
+
+        Right-hand sides and solutions are rows.
+        """
         matrix = self.matrix.T if transpose else self.matrix
-        x = np.zeros_like(b) if guess is None else guess
-        wanted = tolerance * float(np.abs(b).max(initial=0.0))
+        wanted = tolerance * np.abs(b).max(axis=1)
         for _ in range(RUNS):
-            residual = b - x + self.discount * (matrix @ x)
-            largest = float(np.abs(residual).max(initial=0.0))
-            target = max(wanted, ROUNDED * float(np.abs(x).max(initial=0.0)))
-            if largest <= target:
+            residual = b - x + self.discount * products(matrix, x)
+            largest = np.abs(residual).max(axis=1)
+            target = np.maximum(wanted, ROUNDED * np.abs(x).max(axis=1))
+            if (largest <= target).all():
                 return x
-            if not transpose and self.discount**SERIES_TERMS <= target / largest:
-                return self._sum(b, x, target / largest)
-            # Scaled to norm 1, because SciPy tests for breakdown against an absolute threshold.
-            size = float(np.linalg.norm(residual))
-            rtol = max(0.3 * target / largest, 1e-8)
+            share = target / np.maximum(largest, TINY)
+            if not transpose and self.discount**SERIES_TERMS <= share.min():
+                return self._sum(b, x, float(share.min()))
             operator = self._transposed if transpose else self.operator
-            step, failed = spla.bicgstab(operator, residual / size, rtol=rtol, atol=0.0, maxiter=RUN_STEPS, callback=self._count)
-            if failed or not np.isfinite(step).all():
+            step, solved, steps = bicgstab(operator, residual, np.clip(0.3 * share, 1e-8, 1.0), RUN_STEPS)
+            self._steps += steps * b.shape[0]
+            if not solved.all():
                 return None
-            x = x + size * step
+            x = x + step
         return None
 
     def _sum(self, b: Floats, x: Floats, share: float) -> Floats:
         """`x ← b + γPx`, which makes the largest residual smaller by γ each time, until this share of it is left."""
         terms = 1 if self.discount == 0 else int(np.ceil(np.log(share) / np.log(self.discount)))
         for _ in range(terms):
-            x = self.discount * (self.matrix @ x) + b
+            x = self.discount * products(self.matrix, x) + b
         return x
-
-    def _count(self, _: Floats) -> None:
-        self._steps += 1
