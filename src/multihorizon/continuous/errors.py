@@ -21,7 +21,7 @@ from multihorizon.checks import Floats
 from multihorizon.continuous.outcomes import LeastSquares
 from multihorizon.continuous.sieve_likelihood import SieveModel, SievePoint
 from multihorizon.continuous.values import SampledPlan, coefficient_slopes
-from multihorizon.likelihood.ascent import curvature
+from multihorizon.likelihood.metric import curvature
 from multihorizon.likelihood.precision import NULL_COMPONENT, Precision
 from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
 

@@ -32,6 +32,7 @@ class SieveModel(Likelihood):
     """The log-likelihood of sampled decisions as a function of `x = (θ, γ, log λ)`."""
 
     problem: SampledProblem
+    has_products = False
 
     def __init__(
         self,

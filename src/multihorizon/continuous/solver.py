@@ -171,8 +171,8 @@ def _polished(end: Ascent) -> Ascent:
     """The same end with the last digits of its parameters, which a flat likelihood leaves open."""
     if not end.finished:
         return end
-    finer = climb(end.point, max_steps=POLISHING_STEPS, gain=POLISHED_GAIN, matrix=end.matrix)
-    return Ascent(finer.point, end.steps + finer.steps, True, finer.matrix)
+    finer = climb(end.point, max_steps=POLISHING_STEPS, gain=POLISHED_GAIN, metric=end.metric)
+    return Ascent(finer.point, end.steps + finer.steps, True, finer.metric)
 
 
 def _equal_temperatures(equal: Ascent, free: SieveModel) -> float:
