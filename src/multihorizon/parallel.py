@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib import import_module
 from threading import RLock
 from typing import Any, TypeVar
 
 from joblib import Parallel, cpu_count, delayed
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -101,7 +103,10 @@ class WorkersDiedError(Exception):
 
 
 def _here(task: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> Iterator[Result]:
-    pool = Parallel(n_jobs=jobs if len(items) > 1 else 1, return_as="generator")
+    if jobs == 1 or len(items) == 1:
+        yield from (_on_one_thread(task, item) for item in items)
+        return
+    pool = Parallel(n_jobs=jobs, return_as="generator")
     try:
         yield from pool(delayed(_on_one_thread)(task, item) for item in items)
     except BrokenProcessPool as error:
@@ -164,5 +169,11 @@ def _connect(address: str) -> Any:
 
 
 def _on_one_thread(task: Callable[[Item], Result], item: Item) -> Result:
-    with _ONE_TASK, threadpool_limits(limits=1):
+    with _ONE_TASK, _threads(len(sys.modules)).limit(limits=1):
         return task(item)
+
+
+@lru_cache(maxsize=1)
+def _threads(modules: int) -> ThreadpoolController:
+    """What holds the loaded libraries to a number of threads; finding them takes time, so only when modules were added."""
+    return ThreadpoolController()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.stats import qmc
@@ -28,6 +29,7 @@ from multihorizon.likelihood.persons import score_rows
 from multihorizon.likelihood.precision import precision
 from multihorizon.likelihood.starts import choice_probability_start, own_discounts
 from multihorizon.likelihood.temperatures import Spread, estimate_spread, temperature_penalty
+from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, part_of, silent
 from multihorizon.recovery.closed_form import closed_form_start
@@ -125,16 +127,10 @@ def maximize(
     if not points:
         raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")
     ends = []
-    for number, point in enumerate(points):
-        ends.append(
-            climb(
-                point,
-                max_steps=ROUNDS[0],
-                progress=part_of(progress, 0.5 * number / len(points), 0.5 * (number + 1) / len(points)),
-            )
-        )
-        progress(0.5 * (number + 1) / len(points), f"start {number + 1} of {len(points)}: {ends[-1].point.objective:.2f}")
-    ends = [_further(end, ROUNDS[1]) for end in _ranked(ends)[:starts]]
+    for number, end in enumerate(in_parallel(partial(climb, max_steps=ROUNDS[0]), points, jobs=1), start=1):
+        ends.append(end)
+        progress(0.5 * number / len(points), f"start {number} of {len(points)}: {end.point.objective:.2f}")
+    ends = list(in_parallel(partial(_further, steps=ROUNDS[1]), _ranked(ends)[:starts], jobs=1))
     progress(0.9, f"log-likelihood {max(end.point.value for end in ends):.2f}")
     best, *others = _ranked(ends)
     if not (give_up and smallest_choice(best.point) < RUNAWAY_CHOICE):
