@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from functools import partial
 from pathlib import Path
 
@@ -197,6 +198,16 @@ def test_rows_of_a_table_that_is_too_large_are_not_loaded(tmp_path, monkeypatch)
     with pytest.raises(ValueError, match=r"must have at most 10 decisions to be loaded one by one, received"):
         _ = table.state
     assert table.counts(DOMAIN.mdp).sum() == len(table)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_tables_of_files_survive_pickling(large, tmp_path, monkeypatch):
+    """Other processes get them this way, with the places of their rows."""
+    walks().to_csv(tmp_path / "d.csv", index=False)
+    table = count(tmp_path / "d.csv", monkeypatch) if large else mh.Demonstrations.from_files(tmp_path / "d.csv")
+    back = pickle.loads(pickle.dumps(table))
+    require_equal(back, table)
+    assert back.decisions.first(np.array([0])) == table.decisions.first(np.array([0]))
 
 
 def test_a_fit_does_not_depend_on_whether_the_table_was_loaded(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
@@ -91,10 +92,7 @@ def _load_by_python(scan: Scan, labels: Sequence[str]) -> Table:
 
 def as_table(frame: pd.DataFrame, scan: Scan, labels: Sequence[str], rows: Sequence[int] | None = None) -> Table:
     """Rows of a scan, all of them or those of the given numbers, as a table that knows their places."""
-
-    def place(row: int) -> str:
-        return scan.place(row if rows is None else rows[row])
-
+    place = scan.place if rows is None else partial(_place_of, scan, rows)
     if not scan.is_csv:
         return Table(frame, scan.name, place)
     frame = frame.replace("", None)
@@ -102,6 +100,10 @@ def as_table(frame: pd.DataFrame, scan: Scan, labels: Sequence[str], rows: Seque
         if column not in labels:
             frame[column] = _numbers_or_text(frame[column])
     return Table(frame, scan.name, place, spreadsheet_label)
+
+
+def _place_of(scan: Scan, rows: Sequence[int], row: int) -> str:
+    return scan.place(rows[row])
 
 
 def spreadsheet_label(value: Any, name: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from multihorizon.mdp import MDP
 from multihorizon.planning.evaluation import check_policy
 from multihorizon.tables.cells import Cells, Decision, Episodes
 from multihorizon.tables.counted import CountedFiles, decisions_of
-from multihorizon.tables.rows import CODES, Rows, rows_of
+from multihorizon.tables.rows import CODES, Rows, moved, rows_of
 from multihorizon.tables.simulation import check_starts, simulate_policy
 
 
@@ -232,8 +233,7 @@ class Demonstrations:
         """The decisions of some rows, given as indices or a mask, under the same labels."""
         table = self.rows
         chosen = np.arange(len(self))[rows]
-        where = table.place
-        place = None if where is None else (lambda row: where(int(chosen[row])))
+        place = None if table.place is None else partial(moved, table.place, chosen)
         return Demonstrations(replace(table, **{column: getattr(table, column)[rows] for column in CODES}, place=place))
 
     def same_decisions(self, other: Demonstrations) -> bool:

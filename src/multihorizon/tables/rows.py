@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -142,10 +142,15 @@ def rows_of(table: Table, from_file: bool = True) -> Rows:
     state, next_state, states = _state_codes(table)
     order = np.lexsort((step, episode, expert))
     expert, episode, step, state, action, next_state = (c[order] for c in (expert, episode, step, state, action, next_state))
-    place = (lambda row: table.place(int(order[row]))) if from_file else None
+    place = partial(moved, table.place, order) if from_file else None
     rows = Rows(expert, episode, step, state, action, next_state, experts, episodes, states, actions, table.name, place)
     rows._check_steps(table, order)
     return rows._with_next_states() if "next_state" in table.frame.columns else rows
+
+
+def moved(place: Callable[[int], str], rows: Ints, row: int) -> str:
+    """The place of a row that was row `rows[row]` before."""
+    return place(int(rows[row]))
 
 
 def _state_codes(table: Table) -> tuple[Ints, Ints, tuple[str, ...]]:
