@@ -246,6 +246,11 @@ class Features:
         self.used: Ints = filled if free else filled[:0]
 
     @cached_property
+    def transposed(self) -> Any:
+        """`Fᵀ` `(d,A·S)`."""
+        return self.matrix.T
+
+    @cached_property
     def dense(self) -> Floats | None:
         """F `(A·S,used)` where that is small, else None."""
         if self.matrix.shape[0] * self.used.size > self.DENSE:

@@ -121,7 +121,7 @@ def maximize(
 
     With `give_up` a climb whose rewards run away is broken off early.
     """
-    tried, climbed = (0, starts) if is_large(likelihood) else (starts, starts) if is_big(likelihood) else (4 * starts, 2 * starts)
+    tried, climbed = _numbers(likelihood, starts)
     points = sorted(_tried(likelihood, tried, seed), key=lambda point: -point.objective)[:climbed]
     points += [p for p in (likelihood.at(x) for x in extra) if p is not None]
     if not points:
@@ -139,9 +139,12 @@ def maximize(
     return best, [best, *others]
 
 
-def is_big(likelihood: Likelihood) -> bool:
-    """Whether one plan takes so long that only a few starts can be afforded."""
-    return sum(batch.mdp.n_states * batch.owners.size for batch in likelihood.batches) > BIG_TASKS
+def _numbers(likelihood: Likelihood, starts: int) -> tuple[int, int]:
+    """How many scattered points are tried, and how many of the best are climbed from: fewer where a step takes long."""
+    if is_large(likelihood):
+        return 0, max(1, starts // 2)
+    big = sum(batch.mdp.n_states * batch.owners.size for batch in likelihood.batches) > BIG_TASKS
+    return (starts, starts) if big else (4 * starts, 2 * starts)
 
 
 def holds(found: Fit) -> bool:

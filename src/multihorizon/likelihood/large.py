@@ -3,10 +3,6 @@
 A product of the Fisher information with a vector v is one forward solve (`J v`, how log π moves along v) and one adjoint solve
 (`Jᵀ W (J v)`) per expert. Climbs take their steps from such products (`metric`). Where no products are at hand, as with
 look-ahead that is not exponential, the climb is L-BFGS-B on the gradient by adjoints.
-
-For the discounts' standard errors the reward is profiled out, `S = I_γγ − I_γθ I_θθ^{-1} I_θγ`, with conjugate gradients on
-`I_θθ`; they approach S from above, so stopping them early makes a standard error too small, by as much as their tolerance allows.
-A discount whose share of S is lost in that tolerance is not identified. Standard errors of the rewards are not computed.
 """
 
 from __future__ import annotations
@@ -14,7 +10,6 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import scipy.sparse.linalg as spla
 from scipy.optimize import minimize
 
 from multihorizon.checks import Bools, Floats
@@ -28,10 +23,6 @@ DENSE_REWARDS, DENSE_PARAMETERS = 700, 3000
 MOST_REWARDS = 20_000
 #: Iterations of L-BFGS-B to one step of Fisher scoring, and the pairs of vectors it remembers.
 ITERATIONS_PER_STEP, MEMORY = 5, 30
-#: Relative residual of the conjugate gradients, and the most of them.
-TOLERANCE, MOST_PRODUCTS = 1e-4, 500
-#: A discount keeps at least this share of its information when the reward is profiled out, or it is not identified.
-SHARE = 1e-4
 
 
 def is_large(likelihood: Likelihood) -> bool:
@@ -81,42 +72,6 @@ def information_product(point: Point, v: Floats) -> Floats:
     """The Fisher information times a vector `(p,)`."""
     batches = zip(point.likelihood.batches, point.plans, strict=True)
     return point.pull_back([batch.visits * plan.policy * _along(point, i, v) for i, (batch, plan) in enumerate(batches)])
-
-
-def profile_information(point: Point) -> tuple[Floats, Floats]:
-    """S `(m,m)` of the free discounts and log-temperatures with the reward profiled out, and their own information `(m,)`."""
-    model = point.likelihood
-    d, size = model.n_reward, model.size
-    held = model.ridge + 0.0
-
-    def product(v: Floats) -> Floats:
-        found: Floats = information_product(point, np.append(v, np.zeros(size - d)))[:d] + held * v
-        return found
-
-    operator = spla.LinearOperator((d, d), matvec=product)
-    free = np.flatnonzero(~model.fixed[d:]) + d
-    columns = np.array([information_product(point, np.eye(1, size, int(k)).ravel()) for k in free])
-    solved = np.array([spla.cg(operator, column[:d], rtol=TOLERANCE, maxiter=MOST_PRODUCTS)[0] for column in columns])
-    own = columns[:, free]
-    if model.penalty is not None:
-        own = own + model.penalty.matrix[np.ix_(free, free)]
-    profiled: Floats = own - columns[:, :d] @ solved.T
-    return 0.5 * (profiled + profiled.T), np.diag(own).copy()
-
-
-def discount_errors(point: Point) -> tuple[Floats, Floats]:
-    """Standard errors of discounts and log-temperatures, 0 where known, NaN where not identified; and the scaled spectrum."""
-    model = point.likelihood
-    free = ~model.fixed[model.n_reward :]
-    profiled, own = profile_information(point)
-    scale = np.sqrt(np.where(own > 0, own, 1.0))
-    spectrum, vectors = np.linalg.eigh(profiled / np.outer(scale, scale))
-    kept = spectrum > SHARE
-    lost = np.linalg.norm(vectors[:, ~kept], axis=1) > 1e-3
-    variance = (vectors[:, kept] ** 2 / spectrum[kept]).sum(axis=1) / scale**2
-    errors = np.zeros(free.size)
-    errors[free] = np.where(lost, np.nan, np.sqrt(variance))
-    return errors, spectrum
 
 
 def _along(point: Point, i: int, v: Floats) -> Floats:

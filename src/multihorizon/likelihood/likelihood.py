@@ -264,7 +264,7 @@ class Point:
         total = np.zeros(model.size)
         for batch, plan, solver, y in zip(model.batches, self.plans, self.resolvents, weights, strict=True):
             moved, flow = reward_pull_back(batch, plan, solver, y)
-            total[: model.n_reward] += batch.features.matrix.T @ moved.sum(axis=2).ravel()
+            total[: model.n_reward] += batch.features.transposed @ moved.sum(axis=2).ravel()
             np.add.at(total, model.n_reward + model.groups[batch.owners], (moved * next_values(batch, plan)).sum(axis=(0, 1)))
             direct = (y.sum(axis=0) * plan.entropy).sum(axis=0) + (y * plan.finite_log).sum(axis=(0, 1))
             heat = plan.lam * (flow * plan.entropy).sum(axis=0) - direct

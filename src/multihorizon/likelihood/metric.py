@@ -18,11 +18,16 @@ import scipy.linalg as la
 from multihorizon.checks import Bools, Floats
 from multihorizon.likelihood.large import information_product, is_large
 from multihorizon.likelihood.likelihood import Point
+from multihorizon.likelihood.preconditioner import inverse_of_states
 
 #: D is at least this share of the largest diagonal entry, so that parameters without information do not make it singular.
 FLOOR = 1e-10
-#: Relative residual, in the metric of D, at which conjugate gradients stop, and the most of them.
+#: The same for the diagonal that products use, which is known only roughly.
+SMALLEST_SCALE = 1e-6
+#: Relative residual at which conjugate gradients stop, and the most of them.
 TOLERANCE, MOST_PRODUCTS = 1e-2, 400
+#: With more damping than this D is as good a preconditioner as any.
+LARGE_DAMPING = 0.1
 
 
 class Metric(Protocol):
@@ -83,7 +88,8 @@ class Products:
     def __init__(self, point: Point) -> None:
         self.point = point
         diagonal = _diagonal(point)
-        self.scale: Floats = np.maximum(diagonal, 1e-6 * diagonal.max(initial=0.0))
+        self.scale: Floats = np.maximum(diagonal, SMALLEST_SCALE * diagonal.max(initial=0.0))
+        self._rewards = inverse_of_states(point)
         self._solved: tuple[Floats, Floats] | None = None
 
     def times(self, v: Floats) -> Floats:
@@ -93,16 +99,17 @@ class Products:
         product[: model.n_reward] += model.ridge * v[: model.n_reward]
         return product if model.penalty is None else product + model.penalty.matrix @ v
 
-    def solve(self, b: Floats, free: Bools, damping: float) -> Floats:
-        """By conjugate gradients preconditioned with D, begun at the last solution for the same b."""
-        inverse = np.where(free, 1 / ((1 + damping) * self.scale), 0.0)
-        begun = self._solved is not None and self._solved[0] is b
-        x = np.where(free, self._solved[1], 0.0) if begun and self._solved is not None else np.zeros(b.size)
-        left = np.where(free, b - self._damped(x, damping), 0.0) if begun else np.where(free, b, 0.0)
-        target = TOLERANCE**2 * float((inverse * b) @ b)
+    def solve(self, b: Floats, free: Bools, damping: float, tolerance: float = TOLERANCE) -> Floats:
+        """By preconditioned conjugate gradients, begun at the last solution for the same b."""
+        inside = np.where(free, b, 0.0)
+        target = tolerance**2 * float(inside @ self._preconditioned(inside, free, damping))
+        x, left = np.zeros(b.size), inside
+        if self._solved is not None and self._solved[0] is b:
+            x = np.where(free, self._solved[1], 0.0)
+            left = np.where(free, b - self._damped(x, damping), 0.0)
         direction, last = np.zeros(b.size), 1.0
         for _ in range(MOST_PRODUCTS):
-            moved = inverse * left
+            moved = self._preconditioned(left, free, damping)
             size = float(left @ moved)
             if size <= target:
                 break
@@ -111,11 +118,19 @@ class Products:
             curved = float(direction @ along)
             if curved <= 0:
                 break
-            x += (size / curved) * direction
-            left -= (size / curved) * np.where(free, along, 0.0)
+            x = x + (size / curved) * direction
+            left = left - (size / curved) * np.where(free, along, 0.0)
             last = size
         self._solved = (b, x)
         return x
+
+    def _preconditioned(self, v: Floats, free: Bools, damping: float) -> Floats:
+        """A rough inverse times a vector that is 0 outside the free parameters."""
+        rough = v / ((1 + damping) * self.scale)
+        if self._rewards is not None and damping < LARGE_DAMPING:
+            d = self.point.likelihood.n_reward
+            rough[:d] = self._rewards(v[:d])
+        return np.where(free, rough, 0.0)
 
     def _damped(self, v: Floats, damping: float) -> Floats:
         product: Floats = self.times(v) + damping * self.scale * v

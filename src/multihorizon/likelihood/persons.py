@@ -51,6 +51,11 @@ class Persons:
         seen = (self.visits > 0).any(axis=1, keepdims=True) & self.mdp.available
         return np.flatnonzero(seen.T.ravel())
 
+    @cached_property
+    def back(self) -> Sparse:
+        """`Tᵀ` `(S,A·S)`."""
+        return self.mdp.stacked.T
+
     def reward(self, theta: Floats) -> Floats:
         """The expected immediate reward `(A·S,)`."""
         total: Floats = self.known_reward + self.features.matrix @ theta
@@ -102,7 +107,7 @@ def reward_pull_back(batch: Persons, plan: Plans, solver: Resolvents, y: Floats)
     """`Σ y d log π / dR` `(A,S,n)` for the immediate reward R, and the adjoint w `(S,n)`."""
     slack = (y - y.sum(axis=0) * plan.policy) / plan.lam
     n = batch.owners.size
-    flow = solver.solve_transposed(plan.gamma * (batch.mdp.stacked.T @ slack.reshape(-1, n)))
+    flow = solver.solve_transposed(plan.gamma * (batch.back @ slack.reshape(-1, n)))
     flow[batch.mdp.terminal] = 0.0
     return slack + plan.policy * flow, flow
 

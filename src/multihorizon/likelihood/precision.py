@@ -17,8 +17,9 @@ import numpy as np
 
 from multihorizon.checks import Bools, Floats
 from multihorizon.likelihood.first_step import added_variance
-from multihorizon.likelihood.large import discount_errors, is_large
+from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.likelihood import Point
+from multihorizon.likelihood.profiled import discount_errors
 from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
 
 #: The largest component in the null space that is put down to rounding.

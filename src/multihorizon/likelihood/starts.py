@@ -23,6 +23,8 @@ from multihorizon.mdp import MDP
 SMOOTHING = 1.0
 #: Ridge on the reward of a start, relative to the mean diagonal of the normal equations: states without data get 0.
 START_RIDGE = 1e-6
+#: Relative residual of the least-squares fit where it is made of products.
+START_TOLERANCE = 1e-6
 #: The least-squares fit uses discounts up to this one: nearer to 1 the values of noisy frequencies explode.
 LARGEST_START_DISCOUNT = 0.99
 
@@ -102,7 +104,7 @@ def _large_regression(likelihood: Likelihood, x: Floats) -> Floats:
     pairs = zip(likelihood.batches, found, strict=True)
     target = point.pull_back([np.where(plan.policy > 0, batch.visits * plan.policy * w, 0.0) for batch, (plan, _, w) in pairs])
     free = np.arange(likelihood.size) < d
-    return Products(point).solve(target, free, START_RIDGE)[:d]
+    return Products(point).solve(target, free, START_RIDGE, START_TOLERANCE)[:d]
 
 
 def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Plans, Resolvents, Floats]:

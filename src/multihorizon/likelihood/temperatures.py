@@ -21,10 +21,11 @@ from scipy.stats import chi2
 
 from multihorizon.checks import Floats
 from multihorizon.likelihood.ascent import Ascent, climb
-from multihorizon.likelihood.large import is_large, profile_information
+from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.metric import curvature
 from multihorizon.likelihood.parameters import Quadratic
+from multihorizon.likelihood.profiled import profile_information
 from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
 
 #: Spreads of log-temperatures that are tried, from 2 % to a factor of 20: every fourth, then the neighbours of the best. The

@@ -38,6 +38,8 @@ DIRECT_STATES = 1000
 #: A sparse factorisation takes about as long as this many steps of BiCGSTAB on one right-hand side: grids of 10,000 to 100,000
 #: states.
 FACTOR_STEPS = 250
+#: On fewer states it takes fewer steps: this share of their number.
+FACTOR_SHARE = 0.05
 #: Factors stay small where some order of the states brings all linked ones within this many square roots of their number.
 NARROW = 10
 #: At small discounts, where so many terms of the series `Σ (γP)^k b` are enough, they are summed.
@@ -102,8 +104,10 @@ class Resolvent:
     @property
     def _direct(self) -> bool:
         """Whether a factorisation is there, or is worth its time."""
-        small = self.matrix.shape[0] <= DIRECT_STATES
-        return small or "_factor" in self.__dict__ or (self._steps > FACTOR_STEPS and self._narrow)
+        n = self.matrix.shape[0]
+        if n <= DIRECT_STATES or "_factor" in self.__dict__:
+            return True
+        return self._steps > min(FACTOR_STEPS, FACTOR_SHARE * n) and self._narrow
 
     @cached_property
     def _narrow(self) -> bool:
