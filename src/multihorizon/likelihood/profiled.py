@@ -1,7 +1,7 @@
 """Standard errors of the discounts where rewards are very many: the reward is profiled out by products.
 
 `S = I_γγ − I_γθ I_θθ^{-1} I_θγ`, with conjugate gradients on `I_θθ` (`metric`). They approach S from above, so stopping them
-early makes a standard error too small, by the square of their tolerance. A discount whose share of S is lost in that is not
+early makes a standard error too small, by as much as their tolerance allows. A discount whose share of S is lost in that is not
 identified. Standard errors of the rewards are not computed.
 """
 
@@ -14,7 +14,7 @@ from multihorizon.likelihood.likelihood import Point
 from multihorizon.likelihood.metric import Products
 
 #: Relative residual of the conjugate gradients.
-PROFILED = 1e-3
+PROFILED = 1e-5
 #: A discount keeps at least this share of its information when the reward is profiled out, or it is not identified.
 SHARE = 1e-4
 
