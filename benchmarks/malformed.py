@@ -165,6 +165,8 @@ CASES: dict[str, Case] = {
     "a column twice": demos(GOOD.replace("\n", ",x\n").replace("next_state,x", "next_state,expert")),
     # Names and places of files
     "a directory named like a table": ({}, ["fit", "."]),
+    "a folder with other columns": ({"d.csv": GOOD, "e.csv": PAY}, ["fit", "."]),
+    "a folder with a wrong line": ({"d.csv": GOOD, "e.csv": HEADER + "\ncy,1,x,home,walk,home\n"}, ["fit", "."]),
     "a file that does not exist": ({}, ["fit", "none.csv"]),
     "an empty name": ({}, ["fit", ""]),
     "a name too long": ({}, ["fit", "x" * 400 + ".csv"]),
@@ -264,6 +266,8 @@ CASES: dict[str, Case] = {
     "an unknown option": option("--horizon", "3"),
     "an unknown command": ({}, ["estimate", "d.csv"]),
     "jobs zero": ({}, ["reproduce", "--out", "x", "--jobs", "0"]),
+    "a cluster that is not there": option("--cluster", "tcp://127.0.0.1:1"),
+    "a cluster without a port": option("--cluster", "somewhere"),
     "the tour into a file": ({"file": ""}, ["demo", "--out", "file"]),
     "identify with a bad table": ({"d.csv": swap("bob,1,1", "bob,1,x")}, ["identify", "d.csv"]),
 }

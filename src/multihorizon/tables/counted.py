@@ -8,13 +8,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.files.labels import in_order
 from multihorizon.files.reading import load
-from multihorizon.files.scan import Scan, connect
+from multihorizon.files.scan import MEMORY, Scan, connect
 from multihorizon.tables.cells import Decision, Episodes
 from multihorizon.tables.counting import Counting
 from multihorizon.tables.rows import LABELS, Rows, rows_of
@@ -34,7 +35,12 @@ class CountedFiles:
     """A table of decisions that the database has checked and counted; as `cells.Decisions` says."""
 
     def __init__(self, scan: Scan) -> None:
-        self._counting = counting = Counting(scan)
+        try:
+            self._counting = counting = Counting(scan)
+        except duckdb.OutOfMemoryException as error:
+            raise MemoryError(f"{scan.name} has too many episodes and labels to be counted in {MEMORY}") from error
+        except duckdb.Error as error:
+            raise ValueError(f"{scan.name} is damaged, or cannot be read: {str(error).splitlines()[0]}") from error
         self.name, self.experts, self.states, self.actions = scan.name, counting.experts, counting.states, counting.actions
         self.cells = counting.cells
         self.by_episode = Episodes(*counting.arrays("SELECT expert, first_state, n FROM episode ORDER BY number"))

@@ -93,8 +93,8 @@ class Counting:
             self.database.execute(query)
             unusual = self.run("SELECT coalesce(sum(odd), 0) FROM spelt")[0][0] > 0
         except duckdb.Error as error:
-            if not self.scan.padded:
-                raise ValueError(f"{self.scan.name} is damaged, or cannot be read: {str(error).splitlines()[0]}") from error
+            if isinstance(error, duckdb.OutOfMemoryException) or not self.scan.padded:
+                raise
             unusual = True
         if unusual:
             self.scan = rewritten(self.scan.name, self.scan.files)
