@@ -3,7 +3,8 @@ Rewards, true and learned
 =========================
 
 Experts of the big-small and the cliff domain choose the best action, each at a discount of their own. `MPLP` sees only which
-actions they choose. The reward it learns has the structure of the true one: a small and a large goal, a cliff to keep away from.
+actions they choose. The reward it learns has much of the structure of the true one: goals that stand out from their
+neighbours, and places to keep away from.
 """
 
 import matplotlib.pyplot as plt
