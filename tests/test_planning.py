@@ -138,7 +138,7 @@ def test_rewards_of_states_and_of_actions_agree() -> None:
 
 
 def big_task(kind: str) -> tuple[mh.MDP, np.ndarray]:
-    """Tasks of more than 1,000 states, where solves are iterative."""
+    """Tasks of 1,600 states."""
     if kind == "ties":
         mdp = mh.domains.gridworld(40, 40, slip=0.1, terminal=[(0, 39)])
         return mdp, np.where(np.arange(1600) == 39, 10.0, -0.1)
@@ -183,8 +183,11 @@ def test_plans_that_start_from_sweeps_end_where_the_myopic_start_does(kind, disc
     monkeypatch.setattr("multihorizon.planning.plan.sweep_start", lambda table, _: (nothing, table.expected.argmax(axis=0), 0.0))
     myopic = mh.plan(mdp, reward, discount)
     assert myopic.iterations > swept.iterations
-    np.testing.assert_allclose(swept.values, myopic.values, atol=1e-10 * np.abs(myopic.values).max())
-    np.testing.assert_array_equal(swept.optimal_actions, myopic.optimal_actions)
+    scale = np.abs(myopic.values).max()
+    np.testing.assert_allclose(swept.values, myopic.values, atol=1e-10 * scale)
+    assert (swept.values >= myopic.values - 1e-12 * scale).all()
+    if kind != "ties":  # a long path of steps, each of which gains no more than rounding, can blur a tie of the myopic start
+        np.testing.assert_array_equal(swept.optimal_actions, myopic.optimal_actions)
 
 
 def test_discount_one_on_a_large_grid_solves_the_bellman_equation() -> None:
@@ -196,17 +199,21 @@ def test_discount_one_on_a_large_grid_solves_the_bellman_equation() -> None:
 
 def test_a_large_grid_is_not_factorised_for_one_plan(monkeypatch) -> None:
     mdp, reward = big_task("ties")
-    monkeypatch.setattr("multihorizon.planning.linear.FACTOR_SHARE", 1.0)  # as on 10,000 states and more
+    monkeypatch.setattr("multihorizon.planning.linear.DIRECT_STATES", 10)
+    monkeypatch.setattr("multihorizon.planning.linear.FACTOR_STEPS", 10.0)  # as on 100 times as many states
     monkeypatch.setattr("multihorizon.planning.linear.spla.splu", lambda *_, **__: pytest.fail("factorised a large problem"))
     assert mh.plan(mdp, reward, 0.9).residual < 1e-10
     assert mh.soft_plan(mdp, reward, 0.9).residual < 1e-10
 
 
+@pytest.mark.parametrize("factor_steps", [1.0, 1e9])
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("discount", [0.0, 0.3, 0.9, 0.999])
-def test_one_system_gives_the_same_solutions_iterated_and_factorised(discount, transpose, monkeypatch) -> None:
+def test_one_system_gives_the_same_solutions_iterated_and_factorised(discount, transpose, factor_steps, monkeypatch) -> None:
     mdp, reward = big_task("no ending")
     columns = np.random.default_rng(0).normal(size=(1600, 40))
+    monkeypatch.setattr("multihorizon.planning.linear.DIRECT_STATES", 10)
+    monkeypatch.setattr("multihorizon.planning.linear.FACTOR_STEPS", factor_steps)
     resolvent = policy_resolvent(mdp, mh.soft_plan(mdp, reward, 0.9).policy, discount)
     matrix = np.eye(1600) - discount * resolvent.matrix.toarray()
     expected = np.linalg.solve(matrix.T if transpose else matrix, columns)
@@ -215,11 +222,11 @@ def test_one_system_gives_the_same_solutions_iterated_and_factorised(discount, t
 
 
 def test_a_task_whose_factors_would_fill_up_is_iterated(monkeypatch) -> None:
-    mdp = mh.domains.random_mdp(1500, 3, branching=4, seed=0)
-    monkeypatch.setattr("multihorizon.planning.linear.FACTOR_STEPS", 1)
+    mdp = mh.domains.random_mdp(2500, 3, branching=4, seed=0)
+    monkeypatch.setattr("multihorizon.planning.linear.FACTOR_STEPS", 0.0)
     monkeypatch.setattr("multihorizon.planning.linear.spla.splu", lambda *_, **__: pytest.fail("factorised"))
-    resolvent = policy_resolvent(mdp, np.full((1500, 3), 1 / 3), 0.95)
-    b = np.random.default_rng(0).normal(size=(1500, 5))
+    resolvent = policy_resolvent(mdp, np.full((2500, 3), 1 / 3), 0.95)
+    b = np.random.default_rng(0).normal(size=(2500, 5))
     x = resolvent.solve(b)
     np.testing.assert_allclose(x - 0.95 * (resolvent.matrix @ x), b, atol=1e-11)
 

@@ -19,12 +19,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from scipy.sparse.csgraph import breadth_first_order
+from scipy.sparse.csgraph import breadth_first_order, reverse_cuthill_mckee
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse, as_floats, as_mask, as_names, read_only
 from multihorizon.files.saved_mdp import read_mdp, write_mdp
 from multihorizon.gymnasium_env import read_gymnasium
 from multihorizon.mdp_arrays import RowChecks, read_available, read_grid, read_initial, read_sample_sizes, read_transitions
+
+#: On grids and the like linked states are within a few square roots of the number of states; where links have no order, within a
+#: share of the number itself.
+NARROW = 10
 
 
 class MDP:
@@ -154,6 +158,11 @@ class MDP:
         entered[self.stacked.indices] = True
         return self.terminal & entered
 
+    @cached_property
+    def narrow(self) -> bool:
+        """Whether sparse factors of one policy's transitions stay small: some order of the states keeps all moves short."""
+        return is_narrow(self.under(self.available / 1.0))
+
     def to_npz(self, path: str | Path) -> None:
         """Write to exactly this path; `MDP.from_npz` reads it back."""
         arrays = {name: getattr(self, name) for name in ("initial", "terminal", "available")}
@@ -179,6 +188,16 @@ class MDP:
     def __repr__(self) -> str:
         ends = int(self.terminal.sum())
         return f"MDP({self.n_states} states, {self.n_actions} actions, {self.stacked.nnz} transitions, {ends} terminal)"
+
+
+def is_narrow(matrix: Sparse) -> bool:
+    """Whether some order of the states brings linked ones, on average, within `NARROW` square roots of their number."""
+    n = matrix.shape[0]
+    links = sp.csr_array(abs(matrix) + abs(matrix).T)
+    place = np.empty(n, dtype=np.int64)
+    place[reverse_cuthill_mckee(links, symmetric_mode=True)] = np.arange(n)
+    lengths = place[np.repeat(np.arange(n), np.diff(links.indptr))] - place[links.indices]
+    return bool(np.sqrt((lengths.astype(np.float64) ** 2).mean()) <= NARROW * np.sqrt(n)) if lengths.size else True
 
 
 def steps_into(matrix: Sparse, targets: Bools) -> Ints:

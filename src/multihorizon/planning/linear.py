@@ -22,10 +22,9 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 from scipy.linalg import lapack
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from multihorizon.checks import Floats, Ints, Sparse
-from multihorizon.mdp import MDP
+from multihorizon.mdp import MDP, is_narrow
 from multihorizon.planning.krylov import bicgstab, products
 from multihorizon.tolerances import TINY
 
@@ -34,14 +33,11 @@ DENSE_STATES = 60
 #: Up to this many states they are quicker where more than this share of all pairs of states has a transition.
 FILLED_STATES, FILLED_SHARE = 2000, 0.05
 #: Up to this many states a sparse factorisation takes no longer than one iterative solve.
-DIRECT_STATES = 1000
-#: A sparse factorisation takes about as long as this many steps of BiCGSTAB on one right-hand side: grids of 10,000 to 100,000
-#: states.
-FACTOR_STEPS = 250
-#: On fewer states it takes fewer steps: this share of their number.
-FACTOR_SHARE = 0.05
-#: Factors stay small where some order of the states brings all linked ones within this many square roots of their number.
-NARROW = 10
+DIRECT_STATES = 2000
+#: A sparse factorisation takes about as long as this many square roots of the states in steps of BiCGSTAB on one right-hand side.
+FACTOR_STEPS = 1.0
+#: Steps that one right-hand side is expected to take before the first has been solved.
+EXPECTED_STEPS = 15
 #: At small discounts, where so many terms of the series `Σ (γP)^k b` are enough, they are summed.
 SERIES_TERMS = 16
 #: Steps of one run of BiCGSTAB, and restarts on the true residual; a system that needs more is factorised.
@@ -68,14 +64,18 @@ def policy_resolvent(mdp: MDP, policy: Floats, discount: float) -> Resolvent:
 def matrix_resolvent(mdp: MDP, matrix: Sparse, discount: float) -> Resolvent:
     """The resolvent of a policy's sparse `P`, made dense where the task has many transitions for its states."""
     filled = mdp.n_states <= FILLED_STATES and mdp.stacked.nnz > FILLED_SHARE * mdp.n_states**2
-    return Resolvent(matrix.toarray() if filled else matrix, discount)
+    if filled:
+        return Resolvent(matrix.toarray(), discount)
+    return Resolvent(matrix, discount, None if mdp.n_states <= DIRECT_STATES else mdp.narrow)
 
 
 class Resolvent:
     """Solves with `I − γP` for one row-substochastic `(S,S)` matrix `P`, sparse or (when small) dense, and one discount."""
 
-    def __init__(self, matrix: Sparse | Floats, discount: float) -> None:
+    def __init__(self, matrix: Sparse | Floats, discount: float, narrow: bool | None = None) -> None:
+        """`narrow` is whether the factors stay small, where that is known."""
         self.matrix = matrix
+        self.narrow = narrow
         self.discount = discount
         self.dense = isinstance(matrix, np.ndarray)
         self._steps = 0
@@ -94,30 +94,23 @@ class Resolvent:
         """
         if self.dense:
             return self._solve_dense(b, transpose)
-        if not self._direct:
+        if not self._direct(self._steps + (EXPECTED_STEPS * b.shape[1] if b.ndim == 2 else 0)):
             rows = np.ascontiguousarray(b.reshape(b.shape[0], -1).T)
             x = self._iterate(rows, transpose, tolerance, np.zeros_like(rows) if guess is None else guess[None, :])
             if x is not None:
                 return x.T.reshape(b.shape)
         return self._solve_factored(b, transpose)
 
-    @property
-    def _direct(self) -> bool:
-        """Whether a factorisation is there, or is worth its time."""
+    def _direct(self, steps: int) -> bool:
+        """Whether a factorisation is there, or is worth its time when so many steps were taken or are to come."""
         n = self.matrix.shape[0]
         if n <= DIRECT_STATES or "_factor" in self.__dict__:
             return True
-        return self._steps > min(FACTOR_STEPS, FACTOR_SHARE * n) and self._narrow
+        return steps > FACTOR_STEPS * np.sqrt(n) and (self._narrow if self.narrow is None else self.narrow)
 
     @cached_property
     def _narrow(self) -> bool:
-        """Whether some order of the states keeps all links short, so that the factors stay small."""
-        links = sp.csr_array(self.operator + self._transposed)
-        place = np.empty(links.shape[0], dtype=np.int64)
-        place[reverse_cuthill_mckee(links, symmetric_mode=True)] = np.arange(links.shape[0])
-        rows = np.repeat(np.arange(links.shape[0]), np.diff(links.indptr))
-        lengths = np.abs(place[rows] - place[links.indices])
-        return bool(np.sqrt((lengths.astype(np.float64) ** 2).mean()) <= NARROW * np.sqrt(links.shape[0]))
+        return is_narrow(self.matrix)
 
     @cached_property
     def _transposed(self) -> Sparse:
