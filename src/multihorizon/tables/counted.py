@@ -22,11 +22,13 @@ from multihorizon.tables.rows import LABELS, Rows, rows_of
 from multihorizon.tables.spelling import LABEL_ORDER
 
 #: Files of more bytes, or of more rows, are counted: loading takes longer, and some hundred bytes of memory for each row.
-LOADED_BYTES, LOADED_ROWS = 32_000_000, 1_000_000
+LOADED_BYTES, LOADED_ROWS = 16_000_000, 500_000
 #: A byte of a compressed file stands for about so many.
 PACKED_BYTES = 8
 #: The rows of larger tables are not loaded: a row takes about a hundred bytes while that is done.
 MOST_ROWS = 50_000_000
+#: Files are read again for so many questions about episodes. With the next one, tables of up to so many rows are loaded.
+REREADINGS, KEPT_ROWS = 4, 10_000_000
 #: The codes that make a cell, in the order of cells.
 CELL = ("expert", "state", "action", "next_state")
 
@@ -42,7 +44,7 @@ class CountedFiles:
         except duckdb.Error as error:
             raise ValueError(f"{scan.name} is damaged, or cannot be read: {str(error).splitlines()[0]}") from error
         self.name, self.experts, self.states, self.actions = scan.name, counting.experts, counting.states, counting.actions
-        self.cells = counting.cells
+        self.cells, self._rereadings = counting.cells, 0
         self.by_episode = Episodes(*counting.arrays("SELECT expert, first_state, n FROM episode ORDER BY number"))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -68,6 +70,9 @@ class CountedFiles:
 
     def count_episodes(self, times: Floats) -> Floats:
         """How often each decision was taken, `(M,)`, if episode e counts `times[e]` times; this reads the files again."""
+        self._rereadings += 1
+        if self._rereadings > REREADINGS and self.cells.count.sum() <= KEPT_ROWS:
+            return self.rows.count_episodes(times)
         database = self._counting.database
         database.register("given", pd.DataFrame({"number": np.arange(times.size), "times": times}))
         found = database.execute(

@@ -4,7 +4,7 @@ A table has the columns `expert, episode, step, state, action` and, if known, `n
 any text or whole numbers. An episode is the rows of one expert with one episode label; its steps are consecutive whole
 numbers, and where `next_state` is given it must be the state of the following step; left blank, it is taken from there.
 
-A table is held as integer codes (`rows`). One in a file of more than about a million rows is counted by a database instead
+A table is held as integer codes (`rows`). One in a file of more than about half a million rows is counted by a database instead
 (`counted`), and its rows are loaded when they are asked for.
 """
 
