@@ -49,8 +49,8 @@ class Navigation:
 
     discounts: dict[str, float]
     temperature: float = 1.0
-    step: float = 0.12
-    noise: float = 0.06
+    step: float = 0.08
+    noise: float = 0.04
     grid: int = 41
 
     def reward(self, states: ArrayLike) -> Floats:
