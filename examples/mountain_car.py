@@ -9,11 +9,12 @@ Planning horizons of drivers in MountainCar, whose states are two numbers and wh
     $ python examples/mountain_car.py
 
 A car stands in a valley and is too weak to climb out at once: who wants the flag on the right must first roll back to the left.
-Three drivers like to be high up, and the flag most of all. They look 2, 5 and 20 decisions ahead. A decision holds the throttle for
-eight frames of Gymnasium's MountainCar, and wind adds noise to the speed. The drivers are soft-optimal in the task on a fine grid.
+Three drivers like to be high up, and the flag most of all. They look 2, 5 and 20 decisions ahead. A decision holds the throttle
+for eight frames of Gymnasium's MountainCar, and wind adds noise to the speed. The drivers are soft-optimal in the task on a
+fine grid.
 
-The fit sees position, speed and throttle, and nothing else. It learns where the throttle leads, and finds the horizons and a reward
-that rises towards the flag.
+The fit sees position, speed and throttle, and nothing else. It learns where the throttle leads, and finds the horizons and a
+reward that rises towards the flag.
 """
 
 from __future__ import annotations

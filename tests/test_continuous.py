@@ -174,7 +174,7 @@ def test_regions_that_nobody_shares_are_not_compared() -> None:
 
 
 def test_a_poor_basis_is_announced(walk) -> None:
-    flat = mh.domains.navigation().simulate(6000, seed=2)
+    flat = mh.domains.navigation().simulate(3000, seed=2)
     poor = RBFSampler(gamma=0.01, n_components=3, random_state=0)
     found = mh.solve(mh.SampledProblem(flat), mh.SieveLikelihood(basis=poor, penalty=0.1))
     assert found.evidence["basis_too_poor"]
@@ -182,8 +182,8 @@ def test_a_poor_basis_is_announced(walk) -> None:
 
 
 def test_other_transformers_and_regressors(walk) -> None:
-    steps = walk.select(walk.step < 25)
-    fourier = RBFSampler(gamma=0.5, n_components=40, random_state=0)
+    steps = walk.select(walk.step < 20)
+    fourier = RBFSampler(gamma=0.5, n_components=25, random_state=0)
     found = mh.solve(mh.SampledProblem(steps), mh.SieveLikelihood(basis=fourier, penalty=0.03, temperature="shared"))
     assert (np.diff(found.discounts) > 0).all()
     trees = ExtraTreesRegressor(8, min_samples_leaf=40, random_state=0)
@@ -197,7 +197,7 @@ def test_other_transformers_and_regressors(walk) -> None:
 def test_a_known_temperature_per_expert() -> None:
     """An expert twice as random is recognised as such, not as short-sighted."""
     plain, noisy = mh.domains.navigation({"a": 0.8, "b": 0.95}), mh.domains.navigation({"c": 0.8}, temperature=2.0)
-    tables = [plain.simulate(4000, seed=0), noisy.simulate(4000, seed=1)]
+    tables = [plain.simulate(3000, seed=0), noisy.simulate(3000, seed=1)]
     frame = pd.concat([table.to_frame() for table in tables])
     steps = mh.Steps.from_frame(frame, ["x", "y"])
     found = mh.solve(mh.SampledProblem(steps), mh.SieveLikelihood(basis=mh.Splines(5), penalty=0.1))

@@ -36,3 +36,11 @@ def test_icu_sepsis():
     assert solution.status == mh.Status.CONVERGED
     assert solution.reward[1] > 0 > solution.reward[0]
     assert (np.abs(solution.discounts - (0.5, 0.8, 0.95, 0.99)) < 4 * solution.standard_errors).all()
+
+
+def test_mountain_car():
+    pytest.importorskip("gymnasium")
+    solution = load("mountain_car").main(decisions=1500, quick=True)
+    found = dict(zip(solution.experts, solution.discounts, strict=True))
+    assert solution.status == mh.Status.CONVERGED
+    assert found["hasty"] < found["steady"] < found["patient"]

@@ -83,7 +83,7 @@ def functions(solution: Solution) -> Functions:
 
     Example:
         >>> import multihorizon as mh
-        >>> problem = mh.SampledProblem(mh.domains.navigation().simulate(decisions=3000))
+        >>> problem = mh.SampledProblem(mh.domains.navigation().simulate(decisions=1200))
         >>> found = functions(mh.solve(problem, mh.SieveLikelihood(basis=mh.Splines(5), penalty=0.1)))
         >>> pit, goal = found.reward([[0.55, 0.5], [0.8, 0.75]])
         >>> bool(pit < goal)

@@ -31,9 +31,8 @@ from multihorizon.tables.steps import Steps
 LEAST_OVERLAP = 0.05
 #: The basis is too poor where a richer one gains this share of what the choices have to say, and this many standard errors.
 POOR_SHARE, POOR_ERRORS = 0.05, 4.0
-#: Functions per coordinate of the richer basis, by the number of quantities.
-RICH = {1: 24, 2: 14, 3: 6}
-RICH_PAIRS = 5
+#: The richer basis has at least so many functions per coordinate, by the number of quantities, and more than the splines given.
+RICH, RICH_PAIRS, MORE = {1: 16, 2: 10, 3: 6}, 5, 3
 
 
 def overlap(design: Design, steps: Steps) -> Floats:
@@ -62,7 +61,8 @@ def comparable(shares: Floats) -> Bools:
 def richer_gain(steps: Steps, transformer: Any) -> tuple[float, float]:
     """What a richer basis gains on held-out choices: as a share of what is predicted at all, and in standard errors."""
     held = held_out_rows(steps)
-    rich = Splines(RICH.get(len(set(steps.sources)), RICH_PAIRS), steps.sources)
+    own = transformer.size if isinstance(transformer, Splines) else 0
+    rich = Splines(max(RICH.get(len(set(steps.sources)), RICH_PAIRS), own + MORE), steps.sources)
     scores = [_held_out(steps, held, candidate) for candidate in (transformer, rich)]
     gain, chance = scores[1] - scores[0], -np.log(len(steps.actions))
     predicted, error = float((scores[1] - chance).sum()), float(gain.std() * np.sqrt(gain.size))

@@ -40,8 +40,9 @@ GAIN, POLISHED_GAIN, POLISHING_STEPS = 1e-6, 1e-11, 4
 #: Starts of the first round, its steps, and the gain below which a climb in it stops; the best is climbed to the end. Where
 #: decisions times functions are no more than `SMALL`, climbs cost little, and all starts are climbed.
 FIRST_ROUND, FIRST_STEPS, FIRST_GAIN, SMALL = 3, 8, 0.1, 3e5
-#: Equal temperatures are given up where their p-value is below this.
-REJECTED = 0.05
+#: Equal temperatures are given up where their p-value is below this. It is small because free temperatures cost precision, and
+#: because the error of a basis looks like a small difference of temperatures.
+REJECTED = 0.001
 #: Resampled tables where a regressor of the user's leaves no other way to standard errors.
 RESAMPLES = 30
 
@@ -67,8 +68,8 @@ class SieveLikelihood:
     Example:
         >>> from multihorizon import SampledProblem, solve
         >>> from multihorizon.domains import navigation
-        >>> problem = SampledProblem(navigation().simulate(decisions=3000))
-        >>> solution = solve(problem, SieveLikelihood(basis=Splines(5), penalty=0.1))
+        >>> problem = SampledProblem(navigation().simulate(decisions=1200))
+        >>> solution = solve(problem, SieveLikelihood(basis=Splines(4), penalty=0.1))
         >>> str(solution.status), bool((np.diff(solution.discounts) > 0).all())
         ('converged', True)
     """

@@ -152,8 +152,8 @@ def navigation(discounts: Sequence[float] | dict[str, float] | None = None, temp
 
     Example:
         >>> task = navigation()
-        >>> task.policy("far", [[0.5, 0.9]]).round(1).tolist()
-        [[0.7, 0.1, 0.1, 0.2]]
+        >>> ACTIONS[task.policy("far", [[0.5, 0.9]]).argmax()]
+        'right'
     """
     given = DISCOUNTS if discounts is None else discounts
     named = given if isinstance(given, dict) else dict(zip(as_names(None, len(given), "names"), given, strict=True))
