@@ -14,6 +14,7 @@ import asyncio
 import logging
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -106,11 +107,18 @@ def _here(task: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> I
     if jobs == 1 or len(items) == 1:
         yield from (_on_one_thread(task, item) for item in items)
         return
-    pool = Parallel(n_jobs=jobs, return_as="generator")
+    results = Parallel(n_jobs=jobs, return_as="generator")(delayed(_on_one_thread)(task, item) for item in items)
     try:
-        yield from pool(delayed(_on_one_thread)(task, item) for item in items)
+        # Not `yield from`, which would close `results` before the lines below can.
+        for result in results:  # noqa: UP028
+            yield result
     except BrokenProcessPool as error:
         raise WorkersDiedError(str(error)) from error
+    except GeneratorExit:  # whoever asked has seen enough; joblib would warn of the tasks that are left
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results.close()
+        raise
 
 
 def _on_cluster(task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
