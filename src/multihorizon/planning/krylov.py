@@ -10,10 +10,8 @@ import numpy as np
 
 from multihorizon.checks import Bools, Floats, Sparse
 
-#: Rows have norm 1; divisors that are smaller than this have lost all digits.
-BREAKDOWN = 1e-100
 
-
+@np.errstate(divide="ignore", invalid="ignore", over="ignore")
 def bicgstab(operator: Sparse, right: Floats, shares: Floats, most_steps: int) -> tuple[Floats, Bools, int]:
     """Approximate solutions `(m,n)` for right-hand sides `(m,n)`, which of them converged `(m,)`, and the number of steps.
 
@@ -30,10 +28,10 @@ def bicgstab(operator: Sparse, right: Floats, shares: Floats, most_steps: int) -
     rho = _dots(shadow, r)
     for step in range(most_steps if rows.size else 0):
         v = products(operator, p)
-        alpha = rho / _divisor(_dots(shadow, v))
+        alpha = rho / _dots(shadow, v)
         r -= alpha[:, None] * v
         t = products(operator, r)
-        omega = _dots(t, r) / _divisor(_dots(t, t))
+        omega = _dots(t, r) / _dots(t, t)
         x += alpha[:, None] * p
         x += omega[:, None] * r
         r -= omega[:, None] * t
@@ -48,7 +46,7 @@ def bicgstab(operator: Sparse, right: Floats, shares: Floats, most_steps: int) -
             rho, alpha, omega = rho[~ended], alpha[~ended], omega[~ended]
         before, rho = rho, _dots(shadow, r)
         p -= omega[:, None] * v
-        p *= ((rho / _divisor(before)) * (alpha / _divisor(omega)))[:, None]
+        p *= ((rho / before) * (alpha / omega))[:, None]
         p += r
     found[rows] = x * size[rows, None]
     return found, done, most_steps
@@ -56,15 +54,10 @@ def bicgstab(operator: Sparse, right: Floats, shares: Floats, most_steps: int) -
 
 def products(operator: Sparse, rows: Floats) -> Floats:
     """The product with each row. Products with a block would read the matrix once, but leave rows that are slow to add up."""
-    return np.stack([operator @ row for row in rows])
+    return (operator @ rows[0])[None, :] if len(rows) == 1 else np.stack([operator @ row for row in rows])
 
 
 def _dots(a: Floats, b: Floats) -> Floats:
     """The products of the rows of two arrays."""
     dots: Floats = np.vecdot(a, b)
     return dots
-
-
-def _divisor(values: Floats) -> Floats:
-    """The values, with NaN for those that are too small to divide by, so that their row fails."""
-    return np.where(np.abs(values) > BREAKDOWN, values, np.nan)

@@ -39,7 +39,7 @@ FACTOR_STEPS = 1.0
 #: Steps that one right-hand side is expected to take before the first has been solved.
 EXPECTED_STEPS = 15
 #: At small discounts, where so many terms of the series `Σ (γP)^k b` are enough, they are summed.
-SERIES_TERMS = 16
+SERIES_TERMS = 24
 #: Steps of one run of BiCGSTAB, and restarts on the true residual; a system that needs more is factorised.
 RUN_STEPS, RUNS = 400, 8
 #: A residual of this many units in the last place of the solution is rounding.

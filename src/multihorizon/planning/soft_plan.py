@@ -32,7 +32,7 @@ ROUNDED_RESIDUAL = 4 * np.finfo(np.float64).eps
 #: The residual, relative to the largest value, below which a step that does not reduce it ends the iteration.
 STALLED_RESIDUAL = 1e-9
 #: Sweeps before the first Newton step, until the residual is this share of the largest value.
-FIRST_SWEEPS, SWEPT_RESIDUAL = 20, 3e-3
+FIRST_SWEEPS, SWEPT_RESIDUAL = 25, 3e-3
 #: `P_π` serves another step where the last one left less than this share of the residual.
 KEPT = 0.03
 
