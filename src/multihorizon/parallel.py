@@ -164,7 +164,8 @@ def _connect(address: str) -> Any:
             answer: dict[str, Any] = await asyncio.wait_for(scheduler.identity(), ANSWER_SECONDS)
             return answer
 
-    logging.getLogger("distributed").setLevel(logging.ERROR)  # what it says of workers that die is no news here
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.ERROR)  # what it says of workers that die is no news here
     try:
         with ThreadPoolExecutor(1) as thread:  # a notebook's own event loop may run in this one
             found = thread.submit(asyncio.run, identity()).result()
