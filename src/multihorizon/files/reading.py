@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -51,7 +52,7 @@ def files_of(path: str | Path, what: str) -> list[Path]:
         ValueError: where a folder has no tables, or CSV and Parquet files side by side.
     """
     folder = Path(path)
-    if not folder.is_dir():
+    if not os.path.isdir(path):  # unlike that of Path, it takes any text
         file = existing_file(path, what)
         require_table(file, what)
         return [file]
