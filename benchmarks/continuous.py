@@ -106,7 +106,7 @@ def speed(seed: int) -> dict[str, Any]:
     return {**navigation(seed, 20_000, 0, 9), "kind": "speed"}
 
 
-def icu(seed: int, dimensions: int, patients: int) -> dict[str, Any]:
+def icu(seed: int, dimensions: int, patients: int, size: int | None) -> dict[str, Any]:
     """ICU-Sepsis: simulated logs, in which each state is replaced by a noisy point in a few dimensions."""
     sepsis = example("icu_sepsis_experts")
     mdp, earned = sepsis.load()
@@ -115,12 +115,14 @@ def icu(seed: int, dimensions: int, patients: int) -> dict[str, Any]:
     problem = mh.Problem(mdp, table, features=mdp.stacked @ sp.csr_array(earned), feature_names=sepsis.FEATURES)
     tabular = mh.solve(problem, mh.MaximumLikelihood(starts=1))
     steps = embedded(mdp, table, embedding(mdp, earned[:, 2], dimensions), seed)
-    solution, seconds = fit(steps)
+    options = {} if size is None else {"basis": mh.Splines(size), "penalty": 0.1, "temperature": "shared"}
+    solution, seconds = fit(steps, **options)
     true = list(sepsis.DISCOUNTS)
     return {
         "kind": "icu",
         "seed": seed,
         "dimensions": dimensions,
+        "decisions": len(steps),
         "true": true,
         "tabular": tabular.discounts.tolist(),
         "discounts": solution.discounts.tolist(),
@@ -246,7 +248,7 @@ def main() -> None:
         return
     for seed in range(*asked.seeds):
         if asked.what == "icu":
-            row = icu(seed, asked.dimensions, asked.patients)
+            row = icu(seed, asked.dimensions, asked.patients, asked.size)
         elif asked.what == "core":
             row = core(seed, asked.decisions, asked.size or 9)
         else:
