@@ -144,7 +144,7 @@ def _numbers(likelihood: Likelihood, starts: int) -> tuple[int, int]:
     if is_large(likelihood):
         return 0, max(1, starts // 2)
     big = sum(batch.mdp.n_states * batch.owners.size for batch in likelihood.batches) > BIG_TASKS
-    return (starts, starts) if big else (4 * starts, 2 * starts)
+    return (starts, max(1, starts // 2)) if big else (4 * starts, 2 * starts)
 
 
 def holds(found: Fit) -> bool:

@@ -60,7 +60,7 @@ class MaximumLikelihood:
         ridge: weight of the penalty `ridge/2 ‖θ‖²`. None uses none, with two exceptions that the solution's message announces:
             rewards that no logged decision could have earned, and rewards that run away.
         starts: how many climbs go into the second round. The first round has twice as many, from the best of four times as many
-            points. In large tasks the first round has no more climbs than the second, from fewer points.
+            points. In large tasks half as many climbs are made as `starts` says, from the best of fewer points.
         lookahead: the shape in which the future loses weight. With one that is not exponential the task must end after so many
             steps. Then `discounts` are NaN, and each expert's parameters stand in `evidence["lookahead"]`.
 

@@ -34,7 +34,7 @@ FIRST_RADIUS = 0.5
 #: A climb is given up if this many steps, each with the gain that the next one promises, would not reach the rival.
 STEPS_TO_RIVAL = 4.0
 #: A climb this close to a higher top is on the same hill: only many short steps along the ridge are left.
-SAME_HILL = 0.01
+SAME_HILL = 0.03
 #: Bound on the reward where the mean margin is held at 1; only there to keep HiGHS' numbers finite.
 MEAN_BOUND = 1e5
 #: Gains of the relative worst margin below this are rounding: its reward is larger than 1 by orders of magnitude.
