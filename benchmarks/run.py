@@ -125,7 +125,11 @@ PARTS: dict[str, Part] = {
         "A table of decisions checked and counted, against DuckDB's count of the same file without any check.",
         reading,
     ),
-    "cluster": ("A cluster", "A bootstrap on two Dask workers on the same machine against one process.", spread),
+    "cluster": (
+        "A cluster",
+        "A bootstrap on two Dask workers against one process. These are seconds of the clock; on a busy machine they vary by half.",
+        spread,
+    ),
     "start-up": ("Start-up", "The best of five.", start_up),
 }
 
