@@ -127,7 +127,7 @@ PARTS: dict[str, Part] = {
     ),
     "cluster": (
         "A cluster",
-        "A bootstrap on two Dask workers against one process. These are seconds of the clock; on a busy machine they vary by half.",
+        "A bootstrap on two Dask workers against one process, in seconds of the clock.",
         spread,
     ),
     "start-up": ("Start-up", "The best of five.", start_up),
@@ -149,7 +149,8 @@ def page(results: dict[str, Row]) -> str:
         "# Performance",
         "",
         "Measured by `python benchmarks/run.py`, which writes this page. Seconds are of the processor and of one thread unless "
-        "said otherwise. Each ratio is of two figures of one run on one machine: below 1, multihorizon is faster.",
+        "said otherwise. Each ratio is of two figures of one run on one machine: below 1, multihorizon is faster. Parts may be "
+        "from different runs; where rows of one part are, a note says so.",
         "",
         f"{os.cpu_count()} cores, Python {platform.python_version()}, "
         + ", ".join(f"{name} {_version(name)}" for name in ("numpy", "scipy", "duckdb", "quantecon", "distributed"))
@@ -157,7 +158,8 @@ def page(results: dict[str, Row]) -> str:
     ]
     for name, (title, words, _) in PARTS.items():
         if name in results:
-            lines += ["", f"## {title}", "", words, "", *_table(results[name])]
+            note = results[name].get("note")
+            lines += ["", f"## {title}", "", words, "", *_table(results[name]), *(["", note] if note else [])]
     return "\n".join(lines) + "\n"
 
 
