@@ -2,6 +2,7 @@
 
     python benchmarks/continuous.py navigation --seeds 0 10 --decisions 20000 --out errors.jsonl
     python benchmarks/continuous.py core       --seeds 0 100 --out coverage.jsonl
+    python benchmarks/continuous.py screen     --seeds 0 10 --extra 6
     python benchmarks/continuous.py noise      --seeds 0 5 --extra 6 --out noise.jsonl
     python benchmarks/continuous.py speed      --out speed.jsonl
     python benchmarks/continuous.py icu        --seeds 0 3 --dimensions 3 --out icu.jsonl
@@ -30,6 +31,7 @@ import scipy.sparse as sp
 import multihorizon as mh
 from multihorizon.continuous.design import make_design
 from multihorizon.continuous.errors import sieve_precision
+from multihorizon.continuous.selection import relevant_coordinates
 from multihorizon.continuous.sieve_likelihood import SieveModel
 from multihorizon.continuous.two_stage import fit_logits, starts
 from multihorizon.likelihood.ascent import climb
@@ -70,6 +72,13 @@ def navigation(seed: int, decisions: int, extra: int, size: int | None) -> dict[
         "seconds": seconds,
         "gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
     }
+
+
+def screen(seed: int, decisions: int, extra: int) -> dict[str, Any]:
+    """Which coordinates are kept of a walk with coordinates of noise; the walk itself is the same as without them."""
+    steps = mh.domains.navigation().simulate(decisions, noise_coordinates=extra, seed=seed)
+    kept, p_values = relevant_coordinates(steps)
+    return {"kind": "screen", "seed": seed, "decisions": decisions, "extra": extra, "kept": kept, "p_values": p_values}
 
 
 def core(seed: int, decisions: int, size: int) -> dict[str, Any]:
@@ -193,7 +202,7 @@ def table(files: list[Path]) -> None:
     for file in files:
         for line in file.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
-            if row["kind"] != "icu":
+            if row["kind"] not in ("icu", "screen"):
                 rows[row["kind"], row["decisions"], row["extra"], row["size"]].append(row)
             else:
                 print(json.dumps(row))
@@ -231,7 +240,7 @@ def _whole(found: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["navigation", "core", "noise", "speed", "icu", "table"])
+    parser.add_argument("what", choices=["navigation", "core", "screen", "noise", "speed", "icu", "table"])
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--seeds", nargs=2, type=int, default=[0, 1])
     parser.add_argument("--decisions", type=int, default=20_000)
@@ -249,6 +258,8 @@ def main() -> None:
     for seed in range(*asked.seeds):
         if asked.what == "icu":
             row = icu(seed, asked.dimensions, asked.patients, asked.size)
+        elif asked.what == "screen":
+            row = screen(seed, asked.decisions, asked.extra)
         elif asked.what == "core":
             row = core(seed, asked.decisions, asked.size or 9)
         else:

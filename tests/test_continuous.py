@@ -136,6 +136,7 @@ def test_answers_do_not_depend_on_order_or_names(walk, solution) -> None:
 
 def test_coordinates_that_nobody_acts_on_are_left_out() -> None:
     steps = mh.domains.navigation().simulate(2000, noise_coordinates=3, seed=1)
+    assert (steps.states[:, :2] == mh.domains.navigation().simulate(2000, seed=1).states).all()
     kept, p_values = relevant_coordinates(steps)
     assert kept == [0, 1]
     assert p_values["x"] < 1e-6 < p_values["noise 1"]

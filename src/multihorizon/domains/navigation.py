@@ -75,7 +75,8 @@ class Navigation:
     def simulate(self, decisions: int = 20_000, length: int = 50, noise_coordinates: int = 0, seed: int = 0) -> Steps:
         """Let each expert make this many decisions, in episodes of `length` that begin anywhere.
 
-        `noise_coordinates` are added to the state: standard normal numbers, new at every step, that mean nothing.
+        `noise_coordinates` are added to the state: standard normal numbers, new at every step, that mean nothing. The walk is the
+        same with and without them.
         """
         as_count(decisions, "decisions", least=2)
         as_count(length, "length", least=2)
@@ -103,9 +104,9 @@ class Navigation:
         self, name: str, decisions: int, length: int, extra: int, stream: np.random.SeedSequence
     ) -> tuple[Ints, Ints, Floats, Ints, Floats]:
         """Episode, step, state, action and next state of one expert's decisions."""
-        rng = np.random.default_rng(stream)
+        rng, meaningless = np.random.default_rng(stream), np.random.default_rng(stream.spawn(1)[0])
         episodes = -(-decisions // length)
-        place = np.hstack([rng.uniform(size=(episodes, 2)), rng.standard_normal((episodes, extra))])
+        place = np.hstack([rng.uniform(size=(episodes, 2)), meaningless.standard_normal((episodes, extra))])
         states, actions = np.empty((length + 1, episodes, 2 + extra)), np.empty((length, episodes), dtype=np.int64)
         states[0] = place
         for t in range(length):
@@ -113,7 +114,7 @@ class Navigation:
             actions[t] = (rng.uniform(size=(episodes, 1)) > ladder[:, :-1]).sum(axis=1)
             aim = states[t, :, :2] + self.step * np.array(MOVES)[actions[t]]
             states[t + 1, :, :2] = _reflected(aim + self.noise * rng.standard_normal(aim.shape))
-            states[t + 1, :, 2:] = rng.standard_normal((episodes, extra))
+            states[t + 1, :, 2:] = meaningless.standard_normal((episodes, extra))
         step, episode = (grid.T.ravel()[:decisions] for grid in np.indices((length, episodes)))
         rows = (step, episode)
         return episode, step, states[:-1][rows], actions[rows], states[1:][rows]
