@@ -15,6 +15,7 @@ without any order, the factors fill up, and the iteration goes on. `benchmarks/d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -66,14 +67,14 @@ def matrix_resolvent(mdp: MDP, matrix: Sparse, discount: float) -> Resolvent:
     filled = mdp.n_states <= FILLED_STATES and mdp.stacked.nnz > FILLED_SHARE * mdp.n_states**2
     if filled:
         return Resolvent(matrix.toarray(), discount)
-    return Resolvent(matrix, discount, None if mdp.n_states <= DIRECT_STATES else mdp.narrow)
+    return Resolvent(matrix, discount, lambda: mdp.narrow)
 
 
 class Resolvent:
     """Solves with `I − γP` for one row-substochastic `(S,S)` matrix `P`, sparse or (when small) dense, and one discount."""
 
-    def __init__(self, matrix: Sparse | Floats, discount: float, narrow: bool | None = None) -> None:
-        """`narrow` is whether the factors stay small, where that is known."""
+    def __init__(self, matrix: Sparse | Floats, discount: float, narrow: Callable[[], bool] | None = None) -> None:
+        """`narrow` says whether the factors stay small, where someone else knows; it is asked only when it matters."""
         self.matrix = matrix
         self.narrow = narrow
         self.discount = discount
@@ -106,11 +107,11 @@ class Resolvent:
         n = self.matrix.shape[0]
         if n <= DIRECT_STATES or "_factor" in self.__dict__:
             return True
-        return steps > FACTOR_STEPS * np.sqrt(n) and (self._narrow if self.narrow is None else self.narrow)
+        return steps > FACTOR_STEPS * np.sqrt(n) and self._narrow
 
     @cached_property
     def _narrow(self) -> bool:
-        return is_narrow(self.matrix)
+        return is_narrow(self.matrix) if self.narrow is None else self.narrow()
 
     @cached_property
     def _transposed(self) -> Sparse:
