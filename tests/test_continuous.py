@@ -174,6 +174,21 @@ def test_regions_that_nobody_shares_are_not_compared() -> None:
     assert max(found.evidence["overlap"]) < 0.05
 
 
+def test_steps_that_nobody_can_predict_are_announced(solution) -> None:
+    rng = np.random.default_rng(0)
+    rows = []
+    for expert, slope in (("ann", 1.0), ("bob", 3.0)):
+        place = rng.normal(size=900)
+        action = np.where(rng.random(900) < 1 / (1 + np.exp(-slope * place)), "up", "down")
+        drifted = place + rng.normal(size=900)
+        rows += [(expert, f"{expert}{i}", 0, action[i], place[i], drifted[i]) for i in range(900)]
+    frame = pd.DataFrame(rows, columns=["expert", "episode", "step", "action", "x", "next_x"])
+    found = mh.solve(mh.SampledProblem(mh.Steps.from_frame(frame, ["x"])), mh.SieveLikelihood(basis=mh.Splines(4), penalty=1.0))
+    assert found.evidence["next_state_r2"]["x"] < 0.02
+    assert "do not rely on the discounts" in found.message
+    assert "do not rely" not in solution.message
+
+
 def test_a_poor_basis_is_announced(walk) -> None:
     flat = mh.domains.navigation().simulate(3000, seed=2)
     poor = RBFSampler(gamma=0.01, n_components=3, random_state=0)

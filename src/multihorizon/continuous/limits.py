@@ -1,4 +1,4 @@
-"""What the data cannot tell: one expert, regions that nobody shares, and a basis that is too poor.
+"""What the data cannot tell: one expert, regions that nobody shares, a basis that is too poor, and steps that nobody can predict.
 
 *One expert.* Any discount explains one expert with some reward.
 
@@ -9,10 +9,14 @@ decisions. An expert with hardly any shared state is not compared with anyone.
 *Poor basis.* A logit with more functions is fitted to two thirds of the episodes. If it predicts the held-out choices better
 than the logit of the chosen basis by a good part of what can be predicted at all, the basis is too poor, and discounts can be
 wrong by more than their standard errors say.
+
+*Unpredicted steps.* A coordinate whose change state and action do not predict on held-out steps says nothing about what actions
+lead to. Where that holds for all coordinates, there is no plan to speak of.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,6 +35,8 @@ from multihorizon.tables.steps import Steps
 LEAST_OVERLAP = 0.05
 #: The basis is too poor where a richer one gains this share of what the choices have to say, and this many standard errors.
 POOR_SHARE, POOR_ERRORS = 0.05, 4.0
+#: A coordinate is predicted where this share of the variance of its change is, on held-out steps.
+PREDICTED = 0.02
 #: The richer basis has at least so many functions per coordinate, by the number of quantities, and more than the splines given.
 RICH, RICH_PAIRS, MORE = {1: 16, 2: 10, 3: 6}, 5, 3
 
@@ -56,6 +62,11 @@ def comparable(shares: Floats) -> Bools:
     """Which experts `(K,)` can be compared with others: nobody, where there is one expert."""
     found: Bools = (shares >= LEAST_OVERLAP) & (shares.size > 1)
     return found
+
+
+def unpredicted(next_state_r2: Mapping[str, float]) -> list[str]:
+    """The coordinates whose change state and action do not predict."""
+    return [name for name, share in next_state_r2.items() if not share > PREDICTED]
 
 
 def richer_gain(steps: Steps, transformer: Any) -> tuple[float, float]:

@@ -13,6 +13,7 @@ import numpy as np
 from multihorizon.checks import Bools, Floats
 from multihorizon.continuous.discount_tests import sampled_discount_tests
 from multihorizon.continuous.functions import Functions, functions
+from multihorizon.continuous.limits import unpredicted
 from multihorizon.continuous.sampled import SampledProblem
 from multihorizon.continuous.sieve_likelihood import LARGEST_DISCOUNT
 from multihorizon.continuous.solver import SieveLikelihood
@@ -26,7 +27,7 @@ from multihorizon.solution import Solution, Status
 from multihorizon.tables.steps import Steps
 
 #: The model fits well where it explains this share of what the choices' own logits explain, and next states are predicted at all.
-WELL_EXPLAINED, PREDICTED = 0.95, 0.02
+WELL_EXPLAINED = 0.95
 SIGNIFICANT = 0.05
 
 
@@ -134,6 +135,8 @@ def _can_tell(found: SampledAnalysis) -> Verdict:
     learned = "The intervals include the error of the learned dynamics."
     if vague:
         return Verdict(question, "Hardly", f"The intervals of {in_words(vague)} are too wide to say much. {learned}", "caution")
+    if len(unpredicted(evidence["next_state_r2"])) == len(evidence["coordinates"]):
+        return Verdict(question, "Hardly", "State and action do not predict next states, so plans are not known.", "caution")
     if evidence["basis_too_poor"]:
         return Verdict(question, "Not with this basis", "Richer functions of the state predict choices better.", "caution")
     return Verdict(
@@ -144,7 +147,7 @@ def _can_tell(found: SampledAnalysis) -> Verdict:
 def _fits(found: SampledAnalysis) -> Verdict:
     question, evidence = "Does the model fit?", found.solution.evidence
     share = float(evidence["explained_share"])
-    weak = [name for name, r2 in evidence["next_state_r2"].items() if not r2 > PREDICTED]
+    weak = unpredicted(evidence["next_state_r2"])
     reasons = (
         f"One reward and {count(len(found.solution.experts), 'discount')} explain {100 * share:.0f} % of what the same functions "
         "explain of the choices without any plan."
