@@ -22,9 +22,7 @@ maximum likelihood, `−½ log det M` is added, M the information about (b, c):
     M = Σ_i X_iᵀ (W_i + I/(n s²)) X_i,    W_i = (Λ_i^{-1} + Σ)^{-1},
 
 X_i the derivative of μ_i, Λ_i the precision with which the decisions of person i alone determine η_i, and s that of the weak
-priors. With persons known well it divides sums of squares by n − p instead of n.
-
-*Weak priors* of means and spread are added (`weak_priors.py`).
+priors of means and spread, which are added too (`weak_priors.py`). With persons known well M divides sums of squares by n − p.
 """
 
 from __future__ import annotations
