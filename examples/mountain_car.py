@@ -13,8 +13,10 @@ Three drivers like to be high up, and the flag most of all. They look 2, 5 and 2
 for eight frames of Gymnasium's MountainCar, and wind adds noise to the speed. The drivers are soft-optimal in the task on a
 fine grid.
 
-The fit sees position, speed and throttle, and nothing else. It learns where the throttle leads, and finds the horizons and a
-reward that rises towards the flag.
+The fit sees position, speed and throttle, and nothing else, and learns where the throttle leads. It puts the drivers in the right
+order. How far they look ahead it gets wrong: with 81,000 decisions it finds 0.38, 0.66 and 0.75 instead of 0.5, 0.8 and 0.95, the
+intervals do not hold the truth, and the reward does not rise towards the flag. The drivers plan on a grid that blurs their moves,
+which the fit cannot see, and this is a likely reason. Take it as an example of how to set up a fit, and of its limits.
 """
 
 from __future__ import annotations
