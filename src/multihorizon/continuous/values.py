@@ -17,12 +17,13 @@ import scipy.linalg as la
 
 from multihorizon.checks import Bools, Floats
 from multihorizon.continuous.design import Decisions, Design
+from multihorizon.likelihood.persons import Choices
 
 TOLERANCE, MOST_STEPS = 1e-11, 60
 
 
 @dataclass(frozen=True, eq=False)
-class SampledPlan:
+class SampledPlan(Choices):
     """One expert's plan: coefficients v of the values, choices at the points and at the decisions, and the resolvent.
 
     `coefficients` `(A,p)` are those of Q in X_a; `log` `(A,n)` are log-probabilities at the decisions, `-inf` where an action is
@@ -36,22 +37,6 @@ class SampledPlan:
     point_log: Floats
     log: Floats
     resolvent: Any
-
-    @cached_property
-    def policy(self) -> Floats:
-        """The probability of each action at the decisions, `(A,n)`."""
-        return np.exp(self.log)
-
-    @cached_property
-    def finite_log(self) -> Floats:
-        """log π at the decisions, 0 where an action is not available."""
-        return np.where(np.isfinite(self.log), self.log, 0.0)
-
-    @cached_property
-    def entropy(self) -> Floats:
-        """The entropy of the choice at each decision, `(n,)`."""
-        total: Floats = -(self.policy * self.finite_log).sum(axis=0)
-        return total
 
     @cached_property
     def point_policy(self) -> Floats:

@@ -48,7 +48,7 @@ def read_header(file: Path) -> Header:
 
 
 def read_records(file: Path, columns: int) -> Iterator[list[str | None]]:
-    """The rows of data, each with `columns` cells; None where a cell is blank or a row is short.
+    """The rows of data, each with `columns` cells. A blank cell, or one that a short row lacks, is None.
 
     Raises:
         ValueError: for a row with too many cells, and for a quotation mark that is never closed.

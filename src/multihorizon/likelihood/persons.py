@@ -66,18 +66,14 @@ class Persons:
         return np.zeros(self.mdp.n_states) if self.arrival is None else self.arrival @ theta
 
 
-@dataclass(frozen=True, eq=False)
-class Plans:
-    """The soft plans of persons in one task: values `(S,n)`, `log π` `(A,S,n)`, discounts and temperatures `(n,)`."""
+class Choices:
+    """What follows from `log π`, whose first axis is the action."""
 
-    values: Floats
     log: Floats
-    gamma: Floats
-    lam: Floats
 
     @cached_property
     def policy(self) -> Floats:
-        """π `(A,S,n)`."""
+        """The probabilities π, of the shape of `log`."""
         return np.exp(self.log)
 
     @cached_property
@@ -87,9 +83,19 @@ class Plans:
 
     @cached_property
     def entropy(self) -> Floats:
-        """The entropy of the policy in each state `(S,n)`."""
+        """The entropy of each choice."""
         total: Floats = -(self.policy * self.finite_log).sum(axis=0)
         return total
+
+
+@dataclass(frozen=True, eq=False)
+class Plans(Choices):
+    """The soft plans of persons in one task: values `(S,n)`, `log π` `(A,S,n)`, discounts and temperatures `(n,)`."""
+
+    values: Floats
+    log: Floats
+    gamma: Floats
+    lam: Floats
 
 
 def plan_together(batch: Persons, reward: Floats, gamma: Floats, lam: Floats, start: Floats | None) -> Plans | None:
