@@ -1,5 +1,7 @@
 """Malformed input: each raises one sentence that names the place."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,6 +31,13 @@ def table(**columns) -> pd.DataFrame:
     return pd.DataFrame({**ROWS, **columns})
 
 
+NO_RIDE = mh.MDP(
+    GOOD,
+    terminal=[2],
+    available=np.array([[True, False], [True, True], [True, True]]),
+    state_names=MDP.state_names,
+    action_names=MDP.action_names,
+)
 POLICY = np.array([[0.5, 0.5], [0.2, 0.8], [0.5, 0.5]])
 
 MDP_CASES = {
@@ -105,6 +114,22 @@ EXPERT_CASES = {
         lambda: mh.Problem(MDP, [mh.Expert("ann", MDP, "demonstrations", counts=-np.ones((3, 2)))]),
         r"counts of expert ann must be finite and not negative, received -1\.0",
     ),
+    "expert whose rows do not sum to 1": (
+        lambda: mh.Expert("ann", MDP, "policy", policy=7 * POLICY),
+        "policy of expert ann must sum to 1 in every state, received a sum of 7 in state home",
+    ),
+    "expert changed to NaN": (
+        lambda: replace(mh.Problem(MDP, [POLICY]).experts[0], policy=np.full((3, 2), np.nan)),
+        "policy of expert 0 must be finite",
+    ),
+    "expert without a choice": (
+        lambda: mh.Expert("ann", MDP, "action sets", sets=np.zeros((3, 2), dtype=bool)),
+        "expert ann must choose at least one action in every state, received none in state home",
+    ),
+    "expert with counts of what is not available": (
+        lambda: mh.Expert("ann", NO_RIDE, "demonstrations", counts=np.ones((3, 2))),
+        "counts of expert ann must be of available actions, received ride in state home",
+    ),
     "expert without data": (lambda: mh.Expert("ann", MDP, "policy", counts=np.ones((3, 2))), "received kind 'policy' without"),
     "names not distinct": (lambda: mh.Problem(MDP, [POLICY] * 2, names=["a", "a"]), "must be distinct.*'a' twice"),
     "features of wrong shape": (
@@ -112,6 +137,10 @@ EXPERT_CASES = {
         r"features must have shape \(6, d\)",
     ),
     "features NaN": (lambda: mh.Problem(MDP, [POLICY], features=np.full((6, 1), np.nan)), "features must be finite"),
+    "sparse arrival features NaN": (
+        lambda: mh.Problem(MDP, [POLICY], arrival_features=sp.csr_array([[np.nan], [0], [1]])),
+        "arrival_features must be finite, received a NaN or infinity",
+    ),
     "joined features differ": (
         lambda: mh.Problem.join(mh.Problem(MDP, [POLICY]), mh.Problem(MDP, [POLICY], features=np.ones((6, 1)))),
         "must have the same features",

@@ -1,6 +1,7 @@
 """Who shares a goal with whom, from decisions: right groups, honest doubt, and scores that count what decisions determine."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -156,6 +157,32 @@ def test_probabilities_of_partitions_and_of_sharing():
     assert sorted(k for group in groups for k in group) == [0, 1, 2]
     found = memberships(shared, groups)
     assert ((found >= 0) & (found <= 1 + 1e-12)).all()
+
+
+def test_many_experts_of_whom_nothing_is_known_are_not_sure_of_anything():
+    class Indifferent:
+        """Every partition into groups is nearly as good as any other; single experts are the best by a hair."""
+
+        problem = SimpleNamespace(n_experts=30)
+        n_fits = 0
+
+        def score(self, group) -> float:
+            self.n_fits += 1
+            return -0.01 * (len(group) - 1)
+
+        def gain(self, first, second) -> float:
+            return self.score(first | second) - self.score(first) - self.score(second)
+
+    shared = sharing(weigh_partitions(Indifferent()), 30)
+    assert (np.diag(shared) < 0.95).all()
+    assert shared.min() > 0
+
+
+def test_a_known_temperature_stays_with_its_expert_in_a_group():
+    problem = decided([0, 1, 0], 300, names=[1, 2, 3])
+    found = mh.goals(problem, temperature={1: 0.7, 2: 1.3, 3: 1.3}, simulations=19)
+    heats = {name: float(t) for s in found.solutions for name, t in zip(s.experts, s.temperature, strict=True)}
+    assert heats == {"1": 0.7, "2": 1.3, "3": 1.3}
 
 
 def test_the_report_is_plain_json():

@@ -42,6 +42,17 @@ def test_a_known_reward_leaves_discounts_and_one_temperature(problem, form):
     assert solution.policies()[1] == pytest.approx(CLIFF.mce_experts()[1], abs=0.1)
 
 
+@pytest.mark.parametrize("kind", [int, float])
+def test_states_and_experts_may_be_named_by_numbers(kind):
+    numbered = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 100, names=[1, 2, 3])
+    problem = mh.Problem(CLIFF.mdp, numbered)
+    known = dict(zip(CLIFF.mdp.state_names, CLIFF.reward, strict=True))
+    text = mh.solve(problem, mh.MaximumLikelihood(1.0, {"2": 0.2}, known, {"1": "a", "3": "a"}, starts=1))
+    by_number = {kind(name): value for name, value in known.items()}
+    found = mh.solve(problem, mh.MaximumLikelihood(1.0, {kind(2): 0.2}, by_number, {kind(1): "a", kind(3): "a"}, starts=1))
+    assert (found.discounts == text.discounts).all()
+
+
 def test_a_known_part_is_added_to_the_features():
     """The goal's reward is told; what the cells cost is estimated."""
     ties = np.stack([CLIFF.reward == value for value in (-10, -2, -1)], axis=1) / 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -138,12 +139,23 @@ def test_effects_of_groups_are_recovered(space) -> None:
     assert all(np.isfinite([size.effect_coverage, size.power]).all() for size in found.sizes)
 
 
+def test_persons_may_be_numbered_with_decimals(space) -> None:
+    task, persons, problem = space
+    numbered = persons.frame.assign(expert=np.arange(1.0, 13.0))
+    renamed = problem.with_experts(replace(expert, name=str(k + 1)) for k, expert in enumerate(problem.experts))
+    solution = mh.solve(renamed, mh.Population("~ group", numbered, known_reward=task.reward, nodes=5))
+    found = mh.recover(solution, effects=[2.5], decisions=[], people=[], studies=2)
+    assert found.sizes[0].unanswered == 0
+
+
 def test_bad_requests_are_refused(cliff, space) -> None:
     _, table, problem = cliff
     task, persons, people = space
     solution = mh.solve(problem, KNOWN)
     cases = [
         (lambda: mh.recover(solution, discounts={"dan": 0.5}), "no expert of that name"),
+        (lambda: mh.recover(solution, discounts={"bo": 1.7}), r"discount of bo must be in \[0, 1\], received 1\.7"),
+        (lambda: mh.recover(solution, effects=[np.nan]), "effects must be finite"),
         (lambda: mh.recover(solution, effects=[0.5]), "effects need a Population"),
         (lambda: mh.recover(solution, people=[10]), "numbers of people need a Population"),
         (lambda: mh.recover(solution, studies=1), "studies must be a whole number of at least 2"),

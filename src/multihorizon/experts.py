@@ -65,6 +65,16 @@ class Expert:
             raise ValueError(
                 f"expert {self.name} must have the data of its kind ({expected}), received kind {self.kind!r} without it"
             )
+        self._check_data()
+
+    def _check_data(self) -> None:
+        """Experts may come from outside or from `dataclasses.replace`, so every one of them is checked."""
+        if self.policy is not None:
+            check_policy(self.mdp, self.policy, f"policy of expert {self.name}")
+        if self.sets is not None:
+            _check_sets(self.mdp, self.sets, self.name)
+        if self.counts is not None:
+            _check_counts(self.mdp, self.counts, self.name)
 
     @property
     def feature_matrix(self) -> Sparse:
@@ -157,6 +167,18 @@ def _check_sets(mdp: MDP, sets: Bools, name: str) -> Bools:
         )
     checked: Bools = sets
     return checked
+
+
+def _check_counts(mdp: MDP, counts: Floats, name: str) -> None:
+    if not (np.isfinite(counts) & (counts >= 0)).all():
+        raise ValueError(f"counts of expert {name} must be finite and not negative, received {counts.min()}")
+    barred = np.argwhere((counts > 0) & ~mdp.available)
+    if barred.size:
+        state, action = barred[0]
+        raise ValueError(
+            f"counts of expert {name} must be of available actions, "
+            f"received {mdp.action_names[action]} in state {mdp.state_names[state]}"
+        )
 
 
 def _equal_mix(sets: Bools) -> Floats:

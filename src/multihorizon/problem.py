@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Sparse, as_floats, as_names
+from multihorizon.checks import Floats, Sparse, as_floats, as_names
 from multihorizon.experts import Expert, read_expert
 from multihorizon.mdp import MDP
 from multihorizon.tables.demonstrations import Demonstrations
@@ -174,8 +174,6 @@ def _read(mdp: MDP, entry: ExpertData, position: int) -> Iterable[Expert]:
                 f"expert {entry.name} must act in the problem's own MDP, received one of {entry.mdp!r}: "
                 "hand its data over for this MDP, or put the two tasks together with Problem.join"
             )
-        if entry.counts is not None and not (np.isfinite(entry.counts) & (entry.counts >= 0)).all():
-            raise ValueError(f"counts of expert {entry.name} must be finite and not negative, received {entry.counts.min()}")
         return [entry]
     if isinstance(entry, Demonstrations):
         return [
@@ -198,19 +196,27 @@ def _refuse_lost_features(experts: Sequence[Expert]) -> None:
 def _check_arrival(mdp: MDP, arrival: ArrayLike | Sparse, features: ArrayLike | Sparse | None) -> Sparse:
     if features is not None:
         raise ValueError("features must be given for rows of states and actions or on arrival, received both")
-    matrix = sp.csr_array(arrival if sp.issparse(arrival) else as_floats(arrival, "arrival_features"))
+    matrix = _check_finite(arrival, "arrival_features")
     if matrix.ndim != 2 or matrix.shape[0] != mdp.n_states:
         raise ValueError(f"arrival_features must have shape ({mdp.n_states}, d), one row per state, received {matrix.shape}")
-    return matrix
+    return sp.csr_array(matrix)
+
+
+def _check_finite(matrix: ArrayLike | Sparse, name: str) -> Floats | Sparse:
+    """Read an array or a sparse matrix without NaN or infinity."""
+    if not sp.issparse(matrix):
+        return as_floats(matrix, name)
+    sparse = sp.csr_array(matrix)
+    if not np.isfinite(sparse.data).all():
+        raise ValueError(f"{name} must be finite, received a NaN or infinity")
+    return sparse
 
 
 def _check_features(mdp: MDP, features: ArrayLike | Sparse) -> Sparse:
     rows = mdp.n_actions * mdp.n_states
-    matrix = sp.csr_array(features) if sp.issparse(features) else as_floats(features, "features")
+    matrix = _check_finite(features, "features")
     if matrix.ndim != 2 or matrix.shape[0] != rows:
         raise ValueError(f"features must have shape ({rows}, d), one row for each action and state, received {matrix.shape}")
-    if sp.issparse(matrix) and not np.isfinite(matrix.data).all():
-        raise ValueError("features must be finite, received a NaN or infinity")
     live = (mdp.available & ~mdp.terminal[:, None]).T.ravel()
     return sp.csr_array(sp.diags_array(live / 1.0) @ sp.csr_array(matrix))
 

@@ -3,9 +3,9 @@
 A partition of the experts into groups has the sum of its groups' scores (`goal_scores.py`), and a probability in proportion to
 the exponential of that sum (Akaike's weights). The search begins with single experts and merges the two groups whose merging
 gains most, as long as any does. From there the best partition is taken again and again, and its neighbours are tried: one expert
-in another group or alone, or two groups merged. The search ends when no partition within `NEAR` of the best is left, or
-`MOST_FITS` groups were fitted. The probability that two experts share a goal is the weight of the partitions found in which they
-do.
+in another group or alone, or two groups merged. The search ends when no partition within `NEAR` of the best is left, or more than
+`MOST_FITS` groups were fitted after the merging. The probability that two experts share a goal is the weight of the partitions
+found in which they do.
 
 Experts are put into one group if they are linked by probabilities of at least `SURE`. So a group holds experts who share its goal
 beyond reasonable doubt. Whoever is alone may still share a goal with somebody: that is said.
@@ -28,7 +28,8 @@ from multihorizon.progress import Progress, silent
 SURE = 0.95
 #: Partitions whose score is further below the best are not looked around: less than a thousandth of its weight.
 NEAR = 7.0
-#: The search for partitions ends after so many groups.
+#: Partitions are no longer looked around once more groups than this were fitted after the merging. The neighbours of the merged
+#: partition are always tried: without them its probability would be 1, however many experts there are.
 MOST_FITS = 400
 #: A fit that was broken off says that experts differ only where it is behind by more than this.
 HOPELESS = 100.0
@@ -41,7 +42,8 @@ def weigh_partitions(scores: Scores, progress: Progress = silent) -> dict[Partit
     best = _merged(scores, progress)
     found = {best: _score(scores, best)}
     looked_around: set[Partition] = set()
-    while found[best] >= max(found.values()) - NEAR and scores.n_fits <= MOST_FITS:
+    most = scores.n_fits + MOST_FITS
+    while found[best] >= max(found.values()) - NEAR and scores.n_fits <= most:
         looked_around.add(best)
         found |= {near: _score(scores, near) for near in _neighbours(best) if near not in found}
         rest = [partition for partition in found if partition not in looked_around]

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import Floats, as_count
+from multihorizon.checks import Floats, as_count, label
 from multihorizon.driver import solve
 from multihorizon.likelihood.goal_groups import memberships, sharing, sure_groups, undecided, weigh_partitions
 from multihorizon.likelihood.goal_scores import Scores
@@ -204,7 +204,7 @@ def _verdict(n_groups: int, differ: bool, open_pairs: Sequence[tuple[int, int]],
 def _solve_group(problem: Problem, group: Sequence[str], temperature: Temperature, seed: int) -> Solution:
     members = problem.with_experts(expert for expert in problem.experts if expert.name in group)
     if isinstance(temperature, Mapping):
-        temperature = {name: value for name, value in temperature.items() if name in group}
+        temperature = {key: value for key, value in temperature.items() if label(key, "the name of an expert") in group}
     return solve(members, MaximumLikelihood(temperature), seed)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from multihorizon.checks import Floats, as_discount, as_floats, as_positive
+from multihorizon.checks import Floats, as_discount, as_floats, as_positive, first_few, label
 from multihorizon.experts import Expert
 from multihorizon.likelihood.parameters import Settings
 from multihorizon.problem import Problem
@@ -69,7 +69,7 @@ def read_settings(
     heat: Floats | None = None
     heat_groups: tuple[int, ...] | None = None
     if isinstance(temperature, Mapping):
-        heat = _by_name(problem, temperature, "temperature")
+        heat = by_name(problem, temperature, "temperature")
     elif temperature == "per_expert":
         heat = np.full(k, np.nan) if k > 1 or scale_known else None
     elif isinstance(temperature, str):
@@ -92,28 +92,30 @@ def _discounts(problem: Problem, discounts: Any) -> Floats | None:
     if discounts is None:
         return None
     if isinstance(discounts, Mapping):
-        return _by_name(problem, discounts, "discount")
+        return by_name(problem, discounts, "discount")
     return np.full(problem.n_experts, as_discount(discounts))
 
 
-def _by_name(problem: Problem, values: Mapping[str, float], what: str) -> Floats:
+def by_name(problem: Problem, values: Mapping[str, float], what: str) -> Floats:
+    """The given value of each expert `(K,)`, NaN where none is given; raises for a name that no expert has."""
     found = np.full(problem.n_experts, np.nan)
-    for name, value in values.items():
-        if str(name) not in problem.names:
-            known = ", ".join(problem.names[:5]) + (", …" if problem.n_experts > 5 else "")
+    for key, value in values.items():
+        name = label(key, f"the name of an expert with a known {what}")
+        if name not in problem.names:
+            known = first_few(problem.names)
             raise ValueError(f"the {what} of {name} is given, but there is no expert of that name: the experts are {known}")
-        found[problem.names.index(str(name))] = float(value)
+        found[problem.names.index(name)] = float(value)
     return found
 
 
 def _group_numbers(problem: Problem, groups: Mapping[str, Any] | None) -> tuple[int, ...] | None:
     if groups is None:
         return None
-    unknown = [name for name in map(str, groups) if name not in problem.names]
+    members = {label(name, "the name of an expert in groups"): str(group) for name, group in groups.items()}
+    unknown = [name for name in members if name not in problem.names]
     if unknown:
         raise ValueError(f"groups name {unknown[0]}, but there is no expert of that name")
-    labels = {str(name): ("group", str(label)) for name, label in groups.items()}
-    keys = [labels.get(name, ("alone", name)) for name in problem.names]
+    keys = [("group", members[name]) if name in members else ("alone", name) for name in problem.names]
     number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     return tuple(number[key] for key in keys)
 
@@ -183,10 +185,11 @@ def _rows(expert: Expert, known: Any) -> Floats:
 
 
 def _by_state(names: tuple[str, ...], known: Mapping[str, float]) -> Floats:
-    unknown = [name for name in map(str, known) if name not in names]
+    paid = {label(name, "a state of known_reward"): value for name, value in known.items()}
+    unknown = [name for name in paid if name not in names]
     if unknown:
         raise ValueError(f"known_reward names the state {unknown[0]!r}, which the task does not have")
-    missing = [name for name in names if name not in known]
+    missing = [name for name in names if name not in paid]
     if missing:
         raise ValueError(f"known_reward must have a number for every state, received none for {missing[0]!r}")
-    return np.array([float(as_floats(known[name], f"known reward of {name}")) for name in names])
+    return np.array([float(as_floats(paid[name], f"known reward of {name}")) for name in names])

@@ -21,9 +21,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from multihorizon.checks import Floats, Ints, as_count
+from multihorizon.checks import Floats, Ints, as_count, as_floats, label
 from multihorizon.driver import solve
 from multihorizon.likelihood.covariates import PERSON
+from multihorizon.likelihood.known import by_name, check_discounts
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.population import Population
 from multihorizon.likelihood.recovered import Outcome, Recovery, Size, SizeResult
@@ -90,8 +91,9 @@ def recover(
     design = read_design(problem, demonstrations)
     varied = _term(used, problem, term)
     _check_request(used, varied, effects, discounts, people)
+    chosen = by_name(problem, discounts or {}, "discount")
     fitted = _with_answer(solve(study, used, seed) if isinstance(study, Problem) else study)
-    truth = _truth(fitted, used, problem, varied, discounts)
+    truth = _truth(fitted, used, problem, varied, chosen)
     sizes = _sizes(design, truth, effects, decisions, people)
     task = _Study(design, truth, used, seed)
     items = [(size, number) for size in sizes for number in range(studies)]
@@ -156,7 +158,9 @@ def _check_request(
     discounts: Mapping[str, float] | None,
     people: Sequence[int] | None,
 ) -> None:
-    """Raise, before any work, for what this solver cannot vary."""
+    """Raise, before any work, for numbers that cannot be and for what this solver cannot vary."""
+    as_floats(effects or (), "effects")
+    check_discounts(discounts)
     if effects and term is None:
         raise ValueError("effects need a Population with a covariate, received none")
     if people is not None and not isinstance(solver, Population):
@@ -186,11 +190,13 @@ def _truth(
     solver: MaximumLikelihood | Population,
     problem: Problem,
     term: str | None,
-    discounts: Mapping[str, float] | None,
+    chosen: Floats,
 ) -> _Truth:
+    """The persons that are simulated; `chosen` are discounts `(K,)` that replace the fitted ones, NaN where those stay."""
     assert fitted.temperature is not None
     if not isinstance(solver, Population):
-        return _FixedPersons(fitted.reward, _chosen(fitted, discounts), fitted.temperature)
+        discounts = np.where(np.isnan(chosen), fitted.discounts, chosen)
+        return _FixedPersons(fitted.reward, discounts, fitted.temperature)
     covariates = solver.covariates(problem)
     population = fitted.evidence["population"]
     effects = np.array(
@@ -200,15 +206,6 @@ def _truth(
     rho = population["spread"]["correlation"]["estimate"]
     root = widths[:, None] * np.array([[1.0, 0.0], [rho, np.sqrt(max(0.0, 1 - rho**2))]])
     return _DrawnPersons(fitted.reward, covariates.matrix, effects, root, population["largest_discount"], covariates.terms, term)
-
-
-def _chosen(fitted: Solution, discounts: Mapping[str, float] | None) -> Floats:
-    found = fitted.discounts.copy()
-    for name, value in (discounts or {}).items():
-        if name not in fitted.experts:
-            raise ValueError(f"discounts name {name}, but there is no expert of that name")
-        found[fitted.experts.index(name)] = value
-    return found
 
 
 def _term(solver: MaximumLikelihood | Population, problem: Problem, term: str | None) -> str | None:
@@ -235,7 +232,7 @@ def _sizes(
     """The study as designed first, then one change at a time."""
     k, own = design.problem.n_experts, design.decisions
     drawn = isinstance(truth, _DrawnPersons)
-    tried = list(effects) if effects else ([truth.effect, 0.0][::-1] if truth.term is not None else [np.nan])
+    tried = effects or ([np.nan] if truth.term is None else [0.0, truth.effect])
     main = Size(k, own, float(tried[-1]))
     found = [main, *(replace(main, effect=float(effect)) for effect in tried[:-1])]
     for number in [round(own * m) for m in MULTIPLES] if decisions is None else decisions:
@@ -274,7 +271,8 @@ class _Study:
         if not isinstance(self.solver, Population) or self.solver.persons is None:
             return self.solver
         names = self.design.problem.names
-        rows = self.solver.persons.assign(**{PERSON: self.solver.persons[PERSON].map(str)}).set_index(PERSON)
+        labels = [label(value, f"column {PERSON} of persons") for value in self.solver.persons[PERSON]]
+        rows = self.solver.persons.assign(**{PERSON: labels}).set_index(PERSON)
         frame: pd.DataFrame = rows.loc[[names[k] for k in members]].reset_index()
         frame[PERSON] = names_of(self.design.problem, members)
         return replace(self.solver, persons=frame)
