@@ -152,11 +152,16 @@ class MDP:
         return steps_into(self.under(choice), self.terminal) < 0
 
     @cached_property
-    def entered_ends(self) -> Bools:
-        """Mask of the terminal states that some move enters; the wall of a grid is terminal, but nobody enters it."""
+    def entered(self) -> Bools:
+        """Mask of the states that some move enters; the wall of a grid is terminal, but nobody enters it."""
         entered = np.zeros(self.n_states, dtype=np.bool_)
         entered[self.stacked.indices] = True
-        return self.terminal & entered
+        return entered
+
+    @property
+    def entered_ends(self) -> Bools:
+        """Mask of the terminal states that some move enters."""
+        return self.terminal & self.entered
 
     @cached_property
     def narrow(self) -> bool:

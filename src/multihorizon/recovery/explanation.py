@@ -15,8 +15,8 @@ from scipy.stats import chi2
 
 from multihorizon.checks import Bools, Floats
 from multihorizon.experts import Expert
-from multihorizon.planning.evaluation import policy_entropy
-from multihorizon.planning.linear import policy_resolvent
+from multihorizon.mdp import MDP
+from multihorizon.planning.linear import matrix_resolvent
 from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Problem
 from multihorizon.recovery.feature_equations import FeatureEquations
@@ -91,7 +91,7 @@ class Case:
             intervals=self.with_known.expand(ranges),
             reward=reward,
             reward_identified=identified & (status != "infeasible"),
-            residual=bellman_residual(self.problem, self.equations, discounts, reward, temperature),
+            residual=bellman_residual(self.problem, self.equations, discounts, reward, temperature, self.values(found)),
             singular_values=answer.singular_values,
             temperature=temperature,
             members=tuple(_far_apart(self, verdict.others)),
@@ -156,6 +156,13 @@ class Case:
             fixed &= np.abs(move) <= SAME_REWARD
         return reward, fixed
 
+    def values(self, point: Candidate) -> Sequence[Floats | None]:
+        """Each expert's value function `(S,)` as the equations have it, where they do; 0 at states that nobody enters."""
+        if isinstance(self.base, FeatureEquations):
+            return [None] * len(self.problem.experts)
+        known = self.base.values(point.x)
+        return [_on_states(e.mdp, v) for e, v in zip(self.problem.experts, known, strict=True)]
+
     def member(self, point: Candidate) -> Member | None:
         """The point as a member with its evidence, or None where its policies do not exist (discount 1, λ ≤ 0)."""
         temperature = self.joint.read(point.discounts, point.x)[1]
@@ -189,28 +196,43 @@ def _confirmed(case: Case, members: list[Member]) -> list[Member]:
     return [m for m in members if m.error <= min(max(100 * best, 1e-11), MISFIT * case.tolerance)]
 
 
+def _on_states(mdp: MDP, entered: Floats) -> Floats:
+    """Numbers of the states that some move enters, with 0 for the others."""
+    values = np.zeros(mdp.n_states)
+    values[mdp.entered] = entered
+    return values
+
+
 def bellman_residual(
-    problem: Problem, equations: Sequence[PolicyEquations], discounts: Floats, reward: Floats, temperature: Floats
+    problem: Problem,
+    equations: Sequence[PolicyEquations],
+    discounts: Floats,
+    reward: Floats,
+    temperature: Floats,
+    guesses: Sequence[Floats | None],
 ) -> float:
     """`max |(Q − V)/λ − log π*|` with V and Q the values of the experts' own policies under the answer.
 
-    It is 0 exactly if every expert is soft-optimal. Its unit is that of log π.
+    It is 0 exactly if every expert is soft-optimal. Its unit is that of log π. V is solved for from the answer; a guess `(S,)`
+    only makes that quicker.
     """
-    cases = zip(problem.experts, equations, problem.owner, strict=True)
-    return max(_one_residual(expert, e, reward, float(discounts[k]), float(temperature[k])) for expert, e, k in cases)
+    cases = zip(problem.experts, equations, problem.owner, guesses, strict=True)
+    return max(_one_residual(expert, e, reward, float(discounts[k]), float(temperature[k]), v) for expert, e, k, v in cases)
 
 
-def _one_residual(expert: Expert, equations: PolicyEquations, reward: Floats, gamma: float, lam: float) -> float:
+def _one_residual(
+    expert: Expert, equations: PolicyEquations, reward: Floats, gamma: float, lam: float, guess: Floats | None
+) -> float:
     mdp = expert.mdp
-    live = equations.weights > 0
-    policy = np.where(live, equations.policy, 0.0)
-    immediate = expert.expected_reward(reward)
-    bonus = np.where(mdp.terminal, 0.0, lam * policy_entropy(equations.policy))
     if gamma > LARGEST_SOLVABLE_DISCOUNT and mdp.never_ends(equations.policy).any():
         gamma = LARGEST_SOLVABLE_DISCOUNT
-    values = policy_resolvent(mdp, policy, gamma).solve((policy * immediate).sum(axis=1) + bonus)
-    advantage = immediate + gamma * mdp.expect(values) - values[:, None]
-    return float(np.abs(advantage / lam - equations.log_policy)[live].max(initial=0.0))
+    immediate = expert.expected_reward(reward)
+    earned = np.where(mdp.terminal, 0.0, np.vecdot(equations.policy, immediate)) + lam * equations.entropy
+    if guess is not None:
+        guess = earned + gamma * (equations.under @ guess)  # this gives the states that nobody enters their values too
+    values = matrix_resolvent(mdp, equations.under, gamma).solve(earned, guess=guess)
+    gap = (immediate + gamma * mdp.expect(values) - values[:, None]) / lam - equations.log_policy
+    return float(np.abs(gap).max(where=equations.weights > 0, initial=0.0))
 
 
 def reproduction_error(

@@ -19,7 +19,6 @@ import scipy.sparse as sp
 
 from multihorizon.checks import Floats
 from multihorizon.experts import Expert
-from multihorizon.planning.evaluation import policy_entropy
 from multihorizon.planning.linear import DENSE_STATES, Resolvent
 from multihorizon.problem import Problem
 from multihorizon.recovery.joint_equations import ErrorEffect
@@ -109,7 +108,7 @@ def _shifted(equations: PolicyEquations, errors: Floats) -> PolicyEquations:
     policy = equations.policy * np.exp(errors)
     policy /= policy.sum(axis=1, keepdims=True)
     live = equations.weights > 0
-    return PolicyEquations(np.log(np.where(live, policy, 1.0)), equations.weights, policy)
+    return PolicyEquations(np.log(np.where(live, policy, 1.0)), equations.weights, policy, equations.mdp)
 
 
 class _Task:
@@ -126,10 +125,9 @@ class _Task:
         self._features = sp.csr_array(expert.feature_matrix)[chosen].toarray()
         self._logs = equations.log_policy[self._states, actions]
         policy = np.where(live, equations.policy, 0.0)
-        under = mdp.under(policy)
-        self._under = under.toarray() if mdp.n_states <= DENSE_STATES else under
+        self._under = equations.under.toarray() if mdp.n_states <= DENSE_STATES else equations.under
         mix = sp.csr_array((policy[self._states, actions], (self._states, np.arange(self.n_rows))), (mdp.n_states, self.n_rows))
-        self._immediate = np.column_stack([mix @ self._features, np.where(mdp.terminal, 0.0, policy_entropy(equations.policy))])
+        self._immediate = np.column_stack([mix @ self._features, equations.entropy])
         self._largest = LARGEST_SOLVABLE_DISCOUNT if mdp.never_ends(equations.policy).any() else 1.0
 
     def rewards(self, theta: Floats) -> Floats:

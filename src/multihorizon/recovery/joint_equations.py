@@ -141,6 +141,12 @@ class StateEquations:
             pieces.append(lam * (family.u - gamma * family.v) + (family.basis - gamma * family.pushed) @ x[a:b])
         return self.shared.mean(pieces), temperature
 
+    def values(self, x: Floats) -> list[Floats]:
+        """Each family's value function `λ V̂ + P_π N z` on its entered states."""
+        temperature = self._temperatures(x)
+        parts = zip(self.shared.families, pairwise(self._ends), strict=True)
+        return [temperature[family.owner] * family.v + family.pushed @ x[a:b] for family, (a, b) in parts]
+
     def errors(self, discounts: Floats, x: Floats) -> list[ErrorEffect]:
         """`λ (δû − γ δV̂)` and its slope `−λ δV̂`."""
         effects = []

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
-from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.experts import Expert
 from multihorizon.mdp import MDP
-from multihorizon.planning.evaluation import policy_entropy
 from multihorizon.problem import Problem
 from multihorizon.recovery.differences import Differences
 
@@ -38,7 +38,7 @@ DRAWS, COUNT_DRAWS, LARGE_DRAWS = 8, 32, 2
 
 @dataclass(frozen=True, eq=False)
 class PolicyEquations:
-    """One expert's `log π` and the weight of each equation, both `(S,A)`, and the policy itself.
+    """One expert's `log π` and the weight of each equation, both `(S,A)`, the policy itself, and its MDP.
 
     Weights are 1 for policies. For demonstrations they are the smoothed counts: the error of a logarithm of a frequency
     has a variance of one over its count. Where an action is not available, and at terminal states, the weight is 0.
@@ -47,6 +47,18 @@ class PolicyEquations:
     log_policy: Floats
     weights: Floats
     policy: Floats
+    mdp: MDP
+
+    @cached_property
+    def under(self) -> Sparse:
+        """`P_π`; rows of terminal states are 0."""
+        return self.mdp.under(self.policy)
+
+    @cached_property
+    def entropy(self) -> Floats:
+        """`H(π(·|s))`, `(S,)`; 0 at terminal states."""
+        entropy: Floats = -np.vecdot(self.policy, self.log_policy)
+        return entropy
 
 
 def read_equations(expert: Expert, smoothing: float = 0.5) -> PolicyEquations:
@@ -60,7 +72,7 @@ def read_equations(expert: Expert, smoothing: float = 0.5) -> PolicyEquations:
         weights, policy = np.where(live, expert.counts + smoothing, 0.0), expert.frequencies(smoothing)
     else:
         weights, policy = live / 1.0, _positive(expert, live)
-    return PolicyEquations(np.log(np.where(live, policy, 1.0)), weights, policy)
+    return PolicyEquations(np.log(np.where(live, policy, 1.0)), weights, policy, expert.mdp)
 
 
 def _positive(expert: Expert, live: Bools) -> Floats:
@@ -155,16 +167,15 @@ def _family(
     error_u: Floats,
     size: float,
 ) -> RewardFamily:
-    mdp, entered = expert.mdp, differences.entered
-    under = mdp.under(np.where(mdp.terminal[:, None], 0.0, equations.policy))[entered][:, entered]
-    entropy = np.where(mdp.terminal, 0.0, policy_entropy(equations.policy))[entered]
+    entered = differences.entered
+    under = equations.under if entered.size == expert.mdp.n_states else equations.under[entered][:, entered]
     u = differences.solve(equations.log_policy[..., None])[:, 0]
     weights = np.ones(entered.size) if expert.counts is None else 1 / np.maximum((error_u**2).mean(axis=1), 1e-12)
     return RewardFamily(
         owner=owner,
         parameters=columns[entered],
         u=u,
-        v=under @ u + entropy,
+        v=under @ u + equations.entropy[entered],
         basis=differences.basis,
         pushed=under @ differences.basis,
         error_u=error_u,
