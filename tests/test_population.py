@@ -6,6 +6,7 @@ import pytest
 from scipy.stats import f_oneway
 
 import multihorizon as mh
+from multihorizon.likelihood import marginal_ascent
 from multihorizon.likelihood.covariates import read_covariates
 from multihorizon.likelihood.effect_profiles import EffectProfile
 from multihorizon.likelihood.likelihood import Likelihood
@@ -113,6 +114,18 @@ def test_a_free_reward_is_recovered_up_to_scale() -> None:
     scale = found.evidence["population"]["temperature"]["Intercept"]
     assert np.isnan(scale["interval"]).all()
     assert np.isnan(scale["p"])
+
+
+@pytest.mark.parametrize("steps", [3, marginal_ascent.MAX_STEPS])
+def test_discounts_that_nobody_can_know_are_not_identified_however_far_the_search_came(steps: int, monkeypatch) -> None:
+    monkeypatch.setattr(marginal_ascent, "MAX_STEPS", steps)
+    toy = mh.domains.toy()
+    logged = mh.Demonstrations.simulate(toy.mdp, toy.mce_experts(), episodes=20, seed=2)
+    found = mh.solve(mh.Problem(toy.mdp, logged), mh.Population(nodes=5))
+    assert found.status == mh.Status.NOT_IDENTIFIED
+    assert "are not identified" in found.message
+    assert ("do not use this answer" in found.message) == (steps == 3)
+    assert np.isnan(found.confidence_intervals(0.95)).all()
 
 
 def test_estimated_transitions_widen_intervals_by_what_their_error_moves() -> None:

@@ -67,8 +67,8 @@ class Inference:
 
     @property
     def status(self) -> Status:
-        """Whether the effects can be used."""
-        if not self.found.finished:
+        """Whether the effects can be used. Where nobody's discount is identified, the maximum decides nothing."""
+        if self.known and not self.found.finished:
             return Status.NOT_CONVERGED
         return Status.CONVERGED if self.identified else Status.NOT_IDENTIFIED
 

@@ -210,7 +210,7 @@ def _message(answer: Inference, ridge_reason: str) -> str:
     parts = [f"Marginal log-likelihood {found.value.persons.sum():.2f} of {size}."]
     if answer.status == Status.NOT_IDENTIFIED:
         parts.append("The effects on the discount are not identified: the likelihood is flat in their direction.")
-    elif not found.finished:
+    if not found.finished:
         parts.append(f"The search ended {found.distance:.2g} standard errors from the maximum: do not use this answer.")
     parts += prior_words(answer)
     if ridge_reason:
