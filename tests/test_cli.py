@@ -53,7 +53,7 @@ def test_what_is_misspelt_is_suggested(tmp_path) -> None:
     missing = RUN.invoke(app, ["fit", str(tmp_path / "decision.csv")])
     assert missing.exit_code == 2
     assert f"did you mean {tmp_path / 'decisions.csv'}?" in missing.stderr
-    assert "rename or add the column that says who decided" in RUN.invoke(app, ["fit", str(tmp_path / "decisions.csv")]).stderr
+    assert "rename or add expert (who decided)" in RUN.invoke(app, ["fit", str(tmp_path / "decisions.csv")]).stderr
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from multihorizon.report.findings import longest_episode, not_to_be_used, predic
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.fit_report import result_of
 from multihorizon.report.formats import discount_text, interval_text, steps_text
-from multihorizon.report.html import Bar, figure, table
+from multihorizon.report.html import Bar, Page, Section, badge, figure, listing, paragraph, table
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
 from multihorizon.report.plots import new_axes
 
@@ -277,3 +277,12 @@ def test_pairs_of_many_are_compared_on_request(found, monkeypatch):
     data = [mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)]
     assert mh.analyse(data, [CLIFF.mdp]).pairs == []
     assert len(mh.analyse(data, [CLIFF.mdp], pairs=True).pairs) == 3
+
+
+def test_pages_escape_all_text():
+    page = Page(
+        "<t>", "<l>", [Section("<h>", [paragraph("<p>"), badge("<b>"), listing("<c>"), table(["<d>"], [["<e>"]])])], "<f>"
+    )
+    body = page.render()
+    for letter in "tlhbcdef":
+        assert f"&lt;{letter}&gt;" in body

@@ -19,6 +19,8 @@ from multihorizon.checks import Ints
 LONGEST_NUMBER = 300
 #: Near misses in spelling are looked for among at most this many names; comparing takes time for each.
 COMPARED_NAMES = 2000
+#: Groups of names that look alike are listed up to this many.
+LISTED_GROUPS = 5
 #: What a spreadsheet takes for the beginning of a formula.
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
@@ -51,6 +53,26 @@ def positions(labels: Sequence[str], names: Sequence[str], what: str, place: Cal
             f"({', '.join(names[:5])}{', …' if len(names) > 5 else ''}){hint}"
         )
     return np.array([index[one] for one in labels], dtype=np.int64)
+
+
+def look_alikes(names: Sequence[str], what: str) -> str | None:
+    """A sentence on names that differ only in capitals or blanks; None where there are none.
+
+    Example:
+        >>> look_alikes(["Drug", "drug", "wait"], "action")[:88]
+        "Some actions differ only in capitals or blanks and count as different: 'Drug' and 'drug'"
+    """
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(_without_case(name), []).append(name)
+    alike = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
+    if not alike:
+        return None
+    listed = "; ".join(alike[:LISTED_GROUPS]) + (f"; and {len(alike) - LISTED_GROUPS} more" if len(alike) > LISTED_GROUPS else "")
+    return (
+        f"Some {what}s differ only in capitals or blanks and count as different: {listed}. If they mean the same, "
+        "write them alike in the table."
+    )
 
 
 def spreadsheet_safe(text: str) -> str:

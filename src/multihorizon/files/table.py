@@ -87,24 +87,24 @@ class Table:
 
 #: What the columns of a table of decisions say, for those who have named them otherwise.
 MEANINGS = {
-    "expert": "the column that says who decided",
-    "episode": "the column that says to which run of decisions the row belongs",
-    "step": "the column that counts 0, 1, 2 within an episode",
-    "state": "the column with the situation",
-    "action": "the column with what was done",
+    "expert": "who decided",
+    "episode": "the run of decisions that the row belongs to",
+    "step": "0, 1, 2, … within the episode",
+    "state": "the situation",
+    "action": "what was done",
 }
 
 
 def _without(name: str, columns: tuple[str, ...], missing: list[str], found: list[str]) -> str:
-    """The sentence that columns are missing, with the fix: small letters, a first line with names, or other names."""
+    """The sentence that columns are missing, with the fix: small letters, other names, or a first line with names."""
     message = f"{name} must have the columns {', '.join(columns)}, received none named {', '.join(missing)}"
     message += f" but {', '.join(found[:10]) or 'no columns'}"
     if {c.lower() for c in missing} <= {c.strip().lower() for c in found}:
         return f"{message}: write the names in small letters"
-    if len(missing) == len(columns):
-        return f"{message}: the first line must hold the names of the columns"
-    meanings = [MEANINGS[column] for column in missing if column in MEANINGS]
-    return f"{message}: rename or add {', '.join(meanings)}" if meanings else message
+    meanings = [f"{column} ({MEANINGS[column]})" for column in missing if column in MEANINGS]
+    fix = f": rename or add {', '.join(meanings)}" if meanings else ""
+    unnamed = "; if the first line holds no names of columns, add one that does" if len(missing) == len(columns) else ""
+    return f"{message}{fix}{unnamed}"
 
 
 def _as_numbers(values: pd.Series[Any]) -> Floats:

@@ -19,6 +19,7 @@ from scipy.stats import norm
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.driver import solve
+from multihorizon.files.labels import look_alikes
 from multihorizon.likelihood.contrasts import reward_contrasts
 from multihorizon.likelihood.horizon_tests import SharedDiscountTest, each_pair, shared_discount_test, with_holm
 from multihorizon.likelihood.intervals import profile_intervals
@@ -93,7 +94,7 @@ def build_problem(
         smoothing: of estimated transitions.
         estimate_rest: whether `mdps` hold only some actions of some states, and the others are estimated.
     """
-    remarks: list[str] = []
+    remarks = [remark for table in tables for remark in _look_alikes(table)]
     if mdps is not None and len(mdps) != len(tables):
         raise ValueError(f"there must be one file of transitions for each table, received {len(mdps)} for {len(tables)}")
     if mdps is None and estimate_rest:
@@ -108,6 +109,12 @@ def build_problem(
         matrix, names = (None, None) if features is None else features(mdp)
         problems.append(Problem(mdp, table, features=matrix, feature_names=names))
     return (problems[0] if len(problems) == 1 else Problem.join(*problems)), remarks
+
+
+def _look_alikes(table: Demonstrations) -> list[str]:
+    """What to say of labels that may be one label, spelt in two ways."""
+    labels = {"expert": table.experts, "state": table.states, "action": table.actions}
+    return [remark for what, names in labels.items() if (remark := look_alikes(names, what))]
 
 
 def analyse(

@@ -113,8 +113,9 @@ def _widths(findings: Findings) -> str:
     widths = (findings.intervals[:, 1] - findings.intervals[:, 0])[~np.array(findings.known)]
     if np.isnan(widths).all():
         return "The decisions identify every discount that is given."
-    whom = "every discount" if all(findings.given) else "every discount that is given"
-    whom += " and was not known" if any(findings.known) else ""
+    limits = [] if all(findings.given) else ["is given"]
+    limits += ["was not known"] if any(findings.known) else []
+    whom = f"every discount that {' and '.join(limits)}" if limits else "every discount"
     if len(findings.given) <= NAMED_EXPERTS:
         return f"The decisions identify {whom}; the widest 95 % interval spans {np.nanmax(widths):.3f}."
     return f"The decisions identify {whom}; half of the 95 % intervals span less than {np.nanmedian(widths):.3f}."

@@ -1,0 +1,111 @@
+"""Malformed input to `multihorizon fit`: one clear sentence each, exit code 2, and nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+from fitting import fit, one_sentence
+
+#: Rows of the simulated table: its first and its last, and the first of an episode of several steps.
+FIRST, SECOND, LAST = 0, -2, -1
+
+
+def change(column: str, value, row: int = 5) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    def changed(frame: pd.DataFrame) -> pd.DataFrame:
+        frame = frame.astype({column: object})
+        frame.loc[frame.index[row] if row >= -1 else frame.index[frame["step"] == 1][0] - 1, column] = value
+        return frame
+
+    return changed
+
+
+MALFORMED = {
+    "missing column": (lambda f: f.drop(columns="action"), "received none named action"),
+    "renamed column": (lambda f: f.rename(columns={"expert": "person"}), "received none named expert"),
+    "all columns renamed": (lambda f: f.rename(columns=lambda name: f"my {name}"), "rename or add expert (who decided), episode"),
+    "unknown state": (change("next_state", "moon", LAST), "state 'moon' must be one of"),
+    "unknown state and action": (lambda f: f.assign(state="s" + f["state"], next_state="s" + f["next_state"]), "must be one of"),
+    "unknown action": (change("action", "jump"), "action 'jump' must be one of"),
+    "gap in the steps": (lambda f: f.drop(index=f.index[f["step"] == 2][0] - 1), "must be followed by step"),
+    "duplicate row": (lambda f: pd.concat([f, f.iloc[[3]]]), "must occur once"),
+    "missing state": (change("state", None), "column state must not be empty"),
+    "missing action": (change("action", None), "column action must not be empty"),
+    "missing expert": (change("expert", None), "column expert must not be empty"),
+    "step is text": (change("step", "first"), "column step must be a whole number"),
+    "step is a fraction": (change("step", 1.5), "column step must be a whole number"),
+    "next state disagrees": (change("next_state", "17", SECOND), "but the next step is in"),
+    "no rows": (lambda f: f.iloc[:0], "at least one row"),
+    "decision in a terminal state": (change("state", "17", FIRST), "is terminal: nothing is decided"),
+    "mixed types": (change("state", "3.7", FIRST), "state '3.7' must be one of"),
+    "an expert without rows": (lambda f: f.assign(expert=f["expert"].where(f["expert"] != "Bo", None)), "column expert must not"),
+    "impossible move": (lambda f: impossible(f), "impossible move: from"),
+}
+
+
+def impossible(frame: pd.DataFrame) -> pd.DataFrame:
+    """The last decision of the table jumps across the grid."""
+    frame = frame.copy()
+    last = frame.index[-1]
+    frame.loc[last, "next_state"] = "0" if frame.loc[last, "next_state"] != "0" else "5"
+    return frame
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_tables_get_one_sentence_and_nothing_is_written(name, grid_folder, grid_walks, tmp_path):
+    damage, said = MALFORMED[name]
+    damage(grid_walks.copy()).to_csv(tmp_path / "bad.csv", index=False)
+    result = fit(tmp_path / "bad.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path / "out")
+    one_sentence(result, said)
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.csv"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "must be a CSV table with a header"),
+        (b'expert,episode\n"unclosed', "line 2: a quotation mark is opened here"),
+        (b"\xff\xfe\x00\x01", "must be a CSV table"),
+        (b"\x00" * 100, "a file that is no text"),
+        (b"expert;episode;step;state;action\nA;0;0;x;go\n", "separated by semicolons: save it with commas"),
+    ],
+)
+def test_files_that_are_no_tables(content, said, grid_folder, tmp_path):
+    (tmp_path / "bad.csv").write_bytes(content)
+    one_sentence(fit(tmp_path / "bad.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path / "out"), said)
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_bad_inputs(grid_folder, grid_walks, tmp_path):
+    demos, mdp = grid_folder / "demos.csv", grid_folder / "mdp.npz"
+    one_sentence(fit(tmp_path / "none.csv"), "does not exist")
+    one_sentence(fit(grid_folder), "features.csv must begin like demos.csv, with the columns expert")
+    one_sentence(fit(grid_folder / "mdp.npz"), "must be a .csv or .parquet file")
+    one_sentence(fit(demos, "--transitions", tmp_path / "none.npz"), "does not exist")
+    (tmp_path / "broken.npz").write_bytes(b"PK not a zip")
+    one_sentence(fit(demos, "--transitions", tmp_path / "broken.npz"), "broken.npz is not a saved MDP: it is no .npz file")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 not parquet")
+    one_sentence(fit(tmp_path / "broken.parquet"), "is damaged or no Parquet file")
+    one_sentence(fit(demos, "--transitions", mdp, "--transitions", mdp), "one file of transitions for each table")
+    grid_walks.drop(columns="next_state").to_csv(tmp_path / "short.csv", index=False)
+    one_sentence(fit(tmp_path / "short.csv"), "must have a column next_state")
+    (tmp_path / "features.csv").write_text("state,pay\n0,1\n")
+    one_sentence(fit(demos, "--transitions", mdp, "--features", tmp_path / "features.csv"), "must have one row for state 1")
+    (tmp_path / "file").write_text("")
+    one_sentence(fit(demos, "--transitions", mdp, "--out", tmp_path / "file"), "--out must be a directory")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("state,action,next_state\n0,right,1\n", "none named probability"),
+        ("state,action,next_state,probability\n0,right,1,0.5\n", "must sum to 1"),
+        ("state,action,next_state,probability\n0,right,1,much\n", "column probability must be a number"),
+        ("state,action,next_state,probability\n0,right,1,1\n0,right,1,1\n", "must be listed once"),
+        ("state,action,next_state,probability\n0,right,,1\n", "column next_state must not be empty"),
+    ],
+)
+def test_malformed_transitions(rows, said, grid_folder, tmp_path):
+    (tmp_path / "t.csv").write_text(rows)
+    one_sentence(fit(grid_folder / "demos.csv", "--transitions", tmp_path / "t.csv"), said)

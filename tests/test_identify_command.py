@@ -1,0 +1,62 @@
+"""`multihorizon identify`, and `fit` where one task cannot tell the discounts and two can."""
+
+from __future__ import annotations
+
+import html
+import json
+
+import pytest
+from fitting import RUN, fit
+
+import multihorizon as mh
+from multihorizon.cli import app
+
+
+@pytest.fixture(scope="module")
+def toys(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("toys")
+    d = mh.domains.toy()
+    for number, mdp in enumerate((d.mdp, d.tasks(1, seed=0)[0].mdp)):
+        policies = [mh.soft_plan(mdp, d.reward, gamma).policy for gamma in (0.3, 0.8)]
+        mh.Demonstrations.simulate(mdp, policies, 2000, seed=number, names=["near", "far"]).to_csv(folder / f"{number}.csv")
+        mdp.to_npz(folder / f"{number}.npz")
+    return folder
+
+
+def test_toy_is_not_identified_and_no_number_is_given(toys, tmp_path):
+    result = fit(toys / "0.csv", "--transitions", toys / "0.npz", "--out", tmp_path)
+    assert result.exit_code == 0
+    assert "not identified" in result.output
+    assert "variant of the task" in result.output
+    content = json.loads((tmp_path / "result.json").read_text())
+    assert content["status"] == "not identified"
+    assert content["discounts"] == [None, None]
+    assert content["intervals"] == [[None, None], [None, None]]
+    assert content["identification"]["status"] == "set"
+    assert "not identified" in (tmp_path / "report.html").read_text()
+
+
+def test_a_second_toy_identifies_both(toys, tmp_path):
+    arguments = [toys / "0.csv", toys / "1.csv", "--transitions", toys / "0.npz", "--transitions", toys / "1.npz"]
+    assert fit(*arguments, "--out", tmp_path).exit_code == 0
+    content = json.loads((tmp_path / "result.json").read_text())
+    assert content["status"] == "converged"
+    for name, truth in (("near", 0.3), ("far", 0.8)):
+        low, high = content["intervals"][content["experts"].index(name)]
+        assert low <= truth <= high
+
+
+def test_identify_says_what_exact_policies_would_tell(toys, grid_folder, tmp_path):
+    result = RUN.invoke(app, ["identify", str(toys / "0.csv"), "--transitions", str(toys / "0.npz"), "--out", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "do not identify" in result.output
+    saved = json.loads((tmp_path / "identify.json").read_text())
+    assert (saved["status"], saved["fit_status"]) == ("set", "not identified")
+    open_ = [high - low > 0.1 for low, high in saved["identification"]["intervals"]]
+    assert [gamma is None for gamma in saved["identification"]["discounts"]] == open_
+    page = (tmp_path / "identify.html").read_text(encoding="utf-8")
+    assert page.index("These decisions") < page.index("If the fitted policies were known exactly")
+    assert html.escape(saved["message"]) in page
+    assert "(s)" not in result.output
+    result = RUN.invoke(app, ["identify", str(grid_folder / "demos.csv"), "--transitions", str(grid_folder / "mdp.npz")])
+    assert "The experts identify their discounts" in result.output
