@@ -32,6 +32,18 @@ def test_all_discounts_known_leave_the_reward(problem):
     assert (np.abs(solution.reward - CLIFF.reward)[visited] < 4 * errors + 0.5).all()
 
 
+def test_with_all_discounts_known_there_is_one_start_and_the_answer_has_its_last_digits():
+    mdp = mh.domains.gridworld(15, 15, slip=0.1)
+    arrival = np.random.default_rng(0).normal(size=(mdp.n_states, 4))
+    policy = mh.soft_plan(mdp, arrival @ np.array([1.0, -0.5, 0.2, 0.0]), 0.9).policy
+    problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, [policy], 200), arrival_features=arrival)
+    solution = mh.solve(problem, mh.MaximumLikelihood(discounts=0.9, temperature=1.0))
+    assert solution.status == mh.Status.CONVERGED
+    assert len(solution.evidence["starts"]) == 1
+    # A gain of 1e-13 is far below the last digit of the log-likelihood; the gradient still shows it.
+    assert solution.residual * solution.evidence["decisions"] < 1e-4
+
+
 @pytest.mark.parametrize("form", ["states", "rows", "mapping"])
 def test_a_known_reward_leaves_discounts_and_one_temperature(problem, form):
     rows = CLIFF.mdp.stacked @ CLIFF.reward

@@ -5,7 +5,8 @@ the diagonal of I with a floor: Levenberg and Marquardt's method with the curvat
 is singular the damped step has no component in its null space, so directions about which the data say nothing stay where they
 began. A discount that a step would carry past 0 or 1 is put on the bound and the others' step is computed again; one that rests
 on a bound and is pushed outwards is held there. A step is taken when the objective rises by a fair share of what the quadratic
-model promises, otherwise μ grows. The gradient is new at every point (one adjoint solve per expert); the information, which costs
+model promises, otherwise μ grows. Where it promises less than the objective's last digits can show, a step is taken when it leaves
+less to gain, and otherwise the climb ends. The gradient is new at every point (one adjoint solve per expert); the information, which costs
 a solve for each parameter, is computed again only when the steps it gives no longer shrink the gradient quickly.
 
 Where reward and discount nearly trade off, the likelihood is a long bent ridge on which straight steps must be short. From step
@@ -35,6 +36,8 @@ GAIN = 1e-7
 MAX_STEPS = 300
 #: Damping relative to D: the first, the least, and the most; a climb that needs more than the most ends.
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-3, 1e-8, 1e12
+#: Gains below this share of the objective are lost in its rounding.
+ROUNDING = 1e-14
 #: The information is kept while each step leaves no more than this share of the promised gain.
 SHRINK = 0.05
 #: From this step on the bend of the ridge is followed; easy problems are solved before.
@@ -123,6 +126,8 @@ def _advance(point: Point, metric: Metric, free: Bools, damping: float, bend: bo
         promised = float(point.gradient @ step - 0.5 * step @ metric.times(step))
         curve = _bend(point, metric, free, damping, step) if bend and promised > 0 else 0.0
         reached = model.at(np.clip(point.x + step + curve, model.lower, model.upper), point) if promised > 0 else None
+        if reached is not None and promised < ROUNDING * abs(point.objective):
+            return (reached if _left_to_gain(reached, metric, free) < promised else None), damping
         gained = -np.inf if reached is None else reached.objective - point.objective
         if gained > 1e-3 * promised:
             factor = 0.1 if gained > 0.7 * promised else (1.0 if gained > 0.25 * promised else 4.0)

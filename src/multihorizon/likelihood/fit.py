@@ -204,7 +204,16 @@ def _closed_form(likelihood: Likelihood) -> list[Floats]:
 
 
 def _tried(likelihood: Likelihood, count: int, seed: int) -> Iterator[Point]:
-    """Starts at scattered discounts: all experts alike, each at their own best, and a sequence that tells them apart."""
+    """Starts at scattered discounts: all experts alike, each at their own best, and a sequence that tells them apart.
+
+    Where all discounts are known there is nothing to scatter, and one start.
+    """
+    known = likelihood.known[likelihood.discount_slice]
+    if not np.isnan(known).any():
+        point = choice_probability_start(likelihood, known)
+        if point is not None:
+            yield point
+        return
     alike = [choice_probability_start(likelihood, np.full(likelihood.n_discounts, g)) for g in (0.1, 0.5, 0.9)]
     for point in alike:
         if point is None:
@@ -237,5 +246,5 @@ def _polished(end: Ascent) -> Ascent:
     """The same end with the last digits of its parameters, which a flat likelihood leaves open."""
     if not end.finished:
         return end
-    finer = climb(end.point, max_steps=POLISHING_STEPS, gain=POLISHED_GAIN)
+    finer = climb(end.point, max_steps=POLISHING_STEPS, gain=POLISHED_GAIN, metric=end.metric)
     return Ascent(finer.point, end.steps + finer.steps, True, finer.metric)
