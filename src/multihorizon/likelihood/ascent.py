@@ -5,9 +5,9 @@ the diagonal of I with a floor: Levenberg and Marquardt's method with the curvat
 is singular the damped step has no component in its null space, so directions about which the data say nothing stay where they
 began. A discount that a step would carry past 0 or 1 is put on the bound and the others' step is computed again; one that rests
 on a bound and is pushed outwards is held there. A step is taken when the objective rises by a fair share of what the quadratic
-model promises, otherwise μ grows. Where it promises less than the objective's last digits can show, a step is taken when it leaves
-less to gain, and otherwise the climb ends. The gradient is new at every point (one adjoint solve per expert); the information, which costs
-a solve for each parameter, is computed again only when the steps it gives no longer shrink the gradient quickly.
+model promises, otherwise μ grows. Where less is promised than the last digits of the objective can show, a step is taken when it
+leaves less to gain; otherwise the climb ends. The gradient is new at every point (one adjoint solve per expert); the information,
+which costs a solve for each parameter, is computed again only when the steps it gives no longer shrink the gradient quickly.
 
 Where reward and discount nearly trade off, the likelihood is a long bent ridge on which straight steps must be short. From step
 `BENT` on each step therefore follows the bend to second order (the geodesic acceleration of Transtrum and Sethna, 2012): with
