@@ -92,6 +92,10 @@ def test_other_bad_inputs(grid_folder, grid_walks, tmp_path):
     one_sentence(fit(tmp_path / "short.csv"), "must have a column next_state")
     (tmp_path / "features.csv").write_text("state,pay\n0,1\n")
     one_sentence(fit(demos, "--transitions", mdp, "--features", tmp_path / "features.csv"), "must have one row for state 1")
+    (tmp_path / "features.csv").write_text("state,pay\n0,1\n1,1\n0,2\n1,2\n")
+    one_sentence(
+        fit(demos, "--transitions", mdp, "--features", tmp_path / "features.csv"), "line 4: there must be one row for state 0"
+    )
     (tmp_path / "file").write_text("")
     one_sentence(fit(demos, "--transitions", mdp, "--out", tmp_path / "file"), "--out must be a directory")
 

@@ -106,6 +106,7 @@ def test_groups_share_a_discount_and_known_temperatures_stay(told, tmp_path):
         (["--groups", "twice.csv"], "twice.csv, line 3: there must be one row for expert Bo, received another"),
         (["--groups", "groups.csv", "--discount", "Bo=0.5", "--discount", "Cy=0.6"], "share one discount, but different ones"),
         (["--known-reward", "features.csv"], "must have one column with the known reward, received big, small, step"),
+        (["--known-reward", "missing.csv"], "the known reward must be a file"),
         (["--known-reward", "told.csv", "--temperature", "1", "--discount", "0.5"], "leave out at least one"),
         (["--jobs", "0"], "jobs must be a whole number of at least 1"),
     ],

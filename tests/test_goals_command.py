@@ -41,6 +41,7 @@ def test_goals_writes_groups_and_a_report(folder, tmp_path):
     content = json.loads((tmp_path / "goals.json").read_text(encoding="utf-8"))
     assert content["groups"] == [["Ann & <Co>", "Cy"], ["Bo", "Di"]]
     assert content["verdict"] == "differ"
+    assert content["options"]["temperature"] == "shared"
     assert np.shape(content["memberships"]) == (4, 2)
     page = (tmp_path / "goals.html").read_text(encoding="utf-8")
     assert "Ann &amp; &lt;Co&gt;" in page

@@ -49,9 +49,10 @@ def test_a_second_toy_identifies_both(toys, tmp_path):
 def test_identify_says_what_exact_policies_would_tell(toys, grid_folder, tmp_path):
     result = RUN.invoke(app, ["identify", str(toys / "0.csv"), "--transitions", str(toys / "0.npz"), "--out", str(tmp_path)])
     assert result.exit_code == 0
-    assert "do not identify" in result.output
+    assert "These decisions do not identify the discounts." in result.output
     saved = json.loads((tmp_path / "identify.json").read_text())
     assert (saved["status"], saved["fit_status"]) == ("set", "not identified")
+    assert (saved["options"]["demonstrations"], saved["options"]["transitions"], saved["remarks"]) == (["0.csv"], ["0.npz"], [])
     open_ = [high - low > 0.1 for low, high in saved["identification"]["intervals"]]
     assert [gamma is None for gamma in saved["identification"]["discounts"]] == open_
     page = (tmp_path / "identify.html").read_text(encoding="utf-8")
@@ -59,4 +60,5 @@ def test_identify_says_what_exact_policies_would_tell(toys, grid_folder, tmp_pat
     assert html.escape(saved["message"]) in page
     assert "(s)" not in result.output
     result = RUN.invoke(app, ["identify", str(grid_folder / "demos.csv"), "--transitions", str(grid_folder / "mdp.npz")])
+    assert "These decisions identify the discounts." in result.output
     assert "The experts identify their discounts" in result.output

@@ -116,7 +116,7 @@ def test_what_was_written_is_read_again(recovered, tmp_path) -> None:
     pd.testing.assert_frame_equal(again.to_frame(), recovered.to_frame())
     assert (again.sizes[0].estimates == recovered.sizes[0].estimates).all()
     (tmp_path / "other.json").write_text("[1, 2]")
-    with pytest.raises(ValueError, match=r"must be a recover\.json"):
+    with pytest.raises(ValueError, match=r"is not a recover\.json"):
         mh.Recovery.from_json(tmp_path / "other.json")
 
 
@@ -190,6 +190,7 @@ def test_the_command_writes_numbers_and_a_page(folder, tmp_path) -> None:
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)
     content = json.loads((tmp_path / "out" / "recover.json").read_text())
     assert [size["studies"] for size in content["sizes"]] == [2, 2]
+    assert content["options"]["temperature"] == "1"
     page = (tmp_path / "out" / "recover.html").read_text()
     assert content["summary"] in page
     assert "How the answer changes with the number of decisions per person" in page
@@ -212,6 +213,7 @@ def test_the_command_refuses_bad_requests_in_one_sentence(folder, tmp_path) -> N
         (["--effect", 0.5], "effects need a Population"),
         (["--people", 9], "numbers of people need a Population"),
         (["--studies", 1], "studies must be a whole number"),
+        (["--formula", "~ 1", "--temperature", 1], "--temperature must come without --formula"),
     ):
         result = run(folder, *options, "--out", tmp_path / "out")
         assert result.exit_code == 2

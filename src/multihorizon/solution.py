@@ -7,7 +7,6 @@ numbers, strings, lists and dicts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -20,7 +19,7 @@ import pandas as pd
 
 from multihorizon.checks import Floats, as_shape, read_only
 from multihorizon.experts import Expert
-from multihorizon.files.saved import read_json
+from multihorizon.files.saved import read_json, read_numbers, write_json
 from multihorizon.lookahead import step_discounts_of
 from multihorizon.mdp import MDP
 from multihorizon.planning.plan import plan
@@ -211,7 +210,7 @@ class Solution:
         content["trace"] = None if self.trace is None else vars(self.trace)
         content["confidence_intervals"] = None if self.interval_source is None else dict(self.interval_source.computed)
         content["version"] = package_version()
-        Path(path).write_text(json.dumps(for_json(content), indent=1, allow_nan=False), encoding="utf-8")
+        write_json(path, content)
 
     @classmethod
     def from_json(cls, path: str | Path, problem: Problem | None = None) -> Solution:
@@ -271,25 +270,3 @@ def package_version() -> str:
         return version("multihorizon")
     except PackageNotFoundError:
         return "unknown"
-
-
-def for_json(value: Any) -> Any:
-    """The same content as lists, dicts, strings and numbers that JSON has.
-
-    JSON has no NaN and no infinity. NaN, which stands for what is not known, becomes null; an infinite number, which is known,
-    becomes the string "infinity" or "-infinity". `read_numbers` reads all three back.
-    """
-    if isinstance(value, dict):
-        return {str(k): for_json(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [for_json(v) for v in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return for_json(value.tolist())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None if np.isnan(value) else "infinity" if value > 0 else "-infinity"
-    return value
-
-
-def read_numbers(value: Any) -> Floats:
-    """The numbers, in lists of any depth, that `for_json` wrote: null is NaN, "infinity" and "-infinity" are infinite."""
-    return np.array(value, dtype=np.float64)

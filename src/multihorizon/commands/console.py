@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,12 @@ def make_directory(path: Path) -> Path:
     check_output(path, (), ())
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def show_remarks(remarks: Sequence[str]) -> None:
+    """What was assumed, in a quiet colour."""
+    for remark in remarks:
+        out.print(remark, style="dim", soft_wrap=True)
 
 
 def _say(sentence: str, style: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from multihorizon.commands.console import out, plain_errors, progress_bar
+from multihorizon.commands.console import out, plain_errors, progress_bar, show_remarks
 from multihorizon.commands.options import (
     Cluster,
     Demos,
@@ -38,11 +38,12 @@ from multihorizon.commands.options import (
     families_of,
     population_of,
     read_mdps,
-    read_recovery,
+    read_options,
     temperature_of,
 )
 from multihorizon.likelihood.lookahead_comparison import LookaheadComparison
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.likelihood.recovered import Recovery
 from multihorizon.parallel import as_jobs, cluster
 from multihorizon.report.analysis import Analysis, analyse
 from multihorizon.report.fit_report import FILES, write_fit, write_so_far
@@ -122,15 +123,12 @@ def fit(
 
             fit_steps(demos, state, others, (temperature_of(temperature), discounts_of(discount)), quick, seed, out_dir)
             return
-        recovery = None if recovered is None else read_recovery(recovered)
+        recovery = None if recovered is None else Recovery.from_json(recovered)
         together = None if groups is None else read_groups(groups)
         solver = MaximumLikelihood(temperature_of(temperature), discounts_of(discount), groups=together, ridge=ridge)
         asked = population_of(persons, formula, solver)
         options = {
-            "demonstrations": [path.name for path in demos],
-            "transitions": [path.name for path in transitions] if transitions else "estimated",
-            "features": features.name if features else None,
-            "temperature": ", ".join(temperature) if temperature else "pooled",
+            **read_options(demos, transitions, features, temperature),
             "discounts": discount,
             "known_reward": known_reward.name if known_reward else None,
             "groups": groups.name if groups else None,
@@ -141,6 +139,7 @@ def fit(
             "ridge": ridge,
             "lookahead": lookahead,
             "recovered": recovered.name if recovered else None,
+            "pairs": pairs,
             "quick": quick,
         }
         results = _Results(out_dir, options)
@@ -214,8 +213,7 @@ def _show(analysis: Analysis) -> None:
         out.print("What to collect next:")
         for line in analysis.advice:
             out.print(f"  - {line}", soft_wrap=True)
-    for remark in analysis.remarks:
-        out.print(remark, style="dim", soft_wrap=True)
+    show_remarks(analysis.remarks)
 
 
 def _show_population(found: Solution) -> None:

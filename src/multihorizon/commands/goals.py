@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from multihorizon.commands.console import out, plain_errors, progress_bar
+from multihorizon.commands.console import out, plain_errors, progress_bar, show_remarks
 from multihorizon.commands.options import (
     Cluster,
     Demos,
@@ -20,18 +19,17 @@ from multihorizon.commands.options import (
     TemperatureChoice,
     Transitions,
     check_out,
-    read_mdps,
+    read_options,
+    read_study,
     temperature_of,
 )
 from multihorizon.files.output import write_all
+from multihorizon.files.saved import write_json
 from multihorizon.likelihood.goals import GoalEstimates, goals_of_decisions
 from multihorizon.parallel import as_jobs, cluster
-from multihorizon.report.analysis import build_problem
 from multihorizon.report.goals_section import goals_page
-from multihorizon.solution import for_json, package_version
-from multihorizon.tables.demonstrations import read_tables
+from multihorizon.solution import package_version
 from multihorizon.tables.dynamics import SMOOTHING
-from multihorizon.tables.features import read_features
 
 EXAMPLES = (
     "multihorizon goals decisions.csv --out result",
@@ -56,23 +54,21 @@ def goals(
     """Say who shares a goal with whom, where rewards and horizons may both differ."""
     with plain_errors(), cluster(cluster_at):
         check_out(out_dir, FILES, demos, transitions, features)
-        matrix = None if features is None else (lambda mdp: read_features(features, mdp))
-        problem, remarks = build_problem(read_tables(demos), read_mdps(transitions), matrix, smoothing, estimate_rest)
+        study = read_study(demos, transitions, features, smoothing, estimate_rest)
         with progress_bar("goals") as progress:
-            found = goals_of_decisions(problem, temperature_of(temperature), simulations, seed, progress, as_jobs(jobs))
+            found = goals_of_decisions(study.problem, temperature_of(temperature), simulations, seed, progress, as_jobs(jobs))
         out.print(found.summary(), soft_wrap=True)
-        for remark in remarks:
-            out.print(remark, style="dim", soft_wrap=True)
+        show_remarks(study.remarks)
         if out_dir is not None:
-            _write(out_dir, found, remarks, seed)
+            options = {**read_options(demos, transitions, features, temperature), "simulations": simulations}
+            _write(out_dir, found, study.remarks, seed, options)
 
 
-def _write(directory: Path, found: GoalEstimates, remarks: list[str], seed: int) -> None:
-    content = {**found.to_dict(), "summary": found.summary(), "remarks": remarks, "seed": seed, "version": package_version()}
-    text = json.dumps(for_json(content), indent=1, ensure_ascii=False, allow_nan=False)
+def _write(directory: Path, found: GoalEstimates, remarks: list[str], seed: int, options: dict[str, Any]) -> None:
+    content = {**found.to_dict(), "summary": found.summary(), "remarks": remarks, "seed": seed, "options": options}
 
     def write(draft: Path) -> None:
-        (draft / "goals.json").write_text(text, encoding="utf-8")
+        write_json(draft / "goals.json", {**content, "version": package_version()})
         goals_page(found, remarks, seed).write(draft / "goals.html")
 
     write_all(directory, write)

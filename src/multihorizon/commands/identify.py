@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from multihorizon.commands.console import out, plain_errors, progress_bar
+from multihorizon.commands.console import out, plain_errors, progress_bar, show_remarks
 from multihorizon.commands.options import (
     Demos,
     EstimateRest,
@@ -18,20 +17,19 @@ from multihorizon.commands.options import (
     TemperatureChoice,
     Transitions,
     check_out,
-    read_mdps,
+    read_options,
+    read_study,
     temperature_of,
 )
 from multihorizon.driver import solve
 from multihorizon.files.output import write_all
+from multihorizon.files.saved import write_json
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.recovery.identification import Identification
-from multihorizon.report.analysis import build_problem
 from multihorizon.report.identifiability import identify_fitted
-from multihorizon.report.identify_page import identify_page
-from multihorizon.solution import Solution, Status, for_json, package_version
-from multihorizon.tables.demonstrations import read_tables
+from multihorizon.report.identify_page import identify_page, these_decisions
+from multihorizon.solution import Solution, Status, package_version
 from multihorizon.tables.dynamics import SMOOTHING
-from multihorizon.tables.features import read_features
 
 EXAMPLES = (
     "multihorizon identify decisions.csv --transitions moves.csv",
@@ -53,19 +51,18 @@ def identify(
     """Say whether these decisions, and any number of others like them, identify the discounts."""
     with plain_errors():
         check_out(out_dir, FILES, demos, transitions, features)
-        tables = read_tables(demos)
-        matrix = None if features is None else (lambda mdp: read_features(features, mdp))
-        problem, remarks = build_problem(tables, read_mdps(transitions), matrix, smoothing, estimate_rest)
+        study = read_study(demos, transitions, features, smoothing, estimate_rest)
         with progress_bar("identify") as progress:
-            solution = solve(problem, MaximumLikelihood(temperature_of(temperature)), seed, progress)
+            solution = solve(study.problem, MaximumLikelihood(temperature_of(temperature)), seed, progress)
             exact = identify_fitted(solution)
-        _show(solution, exact, remarks)
+        _show(solution, exact)
+        show_remarks(study.remarks)
         if out_dir is not None:
-            _write(out_dir, solution, exact, remarks)
+            _write(out_dir, solution, exact, study.remarks, read_options(demos, transitions, features, temperature))
 
 
-def _show(solution: Solution, exact: Identification | None, remarks: list[str]) -> None:
-    out.print(f"These decisions: {solution.status}. {solution.message}", soft_wrap=True)
+def _show(solution: Solution, exact: Identification | None) -> None:
+    out.print(f"{these_decisions(solution)} {solution.message}", soft_wrap=True)
     if solution.status == Status.NOT_CONVERGED:
         out.print("The fit did not converge, so what follows is about policies that need not be the experts'.", soft_wrap=True)
     if exact is None:
@@ -73,11 +70,11 @@ def _show(solution: Solution, exact: Identification | None, remarks: list[str]) 
     else:
         out.print("If the fitted policies were known exactly:")
         out.print(exact.summary(), soft_wrap=True)
-    for remark in remarks:
-        out.print(remark, style="dim", soft_wrap=True)
 
 
-def _write(directory: Path, solution: Solution, exact: Identification | None, remarks: list[str]) -> None:
+def _write(
+    directory: Path, solution: Solution, exact: Identification | None, remarks: list[str], options: dict[str, Any]
+) -> None:
     content = {
         "experts": list(solution.experts),
         "status": None if exact is None else exact.status,
@@ -85,13 +82,14 @@ def _write(directory: Path, solution: Solution, exact: Identification | None, re
         "identified": solution.evidence["identified"],
         "identification": None if exact is None else exact.to_dict(),
         "message": solution.message,
+        "remarks": remarks,
         "seed": solution.seed,
+        "options": options,
         "version": package_version(),
     }
-    text = json.dumps(for_json(content), indent=1, ensure_ascii=False, allow_nan=False)
 
     def write(draft: Path) -> None:
-        (draft / "identify.json").write_text(text, encoding="utf-8")
+        write_json(draft / "identify.json", content)
         identify_page(solution, exact, remarks).write(draft / "identify.html")
 
     write_all(directory, write)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,9 +14,12 @@ from multihorizon.files.output import check_output
 from multihorizon.likelihood.known import Temperature
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.population import Population
-from multihorizon.likelihood.recovered import Recovery
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead, family_named
 from multihorizon.mdp import MDP
+from multihorizon.problem import Problem
+from multihorizon.report.analysis import build_problem
+from multihorizon.tables.demonstrations import Demonstrations, read_tables
+from multihorizon.tables.features import read_features
 from multihorizon.tables.persons import read_persons
 from multihorizon.tables.transitions import read_transitions
 
@@ -90,16 +94,37 @@ Recovered = Annotated[
 Seed = Annotated[int, typer.Option("--seed", help="Fixes all randomness.")]
 
 
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What a command was given: the tables, the problem they make, and remarks on what was assumed."""
+
+    tables: list[Demonstrations]
+    problem: Problem
+    remarks: list[str]
+
+
+def read_study(
+    demos: Demos, transitions: Transitions, features: Features, smoothing: Smoothing, estimate_rest: EstimateRest
+) -> Study:
+    """The tables of decisions with their transitions and features."""
+    tables = read_tables(demos)
+    matrix = None if features is None else (lambda mdp: read_features(features, mdp))
+    return Study(tables, *build_problem(tables, read_mdps(transitions), matrix, smoothing, estimate_rest))
+
+
+def read_options(demos: Demos, transitions: Transitions, features: Features, temperature: TemperatureChoice) -> dict[str, Any]:
+    """What results say of these options: names of files, never where they lie."""
+    return {
+        "demonstrations": [path.name for path in demos],
+        "transitions": [path.name for path in transitions] if transitions else "estimated",
+        "features": features.name if features else None,
+        "temperature": ", ".join(temperature) if temperature else "pooled",
+    }
+
+
 def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
     """The given transitions, or None to have them estimated."""
     return [read_transitions(path) for path in transitions] if transitions else None
-
-
-def read_recovery(path: Path) -> Recovery:
-    """The simulated studies of `multihorizon recover`."""
-    if not path.is_file():
-        raise ValueError(f"--recovered must be a file, received {path}")
-    return Recovery.from_json(path)
 
 
 def temperature_of(texts: list[str] | None) -> Temperature:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from multihorizon.commands.console import out, plain_errors, progress_bar
+from multihorizon.commands.console import out, plain_errors, progress_bar, show_remarks
 from multihorizon.commands.options import (
     Cluster,
     Demos,
@@ -25,7 +25,8 @@ from multihorizon.commands.options import (
     Transitions,
     check_out,
     population_of,
-    read_mdps,
+    read_options,
+    read_study,
     temperature_of,
 )
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
@@ -33,11 +34,9 @@ from multihorizon.likelihood.population import Population
 from multihorizon.likelihood.recover import recover as simulate_studies
 from multihorizon.likelihood.recovered import Recovery
 from multihorizon.parallel import as_jobs, cluster
-from multihorizon.report.analysis import build_problem
 from multihorizon.report.recover_page import FILES, size_cells, write_recovery
-from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import SMOOTHING
-from multihorizon.tables.features import read_features, read_known_reward
+from multihorizon.tables.features import read_known_reward
 
 EXAMPLES = (
     "multihorizon recover decisions.csv --transitions moves.csv --studies 100",
@@ -84,17 +83,17 @@ def recover(
     """Simulate the study as designed, fit it again, and say what it could have told."""
     with plain_errors(), cluster(cluster_at):
         check_out(out_dir, FILES, demos, transitions, features, known_reward, persons)
-        tables = read_tables(demos)
-        matrix = None if features is None else (lambda mdp: read_features(features, mdp))
-        problem, remarks = build_problem(tables, read_mdps(transitions), matrix, smoothing, estimate_rest)
-        known = None if known_reward is None else read_known_reward(known_reward, problem.mdp)
+        if temperature and formula:
+            raise ValueError("--temperature must come without --formula: in a population each person has a temperature")
+        study = read_study(demos, transitions, features, smoothing, estimate_rest)
+        known = None if known_reward is None else read_known_reward(known_reward, study.problem.mdp)
         plain = MaximumLikelihood(temperature_of(temperature), known_reward=known, ridge=ridge)
         solver: MaximumLikelihood | Population = population_of(persons, formula, plain) or plain
         with progress_bar("recover") as progress:
             found = simulate_studies(
-                problem,
+                study.problem,
                 solver,
-                tables,
+                study.tables,
                 effects=effect,
                 term=term,
                 decisions=decisions,
@@ -104,14 +103,17 @@ def recover(
                 seed=seed,
                 progress=progress,
             )
-        _show(found, remarks)
+        _show(found)
+        show_remarks(study.remarks)
         if out_dir is not None:
-            options = {"demonstrations": [path.name for path in demos], "formula": formula, "effect": effect, "studies": studies}
-            write_recovery(out_dir, found, options)
+            read = read_options(demos, transitions, features, temperature)
+            heat = None if formula else read["temperature"]  # a population has one for each person
+            options = {**read, "temperature": heat, "formula": formula, "effect": effect, "studies": studies}
+            write_recovery(out_dir, found, options, study.remarks)
             out.print(f"Written to {out_dir}: {', '.join(FILES)}", soft_wrap=True)
 
 
-def _show(found: Recovery, remarks: list[str]) -> None:
+def _show(found: Recovery) -> None:
     table = Table(title="The study as designed first, then one change at a time")
     for header in SHOWN:
         table.add_column(header, justify="right")
@@ -120,5 +122,3 @@ def _show(found: Recovery, remarks: list[str]) -> None:
         table.add_row(*(cells[header] for header in SHOWN))
     out.print(table)
     out.print(found.summary, soft_wrap=True)
-    for remark in remarks:
-        out.print(remark, style="dim", soft_wrap=True)

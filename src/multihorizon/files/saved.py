@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from multihorizon.checks import Floats
 from multihorizon.files.opening import DAMAGED, existing_file, is_other_trouble
 
 #: No method of the zip format compresses more; a file that claims to is damaged or made to exhaust memory.
@@ -44,6 +45,34 @@ def read_json(path: str | Path, what: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not {what}: it holds no JSON object")
     return content
+
+
+def write_json(path: str | Path, content: dict[str, Any]) -> None:
+    """Write an object as JSON; what is not known is null."""
+    text = json.dumps(for_json(content), indent=1, ensure_ascii=False, allow_nan=False)
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def for_json(value: Any) -> Any:
+    """The same content as lists, dicts, strings and numbers that JSON has.
+
+    JSON has no NaN and no infinity. NaN, which stands for what is not known, becomes null; an infinite number, which is known,
+    becomes the string "infinity" or "-infinity". `read_numbers` reads all three back.
+    """
+    if isinstance(value, dict):
+        return {str(k): for_json(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [for_json(v) for v in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return for_json(value.tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None if np.isnan(value) else "infinity" if value > 0 else "-infinity"
+    return value
+
+
+def read_numbers(value: Any) -> Floats:
+    """The numbers, in lists of any depth, that `for_json` wrote: null is NaN, "infinity" and "-infinity" are infinite."""
+    return np.array(value, dtype=np.float64)
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:

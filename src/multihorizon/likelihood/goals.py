@@ -18,6 +18,7 @@ import pandas as pd
 
 from multihorizon.checks import Floats, as_count, label
 from multihorizon.driver import solve
+from multihorizon.files.saved import for_json
 from multihorizon.likelihood.goal_groups import memberships, sharing, sure_groups, undecided, weigh_partitions
 from multihorizon.likelihood.goal_scores import Scores
 from multihorizon.likelihood.goal_test import SharedGoalTest, shared_goal_test
@@ -29,7 +30,7 @@ from multihorizon.recovery.goals import CANNOT_TELL, DIFFER, SHARE, Goals, goals
 from multihorizon.recovery.goals import goals as goals_of_policies
 from multihorizon.recovery.identify import Temperature as PolicyTemperature
 from multihorizon.recovery.one_expert import in_order_of_content
-from multihorizon.solution import Solution, Status, for_json
+from multihorizon.solution import Solution, Status
 
 #: The level of the test that all share one reward.
 TEST_LEVEL = 0.05

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -12,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Floats
-from multihorizon.solution import Solution, Status, for_json, package_version
+from multihorizon.files.saved import read_json, write_json
+from multihorizon.solution import Solution, Status, package_version
 
 LEVEL = 0.95
 #: A study sees an effect where its p-value is below this.
@@ -203,7 +203,7 @@ class Recovery:
 
     def to_json(self, path: str | Path) -> None:
         """Write everything; what is not known is null."""
-        Path(path).write_text(json.dumps(for_json(self.to_dict()), indent=1, allow_nan=False), encoding="utf-8")
+        write_json(path, self.to_dict())
 
     @classmethod
     def from_json(cls, path: str | Path) -> Recovery:
@@ -212,14 +212,12 @@ class Recovery:
         Raises:
             ValueError: for a file that is something else.
         """
+        content = read_json(path, "a recover.json of multihorizon recover")
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
             sizes = tuple(SizeResult.from_dict(size) for size in content["sizes"])
             return cls(content["solver"], content["term"], sizes, content["seed"])
-        except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"{Path(path).name} must be a recover.json of multihorizon recover, received another file"
-            ) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path} is not a recover.json of multihorizon recover: it holds something else") from error
 
     def __str__(self) -> str:
         columns = ["people", "decisions", "effect", "bias", "error", "correlation", "coverage", "effect_coverage", "power"]

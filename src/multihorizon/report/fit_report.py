@@ -15,6 +15,7 @@ import pandas as pd
 
 from multihorizon.checks import Floats
 from multihorizon.files.output import write_all, write_csv
+from multihorizon.files.saved import for_json, write_json
 from multihorizon.likelihood.large import DENSE_REWARDS
 from multihorizon.mdp import MDP
 from multihorizon.report.analysis import Analysis
@@ -22,7 +23,7 @@ from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_page import WORST_STATES, fit_page
 from multihorizon.report.misfit import choices_repeat, misfits
 from multihorizon.report.people import limit_of
-from multihorizon.solution import Status, for_json, package_version
+from multihorizon.solution import Status, package_version
 from multihorizon.tables.dynamics import untaken_actions
 
 FILES = ("result.json", "result.npz", "people.csv", "reward.csv", "report.html")
@@ -46,8 +47,7 @@ def write_so_far(directory: Path, analysis: Analysis, options: dict[str, Any]) -
 
 
 def _write_numbers(draft: Path, analysis: Analysis, options: dict[str, Any]) -> None:
-    text = json.dumps(for_json(result_of(analysis, options)), indent=1, ensure_ascii=False, allow_nan=False)
-    (draft / "result.json").write_text(text, encoding="utf-8")
+    write_json(draft / "result.json", result_of(analysis, options))
     write_csv(analysis.to_frame(), draft / "people.csv")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from multihorizon.recovery.identification import Identification
 from multihorizon.report.findings import most_steps
+from multihorizon.report.formats import count
 from multihorizon.report.html import Cell, Either, Page, Section, badge, listing, paragraph, table
 from multihorizon.report.rulers import Ruler, look_ahead, look_ahead_range
 from multihorizon.solution import Solution, Status, package_version
@@ -16,7 +17,7 @@ KINDS = {Status.CONVERGED: "good", Status.NOT_IDENTIFIED: "bad", Status.NOT_CONV
 
 def identify_page(solution: Solution, exact: Identification | None, remarks: Sequence[str]) -> Page:
     """The report: these decisions, exact policies, and how it was made."""
-    these = [badge(str(solution.status), KINDS.get(solution.status, "")), paragraph(solution.message), _experts(solution)]
+    these = [badge(these_decisions(solution), KINDS.get(solution.status, "")), paragraph(solution.message), _experts(solution)]
     if solution.status == Status.NOT_CONVERGED:
         these.append(paragraph("The fit did not converge, so what follows is about policies that need not be the experts'."))
     sections = [
@@ -24,9 +25,19 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
         Section("If the fitted policies were known exactly", _exact(exact, most_steps(solution.require_problem()))),
         Section("How this was made", [paragraph(remark) for remark in remarks or ["Transitions were given."]]),
     ]
-    lead = f"{len(solution.experts):,} experts, {int(solution.evidence['decisions']):,} decisions."
+    lead = f"{count(len(solution.experts), 'expert')}, {count(int(solution.evidence['decisions']), 'decision')}."
     footer = f"multihorizon {package_version()}, seed {solution.seed}"
     return Page("Can these decisions tell?", lead, sections, footer, experts=list(enumerate(solution.experts)))
+
+
+def these_decisions(solution: Solution) -> str:
+    """Whether the decisions at hand identify the discounts."""
+    if solution.status == Status.NOT_CONVERGED:
+        return "The fit to these decisions did not converge."
+    told, number = sum(solution.evidence["identified"]), len(solution.experts)
+    if 0 < told < number:
+        return f"These decisions identify {told} of {number} discounts."
+    return f"These decisions {'identify' if told else 'do not identify'} the discounts."
 
 
 def _experts(solution: Solution) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from multihorizon.files.output import write_all, write_csv
+from multihorizon.files.saved import write_json
 from multihorizon.likelihood.recovered import LEVEL, SEEN, Recovery, SizeResult
 from multihorizon.report.charts import MOST_DOTS, Axis, Line, Mark, Panel, chart, diagonal
 from multihorizon.report.findings import Findings
@@ -19,18 +20,18 @@ from multihorizon.solution import package_version
 FILES = ("recover.json", "recover.csv", "recover.html")
 
 
-def write_recovery(directory: Path, found: Recovery, options: dict[str, Any]) -> None:
+def write_recovery(directory: Path, found: Recovery, options: dict[str, Any], remarks: Sequence[str] = ()) -> None:
     """Write all files of simulated studies."""
 
     def write(draft: Path) -> None:
-        found.to_json(draft / "recover.json")
+        write_json(draft / "recover.json", {**found.to_dict(), "remarks": remarks, "options": options})
         write_csv(found.to_frame(), draft / "recover.csv")
-        recover_page(found, options).write(draft / "recover.html")
+        recover_page(found, options, remarks).write(draft / "recover.html")
 
     write_all(directory, write)
 
 
-def recover_page(found: Recovery, options: dict[str, Any]) -> Page:
+def recover_page(found: Recovery, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
     """The report."""
     given = "; ".join(f"{k}: {', '.join(map(str, v)) if isinstance(v, list) else v}" for k, v in options.items() if v is not None)
     return Page(
@@ -38,7 +39,7 @@ def recover_page(found: Recovery, options: dict[str, Any]) -> Page:
         f"{found.sizes[0].studies} simulated studies of each size, fitted by {found.solver}",
         [
             Section("Truth and recovery", recovery_blocks(found)),
-            Section("How this was made", [paragraph(f"Options: {given}.")]),
+            Section("How this was made", [*(paragraph(remark) for remark in remarks), paragraph(f"Options: {given}.")]),
         ],
         f"multihorizon {package_version()}, seed {found.seed}",
     )

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,11 @@ from multihorizon.checks import Floats
 from multihorizon.continuous.design import value_points
 from multihorizon.continuous.sieve_likelihood import LARGEST_DISCOUNT
 from multihorizon.files.output import write_all, write_csv
+from multihorizon.files.saved import write_json
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.sampled_analysis import SampledAnalysis
 from multihorizon.report.sampled_page import sampled_page
-from multihorizon.solution import for_json, package_version
+from multihorizon.solution import package_version
 
 FILES = ("result.json", "people.csv", "reward.csv", "report.html")
 #: States at which the reward is written.
@@ -31,8 +31,7 @@ def write_sampled(directory: Path, found: SampledAnalysis, options: dict[str, An
     """Write all files of a fit."""
 
     def write(draft: Path) -> None:
-        text = json.dumps(for_json(result_of(found, options)), indent=1, ensure_ascii=False, allow_nan=False)
-        (draft / "result.json").write_text(text, encoding="utf-8")
+        write_json(draft / "result.json", result_of(found, options))
         write_csv(_people(found), draft / "people.csv")
         write_csv(_rewards(found), draft / "reward.csv")
         sampled_page(found, options).write(draft / "report.html")

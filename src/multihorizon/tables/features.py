@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse
@@ -21,26 +22,36 @@ KEYS = ("state", "action")
 
 def read_features(path: str | Path, mdp: MDP) -> tuple[Sparse, tuple[str, ...]]:
     """F `(A·S,d)` and the features' names, from CSV or Parquet."""
-    dense, names, by_action = _read(path, mdp)
+    dense, names, by_action = _read(_table(path, "features"), mdp)
     return (sp.csr_array(dense) if by_action else sp.csr_array(mdp.stacked @ sp.csr_array(dense))), names
 
 
 def read_known_reward(path: str | Path, mdp: MDP) -> Floats:
     """The known reward of a table with one column of numbers: `(S,)` paid on arrival, or `(A·S,)` where it has actions."""
-    dense, names, _ = _read(path, mdp)
+    table = _table(path, "the known reward")
+    names = _names(table)
     if len(names) > 1:
         raise ValueError(f"{path} must have one column with the known reward, received {', '.join(names)}")
-    reward: Floats = dense[:, 0]
+    reward: Floats = _read(table, mdp)[0][:, 0]
     return reward
 
 
-def _read(path: str | Path, mdp: MDP) -> tuple[Floats, tuple[str, ...], bool]:
-    """The numbers of the table for each row a·S + s, or for each state where it has no actions."""
-    table = read_table(path, "features", KEYS)
+def _table(path: str | Path, what: str) -> Table:
+    table = read_table(path, what, KEYS)
     table.require("state")
-    names = tuple(str(c) for c in table.frame.columns if c not in KEYS)
-    if not names:
-        raise ValueError(f"{path} must have a column for each feature beside {', '.join(KEYS)}, received none")
+    if not _names(table):
+        raise ValueError(f"{path} must have a column with the numbers of {what} beside {', '.join(KEYS)}, received none")
+    return table
+
+
+def _names(table: Table) -> tuple[str, ...]:
+    """The columns that hold numbers."""
+    return tuple(str(c) for c in table.frame.columns if c not in KEYS)
+
+
+def _read(table: Table, mdp: MDP) -> tuple[Floats, tuple[str, ...], bool]:
+    """The numbers of the table for each row a·S + s, or for each state where it has no actions."""
+    names = _names(table)
     values = np.stack([table.numbers(name) for name in names], axis=1)
     by_action = "action" in table.frame.columns
     rows = _rows(table, mdp, by_action)
@@ -71,7 +82,7 @@ def _require_once(table: Table, rows: Ints, mdp: MDP, by_action: bool) -> None:
         return f"state {mdp.state_names[state]}" + (f", action {mdp.action_names[action]}" if by_action else "")
 
     if (seen > 1).any():
-        again = int(np.flatnonzero(seen[rows] > 1)[1])
+        again = int(np.argmax(pd.Series(rows).duplicated()))
         raise ValueError(f"{table.at(again)}: there must be one row for {place(int(rows[again]))}, received another")
     if (needed & (seen == 0)).any():
         raise ValueError(f"{table.name} must have one row for {place(int(np.argmax(needed & (seen == 0))))}, received none")

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from multihorizon.checks import ROW_TOLERANCE, Bools, Floats, Ints
 from multihorizon.files.labels import in_order, positions
+from multihorizon.files.opening import existing_file
 from multihorizon.files.reading import read_table
 from multihorizon.files.table import Table
 from multihorizon.mdp import MDP
@@ -23,7 +24,7 @@ KEYS = ("state", "action", "next_state")
 
 def read_transitions(path: str | Path) -> MDP:
     """Read transitions from `.npz`, CSV or Parquet."""
-    if Path(path).suffix.lower() == ".npz":
+    if existing_file(path, "transitions").suffix.lower() == ".npz":
         return MDP.from_npz(path)
     return _from_table(read_table(path, "transitions that are not an .npz of MDP.to_npz", KEYS))
 
