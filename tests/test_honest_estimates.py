@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood import intervals, large
+from multihorizon.likelihood import first_step, intervals, large
 from multihorizon.likelihood.ascent import Ascent, climb
+from multihorizon.likelihood.contrasts import reward_contrasts
 from multihorizon.likelihood.first_step import added_variance, redrawn
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.maximum_likelihood import resume
@@ -158,6 +159,22 @@ def test_estimated_transitions_widen_intervals_and_known_ones_do_not():
         mh.Problem(CLIFF.mdp, mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)), mh.MaximumLikelihood()
     )
     assert known.evidence["transition_widening"] == [1.0, 1.0, 1.0]
+
+
+def test_estimated_transitions_widen_contrasts_of_rewards_too():
+    """Weights of features are contrasts already, so their errors are those of the solution."""
+    solution = mh.solve(estimated_problem(), mh.MaximumLikelihood(temperature="shared"))
+    found = reward_contrasts(solution)
+    assert found.values == pytest.approx(solution.reward)
+    assert found.standard_errors == pytest.approx(solution.evidence["reward_standard_errors"])
+    assert (found.standard_errors > 1.05 * np.sqrt(np.diag(precision(resume(solution)).covariance))[:2]).all()
+
+
+def test_a_bias_that_no_draw_could_show_is_not_zero(monkeypatch):
+    solution = mh.solve(estimated_problem(), mh.MaximumLikelihood(temperature="shared"))
+    monkeypatch.setattr(first_step, "DRAW_STEPS", 0)
+    assert np.isnan(first_step.discount_bias(resume(solution))).all()
+    assert np.isnan(solution.confidence_intervals(0.9)).any(axis=1).all()
 
 
 def test_more_rewards_than_can_be_estimated_are_refused_at_once(monkeypatch):

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood import horizon_tests
+from multihorizon.likelihood.ascent import Ascent, climb
 from multihorizon.likelihood.horizon_tests import holm
 from multihorizon.likelihood.likelihood import Likelihood
-from multihorizon.likelihood.model_checks import MODELS, calibration_bins
+from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.model_checks import MODELS, calibration_bins, worst_states
 from multihorizon.likelihood.parameters import Settings
 
 DISCOUNTS = (0.4, 0.4, 0.8)
@@ -79,17 +81,38 @@ def test_the_right_model_predicts_best_and_is_calibrated(solution, table):
     assert all(row["p_value"] > 1e-3 for row in checks.worst)
 
 
-def test_states_that_the_model_cannot_fit_are_named(solution, table):
+def test_states_that_the_model_cannot_fit_are_named(solution):
     """In one state expert b is made to do something no reward and discount can explain beside the rest."""
     first, second, third = solution.problem.experts
     counts = second.counts.copy()
     state = int(np.argmax(counts.sum(axis=1)))
     counts[state] = np.roll(counts[state], 2)
     odd = solution.problem.with_experts([first, replace(second, counts=counts), third])
-    checks = mh.check_model(replace(solution, problem=odd), table)
-    assert checks.worst[0]["state"] == str(state)
-    assert checks.worst[0]["expert"] == "b"
-    assert checks.worst[0]["p_value"] < 1e-6
+    worst = worst_states(resume(replace(solution, problem=odd)))
+    assert worst[0]["state"] == str(state)
+    assert worst[0]["expert"] == "b"
+    assert worst[0]["p_value"] < 1e-6
+
+
+def test_another_table_than_the_problems_is_refused(solution, table):
+    """As many experts, but other decisions: held-out counts would be subtracted from counts they are no part of."""
+    d = mh.domains.big_small()
+    other = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 10, names=["a", "b", "c"])
+    swapped = mh.Demonstrations.from_frame(table.to_frame().replace({"expert": {"a": "c", "c": "a"}}))
+    for wrong in (other, swapped, [table, table]):
+        with pytest.raises(ValueError, match="demonstrations must be the tables the problem was made of"):
+            mh.check_model(solution, wrong)
+        with pytest.raises(ValueError, match="demonstrations must be the tables the problem was made of"):
+            mh.bootstrap(solution, 4, "episodes", wrong)
+        with pytest.raises(ValueError, match="demonstrations must be the tables the problem was made of"):
+            mh.recover(solution, demonstrations=wrong)
+
+
+def test_no_p_value_from_a_fit_that_did_not_end(solution, monkeypatch):
+    monkeypatch.setattr(horizon_tests, "climb", lambda start, **_: Ascent(start, 1, False, None))
+    same, *others = mh.pairwise_tests(solution)
+    assert np.isnan([same.p_value, same.adjusted]).all()
+    assert all(test.p_value < 1e-10 for test in others if test.statistic > 2 * horizon_tests.HOPELESS)
 
 
 def test_calibration_bins_are_weighted_means():
@@ -97,8 +120,9 @@ def test_calibration_bins_are_weighted_means():
     assert rows == pytest.approx(np.array([[0.15, 0.2, 20], [0.9, 0.9, 10]]))
 
 
-def test_too_few_episodes_to_hold_out_is_said(solution):
+def test_too_few_episodes_to_hold_out_is_said():
     d = mh.domains.big_small()
-    lone = mh.Demonstrations.simulate(d.mdp, [mh.soft_plan(d.mdp, d.reward, 0.4).policy] * 3, 1, names=["a", "b", "c"])
+    lone = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 1, names=["a", "b", "c"])
+    known = mh.solve(mh.Problem(d.mdp, lone), mh.MaximumLikelihood(known_reward=d.reward, starts=1))
     with pytest.raises(ValueError, match="expert a must have at least 2 episodes"):
-        mh.check_model(solution, lone)
+        mh.check_model(known, lone)

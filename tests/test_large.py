@@ -30,9 +30,29 @@ def test_products_are_those_of_the_dense_information(problem, per_expert):
 def test_standard_errors_are_those_of_the_dense_information(problem):
     model = Likelihood(problem)
     point = model.at(model.pack(mh.domains.big_small().reward, np.array([0.2, 0.5, 0.8])))
-    assert profiled.discount_errors(point)[0][:3] == pytest.approx(
-        precision.precision(point).standard_errors[model.discount_slice], rel=0.01
-    )
+    dense = precision.precision(point)
+    assert dense.covariance is not None
+    found, identified, _ = profiled.profile_covariances(point)
+    assert identified.all()
+    assert found[:3] == pytest.approx(dense.covariance[model.discount_slice], abs=0.01 * np.abs(dense.covariance).max())
+    assert np.sqrt(np.diag(found[:3, 18:21])) == pytest.approx(dense.standard_errors[model.discount_slice], rel=0.01)
+
+
+def test_estimated_transitions_widen_errors_as_much_without_matrices(monkeypatch):
+    d = mh.domains.cliff()
+    table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 300)
+    mdp = mh.estimate_mdp(table)
+    model = Likelihood(mh.Problem(mdp, table))
+    reward = d.reward[[int(name) for name in mdp.state_names]]
+    point = model.at(model.pack(reward, np.array([0.1, 0.3, 0.6])))
+    dense = precision.precision(point)
+    assert (dense.widening[model.discount_slice] > 1.01).all()
+    monkeypatch.setattr(large, "DENSE_REWARDS", 5)
+    monkeypatch.setattr(profiled, "PROFILED", 1e-8)
+    found = precision.precision(point)
+    assert found.covariance is None
+    assert found.widening[model.discount_slice] == pytest.approx(dense.widening[model.discount_slice], rel=1e-5)
+    assert found.standard_errors[model.discount_slice] == pytest.approx(dense.standard_errors[model.discount_slice], rel=1e-5)
 
 
 def test_both_routes_find_the_same_answer(problem, monkeypatch):

@@ -215,6 +215,24 @@ def test_a_task_that_can_go_on_is_refused_in_one_sentence() -> None:
             ask()
 
 
+def test_more_rewards_than_can_be_held_are_refused_before_the_work(monkeypatch) -> None:
+    monkeypatch.setattr("multihorizon.likelihood.weighted_likelihood.DENSE_REWARDS", 3)
+    problem, _ = with_known_reward(simulated(steps_task(steps=3), [[1.0, 0.3, 0.1], [1.0, 0.5, 0.2]], episodes=5))
+    for ask in (lambda: mh.solve(problem, mh.MaximumLikelihood(lookahead=mh.Depth())), lambda: mh.compare_lookahead(problem)):
+        with pytest.raises(ValueError, match="needs at most 3 rewards, received"):
+            ask()
+
+
+def test_what_did_not_end_is_neither_tested_nor_best(monkeypatch) -> None:
+    problem, known = with_known_reward(simulated(steps_task(steps=3), [[1.0, 0.5, 0.25], [1.0, 0.8, 0.64]], episodes=300))
+    monkeypatch.setattr("multihorizon.likelihood.lookahead_fit.MOST_ROUNDS", 0)
+    compared = mh.compare_lookahead(problem, [mh.Exponential()], solver=mh.MaximumLikelihood(1.0, known_reward=known, starts=1))
+    assert not any(row.finished for row in compared.rows)
+    assert np.isnan([row.free_p for row in compared.rows]).all()
+    assert [row.verdict for row in compared.rows][1] == "not known: its climb did not end"
+    assert "The search did not end for" in compared.summary
+
+
 def test_bad_options_are_refused() -> None:
     with pytest.raises(ValueError, match="lookahead must be one of Exponential"):
         mh.MaximumLikelihood(lookahead="hyperbolic")

@@ -258,6 +258,38 @@ def test_a_climb_that_did_not_end_is_not_converged(monkeypatch):
     assert "the climb did not end" in found.message
 
 
+def test_without_discounting_every_task_gets_a_cost_to_begin_with():
+    """In either task alone no reward at all has infinite soft values, so a start must know of both."""
+    domain = mh.domains.big_small()
+    moves = [domain.mdp.transition(a) for a in range(4)]
+    twin = mh.MDP(moves, domain.mdp.initial, domain.mdp.terminal, state_names=[f"other {i}" for i in range(18)])
+    policy = mh.soft_plan(domain.mdp, domain.reward, 1.0).policy
+    here, there = (mh.Problem(mdp, [policy], names=["ann"]) for mdp in (domain.mdp, twin))
+    alone = mh.solve(here, mh.MCE(discount=1.0))
+    for joined in (mh.Problem.join(here, there), mh.Problem.join(there, here)):
+        found = mh.solve(joined, mh.MCE(discount=1.0))
+        assert found.status == "converged"
+        np.testing.assert_allclose(found.reward, np.tile(alone.reward, 2), atol=1e-6)
+
+
+def test_the_objective_of_discounts_that_just_pass_is_their_entropy():
+    """The climb aims a little below the threshold; what passes is decided by the threshold itself."""
+    mdp, rewards = mh.domains.random_mdp(5, 2, seed=1), np.random.default_rng(3).normal(size=(2, 5))
+    problem = mh.Problem(mdp, [mh.soft_plan(mdp, r, g).policy for r, g in zip(rewards, (0.3, 0.6), strict=True)])
+    least = mh.solve(problem, mh.MPMCE(gap="threshold", threshold=1e-9, starts=1)).residual
+    found = mh.solve(problem, mh.MPMCE(gap="threshold", threshold=1.0005 * least, starts=1))
+    assert found.status == mh.Status.CONVERGED
+    assert found.objective == pytest.approx(found.evidence["entropy"])
+
+
+def test_a_climb_whose_end_could_not_be_checked_is_not_converged(monkeypatch):
+    monkeypatch.setattr("multihorizon.entropy.mpmce.entropy_within_reach", lambda *_: np.nan)
+    domain = mh.domains.big_small()
+    found = mh.solve(mh.Problem(domain.mdp, domain.mce_experts()), mh.MPMCE(gap="threshold", threshold=1e-2, starts=1))
+    assert found.status == mh.Status.NOT_CONVERGED
+    assert "whether the climb ended could not be checked" in found.message
+
+
 def test_a_threshold_nobody_passes_is_not_converged():
     found = mh.solve(two_cliff_experts(), mh.MPMCE(gap="threshold", search=Points(((0.6, 0.8), (0.3, 0.6)))))
     assert found.status == "not converged"

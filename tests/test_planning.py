@@ -269,6 +269,14 @@ def test_soft_plan_from_its_own_answer_takes_no_step() -> None:
     assert mh.soft_plan(domain.mdp, domain.reward, 0.9, start=soft.values).iterations == 0
 
 
+def test_soft_values_scale_with_reward_and_temperature() -> None:
+    """Below discount 1 no value is infinite, whatever the unit of the reward."""
+    domain = mh.domains.cliff()
+    one, vast = (mh.soft_plan(domain.mdp, unit * domain.reward, 0.5, unit) for unit in (1.0, 1e20))
+    np.testing.assert_allclose(vast.values, 1e20 * one.values, rtol=1e-12)
+    np.testing.assert_allclose(vast.policy, one.policy, rtol=1e-12)
+
+
 def test_soft_plan_keeps_probabilities_of_vast_rewards_finite() -> None:
     domain = mh.domains.cliff()
     soft = mh.soft_plan(domain.mdp, domain.reward * 1e4, 0.9)

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import minimize
 
 import multihorizon as mh
-from multihorizon.likelihood.intervals import signed_root
+from multihorizon.likelihood.intervals import profile_intervals, signed_root
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.precision import precision
@@ -52,6 +52,16 @@ def test_profile_ends_are_where_brute_force_meets_the_threshold(solution):
         for end in (low, high):
             root = np.sqrt(2 * max(0.0, point.objective - brute_profile(point, k, end)))
             assert root == pytest.approx(target, abs=0.05) or (end in (0.0, 1.0) and root < target)
+
+
+def test_an_answer_that_is_not_the_maximum_has_no_interval(solution):
+    """With rewards a tenth too large profiles are likelier than this answer, so it tells nothing of the interval."""
+    best = resume(solution)
+    off = best.x.copy()
+    off[: best.likelihood.n_reward] *= 1.1
+    point = best.likelihood.at(off)
+    assert best.objective - point.objective > 0.1
+    assert np.isnan(profile_intervals(point, precision(point), np.array([True, True]))[1]).all()
 
 
 def test_interval_at_the_boundary_stops_there(solution):

@@ -16,6 +16,17 @@ def test_weak_duality_chain(make):
     assert chain.primal > chain.likelihood + 0.1
 
 
+def test_the_duality_chain_counts_every_task():
+    domain = mh.domains.toy()
+    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    once, twice = (
+        mh.theory.duality_chain(joined, domain.mce_discounts, (0.0, 0.5, 0.97))
+        for joined in (problem, mh.Problem.join(problem, problem))
+    )
+    for name in ("dual", "primal", "likelihood"):
+        assert getattr(twice, name) == pytest.approx(2 * getattr(once, name), rel=1e-3)
+
+
 @pytest.mark.parametrize("make", DOMAINS)
 def test_the_expert_is_no_critical_point_of_the_discounted_likelihood(make):
     """Its derivative at the expert is minus that of the expert's entropy, so it is negative: the maximiser lies below."""

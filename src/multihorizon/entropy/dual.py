@@ -20,11 +20,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 from scipy.optimize import minimize
 
-from multihorizon.checks import Floats
+from multihorizon.checks import Bools, Floats
 from multihorizon.experts import Expert
+from multihorizon.mdp import MDP
 from multihorizon.planning.evaluation import causal_entropy, feature_counts, policy_entropy
 from multihorizon.planning.linear import Resolvent
 from multihorizon.planning.soft_plan import soft_plan
@@ -277,7 +279,12 @@ def _starts(dual: Dual, start: Floats | None) -> Iterator[Floats]:
     if start is not None:
         yield start
     yield np.zeros(dual.problem.n_parameters)
-    expert = dual.problem.experts[0]
-    live = (expert.mdp.available & ~expert.mdp.terminal[:, None]).T.ravel()
-    cost = -2 * float(dual.temperatures.max()) * np.log(expert.mdp.n_actions)
-    yield spla.lsqr(expert.feature_matrix, cost * live)[0]
+    tasks = {id(expert.feature_matrix): expert for expert in dual.problem.experts}.values()
+    costs = [-2 * float(dual.temperatures.max()) * np.log(task.mdp.n_actions) * _live(task.mdp) for task in tasks]
+    yield spla.lsqr(sp.vstack([task.feature_matrix for task in tasks], format="csr"), np.concatenate(costs))[0]
+
+
+def _live(mdp: MDP) -> Bools:
+    """Mask `(A·S,)` of the rows in which a decision is taken."""
+    mask: Bools = (mdp.available & ~mdp.terminal[:, None]).T.ravel()
+    return mask

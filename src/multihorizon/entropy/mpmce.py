@@ -46,9 +46,10 @@ REACH = 1e-4
 class MPMCE:
     """Discounts and reward that match every expert's feature counts, found by a search over the discounts.
 
-    The solution's `objective` is the value of the best Γ under the rule above. Its `residual` is recomputed at the answer: the
-    largest entry of any expert's mismatch for `gap="threshold"`, otherwise the relative mismatch m. It is converged if the
-    residual is at most `threshold` or `tolerance`. A search rarely gets m that far; `ClosedForm` solves the same equations.
+    The solution's `objective` is the value of the best Γ under the rule above, NaN where the dual could not be minimised. Its
+    `residual` is the largest entry of any expert's mismatch for `gap="threshold"`, otherwise the relative mismatch m. Both are
+    recomputed at the answer. It is converged if the residual is at most `threshold` or `tolerance`. A search rarely gets m that
+    far; `ClosedForm` solves the same equations.
 
     Args:
         temperature: the entropy weight λ that all experts share.
@@ -97,7 +98,7 @@ class MPMCE:
             experts=problem.names,
             discounts=best,
             reward=found.point.theta,
-            objective=float(trace.best[-1]),
+            objective=inner.value(found, dual),
             residual=residual,
             temperature=np.full(problem.n_experts, float(self.temperature)),
             trace=trace,
@@ -105,11 +106,11 @@ class MPMCE:
         )
 
     def _reach(self, inner: _Inner, discounts: Floats) -> float | None:
-        """What a climb left undone; None where it did not climb, or the inner problem was not solved."""
+        """What a climb left undone, NaN where the inner problem was not solved; None where it did not climb."""
         if self.gap != "threshold" or self.search is not None:
             return None
         found = inner.match(discounts, None)
-        return None if found is None else entropy_within_reach(found, discounts, self.threshold)
+        return np.nan if found is None else entropy_within_reach(found, discounts, self.threshold)
 
     def _search(self, inner: _Inner, seed: int, progress: Progress) -> Trace:
         """Search with the experts in an order of their own, so that the answer does not depend on how they are listed."""
@@ -134,6 +135,8 @@ def _problems(found: DualSolution, residual: float, allowed: float, reach: float
         yield f"the dual stopped at a gradient of {found.gradient_norm:.1e}, so the reward is not reliable"
     if residual > allowed:
         yield f"no discounts tried match every expert within {allowed:g}"
+    elif reach is not None and np.isnan(reach):
+        yield "whether the climb ended could not be checked"
     elif reach is not None and reach > REACH:
         yield f"the climb did not end: discounts within {NEARBY:g} promise {reach:.1e} more entropy"
 
@@ -164,9 +167,12 @@ class _Inner:
             found, dual = self.solve(discounts)
         except ValueError:
             return np.nan
-        return self._value(found, dual) if found.converged else np.nan
+        return self.value(found, dual)
 
-    def _value(self, found: DualSolution, dual: Dual) -> float:
+    def value(self, found: DualSolution, dual: Dual) -> float:
+        """What the rule gives Γ; NaN where the dual was not minimised."""
+        if not found.converged:
+            return np.nan
         entropy = found.point.entropy
         if self.options.gap == "summed":
             return entropy if found.point.gap <= self.options.tolerance else -abs(found.point.gap)

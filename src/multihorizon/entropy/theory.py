@@ -47,21 +47,19 @@ def duality_chain(problem: Problem, feasible: Sequence[float], axis: Sequence[fl
     own = np.asarray(feasible, dtype=np.float64)
     levels = [np.unique([*axis, gamma]) for gamma in own]
     primal_dual = Dual(problem, own, lam)
-    start = minimise_dual(primal_dual).point.theta
+    matched = minimise_dual(primal_dual).point
     grids = [[_single(problem, k, gamma, temperature) for gamma in levels[k]] for k in range(problem.n_experts)]
-    theta = start
+    theta = matched.theta
     for sharpness in (3.0, 30.0, 300.0):
         theta = minimize(_smoothed, theta, (grids, sharpness), jac=True, method="L-BFGS-B").x
-    candidates = [sum(max(_value(dual, t)[0] for dual in row) for row in grids) for t in (start, theta)]
+    candidates = [sum(max(_value(dual, t)[0] for dual in row) for row in grids) for t in (matched.theta, theta)]
     lowest = minimise_dual(Dual(problem, np.array([level.min() for level in levels]), lam)).point.value
-    likelihood = min(lowest, minimise_dual(primal_dual).point.value)
-    return DualityChain(min(candidates), temperature * primal_dual.expert_entropy, likelihood)
+    return DualityChain(min(candidates), temperature * primal_dual.expert_entropy, min(lowest, matched.value))
 
 
 def _single(problem: Problem, k: int, gamma: float, temperature: float) -> Dual:
-    """The part of the dual that belongs to expert k, at one discount."""
-    expert = problem.experts[k]
-    part = Problem(expert.mdp, [expert], names=[expert.name], features=expert.features)
+    """The part of the dual that belongs to expert k, in all of their tasks, at one discount."""
+    part = problem.with_experts(e for e, owner in zip(problem.experts, problem.owner, strict=True) if owner == k)
     return Dual(part, np.array([gamma]), np.array([temperature]))
 
 

@@ -22,6 +22,7 @@ from multihorizon.checks import Floats, as_count
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.persons import require_counts
 from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
@@ -114,8 +115,22 @@ def _tables(
         raise ValueError(f'kind must be "parametric" or "episodes", received {kind!r}')
     if demonstrations is None:
         raise ValueError("the bootstrap of episodes must be given the demonstrations, received none")
+    return tables_of(problem, demonstrations)
+
+
+def tables_of(problem: Problem, demonstrations: Demonstrations | Sequence[Demonstrations]) -> list[Demonstrations]:
+    """The tables that a problem was made of, one for each task in the order they were joined.
+
+    Raises:
+        ValueError: for tables with other experts or other decisions than the problem's.
+    """
     tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations)
-    if sum(len(table.experts) for table in tables) != len(problem.experts):
+    counts: Counts = []
+    for table in tables:
+        if len(counts) < len(problem.experts):
+            counts += list(table.counts(problem.experts[len(counts)].mdp))
+    own = [require_counts(expert) for expert in problem.experts]
+    if sum(len(table.experts) for table in tables) != len(own) or not all(map(np.array_equal, counts, own)):
         raise ValueError("demonstrations must be the tables the problem was made of, one for each task in order")
     return tables
 

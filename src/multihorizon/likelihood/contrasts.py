@@ -3,6 +3,7 @@
 Two rewards whose components in every undetermined direction of the information are equal have a known difference. Such states
 form a group. The largest group is compared with the reward of its average logged step: the mean over the states that the
 decisions led to. The variance is `c' I⁺ c` for the contrast c, so an uncertainty that all rewards share does not appear in it.
+Estimated transitions add theirs (`first_step.py`).
 Weights of features are measured from zero, "without this feature", and are contrasts already.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
+from multihorizon.likelihood.first_step import added_variance
 from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.precision import NULL_COMPONENT, precision
@@ -37,18 +39,20 @@ def reward_contrasts(solution: Solution) -> Contrasts:
         return Contrasts(unknown, unknown)
     found = precision(point)
     assert found.covariance is not None
-    covariance = found.covariance[: reward.size, : reward.size]
     null = found.null_space[: reward.size] / (np.abs(found.null_space[: reward.size]).max(initial=0.0) or 1.0)
-    matrix = np.eye(reward.size)
+    matrix = np.eye(reward.size, found.covariance.shape[0])
     if point.likelihood.problem.tabular:
-        members = _largest_group(null)
-        steps = np.where(np.isin(np.arange(reward.size), members), _arrivals(point.likelihood.problem), 0.0)
-        matrix -= steps / max(steps.sum(), TINY)
+        arrivals = _arrivals(point.likelihood.problem)
+        members = _largest_group(null, arrivals)
+        steps = np.where(np.isin(np.arange(reward.size), members), arrivals, 0.0)
+        matrix[:, : reward.size] -= steps / max(steps.sum(), TINY)
     else:
         members = np.flatnonzero(np.linalg.norm(null, axis=1) <= NULL_COMPONENT)
-    errors = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", matrix, covariance, matrix), 0.0))
+    covariances = matrix @ found.covariance
+    variances = (covariances * matrix).sum(axis=1) + added_variance(point, covariances)
     known = np.isin(np.arange(reward.size), members)
-    return Contrasts(np.where(known, matrix @ reward, np.nan), np.where(known, errors, np.nan))
+    values, errors = matrix[:, : reward.size] @ reward, np.sqrt(np.maximum(variances, 0.0))
+    return Contrasts(np.where(known, values, np.nan), np.where(known, errors, np.nan))
 
 
 def _arrivals(problem: Problem) -> Floats:
@@ -60,8 +64,11 @@ def _arrivals(problem: Problem) -> Floats:
     return total
 
 
-def _largest_group(null: Floats) -> Ints:
-    """The rows that differ least in the undetermined directions, at least two; else none."""
+def _largest_group(null: Floats, arrivals: Floats) -> Ints:
+    """The most rows that are equal in the undetermined directions, at least two; else none.
+
+    Of groups of one size it is the one that the decisions led to most often.
+    """
     groups = [np.flatnonzero(np.linalg.norm(null - row, axis=1) <= NULL_COMPONENT) for row in null]
-    largest = max(groups, key=len)
+    largest = max(groups, key=lambda group: (group.size, float(arrivals[group].sum())))
     return largest if largest.size > 1 else np.zeros(0, dtype=np.int64)

@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from multihorizon.checks import Floats, Ints
 from multihorizon.mdp import MDP
 from multihorizon.planning.linear import Resolvent, policy_resolvent
-from multihorizon.planning.soft_plan import MAX_NEWTON_STEPS, ROUNDED_RESIDUAL, STALLED_RESIDUAL, soft_plan
+from multihorizon.planning.soft_plan import INFINITE, MAX_NEWTON_STEPS, ROUNDED_RESIDUAL, STALLED_RESIDUAL, soft_plan
 from multihorizon.planning.weighted_plan import episodic_levels, log_policies
 
 #: Up to this many states dense matrices for all persons are faster than sparse ones for each.
@@ -36,8 +36,6 @@ MOST_LEVELS = 200
 #: Relative residuals of iterative solves: of how choices move, which decides the length of a step and standard errors, and of the
 #: adjoint, which decides where a climb ends.
 FORWARD, BACKWARD = 1e-9, 1e-12
-#: Values beyond this are infinite: going on forever pays.
-INFINITE = 1e15
 
 
 class Resolvents(Protocol):

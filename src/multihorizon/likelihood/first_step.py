@@ -14,7 +14,6 @@ the answer estimates the bias, and intervals are moved back by it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -22,9 +21,9 @@ import scipy.sparse as sp
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.likelihood.ascent import climb
-from multihorizon.likelihood.large import is_large
+from multihorizon.likelihood.large import choices_along, is_large
 from multihorizon.likelihood.likelihood import Likelihood, Point
-from multihorizon.likelihood.persons import reward_pull_back, score_rows
+from multihorizon.likelihood.persons import reward_pull_back
 from multihorizon.mdp import MDP
 from multihorizon.problem import Problem
 
@@ -33,7 +32,10 @@ DRAWS, DRAW_GAIN, DRAW_STEPS = 40, 1e-3, 60
 
 
 def discount_bias(point: Point) -> Floats:
-    """The bias `(K,)` of the discounts that estimated transitions bring; 0 where they are known or rewards are very many."""
+    """The bias `(K,)` of the discounts that estimated transitions bring; NaN where no draw could be fitted.
+
+    It is 0 where they are known. With very many rewards it is not computed, and 0 as well.
+    """
     model = point.likelihood
     rng = np.random.default_rng(0)
     changes = []
@@ -45,7 +47,7 @@ def discount_bias(point: Point) -> Floats:
         end = None if start is None else climb(start, max_steps=DRAW_STEPS, gain=DRAW_GAIN)
         if end is not None and end.finished:
             changes.append(drawn.discounts(end.point.x) - model.discounts(point.x))
-    return np.mean(changes, axis=0) if changes else np.zeros(model.problem.n_experts)
+    return np.mean(changes, axis=0) if changes else np.full(model.problem.n_experts, np.nan)
 
 
 def redrawn(problem: Problem, rng: np.random.Generator) -> Problem:
@@ -72,12 +74,19 @@ def _drawn(mdp: MDP, rng: np.random.Generator) -> MDP:
     return MDP(rows, mdp.initial, mdp.terminal, mdp.available, state_names=mdp.state_names, action_names=mdp.action_names)
 
 
-def added_variance(point: Point, covariance: Floats) -> Floats:
-    """The variance `(p,)` that estimated transitions add: `diag(C M C)`."""
-    added = np.zeros(point.likelihood.size)
+def added_variance(point: Point, covariances: Floats) -> Floats:
+    """The variance `(m,)` that estimated transitions add to functions of x with these covariances `(m,p)` with x: `diag(C M Cᵀ)`.
+
+    It is made of products, one forward and one adjoint solve for each function, so it serves any number of parameters.
+    """
+    added = np.zeros(len(covariances))
     for batches in _tasks(point):
-        if point.likelihood.batches[batches[0]].mdp.sample_sizes is not None:
-            added += ((covariance @ _score_errors(point, batches)) ** 2).sum(axis=1)
+        mdp = point.likelihood.batches[batches[0]].mdp
+        if mdp.sample_sizes is not None:
+            rows, spreads = _reward_errors(point, batches, mdp, mdp.sample_sizes)
+            for j, along in enumerate(covariances):
+                moved = (_moved(point, i, along)[rows] for i in batches)
+                added[j] += (sum((m * spread).sum(axis=1) for m, spread in zip(moved, spreads, strict=True)) ** 2).sum()
     return added
 
 
@@ -89,33 +98,23 @@ def _tasks(point: Point) -> list[list[int]]:
     return list(tasks.values())
 
 
-def _score_errors(point: Point, batches: list[int]) -> Floats:
-    """A root of M, `(p,E)` with one column for each entry of the estimated rows."""
-    mdp = point.likelihood.batches[batches[0]].mdp
-    assert mdp.sample_sizes is not None
+def _reward_errors(point: Point, batches: list[int], mdp: MDP, sizes: Floats) -> tuple[Ints, list[Floats]]:
+    """For each entry of the estimated rows of T its row `(E,)`, and for each batch what its error does to rewards `(E,n)`."""
     rows = np.repeat(np.arange(mdp.stacked.shape[0]), np.diff(mdp.stacked.indptr))
-    entries = np.flatnonzero(np.isfinite(mdp.sample_sizes[rows]))
+    entries = np.flatnonzero(np.isfinite(sizes[rows]))
     rows, after = rows[entries], mdp.stacked.indices[entries]
-    root = np.sqrt(mdp.stacked.data[entries] / mdp.sample_sizes[rows])
-    total = np.zeros((point.likelihood.size, entries.size))
+    root = np.sqrt(mdp.stacked.data[entries] / sizes[rows])
+    spreads = []
     for i in batches:
         batch, plan = point.likelihood.batches[i], point.plans[i]
         averaged = batch.arrival_reward(point.likelihood.reward(point.x))[:, None] + plan.gamma * plan.values
-        spread = root[:, None] * (averaged[after] - (mdp.stacked @ averaged)[rows])
-        for columns, moved in _cross_information(point, i):
-            np.add.at(total, columns, (moved[rows] * spread).T)
-    return total
+        spreads.append(root[:, None] * (averaged[after] - (mdp.stacked @ averaged)[rows]))
+    return rows, spreads
 
 
-def _cross_information(point: Point, i: int) -> Iterator[tuple[Ints, Floats]]:
-    """How the score of x moves with each person's immediate reward: positions in x `(n,)` and derivatives `(A·S,n)`, in turn."""
-    batch, plan, solver = point.likelihood.batches[i], point.plans[i], point.resolvents[i]
-    rows, scores = score_rows(batch, plan, solver)
-    n = batch.owners.size
-    weights = (batch.visits * plan.policy).reshape(-1, n)[rows]
-    columns = np.array(point.columns(batch))
-    for j in range(scores.shape[2]):
-        y = np.zeros((plan.log.shape[0] * plan.log.shape[1], n))
-        y[rows] = weights * scores[:, :, j]
-        moved, _ = reward_pull_back(batch, plan, solver, y.reshape(plan.log.shape))
-        yield columns[:, j], moved.reshape(-1, n)
+def _moved(point: Point, i: int, along: Floats) -> Floats:
+    """How the score along a direction of x `(p,)` moves with the immediate reward of each person of a batch, `(A·S,n)`."""
+    batch, plan = point.likelihood.batches[i], point.plans[i]
+    weights = batch.visits * plan.policy * choices_along(point, i, along)
+    moved, _ = reward_pull_back(batch, plan, point.resolvents[i], weights)
+    return moved.reshape(-1, batch.owners.size)

@@ -9,8 +9,9 @@ directions are open under the hypothesis only, and the alternative may choose, a
 well as by how much. The loss is then a maximum over directions and larger than χ² with one degree of freedom. Each open direction
 is therefore counted twice. These `contrasts + 2m` degrees kept the test's level in simulations (`benchmarks/pairwise_level.py`),
 at some cost in power. m is a difference of ranks of the Fisher information, with one discount and with the same experts'
-discounts set apart. Where no rank is lost there is no test and the p-value is NaN. Where a shared discount lies on a bound the
-true distribution is smaller than χ², and the test is conservative.
+discounts set apart. Where no rank is lost there is no test and the p-value is NaN. It is NaN too where the climb under the
+hypothesis did not end, unless it is so far behind that further steps could not save the hypothesis. Where a shared discount lies
+on a bound the true distribution is smaller than χ², and the test is conservative.
 
 Pairwise p-values come with Holm's correction for testing all pairs.
 """
@@ -44,7 +45,10 @@ APART = 0.2
 
 @dataclass(frozen=True)
 class SharedDiscountTest:
-    """A test that these experts have one discount: `statistic` is χ² with `degrees`; `adjusted` is Holm's p-value."""
+    """A test that these experts have one discount: `statistic` is χ² with `degrees`; `adjusted` is Holm's p-value.
+
+    The p-values are NaN where there is nothing to test, and where the fit with one discount did not end.
+    """
 
     experts: tuple[str, ...]
     discount: float
@@ -111,7 +115,8 @@ def _test(point: Point, members: tuple[int, ...]) -> SharedDiscountTest:
     degrees = _degrees(point, end.point, members, contrasts)
     shared = float(end.point.likelihood.discounts(end.point.x)[members[0]])
     statistic = max(0.0, 2 * (point.objective - end.point.objective))
-    p_value = float(chi2.sf(statistic, degrees)) if degrees > 0 else np.nan
+    known = degrees > 0 and (end.finished or statistic > 2 * HOPELESS)
+    p_value = float(chi2.sf(statistic, degrees)) if known else np.nan
     return SharedDiscountTest(names, shared, statistic, degrees, p_value, p_value)
 
 

@@ -4,7 +4,8 @@
 the decisions do not contradict the bound, follows the likelihood's skew, and needs no scale for γ. Its ends are found by the
 secant rule on the signed root `√(2(L̂ − L_k(g)))`, nearly linear in g, to within `ROOT_TOLERANCE`. Each evaluation climbs from
 the end of the last one with the curvature of the answer. A climb that does not finish is tried again with a new curvature, and
-then from the answer; if it still does not finish, this end of the interval is not known and is NaN.
+then from the answer; if it still does not finish, this end of the interval is not known and is NaN. Nor is it known where a
+profile is likelier than the answer, which then is not the maximum.
 
 With many experts, moving one of them moves the others little. Above `EXACT_EXPERTS` experts the likelihood of all others is
 replaced by its quadratic approximation at the answer, with their own parameters profiled out. Each end is then checked with the
@@ -36,6 +37,8 @@ PROFILE_GAIN = 1e-4
 MAX_EVALUATIONS, MAX_PROFILE_STEPS = 30, 60
 #: Damping of the step along the tangent of a profile, which leaves parameters without information where they are.
 TANGENT_DAMPING = 1e-8
+#: A profile whose log-likelihood is higher than the answer's by more than this shows that the answer is not the maximum.
+HIGHER = 1e-3
 #: Two discounts nearer than this are one.
 SAME_DISCOUNT = 1e-6
 #: Up to this many experts every profile moves all of them.
@@ -183,7 +186,7 @@ def _profile_end(point: Point, index: int, sign: int, target: float, error: floa
         if abs(trial - inside) < SAME_DISCOUNT:
             return trial, nearest
         reached = _profile(point, nearest, index, trial, metric)
-        if reached is None:
+        if reached is None or reached.objective > point.objective + HIGHER:
             return np.nan, None
         found = np.sqrt(2 * max(point.objective - reached.objective, 0.0))
         if abs(found - target) < ROOT_TOLERANCE or (trial == bound and found < target):

@@ -71,10 +71,10 @@ def quasi_newton(start: Point, fixed: Bools, max_steps: int, progress: Progress 
 def information_product(point: Point, v: Floats) -> Floats:
     """The Fisher information times a vector `(p,)`."""
     batches = zip(point.likelihood.batches, point.plans, strict=True)
-    return point.pull_back([batch.visits * plan.policy * _along(point, i, v) for i, (batch, plan) in enumerate(batches)])
+    return point.pull_back([batch.visits * plan.policy * choices_along(point, i, v) for i, (batch, plan) in enumerate(batches)])
 
 
-def _along(point: Point, i: int, v: Floats) -> Floats:
+def choices_along(point: Point, i: int, v: Floats) -> Floats:
     """`J v`, how log π `(A,S,n)` of one batch moves along v."""
     model, plan, batch = point.likelihood, point.plans[i], point.likelihood.batches[i]
     mdp, n = batch.mdp, batch.owners.size

@@ -18,21 +18,22 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Floats
+from multihorizon.likelihood.bootstrap import tables_of
 from multihorizon.likelihood.likelihood import Point
 from multihorizon.likelihood.lookahead_fit import LookaheadFit, fit_lookahead, search
 from multihorizon.likelihood.lookahead_solution import lookahead_evidence
-from multihorizon.likelihood.lookahead_tests import SAME_LIKELIHOOD, best_test, nested_test, same_family
+from multihorizon.likelihood.lookahead_tests import SAME_AIC, best_test, nested_test, same_family
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.model_checks import PART_RIDGE, deal
 from multihorizon.likelihood.persons import require_counts
-from multihorizon.likelihood.weighted_likelihood import person_steps
+from multihorizon.likelihood.weighted_likelihood import require_lookahead
 from multihorizon.lookahead import FAMILIES, FreeWeights, Lookahead
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.tables.demonstrations import Demonstrations
 
-#: The level at which families count as told apart.
-LEVEL = 0.05
+#: The level of the tests at which families count as told apart.
+TEST_LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,11 @@ class FamilyRow:
         family: its name.
         log_likelihood, parameters, aic, bic: how well it fits, and with how many parameters.
         held_out: the log-likelihood of held-out episodes; NaN where no table was given.
-        free_statistic, free_degrees, free_p: the likelihood-ratio test against free weights; NaN for free weights themselves.
-        best_p: the p-value of "as good as the family with the lowest AIC"; 1 for that family.
-        verdict: "best", "same as …", "cannot be told from …" or "differs from …", always with the name of the best family.
+        free_statistic, free_degrees, free_p: the likelihood-ratio test against free weights; NaN for free weights themselves, and
+            where a climb did not end.
+        best_p: the p-value of "as good as the family with the lowest AIC"; 1 for that family, NaN where a climb did not end.
+        verdict: "best"; or "same as …", "cannot be told from …" or "differs from …", with the name of the best family; or "not
+            known: its climb did not end".
         finished: whether its climb ended.
         details: each expert's parameters, as in `Solution.evidence["lookahead"]`.
     """
@@ -67,7 +70,10 @@ class FamilyRow:
 
 @dataclass(frozen=True)
 class LookaheadComparison:
-    """Families of look-ahead by AIC, the best first; `experts` are the names in the order of each row's parameters."""
+    """Families of look-ahead by AIC, the best first; `experts` are the names in the order of each row's parameters.
+
+    The best is one whose climb ended, if there is any.
+    """
 
     experts: tuple[str, ...]
     decisions: float
@@ -100,6 +106,9 @@ class LookaheadComparison:
         near = [row.family for row in self.rows if row.verdict.startswith("cannot")]
         if near:
             first += f" They do not tell it from {_listed(near)}."
+        unfinished = [row.family for row in self.rows if not row.finished]
+        if unfinished:
+            first += f" The search did not end for {_listed(unfinished)}: do not use these rows."
         return first
 
     def to_frame(self) -> pd.DataFrame:
@@ -143,7 +152,7 @@ def compare_lookahead(
         progress: called after each family.
 
     Raises:
-        ValueError: for a task in which a state can come again.
+        ValueError: for a task in which a state can come again, or one with very many rewards.
     """
     solver = solver or MaximumLikelihood()
     check_comparable(problem, solver)
@@ -153,7 +162,7 @@ def compare_lookahead(
 
 def check_comparable(problem: Problem, solver: MaximumLikelihood) -> None:
     """Raise unless families of look-ahead can be compared in these tasks with these options."""
-    person_steps(problem)
+    require_lookahead(problem)
     if solver.discounts is not None:
         raise ValueError("families of look-ahead can only be compared where discounts are estimated, received known ones")
 
@@ -181,7 +190,7 @@ def _rows(base: Point, fits: list[LookaheadFit], held: list[float]) -> tuple[Fam
     details = [lookahead_evidence(fit, base) for fit in fits]
     counts = [int(detail["parameter_count"]) for detail in details]
     aic = [2 * p - 2 * fit.point.value for p, fit in zip(counts, fits, strict=True)]
-    best = min(range(len(fits)), key=lambda i: (round(aic[i] / SAME_LIKELIHOOD), i))
+    best = min(range(len(fits)), key=lambda i: (not fits[i].ascent.finished, round(aic[i] / SAME_AIC), i))
     rows = [
         _row(fits[i], fits[best], fits[-1], details[i], details[best]["parameter_count"], held[i], base.likelihood.decisions)
         for i in range(len(fits))
@@ -225,7 +234,9 @@ def _verdict(fit: LookaheadFit, best: LookaheadFit, p: float) -> str:
         return "best"
     if same_family(fit, best):
         return f"same as {name}"
-    return f"cannot be told from {name}" if p >= LEVEL else f"differs from {name}"
+    if np.isnan(p):
+        return "not known: its climb did not end"
+    return f"cannot be told from {name}" if p >= TEST_LEVEL else f"differs from {name}"
 
 
 def _held_out(
@@ -236,7 +247,7 @@ def _held_out(
     progress: Progress,
 ) -> list[float]:
     """The log-likelihood of each half of the episodes under the fit to the other half, summed, for each family."""
-    tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations or ())
+    tables = [] if demonstrations is None else tables_of(base.likelihood.problem, demonstrations)
     if not tables or any(min(table.episode_counts) < 2 for table in tables):
         return [np.nan] * len(fits)
     parts = deal(base, tables, 2, np.random.default_rng(seed))

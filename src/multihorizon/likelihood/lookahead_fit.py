@@ -81,12 +81,12 @@ def best_of(ends: Sequence[LookaheadFit]) -> LookaheadFit:
 
 def begin_at(model: WeightedLikelihood, base: Point) -> WeightedPoint:
     """The model at the reward and temperatures of another, with the most likely tried values of each group."""
-    middle = model.family.tried(model.steps)[[-1]]
-    return _offered(_placed(model, base, np.repeat(middle, model.n_groups, axis=0)))[0]
+    some = model.family.tried(model.steps)[[-1]]
+    return _offered(_placed(model, base, np.repeat(some, model.n_groups, axis=0)))[0]
 
 
 def search(start: WeightedPoint) -> LookaheadFit:
-    """Climb and offer tried values in turn, until nobody gains by them."""
+    """Climb and offer tried values in turn, until nobody gains by them; unfinished where somebody still does after all rounds."""
     end = climb(start)
     profile = None
     for _ in range(MOST_ROUNDS):
@@ -96,6 +96,8 @@ def search(start: WeightedPoint) -> LookaheadFit:
             break
         further = climb(offered)
         end = replace(further, steps=end.steps + further.steps)
+    else:
+        end = replace(end, finished=False)
     return LookaheadFit(end, profile)
 
 

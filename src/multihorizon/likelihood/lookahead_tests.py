@@ -8,6 +8,8 @@ is a bound, so a quasi-hyperbolic person is counted as if β were given up.
 `(Σ m − c) / √(Σ (m − m̄)²)` is standard normal where both are equally far from the truth. Parameters that are not needed raise
 the log-likelihood by ½ each, and by less where bounds hold them, so c lies between 0 and `(p_f − p_g)/2`; the nearest to Σ m is
 taken.
+
+Where a climb did not end, nothing is tested: statistic and p-value are NaN.
 """
 
 from __future__ import annotations
@@ -20,17 +22,17 @@ from multihorizon.likelihood.lookahead_solution import lookahead_counts
 from multihorizon.lookahead import Exponential, FreeWeights, Lookahead, QuasiHyperbolic
 
 #: AICs that differ by no more than this are equal: climbs end within it.
-SAME_LIKELIHOOD = 1e-6
+SAME_AIC = 1e-6
 
 
 def same_family(fit: LookaheadFit, other: LookaheadFit) -> bool:
-    """Whether two families are one in this task: with at most two steps there is one weight to choose, and depths are 0 or 1."""
+    """Whether two families are one in this task: with at most two steps all but depths are free to choose the only weight."""
     return fit.model.steps <= 2 and fit.depth_profile is None and other.depth_profile is None
 
 
 def nested_test(fit: LookaheadFit, wider: LookaheadFit) -> tuple[float, int, float]:
     """The likelihood-ratio test of a family within a wider one: statistic, degrees of freedom, p-value; NaN for the same."""
-    if fit is wider:
+    if fit is wider or not _ended(fit, wider):
         return np.nan, 0, np.nan
     most = {"depth": 0, "quasi-hyperbolic": 1}.get(fit.model.family.name, fit.model.n_coordinates)
     degrees = sum(wide - min(most, own) for wide, own in zip(*map(lookahead_counts, (wider.model, fit.model)), strict=True))
@@ -42,6 +44,8 @@ def best_test(fit: LookaheadFit, best: LookaheadFit, more: int) -> float:
     """The p-value of "as good as the best", by the likelihood ratio where one family contains the other, else by Vuong's test."""
     if fit is best or same_family(fit, best):
         return 1.0
+    if not _ended(fit, best):
+        return np.nan
     for narrow, wide in ((fit, best), (best, fit)):
         if _contains(wide.model.family, narrow.model.family):
             return nested_test(narrow, wide)[2]
@@ -49,6 +53,10 @@ def best_test(fit: LookaheadFit, best: LookaheadFit, more: int) -> float:
     low, high = min(0.0, more / 2), max(0.0, more / 2)
     beyond = gained - min(max(gained, low), high)
     return float(2 * norm.sf(abs(beyond) / spread)) if spread > 0 else 1.0
+
+
+def _ended(*fits: LookaheadFit) -> bool:
+    return all(fit.ascent.finished for fit in fits)
 
 
 def _contains(wide: Lookahead, narrow: Lookahead) -> bool:

@@ -3,7 +3,7 @@
 Maximises the undiscounted choice likelihood `Σ_k Σ N_k(s,a) log π_{θ,γ_k,λ_k}(a|s)` of `likelihood.py` over θ, 0 ≤ γ ≤ 1 and the
 temperatures that are free (`fit.py`). Convergence is the projected gradient per decision, recomputed at the answer. Where two
 ends are equally likely with other discounts, or where the Fisher information is singular in the direction of a discount, the
-answer is NOT_IDENTIFIED. Where the climb did not end, it is NOT_CONVERGED, and there are no intervals.
+answer is NOT_IDENTIFIED. Where the climb did not end, it is NOT_CONVERGED, whatever else is found, and there are no intervals.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from multihorizon.likelihood.ascent import Ascent, projected_gradient
 from multihorizon.likelihood.fit import Fit, fit, never_earned
 from multihorizon.likelihood.intervals import ProfileIntervals
 from multihorizon.likelihood.known import Temperature, check_discounts, check_temperature, read_settings, with_known_reward
+from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.lookahead_fit import fit_lookahead
 from multihorizon.likelihood.lookahead_solution import lookahead_solution
 from multihorizon.likelihood.precision import Precision, precision
 from multihorizon.likelihood.temperatures import temperature_penalty
-from multihorizon.likelihood.weighted_likelihood import person_steps
+from multihorizon.likelihood.weighted_likelihood import require_lookahead
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
@@ -96,7 +97,7 @@ class MaximumLikelihood:
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Climb from several starts; `seed` scatters the discounts they begin with."""
         if not isinstance(self.lookahead, Exponential):
-            person_steps(problem)  # a task without an end is refused before the work
+            require_lookahead(problem)
         paid, found = self.search(problem, seed, progress)
         if isinstance(self.lookahead, Exponential):
             return _solution(paid, found)
@@ -213,9 +214,9 @@ def _equally_likely(ends: list[Ascent]) -> list[Ascent]:
 
 
 def _status(identified: bool, converged: bool) -> Status:
-    if not identified:
-        return Status.NOT_IDENTIFIED
-    return Status.CONVERGED if converged else Status.NOT_CONVERGED
+    if not converged:
+        return Status.NOT_CONVERGED
+    return Status.CONVERGED if identified else Status.NOT_IDENTIFIED
 
 
 def _message(problem: Problem, found: Fit, precise: Precision, identified: Bools, others: bool, residual: float) -> str:
@@ -223,7 +224,7 @@ def _message(problem: Problem, found: Fit, precise: Precision, identified: Bools
     parts = [f"Log-likelihood {best.point.value:.2f} of {model.decisions:.0f} decisions, gradient {residual:.1e} per decision."]
     if not identified.all():
         names = ", ".join(n for n, known in zip(problem.names, identified, strict=True) if not known)
-        why = "other discounts are exactly as likely" if others else "the likelihood is flat in their direction"
+        why = "other discounts are as likely" if others else "the likelihood is flat in their direction"
         parts.append(f"The discounts of {names} are not identified: {why}.")
     elif precise.nullity:
         directions = "one direction" if precise.nullity == 1 else f"{precise.nullity} directions"
@@ -231,6 +232,10 @@ def _message(problem: Problem, found: Fit, precise: Precision, identified: Bools
     if not best.finished:
         largest = np.abs(model.reward(best.point.x)).max(initial=0.0)
         parts.append(f"The climb was broken off unconverged, at a largest reward of {largest:.3g}: do not use this answer.")
+    elif residual > CONVERGED_GRADIENT:
+        parts.append(f"The gradient is above {CONVERGED_GRADIENT:g} per decision: do not use this answer.")
+    if is_large(model) and any(expert.mdp.sample_sizes is not None for expert in problem.experts):
+        parts.append("With so many rewards the bias of estimated transitions is not computed: intervals are not moved by it.")
     return " ".join([*parts, *_ridge_words(problem, found, model)])
 
 

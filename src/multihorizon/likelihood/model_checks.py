@@ -22,6 +22,7 @@ from scipy.stats import chi2
 
 from multihorizon.checks import Floats, Ints, as_count
 from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.bootstrap import tables_of
 from multihorizon.likelihood.likelihood import Point
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.persons import require_counts
@@ -82,7 +83,7 @@ def check_model(
         progress: called after each fit.
     """
     point = resume(solution)
-    tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations)
+    tables = tables_of(point.likelihood.problem, demonstrations)
     parts = deal(point, tables, as_count(folds, "folds", least=2), np.random.default_rng(seed))
     owner = np.array(point.likelihood.problem.owner)
     totals = {name: np.zeros(len(solution.experts)) for name in MODELS}
@@ -112,8 +113,6 @@ def deal(point: Point, tables: list[Demonstrations], folds: int, rng: np.random.
         for number, part in enumerate(parts):
             part += list(table.counts_of_episodes(mdp, fold == number))
         position += len(table.experts)
-    if position != len(point.likelihood.problem.experts):
-        raise ValueError("demonstrations must be the tables the problem was made of, one for each task in order")
     return parts
 
 

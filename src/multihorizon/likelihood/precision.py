@@ -19,7 +19,7 @@ from multihorizon.checks import Bools, Floats
 from multihorizon.likelihood.first_step import added_variance
 from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.likelihood import Point
-from multihorizon.likelihood.profiled import discount_errors
+from multihorizon.likelihood.profiled import profile_covariances
 from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
 
 #: The largest component in the null space that is put down to rounding.
@@ -80,18 +80,26 @@ def precision(point: Point) -> Precision:
     identified = np.ones(model.size, dtype=np.bool_)
     identified[free] = ~lost
     variance = np.diag(covariance)
-    widening = np.sqrt(1 + added_variance(point, covariance) / np.where(variance > 0, variance, np.inf))
     null_space = np.zeros((model.size, int(null.sum())))
     null_space[free] = vectors[:, null] / own_scale[:, None]
-    return Precision(variance, identified, spectrum, covariance, null_space, widening)
+    return Precision(variance, identified, spectrum, covariance, null_space, _widening(point, covariance, variance))
 
 
 def _large_precision(point: Point) -> Precision:
+    """Of discounts and log-temperatures; the rewards count as not identified, because their errors are not computed."""
     model = point.likelihood
-    errors, spectrum = discount_errors(point)
-    every = np.concatenate([np.full(model.n_reward, np.nan), errors])
-    nothing = np.zeros((model.size, 0))
-    return Precision(np.nan_to_num(every) ** 2, ~np.isnan(every), spectrum, None, nothing, np.ones(model.size))
+    d = model.n_reward
+    covariances, known, spectrum = profile_covariances(point)
+    variance, widening, identified = np.zeros(model.size), np.ones(model.size), np.zeros(model.size, dtype=np.bool_)
+    variance[d:], identified[d:] = np.diag(covariances[:, d:]), known
+    widening[d:] = _widening(point, covariances, variance[d:])
+    return Precision(variance, identified, spectrum, None, np.zeros((model.size, 0)), widening)
+
+
+def _widening(point: Point, covariances: Floats, variance: Floats) -> Floats:
+    """The factor by which estimated transitions widen standard errors."""
+    widening: Floats = np.sqrt(1 + added_variance(point, covariances) / np.where(variance > 0, variance, np.inf))
+    return widening
 
 
 def _spectrum(matrix: Floats) -> tuple[Floats, Floats, Floats]:

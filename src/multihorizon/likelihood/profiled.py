@@ -1,15 +1,15 @@
 """Standard errors of the discounts where rewards are very many: the reward is profiled out by products.
 
-`S = I_γγ − I_γθ I_θθ^{-1} I_θγ`, with conjugate gradients on `I_θθ` (`metric`). They approach S from above, so stopping them
-early makes a standard error too small, by as much as their tolerance allows. A discount whose share of S is lost in that is not
-identified. Standard errors of the rewards are not computed.
+`S = I_γγ − I_γθ I_θθ^{-1} I_θγ`, with conjugate gradients on `I_θθ` (`metric`). Stopping them early leaves standard errors that
+are off by a few percent where a reward is poorly determined. A discount whose share of S is lost in that is not identified.
+Standard errors of the rewards are not computed.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from multihorizon.checks import Floats
+from multihorizon.checks import Bools, Floats
 from multihorizon.likelihood.likelihood import Point
 from multihorizon.likelihood.metric import Products
 
@@ -17,10 +17,14 @@ from multihorizon.likelihood.metric import Products
 PROFILED = 1e-5
 #: A discount keeps at least this share of its information when the reward is profiled out, or it is not identified.
 SHARE = 1e-4
+#: The largest component in lost directions that is put down to rounding.
+LOST = 1e-3
 
 
-def profile_information(point: Point) -> tuple[Floats, Floats]:
-    """S `(m,m)` of the free discounts and log-temperatures with the reward profiled out, and their own information `(m,)`."""
+def profile_information(point: Point) -> tuple[Floats, Floats, Floats]:
+    """S `(m,m)` of the free discounts and log-temperatures with the reward profiled out, their own information `(m,)`, and
+    `I_γθ I_θθ^{-1}` `(m,d)`: how far the most likely reward gives way when one of them rises.
+    """
     model = point.likelihood
     d, size = model.n_reward, model.size
     metric = Products(point)
@@ -30,19 +34,25 @@ def profile_information(point: Point) -> tuple[Floats, Floats]:
     solved = np.array([metric.solve(column, rewards, 0.0, PROFILED)[:d] for column in columns])
     own = columns[:, free]
     profiled: Floats = own - columns[:, :d] @ solved.T
-    return 0.5 * (profiled + profiled.T), np.diag(own).copy()
+    return 0.5 * (profiled + profiled.T), np.diag(own).copy(), solved
 
 
-def discount_errors(point: Point) -> tuple[Floats, Floats]:
-    """Standard errors of discounts and log-temperatures, 0 where known, NaN where not identified; and the scaled spectrum."""
+def profile_covariances(point: Point) -> tuple[Floats, Bools, Floats]:
+    """Covariances `(p−d,p)` of discounts and log-temperatures with all of x, which of them are identified, the scaled spectrum.
+
+    What is known has covariance 0.
+    """
     model = point.likelihood
-    free = ~model.fixed[model.n_reward :]
-    profiled, own = profile_information(point)
+    d = model.n_reward
+    free = np.flatnonzero(~model.fixed[d:])
+    profiled, own, gives_way = profile_information(point)
     scale = np.sqrt(np.where(own > 0, own, 1.0))
     spectrum, vectors = np.linalg.eigh(profiled / np.outer(scale, scale))
     kept = spectrum > SHARE
-    lost = np.linalg.norm(vectors[:, ~kept], axis=1) > 1e-3
-    variance = (vectors[:, kept] ** 2 / spectrum[kept]).sum(axis=1) / scale**2
-    errors = np.zeros(free.size)
-    errors[free] = np.where(lost, np.nan, np.sqrt(variance))
-    return errors, spectrum
+    inverse = (vectors[:, kept] / spectrum[kept]) @ vectors[:, kept].T / np.outer(scale, scale)
+    covariances = np.zeros((model.size - d, model.size))
+    covariances[np.ix_(free, d + free)] = inverse
+    covariances[free, :d] = -inverse @ gives_way
+    identified = np.ones(model.size - d, dtype=np.bool_)
+    identified[free] = np.linalg.norm(vectors[:, ~kept], axis=1) <= LOST
+    return covariances, identified, spectrum

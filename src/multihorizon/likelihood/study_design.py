@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
+from multihorizon.likelihood.bootstrap import tables_of
 from multihorizon.likelihood.known import with_known_reward
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.parameters import Settings
@@ -85,12 +86,9 @@ def read_design(problem: Problem, demonstrations: Demonstrations | Sequence[Demo
     """The design of a study, with the starts of its episodes where the tables are given, one for each task in order."""
     if demonstrations is None:
         return Design(problem, None, (0,) * len(problem.experts))
-    tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations)
-    if sum(len(table.experts) for table in tables) != len(problem.experts):
-        raise ValueError("demonstrations must be the tables the problem was made of, one for each task in order")
     starts: list[Ints] = []
     lengths: list[int] = []
-    for table in tables:
+    for table in tables_of(problem, demonstrations):
         episodes = table.by_episode
         states = table.match(problem.experts[len(starts)].mdp)[0][episodes.first_state]
         for expert in range(len(table.experts)):

@@ -24,12 +24,14 @@ from functools import cached_property
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.likelihood.engine import INFINITE, MOST_LEVELS
+from multihorizon.likelihood.engine import MOST_LEVELS
+from multihorizon.likelihood.large import DENSE_REWARDS
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.parameters import Quadratic, Settings
 from multihorizon.likelihood.persons import Persons, Plans, require_counts
 from multihorizon.lookahead import Depth, Exponential, Lookahead
 from multihorizon.mdp import MDP
+from multihorizon.planning.soft_plan import INFINITE
 from multihorizon.planning.weighted_plan import steps_left, weighted_plan
 from multihorizon.problem import Problem
 
@@ -165,6 +167,20 @@ class WeightedPoint(Point):
         model = self.likelihood
         heats = model.temperature_slice.start + model.temperature_groups
         return [np.array([*batch.features.used, *model.columns_of(k), heats[k]]) for k in batch.owners]
+
+
+def require_lookahead(problem: Problem) -> None:
+    """Raise, before any work, where a look-ahead that is not exponential cannot be fitted.
+
+    Raises:
+        ValueError: for a task in which a state can come again, a very long one, or more rewards than a dense matrix has room for.
+    """
+    person_steps(problem)
+    if problem.n_parameters > DENSE_REWARDS:
+        raise ValueError(
+            f"a look-ahead that is not exponential needs at most {DENSE_REWARDS} rewards, received {problem.n_parameters}: "
+            "tie the rewards of similar states together with features"
+        )
 
 
 def person_steps(problem: Problem) -> Ints:

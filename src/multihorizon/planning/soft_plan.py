@@ -14,7 +14,7 @@ take hardly more products than one exact solve. `benchmarks/soft_planning.py` co
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,6 +31,8 @@ MAX_NEWTON_STEPS = 100
 ROUNDED_RESIDUAL = 4 * np.finfo(np.float64).eps
 #: The residual, relative to the largest value, below which a step that does not reduce it ends the iteration.
 STALLED_RESIDUAL = 1e-9
+#: Values beyond this without discounting are infinite: going on forever pays.
+INFINITE = 1e15
 #: Sweeps before the first Newton step, until the residual is this share of the largest value.
 FIRST_SWEEPS, SWEPT_RESIDUAL = 25, 3e-3
 #: `P_π` serves another step where the last one left less than this share of the residual.
@@ -68,7 +70,7 @@ def soft_plan(mdp: MDP, reward: ArrayLike, discount: float, temperature: float =
         start: values `(S,)` to start from, such as those of a neighbouring problem.
 
     Raises:
-        ValueError: on malformed input, or at discount 1 where the soft value is infinite.
+        ValueError: on malformed input, where the soft value is infinite (at discount 1), or where it could not be reached.
 
     Example:
         >>> mdp = MDP([[[0, 1], [0, 0]], [[0, 1], [0, 0]]], terminal=[1])
@@ -88,7 +90,8 @@ def soft_plan(mdp: MDP, reward: ArrayLike, discount: float, temperature: float =
             break
         resolvent = resolvent or policy_resolvent(mdp, here.policy, gamma)
         moved = values + _newton_step(resolvent, here.values - values, residual / max(1.0, float(np.abs(values).max())))
-        _require_finite(moved, gamma)
+        if not np.abs(moved).max() < (INFINITE if gamma == 1 else np.inf):
+            _refuse(gamma)
         there = _backup(table, moved, gamma, lam)
         reached = float(np.abs(there.values - moved).max())
         if not reached < residual and residual <= STALLED_RESIDUAL * max(1.0, float(np.abs(values).max())):
@@ -96,7 +99,7 @@ def soft_plan(mdp: MDP, reward: ArrayLike, discount: float, temperature: float =
         resolvent = resolvent if reached < KEPT * residual else None
         values, here, residual = moved, there, reached
     else:
-        _require_finite(np.full(1, np.inf), gamma)
+        _refuse(gamma)
     return SoftPlan(here.policy, values, here.q.T, residual, iterations, lam)
 
 
@@ -144,9 +147,12 @@ def _backup(table: Actions, values: Floats, gamma: float, lam: float) -> _Backup
     return _Backup(backed, q, weights, mass)
 
 
-def _require_finite(values: Floats, gamma: float) -> None:
-    if not np.isfinite(values).all() or np.abs(values).max() > 1e15:
-        raise ValueError(
-            f"the soft value at discount {gamma} is infinite or could not be reached in {MAX_NEWTON_STEPS} Newton steps: "
-            "going on forever pays more than ending; lower the discount or the temperature"
-        )
+def _refuse(gamma: float) -> NoReturn:
+    reason = (
+        "going on forever pays more than ending; lower the discount or the temperature"
+        if gamma == 1
+        else "check the sizes of rewards and temperature"
+    )
+    raise ValueError(
+        f"the soft value at discount {gamma} is infinite or could not be reached in {MAX_NEWTON_STEPS} Newton steps: {reason}"
+    )

@@ -46,7 +46,7 @@ def family_cells(row: FamilyRow) -> dict[str, str]:
         "held out": decimals(row.held_out, 1) or "–",
         "p in free weights": p_cell(row.free_p) if row.free_degrees else "–",
         "p against the best": p_cell(row.best_p),
-        "verdict": row.verdict if row.finished else f"{row.verdict}; its climb did not end",
+        "verdict": row.verdict,
     }
 
 
