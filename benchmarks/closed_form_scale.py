@@ -13,6 +13,7 @@ import sys
 import time
 
 import numpy as np
+from rows import shown
 
 import multihorizon as mh
 
@@ -65,4 +66,4 @@ if __name__ == "__main__":
         print(json.dumps(measure(int(sys.argv[-1]))))
     else:
         for row in grow([int(arg) for arg in sys.argv[1:]] or [50, 100, 200, 500, 1000]):
-            print(", ".join(f"{name} {f'{value:.3g}' if isinstance(value, float) else value}" for name, value in row.items()))
+            print(shown(row))

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from fits import grid
+from rows import shown
 
 import multihorizon as mh
 from multihorizon.progress import Progress, silent
@@ -90,7 +91,7 @@ def main() -> None:
         print(json.dumps(min(spread(solution, options.samples) for _ in range(2))))
         return
     for row in compare(options.samples):
-        print(", ".join(f"{name} {f'{value:.3g}' if isinstance(value, float) else value}" for name, value in row.items()))
+        print(shown(row))
 
 
 if __name__ == "__main__":

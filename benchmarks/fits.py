@@ -12,6 +12,7 @@ import argparse
 import time
 
 import numpy as np
+from rows import shown
 
 import multihorizon as mh
 
@@ -69,9 +70,7 @@ def main() -> None:
     for grows, rows in cases(parser.parse_args().full).items():
         print(grows)
         for row in rows:
-            print(
-                "  " + ", ".join(f"{name} {f'{value:.3g}' if isinstance(value, float) else value}" for name, value in row.items())
-            )
+            print("  " + shown(row))
 
 
 if __name__ == "__main__":

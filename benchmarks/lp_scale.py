@@ -13,6 +13,8 @@ import resource
 import time
 from typing import Any
 
+from rows import shown
+
 import multihorizon as mh
 from multihorizon.programs import inner
 from multihorizon.programs.highs import LPResult, solve_lp
@@ -58,10 +60,7 @@ def main() -> None:
     options = parser.parse_args()
     for side in options.sides:
         row = measure(side, options.starts)
-        print(
-            ", ".join(f"{name} {f'{value:.3g}' if isinstance(value, float) else value}" for name, value in row.items()),
-            flush=True,
-        )
+        print(shown(row), flush=True)
 
 
 if __name__ == "__main__":

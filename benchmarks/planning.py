@@ -13,23 +13,17 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from quantecon.markov import DiscreteDP
+from rows import KINDS, shown, slip_grid
 
 import multihorizon as mh
 
 DISCOUNTS = (0.95, 0.99, 0.999)
-
-
-def task(side: int, kind: str) -> tuple[mh.MDP, np.ndarray]:
-    mdp = mh.domains.gridworld(side, side, slip=0.1, terminal=[(0, side - 1)])
-    if kind == "goal":
-        return mdp, np.where(np.arange(mdp.n_states) == side - 1, 10.0, -0.1)
-    return mdp, np.random.default_rng(0).normal(size=mdp.n_states)
 
 
 def as_quantecon(mdp: mh.MDP, reward: np.ndarray, discount: float) -> DiscreteDP:
@@ -54,7 +48,7 @@ def seconds(run: Callable[[], Any], times: int = 3) -> tuple[float, Any]:
 
 def compare(side: int, kind: str, discount: float) -> dict[str, object]:
     """Seconds of `plan` and of quantecon, with its own settings and to 1e-9, and how many of its own actions are wrong."""
-    mdp, reward = task(side, kind)
+    mdp, reward = slip_grid(side, kind)
     ours, plan = seconds(lambda: mh.plan(mdp, reward, discount))
     peer = as_quantecon(mdp, reward, discount)
     own, rough = seconds(lambda: peer.solve(method="mpi"))
@@ -73,17 +67,18 @@ def compare(side: int, kind: str, discount: float) -> dict[str, object]:
     }
 
 
+def cases(full: bool) -> Iterator[dict[str, object]]:
+    """A row for each size, reward and discount."""
+    as_quantecon(*slip_grid(5, "goal"), 0.9).solve(method="mpi")  # compiled on first use
+    for side, kind, discount in itertools.product((100, 300) if full else (100,), KINDS, DISCOUNTS):
+        yield compare(side, kind, discount)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="300 × 300 cells as well")
-    sides = (100, 300) if parser.parse_args().full else (100,)
-    as_quantecon(*task(5, "goal"), 0.9).solve(method="mpi")  # compiled on first use
-    for side, kind, discount in itertools.product(sides, ("goal", "random"), DISCOUNTS):
-        row = compare(side, kind, discount)
-        print(
-            ", ".join(f"{name} {f'{value:.3g}' if isinstance(value, float) else value}" for name, value in row.items()),
-            flush=True,
-        )
+    for row in cases(parser.parse_args().full):
+        print(shown(row), flush=True)
 
 
 if __name__ == "__main__":

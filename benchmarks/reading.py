@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 import duckdb
+from rows import shown
 
 LENGTH = 20
 EXPERTS = 100
@@ -97,10 +98,7 @@ def main() -> None:
     parser.add_argument("--kinds", default="csv,csv.gz,parquet")
     options = parser.parse_args()
     for kind in options.kinds.split(","):
-        found = compare(options.rows, kind)
-        print(
-            ", ".join(f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in found.items())
-        )
+        print(shown(compare(options.rows, kind)))
 
 
 if __name__ == "__main__":

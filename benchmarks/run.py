@@ -27,24 +27,11 @@ ROOT = Path(__file__).parent.parent
 
 
 def planning(full: bool) -> list[Row]:
-    bench = import_module("planning")
-    bench.as_quantecon(*bench.task(5, "goal"), 0.9).solve(method="mpi")  # compiled on first use
-    return [
-        bench.compare(side, kind, discount)
-        for side in ((100, 300) if full else (100,))
-        for kind in ("goal", "random")
-        for discount in bench.DISCOUNTS
-    ]
+    return list(import_module("planning").cases(full))
 
 
 def soft_planning(full: bool) -> list[Row]:
-    bench = import_module("soft_planning")
-    return [
-        bench.compare(side, kind, discount)
-        for side in ((50, 100, 300) if full else (50, 100))
-        for kind in ("goal", "random")
-        for discount in bench.DISCOUNTS
-    ]
+    return list(import_module("soft_planning").cases(full))
 
 
 def closed_form(full: bool) -> list[Row]:

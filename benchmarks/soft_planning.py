@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
+from collections.abc import Iterator
 
 import numpy as np
+from rows import KINDS, shown, slip_grid
 
 import multihorizon as mh
 from multihorizon.planning.soft_plan import SoftPlan
@@ -44,10 +46,7 @@ def newton(mdp: mh.MDP, reward: np.ndarray, discount: float) -> tuple[float, Sof
 
 def compare(side: int, kind: str, discount: float) -> dict[str, object]:
     """The best of three runs of each, of one of value iteration where it takes long."""
-    mdp = mh.domains.gridworld(side, side, slip=0.1, terminal=[(0, side - 1)])
-    reward = np.full(mdp.n_states, -0.1) if kind == "goal" else np.random.default_rng(0).normal(size=mdp.n_states)
-    if kind == "goal":
-        reward[side - 1] = 10.0
+    mdp, reward = slip_grid(side, kind)
     ours, plan = min((newton(mdp, reward, discount) for _ in range(3)), key=lambda run: run[0])
     runs = (value_iteration(mdp, reward, discount) for _ in range(3 if side <= 100 else 1))
     swept, sweeps, values = min(runs, key=lambda run: run[0])
@@ -64,16 +63,17 @@ def compare(side: int, kind: str, discount: float) -> dict[str, object]:
     }
 
 
+def cases(full: bool) -> Iterator[dict[str, object]]:
+    """A row for each size, reward and discount."""
+    for side, kind, discount in itertools.product((50, 100, 300) if full else (50, 100), KINDS, DISCOUNTS):
+        yield compare(side, kind, discount)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="300 × 300 cells as well")
-    sides = (50, 100, 300) if parser.parse_args().full else (50, 100)
-    for side, kind, discount in itertools.product(sides, ("goal", "random"), DISCOUNTS):
-        row = compare(side, kind, discount)
-        print(
-            ", ".join(f"{name} {f'{value:.3g}' if isinstance(value, float) else value}" for name, value in row.items()),
-            flush=True,
-        )
+    for row in cases(parser.parse_args().full):
+        print(shown(row), flush=True)
 
 
 if __name__ == "__main__":

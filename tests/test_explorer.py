@@ -71,6 +71,14 @@ def test_of_many_states_those_with_the_most_decisions_are_kept() -> None:
     assert {state for state, _ in found.pairs} == {5, 8}
 
 
+def test_names_of_states_are_drawn_whole_where_they_fit_on_two_lines() -> None:
+    chance = np.eye(3)[[1, 2, 2]][None]
+    mdp = mh.MDP(chance, terminal=[2], state_names=["very severe", "recovered", "discharged"])
+    drawn = graph_map(mdp, ["tip"] * 3, "Graph", best_actions(mdp, np.ones((3, 1))), set())
+    for line in ("very", "severe", "recovered", "discharg…"):
+        assert f">{line}</text>" in drawn
+
+
 def test_every_arrow_that_is_best_somewhere_is_drawn_once() -> None:
     assert has_arrows(CLIFF.mdp)
     found = best_actions(CLIFF.mdp, expected(CLIFF))

@@ -8,6 +8,7 @@ import pytest
 from fitting import fit
 
 from multihorizon.files.output import write_all
+from multihorizon.likelihood.horizon_tests import each_pair
 
 
 def test_nothing_is_left_where_writing_fails(tmp_path):
@@ -36,6 +37,23 @@ def test_ctrl_c_keeps_what_is_done(after, grid_folder, tmp_path, monkeypatch):
     assert (content["intervals"][0][0] is None) == (after == "model checks")
     assert content["model_checks"]["held_out"]
     assert "Stopped before the end" in (tmp_path / "report.html").read_text()
+
+
+def test_pairs_are_corrected_for_their_number_only_when_all_are_there(grid_folder, tmp_path, monkeypatch):
+    whole = fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path / "whole")
+    assert whole.exit_code == 0, whole.output
+
+    def broken_off(solution, progress, jobs):
+        yield next(each_pair(solution))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("multihorizon.report.analysis.each_pair", broken_off)
+    part = fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path / "part")
+    assert part.exit_code == 130
+    done, begun = (json.loads((tmp_path / name / "result.json").read_text())["pairwise_tests"] for name in ("whole", "part"))
+    assert len(done) == 3
+    assert all(test["adjusted"] >= test["p_value"] for test in done)
+    assert begun == [{**done[0], "adjusted": None}]
 
 
 def test_results_are_written_as_they_come(grid_folder, tmp_path, monkeypatch):

@@ -44,6 +44,9 @@ def test_group_effects_come_first(study, tmp_path) -> None:
         assert 0 <= effect["p"] <= 1
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.index("Groups and persons") < page.index("Planning horizons")
+    assert page.index("Do discounts differ with the covariates?") < page.index("How far do they look ahead?")
+    clear = [name for name, effect in population["discount"].items() if effect["p"] < 0.05 and name != "Intercept"]
+    assert f"<strong>{'Yes, with ' + ', '.join(clear) if clear else 'Not that can be told'}</strong>" in page
 
 
 def test_a_factor_of_three_levels_has_one_test_in_terminal_files_and_report(study, tmp_path) -> None:

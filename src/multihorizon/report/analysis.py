@@ -272,13 +272,13 @@ def _rough_intervals(found: Analysis) -> Floats:
 
 
 def _with_pairs(found: Analysis, jobs: int, progress: Progress, keep: Callable[[Analysis], None]) -> Analysis:
-    """The same with tests of every pair, as they come."""
+    """The same with tests of every pair, as they come; they are corrected for their number when all are there."""
     tests: list[SharedDiscountTest] = []
     for test in each_pair(found.solution, progress, jobs):
-        tests.append(test)
-        found = replace(found, pairs=with_holm(tests))
+        tests.append(replace(test, adjusted=np.nan))
+        found = replace(found, pairs=list(tests))
         keep(found)
-    return found
+    return replace(found, pairs=with_holm(tests))
 
 
 def _episodes(problem: Problem, tables: Sequence[Demonstrations]) -> Ints:

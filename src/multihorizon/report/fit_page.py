@@ -32,7 +32,7 @@ from multihorizon.report.html import Bar, Cell, Either, Page, Section, cards, li
 from multihorizon.report.lookahead_section import lookahead_sections
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
 from multihorizon.report.policy_section import policy_sections
-from multihorizon.report.population_section import population_sections
+from multihorizon.report.population_section import population_cards, population_sections
 from multihorizon.report.recover_page import recovery_sections
 from multihorizon.report.rulers import Ruler
 from multihorizon.solution import Status, package_version
@@ -46,7 +46,6 @@ LISTED_EXPERTS = 8
 def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
     """The report."""
     found = analysis
-    verdicts = [(v.question, v.answer, v.kind) for v in found.verdicts]
     return Page(
         "How far ahead each expert plans",
         sizes(found),
@@ -64,7 +63,11 @@ def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
             _method(found, options),
         ],
         f"multihorizon {package_version()}, seed {found.solution.seed}",
-        [*(warning(text) for text in found.warnings), cards(verdicts), paragraph(" ".join(v.reasons for v in found.verdicts))],
+        [
+            *(warning(text) for text in found.warnings),
+            cards([*population_cards(found), *((v.question, v.answer, v.kind) for v in found.verdicts)]),
+            paragraph(" ".join(v.reasons for v in found.verdicts)),
+        ],
         [(k, found.solution.experts[k]) for k in found.order],
     )
 

@@ -28,7 +28,9 @@ DARKEST = 0.5
 #: A graph has at most so many states. They stand in layers if there are at most so many, with at most so many states in a layer.
 MOST_NODES, MOST_LAYERS, MOST_IN_LAYER = 20, 7, 5
 #: The distance between layers and between the states in them, and the size of a state.
-ACROSS, DOWN, RADIUS = 130.0, 84.0, 24.0
+ACROSS, DOWN, RADIUS = 150.0, 100.0, 30.0
+#: The longest line of a name in a state, in characters.
+NAME_LINE = 9
 #: Of the moves of an action the likeliest is drawn, and others if they are as likely as this.
 LIKELY = 0.15
 
@@ -112,7 +114,7 @@ def _places(mdp: MDP) -> list[tuple[float, float]] | None:
     depth = _depths(mdp, reach & ~np.eye(mdp.n_states, dtype=np.bool_))
     layers = [np.flatnonzero(depth == d).tolist() for d in range(int(depth.max()) + 1)]
     tallest, places = max(map(len, layers)), [(0.0, 0.0)] * mdp.n_states
-    if len(layers) > MOST_LAYERS or tallest > MOST_IN_LAYER or tallest > len(layers) + 2:
+    if len(layers) > MOST_LAYERS or tallest > MOST_IN_LAYER or tallest > len(layers) + 1:
         return _circle([s for layer in layers for s in sorted(layer, key=lambda s: mdp.state_names[s])])
     for number, layer in enumerate(layers):
         above = {s: [places[b][1] for b in np.flatnonzero(reach[:, s] & (depth < number))] or [0.0] for s in layer}
@@ -150,10 +152,22 @@ def _depths(mdp: MDP, moves: Bools) -> Ints:
 def _node(mdp: MDP, place: tuple[float, float], state: int, tip: str) -> str:
     x, y = place
     kind = "node end" if mdp.terminal[state] else "node"
-    name = f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle">{text(shortened(mdp.state_names[state], 6))}</text>'
-    return (
-        f'<g class="mark"><title>{text(tip)}</title><circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS:g}"/>{name}</g>'
+    lines = _name_lines(mdp.state_names[state])
+    top = y + 4 - 6 * (len(lines) - 1)
+    names = "".join(
+        f'<text class="name" x="{x:.1f}" y="{top + 12 * i:.1f}" text-anchor="middle">{text(line)}</text>'
+        for i, line in enumerate(lines)
     )
+    return (
+        f'<g class="mark"><title>{text(tip)}</title><circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS:g}"/>{names}</g>'
+    )
+
+
+def _name_lines(name: str) -> list[str]:
+    """A name on one line, or its words on two; what does not fit is left out."""
+    words = name.split()
+    lines = [name] if len(name) <= NAME_LINE or len(words) < 2 else [words[0], " ".join(words[1:])]
+    return [shortened(line, NAME_LINE) for line in lines]
 
 
 def _moves(mdp: MDP, places: Sequence[tuple[float, float]], state: int, action: int, on: bool, rank: int) -> str:

@@ -41,11 +41,28 @@ EXPLANATION = (
 )
 
 
+def population_cards(findings: Findings) -> list[tuple[str, str, str]]:
+    """The question on the covariates with its answer and kind, for the top of the page; nothing where none was asked."""
+    found, question = findings.population, "Do discounts differ with the covariates?"
+    if found is None:
+        return []
+    if found.status != Status.CONVERGED:
+        return [(question, "No usable answer", "bad")]
+    tests = tested(found.evidence["population"], "discount")
+    clear = _clear(tests)
+    return [(question, f"Yes, with {', '.join(clear)}" if clear else "Not that can be told", "good")] if tests else []
+
+
+def _clear(tests: dict[str, float]) -> list[str]:
+    """The covariates whose effect is more than chance."""
+    return [name for name, p in tests.items() if p < 1 - LEVEL]
+
+
 def population_words(found: Solution) -> list[str]:
     """What was found of groups and persons, in sentences."""
     population = found.evidence["population"]
     tests = tested(population, "discount")
-    clear = [f"{name} (p {p_text(p)})" for name, p in tests.items() if p < 1 - LEVEL]
+    clear = [f"{name} (p {p_text(tests[name])})" for name in _clear(tests)]
     words = []
     if clear:
         words.append(f"Discounts differ with {', '.join(clear)}.")

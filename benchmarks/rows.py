@@ -1,0 +1,25 @@
+"""What benchmarks share: slip grids to plan on, and how a row of figures is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+import multihorizon as mh
+
+#: The rewards of a slip grid: a goal in one corner with a cost for each step, full of ties, or a random one.
+KINDS = ("goal", "random")
+
+
+def slip_grid(side: int, kind: str) -> tuple[mh.MDP, np.ndarray]:
+    """A grid whose moves slip, and a reward of one of the kinds."""
+    mdp = mh.domains.gridworld(side, side, slip=0.1, terminal=[(0, side - 1)])
+    if kind == "goal":
+        return mdp, np.where(np.arange(mdp.n_states) == side - 1, 10.0, -0.1)
+    return mdp, np.random.default_rng(0).normal(size=mdp.n_states)
+
+
+def shown(row: Mapping[str, object]) -> str:
+    """A row of figures on one line."""
+    return ", ".join(f"{name} {f'{value:.3g}' if isinstance(value, float) else value}" for name, value in row.items())
