@@ -10,8 +10,6 @@ comes from a dense singular value decomposition.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
@@ -43,15 +41,13 @@ class Differences:
 
     def __init__(self, mdp: MDP, weights: Floats) -> None:
         self.mdp = mdp
+        self.entered: Ints = np.flatnonzero(mdp.entered)
         live = mdp.available & ~mdp.terminal[:, None]
-        self._actions, self._states = (places.astype(np.int32) for places in np.nonzero(live.T))
-        stacked = mdp.stacked.tocsr()
-        self.entered: Ints = np.flatnonzero(np.bincount(stacked.indices, minlength=mdp.n_states))
-        rows = stacked[self._actions * mdp.n_states + self._states][:, self.entered]
-        self._weights = weights[self._states, self._actions]
-        self._root = np.sqrt(self._weights)
-        self._share = self._weights / np.bincount(self._states, self._weights, minlength=mdp.n_states)[self._states]
-        self.matrix = self._centred_rows(rows)
+        weights = np.where(live, weights, 0.0)
+        self._n_rows = int(live.sum())
+        self._root = np.sqrt(weights.T)
+        self._share = weights / np.maximum(weights.sum(axis=1, keepdims=True), TINY)
+        self.matrix = self._centred_rows()
         self._decompose()
 
     def solve(self, log_policy: Floats, rough: bool = False) -> Floats:
@@ -59,33 +55,42 @@ class Differences:
 
         A `rough` solution, for noise of which only the size matters, has one or two digits where there are many states.
         """
-        return self._least_squares((self._root * self._centred(log_policy).T).T, rough)
+        solutions = np.empty((log_policy.shape[2], self.entered.size))
+        for number, solution in enumerate(solutions):
+            solution[:] = self._least_squares(self._centred(log_policy[:, :, number]), rough)
+        return solutions.T
 
-    def misfit(self, log_policy: Floats, solution: Floats) -> float:
-        """Root mean square of the weighted `D û − (ℓ − mean)`: the part of log π that no reward and discount can explain."""
-        centred = self._centred(log_policy[:, :, None])[:, 0]
-        gap = self._root * centred - self.matrix @ solution
-        return float(np.sqrt((gap**2).mean())) if gap.size else 0.0
+    def fit(self, log_policy: Floats) -> tuple[Floats, float]:
+        """û `(|entered|,)` from logarithms `(S,A)`, and its misfit.
+
+        The misfit is the root mean square of the weighted `D û − (ℓ − mean)`: the part of log π that no reward and discount can
+        explain.
+        """
+        right = self._centred(log_policy)
+        solution = self._least_squares(right, rough=False)
+        right -= self.matrix @ solution
+        return solution, float(np.linalg.norm(right)) / np.sqrt(max(self._n_rows, 1))
 
     def _centred(self, values: Floats) -> Floats:
-        """Values `(S,A,m)` on D's rows, `(rows, m)`, less their state's weighted mean."""
-        data = values[self._states, self._actions]
-        centred: Floats = data - (self._means @ data)[self._states]
-        return centred
+        """Values `(S,A)` less their state's weighted mean, times the root of their weight, in the order `a·S + s` of D's rows."""
+        centred: Floats = np.subtract(values.T, np.vecdot(self._share, values), order="C")
+        centred *= self._root
+        return centred.ravel()
 
-    def _centred_rows(self, rows: Sparse) -> Sparse:
-        """Subtract from each row its state's weighted mean, and scale it with the root of its weight."""
-        matrix = sp.csr_array(rows - (self._means @ rows)[self._states])
-        matrix.data[np.abs(matrix.data) < SMALLEST_ENTRY] = 0.0
-        matrix.eliminate_zeros()
-        return sp.csr_array(sp.diags_array(self._root) @ matrix)
-
-    @cached_property
-    def _means(self) -> Sparse:
-        """The matrix `(S, rows)` that averages over each state's rows."""
-        count = self._states.size
-        places = (self._states, np.arange(count, dtype=np.int32))
-        return sp.csr_array((self._share, places), shape=(self.mdp.n_states, count))
+    def _centred_rows(self) -> Sparse:
+        """D: one row for each action and state, which is 0 where the action is not available or the state is terminal."""
+        mean = self.mdp.under(self._share)
+        mean.sort_indices()
+        blocks = []
+        for action, root in enumerate(self._root):
+            block = sp.csr_array(self.mdp.transition(action) - mean)
+            scale = np.repeat(root, np.diff(block.indptr))
+            block.data *= scale
+            block.data[np.abs(block.data) <= SMALLEST_ENTRY * scale] = 0.0
+            block.eliminate_zeros()
+            blocks.append(block)
+        stacked = sp.csr_array(sp.vstack(blocks, format="csr"))
+        return stacked if self.entered.size == self.mdp.n_states else stacked[:, self.entered]
 
     def _decompose(self) -> None:
         size = self.entered.size
@@ -104,7 +109,7 @@ class Differences:
 
     def _solver_of_parts(self) -> NormalSolver | None:
         """Solves, where null(D) holds nothing but one constant on each part of D's graph."""
-        gram = sp.csr_array(self.matrix.T @ self.matrix)
+        gram = sp.csr_array(self.matrix.T.tocsr() @ self.matrix)
         n_parts, labels = connected_components(gram, directed=False)
         if n_parts > MOST_PARTS:
             return None
@@ -118,4 +123,4 @@ class Differences:
         if self._solver is None:
             small: Floats = self._inverse @ right
             return small
-        return np.stack([self._solver.solve(b, ROUGH if rough else EXACT) for b in right.T], axis=1)
+        return self._solver.solve(right, ROUGH if rough else EXACT)

@@ -157,6 +157,8 @@ class Multigrid:
 
     def _centred(self, vector: Floats) -> Floats:
         """The vector without what is constant on each part."""
+        if self.sizes.size == 1:
+            return vector - vector.mean(dtype=np.float64)
         means = np.bincount(self.labels, vector) / self.sizes
         centred: Floats = vector - means[self.labels]
         return centred

@@ -169,7 +169,7 @@ def _family(
 ) -> RewardFamily:
     entered = differences.entered
     under = equations.under if entered.size == expert.mdp.n_states else equations.under[entered][:, entered]
-    u = differences.solve(equations.log_policy[..., None])[:, 0]
+    u, misfit = differences.fit(equations.log_policy)
     weights = np.ones(entered.size) if expert.counts is None else 1 / np.maximum((error_u**2).mean(axis=1), 1e-12)
     return RewardFamily(
         owner=owner,
@@ -181,7 +181,7 @@ def _family(
         error_u=error_u,
         error_v=under @ error_u,
         weights=weights,
-        misfit=differences.misfit(equations.log_policy, u),
+        misfit=misfit,
         error=size,
     )
 
