@@ -136,6 +136,6 @@ def _equations(problem: Problem, lam: float | None, smoothing: float) -> tuple[J
     if any(state_columns(problem, expert) is None for expert in problem.experts):
         return FeatureEquations(problem, equations, lam), []
     shared = SharedReward(reward_families(problem, equations, 1.0), problem.n_parameters)
-    system = build_system(shared, problem.n_experts, lam)
+    system = build_system(shared.compact, problem.n_experts, lam)
     guess = np.clip(system.read(solve_system(system).y)[0], 0.0, 1.0)
     return StateEquations(shared, problem.n_experts, lam), [guess]

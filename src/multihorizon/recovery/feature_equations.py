@@ -85,12 +85,11 @@ class FeatureEquations:
             effects.append(ErrorEffect(owner, residual, slope))
         return effects
 
-    def own_equations(self, discounts: Floats, x: Floats) -> int:
-        """How many rows one expert alone leaves over: they say nothing about whether the reward is shared."""
+    def common_equations(self, discounts: Floats, x: Floats) -> int:
+        """How many rows say something about whether the reward is shared: all but those that one expert alone leaves over."""
         matrix, slopes = self.at(discounts)[0], self.slopes(discounts, x)
         return sum(
-            task.n_rows - int(np.linalg.matrix_rank(np.column_stack([matrix[rows], slopes[rows, owner]])))
-            for task, owner, rows in self._each()
+            int(np.linalg.matrix_rank(np.column_stack([matrix[rows], slopes[rows, owner]]))) for _, owner, rows in self._each()
         )
 
     def reward_scale(self, discounts: Floats, x: Floats) -> float:

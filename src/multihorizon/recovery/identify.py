@@ -122,11 +122,11 @@ def judge(case: Case, starts: int = STARTS, extent: bool = True) -> Verdict:
     """Solve the system of all experts, and say what its solutions are; `extent` is whether a set is to be walked along."""
     if isinstance(case.base, FeatureEquations) or not np.isnan(case.known).all():
         return _nonlinear(case, [], starts, extent)
-    system = build_system(case.base.shared, case.problem.n_experts, case.base.temperature)
+    system = build_system(case.base.shared.compact, case.problem.n_experts, case.base.temperature)
     answer = solve_system(system)
     if not answer.free.size:
         return _single(case, system, answer)
-    if _affine(case.base.shared):
+    if _affine(case.base.shared.compact):
         return _affine_set(case, system, answer)
     return _nonlinear(case, [system.read(answer.y)[0]], starts, extent)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Protocol
 
@@ -21,6 +22,8 @@ import scipy.sparse as sp
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.recovery.one_expert import RewardFamily
 
+#: Equations are made compact where they have at least this many rows for each column, and this many rows are read at once.
+LEAST_ROWS, ROWS_AT_ONCE = 4, 4096
 #: If a projection leaves less than this share of a vector's norm, what it leaves is rounding.
 PROJECTION_ROUNDING = 1e-11
 
@@ -72,6 +75,21 @@ class SharedReward:
             (self.root / total[self.parameters], (self.parameters, np.arange(self.size))), shape=(n_parameters, self.size)
         )
 
+    @cached_property
+    def compact(self) -> SharedReward:
+        """The same equations with few rows, where there are few columns: all columns in one orthonormal basis of what they span.
+
+        Lengths and angles stay the same, and nothing else is asked of the rows. It needs rows that all count alike and belong to
+        the same states for every family; otherwise it is this very object.
+        """
+        first = self.families[0].parameters
+        alike = all(np.array_equal(family.parameters, first) for family in self.families) and bool((self.root == 1).all())
+        columns = {id(piece): piece.reshape(first.size, -1) for family in self.families for piece in _pieces(family)}
+        if not alike or LEAST_ROWS * sum(column.shape[1] for column in columns.values()) > first.size:
+            return self
+        found = dict(zip(columns, _coordinates(list(columns.values())), strict=True))
+        return SharedReward([_moved(family, found) for family in self.families], len(next(iter(found.values()))))
+
     @property
     def misfit(self) -> float:
         """The largest part of any expert's log π that no reward and discount can explain, in units of its assumed error."""
@@ -101,18 +119,39 @@ class SharedReward:
         return reward
 
 
+def _pieces(family: RewardFamily) -> tuple[Floats, ...]:
+    """All columns of a family."""
+    return family.u, family.v, family.basis, family.pushed, family.error_u, family.error_v
+
+
+def _moved(family: RewardFamily, found: dict[int, Floats]) -> RewardFamily:
+    """The family with other rows: `found` has what takes the place of each of its arrays."""
+    u, v, basis, pushed, error_u, error_v = (found[id(piece)] for piece in _pieces(family))
+    rows = {"parameters": np.arange(len(u)), "weights": np.ones(len(u))}
+    return replace(family, u=u[:, 0], v=v[:, 0], basis=basis, pushed=pushed, error_u=error_u, error_v=error_v, **rows)
+
+
+def _coordinates(blocks: Sequence[Floats]) -> list[Floats]:
+    """The coordinates of the columns of all blocks in one orthonormal basis: R of their QR decomposition, a few rows at a time."""
+    corner = np.zeros((0, sum(block.shape[1] for block in blocks)))
+    for start in range(0, len(blocks[0]), ROWS_AT_ONCE):
+        rows = np.hstack([block[start : start + ROWS_AT_ONCE] for block in blocks])
+        corner = np.linalg.qr(np.vstack([corner, rows]), mode="r")
+    return np.split(corner, np.cumsum([block.shape[1] for block in blocks])[:-1], axis=1)
+
+
 class StateEquations:
     """M and h for one reward per state; x = (z of every family, then λ_2 … λ_K where temperatures are free)."""
 
     def __init__(self, shared: SharedReward, n_experts: int, temperature: float | None) -> None:
         self.shared, self.n_experts, self.temperature = shared, n_experts, temperature
-        families = shared.families
+        rows, families = shared.compact, shared.compact.families
         self._ends = np.cumsum([0, *(family.basis.shape[1] for family in families)])
-        self._basis = shared.blocks([family.basis for family in families])
-        self._pushed = shared.blocks([family.pushed for family in families])
+        self._basis = rows.blocks([family.basis for family in families])
+        self._pushed = rows.blocks([family.pushed for family in families])
         self._owners: Ints = np.repeat([family.owner for family in families], np.diff(self._ends))
-        self._u = [shared.place_owned(k, [family.u for family in families]) for k in range(n_experts)]
-        self._v = [shared.place_owned(k, [family.v for family in families]) for k in range(n_experts)]
+        self._u = [rows.place_owned(k, [family.u for family in families]) for k in range(n_experts)]
+        self._v = [rows.place_owned(k, [family.v for family in families]) for k in range(n_experts)]
 
     def at(self, discounts: Floats) -> tuple[Floats, Floats]:
         """Columns for z and free temperatures, and minus the part with a known temperature."""
@@ -150,15 +189,16 @@ class StateEquations:
     def errors(self, discounts: Floats, x: Floats) -> list[ErrorEffect]:
         """`λ (δû − γ δV̂)` and its slope `−λ δV̂`."""
         effects = []
-        for number, family in enumerate(self.shared.families):
+        rows = self.shared.compact
+        for number, family in enumerate(rows.families):
             lam, gamma = float(self._temperatures(x)[family.owner]), float(discounts[family.owner])
-            slope = self.shared.place({number: -lam * family.error_v})
-            effects.append(ErrorEffect(family.owner, self.shared.place({number: lam * family.error_u}) + gamma * slope, slope))
+            slope = rows.place({number: -lam * family.error_v})
+            effects.append(ErrorEffect(family.owner, rows.place({number: lam * family.error_u}) + gamma * slope, slope))
         return effects
 
-    def own_equations(self, discounts: Floats, x: Floats) -> int:
-        """How many rows fix the reward itself, or one expert alone: they say nothing about whether it is shared."""
-        return int(self.shared.entered.sum())
+    def common_equations(self, discounts: Floats, x: Floats) -> int:
+        """How many rows say something about whether the reward is shared: all but those that fix the reward itself."""
+        return self.shared.size - int(self.shared.entered.sum())
 
     def reward_scale(self, discounts: Floats, x: Floats) -> float:
         """How much the reward varies from row to row, in the units of the residual."""

@@ -136,12 +136,10 @@ def reward_families(problem: Problem, equations: Sequence[PolicyEquations], erro
             shared[id(expert.mdp)] = differences
         error_u = solved.get(id(differences))
         if error_u is None:
-            error_u = differences.solve(log_errors(expert, e, number), rough=True)
-        if (
-            id(expert.mdp) in shared and e.weights.size > ORDERED_DRAWS
-        ):  # errors that know nothing of the policy serve all experts
-            solved[id(differences)] = error_u
-        families.append(_family(expert, owner, columns, differences, e, size * error_u, size))
+            error_u = size * differences.solve(log_errors(expert, e, number), rough=True)
+        if id(expert.mdp) in shared and e.weights.size > ORDERED_DRAWS:
+            solved[id(differences)] = error_u  # errors that know nothing of the policy serve all experts
+        families.append(_family(expert, owner, columns, differences, e, error_u, size))
     return families
 
 
