@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
+from multihorizon.recovery import joint_equations
 from multihorizon.recovery.feature_equations import FeatureEquations
 from multihorizon.recovery.joint_equations import SharedReward, StateEquations
 from multihorizon.recovery.one_expert import read_equations, reward_families
@@ -416,3 +417,33 @@ def test_order_and_names_of_experts_states_and_actions_do_not_matter(name):
         order = s if features is None else np.arange(4)
         np.testing.assert_allclose(turned.reward * scale, straight.reward[order], atol=1e-5)
         np.testing.assert_array_equal(turned.reward_identified, straight.reward_identified[order])
+
+
+COMPACT = {
+    "ending": ({"terminal": [(3, 4)]}, 1.0),
+    "no ending": ({}, 1.0),
+    "a wall, and temperatures": ({"terminal": [(3, 4)], "walls": [(0, 0)]}, "per_expert"),
+}
+
+
+@pytest.mark.parametrize("name", COMPACT)
+def test_compact_equations_say_the_same_as_those_of_every_state(name, monkeypatch):
+    """Coordinates in an orthonormal basis keep all that is computed from the equations; 300 states have 3 × 300 rows."""
+    grid, temperature = COMPACT[name]
+    mdp = mh.domains.gridworld(15, 20, slip=0.1, **grid)
+    reward = np.random.default_rng(2).normal(size=mdp.n_states)
+    scales = (1.0, 1.0, 1.0) if temperature == 1.0 else (1.0, 0.7, 1.6)
+    plans = [mh.soft_plan(mdp, reward, gamma, lam).policy for gamma, lam in zip((0.3, 0.6, 0.9), scales, strict=True)]
+    strange = mh.soft_plan(mdp, np.random.default_rng(3).normal(size=mdp.n_states), 0.5).policy
+    for experts in (plans, [*plans[:2], strange], plans[:1]):
+        problem = mh.Problem(mdp, experts)
+        monkeypatch.setattr(joint_equations, "LEAST_ROWS", 4)
+        assert state_equations(problem).shared.compact.size < 300
+        compact = mh.identify(problem, temperature)
+        monkeypatch.setattr(joint_equations, "LEAST_ROWS", 1e9)
+        full = mh.identify(problem, temperature)
+        assert (compact.status, compact.dimension, compact.surplus) == (full.status, full.dimension, full.surplus)
+        assert compact.coincidence == pytest.approx(full.coincidence, rel=1e-6)
+        digits = 1e-10 if full.status == "unique" else 1e-6  # a minimum that is not 0 is found to fewer digits
+        for part in ("singular_values", "discounts", "intervals", "reward"):
+            np.testing.assert_allclose(getattr(compact, part), getattr(full, part), rtol=digits, atol=digits)
