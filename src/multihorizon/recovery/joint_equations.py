@@ -132,7 +132,7 @@ def _moved(family: RewardFamily, found: dict[int, Floats]) -> RewardFamily:
 
 
 def _coordinates(blocks: Sequence[Floats]) -> list[Floats]:
-    """The coordinates of the columns of all blocks in one orthonormal basis: R of their QR decomposition, a few rows at a time."""
+    """The columns of all blocks in one orthonormal basis: R of their QR decomposition, a few rows at a time."""
     corner = np.zeros((0, sum(block.shape[1] for block in blocks)))
     for start in range(0, len(blocks[0]), ROWS_AT_ONCE):
         rows = np.hstack([block[start : start + ROWS_AT_ONCE] for block in blocks])

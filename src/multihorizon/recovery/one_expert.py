@@ -200,10 +200,10 @@ def drawn_errors(mdp: MDP, equations: PolicyEquations, seed: int, draws: int) ->
     live = np.flatnonzero(equations.weights.ravel() > 0)
     if live.size <= ORDERED_DRAWS:
         live = live[_content_order(mdp, equations)[live].argsort()]
-    errors = np.zeros((equations.weights.size, draws))
-    errors[live] = np.random.default_rng(seed).standard_normal((live.size, draws))
-    errors[live] /= np.sqrt(equations.weights.ravel()[live])[:, None]
-    return errors.reshape(*equations.weights.shape, draws)
+    drawn = np.random.default_rng(seed).standard_normal((live.size, draws))
+    errors = np.zeros((draws, equations.weights.size))
+    errors[:, live] = drawn.T / np.sqrt(equations.weights.ravel()[live])
+    return errors.T.reshape(*equations.weights.shape, draws)
 
 
 def _content_order(mdp: MDP, equations: PolicyEquations) -> Ints:
