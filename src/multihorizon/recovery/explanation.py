@@ -115,7 +115,8 @@ class Case:
         found = verdict.found
         slopes = np.linalg.svd(found.jacobian, compute_uv=False)
         unknowns = found.range.shape[1] + int((slopes > NO_EFFECT * found.size).sum())
-        return max(0, self.base.common_equations(self.with_known.expand(found.discounts), found.x) - unknowns)
+        common = self.base.common_equations(self.with_known.expand(found.discounts), found.x)
+        return int(max(0, common - unknowns))
 
     def log_coincidence(self, verdict: Verdict) -> float:
         """The decimal logarithm of a rough chance that experts with unrelated rewards would fit by coincidence.

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -127,13 +127,14 @@ def _pieces(family: RewardFamily) -> tuple[Floats, ...]:
 def _moved(family: RewardFamily, found: dict[int, Floats]) -> RewardFamily:
     """The family with other rows: `found` has what takes the place of each of its arrays."""
     u, v, basis, pushed, error_u, error_v = (found[id(piece)] for piece in _pieces(family))
-    rows = {"parameters": np.arange(len(u)), "weights": np.ones(len(u))}
-    return replace(family, u=u[:, 0], v=v[:, 0], basis=basis, pushed=pushed, error_u=error_u, error_v=error_v, **rows)
+    rows: Ints = np.arange(len(u))
+    family = replace(family, parameters=rows, weights=np.ones(rows.size), u=u[:, 0], v=v[:, 0])
+    return replace(family, basis=basis, pushed=pushed, error_u=error_u, error_v=error_v)
 
 
 def _coordinates(blocks: Sequence[Floats]) -> list[Floats]:
     """The columns of all blocks in one orthonormal basis: R of their QR decomposition, a few rows at a time."""
-    corner = np.zeros((0, sum(block.shape[1] for block in blocks)))
+    corner: Any = np.zeros((0, sum(block.shape[1] for block in blocks)))
     for start in range(0, len(blocks[0]), ROWS_AT_ONCE):
         rows = np.hstack([block[start : start + ROWS_AT_ONCE] for block in blocks])
         corner = np.linalg.qr(np.vstack([corner, rows]), mode="r")

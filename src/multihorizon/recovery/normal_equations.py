@@ -164,10 +164,8 @@ class Multigrid:
 
     def _centred(self, vector: Floats) -> Floats:
         """The vector without what is constant on each part."""
-        if self.sizes.size == 1:
-            return vector - vector.mean(dtype=np.float64)
-        means = np.bincount(self.labels, vector) / self.sizes
-        centred: Floats = vector - means[self.labels]
+        means = np.bincount(self.labels, vector) / self.sizes if self.sizes.size > 1 else vector.mean(dtype=np.float64)
+        centred: Floats = vector - (means[self.labels] if self.sizes.size > 1 else means)
         return centred
 
 
