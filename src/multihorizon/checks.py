@@ -66,6 +66,14 @@ def _as_number(value: Any, expected: str) -> float:
         raise ValueError(f"{expected}, received {_describe(value)}") from error
 
 
+def as_level(value: object) -> float:
+    """Read the level of an interval: a number between 0 and 1."""
+    level = _as_number(value, "level must be between 0 and 1")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, received {level}")
+    return level
+
+
 def as_count(value: object, name: str, least: int = 1) -> int:
     """Read one whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
@@ -118,7 +126,10 @@ def as_names(value: Iterable[object] | None, size: int, name: str) -> tuple[str,
 
 
 def label(value: object, name: str) -> str:
-    """The canonical text of a label: 3, 3.0, "3" and "3.0" are one label, so tables that went through NaN still match."""
+    """The canonical text of a label: 3, 3.0, "3" and "3.0" are one label.
+
+    A column of whole numbers in which one is missing is read as decimals, and must still match.
+    """
     if isinstance(value, float | np.floating):
         if not np.isfinite(value):
             raise ValueError(f"{name} must not be missing, received {float(value)}")

@@ -182,6 +182,6 @@ def _check_counts(mdp: MDP, counts: Floats, name: str) -> None:
 
 
 def _equal_mix(sets: Bools) -> Floats:
-    """The policy that takes each chosen action equally often; there is one, except in terminal states."""
+    """The policy that takes each chosen action equally often: the one action, except in terminal states, where all are chosen."""
     policy: Floats = sets / sets.sum(axis=1, keepdims=True)
     return policy

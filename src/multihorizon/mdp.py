@@ -26,8 +26,8 @@ from multihorizon.files.saved_mdp import read_mdp, write_mdp
 from multihorizon.gymnasium_env import read_gymnasium
 from multihorizon.mdp_arrays import RowChecks, read_available, read_grid, read_initial, read_sample_sizes, read_transitions
 
-#: On grids and the like linked states are within a few square roots of the number of states; where links have no order, within a
-#: share of the number itself.
+#: On grids and the like some order of the states puts linked ones a few square roots of their number apart. Where links have no
+#: order, every order leaves them apart by a share of the number itself.
 NARROW = 10
 
 

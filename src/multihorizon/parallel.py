@@ -21,6 +21,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
+from numbers import Integral
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -43,9 +44,9 @@ _clients: list[Any] = []
 
 def as_jobs(value: Any) -> int:
     """Read a number of processes: a whole number of at least 1, or −1 for all cores."""
-    if isinstance(value, bool) or not isinstance(value, int) or value == 0 or value < -1:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value == 0 or value < -1:
         raise ValueError(f"jobs must be a whole number of at least 1, or -1 for all cores, received {value!r}")
-    return value
+    return int(value)
 
 
 def n_workers(jobs: int) -> int:

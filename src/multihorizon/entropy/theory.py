@@ -24,6 +24,8 @@ from multihorizon.problem import Problem
 
 #: The largest entry of the dual's gradient at which its minimum counts as reached.
 GRADIENT = 1e-6
+#: How far to either side of a discount slopes are differenced.
+DIFFERENCE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,8 @@ def _plain(mdp: MDP, reward: Any, gamma: float, temperature: float, policy: Floa
     return float((policy * np.where(live, logs, 0.0))[live].sum())
 
 
-def _slope(function: Any, gamma: float, step: float = 1e-5) -> float:
-    low, high = max(gamma - step, 0.0), min(gamma + step, 1.0)
+def _slope(function: Any, gamma: float) -> float:
+    low, high = max(gamma - DIFFERENCE, 0.0), min(gamma + DIFFERENCE, 1.0)
     return float((function(high) - function(low)) / (high - low))
 
 

@@ -17,6 +17,6 @@ Read in this order; each module uses only those above it:
 * `contrasts`: differences of rewards;  `horizon_tests`: do the experts plan equally far;
 * `bootstrap`: tables that might have been logged instead;  `model_checks`: does the model fit;
 * `lookahead_tests`, `lookahead_comparison`: in what shape do the experts look ahead;
-* `goal_scores`, `goal_groups`, `goals`: who shares a goal with whom;
+* `goal_scores`, `goal_groups`, `goal_test`, `goals`: who shares a goal with whom;
 * `study_design`, `recovered`, `recover`: can a design show an effect.
 """

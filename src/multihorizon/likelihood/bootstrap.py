@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from multihorizon.checks import Floats, as_count
+from multihorizon.checks import Floats, as_count, as_level
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.maximum_likelihood import resume
@@ -52,9 +52,7 @@ class Bootstrap:
 
     def confidence_intervals(self, level: float = 0.95) -> Floats:
         """Percentile intervals `(K,2)` of the discounts."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, received {level}")
-        tails = [(1 - level) / 2, (1 + level) / 2]
+        tails = [(1 - as_level(level)) / 2, (1 + level) / 2]
         ends: Floats = np.quantile(self.discounts, tails, axis=0).T
         return ends
 

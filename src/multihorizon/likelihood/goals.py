@@ -42,7 +42,7 @@ class GoalEstimates:
 
     Attributes:
         experts: all names, in the order of the problem.
-        groups: tuples of names; who does not surely belong to a group is a group of one.
+        groups: tuples of names; whoever does not surely belong to a group is a group of one.
         solutions: of `MaximumLikelihood`, one for each group, with its intervals and tests.
         test: the test that all share one reward.
         verdict: "share", "differ" or "cannot tell": do all share one reward?

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.stats import chi2
 
-from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.checks import Bools, Floats, Ints, as_level
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.first_step import discount_bias
 from multihorizon.likelihood.likelihood import Likelihood, Point
@@ -83,9 +83,7 @@ def moved_back(intervals: Floats, bias: Floats, model: Likelihood) -> Floats:
 
 def signed_root(level: float) -> float:
     """The deviance's root at which an interval of this level ends."""
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, received {level}")
-    return float(np.sqrt(chi2.ppf(level, 1)))
+    return float(np.sqrt(chi2.ppf(as_level(level), 1)))
 
 
 def profile_intervals(point: Point, found: Precision, known: Bools, level: float = 0.95) -> Floats:

@@ -164,8 +164,8 @@ class Likelihood:
         objective = value - 0.5 * float(self.ridge @ theta**2) + (0.0 if self.penalty is None else self.penalty(x))
         return Point(self, x, tuple(plans), value, objective)
 
-    def of_experts(self, experts: Sequence[int], penalty: Quadratic | None = None) -> Likelihood:
-        """The likelihood of some experts alone, in the problem's order, with the same knowledge and another quadratic term."""
+    def of_experts(self, experts: Sequence[int]) -> Likelihood:
+        """The likelihood of some experts alone, in the problem's order, with the same knowledge and without penalties."""
         members = sorted(experts)
         entries = [i for i, owner in enumerate(self.problem.owner) if owner in members]
         settings = self.settings
@@ -176,7 +176,7 @@ class Likelihood:
             temperatures=None if settings.temperatures is None else settings.temperatures[members],
             reward=settings.reward,
         )
-        return Likelihood(self.problem.with_experts(self.problem.experts[i] for i in entries), part, penalty)
+        return Likelihood(self.problem.with_experts(self.problem.experts[i] for i in entries), part)
 
     def with_counts(self, counts: Sequence[Floats]) -> Self:
         """The same likelihood of other decisions: counts `(S,A)` for each of the problem's experts and tasks."""

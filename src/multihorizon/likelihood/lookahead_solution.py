@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.checks import Bools, Floats, first_few
+from multihorizon.checks import Bools, Floats, as_level, first_few
 from multihorizon.likelihood.ascent import projected_gradient
 from multihorizon.likelihood.likelihood import Point
 from multihorizon.likelihood.lookahead_fit import LEAST_GAIN, LookaheadFit
-from multihorizon.likelihood.precision import precision
+from multihorizon.likelihood.precision import precision, scaled_spectrum
 from multihorizon.likelihood.weighted_likelihood import WeightedLikelihood
 from multihorizon.lookahead import Depth, weights_of
 from multihorizon.problem import Problem
@@ -51,6 +51,7 @@ class NoIntervals:
 
     def at(self, level: float) -> Floats:
         """NaN: this look-ahead has no discount."""
+        as_level(level)
         return np.full((self.experts, 2), np.nan)
 
 
@@ -94,23 +95,15 @@ def count_parameters(model: WeightedLikelihood, base: Point) -> int:
     likelihood = base.likelihood
     others = ~likelihood.fixed
     others[likelihood.discount_slice] = False
-    values = np.linalg.eigvalsh(_unit_diagonal(base.information[np.ix_(others, others)])) if others.any() else np.zeros(1)
+    values = scaled_spectrum(base.information[np.ix_(others, others)])[0] if others.any() else np.zeros(1)
     shared = int((values > INFORMATION_RANK_TOLERANCE * max(values[-1], 1.0)).sum())
     return shared + sum(lookahead_counts(model))
 
 
-def lookahead_counts(model: WeightedLikelihood, weights: bool = False) -> list[int]:
-    """How many parameters of look-ahead each group has; with `weights`, how many weights its decisions can depend on."""
-    most = model.steps if weights else model.n_coordinates
+def lookahead_counts(model: WeightedLikelihood) -> list[int]:
+    """How many parameters of look-ahead each group has."""
     reach = [int(model.person_steps[model.groups == group].max()) - 1 for group in range(model.n_groups)]
-    return [min(most, steps) for steps in reach]
-
-
-def _unit_diagonal(matrix: Floats) -> Floats:
-    scale = np.sqrt(np.diag(matrix))
-    scale = np.where(scale > 0, scale, 1.0)
-    scaled: Floats = matrix / np.outer(scale, scale)
-    return scaled
+    return [min(model.n_coordinates, steps) for steps in reach]
 
 
 def lookahead_evidence(found: LookaheadFit, base: Point) -> dict[str, Any]:

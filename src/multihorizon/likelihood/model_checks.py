@@ -32,6 +32,8 @@ from multihorizon.solution import Solution
 from multihorizon.tables.demonstrations import Demonstrations
 
 MODELS = ("this model", "one shared discount", "discount 0", "own frequencies")
+#: Bins of the calibration, and how many of the worst states are named.
+BINS, WORST = 10, 10
 #: Steps of a baseline's climb: it starts from the answer and need not be exact to be compared.
 BASELINE_STEPS = 60
 #: Ridge of a fit to some of the episodes: without it a reward may run away that the whole table holds.
@@ -46,7 +48,7 @@ class ModelChecks:
         experts: their names.
         decisions: held-out decisions of each expert `(K,)`.
         held_out: for each of `MODELS` the mean held-out log-likelihood of a decision, `(K,)`.
-        calibration: one row per bin: mean predicted probability, share taken, decisions' worth of predictions.
+        calibration: one row per bin: the mean predicted probability, the share taken, and how many decisions were predicted.
         worst: states by how badly they fit, with expert, state, decisions, G², p-value, and the action most out of line.
     """
 
@@ -158,18 +160,17 @@ def _predictions(point: Point, held: list[Floats], policies: list[Floats]) -> li
     return found
 
 
-def calibration_bins(pairs: list[tuple[Floats, Floats, Floats]], bins: int = 10) -> Floats:
+def calibration_bins(pairs: list[tuple[Floats, Floats, Floats]]) -> Floats:
     """Mean prediction, share taken and weight of each occupied bin, `(n,3)`."""
     predicted, taken, visits = (np.concatenate([pair[i] for pair in pairs]) for i in range(3))
-    place = np.minimum((predicted * bins).astype(np.int64), bins - 1)
-    weight = np.bincount(place, visits, minlength=bins)
-    mean, share = np.bincount(place, visits * predicted, minlength=bins), np.bincount(place, taken, minlength=bins)
+    place = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
+    weight, mean, share = (np.bincount(place, total, minlength=BINS) for total in (visits, visits * predicted, taken))
     kept = weight > 0
     rows: Floats = np.stack([mean[kept] / weight[kept], share[kept] / weight[kept], weight[kept]], axis=1)
     return rows
 
 
-def worst_states(point: Point, most: int = 10) -> list[dict[str, Any]]:
+def worst_states(point: Point) -> list[dict[str, Any]]:
     """The states that fit worst, by p-value."""
     rows: list[dict[str, Any]] = []
     experts = point.likelihood.problem.experts
@@ -182,11 +183,11 @@ def worst_states(point: Point, most: int = 10) -> list[dict[str, Any]]:
         deviance = 2 * (counts * np.log(ratio)).sum(axis=1)
         degrees = np.maximum(mdp.available.sum(axis=1) - 1, 1)
         p_values = np.where(visits > 0, chi2.sf(np.maximum(deviance, 0.0), degrees), 1.0)
-        for state in np.argsort(-(deviance / degrees))[:most]:
+        for state in np.argsort(-(deviance / degrees))[:WORST]:
             if visits[state] > 0:
                 rows.append(_worst_row(expert.name, mdp, int(state), counts, expected))
                 rows[-1] |= {"deviance": float(deviance[state]), "p_value": min(1.0, looked_at * float(p_values[state]))}
-    return sorted(rows, key=lambda row: (row["p_value"], -row["deviance"]))[:most]
+    return sorted(rows, key=lambda row: (row["p_value"], -row["deviance"]))[:WORST]
 
 
 def _worst_row(expert: str, mdp: Any, state: int, counts: Floats, expected: Floats) -> dict[str, Any]:

@@ -65,12 +65,12 @@ def precision(point: Point) -> Precision:
     free = np.flatnonzero(~model.fixed)
     information = point.information.copy() if model.penalty is None else point.information + model.penalty.matrix
     matrix = information[np.ix_(free, free)]
-    spectrum, vectors, own_scale = _spectrum(matrix)
+    spectrum, vectors, own_scale = scaled_spectrum(matrix)
     null = spectrum <= INFORMATION_RANK_TOLERANCE * spectrum[-1]
     lost = np.linalg.norm(vectors[:, null], axis=1) > NULL_COMPONENT
     if model.ridge.any():
         information[np.arange(model.n_reward), np.arange(model.n_reward)] += model.ridge
-        penalised, directions, scale = _spectrum(information[np.ix_(free, free)])
+        penalised, directions, scale = scaled_spectrum(information[np.ix_(free, free)])
         kept = penalised > INFORMATION_RANK_TOLERANCE * penalised[-1]
         inverse = (directions[:, kept] / penalised[kept]) @ directions[:, kept].T / np.outer(scale, scale)
     else:
@@ -102,7 +102,7 @@ def _widening(point: Point, covariances: Floats, variance: Floats) -> Floats:
     return widening
 
 
-def _spectrum(matrix: Floats) -> tuple[Floats, Floats, Floats]:
+def scaled_spectrum(matrix: Floats) -> tuple[Floats, Floats, Floats]:
     """Eigenvalues and vectors of a matrix scaled to a unit diagonal, and the scale."""
     scale = np.sqrt(np.diag(matrix))
     scale = np.where(scale > 0, scale, 1.0)

@@ -29,10 +29,10 @@ START_TOLERANCE = 1e-6
 LARGEST_START_DISCOUNT = 0.99
 
 
-def smoothed_policy(mdp: MDP, counts: Floats, smoothing: float = SMOOTHING) -> Floats:
-    """Frequencies `(S,A)` of the available actions, mixed with `smoothing` decisions of an indifferent expert in each state."""
+def smoothed_policy(mdp: MDP, counts: Floats) -> Floats:
+    """Frequencies `(S,A)` of the available actions, mixed with α decisions of an indifferent expert in each state."""
     uniform = mdp.available / mdp.available.sum(axis=1, keepdims=True)
-    policy: Floats = (counts + smoothing * uniform) / (counts.sum(axis=1, keepdims=True) + smoothing)
+    policy: Floats = (counts + SMOOTHING * uniform) / (counts.sum(axis=1, keepdims=True) + SMOOTHING)
     return policy
 
 

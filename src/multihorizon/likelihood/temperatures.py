@@ -42,7 +42,10 @@ SPREAD_GAIN, SPREAD_STEPS = 1e-3, 100
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """The chosen τ, the fit with it, the p-value of equal temperatures, and whether the climbs at all τ that were tried ended."""
+    """The chosen τ, the fit with it, the p-value of equal temperatures, and whether the climbs at all τ that were tried ended.
+
+    The p-value is NaN where none of them did.
+    """
 
     value: float
     ascent: Ascent
@@ -102,7 +105,9 @@ def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
             if 0 <= index < SPREADS.size:
                 gain(index)
         best = max(ends, key=lambda i: ends[i][0], default=0)
-    if not ends or best == 0:
+    if not ends:
+        return Spread(0.0, equal, np.nan, complete=False)
+    if best == 0:
         return Spread(0.0, equal, 1.0, not unfinished)
     gained, end = ends[best]
     p_equal = 0.5 * float(chi2.sf(2 * gained, 1)) if gained > 0 else 1.0

@@ -4,5 +4,6 @@
 * `evaluation`: what one policy is worth and where it goes;
 * `sweeps`, `plan`: the best policy, by policy iteration that starts from sweeps;
 * `soft_plan`: the best policy when entropy is rewarded, by Newton's method;
+* `weighted_plan`: the same in tasks with a limited number of steps, for weights of the future that need not be exponential;
 * `breakpoints`: the discounts at which the best policy changes.
 """

@@ -120,8 +120,8 @@ def first_departure(
         if crossing is not None:
             return center + direction * segment.radius * crossing[1]
         edge = center + direction * segment.radius
-        if not 0 < edge < (LARGEST_SOLVABLE_DISCOUNT if direction > 0 else 1.0):
-            return float(np.clip(edge, 0.0, 1.0)) if direction < 0 or edge >= 1 else 1.0
+        if edge <= 0 or (direction > 0 and edge >= LARGEST_SOLVABLE_DISCOUNT):
+            return 0.0 if direction < 0 else 1.0
         center = edge
 
 

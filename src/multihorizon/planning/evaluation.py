@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import ROW_TOLERANCE, Bools, Floats, Sparse, as_discount, as_floats, as_shape
+from multihorizon.checks import ROW_TOLERANCE, Bools, Floats, Sparse, as_discount, as_floats, as_shape, first_few
 from multihorizon.mdp import MDP
 from multihorizon.planning.linear import policy_resolvent
 
@@ -72,16 +72,8 @@ def require_ending(mdp: MDP, policy: Floats | None, discount: float) -> None:
         return
     endless = mdp.never_ends(policy)
     if endless.any():
-        raise ValueError(
-            f"discount 1 needs a policy that ends from every state, "
-            f"but {int(endless.sum())} never end: {name_states(mdp, endless)}"
-        )
-
-
-def name_states(mdp: MDP, mask: Bools, most: int = 5) -> str:
-    """The names of the first few states of a mask, for messages."""
-    names = [mdp.state_names[i] for i in np.flatnonzero(mask)[:most]]
-    return ", ".join(names) + (", …" if int(mask.sum()) > most else "")
+        states = first_few([mdp.state_names[i] for i in np.flatnonzero(endless)])
+        raise ValueError(f"discount 1 needs a policy that ends from every state, received one that never ends from {states}")
 
 
 def policy_entropy(policy: Floats) -> Floats:

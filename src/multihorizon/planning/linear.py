@@ -35,7 +35,7 @@ DENSE_STATES = 60
 FILLED_STATES, FILLED_SHARE = 2000, 0.05
 #: Up to this many states a sparse factorisation takes no longer than one iterative solve.
 DIRECT_STATES = 2000
-#: A sparse factorisation takes about as long as this many square roots of the states in steps of BiCGSTAB on one right-hand side.
+#: A sparse factorisation of S states takes about as long as `FACTOR_STEPS · √S` steps of BiCGSTAB on one right-hand side.
 FACTOR_STEPS = 1.0
 #: Steps that one right-hand side is expected to take before the first has been solved.
 EXPECTED_STEPS = 15
