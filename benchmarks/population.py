@@ -1,13 +1,16 @@
-"""Populations on the Space Adventure Task with simulated persons: coverage, size, shrinkage, accuracy and speed.
+"""Populations on the Space Adventure Task with simulated persons: coverage, size, shrinkage, intervals of persons,
+accuracy and speed.
 
     python benchmarks/population.py coverage [--studies 200] [--free]   # 40 persons, 250 decisions each
     python benchmarks/population.py size [--studies 200] [--free]       # the same without any effect
     python benchmarks/population.py shrinkage [--studies 20]            # 100 decisions each, against maximum likelihood
+    python benchmarks/population.py persons [--mini-blocks 60]          # how often intervals of persons cover the truth
     python benchmarks/population.py accuracy [--studies 5]              # 7, 11 and 15 against 41 nodes
     python benchmarks/population.py speed [--free]                      # 285 persons, 420 decisions each
 
 Each study has its own persons, ages and mini-blocks. With `--free` the reward is estimated from five features; otherwise the
-points are known. `--first 200` begins with study number 200, so that a long run can be made in parts.
+points are known. `--first 200` begins with study number 200, so that a long run can be made in parts. A person makes 2.5
+decisions per mini-block.
 """
 
 from __future__ import annotations
@@ -81,6 +84,20 @@ def shrinkage(args: argparse.Namespace) -> None:
     print(f"single studies {np.round(100 * (1 - each[:, 2] / each[:, :2].min(axis=1))).astype(int).tolist()}")
 
 
+def persons(args: argparse.Namespace) -> None:
+    """How often 95 % intervals of persons cover the truth, and the root mean squared error of γ_i."""
+    covered, errors = [], []
+    for seed in seeds(args):
+        people, problem, points = study(seed, 40, args.mini_blocks, GROUP, AGE, args.free)
+        found = mh.solve(problem, mh.Population("~ group + age", people.frame, known_reward=points))
+        low, high = found.confidence_intervals(0.95).T
+        covered.append(np.mean((low <= people.discounts) & (people.discounts <= high)))
+        errors.append(np.mean((found.discounts - people.discounts) ** 2))
+    share, noise = 100 * np.mean(covered), 100 * np.std(covered) / np.sqrt(len(covered))
+    print(f"{len(covered)} studies, {2.5 * args.mini_blocks:.0f} decisions each: intervals of persons cover", end=" ")
+    print(f"{share:.1f} ± {noise:.1f} %, error {np.sqrt(np.mean(errors)):.4f}")
+
+
 def accuracy(args: argparse.Namespace) -> None:
     """By how much of a standard error effects differ from those with 41 nodes."""
     for seed in seeds(args):
@@ -106,11 +123,12 @@ def speed(args: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["coverage", "size", "shrinkage", "accuracy", "speed"])
+    parser.add_argument("what", choices=["coverage", "size", "shrinkage", "persons", "accuracy", "speed"])
     parser.add_argument("--studies", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--mini-blocks", type=int, default=60)
     parser.add_argument("--free", action="store_true")
     given = parser.parse_args()
     runs = {"coverage": lambda a: effects(a, GROUP, AGE), "size": lambda a: effects(a, 0.0, 0.0)}
-    runs |= {"shrinkage": shrinkage, "accuracy": accuracy, "speed": speed}
+    runs |= {"shrinkage": shrinkage, "persons": persons, "accuracy": accuracy, "speed": speed}
     runs[given.what](given)

@@ -1,5 +1,7 @@
 """Populations: gradients, integrals and information against independent ones, effects against simulated truth, bad input."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.marginal import Layout, Marginal, Persons, adapted_nodes, person_values, plan_at
 from multihorizon.likelihood.marginal_ascent import information, maximise, modes
 from multihorizon.likelihood.parameters import Settings
+from multihorizon.likelihood.spread_average import averaged_shares, spread_moves
 
 TASK = mh.domains.space_adventure(mini_blocks=24)
 PEOPLE = TASK.persons(24, seed=3, group_difference=0.0)
@@ -40,6 +43,7 @@ def layout_of(free: bool, people=PEOPLE) -> tuple[Layout, np.ndarray]:
     model = Likelihood(problem, Settings(temperatures=np.full(n, np.nan), reward=reward))
     layout = Layout(model, read_covariates("~ age", people.frame, problem.names).matrix)
     psi = layout.pack(theta, np.array([1.5, 0.0 if free else 1.7]), np.array([0.8, 0.4]))
+    psi[layout.spread.start + 1] = 0.2
     return layout, psi + 0.03 * np.random.default_rng(0).normal(size=psi.size) * (np.abs(psi) > 0)
 
 
@@ -208,10 +212,47 @@ def test_where_persons_are_known_the_profile_agrees_with_standard_errors() -> No
     assert min(map(abs, profile.interval(1 - p))) < 0.03 * error
 
 
+def test_persons_are_averaged_over_spreads_that_are_flat_in_deviations_and_correlation() -> None:
+    layout, psi = layout_of(free=False)
+    found = maximise(layout, psi, modes_at(layout, psi), 9, 1.0)
+    assert found.finished
+    slopes = spread_moves(found) @ np.linalg.inv(spread_moves(found)[layout.spread])
+    total, weight = 0.0, 0.0
+    for first, second, rho in product(np.linspace(0.1, 4, 20), np.linspace(0.05, 0.9, 12), np.linspace(-0.95, 0.95, 13)):
+        entries = [np.log(first), second * rho, np.log(second * np.sqrt(1 - rho**2))]
+        value = found.marginal.at(found.psi + slopes @ (np.array(entries) - found.psi[layout.spread]))
+        density = np.exp(value.objective - found.value.objective)
+        total, weight = total + density * value.shares, weight + density
+    (mean, within), (exact, wide) = (found.marginal.moments(shares) for shares in (averaged_shares(found), total / weight))
+    deviations = np.sqrt(np.diagonal(wide, axis1=1, axis2=2))
+    plain = found.marginal.moments(found.value.shares)[0]
+    assert np.abs((mean - exact) / deviations).max() < 0.2 * np.abs((plain - exact) / deviations).max()
+    np.testing.assert_allclose(np.sqrt(np.diagonal(within, axis1=1, axis2=2)), deviations, rtol=0.06)
+
+
+def test_the_spread_takes_its_part_of_the_covariance_and_leaves_the_reward() -> None:
+    layout, psi = layout_of(free=True)
+    found = maximise(layout, psi, modes_at(layout, psi), 5, 1.0)
+    moves = spread_moves(found)
+    assert not moves[layout.reward].any()
+    left = np.linalg.inv(found.information) - moves @ moves.T
+    assert np.linalg.eigvalsh((left + left.T) / 2).min() > -1e-9
+
+
 def test_weak_priors_are_not_announced_where_persons_are_known() -> None:
     drawn = known_precisely("~ group")
     assert "weak prior" not in drawn.message
     assert max(map(abs, drawn.evidence["population"]["weak_priors"]["effects"].values())) < 0.1
+
+
+def test_a_correlation_that_is_hardly_determined_is_drawn_to_0_and_announced() -> None:
+    discounts = np.linspace(0.6, 0.95, 10)
+    people = TASK.persons(10, seed=0, discounts=discounts, temperatures=np.geomspace(10, 3, 10))
+    found = mh.solve(known_problem(people), mh.Population(known_reward=POINTS, nodes=7))
+    said = found.evidence["population"]
+    assert found.status == mh.Status.CONVERGED
+    assert said["spread"]["correlation"]["estimate"] < 0 < said["weak_priors"]["correlation"]["moved"]
+    assert "The correlation of discounts and temperatures between persons is hardly determined" in found.message
 
 
 def known_precisely(formula: str, frame: pd.DataFrame = PEOPLE.frame) -> mh.Solution:

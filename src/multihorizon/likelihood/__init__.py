@@ -11,9 +11,9 @@ Read in this order; each module uses only those above it:
 * `intervals`: profile-likelihood intervals;  `known`: what the user knows;
 * `weighted_likelihood`, `lookahead_fit`, `lookahead_solution`: look-ahead that is not exponential;
 * `maximum_likelihood`: the solver `MaximumLikelihood`;
-* `covariates`: the design of a study of persons;  `weak_priors`: what holds means and spread;
+* `covariates`: the design of a study of persons;  `weak_priors`: what holds means, spread and correlation;
 * `marginal`: the likelihood of a population;  `marginal_ascent`: its maximum;  `effect_profiles`: along one effect;
-* `effects`: what follows from it;  `population`: the solver `Population`;
+* `spread_average`: persons where the spread is hardly known;  `effects`: what follows;  `population`: the solver `Population`;
 * `contrasts`: differences of rewards;  `horizon_tests`: do the experts plan equally far;
 * `bootstrap`: tables that might have been logged instead;  `model_checks`: does the model fit;
 * `lookahead_tests`, `lookahead_comparison`: in what shape do the experts look ahead;

@@ -8,10 +8,12 @@ With C the covariance of ψ (`marginal_ascent.py`), n persons and p terms:
   same for everyone. With q independent differences d of covariance D it is `d'D⁻¹d/q`, by Fisher's F with q and n − p degrees
   of freedom. It does not depend on the level that others are compared with.
 * *Weak priors* (`weak_priors.py`) move the answer by about `C g`. Where that is more than `MOVED_EFFECT` standard errors of an
-  effect, or changes a spread by more than the share `MOVED_SPREAD`, the solution's message says so.
-* *Persons.* Given the decisions, η_i has the mean and the covariance `K_i` of the quadrature. The errors of reward and effects
-  add `D_i C D_iᵀ`, D_i the derivative of that mean in ψ. The *reliability* of η_i is the share of the variance between persons
-  that the decisions explain, `1 − K_i/Σ`.
+  effect, changes a spread by more than the share `MOVED_SPREAD`, or the correlation by more than `MOVED_CORRELATION`, the
+  solution's message says so.
+* *Persons.* Given the decisions, η_i has the mean and the covariance of the quadrature, averaged over the spreads that are likely
+  (`spread_average.py`). The errors of reward and effects add `D_i C' D_iᵀ`, D_i the derivative of that mean in ψ and C' what is
+  left of C at a given spread. The *reliability* of η_i is the share of the variance between persons that the decisions explain,
+  `1 − K_i/Σ`, K_i the covariance at the most likely Σ.
 * *Estimated transitions* are drawn anew around their estimates, with their sample sizes. A draw that moves the gradient by δg
   moves ψ by `C δg`; the mean of the squares is added to C.
 * *A new person* with covariates x has a logit γ with mean `x'b` and variance `Σ₁₁ + x' Cov(b) x`.
@@ -34,14 +36,17 @@ from multihorizon.likelihood.first_step import DRAWS, redrawn
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.marginal import Layout, Marginal, Parameters, Persons, adapted_nodes
 from multihorizon.likelihood.marginal_ascent import Maximum, covariance_of
+from multihorizon.likelihood.spread_average import averaged_shares, spread_moves
+from multihorizon.likelihood.weak_priors import correlation
 from multihorizon.solution import Status
 from multihorizon.tolerances import RANK_TOLERANCE
 
 LEVEL = 0.95
 #: An effect with a larger component in directions of which the decisions say nothing is not identified.
 NULL_COMPONENT = 1e-3
-#: Weak priors are announced where they move an effect by more standard errors, or a standard deviation by a larger share.
-MOVED_EFFECT, MOVED_SPREAD = 0.1, 0.25
+#: Weak priors are announced where they move an effect by more standard errors, a standard deviation by a larger share, or the
+#: correlation by more.
+MOVED_EFFECT, MOVED_SPREAD, MOVED_CORRELATION = 0.1, 0.25, 0.15
 #: Nodes of the quadrature with drawn transitions.
 DRAW_NODES = 5
 
@@ -141,16 +146,18 @@ class Inference:
         return table
 
     def moved_by_priors(self) -> dict[str, dict[str, float]]:
-        """What weak priors move: effects on logit γ by how many standard errors, and the spreads by which share."""
+        """What weak priors move: effects on logit γ by how many standard errors, the spreads by which share, the correlation."""
         layout = self.found.marginal.layout
         pull = layout.weak_priors(self.parts)[1]
         effects = (self.covariance @ pull["means"])[layout.discount] / np.sqrt(np.diag(self.effect_covariance(0)))
         shift = self.covariance @ pull["spread"]
         before = layout.unpack(self.found.psi - shift).covariance
         shares = np.sqrt(np.diag(self.parts.covariance) / np.diag(before)) - 1
+        loose = layout.unpack(self.found.psi - self.covariance @ pull["correlation"])
         return {
             "effects": dict(zip(self.covariates.terms, effects.tolist(), strict=True)),
             "spread": dict(zip(("discount", "temperature"), shares.tolist(), strict=True)),
+            "correlation": {"moved": correlation(self.parts.root) - correlation(loose.root)},
         }
 
     def spread(self) -> dict[str, dict[str, Any]]:
@@ -167,13 +174,19 @@ class Inference:
             )
         }
 
+    @cached_property
+    def shares(self) -> Floats:
+        """The shares `(n,Q)` of nodes given the decisions, averaged over the spread if there is an answer."""
+        return averaged_shares(self.found) if self.status == Status.CONVERGED else self.found.value.shares
+
     def persons(self) -> Persons:
-        """Each person's η given the decisions, with the errors of reward and effects in the covariance."""
-        marginal, shares = self.found.marginal, self.found.value.shares
-        mean, within = marginal.moments(shares)
-        moved = marginal.mean_slopes(self.found.psi, shares)
-        own = marginal.nodes.precisions
-        return Persons(mean, within + moved @ self.covariance @ moved.transpose(0, 2, 1), own)
+        """Each person's η given the decisions, with the errors of spread, reward and effects in the covariance."""
+        marginal = self.found.marginal
+        mean, within = marginal.moments(self.shares)
+        moved = marginal.mean_slopes(self.found.psi, self.found.value.shares)
+        along = spread_moves(self.found)
+        rest = self.covariance - along @ along.T
+        return Persons(mean, within + moved @ rest @ moved.transpose(0, 2, 1), marginal.nodes.precisions)
 
     def predictions(self) -> dict[str, dict[str, Any]]:
         """For each pattern of covariates the discount of a typical person, and where a new person's may lie."""

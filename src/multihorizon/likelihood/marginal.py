@@ -22,7 +22,7 @@ maximum likelihood, `−½ log det M` is added, M the information about (b, c):
     M = Σ_i X_iᵀ (W_i + I/(n s²)) X_i,    W_i = (Λ_i^{-1} + Σ)^{-1},
 
 X_i the derivative of μ_i, Λ_i the precision with which the decisions of person i alone determine η_i, and s that of the weak
-priors of means and spread, which are added too (`weak_priors.py`). With persons known well M divides sums of squares by n − p.
+priors, which are added too (`weak_priors.py`). With persons known well M divides sums of squares by n − p.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from scipy.special import expit, logsumexp
 from multihorizon.checks import Floats
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.persons import next_values, reward_pull_back
-from multihorizon.likelihood.weak_priors import WIDEST, mean_precision, mean_prior, spread_prior
+from multihorizon.likelihood.weak_priors import WIDEST, correlation_prior, mean_precision, mean_prior, spread_prior
 
 #: Log-temperatures of nodes stay this near to 0: beyond it choices are certain or random to the last digit.
 LOG_TEMPERATURE_LIMIT = 20.0
@@ -135,11 +135,12 @@ class Layout:
         return np.concatenate([theta[self.free], everyone * centre[0], heat, [np.log(deviations[0]), 0.0, np.log(deviations[1])]])
 
     def weak_priors(self, parts: Parameters) -> tuple[float, dict[str, Floats]]:
-        """The logarithm of the weak priors, and the gradient in ψ of each: of means and of the spread."""
-        pull = {name: np.zeros(self.size) for name in ("means", "spread")}
+        """The logarithm of the weak priors, and the gradient in ψ of each."""
+        pull = {name: np.zeros(self.size) for name in ("means", "spread", "correlation")}
         means, pull["means"][self.discount] = mean_prior(parts.effects[:, 0], self.mean_precision)
         spread, pull["spread"][self.spread] = spread_prior(parts.root, self.design.shape[1])
-        return means + spread, pull
+        correlation, pull["correlation"][self.spread] = correlation_prior(parts.root)
+        return means + spread + correlation, pull
 
     @cached_property
     def linear(self) -> Floats:
@@ -185,8 +186,7 @@ class Marginal:
         mean = np.einsum("nq,nqi->ni", shares, gaps)
         second = np.einsum("nq,nqi,nqj->ij", shares, gaps, gaps)
         gradient = np.zeros(self.layout.size)
-        ridge, free = model.ridge, self.layout.free
-        gradient[self.layout.reward] = np.einsum("nq,nqd->d", shares, scores) - (ridge * parts.theta)[free]
+        gradient[self.layout.reward] = np.einsum("nq,nqd->d", shares, scores) - (model.ridge * parts.theta)[self.layout.free]
         pulled = design.T @ mean @ inverse
         gradient[self.layout.discount] = pulled[:, 0]
         gradient[self.layout.heat] = self.layout.heat_basis.T @ pulled[:, 1]
@@ -194,7 +194,7 @@ class Marginal:
         restricted, in_spread = self._restricted(parts)
         gradient[self.layout.spread] += in_spread
         held, pull = self.layout.weak_priors(parts)
-        objective = float(persons.sum()) - 0.5 * float(ridge @ parts.theta**2) + restricted + held
+        objective = float(persons.sum()) - 0.5 * float(model.ridge @ parts.theta**2) + restricted + held
         return Value(objective, gradient + sum(pull.values()), persons, shares)
 
     def _restricted(self, parts: Parameters) -> tuple[float, Floats]:

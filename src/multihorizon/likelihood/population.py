@@ -18,7 +18,7 @@ from scipy.special import expit, logit
 
 from multihorizon.checks import Floats, as_count, as_floats
 from multihorizon.likelihood.covariates import Covariates, new_rows, read_covariates
-from multihorizon.likelihood.effects import MOVED_EFFECT, MOVED_SPREAD, Inference, ShrunkenIntervals, predicted
+from multihorizon.likelihood.effects import MOVED_CORRELATION, MOVED_EFFECT, MOVED_SPREAD, Inference, ShrunkenIntervals, predicted
 from multihorizon.likelihood.fit import fit
 from multihorizon.likelihood.known import read_settings, with_known_reward
 from multihorizon.likelihood.likelihood import Likelihood
@@ -173,7 +173,7 @@ def _search(layout: Layout, start: _Start, nodes: int, progress: Progress) -> Ma
 def _solution(answer: Inference, ridge_reason: str) -> Solution:
     found = answer.found
     marginal, model = found.marginal, found.marginal.layout.model
-    gammas, shares = marginal.discounts(), found.value.shares
+    gammas, shares = marginal.discounts(), answer.shares
     discounts = np.minimum((shares * gammas).sum(axis=1), marginal.largest)
     persons, known = answer.persons(), answer.status == Status.CONVERGED
     wider = persons.covariance[:, 0, 0] / marginal.moments(shares)[1][:, 0, 0]
@@ -233,4 +233,10 @@ def prior_words(answer: Inference) -> list[str]:
         if abs(share) > MOVED_SPREAD:
             size = f"{100 * abs(share):.0f} % {'larger' if share > 0 else 'smaller'}"
             words.append(f"The spread of {kind}s between persons is hardly determined: a weak prior makes it about {size}.")
+    drawn = moved["correlation"]["moved"]
+    if abs(drawn) > MOVED_CORRELATION:
+        words.append(
+            "The correlation of discounts and temperatures between persons is hardly determined: "
+            f"a weak prior moves it by about {abs(drawn):.1f} towards 0."
+        )
     return words

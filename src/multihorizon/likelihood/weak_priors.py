@@ -9,6 +9,10 @@ two parts keep Σ from collapsing to a singular matrix that the decisions cannot
 deviations well above t (Chung and others, 2013, without the second part). The last part keeps Σ from running away for the same
 reason as above; it says nothing of deviations well below s.
 
+*Correlation.* `log(1 − ρ²)` is added, ρ the correlation of logit γ and log λ (Lewandowski and others, 2009, with shape 2). It
+weighs as much as two persons who are known exactly and show no correlation. Without it a correlation that the decisions hardly
+determine ends near ±1, and then each person's temperature seems to tell their discount.
+
 *What they move.* With C the covariance of ψ and g the gradient of a prior, the maximum without that prior is about `C g` away.
 """
 
@@ -32,6 +36,17 @@ def mean_prior(effects: Floats, precision: Floats) -> tuple[float, Floats]:
     """The logarithm of the prior of the effects `(p,)` on logit γ, and its gradient."""
     pull = -precision @ effects
     return 0.5 * float(effects @ pull), pull
+
+
+def correlation(root: Floats) -> float:
+    """ρ of a root `(2,2)` of Σ."""
+    return float(root[1, 0] / np.hypot(*root[1]))
+
+
+def correlation_prior(root: Floats) -> tuple[float, Floats]:
+    """The logarithm of the prior of the correlation, and its gradient in log L₁₁, L₂₁ and log L₂₂."""
+    rho = correlation(root)
+    return float(np.log1p(-(rho**2))), 2 * rho * np.array([0.0, -1 / np.hypot(*root[1]), rho])
 
 
 def spread_prior(root: Floats, terms: int) -> tuple[float, Floats]:
