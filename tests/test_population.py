@@ -15,7 +15,7 @@ from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.marginal import Layout, Marginal, Persons, adapted_nodes, person_values, plan_at
 from multihorizon.likelihood.marginal_ascent import information, maximise, modes
 from multihorizon.likelihood.parameters import Settings
-from multihorizon.likelihood.spread_average import averaged_shares, spread_moves
+from multihorizon.likelihood.spread_average import averaged_shares, covariance_at_spread, spread_moves
 
 TASK = mh.domains.space_adventure(mini_blocks=24)
 PEOPLE = TASK.persons(24, seed=3, group_difference=0.0)
@@ -235,8 +235,9 @@ def test_the_spread_takes_its_part_of_the_covariance_and_leaves_the_reward() -> 
     found = maximise(layout, psi, modes_at(layout, psi), 5, 1.0)
     moves = spread_moves(found)
     assert not moves[layout.reward].any()
-    left = np.linalg.inv(found.information) - moves @ moves.T
-    assert np.linalg.eigvalsh((left + left.T) / 2).min() > -1e-9
+    whole = np.linalg.inv(found.information)
+    left = covariance_at_spread(found, whole)
+    np.testing.assert_allclose(left + moves @ moves.T, whole, atol=1e-9)
 
 
 def test_weak_priors_are_not_announced_where_persons_are_known() -> None:

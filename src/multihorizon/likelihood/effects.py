@@ -36,7 +36,7 @@ from multihorizon.likelihood.first_step import DRAWS, redrawn
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.marginal import Layout, Marginal, Parameters, Persons, adapted_nodes
 from multihorizon.likelihood.marginal_ascent import Maximum, covariance_of
-from multihorizon.likelihood.spread_average import averaged_shares, spread_moves
+from multihorizon.likelihood.spread_average import averaged_shares, covariance_at_spread
 from multihorizon.likelihood.weak_priors import correlation
 from multihorizon.solution import Status
 from multihorizon.tolerances import RANK_TOLERANCE
@@ -184,9 +184,8 @@ class Inference:
         marginal = self.found.marginal
         mean, within = marginal.moments(self.shares)
         moved = marginal.mean_slopes(self.found.psi, self.found.value.shares)
-        along = spread_moves(self.found)
-        rest = self.covariance - along @ along.T
-        return Persons(mean, within + moved @ rest @ moved.transpose(0, 2, 1), marginal.nodes.precisions)
+        left = covariance_at_spread(self.found, self.covariance)
+        return Persons(mean, within + moved @ left @ moved.transpose(0, 2, 1), marginal.nodes.precisions)
 
     def predictions(self) -> dict[str, dict[str, Any]]:
         """For each pattern of covariates the discount of a typical person, and where a new person's may lie."""

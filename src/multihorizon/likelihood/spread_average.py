@@ -19,7 +19,6 @@ import numpy as np
 
 from multihorizon.checks import Floats
 from multihorizon.likelihood.marginal_ascent import Maximum, covariance_of
-from multihorizon.likelihood.weak_priors import correlation
 
 #: Places for log L₁₁, which is known least, L₂₁ and log L₂₂.
 PLACES = (7, 5, 5)
@@ -54,6 +53,14 @@ def spread_moves(found: Maximum) -> Floats:
     return moves
 
 
+def covariance_at_spread(found: Maximum, covariance: Floats) -> Floats:
+    """What is left of the covariance of ψ where the spread is given: `C − M Mᵀ`, never negative."""
+    moves = spread_moves(found)
+    values, vectors = np.linalg.eigh(covariance - moves @ moves.T)
+    left: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return left
+
+
 def _places() -> list[tuple[Floats, float]]:
     """z `(3,)` and w of each place."""
     rules = [np.polynomial.hermite_e.hermegauss(count) for count in PLACES]
@@ -62,5 +69,5 @@ def _places() -> list[tuple[Floats, float]]:
 
 
 def _log_flat(root: Floats) -> float:
-    """log f: the density in S of a spread that is flat in standard deviations and correlation."""
-    return float(np.log(root[0, 0]) + np.log1p(-(correlation(root) ** 2)))
+    """log f, `1 − ρ²` being the squared share of L₂₂ in the deviation of log λ."""
+    return float(np.log(root[0, 0]) + 2 * np.log(root[1, 1] / np.hypot(*root[1])))

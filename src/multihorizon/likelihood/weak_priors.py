@@ -45,8 +45,8 @@ def correlation(root: Floats) -> float:
 
 def correlation_prior(root: Floats) -> tuple[float, Floats]:
     """The logarithm of the prior of the correlation, and its gradient in log L₁₁, L₂₁ and log L₂₂."""
-    rho = correlation(root)
-    return float(np.log1p(-(rho**2))), 2 * rho * np.array([0.0, -1 / np.hypot(*root[1]), rho])
+    rho, deviation = correlation(root), np.hypot(*root[1])
+    return 2 * float(np.log(root[1, 1] / deviation)), 2 * rho * np.array([0.0, -1 / deviation, rho])
 
 
 def spread_prior(root: Floats, terms: int) -> tuple[float, Floats]:
