@@ -8,7 +8,8 @@ truth makes intervals of persons too narrow. So the shares P_iq of the nodes (`m
 with Gauss–Hermite places z_k and weights w_k in three dimensions, and l the objective, which is restricted to the spread already.
 `M = C_·S C_S^{-1/2}`, C the covariance of all but the reward, moves the effects along with the spread. Reward and nodes stay
 where they are, so nothing is planned anew. `f = σ_γ (1 − ρ²)` makes the density of S flat in both standard deviations and in the
-correlation, but for the weak priors that are part of l.
+correlation, but for the weak priors that are part of l. Where nodes are too coarse for a small spread, l may come out above its
+maximum; such places do not count.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def averaged_shares(found: Maximum) -> Floats:
     for z, share in _places():
         psi = found.psi + moves @ z
         value = found.marginal.at(psi)
-        if value is not None:
+        if value is not None and value.objective <= found.value.objective:
             density = share * float(np.exp(value.objective + _log_flat(layout.unpack(psi).root) - here + 0.5 * z @ z))
             total, weight = total + density * value.shares, weight + density
     shares: Floats = total / weight
