@@ -127,7 +127,8 @@ def _advance(point: Point, metric: Metric, free: Bools, damping: float, bend: bo
         curve = _bend(point, metric, free, damping, step) if bend and promised > 0 else 0.0
         reached = model.at(np.clip(point.x + step + curve, model.lower, model.upper), point) if promised > 0 else None
         if reached is not None and promised < ROUNDING * abs(point.objective):
-            return (reached if _left_to_gain(reached, metric, free) < promised else None), damping
+            better = _left_to_gain(reached, metric, free) < _left_to_gain(point, metric, free)
+            return (reached, max(0.1 * damping, LEAST_DAMPING)) if better else (None, damping)
         gained = -np.inf if reached is None else reached.objective - point.objective
         if gained > 1e-3 * promised:
             factor = 0.1 if gained > 0.7 * promised else (1.0 if gained > 0.25 * promised else 4.0)
