@@ -22,6 +22,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from multihorizon.cli import COMMANDS
+
 Row = dict[str, Any]
 ROOT = Path(__file__).parent.parent
 
@@ -66,7 +68,7 @@ def start_up(full: bool) -> list[Row]:
         "python -c pass": ["-c", "pass"],
         "import multihorizon": ["-c", "import multihorizon"],
         "multihorizon --help": ["-m", "multihorizon", "--help"],
-        "multihorizon fit --help": ["-m", "multihorizon", "fit", "--help"],
+        **{f"multihorizon {name} --help": ["-m", "multihorizon", name, "--help"] for name in COMMANDS},
     }
     return [{"what": what, **_best_start([sys.executable, *arguments])} for what, arguments in commands.items()]
 

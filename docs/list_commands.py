@@ -1,9 +1,9 @@
 """The page on the commands of the program, made from what they say of themselves in `--help`."""
 
-from importlib import import_module
 from typing import Any
 
 from multihorizon.cli import COMMANDS, load
+from multihorizon.commands.options import EXAMPLES
 
 HEAD = """# The commands
 
@@ -22,7 +22,7 @@ def _command(name: str) -> str:
     command = load(name)
     rows = [f"| {_typed(parameter)} | {(parameter.help or '').replace('|', chr(92) + '|')} |" for parameter in command.params]
     table = "\n".join(["| you type | meaning |", "|---|---|", *rows])
-    examples = "\n".join(import_module(f"multihorizon.commands.{name}").EXAMPLES)
+    examples = "\n".join(EXAMPLES[name])
     return f"## {name}\n\n{command.help}\n\n{table}\n\n```sh\n{examples}\n```\n"
 
 

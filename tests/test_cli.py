@@ -2,7 +2,6 @@ import json
 import shlex
 import subprocess
 import sys
-from importlib import import_module
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +10,7 @@ from multihorizon import domains
 from multihorizon.cli import COMMANDS, app, load
 from multihorizon.commands import console
 from multihorizon.commands.demo import FILES
+from multihorizon.commands.options import EXAMPLES
 
 RUN = CliRunner()
 
@@ -38,8 +38,7 @@ def test_the_demo_shows_three_ways_finds_the_horizons_and_says_what_to_type_next
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_of_a_command_name_options_that_it_has(name: str) -> None:
     help_text = RUN.invoke(app, [name, "--help"]).output
-    examples = import_module(f"multihorizon.commands.{name}").EXAMPLES
-    for example in examples:
+    for example in EXAMPLES[name]:
         first, second, *words = shlex.split(example)
         assert (first, second) == ("multihorizon", name)
         assert example in help_text
@@ -94,6 +93,20 @@ def test_progress_is_told_in_lines_where_there_is_no_terminal(monkeypatch, capsy
 def test_the_time_left_follows_from_the_share_done() -> None:
     assert console._time_left(0.25, 100.0) == ", about 5 min left"
     assert console._time_left(0.0, 100.0) == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_loads_nothing_that_the_work_needs(name: str) -> None:
+    code = (
+        "import sys; from typer.testing import CliRunner; from multihorizon.cli import app\n"
+        f"print(CliRunner().invoke(app, ['{name}', '--help'], env={{'COLUMNS': '200'}}).output)\n"
+        f"heavy = ('numpy', 'scipy', 'pandas', 'duckdb', 'joblib', 'matplotlib', 'multihorizon.commands.{name}')\n"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "[]"
+    assert EXAMPLES[name][0] in run.stdout
+    assert "--out" in run.stdout
 
 
 def test_the_help_loads_no_command_and_shows_what_each_does() -> None:

@@ -1,16 +1,18 @@
 """The program `multihorizon`: a thin skin over the library, one module per command.
 
-A command is a function in a module of the same name in `commands/`. The module is imported when the command is called, so that
-`multihorizon --help` does not wait for what only one command needs. The list of commands shows the docstrings of these functions,
-read from their sources.
+A command is a function in a module of the same name in `commands/`, and takes options that are declared in `commands/options.py`.
+The module is imported when the command is called, so that no help waits for what the work needs. What a command does is shown in
+the words of its function's docstring, read from the source.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperGroup
@@ -18,9 +20,10 @@ from typer.main import get_command
 
 import multihorizon
 from multihorizon import commands
+from multihorizon.commands.options import EXAMPLES, OPTIONS
 
 #: The commands in the order of the help.
-COMMANDS = ("demo", "fit", "goals", "identify", "recover", "reproduce")
+COMMANDS = tuple(OPTIONS)
 #: What stands below the list of commands.
 EPILOG = (
     "Examples:",
@@ -32,11 +35,32 @@ EPILOG = (
 
 
 def load(name: str) -> Any:
-    """A command with its options and its examples; this imports its module."""
-    module = import_module(f"{commands.__name__}.{name}")
+    """A command with its options and its examples."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(name, epilog=_paragraphs("Examples:", *module.EXAMPLES))(getattr(module, name))
+    single.command(name, help=_docstring(name), epilog=_paragraphs("Examples:", *EXAMPLES[name]))(_with_arguments(name))
     return get_command(single)
+
+
+def _with_arguments(name: str) -> Callable[..., None]:
+    """A function that has a command's options as its arguments, and imports the command's module when it is called."""
+    declared = OPTIONS[name]
+
+    def run(**given: Any) -> None:
+        getattr(import_module(f"{commands.__name__}.{name}"), name)(declared(**given))
+
+    hints = get_type_hints(declared, include_extras=True)
+    run.__annotations__ = hints
+    signature = inspect.signature(declared)
+    arguments = [argument.replace(annotation=hints[argument.name]) for argument in signature.parameters.values()]
+    run.__signature__ = signature.replace(parameters=arguments)  # type: ignore[attr-defined]
+    return run
+
+
+def _docstring(name: str) -> str | None:
+    """The docstring of a command's function, without importing its module."""
+    source = Path(commands.__path__[0], f"{name}.py")
+    functions = ast.parse(source.read_text(encoding="utf-8")).body
+    return next(ast.get_docstring(node) for node in functions if isinstance(node, ast.FunctionDef) and node.name == name)
 
 
 def _paragraphs(*lines: str) -> str:
@@ -61,13 +85,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-
-
-def _docstring(name: str) -> str | None:
-    """The docstring of a command's function, without importing its module."""
-    source = Path(commands.__path__[0], f"{name}.py")
-    functions = ast.parse(source.read_text(encoding="utf-8")).body
-    return next(ast.get_docstring(node) for node in functions if isinstance(node, ast.FunctionDef) and node.name == name)
 
 
 def _placeholder() -> None:

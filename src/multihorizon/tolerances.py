@@ -21,3 +21,6 @@ RANK_TOLERANCE = 1e-9
 INFORMATION_RANK_TOLERANCE = 1e-12
 #: Added under a division to keep 0/0 from raising; no quantity of ours is this small and not zero.
 TINY = 1e-300
+#: Moves that are added to each state and action where transitions are estimated: half a move, little against the dozens that an
+#: estimate needs anyway.
+SMOOTHING = 0.5

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.table import Table
 
 from multihorizon.commands.console import make_directory, out, plain_errors, progress_bar
+from multihorizon.commands.options import DemoOptions
 from multihorizon.domains import Domain, meadow, toy
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, part_of
@@ -22,7 +21,6 @@ from multihorizon.report.plots import save
 from multihorizon.report.walks import best_walk, plot_walks
 from multihorizon.tables.demonstrations import Demonstrations
 
-EXAMPLES = ("multihorizon demo", "multihorizon demo --out tour")
 WALKERS = ("Ann", "Ben", "Cleo")
 START = "B3"
 #: Walks that each walker makes, from places all over the meadow.
@@ -32,15 +30,11 @@ GROUND = {6.0: ("snack", "s"), 40.0: ("feast", "F"), -3.0: ("mud", "~"), -0.5: (
 FILES = ("walks.png", "decisions.csv", "meadow.npz", *FIT_FILES)
 
 
-def demo(
-    out_dir: Annotated[Path, typer.Option("--out", help="Where to write the picture, the table and the report.")] = Path(
-        "multihorizon-demo"
-    ),
-) -> None:
+def demo(options: DemoOptions) -> None:
     """Take the tour: three walkers with one goal, and what a table of their walks gives away."""
     with plain_errors():
         domain = meadow()
-        directory = make_directory(out_dir)
+        directory = make_directory(options.out_dir)
         start = domain.mdp.state_names.index(START)
         walks = [best_walk(domain.mdp, domain.reward, discount, start) for discount in domain.lp_discounts]
         _open(domain, walks)

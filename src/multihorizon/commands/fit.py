@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
 from rich.table import Table
 
 from multihorizon.commands.console import out, plain_errors, progress_bar, show_remarks
-from multihorizon.commands.options import (
-    Cluster,
-    Demos,
-    Discounts,
-    EstimateRest,
-    Features,
-    Formula,
-    Groups,
-    Jobs,
-    KnownReward,
-    LookaheadChoice,
-    Pairs,
-    PersonsFile,
-    Quick,
-    Recovered,
-    Ridge,
-    Seed,
-    Smoothing,
-    StateColumns,
-    TemperatureChoice,
-    Transitions,
+from multihorizon.commands.given import (
     check_out,
     discounts_of,
     families_of,
@@ -41,6 +22,7 @@ from multihorizon.commands.options import (
     read_options,
     temperature_of,
 )
+from multihorizon.commands.options import FitOptions
 from multihorizon.likelihood.lookahead_comparison import LookaheadComparison
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.recovered import Recovery
@@ -54,19 +36,9 @@ from multihorizon.report.population_section import effect_rows, population_words
 from multihorizon.report.words import wide_intervals
 from multihorizon.solution import Solution, Status
 from multihorizon.tables.demonstrations import read_tables
-from multihorizon.tables.dynamics import SMOOTHING
 from multihorizon.tables.features import read_features, read_known_reward
 from multihorizon.tables.groups import read_groups
 
-EXAMPLES = (
-    "multihorizon fit decisions.csv --out result",
-    "multihorizon fit decisions.csv --transitions moves.csv --out result",
-    "multihorizon fit decisions.csv --features kinds.csv --jobs -1 --out result",
-    "multihorizon fit steps.csv --state x,y --out result",
-    "multihorizon fit decisions.csv --known-reward points.csv --discount Ann=0.9",
-    'multihorizon fit decisions.csv --persons who.csv --formula "~ group + age"',
-    "multihorizon fit 1.csv 2.csv --transitions a.csv --transitions b.csv",
-)
 #: Exit code where the work was stopped by Ctrl-C, as shells have it.
 STOPPED = 130
 #: What is known so far is written after so many seconds, and again after as many.
@@ -77,89 +49,60 @@ LISTED_EXPERTS = 60
 SHOWN_OF_FAMILIES = ("family", "AIC", "BIC", "held out", "verdict")
 
 
-def fit(
-    demos: Demos,
-    state: StateColumns = None,
-    transitions: Transitions = None,
-    features: Features = None,
-    temperature: TemperatureChoice = None,
-    discount: Discounts = None,
-    known_reward: KnownReward = None,
-    groups: Groups = None,
-    persons: PersonsFile = None,
-    formula: Formula = None,
-    smoothing: Smoothing = SMOOTHING,
-    estimate_rest: EstimateRest = False,
-    ridge: Ridge = None,
-    lookahead: LookaheadChoice = None,
-    recovered: Recovered = None,
-    pairs: Pairs = False,
-    quick: Quick = False,
-    jobs: Jobs = 1,
-    cluster_at: Cluster = None,
-    seed: Seed = 0,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write results and the report.")] = None,
-) -> None:
+def fit(options: FitOptions) -> None:
     """Estimate each expert's planning horizon and the reward they share from logged decisions."""
-    with plain_errors(), cluster(cluster_at):
-        if smoothing < 0:
-            raise ValueError(f"--smoothing must be at least 0, received {smoothing:g}")
-        families = families_of(lookahead)
-        check_out(out_dir, FILES, demos, transitions, features, known_reward, groups, persons, recovered)
-        if state is not None:
-            others = {
-                "--transitions": transitions,
-                "--features": features,
-                "--known-reward": known_reward,
-                "--groups": groups,
-                "--persons": persons,
-                "--formula": formula,
-                "--estimate-rest": estimate_rest,
-                "--ridge": ridge is not None,
-                "--lookahead": lookahead,
-                "--recovered": recovered,
-            }
+    with plain_errors(), cluster(options.cluster_at):
+        if options.smoothing < 0:
+            raise ValueError(f"--smoothing must be at least 0, received {options.smoothing:g}")
+        families = families_of(options.lookahead)
+        check_out(
+            options.out_dir,
+            FILES,
+            options.demos,
+            options.transitions,
+            options.features,
+            options.known_reward,
+            options.groups,
+            options.persons,
+            options.recovered,
+        )
+        if options.state is not None:
             from multihorizon.commands.fit_steps import fit_steps  # noqa: PLC0415 - scikit-learn takes long to load
 
-            fit_steps(demos, state, others, (temperature_of(temperature), discounts_of(discount)), quick, seed, out_dir)
+            fit_steps(
+                options.demos,
+                options.state,
+                _of_finite_tasks(options),
+                (temperature_of(options.temperature), discounts_of(options.discount)),
+                options.quick,
+                options.seed,
+                options.out_dir,
+            )
             return
-        recovery = None if recovered is None else Recovery.from_json(recovered)
-        together = None if groups is None else read_groups(groups)
-        solver = MaximumLikelihood(temperature_of(temperature), discounts_of(discount), groups=together, ridge=ridge)
-        asked = population_of(persons, formula, solver)
-        options = {
-            **read_options(demos, transitions, features, temperature),
-            "discounts": discount,
-            "known_reward": known_reward.name if known_reward else None,
-            "groups": groups.name if groups else None,
-            "persons": persons.name if persons else None,
-            "formula": formula,
-            "estimate_rest": estimate_rest,
-            "smoothing": smoothing if estimate_rest or not transitions else None,
-            "ridge": ridge,
-            "lookahead": lookahead,
-            "recovered": recovered.name if recovered else None,
-            "pairs": pairs,
-            "quick": quick,
-        }
-        results = _Results(out_dir, options)
+        recovery = None if options.recovered is None else Recovery.from_json(options.recovered)
+        together = None if options.groups is None else read_groups(options.groups)
+        solver = MaximumLikelihood(
+            temperature_of(options.temperature), discounts_of(options.discount), groups=together, ridge=options.ridge
+        )
+        asked = population_of(options.persons, options.formula, solver)
+        results = _Results(options.out_dir, _recorded(options))
         try:
             with progress_bar("fit") as progress:
                 analysis = analyse(
-                    read_tables(demos),
-                    read_mdps(transitions),
-                    None if features is None else (lambda mdp: read_features(features, mdp)),
-                    smoothing=smoothing,
-                    seed=seed,
+                    read_tables(options.demos),
+                    read_mdps(options.transitions),
+                    None if options.features is None else partial(read_features, options.features),
+                    smoothing=options.smoothing,
+                    seed=options.seed,
                     progress=progress,
-                    estimate_rest=estimate_rest,
-                    pairs=pairs,
-                    quick=quick,
-                    jobs=as_jobs(jobs),
+                    estimate_rest=options.estimate_rest,
+                    pairs=options.pairs,
+                    quick=options.quick,
+                    jobs=as_jobs(options.jobs),
                     keep=results.keep,
                     solver=solver,
                     lookahead=families,
-                    known_reward=None if known_reward is None else (lambda mdp: read_known_reward(known_reward, mdp)),
+                    known_reward=None if options.known_reward is None else partial(read_known_reward, options.known_reward),
                     population=asked,
                 )
         except KeyboardInterrupt:
@@ -168,12 +111,47 @@ def fit(
             analysis = results.latest
         analysis = replace(analysis, recovery=recovery)
         _show(analysis)
-        if out_dir is not None:
-            write_fit(out_dir, analysis, options)
-            out.print(f"Written to {out_dir}: {', '.join(FILES)}", soft_wrap=True)
-            out.print(f"Open {out_dir / 'report.html'} in a browser.", soft_wrap=True)
+        if options.out_dir is not None:
+            write_fit(options.out_dir, analysis, _recorded(options))
+            out.print(f"Written to {options.out_dir}: {', '.join(FILES)}", soft_wrap=True)
+            out.print(f"Open {options.out_dir / 'report.html'} in a browser.", soft_wrap=True)
         if not analysis.finished:
             raise typer.Exit(STOPPED)
+
+
+def _of_finite_tasks(options: FitOptions) -> dict[str, Any]:
+    """The options that tasks whose states are vectors do not have."""
+    return {
+        "--transitions": options.transitions,
+        "--features": options.features,
+        "--known-reward": options.known_reward,
+        "--groups": options.groups,
+        "--persons": options.persons,
+        "--formula": options.formula,
+        "--estimate-rest": options.estimate_rest,
+        "--ridge": options.ridge is not None,
+        "--lookahead": options.lookahead,
+        "--recovered": options.recovered,
+    }
+
+
+def _recorded(options: FitOptions) -> dict[str, Any]:
+    """What the files of results say about how they were made."""
+    return {
+        **read_options(options),
+        "discounts": options.discount,
+        "known_reward": options.known_reward.name if options.known_reward else None,
+        "groups": options.groups.name if options.groups else None,
+        "persons": options.persons.name if options.persons else None,
+        "formula": options.formula,
+        "estimate_rest": options.estimate_rest,
+        "smoothing": options.smoothing if options.estimate_rest or not options.transitions else None,
+        "ridge": options.ridge,
+        "lookahead": options.lookahead,
+        "recovered": options.recovered.name if options.recovered else None,
+        "pairs": options.pairs,
+        "quick": options.quick,
+    }
 
 
 class _Results:

@@ -3,65 +3,48 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from multihorizon.commands.console import out, plain_errors, progress_bar, show_remarks
-from multihorizon.commands.options import (
-    Cluster,
-    Demos,
-    EstimateRest,
-    Features,
-    Jobs,
-    Seed,
-    Smoothing,
-    TemperatureChoice,
-    Transitions,
+from multihorizon.commands.given import (
     check_out,
     read_options,
     read_study,
     temperature_of,
 )
+from multihorizon.commands.options import GoalsOptions
 from multihorizon.files.output import write_all
 from multihorizon.files.saved import write_json
 from multihorizon.likelihood.goals import GoalEstimates, goals_of_decisions
 from multihorizon.parallel import as_jobs, cluster
 from multihorizon.report.goals_section import goals_page
 from multihorizon.solution import package_version
-from multihorizon.tables.dynamics import SMOOTHING
 
-EXAMPLES = (
-    "multihorizon goals decisions.csv --out result",
-    "multihorizon goals decisions.csv --transitions moves.csv --out result",
-)
 FILES = ("goals.json", "goals.html")
 
 
-def goals(
-    demos: Demos,
-    transitions: Transitions = None,
-    features: Features = None,
-    temperature: TemperatureChoice = None,
-    smoothing: Smoothing = SMOOTHING,
-    estimate_rest: EstimateRest = False,
-    simulations: Annotated[int, typer.Option("--simulations", help="Tables drawn at most to test one reward for all.")] = 99,
-    jobs: Jobs = 1,
-    cluster_at: Cluster = None,
-    seed: Seed = 0,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write goals.json and goals.html.")] = None,
-) -> None:
+def goals(options: GoalsOptions) -> None:
     """Say who shares a goal with whom, where rewards and horizons may both differ."""
-    with plain_errors(), cluster(cluster_at):
-        check_out(out_dir, FILES, demos, transitions, features)
-        study = read_study(demos, transitions, features, smoothing, estimate_rest)
+    with plain_errors(), cluster(options.cluster_at):
+        check_out(options.out_dir, FILES, options.demos, options.transitions, options.features)
+        study = read_study(options)
         with progress_bar("goals") as progress:
-            found = goals_of_decisions(study.problem, temperature_of(temperature), simulations, seed, progress, as_jobs(jobs))
+            found = goals_of_decisions(
+                study.problem,
+                temperature_of(options.temperature),
+                options.simulations,
+                options.seed,
+                progress,
+                as_jobs(options.jobs),
+            )
         out.print(found.summary(), soft_wrap=True)
         show_remarks(study.remarks)
-        if out_dir is not None:
-            options = {**read_options(demos, transitions, features, temperature), "simulations": simulations}
-            _write(out_dir, found, study.remarks, seed, options)
+        if options.out_dir is not None:
+            recorded = {
+                **read_options(options),
+                "simulations": options.simulations,
+            }
+            _write(options.out_dir, found, study.remarks, options.seed, recorded)
 
 
 def _write(directory: Path, found: GoalEstimates, remarks: list[str], seed: int, options: dict[str, Any]) -> None:

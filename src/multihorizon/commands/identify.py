@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from multihorizon.commands.console import out, plain_errors, progress_bar, show_remarks
-from multihorizon.commands.options import (
-    Demos,
-    EstimateRest,
-    Features,
-    Seed,
-    Smoothing,
-    TemperatureChoice,
-    Transitions,
+from multihorizon.commands.given import (
     check_out,
     read_options,
     read_study,
     temperature_of,
 )
+from multihorizon.commands.options import IdentifyOptions
 from multihorizon.driver import solve
 from multihorizon.files.output import write_all
 from multihorizon.files.saved import write_json
@@ -29,36 +21,28 @@ from multihorizon.recovery.identification import Identification
 from multihorizon.report.identifiability import identify_fitted
 from multihorizon.report.identify_page import identify_page, these_decisions
 from multihorizon.solution import Solution, Status, package_version
-from multihorizon.tables.dynamics import SMOOTHING
 
-EXAMPLES = (
-    "multihorizon identify decisions.csv --transitions moves.csv",
-    "multihorizon identify 1.csv 2.csv --transitions a.csv --transitions b.csv",
-)
 FILES = ("identify.json", "identify.html")
 
 
-def identify(
-    demos: Demos,
-    transitions: Transitions = None,
-    features: Features = None,
-    temperature: TemperatureChoice = None,
-    smoothing: Smoothing = SMOOTHING,
-    estimate_rest: EstimateRest = False,
-    seed: Seed = 0,
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write identify.json and identify.html.")] = None,
-) -> None:
+def identify(options: IdentifyOptions) -> None:
     """Say whether these decisions, and any number of others like them, identify the discounts."""
     with plain_errors():
-        check_out(out_dir, FILES, demos, transitions, features)
-        study = read_study(demos, transitions, features, smoothing, estimate_rest)
+        check_out(options.out_dir, FILES, options.demos, options.transitions, options.features)
+        study = read_study(options)
         with progress_bar("identify") as progress:
-            solution = solve(study.problem, MaximumLikelihood(temperature_of(temperature)), seed, progress)
+            solution = solve(study.problem, MaximumLikelihood(temperature_of(options.temperature)), options.seed, progress)
             exact = identify_fitted(solution)
         _show(solution, exact)
         show_remarks(study.remarks)
-        if out_dir is not None:
-            _write(out_dir, solution, exact, study.remarks, read_options(demos, transitions, features, temperature))
+        if options.out_dir is not None:
+            _write(
+                options.out_dir,
+                solution,
+                exact,
+                study.remarks,
+                read_options(options),
+            )
 
 
 def _show(solution: Solution, exact: Identification | None) -> None:

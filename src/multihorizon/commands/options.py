@@ -1,27 +1,18 @@
-"""The options that several commands share, and how the files they name are read."""
+"""What each command takes. Nothing here loads what the work needs, so that the help of a command is there at once.
+
+The options of a command are a frozen dataclass, and `cli.py` makes arguments of its fields. The function of the same name in the
+command's own module gets them when the command is called.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from multihorizon.checks import as_discount, as_positive
-from multihorizon.files.output import check_output
-from multihorizon.likelihood.known import Temperature
-from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
-from multihorizon.likelihood.population import Population
-from multihorizon.lookahead import FAMILIES, Exponential, Lookahead, family_named
-from multihorizon.mdp import MDP
-from multihorizon.problem import Problem
-from multihorizon.report.analysis import build_problem
-from multihorizon.tables.demonstrations import Demonstrations, read_tables
-from multihorizon.tables.features import read_features
-from multihorizon.tables.persons import read_persons
-from multihorizon.tables.transitions import read_transitions
+from multihorizon.tolerances import SMOOTHING
 
 Demos = Annotated[
     list[Path],
@@ -92,90 +83,161 @@ Recovered = Annotated[
     Path | None, typer.Option("--recovered", help="recover.json of multihorizon recover, to be shown in the report.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Fixes all randomness.")]
+Effects = Annotated[
+    list[float] | None,
+    typer.Option("--effect", help="An effect of a covariate on the logit of the discount; the last one is that of other sizes."),
+]
+Term = Annotated[str | None, typer.Option("--term", help="The covariate's term in the formula, where there are several.")]
+Decisions = Annotated[
+    list[int] | None,
+    typer.Option("--decisions", help="A number of decisions per person to try; by default half and twice as many."),
+]
+People = Annotated[
+    list[int] | None, typer.Option("--people", help="A number of people to try; by default half and twice as many.")
+]
 
 
-@dataclass(frozen=True, eq=False)
-class Study:
-    """What a command was given: the tables, the problem they make, and remarks on what was assumed."""
+@dataclass(frozen=True)
+class DemoOptions:
+    """The options of `demo`."""
 
-    tables: list[Demonstrations]
-    problem: Problem
-    remarks: list[str]
-
-
-def read_study(
-    demos: Demos, transitions: Transitions, features: Features, smoothing: Smoothing, estimate_rest: EstimateRest
-) -> Study:
-    """The tables of decisions with their transitions and features."""
-    tables = read_tables(demos)
-    matrix = None if features is None else (lambda mdp: read_features(features, mdp))
-    return Study(tables, *build_problem(tables, read_mdps(transitions), matrix, smoothing, estimate_rest))
+    out_dir: Annotated[Path, typer.Option("--out", help="Where to write the picture, the table and the report.")] = Path(
+        "multihorizon-demo"
+    )
 
 
-def read_options(demos: Demos, transitions: Transitions, features: Features, temperature: TemperatureChoice) -> dict[str, Any]:
-    """What results say of these options: names of files, never where they lie."""
-    return {
-        "demonstrations": [path.name for path in demos],
-        "transitions": [path.name for path in transitions] if transitions else "estimated",
-        "features": features.name if features else None,
-        "temperature": ", ".join(temperature) if temperature else "pooled",
-    }
+@dataclass(frozen=True)
+class FitOptions:
+    """The options of `fit`."""
+
+    demos: Demos
+    state: StateColumns = None
+    transitions: Transitions = None
+    features: Features = None
+    temperature: TemperatureChoice = None
+    discount: Discounts = None
+    known_reward: KnownReward = None
+    groups: Groups = None
+    persons: PersonsFile = None
+    formula: Formula = None
+    smoothing: Smoothing = SMOOTHING
+    estimate_rest: EstimateRest = False
+    ridge: Ridge = None
+    lookahead: LookaheadChoice = None
+    recovered: Recovered = None
+    pairs: Pairs = False
+    quick: Quick = False
+    jobs: Jobs = 1
+    cluster_at: Cluster = None
+    seed: Seed = 0
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write results and the report.")] = None
 
 
-def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
-    """The given transitions, or None to have them estimated."""
-    return [read_transitions(path) for path in transitions] if transitions else None
+@dataclass(frozen=True)
+class GoalsOptions:
+    """The options of `goals`."""
+
+    demos: Demos
+    transitions: Transitions = None
+    features: Features = None
+    temperature: TemperatureChoice = None
+    smoothing: Smoothing = SMOOTHING
+    estimate_rest: EstimateRest = False
+    simulations: Annotated[int, typer.Option("--simulations", help="Tables drawn at most to test one reward for all.")] = 99
+    jobs: Jobs = 1
+    cluster_at: Cluster = None
+    seed: Seed = 0
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write goals.json and goals.html.")] = None
 
 
-def temperature_of(texts: list[str] | None) -> Temperature:
-    """The solver's option for a choice on the command line: a word, one number for all, or numbers by name."""
-    words: dict[str, Temperature] = {"pooled": "pooled", "shared": "shared", "per-expert": "per_expert"}
-    if not texts:
-        return "pooled"
-    if len(texts) == 1 and texts[0] in words:
-        return words[texts[0]]
-    return _numbers(texts, "--temperature", as_positive, f"one of {', '.join(words)}, a positive number or NAME=number")
+@dataclass(frozen=True)
+class IdentifyOptions:
+    """The options of `identify`."""
+
+    demos: Demos
+    transitions: Transitions = None
+    features: Features = None
+    temperature: TemperatureChoice = None
+    smoothing: Smoothing = SMOOTHING
+    estimate_rest: EstimateRest = False
+    seed: Seed = 0
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write identify.json and identify.html.")] = None
 
 
-def population_of(persons: Path | None, formula: str | None, solver: MaximumLikelihood) -> Population | None:
-    """What is asked about groups and persons; nothing without a table of persons and a formula."""
-    if persons is None and formula is None:
-        return None
-    if persons is not None and not (formula or "").strip():
-        raise ValueError('--persons must come with --formula, received none: "~ group" compares the groups of a column group')
-    if persons is None and formula is not None and formula.strip(" ~1"):
-        raise ValueError(f"--formula {formula} must come with --persons FILE, the table with its columns, received none")
-    if solver.discounts is not None or solver.groups is not None:
-        raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
-    rows = None if persons is None else read_persons(persons)
-    return Population(formula or "~ 1", rows, known_reward=solver.known_reward, ridge=solver.ridge)
+@dataclass(frozen=True)
+class RecoverOptions:
+    """The options of `recover`."""
+
+    demos: Demos
+    transitions: Transitions = None
+    features: Features = None
+    temperature: TemperatureChoice = None
+    known_reward: KnownReward = None
+    persons: PersonsFile = None
+    formula: Formula = None
+    effect: Effects = None
+    term: Term = None
+    decisions: Decisions = None
+    people: People = None
+    studies: Annotated[int, typer.Option("--studies", help="Simulated studies of each size.")] = 100
+    smoothing: Smoothing = SMOOTHING
+    estimate_rest: EstimateRest = False
+    ridge: Ridge = None
+    jobs: Jobs = 1
+    cluster_at: Cluster = None
+    seed: Seed = 0
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write results and the report.")] = None
 
 
-def families_of(text: str | None) -> tuple[Lookahead, ...]:
-    """The families of look-ahead to compare; the exponential one is always among them."""
-    if text is None:
-        return ()
-    return FAMILIES if text == "all" else (Exponential(), family_named(text, "--lookahead", "all"))
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """The options of `reproduce`."""
+
+    out_dir: Annotated[Path, typer.Option("--out", help="Where the numbers, figures and the report go.")]
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer tasks, evaluations and grid points.")] = False
+    jobs: Jobs = -1
+    cluster_at: Cluster = None
+    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0
 
 
-def discounts_of(texts: list[str] | None) -> float | dict[str, float] | None:
-    """The known discounts on the command line: one for all, or by name."""
-    return _numbers(texts, "--discount", as_discount, "a number from 0 to 1, or NAME=number") if texts else None
-
-
-def _numbers(texts: list[str], option: str, check: Callable[[object, str], float], expected: str) -> float | dict[str, float]:
-    """One number for all experts, or one for each name."""
-    names = [text.rpartition("=")[0] for text in texts]
-    if len(texts) > 1 and (not all(names) or len(set(names)) < len(names)):
-        raise ValueError(f"{option} must be given once for all experts, or once for each name, received {', '.join(texts)}")
-    try:
-        numbers = [check(float(text.rpartition("=")[2]), option) for text in texts]
-    except ValueError:
-        raise ValueError(f"{option} must be {expected}, received {', '.join(texts)}") from None
-    return dict(zip(names, numbers, strict=True)) if names[0] else numbers[0]
-
-
-def check_out(directory: Path | None, files: Sequence[str], demos: Demos, transitions: Transitions, *others: Path | None) -> None:
-    """Raise, before any work, if `--out` cannot take these files or would replace what is read."""
-    if directory is not None:
-        check_output(directory, files, [*demos, *(transitions or ()), *(path for path in others if path is not None)])
+#: The options of the commands that read tables of decisions.
+TableOptions = FitOptions | GoalsOptions | IdentifyOptions | RecoverOptions
+#: The options of each command, in the order of the help.
+OPTIONS: dict[str, Any] = {
+    "demo": DemoOptions,
+    "fit": FitOptions,
+    "goals": GoalsOptions,
+    "identify": IdentifyOptions,
+    "recover": RecoverOptions,
+    "reproduce": ReproduceOptions,
+}
+#: What one may type to begin with.
+EXAMPLES = {
+    "demo": ("multihorizon demo", "multihorizon demo --out tour"),
+    "fit": (
+        "multihorizon fit decisions.csv --out result",
+        "multihorizon fit decisions.csv --transitions moves.csv --out result",
+        "multihorizon fit decisions.csv --features kinds.csv --jobs -1 --out result",
+        "multihorizon fit steps.csv --state x,y --out result",
+        "multihorizon fit decisions.csv --known-reward points.csv --discount Ann=0.9",
+        'multihorizon fit decisions.csv --persons who.csv --formula "~ group + age"',
+        "multihorizon fit 1.csv 2.csv --transitions a.csv --transitions b.csv",
+    ),
+    "goals": (
+        "multihorizon goals decisions.csv --out result",
+        "multihorizon goals decisions.csv --transitions moves.csv --out result",
+    ),
+    "identify": (
+        "multihorizon identify decisions.csv --transitions moves.csv",
+        "multihorizon identify 1.csv 2.csv --transitions a.csv --transitions b.csv",
+    ),
+    "recover": (
+        "multihorizon recover decisions.csv --transitions moves.csv --studies 100",
+        "multihorizon recover decisions.csv --decisions 100 --people 50 --out plan",
+        'multihorizon recover log.csv --persons who.csv --formula "~ group" --effect 1',
+    ),
+    "reproduce": (
+        "multihorizon reproduce --out study --quick",
+        "multihorizon reproduce --out study",
+    ),
+}

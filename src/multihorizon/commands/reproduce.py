@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.table import Table
 
 from multihorizon.commands.console import err, make_directory, out, plain_errors, progress_bar
-from multihorizon.commands.options import Cluster, Jobs
+from multihorizon.commands.options import ReproduceOptions
 from multihorizon.files.output import write_all
 from multihorizon.parallel import as_jobs, cluster
 from multihorizon.study.claim import Claim
@@ -18,29 +18,18 @@ from multihorizon.study.report import write_figures, write_page, write_report
 from multihorizon.study.run import PARTS, read_timings, run_part
 from multihorizon.study.settings import Settings
 
-EXAMPLES = (
-    "multihorizon reproduce --out study --quick",
-    "multihorizon reproduce --out study",
-)
 
-
-def reproduce(
-    out_dir: Annotated[Path, typer.Option("--out", help="Where the numbers, figures and the report go.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer tasks, evaluations and grid points.")] = False,
-    jobs: Jobs = -1,
-    cluster_at: Cluster = None,
-    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
-) -> None:
+def reproduce(options: ReproduceOptions) -> None:
     """Regenerate the paper's study part by part; a run that was stopped goes on where it left off."""
-    with plain_errors(), cluster(cluster_at):
-        settings = Settings(seed=seed, quick=quick, jobs=as_jobs(jobs))
-        directory = make_directory(out_dir)
+    with plain_errors(), cluster(options.cluster_at):
+        settings = Settings(seed=options.seed, quick=options.quick, jobs=as_jobs(options.jobs))
+        directory = make_directory(options.out_dir)
         try:
             claims = _write_up(directory, _compute(directory, settings), settings)
         except KeyboardInterrupt:
             err.print(f"Stopped. What was finished is kept in {directory}: give the same command again to go on from there.")
             raise typer.Exit(130) from None
-        if quick:
+        if options.quick:
             out.print("A quick run: fewer tasks, evaluations and grid points than the paper's.")
         out.print(_table(claims))
         out.print(f"Written to {directory}: report.html, paper.md, figures/, data/")

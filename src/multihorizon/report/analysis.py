@@ -42,7 +42,8 @@ from multihorizon.report.people import people_frame
 from multihorizon.report.words import Verdict
 from multihorizon.solution import Solution
 from multihorizon.tables.demonstrations import Demonstrations
-from multihorizon.tables.dynamics import SMOOTHING, describe_estimate, estimate_mdp, require_possible
+from multihorizon.tables.dynamics import describe_estimate, estimate_mdp, require_possible
+from multihorizon.tolerances import SMOOTHING
 
 #: Experts whose intervals are computed together, before what is known so far is kept.
 BLOCK = 4

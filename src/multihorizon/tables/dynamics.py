@@ -34,9 +34,8 @@ from multihorizon.files.labels import in_order, positions
 from multihorizon.mdp import MDP
 from multihorizon.tables.cells import Decision
 from multihorizon.tables.demonstrations import Demonstrations
+from multihorizon.tolerances import SMOOTHING
 
-#: α: half a move per state and action, little against the dozens that an estimate needs anyway.
-SMOOTHING = 0.5
 #: A sentence lists at most this many items.
 LISTED = 5
 

@@ -1,0 +1,112 @@
+"""What options mean: texts become numbers and names, and files are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from multihorizon.checks import as_discount, as_positive
+from multihorizon.commands.options import TableOptions
+from multihorizon.files.output import check_output
+from multihorizon.likelihood.known import Temperature
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.likelihood.population import Population
+from multihorizon.lookahead import FAMILIES, Exponential, Lookahead, family_named
+from multihorizon.mdp import MDP
+from multihorizon.problem import Problem
+from multihorizon.report.analysis import build_problem
+from multihorizon.tables.demonstrations import Demonstrations, read_tables
+from multihorizon.tables.features import read_features
+from multihorizon.tables.persons import read_persons
+from multihorizon.tables.transitions import read_transitions
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What a command was given: the tables, the problem they make, and remarks on what was assumed."""
+
+    tables: list[Demonstrations]
+    problem: Problem
+    remarks: list[str]
+
+
+def read_study(options: TableOptions) -> Study:
+    """The tables of decisions with their transitions and features."""
+    tables = read_tables(options.demos)
+    matrix = None if options.features is None else partial(read_features, options.features)
+    problem, remarks = build_problem(tables, read_mdps(options.transitions), matrix, options.smoothing, options.estimate_rest)
+    return Study(tables, problem, remarks)
+
+
+def read_options(options: TableOptions) -> dict[str, Any]:
+    """What results say of these options: names of files, never where they lie."""
+    return {
+        "demonstrations": [path.name for path in options.demos],
+        "transitions": [path.name for path in options.transitions] if options.transitions else "estimated",
+        "features": options.features.name if options.features else None,
+        "temperature": ", ".join(options.temperature) if options.temperature else "pooled",
+    }
+
+
+def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
+    """The given transitions, or None to have them estimated."""
+    return [read_transitions(path) for path in transitions] if transitions else None
+
+
+def temperature_of(texts: list[str] | None) -> Temperature:
+    """The solver's option for a choice on the command line: a word, one number for all, or numbers by name."""
+    words: dict[str, Temperature] = {"pooled": "pooled", "shared": "shared", "per-expert": "per_expert"}
+    if not texts:
+        return "pooled"
+    if len(texts) == 1 and texts[0] in words:
+        return words[texts[0]]
+    return _numbers(texts, "--temperature", as_positive, f"one of {', '.join(words)}, a positive number or NAME=number")
+
+
+def population_of(persons: Path | None, formula: str | None, solver: MaximumLikelihood) -> Population | None:
+    """What is asked about groups and persons; nothing without a table of persons and a formula."""
+    if persons is None and formula is None:
+        return None
+    if persons is not None and not (formula or "").strip():
+        raise ValueError('--persons must come with --formula, received none: "~ group" compares the groups of a column group')
+    if persons is None and formula is not None and formula.strip(" ~1"):
+        raise ValueError(f"--formula {formula} must come with --persons FILE, the table with its columns, received none")
+    if solver.discounts is not None or solver.groups is not None:
+        raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
+    rows = None if persons is None else read_persons(persons)
+    return Population(formula or "~ 1", rows, known_reward=solver.known_reward, ridge=solver.ridge)
+
+
+def families_of(text: str | None) -> tuple[Lookahead, ...]:
+    """The families of look-ahead to compare; the exponential one is always among them."""
+    if text is None:
+        return ()
+    return FAMILIES if text == "all" else (Exponential(), family_named(text, "--lookahead", "all"))
+
+
+def discounts_of(texts: list[str] | None) -> float | dict[str, float] | None:
+    """The known discounts on the command line: one for all, or by name."""
+    return _numbers(texts, "--discount", as_discount, "a number from 0 to 1, or NAME=number") if texts else None
+
+
+def _numbers(texts: list[str], option: str, check: Callable[[object, str], float], expected: str) -> float | dict[str, float]:
+    """One number for all experts, or one for each name."""
+    names = [text.rpartition("=")[0] for text in texts]
+    if len(texts) > 1 and (not all(names) or len(set(names)) < len(names)):
+        raise ValueError(f"{option} must be given once for all experts, or once for each name, received {', '.join(texts)}")
+    try:
+        numbers = [check(float(text.rpartition("=")[2]), option) for text in texts]
+    except ValueError:
+        raise ValueError(f"{option} must be {expected}, received {', '.join(texts)}") from None
+    return dict(zip(names, numbers, strict=True)) if names[0] else numbers[0]
+
+
+def check_out(
+    directory: Path | None, files: Sequence[str], demos: list[Path], transitions: list[Path] | None, *others: Path | None
+) -> None:
+    """Raise, before any work, if `--out` cannot take these files or would replace what is read."""
+    if directory is not None:
+        check_output(directory, files, [*demos, *(transitions or ()), *(path for path in others if path is not None)])
