@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood import first_step, intervals, large
+from multihorizon.likelihood import first_step, intervals, large, temperatures
 from multihorizon.likelihood.ascent import Ascent, climb
 from multihorizon.likelihood.contrasts import reward_contrasts
 from multihorizon.likelihood.first_step import added_variance, redrawn
@@ -94,6 +94,13 @@ def test_temperatures_are_not_mistaken_for_horizons():
     assert solution.evidence["equal_temperatures_p"] < 1e-6
     assert ((low <= 0.6) & (high >= 0.6)).all()
     assert solution.temperature / solution.temperature[0] == pytest.approx([1.0, 0.4, 3.0], rel=0.3)
+
+
+def test_a_test_of_temperatures_that_did_not_end_is_not_passed(monkeypatch):
+    monkeypatch.setattr(temperatures, "SPREAD_STEPS", 0)
+    solution = mh.solve(unequal_temperatures(["a", "b", "c"]), mh.MaximumLikelihood(ridge=0.0, starts=1))
+    assert np.isnan(solution.evidence["equal_temperatures_p"])
+    assert "the test of equal temperatures is not reliable" in solution.message
 
 
 def test_equal_temperatures_are_kept_where_nothing_speaks_against_them():

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
+from multihorizon.likelihood.recovered import Outcome
 from multihorizon.likelihood.study_design import policies_of, read_design
 from multihorizon.report.recover_page import FILES
 
@@ -118,6 +119,13 @@ def test_what_was_written_is_read_again(recovered, tmp_path) -> None:
     (tmp_path / "other.json").write_text("[1, 2]")
     with pytest.raises(ValueError, match=r"is not a recover\.json"):
         mh.Recovery.from_json(tmp_path / "other.json")
+
+
+def test_discounts_that_are_not_identified_are_no_estimates(cliff) -> None:
+    solution = mh.solve(cliff[2], KNOWN)
+    evidence = {**solution.evidence, "identified": [True, False, True]}
+    found = Outcome.of(replace(solution, status=mh.Status.NOT_IDENTIFIED, evidence=evidence), np.full(3, 0.5), np.nan, None)
+    assert np.isnan(found.estimates).tolist() == [False, True, False]
 
 
 def test_chosen_discounts_are_the_truth(cliff) -> None:

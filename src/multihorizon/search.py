@@ -7,7 +7,6 @@ returns every evaluation in order, the best of them, and what it has to say abou
 from __future__ import annotations
 
 import copy
-import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -94,7 +93,7 @@ class Grid:
             raise ValueError(
                 f"step must be larger for {n_experts} experts: {self.step} asks for {axis.size}^{n_experts} evaluations"
             )
-        points = np.array(list(itertools.product(axis, repeat=n_experts)))
+        points = np.stack(np.meshgrid(*n_experts * [axis], indexing="ij"), axis=-1).reshape(-1, n_experts)
         chunks = np.array_split(points, max(1, min(200, len(points) // 20)))
         start = time.perf_counter()
         values: list[Floats] = []

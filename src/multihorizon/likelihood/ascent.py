@@ -37,7 +37,7 @@ MAX_STEPS = 300
 #: Damping relative to D: the first, the least, and the most; a climb that needs more than the most ends.
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-3, 1e-8, 1e12
 #: Gains below this share of the objective are lost in its rounding.
-ROUNDING = 1e-14
+LOST_GAIN = 1e-14
 #: The information is kept while each step leaves no more than this share of the promised gain.
 SHRINK = 0.05
 #: From this step on the bend of the ridge is followed; easy problems are solved before.
@@ -126,7 +126,7 @@ def _advance(point: Point, metric: Metric, free: Bools, damping: float, bend: bo
         promised = float(point.gradient @ step - 0.5 * step @ metric.times(step))
         curve = _bend(point, metric, free, damping, step) if bend and promised > 0 else 0.0
         reached = model.at(np.clip(point.x + step + curve, model.lower, model.upper), point) if promised > 0 else None
-        if reached is not None and promised < ROUNDING * abs(point.objective):
+        if reached is not None and promised < LOST_GAIN * abs(point.objective):
             better = _left_to_gain(reached, metric, free) < _left_to_gain(point, metric, free)
             return (reached, max(0.1 * damping, LEAST_DAMPING)) if better else (None, damping)
         gained = -np.inf if reached is None else reached.objective - point.objective

@@ -234,6 +234,8 @@ def _message(problem: Problem, found: Fit, precise: Precision, identified: Bools
         parts.append(f"The climb was broken off unconverged, at a largest reward of {largest:.3g}: do not use this answer.")
     elif residual > CONVERGED_GRADIENT:
         parts.append(f"The gradient is above {CONVERGED_GRADIENT:g} per decision: do not use this answer.")
+    if found.spread is not None and not found.spread.complete:
+        parts.append("Climbs at some spreads of the temperatures did not end: the test of equal temperatures is not reliable.")
     if is_large(model) and any(expert.mdp.sample_sizes is not None for expert in problem.experts):
         parts.append("With so many rewards the bias of estimated transitions is not computed: intervals are not moved by it.")
     return " ".join([*parts, *_ridge_words(problem, found, model)])

@@ -50,11 +50,13 @@ class Outcome:
         if found.status == Status.NOT_CONVERGED:
             return cls.without_answer(truth, effect, "the fit did not converge")
         intervals = found.confidence_intervals(LEVEL)
+        told = found.evidence.get("identified", found.status != Status.NOT_IDENTIFIED)
+        estimates = np.where(told, found.discounts, np.nan)
         if term is None:
-            return cls(truth, found.discounts, intervals, effect, np.nan, (np.nan, np.nan), np.nan)
+            return cls(truth, estimates, intervals, effect, np.nan, (np.nan, np.nan), np.nan)
         seen = found.evidence["population"]["discount"][term]
         low, high = seen["interval"]
-        return cls(truth, found.discounts, intervals, effect, seen["estimate"], (low, high), seen["p"])
+        return cls(truth, estimates, intervals, effect, seen["estimate"], (low, high), seen["p"])
 
     @classmethod
     def without_answer(cls, truth: Floats, effect: float, problem: str) -> Outcome:
@@ -71,7 +73,8 @@ class SizeResult:
         people, decisions, effect: the size.
         studies: how many were simulated.
         unanswered: how many of them have no answer, and the first reason.
-        truth, estimates: discounts `(studies,n)`; estimates are NaN in a study without an answer.
+        truth, estimates: discounts `(studies,n)`; estimates are NaN where a discount is not identified, and in a study without an
+            answer.
         bias, error: mean and root mean square of the estimates' errors.
         correlation: of truth and estimate within a study, on average; NaN where persons do not differ.
         coverage, coverage_error: how often a 95 % interval contains the true discount, and the standard error of that share
@@ -171,6 +174,8 @@ class Recovery:
             f"were simulated: discounts are recovered to ±{first.error:.2f} (root mean square), "
             f"and 95 % intervals contain the truth in {100 * first.coverage:.0f} % of cases."
         ]
+        if first.without_interval:
+            said.append(f"For {100 * first.without_interval:.0f} % of the discounts there is no interval.")
         if np.isfinite(first.correlation):
             said.append(f"Within a study true and estimated discounts correlate by {first.correlation:.2f} on average.")
         if self.term is not None and first.effect:
