@@ -11,7 +11,7 @@ from rich.table import Table
 from multihorizon.commands.console import out, progress_bar
 from multihorizon.continuous.solver import SieveLikelihood
 from multihorizon.likelihood.known import Temperature
-from multihorizon.report.sampled_analysis import SampledAnalysis, analyse_steps, discount_cell, horizon, interval_cell
+from multihorizon.report.sampled_analysis import SampledAnalysis, analyse_steps, person_cells
 from multihorizon.report.sampled_report import FILES, write_sampled
 from multihorizon.tables.steps import Steps
 
@@ -43,6 +43,7 @@ def fit_steps(
         }
         write_sampled(out_dir, found, options)
         out.print(f"Written to {out_dir}: {', '.join(FILES)}", soft_wrap=True)
+        out.print(f"Open {out_dir / 'report.html'} in a browser.", soft_wrap=True)
 
 
 def _state_columns(text: str, others: dict[str, Any]) -> list[str]:
@@ -63,13 +64,7 @@ def _show(found: SampledAnalysis) -> None:
     for header in ("expert", "horizon", "discount", "95 % interval", "temperature"):
         table.add_column(header, justify="left" if header == "expert" else "right")
     for k, name in enumerate(found.solution.experts):
-        gamma, heat = float(found.solution.discounts[k]), found.solution.temperature
-        own = (
-            (horizon(gamma), discount_cell(gamma), interval_cell(found.intervals[k]))
-            if found.given[k]
-            else ("–", "–", "not known")
-        )
-        table.add_row(name, *own, "–" if heat is None else f"{heat[k]:.2f}")
+        table.add_row(name, *person_cells(found, k))
     out.print(table)
     for verdict in found.verdicts:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)

@@ -21,7 +21,7 @@ from multihorizon.driver import solve
 from multihorizon.likelihood.horizon_tests import SharedDiscountTest
 from multihorizon.progress import Progress, part_of, silent
 from multihorizon.report.findings import LEVEL
-from multihorizon.report.formats import count, in_words, p_text
+from multihorizon.report.formats import count, from_to, in_words, p_text
 from multihorizon.report.words import VAGUE_WIDTH, Verdict
 from multihorizon.solution import Solution, Status
 from multihorizon.tables.steps import Steps
@@ -52,6 +52,13 @@ class SampledAnalysis:
         """Whether each expert `(K,)` gets a discount."""
         found: Bools = np.array(self.solution.evidence["identified"], dtype=np.bool_) & (not self.withheld)
         return found
+
+    @property
+    def known(self) -> Bools:
+        """Whether each discount `(K,)` was known beforehand, and so was not estimated."""
+        told = self.solution.options.get("discounts")
+        named = [name in told if isinstance(told, dict) else told is not None for name in self.solution.experts]
+        return np.array(named, dtype=np.bool_)
 
     @property
     def intervals(self) -> Floats:
@@ -107,9 +114,16 @@ def discount_cell(discount: float) -> str:
     return f"≥ {LARGEST_DISCOUNT:g}" if discount >= LARGEST_DISCOUNT else f"{discount:.3f}"
 
 
-def interval_cell(ends: Floats) -> str:
-    """An interval; a dash where there is none."""
-    return "–" if np.isnan(ends).any() else " to ".join(discount_cell(float(end)) for end in ends)
+def person_cells(found: SampledAnalysis, k: int) -> tuple[str, str, str, str]:
+    """Horizon, discount, interval and temperature of expert k as they are shown."""
+    gamma, ends, heat = float(found.solution.discounts[k]), found.intervals[k], found.solution.temperature
+    warmth = "–" if heat is None else f"{heat[k]:.2f}"
+    if not found.given[k]:
+        return "–", "–", "not known", warmth
+    if found.known[k]:
+        return "unlimited" if gamma >= 1 else f"{1 / (1 - gamma):,.1f}", f"{gamma:g}", "known", warmth
+    interval = "–" if np.isnan(ends).any() else " to ".join(discount_cell(float(end)) for end in ends)
+    return horizon(gamma), discount_cell(gamma), interval, warmth
 
 
 def _look_ahead(found: SampledAnalysis) -> Verdict:
@@ -119,19 +133,30 @@ def _look_ahead(found: SampledAnalysis) -> Verdict:
         return Verdict(question, "Not known", "No expert's planning horizon can be told.", "bad")
     names, gammas = found.solution.experts, found.solution.discounts
     each = [f"{names[k]} {horizon(float(gammas[k]))}" for k in order]
-    test = "" if found.shared is None else f" That all look equally far ahead has p {p_text(found.shared.p_value)}."
-    differ = found.shared is not None and found.shared.p_value < SIGNIFICANT
-    answer = "Differently far" if differ else "Perhaps equally far" if found.shared is not None else f"{len(order)} estimates"
-    return Verdict(question, answer, f"Effective horizons in steps: {in_words(each)}.{test}", "good" if differ else "caution")
+    answer = from_to([horizon(float(gammas[k])) for k in (order[0], order[-1])]) + " steps"
+    reasons = f"Effective horizons in steps: {in_words(each)}.{_difference(found.shared)}"
+    return Verdict(question, answer, reasons, "caution" if found.warnings else "good")
+
+
+def _difference(test: SharedDiscountTest | None) -> str:
+    if test is None or np.isnan(test.p_value):
+        return ""
+    if test.p_value < SIGNIFICANT:
+        return f" They do not all look equally far: p {p_text(test.p_value)}."
+    return f" The decisions do not show that they differ: p {p_text(test.p_value)}."
 
 
 def _can_tell(found: SampledAnalysis) -> Verdict:
     question, evidence = "Can the data tell?", found.solution.evidence
+    if found.withheld:
+        return Verdict(question, "Not with this fit", "Whether the data can tell is open until a fit succeeds.", "bad")
+    if found.known.all():
+        return Verdict(question, "Not asked", "No discount was estimated.", "good")
     unknown = [name for name, known in zip(found.solution.experts, evidence["identified"], strict=True) if not known]
     if unknown:
         return Verdict(question, "No" if not found.given.any() else "Not for all", found.solution.message, "bad")
-    ends = found.intervals
-    vague = [name for name, width in zip(found.solution.experts, np.ptp(ends, axis=1), strict=True) if not width <= VAGUE_WIDTH]
+    widths = np.ptp(found.intervals, axis=1)
+    vague = [name for name, width in zip(found.solution.experts, widths, strict=True) if not width <= VAGUE_WIDTH]
     learned = "The intervals include the error of the learned dynamics."
     if vague:
         return Verdict(question, "Hardly", f"The intervals of {in_words(vague)} are too wide to say much. {learned}", "caution")
@@ -139,13 +164,13 @@ def _can_tell(found: SampledAnalysis) -> Verdict:
         return Verdict(question, "Hardly", "State and action do not predict next states, so plans are not known.", "caution")
     if evidence["basis_too_poor"]:
         return Verdict(question, "Not with this basis", "Richer functions of the state predict choices better.", "caution")
-    return Verdict(
-        question, "Yes", f"Every discount has an interval of at most {np.ptp(ends, axis=1).max():.2f}. {learned}", "good"
-    )
+    return Verdict(question, "Yes", f"The widest 95 % interval spans {widths[~found.known].max():.2f}. {learned}", "good")
 
 
 def _fits(found: SampledAnalysis) -> Verdict:
     question, evidence = "Does the model fit?", found.solution.evidence
+    if found.withheld:
+        return Verdict(question, "Not with this fit", "Whether the model fits is open until a fit succeeds.", "bad")
     share = float(evidence["explained_share"])
     weak = unpredicted(evidence["next_state_r2"])
     reasons = (

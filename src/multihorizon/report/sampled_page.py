@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 
 from multihorizon.continuous.functions import grid
 from multihorizon.report.findings import LEVEL
-from multihorizon.report.formats import p_cell
+from multihorizon.report.formats import count, p_cell
 from multihorizon.report.html import Bar, Cell, Page, Section, cards, figure, listing, paragraph, table, warning
-from multihorizon.report.sampled_analysis import SampledAnalysis, discount_cell, horizon, interval_cell
+from multihorizon.report.plots import literal
+from multihorizon.report.sampled_analysis import SampledAnalysis, person_cells
 from multihorizon.solution import package_version
 
 #: At most so many coordinates have their pairs drawn.
@@ -25,29 +26,25 @@ def sampled_page(found: SampledAnalysis, options: dict[str, Any]) -> Page:
     solution = found.solution
     return Page(
         title="How far ahead do they plan?",
-        lead=f"{len(found.steps):,} decisions of {len(solution.experts)} experts in states of "
-        f"{len(found.steps.coordinates)} numbers",
+        lead=f"{count(len(solution.experts), 'expert')}, {count(len(found.steps), 'decision')}, in states of "
+        f"{count(len(found.steps.coordinates), 'number')}.",
         opening=[
             *(warning(text) for text in found.warnings),
-            paragraph(found.headline),
             cards([(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]),
+            paragraph(" ".join(verdict.reasons for verdict in found.verdicts)),
         ],
         sections=[_horizons(found), _reward(found), _dynamics(found), _method(found, options)],
-        footer=f"multihorizon {package_version()}",
+        footer=f"multihorizon {package_version()}, seed {solution.seed}",
     )
 
 
 def _horizons(found: SampledAnalysis) -> Section:
     rows: list[list[Cell]] = []
     for k, name in enumerate(found.solution.experts):
-        gamma, ends = float(found.solution.discounts[k]), found.intervals[k]
-        heat = np.nan if found.solution.temperature is None else float(found.solution.temperature[k])
-        decisions = int((found.steps.expert == k).sum())
-        if not found.given[k]:
-            rows.append([name, "–", "not known", "–", Bar(np.nan, np.nan, np.nan, (0.0, 1.0)), f"{heat:.2f}", decisions])
-            continue
-        bar = Bar(float(ends[0]), gamma, float(ends[1]), (0.0, 1.0))
-        rows.append([name, horizon(gamma), discount_cell(gamma), interval_cell(ends), bar, f"{heat:.2f}", decisions])
+        low, high = found.intervals[k].tolist()
+        bar = Bar(low, float(found.solution.discounts[k]) if found.given[k] else np.nan, high, (0.0, 1.0))
+        *look, heat = person_cells(found, k)
+        rows.append([name, *look, bar, heat, int((found.steps.expert == k).sum())])
     headers = ["expert", "horizon in steps", "discount", f"{100 * LEVEL:.0f} % interval", "", "temperature", "decisions"]
     blocks = [table(headers, rows, "Effective horizons are 1/(1 − discount).")]
     if found.pairs:
@@ -65,7 +62,10 @@ def _reward(found: SampledAnalysis) -> Section:
     """The reward over each pair of the coordinates it depends on; over one, as a curve."""
     names = found.functions.coordinates
     whole = [i for i in range(len(names)) if "=" not in names[i]][:MOST_DRAWN]
-    blocks = [paragraph("What arriving somewhere pays, measured from the average logged arrival. Grey: nobody was near.")]
+    if found.withheld:
+        return Section("What they are after", [paragraph("No reward is given, because no maximum of the likelihood was found.")])
+    text = "What arriving somewhere pays, measured from the average logged arrival."
+    blocks = [paragraph(f"{text} Blue pays more and red less. Grey: nobody was near.")]
     for pair in combinations(whole, 2):
         blocks.append(figure(_surface(found, pair), f"Reward over {names[pair[0]]} and {names[pair[1]]}."))
     if len(whole) == 1:
@@ -83,10 +83,10 @@ def _surface(found: SampledAnalysis, pair: tuple[int, int]) -> Axes:
     limit = float(np.nanmax(np.abs(shown)))
     axes = Figure(figsize=(5.0, 4.0), layout="constrained").subplots()
     axes.set_facecolor("0.85")
-    drawn = axes.pcolormesh(x, y, shown.T, cmap="RdBu_r", vmin=-limit, vmax=limit, shading="nearest")
+    drawn = axes.pcolormesh(x, y, shown.T, cmap="RdBu", vmin=-limit, vmax=limit, shading="nearest")
     axes.figure.colorbar(drawn, ax=axes, label="reward")
-    axes.set_xlabel(names[pair[0]])
-    axes.set_ylabel(names[pair[1]])
+    axes.set_xlabel(literal(names)[pair[0]])
+    axes.set_ylabel(literal(names)[pair[1]])
     return axes
 
 
@@ -99,7 +99,7 @@ def _curve(found: SampledAnalysis, place: int) -> Axes:
     axes = Figure(figsize=(5.0, 3.0), layout="constrained").subplots()
     axes.fill_between(points[:, place], reward - 1.96 * error, reward + 1.96 * error, alpha=0.3)
     axes.plot(points[:, place], reward)
-    axes.set_xlabel(found.functions.coordinates[place])
+    axes.set_xlabel(literal(found.functions.coordinates)[place])
     axes.set_ylabel("reward")
     return axes
 

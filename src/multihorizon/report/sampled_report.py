@@ -42,7 +42,7 @@ def write_sampled(directory: Path, found: SampledAnalysis, options: dict[str, An
 def result_of(found: SampledAnalysis, options: dict[str, Any]) -> dict[str, Any]:
     """The content of `result.json`."""
     solution, given = found.solution, found.given
-    problem = solution.require_problem()
+    reward = np.where(found.withheld, np.nan, solution.reward)
     discounts = [float(g) if k else None for g, k in zip(solution.discounts, given, strict=True)]
     return {
         "experts": list(solution.experts),
@@ -52,11 +52,12 @@ def result_of(found: SampledAnalysis, options: dict[str, Any]) -> dict[str, Any]
         "discounts": discounts,
         "intervals": found.intervals.tolist(),
         "level": LEVEL,
+        "known": {"discounts": found.known.tolist()},
         "largest_discount": LARGEST_DISCOUNT,
         "standard_errors": _errors(found),
         "effective_horizons": [None if g is None else 1 / (1 - g) for g in discounts],
         "temperatures": solution.temperature,
-        "reward": dict(zip(problem.parameter_names, solution.reward.tolist(), strict=True)),
+        "reward": dict(zip(solution.require_problem().parameter_names, reward.tolist(), strict=True)),
         "coordinates": solution.evidence["coordinates"],
         "status": str(solution.status),
         "message": solution.message,
@@ -101,4 +102,6 @@ def _rewards(found: SampledAnalysis) -> pd.DataFrame:
     points = value_points(found.functions.point.likelihood.problem.steps)
     chosen = points[np.linspace(0, len(points) - 1, min(len(points), STATES)).round().astype(np.int64)]
     frame = pd.DataFrame(chosen, columns=list(found.functions.coordinates))
+    if found.withheld:
+        return frame.assign(reward=np.nan, standard_error=np.nan)
     return frame.assign(reward=found.functions.reward(chosen), standard_error=found.functions.reward_errors(chosen))
