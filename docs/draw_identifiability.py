@@ -1,4 +1,4 @@
-"""Draw the picture of docs/identifiability.md: how badly the experts' equations fail over the plane of two discounts.
+"""Draw the picture of docs/explanation/identifiability.md: how badly the experts' equations fail over the plane of two discounts.
 
 Run: python docs/draw_identifiability.py [docs/images/identifiability.png]
 """

@@ -194,6 +194,11 @@ OPTION_CASES = {
     "slip": (lambda: mh.domains.cliff(slip=1.5), r"slip must be in \[0, 1\], received 1.5"),
     "size": (lambda: mh.domains.gridworld(0, 3), "height must be a whole number of at least 1, received 0"),
     "cell outside": (lambda: mh.domains.gridworld(2, 2, terminal=[(2, 0)]), r"terminal must hold cells of a 2×2 grid"),
+    "terminal states": (lambda: mh.domains.random_mdp(3, 2, n_terminal=3), "n_terminal must be below the 3 states, received 3"),
+    "tasks": (
+        lambda: mh.generalization_error(mh.domains.toy(), np.zeros(4), tasks=[]),
+        "tasks must hold at least one task, received none",
+    ),
     "branching": (lambda: mh.domains.random_mdp(3, 2, branching=4), "branching must be at most the 3 states, received 4"),
     "grid step": (lambda: mh.Grid(step=0), "step must be a positive number"),
     "evaluations": (lambda: mh.Bayesian(max_evaluations=5, initial=10), "max_evaluations must be a whole number of at least 10"),

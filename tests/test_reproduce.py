@@ -12,7 +12,7 @@ from multihorizon.cli import app
 from multihorizon.progress import silent
 from multihorizon.study import run
 from multihorizon.study.claims import all_claims
-from multihorizon.study.figures import FIGURES
+from multihorizon.study.figures import FIGURES, _scaled
 from multihorizon.study.report import captions, write_figures, write_page, write_report
 from multihorizon.study.run import PARTS, Part, read_timings, run_part, split_timings
 from multihorizon.study.settings import Settings
@@ -48,9 +48,26 @@ def study(tmp_path_factory):
 def test_every_part_leaves_its_numbers(study) -> None:
     directory, data, _ = study
     for part in PARTS:
-        content = json.loads((directory / "data" / f"{part.name}.json").read_text())
-        assert content["data"] == data[part.name]
+        text = (directory / "data" / f"{part.name}.json").read_text()
+        content = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+        assert content["data"].keys() == data[part.name].keys()
         assert {"version", "seed", "quick"} <= set(content)
+
+
+def test_infinite_numbers_are_written_as_json_has_them_and_read_again(tmp_path) -> None:
+    found: dict = {}
+    part = Part("learned", "", lambda *_: {"best": np.array([-np.inf, 1.0])})
+    assert run_part(part, tmp_path, Settings(), found, silent)
+    assert found["learned"]["best"] == [-np.inf, 1.0]
+    assert not run_part(part, tmp_path, Settings(), found, silent)
+    assert found["learned"]["best"] == [-np.inf, 1.0]
+    assert '"-infinity"' in (tmp_path / "data" / "learned.json").read_text()
+
+
+def test_a_curve_begins_where_something_feasible_was_found() -> None:
+    assert _scaled([-np.inf, 2.0, 3.0, 4.0])[1:].tolist() == [0.0, 0.5, 1.0]
+    assert np.isnan(_scaled([-np.inf, 2.0])[0])
+    assert np.isnan(_scaled([-np.inf, -np.inf])).all()
 
 
 def test_what_does_not_depend_on_the_size_of_the_study(study) -> None:

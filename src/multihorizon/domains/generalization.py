@@ -61,6 +61,8 @@ def generalization_error(
     learned = as_floats(reward, "reward")
     as_shape(learned, (domain.mdp.n_states,), "reward")
     variants = domain.tasks(tasks, seed) if isinstance(tasks, int) else list(tasks)
+    if not variants:
+        raise ValueError("tasks must hold at least one task, received none")
     pairs = np.array([_values(domain, learned, task) for task in variants])
     best, loss = pairs[:, 0], pairs[:, 0] - pairs[:, 1]
     loss = np.where(np.abs(loss) <= ROUNDING * np.abs(best).max(initial=0.0), 0.0, loss)

@@ -22,7 +22,8 @@ def random_mdp(n_states: int, n_actions: int, branching: int | None = None, n_te
     branching = n_states if branching is None else as_count(branching, "branching")
     if branching > n_states:
         raise ValueError(f"branching must be at most the {n_states} states, received {branching}")
-    as_count(n_terminal, "n_terminal", least=0)
+    if as_count(n_terminal, "n_terminal", least=0) >= n_states:
+        raise ValueError(f"n_terminal must be below the {n_states} states, received {n_terminal}")
     rng = np.random.default_rng(seed)
     live = n_states - n_terminal
     rows = np.repeat(np.arange(live), branching)

@@ -172,13 +172,22 @@ def _mce_panel(ax: Any, domain: str, data: Data, timings: Data) -> None:
 
 
 def _scaled(best: list[float]) -> Any:
+    """The best values from 0, the first that was found, to 1; not a number before it."""
+    values = _found(best)
+    first = float(np.nanmin(values)) if np.isfinite(values).any() else np.nan
+    span = values[-1] - first
+    return (values - first) / span if span > 0 else np.where(np.isnan(values), np.nan, 1.0)
+
+
+def _found(best: Any) -> Any:
+    """The best values after each evaluation; not a number where all so far were infeasible."""
     values = np.array(best, dtype=np.float64)
-    span = values[-1] - values[0]
-    return (values - values[0]) / span if span > 0 else np.ones_like(values)
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _curve(ax: Any, best: Any, times: Any, colour: str, label: str) -> None:
     """The best value against seconds, with the number of evaluations on the upper edge."""
+    best = _found(best)
     seconds = np.array(times["seconds"]["trace"]) if times else np.arange(1, len(best) + 1) / 10
     ax.plot(seconds, best, color=colour, drawstyle="steps-post", label=label)
     ax.set_xscale("log")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import multihorizon as mh
+from multihorizon.files.saved import write_json
 from multihorizon.study import choices, convergence, generalize, identifiability, learned, theory_checks, thresholds, toy_study
 from multihorizon.study.settings import Progress, Settings
 
@@ -83,13 +84,8 @@ def write(path: Path, content: dict[str, Any]) -> None:
     """Write JSON so that a killed run leaves the old file or the new one, never half of one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, default=_plain, indent=1), encoding="utf-8")
+    write_json(partial, content)
     os.replace(partial, path)
-
-
-def _plain(value: Any) -> Any:
-    """NumPy's values as Python's."""
-    return value.tolist()
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -97,4 +93,13 @@ def _read(path: Path) -> dict[str, Any] | None:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):
         return None
-    return content if isinstance(content, dict) else None
+    return _with_infinities(content) if isinstance(content, dict) else None
+
+
+def _with_infinities(value: Any) -> Any:
+    """The same content with the infinite numbers that JSON has only as words."""
+    if isinstance(value, dict):
+        return {key: _with_infinities(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_with_infinities(entry) for entry in value]
+    return float(value) if value in ("infinity", "-infinity") else value
