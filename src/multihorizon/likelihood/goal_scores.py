@@ -110,7 +110,7 @@ class Scores:
             tried.append((sum(fit.point.value - fit.determined for fit in singles), self._ridge, self._fits))
         _, self._ridge, self._fits = max(tried, key=lambda one: one[0])
         determined = sum(fit.determined for fit in self._fits.values())
-        self.price = max(1.0, 0.5 * float(np.log(self._everyone.decisions / determined)))
+        self.price = max(1.0, 0.5 * float(np.log(self._everyone.decisions / determined))) if determined > 0 else 1.0
 
 
 def best_fit(model: Likelihood, least: float) -> GroupFit:
