@@ -6,12 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from multihorizon.commands.console import out, plain_errors, progress_bar, show_remarks
-from multihorizon.commands.given import (
-    check_out,
-    read_options,
-    read_study,
-    temperature_of,
-)
+from multihorizon.commands.given import check_out, read_options, read_study, temperature_of
 from multihorizon.commands.options import GoalsOptions
 from multihorizon.files.output import write_all
 from multihorizon.files.saved import write_json
@@ -40,10 +35,7 @@ def goals(options: GoalsOptions) -> None:
         out.print(found.summary(), soft_wrap=True)
         show_remarks(study.remarks)
         if options.out_dir is not None:
-            recorded = {
-                **read_options(options),
-                "simulations": options.simulations,
-            }
+            recorded = {**read_options(options), "simulations": options.simulations}
             _write(options.out_dir, found, study.remarks, options.seed, recorded)
 
 

@@ -6,12 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from multihorizon.commands.console import out, plain_errors, progress_bar, show_remarks
-from multihorizon.commands.given import (
-    check_out,
-    read_options,
-    read_study,
-    temperature_of,
-)
+from multihorizon.commands.given import check_out, read_options, read_study, temperature_of
 from multihorizon.commands.options import IdentifyOptions
 from multihorizon.driver import solve
 from multihorizon.files.output import write_all
@@ -36,13 +31,7 @@ def identify(options: IdentifyOptions) -> None:
         _show(solution, exact)
         show_remarks(study.remarks)
         if options.out_dir is not None:
-            _write(
-                options.out_dir,
-                solution,
-                exact,
-                study.remarks,
-                read_options(options),
-            )
+            _write(options.out_dir, solution, exact, study.remarks, read_options(options))
 
 
 def _show(solution: Solution, exact: Identification | None) -> None:

@@ -107,21 +107,27 @@ class DemoOptions:
 
 
 @dataclass(frozen=True)
-class FitOptions:
-    """The options of `fit`."""
+class TableOptions:
+    """What all commands take that read tables of decisions."""
 
     demos: Demos
-    state: StateColumns = None
     transitions: Transitions = None
     features: Features = None
     temperature: TemperatureChoice = None
+    smoothing: Smoothing = SMOOTHING
+    estimate_rest: EstimateRest = False
+
+
+@dataclass(frozen=True)
+class FitOptions(TableOptions):
+    """The options of `fit`."""
+
+    state: StateColumns = None
     discount: Discounts = None
     known_reward: KnownReward = None
     groups: Groups = None
     persons: PersonsFile = None
     formula: Formula = None
-    smoothing: Smoothing = SMOOTHING
-    estimate_rest: EstimateRest = False
     ridge: Ridge = None
     lookahead: LookaheadChoice = None
     recovered: Recovered = None
@@ -134,15 +140,9 @@ class FitOptions:
 
 
 @dataclass(frozen=True)
-class GoalsOptions:
+class GoalsOptions(TableOptions):
     """The options of `goals`."""
 
-    demos: Demos
-    transitions: Transitions = None
-    features: Features = None
-    temperature: TemperatureChoice = None
-    smoothing: Smoothing = SMOOTHING
-    estimate_rest: EstimateRest = False
     simulations: Annotated[int, typer.Option("--simulations", help="Tables drawn at most to test one reward for all.")] = 99
     jobs: Jobs = 1
     cluster_at: Cluster = None
@@ -151,27 +151,17 @@ class GoalsOptions:
 
 
 @dataclass(frozen=True)
-class IdentifyOptions:
+class IdentifyOptions(TableOptions):
     """The options of `identify`."""
 
-    demos: Demos
-    transitions: Transitions = None
-    features: Features = None
-    temperature: TemperatureChoice = None
-    smoothing: Smoothing = SMOOTHING
-    estimate_rest: EstimateRest = False
     seed: Seed = 0
     out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write identify.json and identify.html.")] = None
 
 
 @dataclass(frozen=True)
-class RecoverOptions:
+class RecoverOptions(TableOptions):
     """The options of `recover`."""
 
-    demos: Demos
-    transitions: Transitions = None
-    features: Features = None
-    temperature: TemperatureChoice = None
     known_reward: KnownReward = None
     persons: PersonsFile = None
     formula: Formula = None
@@ -180,8 +170,6 @@ class RecoverOptions:
     decisions: Decisions = None
     people: People = None
     studies: Annotated[int, typer.Option("--studies", help="Simulated studies of each size.")] = 100
-    smoothing: Smoothing = SMOOTHING
-    estimate_rest: EstimateRest = False
     ridge: Ridge = None
     jobs: Jobs = 1
     cluster_at: Cluster = None
@@ -200,8 +188,6 @@ class ReproduceOptions:
     seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0
 
 
-#: The options of the commands that read tables of decisions.
-TableOptions = FitOptions | GoalsOptions | IdentifyOptions | RecoverOptions
 #: The options of each command, in the order of the help.
 OPTIONS: dict[str, Any] = {
     "demo": DemoOptions,

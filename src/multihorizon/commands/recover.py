@@ -5,13 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from multihorizon.commands.console import out, plain_errors, progress_bar, show_remarks
-from multihorizon.commands.given import (
-    check_out,
-    population_of,
-    read_options,
-    read_study,
-    temperature_of,
-)
+from multihorizon.commands.given import check_out, population_of, read_options, read_study, temperature_of
 from multihorizon.commands.options import RecoverOptions
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.population import Population
