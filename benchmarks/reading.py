@@ -1,10 +1,10 @@
 """Reading: a table of decisions checked and counted, against DuckDB's bare count of the same file, and its memory.
 
-    python benchmarks/reading.py [--rows 10000000] [--kinds csv,csv.gz,parquet]
+    python benchmarks/reading.py [--rows 10000000] [--kinds csv,csv.gz,parquet] [--length 20]
 
 The bare count groups the rows by expert, state, action and next state and checks nothing. Each figure is from a process of its
 own on one core: processor seconds without imports, and the largest resident memory. The table is made in a temporary folder, with
-20 decisions per episode, 100 experts and 400 states, and deleted afterwards.
+20 decisions per episode unless said otherwise, 100 experts and 400 states, and deleted afterwards.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from pathlib import Path
 import duckdb
 from rows import shown
 
-LENGTH = 20
 EXPERTS = 100
 STATES = 400
 #: Larger tables are folders of files of this size.
 FILE_ROWS = 10_000_000
 
-TABLE = f"""
-    SELECT 'p' || (i // {LENGTH} % {EXPERTS}) AS expert, i // {LENGTH} AS episode, i % {LENGTH} AS step,
-        's' || ((hash(i // {LENGTH}) % {STATES} + i % {LENGTH} * 3 + hash(i) % 3) % {STATES}) AS state,
+TABLE = """
+    SELECT 'p' || (i // {length} % {experts}) AS expert, i // {length} AS episode, i % {length} AS step,
+        's' || ((hash(i // {length}) % {states} + i % {length} * 3 + hash(i) % 3) % {states}) AS state,
         ['up', 'down', 'left', 'right'][(1 + hash(i + 7) % 4)::INT] AS action,
-        's' || ((hash(i // {LENGTH}) % {STATES} + (i % {LENGTH} + 1) * 3 + hash(i + 1) % 3) % {STATES}) AS next_state
-    FROM range({{first}}, {{last}}) t(i)"""
+        's' || ((hash(i // {length}) % {states} + (i % {length} + 1) * 3 + hash(i + 1) % 3) % {states}) AS next_state
+    FROM range({first}, {last}) t(i)"""
 BARE = """
 import os, duckdb
 def run(path):
@@ -58,11 +57,12 @@ print(json.dumps({"cells": cells, "seconds": seconds, "megabytes": memory}))
 """
 
 
-def make(folder: Path, kind: str, rows: int) -> Path:
+def make(folder: Path, kind: str, rows: int, length: int) -> Path:
     """One file, or a folder of files of ten million rows each."""
     how = "PARQUET" if kind == "parquet" else "CSV, HEADER"
     for number, first in enumerate(range(0, rows, FILE_ROWS)):
-        query = TABLE.format(first=first, last=min(rows, first + FILE_ROWS))
+        last = min(rows, first + FILE_ROWS)
+        query = TABLE.format(first=first, last=last, length=length, experts=EXPERTS, states=STATES)
         with duckdb.connect(config={"memory_limit": "1GB", "temp_directory": str(folder)}) as database:
             database.execute("SET enable_progress_bar = false")
             database.execute(f"COPY ({query}) TO '{folder}/part-{number}.{kind}' (FORMAT {how})")
@@ -76,14 +76,15 @@ def measure(path: Path, code: str) -> dict[str, float]:
     return found
 
 
-def compare(rows: int, kind: str) -> dict[str, float | str]:
+def compare(rows: int, kind: str, length: int = 20) -> dict[str, float | str]:
     """Processor seconds of both, their ratio, and our memory."""
     with tempfile.TemporaryDirectory() as folder:
-        path = make(Path(folder), kind, rows)
+        path = make(Path(folder), kind, rows, length)
         bare, ours = measure(path, BARE), measure(path, OURS)
     assert bare["cells"] == ours["cells"]
     return {
         "rows": rows,
+        "rows per episode": length,
         "file": kind,
         "bare count, s": bare["seconds"],
         "checked and counted, s": ours["seconds"],
@@ -96,9 +97,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--kinds", default="csv,csv.gz,parquet")
+    parser.add_argument("--length", type=int, default=20, help="decisions per episode")
     options = parser.parse_args()
     for kind in options.kinds.split(","):
-        print(shown(compare(options.rows, kind)))
+        print(shown(compare(options.rows, kind, options.length)))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,8 @@ def require_equal(one: mh.Demonstrations, other: mh.Demonstrations) -> None:
         assert getattr(one, labels) == getattr(other, labels)
     for column in ("expert", "state", "action", "next_state", "count"):
         np.testing.assert_array_equal(getattr(one.cells, column), getattr(other.cells, column))
+    for counts in ("episode_counts", "first_states"):
+        np.testing.assert_array_equal(getattr(one, counts), getattr(other, counts))
     for column in ("expert", "first_state", "length"):
         np.testing.assert_array_equal(getattr(one.by_episode, column), getattr(other.by_episode, column))
     assert one.same_decisions(other)
@@ -84,6 +86,25 @@ def test_a_counted_table_holds_what_a_loaded_one_does(case, ending, tmp_path, mo
         np.testing.assert_array_equal(table.decisions.count_episodes(times), loaded.decisions.count_episodes(times))
     wanted = np.arange(0, loaded.cells.count.size, 7)
     assert table.decisions.first(wanted) == loaded.decisions.first(wanted)
+
+
+def test_what_is_kept_of_a_counted_table_does_not_grow_with_its_episodes(tmp_path, monkeypatch):
+    """Ten thousand episodes of one decision each: one cell for each, and no entry per episode until it is asked for."""
+    number = np.arange(10_000)
+    frame = pd.DataFrame(
+        {"expert": "a", "episode": number[::-1], "step": 0, "state": number % 3, "action": "go", "next_state": 3}
+    )
+    frame.to_parquet(tmp_path / "d.parquet")
+    table = count(tmp_path / "d.parquet", monkeypatch)
+    assert table.cells.count.tolist() == [3334, 3333, 3333]
+    assert table.episode_counts.tolist() == [10_000]
+    assert table.first_states.tolist() == [3334, 3333, 3333, 0]
+    mdp = mh.estimate_mdp(table)
+    assert mdp.initial == pytest.approx([0.3334, 0.3333, 0.3333, 0.0])
+    assert "by_episode" not in vars(table.decisions)
+    monkeypatch.setattr("multihorizon.tables.counting.FETCHED_VECTORS", 1)
+    np.testing.assert_array_equal(table.by_episode.first_state, (9999 - number) % 3)
+    assert (table.by_episode.length == 1).all()
 
 
 @pytest.mark.parametrize("case", CSV_FILES)

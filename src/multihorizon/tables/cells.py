@@ -80,6 +80,14 @@ class Decisions(Protocol):
         """How often each decision was taken."""
 
     @property
+    def episode_counts(self) -> Ints:
+        """The number of episodes of each expert."""
+
+    @property
+    def first_states(self) -> Ints:
+        """The number of episodes that begin in each state."""
+
+    @property
     def by_episode(self) -> Episodes:
         """One entry per episode."""
 

@@ -1,6 +1,7 @@
 """Decisions in files: loaded where they are few, counted where they are many.
 
-Of a counted table the cells and one entry per episode are in memory. What more is asked for is read from the files again.
+Of a counted table only the cells are in memory. The database has one entry per episode, on disk where there are very many. What
+more is asked for is read from the files again.
 """
 
 from __future__ import annotations
@@ -45,10 +46,24 @@ class CountedFiles:
             raise ValueError(f"{scan.name} is damaged, or cannot be read: {str(error).splitlines()[0]}") from error
         self.name, self.experts, self.states, self.actions = scan.name, counting.experts, counting.states, counting.actions
         self.cells, self._rereadings = counting.cells, 0
-        self.by_episode = Episodes(*counting.arrays("SELECT expert, first_state, n FROM episode ORDER BY number"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CountedFiles, (self._counting.scan,)
+
+    @cached_property
+    def episode_counts(self) -> Ints:
+        """The number of episodes of each expert."""
+        return self._counting.number_of_episodes("expert", len(self.experts))
+
+    @cached_property
+    def first_states(self) -> Ints:
+        """The number of episodes that begin in each state."""
+        return self._counting.number_of_episodes("first_state", len(self.states))
+
+    @cached_property
+    def by_episode(self) -> Episodes:
+        """One entry per episode."""
+        return self._counting.episodes()
 
     def first(self, cells: Ints) -> list[Decision]:
         """The first row of each of the given cells."""

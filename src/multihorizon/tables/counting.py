@@ -29,12 +29,14 @@ from multihorizon.files.labels import in_order
 from multihorizon.files.reading import as_table
 from multihorizon.files.scan import Scan, connect, quoted, rewritten
 from multihorizon.files.table import Table
-from multihorizon.tables.cells import Cells
+from multihorizon.tables.cells import Cells, Episodes
 from multihorizon.tables.rows import COLUMNS, LABELS, rows_of
 from multihorizon.tables.spelling import BAD_STEP, LABEL_ORDER, PLAIN, coded, label_reader, require_labels, spelt
 
 #: Of so many wrong episodes the rows are loaded to say what is wrong: most often there are few.
 EXPLAINED = 1000
+#: Episodes are fetched in pieces of so many vectors of the database, which have 2048 entries each.
+FETCHED_VECTORS = 64
 _BLANK = "{0} IS NULL OR {0}::VARCHAR = ''"
 
 
@@ -74,6 +76,23 @@ class Counting:
     def arrays(self, query: str) -> list[Ints]:
         """The columns of the answer to a query, all of whole numbers."""
         return [np.asarray(column, dtype=np.int64) for column in self.database.execute(query).fetchnumpy().values()]
+
+    def number_of_episodes(self, column: str, size: int) -> Ints:
+        """How many episodes have each of `size` codes in a column of the table `episode`."""
+        found: Ints = np.zeros(size, dtype=np.int64)
+        codes, counts = self.arrays(f"SELECT {column}, count(*) AS n FROM episode GROUP BY {column}")
+        found[codes] = counts
+        return found
+
+    def episodes(self) -> Episodes:
+        """One entry per episode, fetched piece by piece: all at once, the database's answer would take as much memory again."""
+        size = int(self.run("SELECT count(*) FROM episode")[0][0])
+        columns = {name: np.empty(size, dtype=np.int64) for name in ("expert", "first_state", "n")}
+        answer = self.database.execute(f"SELECT number, {', '.join(columns)} FROM episode")
+        while len(piece := answer.fetch_df_chunk(FETCHED_VECTORS)):
+            for name, column in columns.items():
+                column[piece["number"]] = piece[name]
+        return Episodes(*columns.values())
 
     def keep(self, name: str, **columns: Sequence[object]) -> None:
         """Make a table of the database; its columns are text, and numbers where the first entry is one."""

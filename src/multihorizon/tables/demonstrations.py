@@ -41,7 +41,7 @@ class Demonstrations:
 
     `experts`, `episodes`, `states` and `actions` are labels; `expert`, `episode`, `state`, `action` and `next_state` are `(N,)`
     codes into them, and `next_state` is −1 where unknown. `cells` holds how often each distinct decision was taken, and
-    `by_episode` one entry per episode. Of a large file only these two are in memory until the codes are asked for.
+    `by_episode` one entry per episode. Of a large file only the cells are in memory until more is asked for.
     """
 
     decisions: Rows | CountedFiles
@@ -193,8 +193,12 @@ class Demonstrations:
     @property
     def episode_counts(self) -> Ints:
         """Number of episodes of each expert."""
-        counts: Ints = np.bincount(self.by_episode.expert, minlength=len(self.experts))
-        return counts
+        return self.decisions.episode_counts
+
+    @property
+    def first_states(self) -> Ints:
+        """Number of episodes that begin in each state."""
+        return self.decisions.first_states
 
     def counts(self, mdp: MDP, weights: Floats | None = None) -> Floats:
         """How often each expert took each action in each state, `(K,S,A)`, in the order of the MDP's states and actions.

@@ -78,10 +78,10 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float = SMOOTHING, k
     estimated = (taken > 0) & ~is_given
     stacked = sp.csr_array(given + sp.diags_array(1.0 * estimated) @ _smoothed(moves, pooled, alpha))
     available = (estimated | is_given).reshape(len(actions), n).T
-    first = place[demonstrations.by_episode.first_state]
+    begun = np.bincount(place[: len(demonstrations.states)], demonstrations.first_states, minlength=n)
     return MDP(
         [stacked[a * n : (a + 1) * n] for a in range(len(actions))],
-        initial=np.bincount(first, minlength=n) / first.size,
+        initial=begun / begun.sum(),
         terminal=~available.any(axis=1),
         available=available,
         state_names=states,

@@ -59,6 +59,16 @@ class Rows:
         first = self.first_rows
         return Episodes(self.expert[first], self.state[first], np.diff(np.append(first, self.state.size)))
 
+    @property
+    def episode_counts(self) -> Ints:
+        """The number of episodes of each expert."""
+        return np.bincount(self.by_episode.expert, minlength=len(self.experts))
+
+    @property
+    def first_states(self) -> Ints:
+        """The number of episodes that begin in each state."""
+        return np.bincount(self.by_episode.first_state, minlength=len(self.states))
+
     @cached_property
     def first_rows(self) -> Ints:
         """The rows that begin an episode."""
