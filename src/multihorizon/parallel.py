@@ -185,5 +185,5 @@ def _on_one_thread(task: Callable[[Item], Result], item: Item) -> Result:
 
 @lru_cache(maxsize=1)
 def _threads(modules: int) -> ThreadpoolController:
-    """What holds the loaded libraries to a number of threads; finding them takes time, so only when modules were added."""
+    """What limits the threads of the loaded libraries. Finding these takes time, so it is done again only after new imports."""
     return ThreadpoolController()

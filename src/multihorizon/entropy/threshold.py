@@ -8,8 +8,8 @@ discounts, pulls them upward.
 
 The set that passes can have several parts, so the search begins at several points. From each it goes to the least squared
 mismatch nearby (SciPy's `least_squares`), and from there, with ε opened in the steps of OPENING, it climbs by linear programs in
-a trust region, which use the exact derivatives of `matching`. The answer mostly is a corner where as many constraints are tight
-as there are discounts, and there such steps converge as Newton's do. SciPy's SLSQP took 500 evaluations where these take 20.
+a trust region, which use the exact derivatives of `matching`. The answer is mostly a corner, where as many constraints are tight
+as there are discounts; there such steps converge as fast as Newton's. SciPy's SLSQP took 500 evaluations where these take 20.
 A climb ends when a step promises less than GAIN. Every point tried is recorded, and the best that passes is the answer. What a
 further step of NEARBY in each discount still promises there is the evidence that it is one (`entropy_within_reach`).
 """

@@ -121,7 +121,7 @@ def _test(point: Point, members: tuple[int, ...]) -> SharedDiscountTest:
 
 
 def _contrasts(model: Likelihood, members: tuple[int, ...]) -> int:
-    """How many free discounts one shared discount replaces; 0 where there is nothing to test, as of different known discounts."""
+    """How many free discounts one shared discount replaces; 0 where nothing can be tested: known ones that differ, say."""
     groups = np.unique(model.groups[list(members)])
     known = model.known[model.discount_slice][groups]
     distinct = np.unique(known[~np.isnan(known)]).size

@@ -45,7 +45,7 @@ def check_discounts(value: Any) -> None:
 def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | None]:
     """The problem with a known part of the reward, and the known reward parameters where the reward is known in full.
 
-    A reward that is known for states and actions, and has no features, leaves a problem without reward parameters.
+    Where the problem has no features and the reward is known for states and actions, no reward parameters are left.
 
     `known` is `(S,)` paid on arrival, `(S,A)` or `(A·S,)` in rows a·S + s for decisions, or a mapping of state names to what
     they pay on arrival.

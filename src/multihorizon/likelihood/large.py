@@ -21,7 +21,7 @@ from multihorizon.progress import Progress, silent
 DENSE_REWARDS, DENSE_PARAMETERS = 700, 3000
 #: Rewards beyond this many cannot be told apart by any table of decisions in reasonable time.
 MOST_REWARDS = 20_000
-#: Iterations of L-BFGS-B to one step of Fisher scoring, and the pairs of vectors it remembers.
+#: Iterations of L-BFGS-B that stand for one step of Fisher scoring, and the pairs of vectors that it remembers.
 ITERATIONS_PER_STEP, MEMORY = 5, 30
 
 

@@ -1,8 +1,8 @@
-"""What a fit with other weights than exponential ones says: parameters with their errors, and how many there are.
+"""What a fit with weights that are not exponential says: parameters with their errors, and how many there are.
 
-A parameter of a family has its error from the Fisher information by the chain rule. Where the decisions say nothing of it, as
-of δ where β is 0, it is not identified: it is NaN and has no error. Errors take the transitions as known, and the message says so
-where they were estimated.
+A parameter of a family has its error from the Fisher information by the chain rule. Where the decisions say nothing of it (of δ
+where β is 0, for example), it is not identified: it is NaN and has no error. Errors take the transitions as known, and the
+message says so where they were estimated.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _weights(found: LookaheadFit) -> list[list[float]]:
 def lookahead_solution(
     problem: Problem, found: LookaheadFit, base: Point, ridge_reason: str, converged_gradient: float
 ) -> Solution:
-    """The solution of a fit with other weights than exponential ones."""
+    """The solution of a fit with weights that are not exponential."""
     point, model = found.point, found.model
     evidence = lookahead_evidence(found, base)
     identified = all(all(column) for column in evidence["identified"].values())

@@ -26,7 +26,7 @@ class Quadratic:
         return self.slope - self.matrix @ (x - self.centre)
 
     def without(self, positions: slice, put: int) -> Quadratic:
-        """The same term with `put` parameters in place of others; it says nothing about either."""
+        """The same term without the parameters at `positions`, and with `put` new ones there, of which it says nothing."""
         keep = [*range(positions.start), *range(positions.stop, self.centre.size)]
         size = len(keep) + put
         room = [*range(positions.start), *range(positions.start + put, size)]

@@ -99,7 +99,7 @@ def read_design(problem: Problem, demonstrations: Demonstrations | Sequence[Demo
 
 
 def names_of(problem: Problem, members: Ints) -> list[str]:
-    """A name for each person made after a pattern: the pattern's own, and for further ones with a number."""
+    """A name for each person made after a pattern: the pattern's own for the first, and with a number for each further one."""
     seen: dict[int, int] = {}
     names = []
     for k in members.tolist():

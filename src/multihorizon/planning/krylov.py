@@ -53,7 +53,7 @@ def bicgstab(operator: Sparse, right: Floats, shares: Floats, most_steps: int) -
 
 
 def products(operator: Sparse, rows: Floats) -> Floats:
-    """The product with each row. Products with a block would read the matrix once, but leave rows that are slow to add up."""
+    """The product with each row. One product with all of them would read the matrix once, but give columns, slow to work on."""
     return (operator @ rows[0])[None, :] if len(rows) == 1 else np.stack([operator @ row for row in rows])
 
 
