@@ -97,6 +97,26 @@ def test_infinite_and_unknown_numbers_survive_json(tmp_path) -> None:
     assert back.evidence == {"horizons": ["infinity", None, 3.0]}
 
 
+def test_a_look_ahead_that_is_not_known_can_be_printed_after_it_was_saved(tmp_path) -> None:
+    lookahead = {"family": "depth", "parameters": {"depth": [np.nan, 2.0]}, "weights": [[1.0, 1.0], [1.0, 1.0]]}
+    plain = mh.Solution(
+        solver="MaximumLikelihood",
+        status=mh.Status.NOT_IDENTIFIED,
+        message="",
+        experts=("ann", "bo"),
+        discounts=np.full(2, np.nan),
+        reward=np.zeros(2),
+        objective=0.0,
+        residual=0.0,
+        temperature=np.ones(2),
+        evidence={"lookahead": lookahead},
+    )
+    plain.to_json(tmp_path / "solution.json")
+    saved = mh.Solution.from_json(tmp_path / "solution.json")
+    assert str(saved) == str(plain)
+    assert saved.to_frame().equals(plain.to_frame())
+
+
 def test_a_solver_that_forgets_an_expert_is_caught() -> None:
     with pytest.raises(ValueError, match=r"discounts of the solution must have shape \(3,\), received \(2,\)"):
         mh.Solution("s", mh.Status.OPTIMAL, "", ("a", "b", "c"), np.zeros(2), np.zeros(4), 0.0, 0.0)

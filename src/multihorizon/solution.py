@@ -168,6 +168,12 @@ class Solution:
         weights: list[list[float]] = self.evidence.get("lookahead", {}).get("weights", [])
         return weights
 
+    @property
+    def _parameters(self) -> dict[str, Floats]:
+        """The parameters `(K,)` of a look-ahead that is not exponential, by name; none for discounts."""
+        found = self.evidence["lookahead"]["parameters"] if self._weights else {}
+        return {name: read_numbers(values) for name, values in found.items()}
+
     def confidence_intervals(self, level: float = 0.95) -> Floats:
         """Profile-likelihood intervals `(K,2)` of the discounts of a maximum-likelihood solution.
 
@@ -187,8 +193,7 @@ class Solution:
         columns: dict[str, Any] = {"expert": self.experts, "discount": self.discounts}
         with np.errstate(divide="ignore"):
             columns["horizon"] = 1 / (1 - self.discounts)
-        parameters = self.evidence["lookahead"]["parameters"] if self._weights else {}
-        columns |= {"standard_error": self.standard_errors, "temperature": self.temperature, **parameters}
+        columns |= {"standard_error": self.standard_errors, "temperature": self.temperature, **self._parameters}
         if level is not None:
             columns["discount_low"], columns["discount_high"] = self.confidence_intervals(level).T
         return pd.DataFrame({name: values for name, values in columns.items() if values is not None})
@@ -225,8 +230,7 @@ class Solution:
             raise ValueError(f"{path} is not a saved solution: {error}") from error
 
     def __str__(self) -> str:
-        parameters = {} if not self._weights else self.evidence["lookahead"]["parameters"]
-        columns = parameters or {"discount": self.discounts}
+        columns = self._parameters or {"discount": self.discounts}
         rows = [
             f"  {name}: {', '.join(f'{what} {values[k]:.4f}' for what, values in columns.items())}"
             for k, name in enumerate(self.experts)
