@@ -74,6 +74,14 @@ PLAN_CASES = {
     "temperature zero": (lambda: mh.soft_plan(MDP, [0, 0, 1], 0.5, 0.0), "temperature must be a positive number, received 0"),
     "temperature text": (lambda: mh.MCE(discount=0.5, temperature="2"), "temperature must be a positive number, received '2'"),
     "temperature of a truth value": (lambda: mh.soft_plan(MDP, [0, 0, 1], 0.5, np.True_), "positive number, received True"),
+    "temperature NaN": (
+        lambda: mh.evaluate(MDP, POLICY, [0, 0, 1], 0.5, float("nan")),
+        "temperature must be a number of at least 0, received nan",
+    ),
+    "tie tolerance NaN": (
+        lambda: mh.plan(MDP, [0, 0, 1], 0.5, tie_tolerance=float("nan")),
+        "tie_tolerance must be a number of at least 0, received nan",
+    ),
     "discount complex": (lambda: mh.plan(MDP, [0, 0, 1], 0.5j), "discount must be one number.*received 0.5j"),
     "reward of wrong shape": (lambda: mh.plan(MDP, [0, 1], 0.5), r"reward must have shape \(3,\) or \(3, 2\), received \(2,\)"),
     "reward NaN": (lambda: mh.plan(MDP, [0, np.nan, 1], 0.5), "reward must be finite, received nan at 1"),

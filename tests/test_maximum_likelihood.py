@@ -146,7 +146,7 @@ def test_flat_start_is_climbed_to_the_same_place(cliff_solution):
         ({"temperature": {"ann": 0.0}}, "temperature of ann must be a positive number"),
         ({"discounts": 1.5}, r"discount must be in \[0, 1\]"),
         ({"discounts": {"ann": -0.1}}, r"discount of ann must be in \[0, 1\]"),
-        ({"ridge": -1.0}, "ridge must be at least 0"),
+        ({"ridge": -1.0}, "ridge must be a number of at least 0"),
         ({"starts": 0}, "starts must be a whole number"),
     ],
 )

@@ -56,6 +56,14 @@ def as_positive(value: object, name: str) -> float:
     return number
 
 
+def as_non_negative(value: object, name: str) -> float:
+    """Read one finite number of at least zero."""
+    number = _as_number(value, f"{name} must be a number of at least 0")
+    if not 0 <= number < np.inf:
+        raise ValueError(f"{name} must be a number of at least 0, received {number}")
+    return number
+
+
 def _as_number(value: Any, expected: str) -> float:
     """Read one number; truth values, texts and arrays are refused."""
     if isinstance(value, bool | np.bool_ | str | bytes) or getattr(value, "shape", ()) != ():

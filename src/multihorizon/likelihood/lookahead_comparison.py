@@ -102,7 +102,8 @@ class LookaheadComparison:
             first += f" Held-out episodes are predicted best by {held}."
         same = [row.family for row in self.rows if row.verdict.startswith("same")]
         if same:
-            first += f" In this task of {self.steps} steps it is the same as {_listed(same)}."
+            length = "one step" if self.steps == 1 else f"{self.steps} steps"
+            first += f" In this task of {length} it is the same as {_listed(same)}."
         near = [row.family for row in self.rows if row.verdict.startswith("cannot")]
         if near:
             first += f" They do not tell it from {_listed(near)}."

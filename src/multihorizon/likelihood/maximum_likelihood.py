@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.checks import Bools, Floats, as_count, as_floats, first_few
+from multihorizon.checks import Bools, Floats, as_count, as_non_negative, first_few
 from multihorizon.likelihood.ascent import Ascent, projected_gradient
 from multihorizon.likelihood.fit import Fit, fit, never_earned
 from multihorizon.likelihood.intervals import ProfileIntervals
@@ -85,8 +85,8 @@ class MaximumLikelihood:
     def __post_init__(self) -> None:
         check_temperature(self.temperature)
         check_discounts(self.discounts)
-        if self.ridge is not None and float(as_floats(self.ridge, "ridge")) < 0:
-            raise ValueError(f"ridge must be at least 0, received {self.ridge}")
+        if self.ridge is not None:
+            as_non_negative(self.ridge, "ridge")
         as_count(self.starts, "starts")
         if type(self.lookahead) not in map(type, FAMILIES):
             known = ", ".join(f"{type(family).__name__}()" for family in FAMILIES)

@@ -169,9 +169,11 @@ class Recovery:
     def summary(self) -> str:
         """The result in a few sentences."""
         first = self.sizes[0]
+        size = f"{first.studies} studies of {_count(first.people, 'person', 'people')} with {first.decisions:.0f} decisions each"
+        if np.isnan(first.error):
+            return f"{size} were simulated, and none of them identified a discount."
         said = [
-            f"{first.studies} studies of {_count(first.people, 'person', 'people')} with {first.decisions:.0f} decisions each "
-            f"were simulated: discounts are recovered to ±{first.error:.2f} (root mean square), "
+            f"{size} were simulated: discounts are recovered to ±{first.error:.2f} (root mean square), "
             f"and 95 % intervals contain the truth in {100 * first.coverage:.0f} % of cases."
         ]
         if first.without_interval:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import ROW_TOLERANCE, Bools, Floats, Sparse, as_discount, as_floats, as_shape, first_few
+from multihorizon.checks import ROW_TOLERANCE, Bools, Floats, Sparse, as_discount, as_floats, as_non_negative, as_shape, first_few
 from multihorizon.mdp import MDP
 from multihorizon.planning.linear import policy_resolvent
 
@@ -95,7 +95,7 @@ def evaluate(mdp: MDP, policy: ArrayLike, reward: ArrayLike, discount: float, te
     gamma = as_discount(discount)
     require_ending(mdp, pi, gamma)
     expected = mdp.expected_reward(reward)
-    bonus = np.where(mdp.terminal, 0.0, temperature * policy_entropy(pi))
+    bonus = np.where(mdp.terminal, 0.0, as_non_negative(temperature, "temperature") * policy_entropy(pi))
     immediate = (pi * expected).sum(axis=1) + bonus
     values = policy_resolvent(mdp, pi, gamma).solve(immediate)
     q = expected + gamma * mdp.expect(values)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, as_discount
+from multihorizon.checks import Bools, Floats, Ints, as_discount, as_non_negative
 from multihorizon.mdp import MDP, steps_into
 from multihorizon.planning.evaluation import require_ending
 from multihorizon.planning.linear import DENSE_STATES, DIRECT_STATES, matrix_resolvent, policy_resolvent
@@ -62,6 +62,7 @@ def plan(mdp: MDP, reward: ArrayLike, discount: float, tie_tolerance: float = 1e
         [5.0, 10.0, 0.0]
     """
     gamma = as_discount(discount)
+    as_non_negative(tie_tolerance, "tie_tolerance")
     table = Actions(mdp, np.where(mdp.available, mdp.expected_reward(reward), -np.inf))
     values, actions, largest = _start(table, gamma)
     total, iterations, exact = -np.inf, 0, largest == 0
