@@ -45,7 +45,7 @@ class Differences:
         live = mdp.available & ~mdp.terminal[:, None]
         weights = np.where(live, weights, 0.0)
         self._n_rows = int(live.sum())
-        self._root = np.sqrt(weights.T)
+        self._root = np.sqrt(weights.T, order="C")
         self._share = weights / np.maximum(weights.sum(axis=1, keepdims=True), TINY)
         self.matrix = self._centred_rows()
         self._decompose()

@@ -197,12 +197,16 @@ def log_errors(expert: Expert, equations: PolicyEquations, seed: int) -> Floats:
 
 def drawn_errors(mdp: MDP, equations: PolicyEquations, seed: int, draws: int) -> Floats:
     """Random errors `(S,A,m)` of log π with a variance of one over the weight of each equation."""
-    live = np.flatnonzero(equations.weights.ravel() > 0)
-    if live.size <= ORDERED_DRAWS:
-        live = live[_content_order(mdp, equations)[live].argsort()]
-    drawn = np.random.default_rng(seed).standard_normal((live.size, draws))
+    live: Bools | Ints = equations.weights.ravel() > 0
+    count = int(live.sum())
+    if count <= ORDERED_DRAWS:
+        places = np.flatnonzero(live)
+        live = places[_content_order(mdp, equations)[places].argsort()]
+    generator = np.random.default_rng(seed)
     errors = np.zeros((draws, equations.weights.size))
-    errors[:, live] = drawn.T / np.sqrt(equations.weights.ravel()[live])
+    for column in errors:
+        column[live] = generator.standard_normal(count)
+        column[live] /= np.sqrt(equations.weights.ravel()[live])
     return errors.T.reshape(*equations.weights.shape, draws)
 
 
