@@ -97,7 +97,7 @@ class Expert:
         """How often each action was taken `(S,A)`, with `smoothing` added to each available count; raises without counts."""
         if self.counts is None:
             raise ValueError(f"expert {self.name} must be given as demonstrations for this, received {self.kind}")
-        live = self.mdp.available & ~self.mdp.terminal[:, None]
+        live = self.mdp.live
         weights = np.where(live, self.counts + smoothing, np.where(self.mdp.terminal[:, None], 1.0, 0.0))
         found: Floats = weights / weights.sum(axis=1, keepdims=True)
         return found

@@ -152,6 +152,11 @@ class MDP:
         return steps_into(self.under(choice), self.terminal) < 0
 
     @cached_property
+    def live(self) -> Bools:
+        """Mask `(S,A)` of the decisions there are: actions available in states that are not terminal."""
+        return read_only(self.available & ~self.terminal[:, None])
+
+    @cached_property
     def entered(self) -> Bools:
         """Mask of the states that some move enters; the wall of a grid is terminal, but nobody enters it."""
         entered = np.zeros(self.n_states, dtype=np.bool_)

@@ -217,7 +217,7 @@ def _check_features(mdp: MDP, features: ArrayLike | Sparse) -> Sparse:
     matrix = _check_finite(features, "features")
     if matrix.ndim != 2 or matrix.shape[0] != rows:
         raise ValueError(f"features must have shape ({rows}, d), one row for each action and state, received {matrix.shape}")
-    live = (mdp.available & ~mdp.terminal[:, None]).T.ravel()
+    live = mdp.live.T.ravel()
     return sp.csr_array(sp.diags_array(live / 1.0) @ sp.csr_array(matrix))
 
 

@@ -286,5 +286,5 @@ def _starts(dual: Dual, start: Floats | None) -> Iterator[Floats]:
 
 def _live(mdp: MDP) -> Bools:
     """Mask `(A·S,)` of the rows in which a decision is taken."""
-    mask: Bools = (mdp.available & ~mdp.terminal[:, None]).T.ravel()
+    mask: Bools = mdp.live.T.ravel()
     return mask

@@ -118,7 +118,7 @@ def likelihood_slopes(mdp: MDP, reward: Any, discounts: Sequence[float], tempera
 
 def _plain(mdp: MDP, reward: Any, gamma: float, temperature: float, policy: Floats) -> float:
     logs = soft_plan(mdp, reward, gamma, temperature).log_policy
-    live = mdp.available & ~mdp.terminal[:, None]
+    live = mdp.live
     return float((policy * np.where(live, logs, 0.0))[live].sum())
 
 

@@ -179,7 +179,7 @@ def _rows(expert: Expert, known: Any) -> Floats:
             f"known_reward must have one number for each of {states} states or {rows} pairs of state and action, "
             f"received shape {array.shape}"
         )
-    live = (mdp.available & ~mdp.terminal[:, None]).T.ravel()
+    live = mdp.live.T.ravel()
     expected: Floats = mdp.stacked @ array if array.shape == (states,) else np.where(live, array, 0.0)
     return expected
 

@@ -32,6 +32,8 @@ MOST_PARTS = 3000
 class Differences:
     """The operator D of one MDP with weighted rows: which states are entered, null(D), and least-squares solves.
 
+    Weights `(S,A)` must be 0 where an action is not available.
+
     Attributes:
         entered: indices of the states that some transition enters; D's columns.
         basis: `(|entered|, n)` basis N of null(D).
@@ -42,11 +44,9 @@ class Differences:
     def __init__(self, mdp: MDP, weights: Floats) -> None:
         self.mdp = mdp
         self.entered: Ints = np.flatnonzero(mdp.entered)
-        live = mdp.available & ~mdp.terminal[:, None]
-        weights = np.where(live, weights, 0.0)
-        self._n_rows = int(live.sum())
-        self._root = np.sqrt(weights.T, order="C")
-        self._share = weights / np.maximum(weights.sum(axis=1, keepdims=True), TINY)
+        self._weights = weights
+        self._totals = np.maximum(weights.sum(axis=1), TINY)
+        self._root = np.sqrt(np.where(mdp.live, weights, 0.0).T, order="C")
         self.matrix = self._centred_rows()
         self._decompose()
 
@@ -69,17 +69,17 @@ class Differences:
         right = self._centred(log_policy)
         solution = self._least_squares(right, rough=False)
         right -= self.matrix @ solution
-        return solution, float(np.linalg.norm(right)) / np.sqrt(max(self._n_rows, 1))
+        return solution, float(np.linalg.norm(right)) / np.sqrt(max(int(self.mdp.live.sum()), 1))
 
     def _centred(self, values: Floats) -> Floats:
         """Values `(S,A)` less their state's weighted mean, times the root of their weight, in the order `a·S + s` of D's rows."""
-        centred: Floats = np.subtract(values.T, np.vecdot(self._share, values), order="C")
+        centred: Floats = np.subtract(values.T, np.vecdot(self._weights, values) / self._totals, order="C")
         centred *= self._root
         return centred.ravel()
 
     def _centred_rows(self) -> Sparse:
         """D: one row for each action and state, which is 0 where the action is not available or the state is terminal."""
-        mean = self.mdp.under(self._share)
+        mean = self.mdp.under(self._weights / self._totals[:, None])
         mean.sort_indices()
         blocks = []
         for action, root in enumerate(self._root):

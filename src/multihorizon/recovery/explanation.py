@@ -228,11 +228,12 @@ def _one_residual(
         gamma = LARGEST_SOLVABLE_DISCOUNT
     immediate = expert.expected_reward(reward)
     earned = np.where(mdp.terminal, 0.0, np.vecdot(equations.policy, immediate)) + lam * equations.entropy
+    under = equations.under()
     if guess is not None:
-        guess = earned + gamma * (equations.under @ guess)  # this gives the states that nobody enters their values too
-    values = matrix_resolvent(mdp, equations.under, gamma).solve(earned, guess=guess)
+        guess = earned + gamma * (under @ guess)  # this gives the states that nobody enters their values too
+    values = matrix_resolvent(mdp, under, gamma).solve(earned, guess=guess)
     gap = (immediate + gamma * mdp.expect(values) - values[:, None]) / lam - equations.log_policy
-    return float(np.abs(gap).max(where=equations.weights > 0, initial=0.0))
+    return float(np.abs(gap).max(where=mdp.live, initial=0.0))
 
 
 def reproduction_error(

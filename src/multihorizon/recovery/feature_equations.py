@@ -12,6 +12,7 @@ problems with a few hundred features. At discount 1 a policy that never ends has
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -106,8 +107,7 @@ def _shifted(equations: PolicyEquations, errors: Floats) -> PolicyEquations:
     """The equations of the policy with errors `(S,A)` added to log π."""
     policy = equations.policy * np.exp(errors)
     policy /= policy.sum(axis=1, keepdims=True)
-    live = equations.weights > 0
-    return PolicyEquations(np.log(np.where(live, policy, 1.0)), equations.weights, policy, equations.mdp)
+    return replace(equations, log_policy=np.log(np.where(equations.mdp.live, policy, 1.0)), policy=policy)
 
 
 class _Task:
@@ -115,7 +115,7 @@ class _Task:
 
     def __init__(self, expert: Expert, equations: PolicyEquations) -> None:
         mdp = expert.mdp
-        live = equations.weights > 0
+        live = mdp.live
         actions, self._states = np.nonzero(live.T)
         self.n_rows = self._states.size
         chosen = actions * mdp.n_states + self._states
@@ -124,7 +124,8 @@ class _Task:
         self._features = sp.csr_array(expert.feature_matrix)[chosen].toarray()
         self._logs = equations.log_policy[self._states, actions]
         policy = np.where(live, equations.policy, 0.0)
-        self._under = equations.under.toarray() if mdp.n_states <= DENSE_STATES else equations.under
+        under = equations.under()
+        self._under = under.toarray() if mdp.n_states <= DENSE_STATES else under
         mix = sp.csr_array((policy[self._states, actions], (self._states, np.arange(self.n_rows))), (mdp.n_states, self.n_rows))
         self._immediate = np.column_stack([mix @ self._features, equations.entropy])
         self._largest = LARGEST_SOLVABLE_DISCOUNT if mdp.never_ends(equations.policy).any() else 1.0

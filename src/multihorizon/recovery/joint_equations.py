@@ -84,8 +84,11 @@ class SharedReward:
         """
         first = self.families[0].parameters
         alike = all(np.array_equal(family.parameters, first) for family in self.families) and bool((self.root == 1).all())
-        columns = {id(piece): piece.reshape(first.size, -1) for family in self.families for piece in _pieces(family)}
-        if not alike or LEAST_ROWS * sum(column.shape[1] for column in columns.values()) > first.size:
+        pieces = {id(piece): piece for family in self.families for piece in _pieces(family)}
+        if not alike or any(sp.issparse(piece) for piece in pieces.values()):
+            return self
+        columns = {key: piece.reshape(first.size, -1) for key, piece in pieces.items()}
+        if LEAST_ROWS * sum(column.shape[1] for column in columns.values()) > first.size:
             return self
         found = dict(zip(columns, _coordinates(list(columns.values())), strict=True))
         return SharedReward([_moved(family, found) for family in self.families], len(next(iter(found.values()))))

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,27 +37,34 @@ DRAWS, COUNT_DRAWS, LARGE_DRAWS = 8, 32, 2
 
 @dataclass(frozen=True, eq=False)
 class PolicyEquations:
-    """One expert's `log π` and the weight of each equation, both `(S,A)`, the policy itself, and its MDP.
+    """One expert's `log π` `(S,A)`, the policy itself, its MDP, and for demonstrations the smoothed `counts` `(S,A)`.
 
-    Weights are 1 for policies. For demonstrations they are the smoothed counts: the error of a logarithm of a frequency
-    has a variance of one over its count. Where an action is not available, and at terminal states, the weight is 0.
+    `log_policy` is 0, and carries no equation, where an action is not available and at terminal states.
     """
 
     log_policy: Floats
-    weights: Floats
     policy: Floats
     mdp: MDP
+    counts: Floats | None
 
-    @cached_property
-    def under(self) -> Sparse:
-        """`P_π`; rows of terminal states are 0."""
-        return self.mdp.under(self.policy)
+    @property
+    def weights(self) -> Floats:
+        """The weight of each equation `(S,A)`; 0 where there is none.
 
-    @cached_property
+        It is 1 for policies. For demonstrations it is the smoothed count: the error of a logarithm of a frequency has a variance
+        of one over its count. It is made anew each time, because with very many states it is too large to keep for every expert.
+        """
+        return self.mdp.live / 1.0 if self.counts is None else self.counts
+
+    @property
     def entropy(self) -> Floats:
         """`H(π(·|s))`, `(S,)`; 0 at terminal states."""
         entropy: Floats = -np.vecdot(self.policy, self.log_policy)
         return entropy
+
+    def under(self) -> Sparse:
+        """`P_π`; rows of terminal states are 0."""
+        return self.mdp.under(self.policy)
 
 
 def read_equations(expert: Expert, smoothing: float = 0.5) -> PolicyEquations:
@@ -67,12 +73,12 @@ def read_equations(expert: Expert, smoothing: float = 0.5) -> PolicyEquations:
     Raises:
         ValueError: for a policy with a zero entry, whose logarithm does not exist, and for action sets.
     """
-    live = expert.mdp.available & ~expert.mdp.terminal[:, None]
+    live = expert.mdp.live
     if expert.counts is not None:
-        weights, policy = np.where(live, expert.counts + smoothing, 0.0), expert.frequencies(smoothing)
+        counts, policy = np.where(live, expert.counts + smoothing, 0.0), expert.frequencies(smoothing)
     else:
-        weights, policy = live / 1.0, _positive(expert, live)
-    return PolicyEquations(np.log(np.where(live, policy, 1.0)), weights, policy, expert.mdp)
+        counts, policy = None, _positive(expert, live)
+    return PolicyEquations(np.log(np.where(live, policy, 1.0)), policy, expert.mdp, counts)
 
 
 def _positive(expert: Expert, live: Bools) -> Floats:
@@ -137,7 +143,7 @@ def reward_families(problem: Problem, equations: Sequence[PolicyEquations], erro
         error_u = solved.get(id(differences))
         if error_u is None:
             error_u = size * differences.solve(log_errors(expert, e, number), rough=True)
-        if id(expert.mdp) in shared and e.weights.size > ORDERED_DRAWS:
+        if id(expert.mdp) in shared and e.policy.size > ORDERED_DRAWS:
             solved[id(differences)] = error_u  # errors that know nothing of the policy serve all experts
         families.append(_family(expert, owner, columns, differences, e, error_u, size))
     return families
@@ -166,7 +172,8 @@ def _family(
     size: float,
 ) -> RewardFamily:
     entered = differences.entered
-    under = equations.under if entered.size == expert.mdp.n_states else equations.under[entered][:, entered]
+    under = equations.under()
+    under = under if entered.size == expert.mdp.n_states else under[entered][:, entered]
     u, misfit = differences.fit(equations.log_policy)
     weights = np.ones(entered.size) if expert.counts is None else 1 / np.maximum((error_u**2).mean(axis=1), 1e-12)
     return RewardFamily(
@@ -186,28 +193,29 @@ def _family(
 
 def log_errors(expert: Expert, equations: PolicyEquations, seed: int) -> Floats:
     """Errors `(S,A,m)` of log π, with a mean square over the m columns of one over the weight of each equation."""
-    live = np.flatnonzero(equations.weights.ravel() > 0)
+    weights = equations.weights
+    live = np.flatnonzero(weights.ravel() > 0)
     if live.size > EXACT_ERRORS:
         draws = LARGE_DRAWS if live.size > ORDERED_DRAWS else DRAWS if expert.counts is None else COUNT_DRAWS
         return drawn_errors(expert.mdp, equations, seed, draws)
-    errors = np.zeros((equations.weights.size, live.size))
-    errors[live, np.arange(live.size)] = np.sqrt(live.size / equations.weights.ravel()[live])
-    return errors.reshape(*equations.weights.shape, live.size)
+    errors = np.zeros((weights.size, live.size))
+    errors[live, np.arange(live.size)] = np.sqrt(live.size / weights.ravel()[live])
+    return errors.reshape(*weights.shape, live.size)
 
 
 def drawn_errors(mdp: MDP, equations: PolicyEquations, seed: int, draws: int) -> Floats:
     """Random errors `(S,A,m)` of log π with a variance of one over the weight of each equation."""
-    live: Bools | Ints = equations.weights.ravel() > 0
+    live: Bools | Ints = mdp.live.ravel()
     count = int(live.sum())
     if count <= ORDERED_DRAWS:
         places = np.flatnonzero(live)
         live = places[_content_order(mdp, equations)[places].argsort()]
     generator = np.random.default_rng(seed)
-    errors = np.zeros((draws, equations.weights.size))
+    errors = np.zeros((draws, mdp.live.size))
+    spread = 1 / np.sqrt(equations.weights.ravel()[live])
     for column in errors:
-        column[live] = generator.standard_normal(count)
-        column[live] /= np.sqrt(equations.weights.ravel()[live])
-    return errors.T.reshape(*equations.weights.shape, draws)
+        column[live] = generator.standard_normal(count) * spread
+    return errors.T.reshape(*mdp.live.shape, draws)
 
 
 def _content_order(mdp: MDP, equations: PolicyEquations) -> Ints:
@@ -215,10 +223,11 @@ def _content_order(mdp: MDP, equations: PolicyEquations) -> Ints:
 
     Errors drawn in this order are the same after states and actions have been relabelled.
     """
-    state = (equations.weights * equations.log_policy**2).sum(axis=1)
+    weights = equations.weights
+    state = (weights * equations.log_policy**2).sum(axis=1)
     ahead = mdp.expect(state)
     here = np.broadcast_to(state[:, None], ahead.shape)
-    keys = [mdp.expect(ahead.sum(axis=1)), ahead, here, equations.weights, equations.log_policy]
+    keys = [mdp.expect(ahead.sum(axis=1)), ahead, here, weights, equations.log_policy]
     order = np.lexsort([_nine_digits(key).ravel() for key in keys])
     place = np.empty(order.size, dtype=np.int64)
     place[order] = np.arange(order.size)
@@ -233,7 +242,7 @@ def in_order_of_content(problem: Problem, smoothing: float = 0.5) -> Problem:
 
     def key(expert: Expert) -> tuple[float, ...]:
         equations = read_equations(expert, smoothing)
-        values = equations.log_policy[equations.weights > 0]
+        values = equations.log_policy[expert.mdp.live]
         return tuple(-_nine_digits(np.array([values @ values, values.sum(), equations.weights.sum()])))
 
     return problem.with_experts(sorted(problem.experts, key=key))

@@ -200,7 +200,7 @@ def _given_rows(known: MDP | None, states: tuple[str, ...], actions: tuple[str, 
     entries = known.stacked.tocoo()
     matrix = sp.csr_array((entries.data, (rows[entries.coords[0]], column[entries.coords[1]])), shape=shape)
     is_given = np.zeros(shape[0], dtype=np.bool_)
-    is_given[rows] = (known.available & ~known.terminal[:, None]).T.ravel()
+    is_given[rows] = known.live.T.ravel()
     return matrix, is_given
 
 

@@ -74,7 +74,7 @@ def _known(table: Table, column: str, names: tuple[str, ...]) -> Ints:
 
 def _require_once(table: Table, rows: Ints, mdp: MDP, by_action: bool) -> None:
     """Every state, or every available action of every state that is not terminal, has exactly one row."""
-    needed: Bools = (mdp.available & ~mdp.terminal[:, None]).T.ravel() if by_action else np.ones(mdp.n_states, dtype=np.bool_)
+    needed: Bools = mdp.live.T.ravel() if by_action else np.ones(mdp.n_states, dtype=np.bool_)
     seen = np.bincount(rows, minlength=needed.size)
 
     def place(row: int) -> str:
