@@ -1,10 +1,11 @@
 """All speed figures in one run, against the peers that are installed, written to a page.
 
-    python benchmarks/run.py [--full] [--parts reading,start-up] [--page docs/performance.md] [--results results.json]
+    python benchmarks/run.py [--full] [--parts reading,start-up] [--econirl PYTHON] [--page docs/performance.md]
 
 Without `--full` sizes are chosen so that all parts take about ten minutes on one core. Each part's rows are kept in the results
 file as soon as it is done, and the page is written from all parts that are there, so that a long run can be made in parts. The
-peers are quantecon, DuckDB, NumPy and, for the cluster, Dask; where one is not installed, the page says so.
+peers are quantecon, DuckDB, NumPy and, for the cluster, Dask; where one is not installed, the page says so. econirl, which needs
+JAX, runs in an environment of its own: PYTHON is its interpreter.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -44,6 +46,11 @@ def closed_form(full: bool) -> list[Row]:
 def fits(full: bool) -> list[Row]:
     found: dict[str, list[Row]] = import_module("fits").cases(full)
     return [{"grows": name, **row} for name, rows in found.items() for row in rows]
+
+
+def known_discount(full: bool, econirl: str | None = None) -> list[Row]:
+    rows: list[Row] = import_module("known_discount").rows(full, econirl)
+    return rows
 
 
 def linear_programs(full: bool) -> list[Row]:
@@ -109,6 +116,13 @@ PARTS: dict[str, Part] = {
         "their number hardly matters.",
         fits,
     ),
+    "known discount": (
+        "Fits at a known discount",
+        "`MaximumLikelihood(discounts=…)` against nested fixed points on the same decisions: a stand-in of our own, and econirl with "
+        "its own settings and with the quickest looser ones that reach our log-likelihood to a millionth. econirl's figures are of "
+        "the second fit in one process; it compiles anew in every fit, and the last columns leave that out.",
+        known_discount,
+    ),
     "linear programs": ("Linear programs", "`MPLP` on cliff grids with three experts and its default starts.", linear_programs),
     "reading": (
         "Reading tables",
@@ -125,11 +139,11 @@ PARTS: dict[str, Part] = {
 }
 
 
-def measure(name: str, full: bool) -> Row:
+def measure(run: Callable[[bool], list[Row]], full: bool) -> Row:
     """The rows of a part, or why there are none."""
     begun = time.process_time()
     try:
-        rows = PARTS[name][2](full)
+        rows = run(full)
     except ModuleNotFoundError as error:
         return {"rows": [], "missing": error.name, "full": full}
     return {"rows": rows, "full": full, "seconds": time.process_time() - begun}
@@ -183,13 +197,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="the largest sizes; hours on a busy machine")
     parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--econirl", metavar="PYTHON", help="the interpreter of an environment where econirl is installed")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "performance.md")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results.json")
     options = parser.parse_args()
     results: dict[str, Row] = json.loads(options.results.read_text()) if options.results.exists() else {}
     for name in filter(None, options.parts.split(",")):
         print(f"{name} …", flush=True)
-        results[name] = measure(name, options.full)
+        run = partial(known_discount, econirl=options.econirl) if name == "known discount" else PARTS[name][2]
+        results[name] = measure(run, options.full)
         options.results.write_text(json.dumps(results, indent=1, ensure_ascii=False))
         print("\n".join(_table(results[name])), flush=True)
     options.page.write_text(page(results), encoding="utf-8")
