@@ -9,8 +9,8 @@ the best of three fits.
 The peers are a stand-in of our own, soft value iteration to 1e-10 inside and SciPy's L-BFGS-B with differenced gradients outside,
 and econirl, which needs JAX: PYTHON is the interpreter of an environment of its own, made by `pip install econirl`. It fits the
 same decisions with its own settings, and with the quickest of a few looser ones that reach our log-likelihood to a millionth
-(`econirl_peer.py`). It compiles anew in every fit; its figures are of the second fit in one process, with and without the share of
-compiling.
+(`econirl_peer.py`). It compiles anew in every fit; its figures are of the second fit in one process, with and without the share
+of compiling.
 """
 
 from __future__ import annotations

@@ -118,9 +118,9 @@ PARTS: dict[str, Part] = {
     ),
     "known discount": (
         "Fits at a known discount",
-        "`MaximumLikelihood(discounts=…)` against nested fixed points on the same decisions: a stand-in of our own, and econirl with "
-        "its own settings and with the quickest looser ones that reach our log-likelihood to a millionth. econirl's figures are of "
-        "the second fit in one process; it compiles anew in every fit, and the last columns leave that out.",
+        "`MaximumLikelihood(discounts=…)` against nested fixed points on the same decisions: a stand-in of our own, and econirl "
+        "with its own settings and with the quickest looser ones that reach our log-likelihood to a millionth. econirl's figures "
+        "are of the second fit in one process; it compiles anew in every fit, and the last columns leave that out.",
         known_discount,
     ),
     "linear programs": ("Linear programs", "`MPLP` on cliff grids with three experts and its default starts.", linear_programs),
