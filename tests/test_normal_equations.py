@@ -57,6 +57,18 @@ def test_multigrid_and_factorisation_give_the_same_solution(task, weighted, monk
     assert np.linalg.norm(iterated.matrix @ (rough - exact)) <= 0.2 * np.linalg.norm(iterated.matrix @ exact)
 
 
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-5])
+def test_conjugate_gradients_stop_where_they_were_asked_to(task, tolerance, monkeypatch) -> None:
+    monkeypatch.setattr(normal_equations, "FACTORED", 10)
+    monkeypatch.setattr(normal_equations, "COARSEST", 20)
+    found = differences(TASKS[task](), weighted=True)
+    right = np.random.default_rng(2).normal(size=found.matrix.shape[0])
+    exact = found.matrix @ found._solver.solve(right, 1e-12)
+    left_over = np.linalg.norm(found.matrix @ found._solver.solve(right, tolerance) - exact)
+    assert 1e-3 * tolerance * np.linalg.norm(exact) < left_over < 2 * tolerance * np.linalg.norm(exact)
+
+
 @pytest.mark.parametrize("task", ["grid", "two rooms", "unavailable actions"])
 def test_multigrid_recovers_discounts_and_reward(task, monkeypatch) -> None:
     mdp = TASKS[task]()

@@ -5,6 +5,10 @@ expert i allows the rewards `λ_k (û − γ_k V̂) + (N − γ_k P_π N) z` (`o
 must be 0: x holds the z of every expert and, where temperatures are free, λ_2 … λ_K. `feature_equations` has the system for other
 features.
 
+Only lengths of the rows' combinations and angles between them matter in what follows. So where there are many states and few
+columns, all columns are first written in one orthonormal basis of what they span (`SharedReward.compact`), and no later step
+depends on the number of states.
+
 `linear_system` makes the system linear in Γ as well; `solution_set` solves it for Γ.
 """
 
