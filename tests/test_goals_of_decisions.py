@@ -1,6 +1,7 @@
 """Who shares a goal with whom, from decisions: right groups, honest doubt, and scores that count what decisions determine."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import multihorizon as mh
 from multihorizon.likelihood.goal_groups import memberships, sharing, sure_groups, weigh_partitions
 from multihorizon.likelihood.goal_scores import Scores
+from multihorizon.likelihood.goal_test import shared_goal_test
 
 MDP = mh.domains.random_mdp(6, 3, seed=0)
 REWARDS = 2 * np.random.default_rng(0).normal(size=(2, 6))
@@ -183,6 +185,14 @@ def test_a_known_temperature_stays_with_its_expert_in_a_group():
     found = mh.goals(problem, temperature={1: 0.7, 2: 1.3, 3: 1.3}, simulations=19)
     heats = {name: float(t) for s in found.solutions for name, t in zip(s.experts, s.temperature, strict=True)}
     assert heats == {"1": 0.7, "2": 1.3, "3": 1.3}
+
+
+@pytest.mark.parametrize("group", [frozenset((0,)), frozenset((0, 1, 2))])
+def test_no_verdict_on_one_reward_from_fits_that_did_not_end(group):
+    scores = Scores(decided([0, 0, 0], 300), 1.0)
+    assert shared_goal_test(scores, 19, 0).p_value > 0
+    scores._fits[group] = replace(scores(group), finished=False)
+    assert np.isnan(shared_goal_test(scores, 19, 0).p_value)
 
 
 def test_the_report_is_plain_json():

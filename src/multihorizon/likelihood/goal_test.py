@@ -36,6 +36,7 @@ CERTAIN = 1e-10
 class SharedGoalTest:
     """A test that all experts share one reward: `statistic` is the loss of log-likelihood, NaN where it is not known.
 
+    The p-value is NaN where the fit with one reward, or that of an expert alone, did not end and the loss leaves doubt.
     `simulations` says how many tables were drawn; 0 where the loss leaves no doubt, and where nothing could be tested.
     """
 
@@ -59,7 +60,7 @@ def shared_goal_test(scores: Scores, simulations: int, seed: int, progress: Prog
     bound = float(chi2.sf(statistic, (len(everyone) - 1) * scores.problem.n_parameters))
     if bound < CERTAIN and (together.finished or statistic > HOPELESS):
         return SharedGoalTest(statistic, bound, 0)
-    if not together.finished:
+    if not all(fit.finished for fit in (together, *singles)):
         return SharedGoalTest(statistic, np.nan, 0)
     exceeded, enough = 0, int(ENOUGH * (simulations + 1))
     losses = in_parallel(partial(_simulated_loss, together, singles), np.random.SeedSequence(seed).spawn(simulations), jobs)

@@ -93,7 +93,7 @@ class GoalEstimates:
         if self.verdict == DIFFER:
             return f"The experts do not all share one reward ({p}). The links between them make {len(self.groups)} groups."
         if np.isnan(self.test.p_value):
-            return "Whether the experts share one reward cannot be told: the fit with one reward did not end."
+            return "Whether the experts share one reward cannot be told: a fit that the test needs did not end."
         if len(self.groups) == 1:
             return f"One reward is likelier than several, but explains the decisions less well than it should ({p})."
         return f"Whether the experts share one reward cannot be told from these decisions ({p})."

@@ -43,7 +43,7 @@ class GoalCheck:
     def answer(self) -> str:
         """The answer in a sentence or two."""
         if np.isnan(self.test.p_value):
-            return "It cannot be told: the fit with one reward did not end."
+            return "It cannot be told: a fit that the test needs did not end."
         p = self.test.words
         if self.rejected:
             return f"No. One reward for all is rejected ({p}), so the estimates for all together must not be believed."
