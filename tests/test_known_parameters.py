@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
+from multihorizon.likelihood.likelihood import Likelihood
+from multihorizon.likelihood.parameters import Settings
+from multihorizon.likelihood.temperatures import LEVEL_WEIGHT, temperature_penalty
 
 CLIFF = mh.domains.cliff()
 
@@ -116,3 +119,18 @@ def test_a_saved_solution_is_resumed_with_what_was_known(problem, tmp_path):
     solution.to_json(tmp_path / "s.json")
     loaded = mh.Solution.from_json(tmp_path / "s.json", problem=problem)
     assert mh.shared_discount_test(loaded).statistic == pytest.approx(mh.shared_discount_test(solution).statistic, abs=1e-3)
+
+
+@pytest.mark.parametrize("spread", [0.3, np.inf])
+def test_what_holds_temperatures_has_entries_for_temperatures_only(problem, spread):
+    """It is the penalty on the variance of the log-temperatures, and on their mean, and it takes no room for the rewards."""
+    model = Likelihood(problem, Settings(temperatures=np.full(3, np.nan)))
+    held = temperature_penalty(model, spread)
+    assert held.matrix.nnz == 9
+    x = np.random.default_rng(0).normal(size=model.size)
+    heats = x[model.temperature_slice]
+    expected = -0.5 * ((heats - heats.mean()) ** 2).sum() / spread**2 - 0.5 * LEVEL_WEIGHT * 3 * heats.mean() ** 2
+    assert held(x) == pytest.approx(expected)
+    fewer = held.without(model.discount_slice, 1)
+    assert fewer(np.delete(x, [model.n_reward, model.n_reward + 1])) == pytest.approx(expected)
+    assert fewer.matrix.shape == (model.size - 2, model.size - 2)

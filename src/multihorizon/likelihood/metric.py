@@ -148,7 +148,7 @@ def _diagonal(point: Point) -> Floats:
     for k in range(model.n_reward, model.size):
         if not model.fixed[k]:
             total[k] = information_product(point, np.eye(1, model.size, k).ravel())[k]
-    return total if model.penalty is None else total + np.diag(model.penalty.matrix)
+    return total if model.penalty is None else total + model.penalty.matrix.diagonal()
 
 
 def _solve(matrix: Floats, b: Floats) -> Floats:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 
-from multihorizon.checks import Floats, Ints
+from multihorizon.checks import Floats, Ints, Sparse
 
 
 @dataclass(frozen=True, eq=False)
 class Quadratic:
-    """The term `−½ (x−c)ᵀA(x−c) + bᵀ(x−c)` of the objective: centre c, slope b, matrix A."""
+    """The term `−½ (x−c)ᵀA(x−c) + bᵀ(x−c)` of the objective: centre c, slope b, and a matrix A, dense or sparse."""
 
     centre: Floats
     slope: Floats
-    matrix: Floats
+    matrix: Floats | Sparse
 
     def __call__(self, x: Floats) -> float:
         """Its value at x."""
@@ -27,13 +28,18 @@ class Quadratic:
 
     def without(self, positions: slice, put: int) -> Quadratic:
         """The same term without the parameters at `positions`, and with `put` new ones there, of which it says nothing."""
-        keep = [*range(positions.start), *range(positions.stop, self.centre.size)]
-        size = len(keep) + put
-        room = [*range(positions.start), *range(positions.start + put, size)]
-        centre, slope, matrix = np.zeros(size), np.zeros(size), np.zeros((size, size))
+        size = self.centre.size - (positions.stop - positions.start) + put
+        keep = np.r_[: positions.start, positions.stop : self.centre.size]
+        room = np.r_[: positions.start, positions.start + put : size]
+        centre, slope = np.zeros(size), np.zeros(size)
         centre[room], slope[room] = self.centre[keep], self.slope[keep]
-        matrix[np.ix_(room, room)] = self.matrix[np.ix_(keep, keep)]
-        return Quadratic(centre, slope, matrix)
+        return Quadratic(centre, slope, placed(sp.csr_array(self.matrix)[keep][:, keep], room, size))
+
+
+def placed(block: Floats | Sparse, room: Ints, size: int) -> Sparse:
+    """A matrix `(size,size)` that is 0 outside the given rows and columns."""
+    entries = sp.coo_array(block)
+    return sp.csr_array((entries.data, (room[entries.row], room[entries.col])), shape=(size, size))
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import chi2
 
-from multihorizon.checks import Floats
+from multihorizon.checks import Floats, Sparse
 from multihorizon.likelihood.ascent import Ascent, climb
 from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.metric import curvature
-from multihorizon.likelihood.parameters import Quadratic
+from multihorizon.likelihood.parameters import Quadratic, placed
 from multihorizon.likelihood.profiled import profile_information
 from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
 
@@ -58,23 +58,23 @@ def temperature_penalty(likelihood: Likelihood, spread: float = np.inf) -> Quadr
 
     Where the scale of the reward is open, it also holds the mean at 0. None where there is nothing to hold.
     """
-    n, heats = likelihood.n_temperatures, likelihood.temperature_slice
-    matrix = np.zeros((likelihood.size, likelihood.size))
-    matrix[heats, heats] = (np.eye(n) - 1 / n) / spread**2
-    if likelihood.scale_is_free:
-        matrix[heats, heats] += LEVEL_WEIGHT / n
-    zeros = np.zeros(likelihood.size)
-    return Quadratic(zeros, zeros, matrix) if matrix.any() else None
+    n, zeros = likelihood.n_temperatures, np.zeros(likelihood.size)
+    block = (np.eye(n) - 1 / n) / spread**2 + (LEVEL_WEIGHT / n if likelihood.scale_is_free else 0.0)
+    return Quadratic(zeros, zeros, _of_temperatures(likelihood, block)) if block.any() else None
 
 
 def without_level(likelihood: Likelihood) -> Quadratic | None:
     """The likelihood's quadratic term without what holds the mean log-temperature, for a reward that stays as it is."""
-    penalty, heats = likelihood.penalty, likelihood.temperature_slice
+    penalty, n = likelihood.penalty, likelihood.n_temperatures
     if penalty is None or not likelihood.scale_is_free:
         return penalty
-    matrix = penalty.matrix.copy()
-    matrix[heats, heats] -= LEVEL_WEIGHT / likelihood.n_temperatures
-    return Quadratic(penalty.centre, penalty.slope, matrix)
+    level = _of_temperatures(likelihood, np.full((n, n), LEVEL_WEIGHT / n))
+    return Quadratic(penalty.centre, penalty.slope, penalty.matrix - level)
+
+
+def _of_temperatures(likelihood: Likelihood, block: Floats) -> Sparse:
+    """A matrix `(p,p)` that is 0 outside the log-temperatures."""
+    return placed(block, np.arange(likelihood.size)[likelihood.temperature_slice], likelihood.size)
 
 
 def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
