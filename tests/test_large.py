@@ -38,6 +38,17 @@ def test_standard_errors_are_those_of_the_dense_information(problem):
     assert np.sqrt(np.diag(found[:3, 18:21])) == pytest.approx(dense.standard_errors[model.discount_slice], rel=0.01)
 
 
+def test_what_weak_decisions_tell_is_not_taken_for_nothing(problem):
+    """Experts who choose nearly at random and look almost equally far keep a millionth of their information: it counts."""
+    model = Likelihood(problem)
+    point = model.at(model.pack(0.02 * mh.domains.big_small().reward, np.array([0.5, 0.51, 0.52])))
+    dense = precision.precision(point)
+    found, identified, spectrum = profiled.profile_covariances(point)
+    assert spectrum[0] < 1e-6
+    assert identified[:3].all()
+    assert np.sqrt(np.diag(found[:3, 18:21])) == pytest.approx(dense.standard_errors[model.discount_slice], rel=0.01)
+
+
 def test_estimated_transitions_widen_errors_as_much_without_matrices(monkeypatch):
     d = mh.domains.cliff()
     table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 300)
@@ -48,7 +59,6 @@ def test_estimated_transitions_widen_errors_as_much_without_matrices(monkeypatch
     dense = precision.precision(point)
     assert (dense.widening[model.discount_slice] > 1.01).all()
     monkeypatch.setattr(large, "DENSE_REWARDS", 5)
-    monkeypatch.setattr(profiled, "PROFILED", 1e-8)
     found = precision.precision(point)
     assert found.covariance is None
     assert found.widening[model.discount_slice] == pytest.approx(dense.widening[model.discount_slice], rel=1e-5)

@@ -217,9 +217,11 @@ def _horizons_differ(findings: Findings) -> str:
 
 
 def _unknown(findings: Findings, unknown: list[str]) -> str:
-    text = f"Other discounts, with another reward, make the decisions of {_named(findings, unknown)} exactly as likely. "
-    text += "So no number is given."
     exact = findings.identification
+    how = "as likely, as far as can be computed" if exact is not None and exact.status == "unique" else "exactly as likely"
+    text = (
+        f"Other discounts, with another reward, make the decisions of {_named(findings, unknown)} {how}. So no number is given."
+    )
     if exact is not None and exact.status == "set":
         pairs = zip(exact.experts, exact.intervals, strict=True)
         ranges = [f"{name} from {low:.3f} to {high:.3f}" for name, (low, high) in pairs if name in unknown]
