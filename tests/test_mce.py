@@ -1,6 +1,6 @@
 """MCE, MPMCE and MPML: duality, gradients by finite differences, and what each rule can see."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -256,6 +256,19 @@ def test_a_climb_that_did_not_end_is_not_converged(monkeypatch):
     found = mh.solve(mh.Problem(domain.mdp, domain.mce_experts()), mh.MPMCE(gap="threshold", threshold=1e-2, starts=1))
     assert found.status == "not converged"
     assert "the climb did not end" in found.message
+
+
+def test_a_known_part_of_the_reward_is_paid_to_expert_and_model_alike():
+    """Splitting the reward into a known and an unknown part changes neither the dual nor the likelihood."""
+    domain, gammas, known = mh.domains.cliff(), np.array([0.2, 0.6]), np.random.default_rng(5).normal(size=12)
+    plain = mh.Problem(domain.mdp, [mh.soft_plan(domain.mdp, domain.reward, gamma).policy for gamma in gammas])
+    told = plain.with_experts(replace(expert, known_reward=domain.mdp.stacked @ known) for expert in plain.experts)
+    for theta in np.random.default_rng(6).normal(size=(3, 12)):
+        whole, rest = (Dual(problem, gammas, np.ones(2)) for problem in (plain, told))
+        here, there = whole.at(theta), rest.at(theta - known)
+        assert there.value == pytest.approx(here.value)
+        assert discounted_likelihood(rest, there) == pytest.approx(discounted_likelihood(whole, here))
+        np.testing.assert_allclose(discount_gradient(rest, there), discount_gradient(whole, here))
 
 
 def test_without_discounting_every_task_gets_a_cost_to_begin_with():

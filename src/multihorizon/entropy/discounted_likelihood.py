@@ -20,9 +20,9 @@ from multihorizon.planning.linear import Resolvent
 def discounted_likelihood(dual: Dual, point: DualPoint) -> float:
     """`L(θ, Γ)` at a point of the dual."""
     total = 0.0
-    for response, owner, target in zip(point.responses, dual.problem.owner, dual.targets, strict=True):
+    for response, target, paid in zip(point.responses, dual.targets, dual.paid, strict=True):
         soft = float(response.expert.mdp.initial @ response.values)
-        total += (float(point.theta @ target) - soft) / float(dual.temperatures[owner])
+        total += (float(point.theta @ target) + paid - soft) / response.temperature
     return total
 
 

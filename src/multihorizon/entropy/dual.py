@@ -27,7 +27,7 @@ from scipy.optimize import minimize
 from multihorizon.checks import Bools, Floats
 from multihorizon.experts import Expert
 from multihorizon.mdp import MDP
-from multihorizon.planning.evaluation import causal_entropy, feature_counts, policy_entropy
+from multihorizon.planning.evaluation import causal_entropy, occupancy, policy_entropy
 from multihorizon.planning.linear import Resolvent
 from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Problem
@@ -144,16 +144,21 @@ class DualPoint:
 
 
 class Dual:
-    """The dual of a problem at given discounts and temperatures `(K,)`."""
+    """The dual of a problem at given discounts and temperatures `(K,)`.
+
+    `targets` are the experts' feature counts f*, and `paid` is what the known part of the reward pays them, if there is one.
+    """
 
     def __init__(self, problem: Problem, discounts: Floats, temperatures: Floats) -> None:
         self.problem = problem
         self.discounts, self.temperatures = discounts, temperatures
         self.policies = [expert_policy(expert) for expert in problem.experts]
-        self.targets = [
-            feature_counts(e.mdp, pi, float(discounts[o]), e.feature_matrix)
-            for e, o, pi in zip(problem.experts, problem.owner, self.policies, strict=True)
-        ]
+        self.targets: list[Floats] = []
+        self.paid: list[float] = []
+        for expert, owner, policy in zip(problem.experts, problem.owner, self.policies, strict=True):
+            counts = occupancy(expert.mdp, policy, float(discounts[owner])).counts.T.ravel()
+            self.targets.append(expert.feature_matrix.T @ counts)
+            self.paid.append(0.0 if expert.known_reward is None else float(expert.known_reward @ counts))
 
     @property
     def expert_entropy(self) -> float:
@@ -176,7 +181,7 @@ class Dual:
                 return None
             counts = expert.feature_matrix.T @ (visits[:, None] * policy).T.ravel()
             responses.append(Response(expert, gamma, lam, found.values, policy, visits, counts - self.targets[number], resolvent))
-            value += float(expert.mdp.initial @ found.values - theta @ self.targets[number])
+            value += float(expert.mdp.initial @ found.values - theta @ self.targets[number]) - self.paid[number]
         return DualPoint(theta, value, tuple(responses))
 
 
