@@ -138,6 +138,13 @@ EXPERT_CASES = {
         lambda: mh.Expert("ann", NO_RIDE, "demonstrations", counts=np.ones((3, 2))),
         "counts of expert ann must be of available actions, received ride in state home",
     ),
+    "known reward in a linear program": (
+        lambda: mh.solve(
+            mh.Problem(MDP, [mh.Expert("ann", MDP, "actions", sets=np.eye(2, dtype=bool)[[0, 0, 0]], known_reward=np.ones(6))]),
+            mh.LPIRL(discount=0.5),
+        ),
+        "expert ann must have no known part of the reward for a linear-programming solver, received one",
+    ),
     "expert without data": (lambda: mh.Expert("ann", MDP, "policy", counts=np.ones((3, 2))), "received kind 'policy' without"),
     "names not distinct": (lambda: mh.Problem(MDP, [POLICY] * 2, names=["a", "a"]), "must be distinct.*'a' twice"),
     "features of wrong shape": (

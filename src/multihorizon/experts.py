@@ -103,7 +103,11 @@ class Expert:
         return found
 
     def require_sets(self) -> Bools:
-        """The chosen actions, bool `(S,A)`; raises for stochastic policies and demonstrations."""
+        """The chosen actions, bool `(S,A)`; raises for stochastic policies, demonstrations, and a reward known in part."""
+        if self.known_reward is not None:
+            raise ValueError(
+                f"expert {self.name} must have no known part of the reward for a linear-programming solver, received one"
+            )
         if self.sets is None:
             raise ValueError(
                 f"expert {self.name} must be given as one action or a set of actions per state for a linear-programming solver, "
