@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 import resource
 import time
+from collections.abc import Callable
 from typing import Any
 
 from rows import shown
 
 import multihorizon as mh
 from multihorizon.programs import inner
-from multihorizon.programs.highs import LPResult, solve_lp
+from multihorizon.programs.highs import LPResult, short_solve, solve_lp
 
 DISCOUNTS = (0.45, 0.55, 0.8)
 
@@ -25,15 +26,19 @@ DISCOUNTS = (0.45, 0.55, 0.8)
 solved: list[LPResult] = []
 
 
-def counted(*arguments: Any, **options: Any) -> LPResult:
-    """`solve_lp`, its results kept to be counted."""
-    solved.append(solve_lp(*arguments, **options))
-    return solved[-1]
+def counted(solve: Callable[..., LPResult]) -> Callable[..., LPResult]:
+    """A solve whose results are kept to be counted."""
+
+    def solve_and_keep(*arguments: Any, **options: Any) -> LPResult:
+        solved.append(solve(*arguments, **options))
+        return solved[-1]
+
+    return solve_and_keep
 
 
 def measure(side: int, starts: int = mh.SequentialLP().starts) -> dict[str, object]:
     """One fit on a square cliff."""
-    inner.solve_lp = counted
+    inner.solve_lp, inner.short_solve = counted(solve_lp), counted(short_solve)
     solved.clear()
     domain = mh.domains.cliff(side, side, slip=0.0)
     experts = [mh.plan(domain.mdp, domain.reward, g).optimal_actions.argmax(axis=1) for g in DISCOUNTS]

@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 import multihorizon as mh
+from multihorizon.programs.bases import MOST_BASES, Bases
 from multihorizon.programs.inner import Inner
 from multihorizon.programs.margins import build_margins
 
@@ -106,3 +107,40 @@ def test_equal_discounts_make_differing_experts_indistinguishable():
     point = inner.at(np.array([0.2, 0.5, 0.5]))
     assert point.objective == -np.inf
     assert {(1, 2), (2, 1)} <= set(point.unseparated)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_some_rows_bound_the_objective_and_those_with_a_price_decide_it(seed):
+    inner = Inner(build_margins(random_problem(seed, n_states=8)), "worst", 0.0, 5.0)
+    gamma = np.array([0.2, 0.8])
+    whole = inner.run(gamma, inner.every)
+    rng = np.random.default_rng(seed)
+    for size in (3, 6, 9):
+        assert inner.ceiling(gamma, rng.choice(len(inner.every), size, replace=False)) >= whole.objective - 1e-9
+    priced = np.flatnonzero(np.abs(whole.duals[inner.layout.rows.strict]) > 1e-9)
+    assert priced.size < len(inner.every)
+    assert inner.ceiling(gamma, priced) == pytest.approx(whole.objective, abs=1e-8)
+    assert inner.ceiling(gamma, np.empty(0, dtype=int)) == np.inf
+
+
+def test_a_program_starts_from_the_nearest_basis_in_the_same_order():
+    bases = Bases()
+    assert bases.nearest("step", np.array([0.2, 0.6])) is None
+    bases.keep("objective", np.array([0.2, 0.6]), "same place")
+    for number, gamma in enumerate([(0.4, 0.5), (0.5, 0.4), (0.1, 0.9), (0.4, 0.5)]):
+        bases.keep("step", np.array(gamma), number)
+    assert bases.nearest("step", np.array([0.1, 0.8])) == 2
+    assert bases.nearest("step", np.array([0.4, 0.49])) == 3
+    assert bases.nearest("step", np.array([0.49, 0.41])) == 1
+    assert bases.nearest("step", np.array([0.45, 0.44])) == 1
+    assert bases.nearest("step", np.array([0.2, 0.6])) == 3
+    assert bases.nearest("step", np.array([0.0, 0.6]), like="objective") == 2
+    assert bases.nearest("step", np.array([0.8, 0.2]), like="objective") == 1
+    assert bases.nearest("relative step", np.array([0.2, 0.6]), like="objective") == "same place"
+
+
+def test_only_the_last_bases_are_kept():
+    bases = Bases()
+    for number in range(3 * MOST_BASES):
+        bases.keep("objective", np.array([number / (3 * MOST_BASES)]), number)
+    assert bases.nearest("objective", np.zeros(1)) == 2 * MOST_BASES

@@ -80,11 +80,14 @@ class LPResult:
         return self.status == LPStatus.OPTIMAL
 
 
+#: The interior point, with crossover to a vertex and the primal simplex method for what is left: at that vertex rows hold and
+#: some prices do not, and with many optimal vertices the dual simplex method goes a long way to mend them.
+_INTERIOR: dict[str, Any] = {"solver": "ipm", "simplex_strategy": 4}
 #: What is tried in turn, from scratch, where the first run leaves a program open; the last gives up two digits.
 _RETRIES: tuple[dict[str, Any], ...] = (
     {"presolve": "off", "solver": "simplex"},
     {"presolve": "off", "solver": "simplex", "simplex_scale_strategy": 0},
-    {"solver": "ipm"},
+    _INTERIOR,
     {
         "solver": "simplex",
         "primal_feasibility_tolerance": 100 * FEASIBILITY_TOLERANCE,
@@ -100,7 +103,7 @@ def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True) -> 
     different sizes) is repeated from scratch in other ways. The first retry is without presolve, which also yields the Farkas
     ray of an infeasible program; with `ray=False` infeasible is enough.
     """
-    cold = {"solver": "ipm"} if program.matrix.shape[0] > MOST_SIMPLEX_ROWS else {}
+    cold = _INTERIOR if program.matrix.shape[0] > MOST_SIMPLEX_ROWS else {}
     # Devex prices: the weights of the steepest edge cost more than the few steps of a warm start.
     warm = {"solver": "simplex", "simplex_iteration_limit": MOST_WARM_STEPS, "simplex_dual_edge_weight_strategy": 1}
     solver = _run(program, cold) if basis is None else _run(program, warm, basis)
@@ -110,8 +113,15 @@ def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True) -> 
     for options in _RETRIES:
         if solver.getModelStatus() in done:
             break
+        if options == cold:
+            continue
         solver, done = _run(program, options), set(_STATUSES)
     return _read(solver)
+
+
+def short_solve(program: LinearProgram) -> LPResult:
+    """Solve a small program by the simplex method, in at most as many steps as it has rows; else it is left open."""
+    return _read(_run(program, {"solver": "simplex", "simplex_iteration_limit": program.matrix.shape[0]}))
 
 
 def _run(program: LinearProgram, options: dict[str, Any], basis: Any = None) -> Any:

@@ -22,13 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.checks import Bools, Floats
-from multihorizon.programs.highs import INFINITY, LinearProgram, LPResult, solve_lp
+from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.programs.bases import Bases
+from multihorizon.programs.highs import INFINITY, MOST_SIMPLEX_ROWS, LinearProgram, LPResult, short_solve, solve_lp
 from multihorizon.programs.margins import Margins
-from multihorizon.programs.model import Layout, Objective, lay_out, program
+from multihorizon.programs.model import Layout, Objective, lay_out, program, with_rows
 
 #: Margins below this share of the largest reward count as zero: three digits above what HiGHS' tolerance can blur.
 POSITIVE_MARGIN = 1e-6
+#: A program with at most this share of the strict rows is much smaller than the whole.
+FEW_ROWS = 0.1
 #: The share of the optimum that may be given up to find the least reward among the optima.
 OPTIMUM_GIVEN_UP = 1e-9
 
@@ -63,17 +66,17 @@ class Evaluation:
 
 @dataclass(eq=False)
 class Inner:
-    """g*(Γ) of one problem, with the bases of the last programs kept for warm starts."""
+    """g*(Γ) of one problem, with the bases of its programs kept for warm starts."""
 
     margins: Margins
     objective: Objective
     l1: float
     bound: float
-    _bases: dict[str, Any] = field(default_factory=dict)
+    _bases: Bases = field(default_factory=Bases)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the bases, which do not travel between processes: a copy starts afresh."""
-        return {**self.__dict__, "_bases": {}}
+        return {**self.__dict__, "_bases": Bases()}
 
     @cached_property
     def layout(self) -> Layout:
@@ -99,21 +102,21 @@ class Inner:
         """g*(Γ)."""
         return self.at(discounts).objective
 
-    def at(self, discounts: Floats) -> Evaluation:
-        """Solve at Γ."""
+    def at(self, discounts: Floats, over_all: bool = False) -> Evaluation:
+        """Solve at Γ; `over_all` takes all rows for Ω without asking whether all of them can be positive."""
         gamma = np.asarray(discounts, dtype=np.float64)
         singular = tuple(int(k) for k in self.margins.singular(gamma))
         if singular:
             return self._without_reward(gamma, -INFINITY, singular=singular)
         try:
-            return self._solve(gamma)
+            return self._solve(gamma, over_all)
         except ProgramError as failure:
             return self._without_reward(gamma, np.nan, failed=str(failure))
 
-    def _solve(self, gamma: Floats) -> Evaluation:
+    def _solve(self, gamma: Floats, over_all: bool) -> Evaluation:
         every = self.every
         result = self.run(gamma, every)
-        if self.objective == "sum":
+        if over_all or self.objective == "sum":
             return self._evaluation(gamma, every, result)
         if result.optimal and result.values[self.layout.columns.worst].min() > POSITIVE_MARGIN * self.bound:
             return self._evaluation(gamma, every, result)
@@ -125,12 +128,22 @@ class Inner:
 
     def run(self, gamma: Floats, omega: Bools) -> LPResult:
         """The program of the objective at Γ with a given Ω."""
-        return self.solve("objective", program(self.layout, gamma, omega, l1=self.l1, bound=self.bound))
+        return self.solve("objective", program(self.layout, gamma, omega, l1=self.l1, bound=self.bound), gamma)
+
+    def few(self, rows: Ints) -> bool:
+        """Whether a program with only these strict rows is much smaller than the whole, and the whole is large."""
+        return self.layout.rows.order.stop > MOST_SIMPLEX_ROWS and rows.size <= FEW_ROWS * len(self.margins.strict)
+
+    def ceiling(self, gamma: Floats, rows: Ints) -> float:
+        """An upper bound on the objective over all rows: its optimum over some of them, infinite if that takes many steps."""
+        whole = program(self.layout, gamma, self.every, l1=self.l1, bound=self.bound)
+        result = short_solve(with_rows(self.layout, whole, rows))
+        return result.objective if result.optimal else INFINITY
 
     def omega(self, gamma: Floats) -> Bools:
         """Ω(Γ) by Eq. 6, as a mask of the strict rows."""
         lp = program(self.support, gamma, self.every, l1=0.0, bound=1 / POSITIVE_MARGIN, ceiling=1.0)
-        result = _answered(self.solve("support", lp))
+        result = _answered(self.solve("support", lp, gamma))
         support: Bools = result.values[self.support.columns.worst] > 0.5
         return support
 
@@ -138,11 +151,11 @@ class Inner:
         """The pairs of differing experts without a row in Ω."""
         return tuple(pair for pair, rows in self.margins.pairs.items() if not omega[rows].any())
 
-    def solve(self, name: str, lp: LinearProgram) -> LPResult:
-        """Solve from the last basis of that name: neighbouring Γ share most of it."""
-        result = solve_lp(lp, self._bases.get(name), ray=False)
+    def solve(self, name: str, lp: LinearProgram, gamma: Floats, like: str = "") -> LPResult:
+        """Solve from the basis at the nearest Γ of a program of that name, or of one it is `like`."""
+        result = solve_lp(lp, self._bases.nearest(name, gamma, like), ray=False)
         if result.optimal:
-            self._bases[name] = result.basis
+            self._bases.keep(name, gamma, result.basis)
         return result
 
     def least(self, point: Evaluation) -> Evaluation:

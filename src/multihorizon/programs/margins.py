@@ -119,6 +119,11 @@ class Margins:
         return {pair: np.concatenate(rows) for pair, rows in found.items()}
 
     @cached_property
+    def telling(self) -> Ints:
+        """The strict rows that tell some pair of experts apart."""
+        return np.unique(np.concatenate([*self.pairs.values(), np.empty(0, dtype=np.int64)]))
+
+    @cached_property
     def alike(self) -> list[tuple[int, int]]:
         """Pairs of experts with the same tasks who choose the same actions everywhere: nothing can tell them apart."""
         tasks = [{id(part.expert.mdp) for part in self.parts if part.k == k} for k in range(self.n_experts)]

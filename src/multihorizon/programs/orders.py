@@ -20,6 +20,7 @@ from dataclasses import replace
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
+from multihorizon.programs.bases import Bases
 from multihorizon.programs.climb import Climber, EvaluationLog, relative_margin
 from multihorizon.programs.highs import INFINITY
 from multihorizon.programs.inner import POSITIVE_MARGIN, Inner
@@ -57,7 +58,7 @@ def _all_orders(inner: Inner, log: EvaluationLog) -> list[Floats]:
 
 def _insert(inner: Inner, experts: list[int], log: EvaluationLog) -> list[Floats]:
     """Extend the most promising part first, until the most promising one has all experts."""
-    parts = {m: replace(inner, margins=inner.margins.of(experts[:m]), _bases={}) for m in range(2, len(experts) + 1)}
+    parts = {m: replace(inner, margins=inner.margins.of(experts[:m]), _bases=Bases()) for m in range(2, len(experts) + 1)}
     number = itertools.count()
     heap: list[tuple[Score, int, Floats]] = [((0, 0.0), next(number), np.array([0.5]))]
     extended = np.zeros(len(experts) + 1, dtype=int)

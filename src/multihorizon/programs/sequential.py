@@ -15,6 +15,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from multihorizon.checks import Floats, as_count, as_positive
+from multihorizon.programs.bases import Bases
 from multihorizon.programs.climb import Ascent, Climber, EvaluationLog
 from multihorizon.programs.inner import Evaluation, Inner
 from multihorizon.programs.orders import ROUGH_STEPS, ROUGH_TOLERANCE, in_order, starts_by_order
@@ -44,7 +45,7 @@ class SequentialLP:
         if not isinstance(objective, Inner):
             raise ValueError("SequentialLP needs the linear programs of MPLP or NaiveLP, received another objective")
         experts = objective.margins.by_choices
-        sorted_inner = replace(objective, margins=objective.margins.of(experts), _bases={})
+        sorted_inner = replace(objective, margins=objective.margins.of(experts), _bases=Bases())
         log, ascents, evaluations = self._climbs(sorted_inner, seed, progress)
         places = np.argsort(experts)
         trace = Trace(np.array(log.discounts)[:, places], np.array(log.values), np.array(log.seconds))
@@ -63,7 +64,7 @@ class SequentialLP:
     def _climbs(self, inner: Inner, seed: int, progress: Progress) -> tuple[EvaluationLog, list[Ascent], list[int]]:
         """All climbs, with the log of evaluations and how many of them each start took."""
         log = EvaluationLog()
-        plain, apart = (inner, log) if inner.l1 == 0 else (replace(inner, l1=0.0, _bases={}), EvaluationLog())
+        plain, apart = (inner, log) if inner.l1 == 0 else (replace(inner, l1=0.0, _bases=Bases()), EvaluationLog())
         climber = Climber(self.tolerance, self.max_steps)
         first = self._survey(plain, apart)
         tops: list[Ascent] = []
