@@ -194,3 +194,17 @@ def test_a_part_of_the_experts_is_the_likelihood_of_these_alone():
     parts = [whole.of_experts([k]) for k in range(2)]
     values = [part.at(x[[*range(6), 6 + k, 8 + k]]).value for k, part in enumerate(parts)]
     assert sum(values) == pytest.approx(whole.at(x).value)
+
+
+def test_plans_begun_with_the_solves_of_a_neighbour_are_the_same():
+    """On more states than are planned for together, a step begins with the neighbour's linear system."""
+    mdp = mh.domains.gridworld(12, 12, slip=0.1)
+    table = mh.Demonstrations.simulate(mdp, [mh.soft_plan(mdp, np.arange(144) / 50, 0.9).policy], 20, max_steps=20)
+    model = Likelihood(mh.Problem(mdp, table))
+    rng = np.random.default_rng(0)
+    here = model.at(model.pack(rng.normal(size=144), np.array([0.9])))
+    assert here.gradient.size == model.size  # makes the solves
+    for change in (1e-6, 0.1, 3.0):
+        x = model.pack(model.reward(here.x) + change * rng.normal(size=144), np.array([0.9 - change / 10]))
+        near, far = model.at(x, here), model.at(x)
+        np.testing.assert_allclose(near.plans[0].values, far.plans[0].values, rtol=0, atol=1e-10)

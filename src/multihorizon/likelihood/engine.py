@@ -17,6 +17,7 @@ Newton's iteration and its stopping rule are those of `planning.soft_plan`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -50,10 +51,18 @@ class Resolvents(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where planning begins: the soft values `(S,n)` of a neighbouring point, and its solves where they are at hand."""
+
+    values: Floats
+    resolvents: Resolvents | None = None
+
+
 class Engine(Protocol):
     """How a task is planned in."""
 
-    def values(self, reward: Floats, gamma: Floats, lam: Floats, start: Floats | None) -> Floats | None:
+    def values(self, reward: Floats, gamma: Floats, lam: Floats, start: Start | None) -> Floats | None:
         """The soft values `(S,n)`; None where one is infinite."""
         ...
 
@@ -80,7 +89,7 @@ class Episodic:
         self.moves = [mdp.stacked[(np.arange(a)[:, None] * s + level).ravel()] for level in levels]
         self.closed = [np.where(mdp.available[level].T, 0.0, -np.inf)[:, :, None] for level in levels]
 
-    def values(self, reward: Floats, gamma: Floats, lam: Floats, start: Floats | None) -> Floats | None:
+    def values(self, reward: Floats, gamma: Floats, lam: Floats, start: Start | None) -> Floats | None:
         """One backward pass; it needs no start."""
         a, s = self.mdp.n_actions, self.mdp.n_states
         values = np.zeros((s, gamma.size))
@@ -126,9 +135,9 @@ class Small:
         self.identity = np.eye(mdp.n_states)
         self.closed = np.where(mdp.available.T, 0.0, -np.inf)[:, :, None]
 
-    def values(self, reward: Floats, gamma: Floats, lam: Floats, start: Floats | None) -> Floats | None:
+    def values(self, reward: Floats, gamma: Floats, lam: Floats, start: Start | None) -> Floats | None:
         """Newton's iterates of each person until the residual is rounding."""
-        values = np.zeros((self.mdp.n_states, gamma.size)) if start is None else np.where(gamma < 1, start, 0.0)
+        values = np.zeros((self.mdp.n_states, gamma.size)) if start is None else np.where(gamma < 1, start.values, 0.0)
         residual = np.full(gamma.size, np.inf)
         active = np.arange(gamma.size)
         moved = values[:, active]
@@ -197,14 +206,14 @@ class Large:
     def __init__(self, mdp: MDP) -> None:
         self.mdp = mdp
 
-    def values(self, reward: Floats, gamma: Floats, lam: Floats, start: Floats | None) -> Floats | None:
+    def values(self, reward: Floats, gamma: Floats, lam: Floats, start: Start | None) -> Floats | None:
         """Each person's soft plan, begun at `start` except at discount 1, where a neighbour can lead to a false fixed point."""
         expected = reward.reshape(self.mdp.n_actions, self.mdp.n_states).T
         found = np.empty((self.mdp.n_states, gamma.size))
         for i, (g, heat) in enumerate(zip(gamma, lam, strict=True)):
             try:
-                begin = None if start is None or g == 1.0 else start[:, i]
-                found[:, i] = soft_plan(self.mdp, expected, float(g), float(heat), begin).values
+                begin = (None, None) if start is None or g == 1.0 else (start.values[:, i], _factor_of(start.resolvents, i))
+                found[:, i] = soft_plan(self.mdp, expected, float(g), float(heat), *begin).values
             except ValueError:  # the soft values are infinite
                 return None
         return found
@@ -212,6 +221,11 @@ class Large:
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
         """One sparse factorisation, or iteration, for each person."""
         return _Factors([policy_resolvent(self.mdp, policy[:, :, i].T, float(g)) for i, g in enumerate(gamma)])
+
+
+def _factor_of(resolvents: Resolvents | None, i: int) -> Resolvent | None:
+    """The solves of one person, where there are such."""
+    return resolvents.factors[i] if isinstance(resolvents, _Factors) else None
 
 
 class _Factors:

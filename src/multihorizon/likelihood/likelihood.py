@@ -28,7 +28,7 @@ from typing import Self
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.likelihood.engine import Resolvents
+from multihorizon.likelihood.engine import Resolvents, Start
 from multihorizon.likelihood.parameters import Quadratic, Settings, group_numbers, known_of_groups, renumbered
 from multihorizon.likelihood.persons import (
     Persons,
@@ -66,11 +66,7 @@ class Likelihood:
     has_products = True
 
     def __init__(
-        self,
-        problem: Problem,
-        settings: Settings | None = None,
-        penalty: Quadratic | None = None,
-        ridge: Floats | float = 0.0,
+        self, problem: Problem, settings: Settings | None = None, penalty: Quadratic | None = None, ridge: Floats | float = 0.0
     ) -> None:
         self.problem = problem
         self.settings = settings or Settings()
@@ -155,8 +151,8 @@ class Likelihood:
         plans = []
         theta, gamma, lam = self.reward(x), self.discounts(x), self.temperatures(x)
         for i, batch in enumerate(self.batches):
-            start = None if near is None else near.plans[i].values
-            plan = plan_together(batch, batch.reward(theta), gamma[batch.owners], lam[batch.owners], start)
+            start, own = None if near is None else near.start(i), batch.owners
+            plan = plan_together(batch, batch.reward(theta), gamma[own], lam[own], start)
             if plan is None:
                 return None
             plans.append(plan)
@@ -211,8 +207,8 @@ class Likelihood:
             known[: self.n_reward] = settings.reward
         if settings.discounts is not None:
             known[self.discount_slice] = known_of_groups(settings.discounts, self.groups)
-        temperatures = np.ones(k) if settings.temperatures is None else settings.temperatures
-        known[self.temperature_slice] = np.log(known_of_groups(temperatures, self.temperature_groups))
+        heats = np.ones(k) if settings.temperatures is None else settings.temperatures
+        known[self.temperature_slice] = np.log(known_of_groups(heats, self.temperature_groups))
         return known
 
     def _bounds(self) -> tuple[Floats, Floats]:
@@ -257,6 +253,10 @@ class Point:
     def resolvents(self) -> tuple[Resolvents, ...]:
         """`I − γP_π` of each batch."""
         return tuple(b.engine.resolvents(p.policy, p.gamma) for b, p in zip(self.likelihood.batches, self.plans, strict=True))
+
+    def start(self, i: int) -> Start:
+        """Where the plans of one batch begin at a neighbouring point: with the solves of this one, if they have been made."""
+        return Start(self.plans[i].values, self.resolvents[i] if "resolvents" in vars(self) else None)
 
     def pull_back(self, weights: Sequence[Floats]) -> Floats:
         """`Σ y(s,a) d log π(a|s)` `(p,)` for weights y `(A,S,n)` of each batch: the gradient where they are the counts."""

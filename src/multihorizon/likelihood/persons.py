@@ -19,7 +19,7 @@ import numpy as np
 
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.experts import Expert
-from multihorizon.likelihood.engine import Engine, Features, Resolvents, engine_for
+from multihorizon.likelihood.engine import Engine, Features, Resolvents, Start, engine_for
 from multihorizon.mdp import MDP
 from multihorizon.planning.weighted_plan import log_policies
 from multihorizon.problem import Problem
@@ -98,7 +98,7 @@ class Plans(Choices):
     lam: Floats
 
 
-def plan_together(batch: Persons, reward: Floats, gamma: Floats, lam: Floats, start: Floats | None) -> Plans | None:
+def plan_together(batch: Persons, reward: Floats, gamma: Floats, lam: Floats, start: Start | None) -> Plans | None:
     """The soft plans of all persons of a batch; None where a soft value is infinite."""
     values = batch.engine.values(reward, gamma, lam, start)
     if values is None:

@@ -59,7 +59,14 @@ class SoftPlan:
         return log
 
 
-def soft_plan(mdp: MDP, reward: ArrayLike, discount: float, temperature: float = 1.0, start: Floats | None = None) -> SoftPlan:
+def soft_plan(
+    mdp: MDP,
+    reward: ArrayLike,
+    discount: float,
+    temperature: float = 1.0,
+    start: Floats | None = None,
+    resolvent: Resolvent | None = None,
+) -> SoftPlan:
     """The optimal policy of `mdp` when entropy is rewarded with weight `temperature`.
 
     Args:
@@ -68,6 +75,7 @@ def soft_plan(mdp: MDP, reward: ArrayLike, discount: float, temperature: float =
         discount: in [0,1]; 1 is legal where a terminal state can be reached from everywhere and the soft value is finite.
         temperature: λ > 0.
         start: values `(S,)` to start from, such as those of a neighbouring problem.
+        resolvent: solves with `I − γP` of that neighbour's policy, for the first step; by default they are made.
 
     Raises:
         ValueError: on malformed input, where the soft value is infinite (at discount 1), or where it could not be reached.
@@ -84,7 +92,7 @@ def soft_plan(mdp: MDP, reward: ArrayLike, discount: float, temperature: float =
     if start is None and gamma < 1 and mdp.n_states > DENSE_STATES:
         values = _swept(table, values, gamma, lam)
     here = _backup(table, values, gamma, lam)
-    residual, resolvent = float(np.abs(here.values - values).max()), None
+    residual = float(np.abs(here.values - values).max())
     for iterations in range(MAX_NEWTON_STEPS):  # noqa: B007
         if residual <= ROUNDED_RESIDUAL * max(1.0, float(np.abs(values).max())):
             break
