@@ -193,14 +193,13 @@ def _family(
 
 def log_errors(expert: Expert, equations: PolicyEquations, seed: int) -> Floats:
     """Errors `(S,A,m)` of log π, with a mean square over the m columns of one over the weight of each equation."""
-    weights = equations.weights
-    live = np.flatnonzero(weights.ravel() > 0)
-    if live.size > EXACT_ERRORS:
-        draws = LARGE_DRAWS if live.size > ORDERED_DRAWS else DRAWS if expert.counts is None else COUNT_DRAWS
+    shape, count = equations.policy.shape, int(expert.mdp.live.sum())
+    if count > EXACT_ERRORS:
+        draws = LARGE_DRAWS if count > ORDERED_DRAWS else DRAWS if expert.counts is None else COUNT_DRAWS
         return drawn_errors(expert.mdp, equations, seed, draws)
-    errors = np.zeros((weights.size, live.size))
-    errors[live, np.arange(live.size)] = np.sqrt(live.size / weights.ravel()[live])
-    return errors.reshape(*weights.shape, live.size)
+    errors = np.zeros((shape[0] * shape[1], count))
+    errors[expert.mdp.live.ravel(), np.arange(count)] = np.sqrt(count / equations.weights[expert.mdp.live])
+    return errors.reshape(*shape, count)
 
 
 def drawn_errors(mdp: MDP, equations: PolicyEquations, seed: int, draws: int) -> Floats:
@@ -212,9 +211,10 @@ def drawn_errors(mdp: MDP, equations: PolicyEquations, seed: int, draws: int) ->
         live = places[_content_order(mdp, equations)[places].argsort()]
     generator = np.random.default_rng(seed)
     errors = np.zeros((draws, mdp.live.size))
-    spread = 1 / np.sqrt(equations.weights.ravel()[live])
     for column in errors:
-        column[live] = generator.standard_normal(count) * spread
+        column[live] = generator.standard_normal(count)
+    if equations.counts is not None:
+        errors[:, live] /= np.sqrt(equations.counts.ravel()[live])
     return errors.T.reshape(*mdp.live.shape, draws)
 
 
