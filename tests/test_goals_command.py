@@ -52,9 +52,11 @@ def test_goals_writes_groups_and_a_report(folder, tmp_path):
 def test_fit_says_that_goals_differ_and_what_to_do(folder, tmp_path):
     said = run("fit", folder / "two.csv", "--transitions", folder / "mdp.npz", "--out", tmp_path)
     assert "Do they share a goal? No. One reward for all is rejected" in said
+    assert "What to collect next:\n  - First fit each group that shares a goal by itself" in said
     content = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
     assert content["goals"]["found"]["groups"] == [["Ann & <Co>", "Cy"], ["Bo", "Di"]]
     assert any("do not share one goal" in text for text in content["warnings"])
+    assert content["collect_next"][0].startswith("First fit each group that shares a goal by itself")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<h2>Do they share a goal?</h2>" in page
     assert "One reward for all experts is rejected, so what it makes best must not be believed either." in page

@@ -174,3 +174,16 @@ def test_bent_ridges_are_climbed_in_few_steps():
     end = climb(model.at(model.pack(d.reward, np.array([0.3, 0.8]))))
     assert end.finished
     assert end.steps < 100
+
+
+def test_a_climb_ends_on_a_bound_where_the_digits_of_the_likelihood_end() -> None:
+    """Two goals taken for one push a discount to 1; what pushes it further outwards is nothing left to gain."""
+    mdp = mh.domains.gridworld(4, 5, slip=0.1, terminal=[(0, 4), (3, 4)])
+    up, down = np.full((2, 20), -0.2)
+    up[4], up[19], down[4], down[19] = 6.0, 0.5, 0.5, 6.0
+    policies = [mh.soft_plan(mdp, *walker).policy for walker in ((up, 0.4), (down, 0.9), (up, 0.95), (down, 0.6))]
+    problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, policies, 200))
+    found = mh.solve(problem, mh.MaximumLikelihood("shared"))
+    assert found.status == mh.Status.CONVERGED
+    assert found.discounts[2] == 1
+    assert found.residual < 1e-8

@@ -191,7 +191,8 @@ def _show(analysis: Analysis) -> None:
         out.print(f"{QUESTION} {analysis.goals.answer}", soft_wrap=True)
     for verdict in analysis.verdicts:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
-    if not all(analysis.given) or analysis.withheld or wide_intervals(analysis):
+    differ = analysis.goals is not None and analysis.goals.rejected
+    if not all(analysis.given) or analysis.withheld or differ or wide_intervals(analysis):
         out.print("What to collect next:")
         for line in analysis.advice:
             out.print(f"  - {line}", soft_wrap=True)

@@ -127,7 +127,7 @@ def _advance(point: Point, metric: Metric, free: Bools, damping: float, bend: bo
         curve = _bend(point, metric, free, damping, step) if bend and promised > 0 else 0.0
         reached = model.at(np.clip(point.x + step + curve, model.lower, model.upper), point) if promised > 0 else None
         if reached is not None and promised < LOST_GAIN * abs(point.objective):
-            better = _left_to_gain(reached, metric, free) < _left_to_gain(point, metric, free)
+            better = _left_to_gain(reached, metric, free & ~resting(reached)) < _left_to_gain(point, metric, free)
             return (reached, max(0.1 * damping, LEAST_DAMPING)) if better else (None, damping)
         gained = -np.inf if reached is None else reached.objective - point.objective
         if gained > 1e-3 * promised:

@@ -96,6 +96,8 @@ def _penalty(findings: Findings) -> str:
 
 def advice(findings: Findings) -> list[str]:
     """What to collect next."""
+    if findings.goals is not None and findings.goals.rejected:
+        return ["First fit each group that shares a goal by itself: keep the rows of its experts. Then see what is missing."]
     if findings.solution.status == Status.NOT_IDENTIFIED:
         return [
             "The same experts in a variant of the task: other transitions, the same rewards; hand in both tables together.",
