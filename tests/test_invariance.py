@@ -137,6 +137,22 @@ def test_intervals_with_estimated_transitions_do_not_depend_on_order_or_names() 
         np.testing.assert_allclose(moved, plain[places.experts], atol=TOLERANCE)
 
 
+def test_simulated_decisions_do_not_depend_on_order_or_names() -> None:
+    """What is drawn from a fit: the bootstrap's spread, and the p-value that all share one goal."""
+    problem, solver = decisions(BIG_SMALL), mh.MaximumLikelihood(temperature="shared", starts=1)
+    mdp = mh.domains.random_mdp(6, 3, seed=0)
+    goals = 2 * np.random.default_rng(0).normal(size=(2, 6))
+    people = [mh.soft_plan(mdp, reward, gamma).policy for reward, gamma in zip(goals, (0.2, 0.7), strict=True)]
+    unsure = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, people, 1, max_steps=25, seed=1))
+    plain, p_value = mh.bootstrap(mh.solve(problem, solver), 3, jobs=1), mh.goals(unsure, simulations=19).test.p_value
+    assert 0.05 < p_value < 1
+    for seed in SHUFFLES:
+        places = shuffle(problem, seed)
+        moved = mh.bootstrap(mh.solve(places.problem(problem), solver), 3, jobs=1)
+        np.testing.assert_allclose(moved.discounts, plain.discounts[:, places.experts], atol=1e-4)
+        assert mh.goals(shuffle(unsure, seed).problem(unsure), simulations=19).test.p_value == p_value
+
+
 @pytest.mark.parametrize("name", ["toy", "big_small", "cliff"])
 def test_the_verdict_does_not_depend_on_order_or_names(name: str) -> None:
     problem = policies(getattr(mh.domains, name)())

@@ -28,6 +28,7 @@ from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution
 from multihorizon.tables.demonstrations import Demonstrations
+from multihorizon.tolerances import TINY
 
 Kind = Literal["parametric", "episodes"]
 Counts = list[Floats]
@@ -150,12 +151,32 @@ def _refit(
 
 
 def draw_decisions(point: Point, rng: np.random.Generator) -> Counts:
-    """New decisions, as counts, from the fitted policies in the states in which each expert decided."""
-    visits = (expert.counts.sum(axis=1) for expert in point.likelihood.problem.experts if expert.counts is not None)
-    return [
-        rng.multinomial(n.astype(np.int64), policy / policy.sum(axis=1, keepdims=True)).astype(np.float64)
-        for n, policy in zip(visits, point.policies(), strict=True)
-    ]
+    """New decisions, as counts, from the fitted policies in the states in which each expert decided.
+
+    Experts are drawn in the order of their likelihoods, states in that of their values, and actions in that of their
+    probabilities, so that the same random numbers meet the same choices however all of them are listed.
+    """
+    people: list[tuple[float, int, Floats, Floats, Floats]] = []
+    for batch, plan in zip(point.likelihood.batches, point.plans, strict=True):
+        fits = (batch.counts * plan.finite_log).sum(axis=(0, 1))
+        for i, place in enumerate(batch.positions.tolist()):
+            people.append((float(fits[i]), place, batch.visits[:, i], plan.policy[:, :, i].T, plan.values[:, i]))
+    drawn = {}
+    for _, place, visits, policy, values in sorted(people, key=lambda person: round(person[0], 6)):
+        drawn[place] = _decide(visits, policy, values, rng)
+    return [drawn[place] for place in range(len(drawn))]
+
+
+def _decide(visits: Floats, policy: Floats, values: Floats, rng: np.random.Generator) -> Floats:
+    """Decisions `(S,A)` of one expert."""
+    states = np.argsort(np.round(values / max(float(np.abs(values).max()), TINY), 9), kind="stable")
+    actions = np.argsort(np.round(policy, 9), axis=1, kind="stable")[states]
+    chances = np.take_along_axis(policy[states], actions, axis=1)
+    taken = rng.multinomial(visits[states].astype(np.int64), chances / chances.sum(axis=1, keepdims=True))
+    placed, counts = np.zeros(policy.shape), np.zeros(policy.shape)
+    np.put_along_axis(placed, actions, taken.astype(np.float64), axis=1)
+    counts[states] = placed
+    return counts
 
 
 def _draw_episodes(problem: Problem, tables: list[Demonstrations], rng: np.random.Generator) -> Counts:
