@@ -10,7 +10,6 @@ It needs `pip install quantecon`; building its tables is not counted.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from quantecon.markov import DiscreteDP
-from rows import KINDS, shown, slip_grid
+from rows import KINDS, print_cases, slip_grid
 
 import multihorizon as mh
 
@@ -74,12 +73,5 @@ def cases(full: bool) -> Iterator[dict[str, object]]:
         yield compare(side, kind, discount)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="300 × 300 cells as well")
-    for row in cases(parser.parse_args().full):
-        print(shown(row), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    print_cases(cases, __doc__)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import argparse
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -18,6 +19,14 @@ def slip_grid(side: int, kind: str) -> tuple[mh.MDP, np.ndarray]:
     if kind == "goal":
         return mdp, np.where(np.arange(mdp.n_states) == side - 1, 10.0, -0.1)
     return mdp, np.random.default_rng(0).normal(size=mdp.n_states)
+
+
+def print_cases(cases: Callable[[bool], Iterable[Mapping[str, object]]], description: str | None) -> None:
+    """The program of a comparison: print its rows, with `--full` those of large grids too."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--full", action="store_true", help="300 × 300 cells as well")
+    for row in cases(parser.parse_args().full):
+        print(shown(row), flush=True)
 
 
 def shown(row: Mapping[str, object]) -> str:

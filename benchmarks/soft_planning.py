@@ -7,13 +7,12 @@ Processor seconds of one thread, the best of three. Value iteration stops at a r
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import time
 from collections.abc import Iterator
 
 import numpy as np
-from rows import KINDS, shown, slip_grid
+from rows import KINDS, print_cases, slip_grid
 
 import multihorizon as mh
 from multihorizon.planning.soft_plan import SoftPlan
@@ -69,12 +68,5 @@ def cases(full: bool) -> Iterator[dict[str, object]]:
         yield compare(side, kind, discount)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--full", action="store_true", help="300 × 300 cells as well")
-    for row in cases(parser.parse_args().full):
-        print(shown(row), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    print_cases(cases, __doc__)

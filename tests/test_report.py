@@ -15,7 +15,7 @@ from multihorizon.likelihood.contrasts import reward_contrasts
 from multihorizon.report.findings import longest_episode, not_to_be_used, predicts_worse
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.fit_report import result_of
-from multihorizon.report.formats import discount_text, interval_text, steps_text
+from multihorizon.report.formats import discount_text, horizon_text, interval_text, steps_text
 from multihorizon.report.html import Bar, Page, Section, badge, figure, listing, paragraph, table
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
 from multihorizon.report.plots import new_axes
@@ -183,6 +183,7 @@ def test_a_cap_is_shown_as_a_cap_and_infinity_differs_from_unknown():
     assert found.largest_discount == 0.9999
     assert discount_text(found, 0.9999) == "≥ 0.9999"
     assert steps_text(found, 0.9999) == "≥ 10,000"
+    assert [horizon_text(gamma, np.inf) for gamma in (1 - 2e-6, 1 - 1e-9, 1.0)] == ["500,000", "over a million", "unlimited"]
     capped = replace(found, intervals=np.array([[0.697, 0.9999], [np.nan, 0.5]]))
     assert interval_text(capped, 0) == "0.697 to ≥ 0.9999"
     assert interval_text(capped, 1) == "not found to 0.500"

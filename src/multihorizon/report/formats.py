@@ -6,6 +6,9 @@ import numpy as np
 
 from multihorizon.report.findings import Findings, effective_horizon
 
+#: Longer horizons are not told in numbers.
+MOST_STEPS = 1e6
+
 
 def discount_text(findings: Findings, discount: float) -> str:
     """A discount with three decimals; the largest one tried is shown as a limit."""
@@ -53,9 +56,11 @@ def steps_text(findings: Findings, discount: float) -> str:
 
 
 def horizon_text(discount: float, steps: float) -> str:
-    """The horizon of a discount in a task of so many steps, with one decimal."""
+    """The horizon of a discount in a task of so many steps, with one decimal; nobody tells a million steps from more."""
     reach = effective_horizon(discount, steps)
-    return "unlimited" if np.isinf(reach) else f"{reach:,.1f}" if reach < 1000 else f"{reach:,.0f}"
+    if reach > MOST_STEPS:
+        return "unlimited" if np.isinf(reach) else "over a million"
+    return f"{reach:,.1f}" if reach < 1000 else f"{reach:,.0f}"
 
 
 def decimals(value: float, digits: int) -> str | None:

@@ -25,7 +25,8 @@ all(".explorer").forEach((explorer) => {
   };
   const steps = (discount) => {
     const found = horizon(discount);
-    return found === Infinity ? "unlimited" : found < 1000 ? found.toFixed(1) : Math.round(found).toLocaleString("en");
+    if (found > 1e6) return found === Infinity ? "unlimited" : "over a million";
+    return found < 1000 ? found.toFixed(1) : Math.round(found).toLocaleString("en");
   };
   const asText = (discount) => {
     const found = horizon(discount);
