@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import json
+from dataclasses import replace
 
 import pytest
 from fitting import RUN, fit
 
 import multihorizon as mh
 from multihorizon.cli import app
+from multihorizon.report.identify_page import identify_page
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +64,12 @@ def test_identify_says_what_exact_policies_would_tell(toys, grid_folder, tmp_pat
     result = RUN.invoke(app, ["identify", str(grid_folder / "demos.csv"), "--transitions", str(grid_folder / "mdp.npz")])
     assert "These decisions identify the discounts." in result.output
     assert "The experts identify their discounts" in result.output
+
+
+def test_a_fit_that_did_not_end_says_of_nobody_that_they_are_identified(toys):
+    table = mh.Demonstrations.from_csv(toys / "1.csv")
+    solution = mh.solve(mh.Problem(mh.MDP.from_npz(toys / "1.npz"), table), mh.MaximumLikelihood())
+    page = identify_page(replace(solution, status=mh.Status.NOT_CONVERGED), None, []).render()
+    assert "The fit to these decisions did not converge." in page
+    assert '<td class="short">yes</td>' not in page
+    assert "Whether these decisions identify each discount" not in page

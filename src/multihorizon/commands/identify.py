@@ -37,7 +37,7 @@ def identify(options: IdentifyOptions) -> None:
 def _show(solution: Solution, exact: Identification | None) -> None:
     out.print(f"{these_decisions(solution)} {solution.message}", soft_wrap=True)
     if solution.status == Status.NOT_CONVERGED:
-        out.print("The fit did not converge, so what follows is about policies that need not be the experts'.", soft_wrap=True)
+        out.print("So what follows is about policies that need not be the experts'.", soft_wrap=True)
     if exact is None:
         out.print("Whether exact policies would identify the discounts cannot be told for this problem.", soft_wrap=True)
     else:
@@ -48,11 +48,12 @@ def _show(solution: Solution, exact: Identification | None) -> None:
 def _write(
     directory: Path, solution: Solution, exact: Identification | None, remarks: list[str], options: dict[str, Any]
 ) -> None:
+    unfinished = solution.status == Status.NOT_CONVERGED
     content = {
         "experts": list(solution.experts),
         "status": None if exact is None else exact.status,
         "fit_status": str(solution.status),
-        "identified": solution.evidence["identified"],
+        "identified": [None if unfinished else known for known in solution.evidence["identified"]],
         "identification": None if exact is None else exact.to_dict(),
         "message": solution.message,
         "remarks": remarks,

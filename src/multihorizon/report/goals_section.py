@@ -17,7 +17,7 @@ from multihorizon.report.rulers import look_ahead
 from multihorizon.solution import Solution, Status, package_version
 
 ADVICE = (
-    "Fit each group by itself: keep the rows of its experts and run `multihorizon fit` on them. Experts of whom it cannot be "
+    "Fit each group by itself: keep the rows of its experts, and run multihorizon fit on them. Experts of whom it cannot be "
     "told need more decisions, above all in states that the others visit."
 )
 

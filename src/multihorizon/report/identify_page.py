@@ -17,9 +17,11 @@ KINDS = {Status.CONVERGED: "good", Status.NOT_IDENTIFIED: "bad", Status.NOT_CONV
 
 def identify_page(solution: Solution, exact: Identification | None, remarks: Sequence[str]) -> Page:
     """The report: these decisions, exact policies, and how it was made."""
-    these = [badge(these_decisions(solution), KINDS.get(solution.status, "")), paragraph(solution.message), _experts(solution)]
+    these = [badge(these_decisions(solution), KINDS.get(solution.status, "")), paragraph(solution.message)]
     if solution.status == Status.NOT_CONVERGED:
-        these.append(paragraph("The fit did not converge, so what follows is about policies that need not be the experts'."))
+        these.append(paragraph("So what follows is about policies that need not be the experts'."))
+    else:
+        these.append(_experts(solution))
     sections = [
         Section("These decisions", these),
         Section("If the fitted policies were known exactly", _exact(exact, most_steps(solution.require_problem()))),
