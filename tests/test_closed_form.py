@@ -116,20 +116,20 @@ def test_the_sparse_path_agrees_with_the_dense_one(monkeypatch):
     mdp = mh.domains.gridworld(7, 8, slip=0.2, terminal=[(0, 0)])
     log_policy = np.random.default_rng(0).normal(size=(56, 4, 1))
     dense = Differences(mdp, np.ones((56, 4)))
-    monkeypatch.setattr("multihorizon.recovery.differences.DENSE_STATES", 0)
+    monkeypatch.setattr("multihorizon.recovery.null_space.DENSE", 0)
     sparse = Differences(mdp, np.ones((56, 4)))
-    assert dense.basis.shape == sparse.basis.shape == (56, 1)
+    assert dense.null_space.basis.shape == sparse.null_space.basis.shape == (56, 1)
     difference = dense.solve(log_policy) - sparse.solve(log_policy)
     assert np.ptp(difference) < 1e-10
 
 
 def test_a_null_space_larger_than_the_constants_is_found_by_both_paths(monkeypatch):
     mdp = mh.domains.toy().mdp
-    assert Differences(mdp, np.ones((4, 3))).basis.shape == (4, 2)
-    monkeypatch.setattr("multihorizon.recovery.differences.DENSE_STATES", 0)
+    assert Differences(mdp, np.ones((4, 3))).null_space.basis.shape == (4, 2)
+    monkeypatch.setattr("multihorizon.recovery.null_space.DENSE", 0)
     found = Differences(mdp, np.ones((4, 3)))
-    assert found.basis.shape == (4, 2)
-    assert np.abs(found.matrix @ found.basis).max() < 1e-12
+    assert found.null_space.basis.shape == (4, 2)
+    assert np.abs(found.matrix @ found.null_space.basis).max() < 1e-12
 
 
 def test_zero_probabilities_get_a_sentence():

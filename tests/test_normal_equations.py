@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.recovery import normal_equations
+from multihorizon.recovery import normal_equations, null_space
 from multihorizon.recovery.differences import Differences
 
 DISCOUNTS = (0.3, 0.6, 0.9)
@@ -44,13 +44,13 @@ def test_multigrid_and_factorisation_give_the_same_solution(task, weighted, monk
     mdp = TASKS[task]()
     log_policy = np.random.default_rng(1).normal(size=(mdp.n_states, mdp.n_actions, 2))
     factored = differences(mdp, weighted)
-    assert isinstance(factored._solver, normal_equations.Factored)
+    assert isinstance(factored.null_space.solver, normal_equations.Factored)
     monkeypatch.setattr(normal_equations, "FACTORED", 10)
     iterated = differences(mdp, weighted)
-    assert isinstance(iterated._solver, normal_equations.Multigrid)
-    np.testing.assert_array_equal(iterated.basis, factored.basis)
+    assert isinstance(iterated.null_space.solver, normal_equations.Multigrid)
+    np.testing.assert_array_equal(iterated.null_space.basis, factored.null_space.basis)
     apart = iterated.solve(log_policy) - factored.solve(log_policy)
-    apart -= factored.basis @ np.linalg.lstsq(factored.basis, apart, rcond=None)[0]
+    apart -= factored.null_space.basis @ np.linalg.lstsq(factored.null_space.basis, apart, rcond=None)[0]
     assert np.abs(apart).max() <= 1e-9 * np.abs(factored.solve(log_policy)).max()
     rough = iterated.solve(log_policy, rough=True)
     exact = iterated.solve(log_policy)
@@ -64,8 +64,8 @@ def test_conjugate_gradients_stop_where_they_were_asked_to(task, tolerance, monk
     monkeypatch.setattr(normal_equations, "COARSEST", 20)
     found = differences(TASKS[task](), weighted=True)
     right = np.random.default_rng(2).normal(size=found.matrix.shape[0])
-    exact = found.matrix @ found._solver.solve(right, 1e-12)
-    left_over = np.linalg.norm(found.matrix @ found._solver.solve(right, tolerance) - exact)
+    exact = found.matrix @ found.null_space.solver.solve(right, 1e-12)
+    left_over = np.linalg.norm(found.matrix @ found.null_space.solver.solve(right, tolerance) - exact)
     assert 1e-3 * tolerance * np.linalg.norm(exact) < left_over < 2 * tolerance * np.linalg.norm(exact)
 
 
@@ -89,12 +89,12 @@ def test_a_larger_null_space_is_noticed(factored, monkeypatch) -> None:
     mdp = mh.MDP([dense.transition(a) for a in range(2)], available=available)
     monkeypatch.setattr(normal_equations, "FACTORED", factored)
     found = differences(mdp, weighted=False)
-    assert found._solver is None
-    assert found.basis.shape[1] > 1
-    assert np.abs(found.matrix @ found.basis).max() < 1e-12
+    assert isinstance(found.null_space, null_space.Dense)
+    assert found.null_space.basis.shape[1] > 1
+    assert np.abs(found.matrix @ found.null_space.basis).max() < 1e-12
 
 
 def test_the_factorisation_takes_over_where_multigrid_does_not_converge(monkeypatch) -> None:
     monkeypatch.setattr(normal_equations, "FACTORED", 10)
     monkeypatch.setattr(normal_equations, "MOST_STEPS", 1)
-    assert isinstance(differences(TASKS["grid"](), weighted=False)._solver, normal_equations.Factored)
+    assert isinstance(differences(TASKS["grid"](), weighted=False).null_space.solver, normal_equations.Factored)

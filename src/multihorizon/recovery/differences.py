@@ -1,32 +1,23 @@
 """Action differences of one MDP: which functions of the next state its actions can tell apart.
 
 D holds, for each state and available action, the row of transition probabilities less the state's mean over its actions, with
-weights. This module solves `D u = b` by least squares and finds null(D), a basis of what no action can tell apart.
+weights. This module builds D and solves `D u = b` by least squares; `null_space` finds null(D): what no action can tell apart.
 
-States that no transition enters are left out: nothing depends on their reward. In the usual case null(D) holds the constants
-only. The guess "constant on each connected part of D's graph" is tested numerically (`normal_equations`). Where it fails null(D)
-comes from a dense singular value decomposition.
+States that no transition enters are left out: nothing depends on their reward.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.mdp import MDP
-from multihorizon.recovery.normal_equations import EXACT, ROUGH, NormalSolver, normal_solver
-from multihorizon.tolerances import RANK_TOLERANCE, TINY
+from multihorizon.recovery.null_space import null_space
+from multihorizon.tolerances import TINY
 
-#: Up to this many states the dense decomposition is as fast as the sparse factorisation.
-DENSE_STATES = 64
-#: The largest D that is decomposed densely when its null space is larger than the constants.
-LARGEST_DENSE = 3000
 #: Smaller entries of D are rounding from the subtraction of equal probabilities.
 SMALLEST_ENTRY = 1e-15
-#: Beyond this many parts of D's graph the constants on them are too many for the systems that follow.
-MOST_PARTS = 3000
 
 
 class Differences:
@@ -36,9 +27,7 @@ class Differences:
 
     Attributes:
         entered: indices of the states that some transition enters; D's columns.
-        basis: `(|entered|, n)` basis N of null(D).
-        singular_values: the spectrum of D from the dense decomposition, else estimates of its largest and smallest value
-            on the states left after one of each component is fixed.
+        null_space: null(D).
     """
 
     def __init__(self, mdp: MDP, weights: Floats) -> None:
@@ -48,7 +37,7 @@ class Differences:
         self._totals = np.maximum(weights.sum(axis=1), TINY)
         self._root = np.sqrt(np.where(mdp.live, weights, 0.0).T, order="C")
         self.matrix = self._centred_rows()
-        self._decompose()
+        self.null_space = null_space(self.matrix)
 
     def solve(self, log_policy: Floats, rough: bool = False) -> Floats:
         """û on the entered states, `(|entered|, m)` from logarithms `(S,A,m)`: the least-squares solution of `D û = ℓ − mean`.
@@ -57,7 +46,7 @@ class Differences:
         """
         solutions = np.empty((log_policy.shape[2], self.entered.size))
         for number, solution in enumerate(solutions):
-            solution[:] = self._least_squares(self._centred(log_policy[:, :, number]), rough)
+            solution[:] = self.null_space.solve(self._centred(log_policy[:, :, number]), rough)
         return solutions.T
 
     def fit(self, log_policy: Floats) -> tuple[Floats, float]:
@@ -67,7 +56,7 @@ class Differences:
         explain.
         """
         right = self._centred(log_policy)
-        solution = self._least_squares(right, rough=False)
+        solution = self.null_space.solve(right, rough=False)
         right -= self.matrix @ solution
         return solution, float(np.linalg.norm(right)) / np.sqrt(max(int(self.mdp.live.sum()), 1))
 
@@ -91,36 +80,3 @@ class Differences:
             blocks.append(block)
         stacked = sp.csr_array(sp.vstack(blocks, format="csr"))
         return stacked if self.entered.size == self.mdp.n_states else stacked[:, self.entered]
-
-    def _decompose(self) -> None:
-        size = self.entered.size
-        self._solver = self._solver_of_parts() if size > DENSE_STATES else None
-        if self._solver is not None:
-            return
-        if size > LARGEST_DENSE:
-            raise ValueError(
-                f"the actions of this MDP leave more than a constant per component open on {size} states, and null spaces "
-                f"larger than that are computed for at most {LARGEST_DENSE} states"
-            )
-        left, self.singular_values, right = np.linalg.svd(self.matrix.toarray(), full_matrices=self.matrix.shape[0] < size)
-        rank = int((self.singular_values > RANK_TOLERANCE * max(self.singular_values.max(initial=0.0), TINY)).sum())
-        self._inverse = (right[:rank].T / self.singular_values[:rank]) @ left[:, :rank].T
-        self.basis: Floats = np.ones((size, 1)) if rank == size - 1 else right[rank:].T.copy()
-
-    def _solver_of_parts(self) -> NormalSolver | None:
-        """Solves, where null(D) holds nothing but one constant on each part of D's graph."""
-        gram = sp.csr_array(self.matrix.T.tocsr() @ self.matrix)
-        n_parts, labels = connected_components(gram, directed=False)
-        if n_parts > MOST_PARTS:
-            return None
-        solver = normal_solver(self.matrix, gram, labels)
-        if solver is not None:
-            self.singular_values = np.array([solver.largest, solver.smallest])
-            self.basis = (labels[:, None] == np.arange(n_parts)[None, :]) / 1.0
-        return solver
-
-    def _least_squares(self, right: Floats, rough: bool) -> Floats:
-        if self._solver is None:
-            small: Floats = self._inverse @ right
-            return small
-        return self._solver.solve(right, ROUGH if rough else EXACT)

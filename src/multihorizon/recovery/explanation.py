@@ -24,11 +24,13 @@ from multihorizon.recovery.identification import Identification, Member
 from multihorizon.recovery.joint_equations import JointEquations, KnownDiscounts, StateEquations
 from multihorizon.recovery.linear_system import MISFIT, Answer
 from multihorizon.recovery.one_expert import PolicyEquations, read_equations
-from multihorizon.recovery.solution_set import NO_EFFECT, Candidate
+from multihorizon.recovery.solution_set import Candidate
 from multihorizon.tolerances import LARGEST_SOLVABLE_DISCOUNT, TINY
 
 #: Rewards of two explanations count as different if they differ by more than this share of the largest.
 SAME_REWARD = 1e-6
+#: An explanation that reproduces log π worse than this, and far worse than the tolerance, was not solved for.
+UNRESOLVED = 1e-5
 #: Two members of a set are shown as its proof if their discounts are at least this far apart.
 FAR_APART = 0.01
 
@@ -84,6 +86,12 @@ class Case:
             for other in verdict.others:
                 identified &= np.abs(self.reward(other)[0] - reward) <= SAME_REWARD * max(1.0, float(np.abs(reward).max()))
         ranges = verdict.ranges if status != "infeasible" else np.full(verdict.ranges.shape, np.nan)
+        residual = bellman_residual(self.problem, self.equations, discounts, reward, temperature, self.values(found))
+        if status != "infeasible" and not self.from_counts and residual > max(UNRESOLVED, 1000 * self.tolerance):
+            raise ValueError(
+                f"the equations of these experts are too weak in some directions to be solved: the answer found gives log π "
+                f"only up to {residual:.1g}; join states that the actions hardly tell apart"
+            )
         return Identification(
             status=status,
             dimension=answer.free.shape[0],
@@ -91,7 +99,7 @@ class Case:
             intervals=self.with_known.expand(ranges),
             reward=reward,
             reward_identified=identified & (status != "infeasible"),
-            residual=bellman_residual(self.problem, self.equations, discounts, reward, temperature, self.values(found)),
+            residual=residual,
             singular_values=answer.singular_values,
             temperature=temperature,
             members=tuple(_far_apart(self, verdict.others)),
@@ -101,8 +109,8 @@ class Case:
             coincidence=float(10.0 ** self.log_coincidence(verdict)),
             from_counts=self.from_counts,
             experts=self.problem.names,
-            reward_dimension=found.null.shape[1],
-            free_constant=self.free_constant and found.null.shape[1] > 0,
+            reward_dimension=found.columns.nullity,
+            free_constant=self.free_constant and found.columns.nullity > 0,
             unknown_parameters=tuple(n for n, k in zip(self.problem.parameter_names, self.entered, strict=True) if not k),
         )
 
@@ -114,7 +122,7 @@ class Case:
         """How many more equations than unknowns the experts have in common: what could have contradicted a shared reward."""
         found = verdict.found
         slopes = np.linalg.svd(found.jacobian, compute_uv=False)
-        unknowns = found.range.shape[1] + int((slopes > NO_EFFECT * found.size).sum())
+        unknowns = found.columns.rank + int((slopes > found.no_effect).sum())
         common = self.base.common_equations(self.with_known.expand(found.discounts), found.x)
         return int(max(0, common - unknowns))
 
@@ -148,7 +156,7 @@ class Case:
     def reward(self, point: Candidate) -> tuple[Floats, Bools]:
         """The reward at a point, with mean 0 where a constant is free, and which entries the equations fix at these discounts."""
         reward = self.joint.read(point.discounts, point.x)[0]
-        moves = [self.joint.read(point.discounts, point.x + v)[0] - reward for v in point.null.T]
+        moves = [self.joint.read(point.discounts, point.x + v)[0] - reward for v in point.columns.null_moves().T]
         if self.free_constant:
             reward, *moves = (np.where(self.entered, r - r[self.entered].mean(), 0.0) for r in (reward, *moves))
         fixed = self.entered.copy()

@@ -200,7 +200,13 @@ def _families(problem: Problem) -> list[RewardFamily]:
     """What each expert says of the reward; raises where there are several tasks."""
     if len({id(expert.mdp) for expert in problem.experts}) > 1:
         raise ValueError("a grid of discounts needs a problem with one task, received one that joins several MDPs")
-    return reward_families(problem, [read_equations(expert) for expert in problem.experts], error=1e-8)
+    families = reward_families(problem, [read_equations(expert) for expert in problem.experts], error=1e-8)
+    if any(sp.issparse(family.basis) for family in families):
+        raise ValueError(
+            f"a grid of discounts needs a task whose actions tell most states apart, received one of {families[0].u.size} states "
+            "with very many that they do not: use identify"
+        )
+    return families
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,8 @@ FEATURE_DRAWS = 8
 class FeatureEquations:
     """M and h for any features; x = (θ, then λ_2 … λ_K where temperatures are free)."""
 
+    coefficients = None
+
     def __init__(
         self, problem: Problem, equations: Sequence[PolicyEquations], temperature: float | None, error: float = 0.0
     ) -> None:

@@ -25,6 +25,7 @@ from scipy.stats import qmc
 
 from multihorizon.checks import Floats, as_discount, as_positive
 from multihorizon.problem import Problem
+from multihorizon.recovery.column_space import column_space
 from multihorizon.recovery.explanation import Case, Verdict
 from multihorizon.recovery.feature_equations import FeatureEquations
 from multihorizon.recovery.identification import Identification
@@ -48,10 +49,13 @@ from multihorizon.recovery.solution_set import (
     minimise_from,
     project,
 )
+from multihorizon.tolerances import RANK_TOLERANCE
 
 Temperature = float | Literal["per_expert"]
 #: Above this many rows the linear system's answer is not polished: it has twelve digits already, and a step takes long.
 POLISHED_ROWS = 50_000
+#: Random vectors that leave a span by more than this are not in it.
+SAME_SPAN = 1e-9
 #: Starting points where the equations are not linear.
 STARTS = 12
 #: Above this many entries of M only a few starts are made.
@@ -79,7 +83,8 @@ def identify(
         smoothing: added to each available action's count of demonstrations.
 
     Raises:
-        ValueError: on malformed options, zero probabilities, or experts given as best actions.
+        ValueError: on malformed options, zero probabilities, or experts given as best actions, and where the equations are too
+            weak to be solved.
 
     Example:
         >>> from multihorizon.domains import cliff
@@ -155,8 +160,9 @@ def read_temperature(temperature: Temperature) -> float | None:
 def _affine(shared: SharedReward) -> bool:
     """Whether `P_π N` stays in the span of N for every expert, so that the linear system loses nothing."""
     for family in shared.families:
-        left = np.linalg.svd(family.basis, full_matrices=False)[0]
-        if np.abs(family.pushed - left @ (left.T @ family.pushed)).max(initial=0.0) > 1e-12:
+        span = column_space(family.basis, RANK_TOLERANCE, family.coefficients)
+        drawn = np.random.default_rng(0).standard_normal((family.u.size, 4))
+        if np.abs(span.outside(family.pushed @ span.solve(drawn))).max(initial=0.0) > SAME_SPAN:
             return False
     return True
 
@@ -196,7 +202,7 @@ def _nonlinear(case: Case, guesses: list[Floats], starts: int, extent: bool) -> 
     alike = [p for p in good if p.gap <= largest]
     if not answer.free.size and np.ptp(hull(alike), axis=1).max() <= LIMIT:
         return Verdict("unique", best, answer, _widened(hull([best]), answer))
-    null = int((answer.singular_values <= NO_EFFECT * best.size).sum())
+    null = int((answer.singular_values <= best.no_effect).sum())
     ranges, points = hull(alike), alike
     if case.from_counts:
         ranges[np.abs(answer.free).max(axis=0, initial=0.0) > NO_EFFECT] = 0.0, 1.0

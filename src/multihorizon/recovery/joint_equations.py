@@ -23,13 +23,12 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.checks import Bools, Floats, Ints, Sparse
+from multihorizon.recovery.column_space import DENSE_ROUNDING, Coefficients, side_by_side, unbound
 from multihorizon.recovery.one_expert import RewardFamily
 
 #: Equations are made compact where they have at least this many rows for each column, and this many rows are read at once.
 LEAST_ROWS, ROWS_AT_ONCE = 4, 4096
-#: If a projection leaves less than this share of a vector's norm, what it leaves is rounding.
-PROJECTION_ROUNDING = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +45,12 @@ class JointEquations(Protocol):
 
     n_experts: int
 
-    def at(self, discounts: Floats) -> tuple[Floats, Floats]:
+    @property
+    def coefficients(self) -> Coefficients | None:
+        """What x may be where M is sparse."""
+        ...
+
+    def at(self, discounts: Floats) -> tuple[Floats | Sparse, Floats]:
         """M and h."""
         ...
 
@@ -100,7 +104,7 @@ class SharedReward:
     @property
     def misfit(self) -> float:
         """The largest part of any expert's log π that no reward and discount can explain, in units of its assumed error."""
-        return max(family.misfit / max(family.error, PROJECTION_ROUNDING) for family in self.families)
+        return max(family.misfit / max(family.error, DENSE_ROUNDING) for family in self.families)
 
     def place(self, pieces: dict[int, Floats]) -> Floats:
         """Stack pieces by the number of their family (zeros elsewhere), weighted, and remove the shared reward."""
@@ -116,9 +120,20 @@ class SharedReward:
         """Place the pieces of one owner's families; the other families get zeros."""
         return self.place({i: p for i, (f, p) in enumerate(zip(self.families, pieces, strict=True)) if f.owner == owner})
 
-    def blocks(self, pieces: Sequence[Floats]) -> Floats:
-        """Block-diagonal columns with the shared reward removed."""
-        return np.hstack([self.place({number: piece}) for number, piece in enumerate(pieces)])
+    def blocks(self, pieces: Sequence[Floats | Sparse]) -> Floats | Sparse:
+        """Block-diagonal columns with the shared reward removed, sparse if a piece is."""
+        if all(isinstance(piece, np.ndarray) for piece in pieces):
+            return np.hstack([self.place({number: np.asarray(piece)}) for number, piece in enumerate(pieces)])
+        weighted = sp.csr_array(sp.diags_array(self.root) @ sp.block_diag(pieces, format="csr"))
+        rows = np.arange(self.size)
+        spread = sp.csr_array((self.root, (rows, self.parameters)), shape=self.average.T.shape)
+        return sp.csr_array(weighted - spread @ (self.average @ weighted))
+
+    def coefficients(self) -> list[Coefficients] | None:
+        """What the z of each family may be where the blocks are sparse."""
+        if all(family.coefficients is None for family in self.families):
+            return None
+        return [f.coefficients or unbound(sp.csr_array(f.basis.T @ f.basis)) for f in self.families]
 
     def mean(self, pieces: Sequence[Floats]) -> Floats:
         """The reward `(n_parameters,)`: the weighted mean of what the families say about each entry, 0 where none does."""
@@ -148,6 +163,13 @@ def _coordinates(blocks: Sequence[Floats]) -> list[Floats]:
     return np.split(corner, np.cumsum([block.shape[1] for block in blocks])[:-1], axis=1)
 
 
+def beside(matrix: Floats | Sparse, columns: Sequence[Floats]) -> Floats | Sparse:
+    """The matrix with dense columns put beside it."""
+    if isinstance(matrix, np.ndarray):
+        return np.column_stack([matrix, *columns])
+    return sp.csr_array(sp.hstack([matrix, *(sp.csr_array(column[:, None]) for column in columns)]))
+
+
 class StateEquations:
     """M and h for one reward per state; x = (z of every family, then λ_2 … λ_K where temperatures are free)."""
 
@@ -161,21 +183,29 @@ class StateEquations:
         self._u = [rows.place_owned(k, [family.u for family in families]) for k in range(n_experts)]
         self._v = [rows.place_owned(k, [family.v for family in families]) for k in range(n_experts)]
 
-    def at(self, discounts: Floats) -> tuple[Floats, Floats]:
+    @cached_property
+    def coefficients(self) -> Coefficients | None:
+        """What z may be; temperatures are free."""
+        parts = self.shared.coefficients()
+        if parts is None:
+            return None
+        more = [] if self.temperature is not None else [unbound(sp.csr_array(sp.eye_array(self.n_experts - 1)))]
+        return side_by_side([*parts, *more])
+
+    def at(self, discounts: Floats) -> tuple[Floats | Sparse, Floats]:
         """Columns for z and free temperatures, and minus the part with a known temperature."""
         rewards = [u - gamma * v for u, v, gamma in zip(self._u, self._v, discounts, strict=True)]
-        matrix = self._basis - discounts[self._owners] * self._pushed
+        matrix = self._basis - self._pushed * discounts[self._owners]
         if self.temperature is not None:
             return matrix, -self.temperature * np.sum(rewards, axis=0)
-        return np.column_stack([matrix, *rewards[1:]]), -rewards[0]
+        return beside(matrix, rewards[1:]), -rewards[0]
 
     def slopes(self, discounts: Floats, x: Floats) -> Floats:
         """`−(λ V̂ + P_π N z)` on the rows of each owner: minus the value function."""
         temperature = self._temperatures(x)
         z = x[: self._ends[-1]]
         columns = [
-            -temperature[k] * self._v[k] - self._pushed[:, self._owners == k] @ z[self._owners == k]
-            for k in range(self.n_experts)
+            -temperature[k] * self._v[k] - self._pushed @ np.where(self._owners == k, z, 0.0) for k in range(self.n_experts)
         ]
         return np.stack(columns, axis=1)
 
@@ -236,7 +266,12 @@ class KnownDiscounts:
         full[self._free] = discounts
         return full
 
-    def at(self, discounts: Floats) -> tuple[Floats, Floats]:
+    @property
+    def coefficients(self) -> Coefficients | None:
+        """Those of all experts."""
+        return self.inner.coefficients
+
+    def at(self, discounts: Floats) -> tuple[Floats | Sparse, Floats]:
         """M and h."""
         return self.inner.at(self.expand(discounts))
 

@@ -7,7 +7,7 @@ Equating them gives, on the states of each task,
 
 With w_i as an unknown of its own the system is linear in y = Γ, or, with temperatures per expert and λ_1 = 1, in
 `y = (λ_2 … λ_K, β_1 … β_K)`. The reward is projected out by subtracting from each row the mean over the rows of the same state,
-z and w by an orthonormal basis of their columns; what remains is a tall matrix A with K or 2K − 1 columns.
+z and w by `column_space`; what remains is a tall matrix A with K or 2K − 1 columns.
 
 *Relaxation.* `w_i = γ_k z_i` is dropped, so the true set of discounts is contained in the one found. Nothing is lost where
 `P_i N_i` lies in the span of N_i, as for null(D) = constants without terminal states; then the set is exactly affine.
@@ -28,10 +28,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.optimize import linprog, lsq_linear
 
 from multihorizon.checks import Bools, Floats
-from multihorizon.recovery.joint_equations import PROJECTION_ROUNDING, SharedReward
+from multihorizon.recovery.column_space import ColumnSpace, column_space, side_by_side
+from multihorizon.recovery.joint_equations import SharedReward
 from multihorizon.tolerances import TINY
 
 #: The largest spread of possible answers at which a direction of discounts counts as identified.
@@ -48,14 +50,14 @@ SMALLEST_DIVISOR = 1e-140
 class LinearSystem:
     """`A y = h` with reward, z and w projected out.
 
-    `temperature` is the shared λ, or None where each expert has their own. `nuisance` is an orthonormal basis of the columns for
+    `temperature` is the shared λ, or None where each expert has their own. `nuisance` are the columns for
     z and w. `size` is the norm that A and h had before the projection.
     """
 
     shared: SharedReward
     n_experts: int
     temperature: float | None
-    nuisance: Floats
+    nuisance: ColumnSpace
     matrix: Floats
     right: Floats
     size: float
@@ -112,21 +114,24 @@ class LinearSystem:
 def build_system(shared: SharedReward, n_experts: int, temperature: float | None) -> LinearSystem:
     """Put the experts' families together; `temperature` None leaves one per expert free."""
     families, scale = shared.families, 1.0 if temperature is None else temperature
-    nuisance = _orthonormal(shared.blocks([np.hstack([-family.basis, family.pushed]) for family in families]))
+    nuisance = _nuisance(shared)
     u = [shared.place_owned(k, [scale * family.u for family in families]) for k in range(n_experts)]
     v = [shared.place_owned(k, [scale * family.v for family in families]) for k in range(n_experts)]
     columns, right = (v, np.sum(u, axis=0)) if temperature is not None else ([*(-column for column in u[1:]), *v], u[0])
     matrix = np.stack(columns, axis=1)
-    matrix, right = (block - nuisance @ (nuisance.T @ block) for block in (matrix, right))
+    matrix, right = nuisance.outside(matrix), nuisance.outside(right)
     size = float(np.sqrt(sum((family.weights * (family.u**2 + family.v**2)).sum() for family in families)))
     return LinearSystem(shared, n_experts, temperature, nuisance, matrix, right, size)
 
 
-def _orthonormal(columns: Floats) -> Floats:
-    if not columns.size:
-        return columns
-    left, values, _ = np.linalg.svd(columns, full_matrices=False)
-    return left[:, values > SMALLEST_NUISANCE * max(float(values.max()), TINY)]
+def _nuisance(shared: SharedReward) -> ColumnSpace:
+    """The columns for z and w of every family, without the shared reward."""
+    parts = shared.coefficients()
+    if parts is None:
+        columns = [np.hstack([-family.basis, family.pushed]) for family in shared.families]
+        return column_space(shared.blocks(columns), SMALLEST_NUISANCE)
+    sparse = shared.blocks([sp.hstack([-family.basis, family.pushed], format="csr") for family in shared.families])
+    return column_space(sparse, SMALLEST_NUISANCE, side_by_side([part for part in parts for _ in range(2)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,9 +203,9 @@ class Directions:
         )
 
 
-def expected_gap(mean_square: float, size: float) -> float:
-    """The norm of a residual that the noise explains; rounding of equations of norm `size` is noise too."""
-    return max(float(np.sqrt(mean_square)), PROJECTION_ROUNDING * size, SMALLEST_DIVISOR)
+def expected_gap(mean_square: float, rounding: float) -> float:
+    """The norm of a residual that the noise explains; rounding is noise too."""
+    return max(float(np.sqrt(mean_square)), rounding, SMALLEST_DIVISOR)
 
 
 def solve_system(system: LinearSystem) -> Answer:
@@ -211,10 +216,10 @@ def solve_system(system: LinearSystem) -> Answer:
     y = _inside(change @ full.x, system)
     side_errors, matrix_errors, mean_square = _error_sizes(system, y)
     effects = np.stack([_effect(system, y, direction) for direction in right])
-    null = values <= PROJECTION_ROUNDING * system.size
+    rounding = system.nuisance.rounding * system.size
     gap = float(np.linalg.norm(system.matrix @ y - system.right))
-    found = Directions(values, right, effects, null, side_errors, matrix_errors).judge(
-        y, gap, expected_gap(mean_square, system.size), system.shared.misfit, set_is_walked=False
+    found = Directions(values, right, effects, values <= rounding, side_errors, matrix_errors).judge(
+        y, gap, expected_gap(mean_square, rounding), system.shared.misfit, set_is_walked=False
     )
     return replace(found, spread=found.spread[: system.n_experts])
 
@@ -242,7 +247,7 @@ def _error_sizes(system: LinearSystem, y: Floats) -> tuple[Floats, Floats, float
     for number, family in enumerate(system.shared.families):
         k, columns = family.owner, family.error_u.shape[1]
         placed = system.shared.place({number: np.hstack([family.error_u, family.error_v])})
-        placed -= system.nuisance @ (system.nuisance.T @ placed)
+        placed = system.nuisance.outside(placed)
         u, v = placed[:, :columns], placed[:, columns:]
         error = temperature[k] * (u - discounts[k] * v)
         sides += ((left.T @ error) ** 2).mean(axis=1)

@@ -8,6 +8,8 @@ Two ways, by size:
   Stüben) as preconditioner: about a dozen steps at every size, so the cost is linear. All right-hand sides share the hierarchy,
   and each is solved only as far as it is asked for. Where this does not converge, SuperLU takes over.
 
+Parts of the graph that are large and small are solved apart, each in the way that suits them.
+
 `smallest` is an estimate, from above, of the smallest singular value of D apart from the null space that is constant on each
 part. It decides whether there is more to the null space. A random vector has a part in every direction, so that with a larger
 null space the conjugate gradients do not converge on it.
@@ -16,6 +18,7 @@ null space the conjugate gradients do not converge on it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +26,7 @@ import pyamg
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
-from multihorizon.checks import Floats, Ints, Sparse
+from multihorizon.checks import Bools, Floats, Ints, Sparse
 
 #: Up to this many columns `DᵀD` is factorised.
 FACTORED = 20_000
@@ -35,6 +38,8 @@ MOST_STEPS, REFINEMENTS = 200, 3
 COARSEST = 500
 #: The relative residual to which a random vector must be solved for: one with a part in the null space cannot be.
 PROBED = 1e-6
+#: A larger share of a random vector that stays unsolved is its part in the null space.
+UNSOLVED = 0.1
 
 
 class NormalSolver(Protocol):
@@ -56,8 +61,11 @@ def normal_solver(matrix: Sparse, gram: Sparse, labels: Ints) -> NormalSolver | 
         gram: `DᵀD`.
         labels: for each column the part of the graph of `DᵀD` to which it belongs.
     """
+    large = np.bincount(labels)[labels] > FACTORED
+    if large.any() and not large.all():
+        return _apart(matrix, gram, labels, large)
     largest = float(np.sqrt(abs(gram).sum(axis=0).max(initial=0.0)))
-    for kind in (Multigrid, Factored) if gram.shape[0] > FACTORED else (Factored,):
+    for kind in (Multigrid, Factored) if large.any() else (Factored,):
         try:
             solver: NormalSolver = kind(matrix, gram, labels)
         except NotSolvedError:
@@ -67,8 +75,42 @@ def normal_solver(matrix: Sparse, gram: Sparse, labels: Ints) -> NormalSolver | 
     return None
 
 
+def _apart(matrix: Sparse, gram: Sparse, labels: Ints, large: Bools) -> NormalSolver | None:
+    """A solver for the large parts and one for the small ones."""
+    solvers = []
+    for columns in (np.flatnonzero(large), np.flatnonzero(~large)):
+        own = np.unique(labels[columns], return_inverse=True)[1]
+        solver = normal_solver(sp.csr_array(matrix[:, columns]), sp.csr_array(gram[columns][:, columns]), own)
+        if solver is None:
+            return None
+        solvers.append((columns, solver))
+    return Apart(solvers)
+
+
+class Apart:
+    """Solvers for groups of columns that do not touch each other."""
+
+    def __init__(self, solvers: list[tuple[Ints, NormalSolver]]) -> None:
+        self.solvers = solvers
+        self.largest = max(solver.largest for _, solver in solvers)
+        self.smallest = min(solver.smallest for _, solver in solvers)
+
+    def solve(self, right: Floats, tolerance: float) -> Floats:
+        """Each group by its own solver."""
+        solution = np.zeros(sum(columns.size for columns, _ in self.solvers))
+        for columns, solver in self.solvers:
+            solution[columns] = solver.solve(right, tolerance)
+        return solution
+
+
 class NotSolvedError(RuntimeError):
     """A way of solving that does not work for this matrix."""
+
+
+def factorise(matrix: Sparse) -> Any:
+    """SuperLU of a symmetric matrix without exchanges of rows, so that the pivots have the signs of the eigenvalues."""
+    options = {"SymmetricMode": True}
+    return spla.splu(sp.csc_array(matrix), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
 
 
 class Factored:
@@ -85,10 +127,8 @@ class Factored:
         self.kept: Ints = np.flatnonzero(kept)
         if not self.kept.size:
             raise NotSolvedError
-        options = {"SymmetricMode": True}
         try:
-            grounded = gram[self.kept][:, self.kept].tocsc()
-            self.factor = spla.splu(grounded, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+            self.factor = factorise(gram[self.kept][:, self.kept])
         except RuntimeError as error:
             raise NotSolvedError from error
         self.smallest = _smallest(self.factor.solve, self.kept.size, steps=4)
@@ -114,10 +154,27 @@ class Multigrid:
         single = sp.csr_matrix(gram, dtype=np.float32)  # a preconditioner needs no more digits; half the bytes are read faster
         ways = {f"{when}smoother": ("gauss_seidel", {"sweep": way}) for when, way in (("pre", "forward"), ("post", "backward"))}
         self.hierarchy: Any = pyamg.ruge_stuben_solver(single, interpolation="direct", max_coarse=COARSEST, **ways)
-        self.smallest = _smallest(lambda vector: self._descend(self._centred(vector), PROBED), labels.size, steps=1)
+        self.smallest = _smallest(self._probe, labels.size, steps=1)
+
+    def _probe(self, vector: Floats) -> Floats:
+        """The solution for a random vector; infinite where it is none, because the vector has a part in a larger null space."""
+        vector = self._centred(vector)
+        solution = self._descend(vector, PROBED)
+        solved = np.linalg.norm(self.gram @ solution - vector) <= UNSOLVED * np.linalg.norm(vector)
+        return solution if solved else np.full(vector.size, np.inf)
 
     def solve(self, right: Floats, tolerance: float) -> Floats:
         """Steps until the error, measured by `‖D (x − x*)‖`, is this share of `‖D x*‖`."""
+        try:
+            return self._descend_twice(right, tolerance)
+        except NotSolvedError:
+            return self._fallback.solve(right, tolerance)
+
+    @cached_property
+    def _fallback(self) -> Factored:
+        return Factored(self.matrix, self.gram, self.labels)
+
+    def _descend_twice(self, right: Floats, tolerance: float) -> Floats:
         slope = self.matrix.T @ right
         if tolerance >= PROBED:
             return self._descend(slope, tolerance)

@@ -27,6 +27,7 @@ from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.experts import Expert
 from multihorizon.mdp import MDP
 from multihorizon.problem import Problem
+from multihorizon.recovery.column_space import Coefficients
 from multihorizon.recovery.differences import Differences
 
 #: Up to the first number of entries of log π the effect of errors is exact. Up to the second, draws are made in `_content_order`.
@@ -102,7 +103,8 @@ def _positive(expert: Expert, live: Bools) -> Floats:
 class RewardFamily:
     """Expert i's rewards `r = λ û + N z − γ (λ V̂ + P_π N z)`, with û and V̂ at temperature 1, on the entered states.
 
-    `parameters` says which entry of the reward each row is, `owner` whose discount γ is. The columns of `error_u` and `error_v`,
+    `basis` N and `pushed` P_π N are sparse where they are large; `coefficients` says what z may be then. `parameters` says which
+    entry of the reward each row is, `owner` whose discount γ is. The columns of `error_u` and `error_v`,
     `(|entered|, m)`, are the errors of û and V̂ caused by errors of size `error` in log π; `misfit` is the part of log π outside
     D's range, in the same units; `weights` is how much each row counts where experts disagree.
     """
@@ -111,8 +113,9 @@ class RewardFamily:
     parameters: Ints
     u: Floats
     v: Floats
-    basis: Floats
-    pushed: Floats
+    basis: Floats | Sparse
+    pushed: Floats | Sparse
+    coefficients: Coefficients | None
     error_u: Floats
     error_v: Floats
     weights: Floats
@@ -171,7 +174,7 @@ def _family(
     error_u: Floats,
     size: float,
 ) -> RewardFamily:
-    entered = differences.entered
+    entered, null = differences.entered, differences.null_space
     under = equations.under()
     under = under if entered.size == expert.mdp.n_states else under[entered][:, entered]
     u, misfit = differences.fit(equations.log_policy)
@@ -181,8 +184,9 @@ def _family(
         parameters=columns[entered],
         u=u,
         v=under @ u + equations.entropy[entered],
-        basis=differences.basis,
-        pushed=under @ differences.basis,
+        basis=null.basis,
+        pushed=under @ null.basis,
+        coefficients=null.coefficients,
         error_u=error_u,
         error_v=under @ error_u,
         weights=weights,

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from multihorizon.checks import Bools, Floats
+from multihorizon.recovery.column_space import ColumnSpace, column_space
 from multihorizon.recovery.joint_equations import JointEquations
 from multihorizon.recovery.linear_system import Answer, Directions, expected_gap
 from multihorizon.tolerances import TINY
@@ -35,6 +36,8 @@ SMALLEST_COLUMN = 1e-11
 NO_EFFECT = 1e-8
 #: A gap below this share of the equations' size is rounding.
 SOLVED = 1e-12
+#: A gap below this share of its rounding is not reduced any more.
+SOLVED_WELL = 1e-2
 #: Iterations of the minimiser, steps of a walk, and the lengths of a walk's steps.
 ITERATIONS, WALK_STEPS = 100, 200
 LONGEST_STEP, SHORTEST_STEP = 0.1, 1e-6
@@ -44,15 +47,14 @@ LONGEST_STEP, SHORTEST_STEP = 0.1, 1e-6
 class Candidate:
     """Discounts with the linear unknowns x solved for: the residual ρ and its Jacobian, and the size of the equations.
 
-    `range` and `null` are orthonormal bases of M's columns and of its null space.
+    `columns` are those of M.
     """
 
     discounts: Floats
     x: Floats
     residual: Floats
     jacobian: Floats
-    range: Floats
-    null: Floats
+    columns: ColumnSpace
     size: float
 
     @property
@@ -60,26 +62,26 @@ class Candidate:
         """‖ρ‖."""
         return float(np.linalg.norm(self.residual))
 
-    def outside(self, vectors: Floats) -> Floats:
-        """The part of vectors that no x can explain."""
-        return vectors - self.range @ (self.range.T @ vectors)
+    @property
+    def rounding(self) -> float:
+        """The norm up to which a residual is rounding."""
+        return self.columns.rounding * self.size
+
+    @property
+    def no_effect(self) -> float:
+        """The norm up to which a direction of the Jacobian counts as one without any effect."""
+        return max(NO_EFFECT * self.size, self.rounding)
 
 
 def project(equations: JointEquations, discounts: Floats) -> Candidate:
     """Solve for the linear unknowns at given discounts."""
     matrix, right = equations.at(discounts)
-    if matrix.shape[1]:
-        left, values, rights = np.linalg.svd(matrix, full_matrices=matrix.shape[0] < matrix.shape[1])
-        rank = int((values > SMALLEST_COLUMN * max(float(values.max()), TINY)).sum())
-    else:
-        left, values, rights, rank = np.zeros((right.size, 0)), np.zeros(0), np.zeros((0, 0)), 0
-    left, inverse = left[:, :rank], rights[:rank].T / values[:rank]
-    x = inverse @ (left.T @ right)
-    x += inverse @ (left.T @ (right - matrix @ x))  # the sums over many rows are good to twelve digits only
+    columns = column_space(matrix, SMALLEST_COLUMN, equations.coefficients)
+    x = columns.solve(right)
     slopes = equations.slopes(discounts, x)
     size = float(np.linalg.norm(right) + np.linalg.norm(slopes))
-    inside = left @ (left.T @ np.column_stack([right, slopes]))
-    return Candidate(discounts, x, inside[:, 0] - right, slopes - inside[:, 1:], left, rights[rank:].T, size)
+    outside = columns.outside(np.column_stack([right, slopes]))
+    return Candidate(discounts, x, -outside[:, 0], outside[:, 1:], columns, size)
 
 
 def minimise(equations: JointEquations, start: Floats) -> Candidate:
@@ -87,7 +89,7 @@ def minimise(equations: JointEquations, start: Floats) -> Candidate:
     best, damping = project(equations, np.clip(start, 0.0, 1.0)), 1e-3
     for _ in range(ITERATIONS):
         step = _step(best, damping)
-        if np.abs(step).max(initial=0.0) < 1e-15:
+        if np.abs(step).max(initial=0.0) < 1e-15 or best.gap < SOLVED_WELL * best.rounding:
             break
         trial = project(equations, np.clip(best.discounts + step, 0.0, 1.0))
         if trial.gap < best.gap:
@@ -130,12 +132,12 @@ def judge_solution(equations: JointEquations, found: Candidate, outside: float) 
     values = np.append(values, np.zeros(len(right) - values.size))
     sides, changes, mean_square = np.zeros(values.size), np.zeros(values.size), 0.0
     for effect in equations.errors(found.discounts, found.x):
-        error, columns = found.outside(effect.residual), effect.residual.shape[1]
+        error, columns = found.columns.outside(effect.residual), effect.residual.shape[1]
         sides[: left.shape[1]] += ((left.T @ error) ** 2).mean(axis=1)
-        changes += right[:, effect.owner] ** 2 * float((found.outside(effect.slope) ** 2).sum()) / columns
+        changes += right[:, effect.owner] ** 2 * float((found.columns.outside(effect.slope) ** 2).sum()) / columns
         mean_square += float((error**2).sum()) / columns
-    directions = Directions(values, right, np.abs(right), values <= NO_EFFECT * found.size, sides, changes)
-    return directions.judge(found.discounts, found.gap, expected_gap(mean_square, found.size), outside, set_is_walked=True)
+    directions = Directions(values, right, np.abs(right), values <= found.no_effect, sides, changes)
+    return directions.judge(found.discounts, found.gap, expected_gap(mean_square, found.rounding), outside, set_is_walked=True)
 
 
 def walk(
@@ -160,7 +162,7 @@ def walk(
 def _tangent(here: Candidate, expert: int, sign: float, dimension: int) -> Floats | None:
     """The unit tangent that moves one discount most, with the discounts that the box holds back kept still."""
     size = here.discounts.size
-    tangent = np.linalg.svd(here.jacobian, full_matrices=True)[2][size - dimension :]
+    tangent = np.linalg.svd(here.jacobian, full_matrices=here.jacobian.shape[0] < size)[2][size - dimension :]
     goal = np.zeros(size)
     goal[expert] = sign
     held = np.zeros(size, dtype=np.bool_)
