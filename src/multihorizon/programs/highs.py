@@ -87,7 +87,7 @@ _INTERIOR: dict[str, Any] = {"solver": "ipm", "simplex_strategy": 4}
 _RETRIES: tuple[dict[str, Any], ...] = (
     {"presolve": "off", "solver": "simplex"},
     {"presolve": "off", "solver": "simplex", "simplex_scale_strategy": 0},
-    _INTERIOR,
+    {"solver": "ipm"},
     {
         "solver": "simplex",
         "primal_feasibility_tolerance": 100 * FEASIBILITY_TOLERANCE,
@@ -96,14 +96,16 @@ _RETRIES: tuple[dict[str, Any], ...] = (
 )
 
 
-def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True) -> LPResult:
+def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True, interior: bool = True) -> LPResult:
     """Solve a program, from `basis` if one is given: by the simplex method, or by the interior point if large and cold.
+
+    With `interior=False` the simplex method comes first at any size.
 
     A solve that HiGHS leaves open (a basis far away, presolve that cannot tell infeasible from unbounded, numbers of very
     different sizes) is repeated from scratch in other ways. The first retry is without presolve, which also yields the Farkas
     ray of an infeasible program; with `ray=False` infeasible is enough.
     """
-    cold = _INTERIOR if program.matrix.shape[0] > MOST_SIMPLEX_ROWS else {}
+    cold = _INTERIOR if interior and program.matrix.shape[0] > MOST_SIMPLEX_ROWS else {"solver": "simplex"}
     # Devex prices: the weights of the steepest edge cost more than the few steps of a warm start.
     warm = {"solver": "simplex", "simplex_iteration_limit": MOST_WARM_STEPS, "simplex_dual_edge_weight_strategy": 1}
     solver = _run(program, cold) if basis is None else _run(program, warm, basis)
@@ -113,7 +115,7 @@ def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True) -> 
     for options in _RETRIES:
         if solver.getModelStatus() in done:
             break
-        if options == cold:
+        if cold is _INTERIOR and options["solver"] == "ipm":
             continue
         solver, done = _run(program, options), set(_STATUSES)
     return _read(solver)

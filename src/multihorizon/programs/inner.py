@@ -143,7 +143,8 @@ class Inner:
     def omega(self, gamma: Floats) -> Bools:
         """Ω(Γ) by Eq. 6, as a mask of the strict rows."""
         lp = program(self.support, gamma, self.every, l1=0.0, bound=1 / POSITIVE_MARGIN, ceiling=1.0)
-        result = _answered(self.solve("support", lp, gamma))
+        # Its rewards are so large that the interior point hardly ever ends at an optimum of many rows.
+        result = _answered(self.solve("support", lp, gamma, interior=False))
         support: Bools = result.values[self.support.columns.worst] > 0.5
         return support
 
@@ -151,9 +152,9 @@ class Inner:
         """The pairs of differing experts without a row in Ω."""
         return tuple(pair for pair, rows in self.margins.pairs.items() if not omega[rows].any())
 
-    def solve(self, name: str, lp: LinearProgram, gamma: Floats, like: str = "") -> LPResult:
+    def solve(self, name: str, lp: LinearProgram, gamma: Floats, like: str = "", interior: bool = True) -> LPResult:
         """Solve from the basis at the nearest Γ of a program of that name, or of one it is `like`."""
-        result = solve_lp(lp, self._bases.nearest(name, gamma, like), ray=False)
+        result = solve_lp(lp, self._bases.nearest(name, gamma, like), ray=False, interior=interior)
         if result.optimal:
             self._bases.keep(name, gamma, result.basis)
         return result
