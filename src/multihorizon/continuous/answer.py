@@ -12,9 +12,10 @@ from multihorizon.checks import Bools, Floats
 from multihorizon.continuous import limits
 from multihorizon.continuous.basis import Splines
 from multihorizon.continuous.errors import sieve_precision
+from multihorizon.continuous.held_out import held_out_rows
 from multihorizon.continuous.outcomes import Regressed, next_state_r2
 from multihorizon.continuous.sampled import SampledProblem
-from multihorizon.continuous.selection import Choice, basis_name, held_out_rows, sizes_for
+from multihorizon.continuous.selection import Choice, basis_name, sizes_for
 from multihorizon.continuous.sieve_likelihood import LARGEST_DISCOUNT, SieveModel, SievePoint
 from multihorizon.continuous.two_stage import Logit
 from multihorizon.likelihood.ascent import Ascent, projected_gradient
@@ -91,7 +92,7 @@ def make_solution(
         "coordinates": list(steps.coordinates),
         "left_out": [name for name in problem.steps.coordinates if name not in steps.coordinates],
         "relevance_p": relevance,
-        "next_state_r2": next_state_r2(steps, held_out_rows(steps), model.design.basis, regressor),
+        "next_state_r2": next_state_r2(steps, held_out_rows(steps), model.design.stage.smoothing, regressor),
         "richer_basis": {"gain_share": poor[0], "standard_errors": poor[1]},
         "basis_too_poor": bool(poor[0] > limits.POOR_SHARE and poor[1] > limits.POOR_ERRORS),
     }
@@ -140,6 +141,7 @@ def _evidence(point: SievePoint, found: Found, choice: Choice, precise: Any, dra
         "penalty": choice.penalty,
         "tried": choice.tried,
         "first_stage": "regressor" if isinstance(model.design.stage, Regressed) else "least squares",
+        "first_stage_smoothing": _smoothing(model),
         "first_stage_widening": precise.widening[model.discount_slice][model.groups].tolist() if drawn is None else None,
         "resamples": 0 if drawn is None else len(drawn),
         "unidentified_directions": precise.nullity,
@@ -151,6 +153,15 @@ def _evidence(point: SievePoint, found: Found, choice: Choice, precise: Any, dra
             for end in found.ends
         ],
     }
+
+
+def _smoothing(model: SieveModel) -> dict[str, float | str] | None:
+    """The functions of the state that predict next states, and the weights of the first stage; None with a regressor."""
+    found = model.design.stage.smoothing
+    if found is None:
+        return None
+    weights = {"common": found.common, "own": found.own, "pooling": found.pooling}
+    return {"functions": basis_name(found.inputs.transformer), **weights}
 
 
 def _message(

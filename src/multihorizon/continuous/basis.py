@@ -17,6 +17,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import scipy.linalg as la
 import scipy.sparse as sp
 from scipy.interpolate import BSpline
 from sklearn.base import BaseEstimator, TransformerMixin, clone
@@ -75,6 +76,24 @@ class Splines(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             for places in self.products_
             for position in np.ndindex(*(self.axes_[i].size for i in places))
         ]
+
+    def second_differences(self) -> Floats:
+        """The matrix R `(p,p)` of the sum of squared second differences of neighbouring coefficients along each coordinate.
+
+        It is zero where no coordinate has splines.
+        """
+        found: Floats = la.block_diag(*(self._rough(places) for places in self.products_))
+        return found
+
+    def _rough(self, places: tuple[int, ...]) -> Floats:
+        sizes = [self.axes_[i].size for i in places]
+        total = np.zeros((int(np.prod(sizes)),) * 2)
+        for j, i in enumerate(places):
+            if isinstance(self.axes_[i], _Knots):
+                second = np.diff(np.eye(sizes[j]), 2, axis=0)
+                before, after = np.eye(int(np.prod(sizes[:j]))), np.eye(int(np.prod(sizes[j + 1 :])))
+                total += np.kron(np.kron(before, second.T @ second), after)
+        return total
 
     def _product(self, local: list[tuple[Ints, Floats]], places: tuple[int, ...]) -> Sparse:
         index, value = local[places[0]]

@@ -20,12 +20,15 @@ from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.continuous.basis import Fitted, fit_basis
 from multihorizon.continuous.outcomes import FirstStage, fit_outcomes
 from multihorizon.continuous.roughness import roughness
+from multihorizon.continuous.smoothing import Smoothing
 from multihorizon.tables.steps import Steps
 
 #: Value points: enough that their choice moves a discount by far less than its standard error.
 POINTS = 4000
 #: A sparse product costs this many dense ones, for each pair of actions.
 SPARSE_COST = 2.5
+#: Coefficients of all actions beyond which their information matrix would not fit into memory well.
+MOST_DENSE = 5000
 #: Added to the diagonal of the projection, relative to its mean.
 STABILITY = 1e-9
 
@@ -53,7 +56,7 @@ class Decisions:
             return None
         width = int(widths[0])
         i, j = np.triu_indices(width)
-        if SPARSE_COST * i.size * (len(self.rows) + 1) >= p * p:
+        if SPARSE_COST * i.size * (len(self.rows) + 1) >= p * p or len(self.rows) * p > MOST_DENSE:
             return None
         index, value = first.indices.reshape(n, width).astype(np.int64), first.data.reshape(n, width)
         order = np.argsort(index, axis=1)
@@ -101,11 +104,11 @@ class Design:
         return tuple(_decisions(steps.select(steps.expert == k), self.basis, self.stage) for k in range(len(steps.experts)))
 
 
-def make_design(steps: Steps, transformer: Any, regressor: Any = None) -> Design:
-    """Fit basis and first stage to the steps, and lay out their decisions."""
+def make_design(steps: Steps, transformer: Any, regressor: Any = None, smoothing: Smoothing | None = None) -> Design:
+    """Fit basis and first stage to the steps, and lay out their decisions; a first stage's smoothing is chosen if not given."""
     seen = steps.known_next
     basis = fit_basis(transformer, np.vstack([steps.states, steps.next_states[seen]]), steps.coordinates)
-    stage = fit_outcomes(steps, basis, regressor)
+    stage = fit_outcomes(steps, basis, regressor, smoothing)
     points = value_points(steps)
     features = basis(points)
     rows = stage.rows(features, points)

@@ -1,11 +1,11 @@
 """Standard errors that carry the first stage.
 
 Expert k's plan rests on predictions of `y_k(s') = φ(s')ᵀθ + γ_k φ(s')ᵀv_k 1(s' goes on)`. A logged step i with action a misses
-its prediction by `e_ki = y_k(s'_i) − X(s_i) (C_a θ + γ_k E_a v_k)`, and so moves the coefficients of Q by `G_a^{-1} X(s_i)ᵀ
-e_ki`, and v_k with them. With `B_k` the derivative of the score of x by those coefficients, in its expected form and with the
-plan's response,
+its prediction by `e_ki = y_k(s'_i) − ψ(s_i) (C_a θ + γ_k E_a v_k)`, and so moves the coefficients of Q by `L_a ψ(s_i)ᵀ e_ki`, L
+the linear map of `smoothing.System`, and v_k with them. With `B_k` the derivative of the score of x by those coefficients, in
+its expected form and with the plan's response,
 
-    x̂ − x ≈ C [ Σ decisions score − Σ_i h_i ],   h_i = Σ_k B_k G_a^{-1} X(s_i)ᵀ e_ki,
+    x̂ − x ≈ C [ Σ decisions score − Σ_i h_i ],   h_i = Σ_k B_k L_a ψ(s_i)ᵀ e_ki,
 
 C the inverse information. So the covariance is `C + C (Σ_episodes h hᵀ) C`, h summed over the steps of an episode: steps of one
 episode may depend on each other. The first term is the second stage's own, the second what learning the dynamics adds.
@@ -66,17 +66,17 @@ def first_stage_scores(point: SievePoint) -> Floats | None:
     if not isinstance(stage, LeastSquares):
         return None
     steps = model.problem.steps.select(model.problem.steps.known_next)
-    features, after = design.basis(steps.states), design.basis(steps.next_states)
+    features, after = stage.smoothing.inputs(steps.states), design.basis(steps.next_states)
     total = np.zeros((len(steps), model.size))
     for k, plan in enumerate(point.plans):
         future = plan.gamma * (after @ plan.values) * ~steps.terminated
         missed = after @ model.reward(point.x) + future
-        moved = _score_by_coefficients(point, k)
+        moved = stage.equations.solve(_score_by_coefficients(point, k))
         for action in range(len(steps.actions)):
             rows = np.flatnonzero(steps.action == action)
             own = features[rows]
             error = missed[rows] - own @ plan.coefficients[action]
-            total[np.ix_(rows, model.places(k))] += error[:, None] * (own @ stage.predictor(action, moved[action]))
+            total[np.ix_(rows, model.places(k))] += error[:, None] * (own @ moved[action])
     episode = steps.episode_numbers
     sums = sp.csr_array((np.ones(episode.size), (episode, np.arange(episode.size))))
     found: Floats = (sums @ total).T

@@ -25,8 +25,8 @@ import scipy.linalg as la
 from multihorizon.checks import Bools, Floats
 from multihorizon.continuous.basis import Splines
 from multihorizon.continuous.design import Design, make_design
+from multihorizon.continuous.held_out import held_out_rows
 from multihorizon.continuous.outcomes import BLOCK, MOST_LEVERAGE
-from multihorizon.continuous.selection import held_out_rows
 from multihorizon.continuous.two_stage import Logit, coefficients_of, fit_logits
 from multihorizon.continuous.values import decision_values, soft_values
 from multihorizon.tables.steps import Steps

@@ -26,7 +26,7 @@ def resampled(point: Any, choice: Choice, regressor: Any, count: int, seed: int,
     for number, stream in enumerate(np.random.SeedSequence(seed).spawn(count)):
         progress(number / count, f"resampled episodes {number + 1} of {count}")
         drawn = _drawn(steps, np.random.default_rng(stream))
-        design = make_design(drawn, choice.transformer, regressor)
+        design = make_design(drawn, choice.transformer, regressor, model.design.stage.smoothing)
         fresh = SieveModel(model.problem, design, model.settings, model.strength, model.tied)
         start = fresh.at(point.x, None)
         end = None if start is None else climb(start, gain=1e-3, max_steps=40)

@@ -23,6 +23,7 @@ from scipy.stats import chi2
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.continuous.basis import Splines
 from multihorizon.continuous.design import make_design
+from multihorizon.continuous.held_out import held_out_rows
 from multihorizon.continuous.sampled import SampledProblem
 from multihorizon.continuous.sieve_likelihood import SieveModel, SievePoint
 from multihorizon.continuous.two_stage import fit_logits, starts
@@ -52,17 +53,6 @@ class Choice:
     transformer: Any
     penalty: float
     tried: list[dict[str, float | str]]
-
-
-def held_out_rows(steps: Steps) -> Bools:
-    """The rows `(N,)` of every third episode of each expert; of an expert with fewer episodes, the last third of the rows."""
-    mask = np.zeros(len(steps), dtype=np.bool_)
-    for k in range(len(steps.experts)):
-        rows = np.flatnonzero(steps.expert == k)
-        numbers = steps.episode_numbers[rows]
-        rank = np.unique(numbers, return_inverse=True)[1]
-        mask[rows] = rank % 3 == 2 if rank.max(initial=0) >= 2 else np.arange(rows.size) >= 2 * rows.size / 3
-    return mask
 
 
 def relevant_coordinates(steps: Steps) -> tuple[list[int], dict[str, float]]:
