@@ -20,6 +20,7 @@ SOLVERS = {
     "ClosedForm, temperatures": (mh.ClosedForm(temperature="per_expert"), "policies"),
     "MaximumLikelihood": (mh.MaximumLikelihood(), "demonstrations"),
     "Population": (mh.Population(nodes=5), "demonstrations"),
+    "SieveLikelihood": (mh.SieveLikelihood(basis=mh.Splines(4), penalty=0.1, temperature="shared"), "steps"),
 }
 #: How each solver ends on all three domains. A grid this coarse misses the experts' discounts, and NaiveLP gives every expert the
 #: same policy.
@@ -36,14 +37,27 @@ STATUS = {
     "ClosedForm, temperatures": mh.Status.OPTIMAL,
     "MaximumLikelihood": mh.Status.CONVERGED,
     "Population": mh.Status.CONVERGED,
+    "SieveLikelihood": mh.Status.CONVERGED,
 }
 #: The toy does not identify the discounts of soft-optimal experts.
-NOT_IDENTIFIED_ON_TOY = ("ClosedForm", "ClosedForm, temperatures", "MaximumLikelihood", "Population")
-#: Solvers whose answer does not depend on the order of the experts; `test_population.py` shows it of `Population`.
+NOT_IDENTIFIED_ON_TOY = ("ClosedForm", "ClosedForm, temperatures", "MaximumLikelihood", "Population", "SieveLikelihood")
+#: Solvers whose answer does not depend on the order of the experts; `test_population.py` shows it of `Population`, and
+#: `test_continuous.py` of `SieveLikelihood`.
 SYMMETRIC = ("MPLP", "ClosedForm", "MaximumLikelihood")
 
 
+def sampled(domain) -> mh.SampledProblem:
+    """The domain's decisions as steps whose state is a category."""
+    frame = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 400, seed=3).to_frame()
+    ends = {name for name, end in zip(domain.mdp.state_names, domain.mdp.terminal, strict=True) if end}
+    frame["terminated"] = frame.next_state.isin(ends).astype(int)
+    named = frame.assign(state="s" + frame.state, next_state="s" + frame.next_state)
+    return mh.SampledProblem(mh.Steps.from_frame(named, ["state"]))
+
+
 def problem(domain, kind: str, order: tuple[int, ...] = (0, 1, 2)) -> mh.Problem:
+    if kind == "steps":
+        return sampled(domain)
     experts = {
         "one action": lambda: domain.lp_experts()[:1],
         "actions": lambda: [domain.lp_experts()[k] for k in order],
@@ -67,7 +81,7 @@ def test_every_solver_gives_a_whole_solution(label: str, name: str, tmp_path) ->
     assert solution.status == (mh.Status.NOT_IDENTIFIED if unknown else STATUS[label])
     assert solution.message
     assert solution.experts == case.names
-    assert solution.reward.shape == (case.n_parameters,)
+    assert solution.reward.shape == (solution.problem.n_parameters,)
     assert np.isfinite(solution.reward).all()
     assert ((solution.discounts >= 0) & (solution.discounts <= 1)).all()
     assert np.isfinite(solution.objective)

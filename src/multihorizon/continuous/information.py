@@ -2,8 +2,8 @@
 
 Whatever the coefficients depend on, with derivatives D `(A,p,q)`, its information is `Dᵀ W D`. Where all actions have the same
 sparse rows, the products of each row's entries are laid out once, as one sparse matrix `(p²,n)`, and W is a product of it with
-the weights of the A(A+1)/2 pairs of actions. Local functions make this many times faster than dense products. Elsewhere the
-rows of `X_a D_a` are formed and multiplied, block by block.
+the weights of the A(A+1)/2 pairs of actions. Local functions make this many times faster than dense products. Elsewhere, and
+where W has more entries than there are decisions to fill them, the rows of `X_a D_a` are formed and multiplied, block by block.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from multihorizon.continuous.outcomes import BLOCK
 
 def project(decisions: Decisions, policy: Floats, slopes: Floats) -> Floats:
     """`W D` `(A,p,q)` for derivatives D `(A,p,q)` and choices π `(A,n)`."""
-    if decisions.products is not None:
+    (n, p), width = decisions.rows[0].shape, slopes.shape[2]
+    if len(slopes) * p * p <= n * width and decisions.products is not None:
         matrix = _information(decisions, policy)
         flat: Floats = (matrix @ slopes.reshape(-1, slopes.shape[2])).reshape(slopes.shape)
         return flat
