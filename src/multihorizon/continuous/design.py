@@ -37,7 +37,8 @@ STABILITY = 1e-9
 class Decisions:
     """One expert's decisions: X_a at each (A matrices `(n,p)`), the action taken, what is available, and weights of 1.
 
-    `counts` `(A,n)` marks the action taken; `visits` `(n,)` says that each decision was made once.
+    `counts` `(A,n)` marks the action taken; `visits` `(n,)` says that each decision was made once; `foreseen` `(n,)` says whether
+    the first stage knows what the action taken leads to.
     """
 
     rows: list[Sparse]
@@ -45,6 +46,7 @@ class Decisions:
     available: Bools
     counts: Floats
     visits: Floats
+    foreseen: Bools
 
     @cached_property
     def products(self) -> Sparse | None:
@@ -136,7 +138,9 @@ def value_points(steps: Steps) -> Floats:
 def _decisions(steps: Steps, basis: Fitted, stage: FirstStage) -> Decisions:
     features, n = basis(steps.states), len(steps)
     taken = steps.action == np.arange(len(steps.actions))[:, None]
-    return Decisions(stage.rows(features, steps.states), steps.action, stage.available(features) | taken, taken / 1.0, np.ones(n))
+    known = stage.available(features)
+    foreseen = known[steps.action, np.arange(n)]
+    return Decisions(stage.rows(features, steps.states), steps.action, known | taken, taken / 1.0, np.ones(n), foreseen)
 
 
 def _projection(features: Sparse) -> Floats:

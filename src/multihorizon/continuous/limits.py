@@ -27,8 +27,8 @@ from multihorizon.continuous.basis import Splines
 from multihorizon.continuous.design import Design, make_design
 from multihorizon.continuous.held_out import held_out_rows
 from multihorizon.continuous.outcomes import BLOCK, MOST_LEVERAGE
-from multihorizon.continuous.two_stage import Logit, coefficients_of, fit_logits
-from multihorizon.continuous.values import decision_values, soft_values
+from multihorizon.continuous.two_stage import coefficients_of, fit_logits
+from multihorizon.continuous.values import predicted_scores
 from multihorizon.tables.steps import Steps
 
 #: An expert with a smaller share of shared states is not compared with anyone.
@@ -85,13 +85,5 @@ def richer_gain(steps: Steps, transformer: Any) -> tuple[float, float]:
 def _held_out(steps: Steps, held: Bools, transformer: Any) -> Floats:
     design = make_design(steps.select(~held), transformer)
     logits = fit_logits(design)
-    return np.concatenate(
-        [_scores(design, logit, own) for logit, own in zip(logits, design.decisions_of(steps.select(held)), strict=True)]
-    )
-
-
-def _scores(design: Design, logit: Logit, decisions: Any) -> Floats:
-    q = decision_values(decisions, coefficients_of(design, logit))
-    log = soft_values(q, decisions.available, 1.0)[1]
-    found: Floats = log[decisions.action, np.arange(decisions.action.size)]
-    return found
+    pairs = zip(logits, design.decisions_of(steps.select(held)), strict=True)
+    return np.concatenate([predicted_scores(own, coefficients_of(design, logit), 1.0) for logit, own in pairs])

@@ -27,7 +27,7 @@ from multihorizon.continuous.held_out import held_out_rows
 from multihorizon.continuous.sampled import SampledProblem
 from multihorizon.continuous.sieve_likelihood import SieveModel, SievePoint
 from multihorizon.continuous.two_stage import fit_logits, starts
-from multihorizon.continuous.values import decision_values, soft_values
+from multihorizon.continuous.values import predicted_scores
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.parameters import Settings
 from multihorizon.progress import Progress
@@ -176,8 +176,7 @@ def predicted(point: SievePoint, steps: Steps) -> Floats:
     """The log-probability `(n,)` of each decision in steps the model has not seen, experts one after another."""
     found = []
     for plan, decisions in zip(point.plans, point.likelihood.design.decisions_of(steps), strict=True):
-        log = soft_values(decision_values(decisions, plan.coefficients), decisions.available, plan.lam)[1]
-        found.append(log[decisions.action, np.arange(decisions.action.size)])
+        found.append(predicted_scores(decisions, plan.coefficients, plan.lam))
     return np.concatenate(found)
 
 

@@ -86,6 +86,17 @@ def decision_values(decisions: Decisions, coefficients: Floats) -> Floats:
     return np.stack([row @ c for row, c in zip(decisions.rows, coefficients, strict=True)])
 
 
+def predicted_scores(decisions: Decisions, coefficients: Floats, lam: float) -> Floats:
+    """The log-probability `(n,)` of decisions that the first stage has not seen, from the coefficients `(A,p)` of Q.
+
+    Where it is not known what the action taken leads to, nothing was predicted, and the score is that of pure chance. Otherwise
+    a basis would seem to predict the better, the more actions it rules out.
+    """
+    log = soft_values(decision_values(decisions, coefficients), decisions.available, lam)[1]
+    taken = log[decisions.action, np.arange(decisions.action.size)]
+    return np.where(decisions.foreseen, taken, -np.log(len(log)))
+
+
 def _average(policy: Floats, expected: Floats) -> Floats:
     """`Σ_a π_a(z) E[…|z,a]` `(m,f)`."""
     total: Floats = policy[0][:, None] * expected[0]
