@@ -16,8 +16,8 @@ The drivers are soft-optimal in the true task: they plan on a grid of 201 by 201
 choose by what each throttle leads to from exactly where they are.
 
 The fit sees position, speed and throttle, and nothing else, and learns where the throttle leads. From 60,000 decisions it finds
-discounts of 0.55, 0.82 and 0.96 instead of 0.5, 0.8 and 0.95; each 95 % interval holds the truth. The reward rises from the bottom
-of the valley to the flag as the true one does. It takes about a minute.
+discounts of 0.55, 0.82 and 0.96 instead of 0.5, 0.8 and 0.95; each 95 % interval holds the truth. The reward rises from the
+bottom of the valley to the flag as the true one does. It takes about a minute.
 """
 
 from __future__ import annotations
