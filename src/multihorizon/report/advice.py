@@ -46,9 +46,11 @@ def _unfinished(findings: Findings) -> str:
 def _unusable(findings: Findings) -> str:
     if not findings.withheld:
         return ""
+    heat = findings.solution.temperature
+    own = ", or a temperature for each expert," if heat is not None and heat.size > 1 and np.ptp(heat) == 0 else ","
     return (
         f"Do not use these numbers. {findings.withheld} Intervals and tests are withheld. More decisions, or fewer reward "
-        "parameters (features), usually help."
+        f"parameters (features){own} usually help."
     )
 
 
