@@ -43,6 +43,10 @@ def closed_form(full: bool) -> list[Row]:
     return rows
 
 
+def null_spaces(full: bool) -> list[Row]:
+    return list(import_module("null_spaces").cases(full))
+
+
 def fits(full: bool) -> list[Row]:
     found: dict[str, list[Row]] = import_module("fits").cases(full)
     return [{"grows": name, **row} for name, rows in found.items() for row in rows]
@@ -109,6 +113,11 @@ PARTS: dict[str, Part] = {
         "Exact recovery",
         "`ClosedForm` for three experts, against the three forward plans that made their policies.",
         closed_form,
+    ),
+    "single actions": (
+        "Exact recovery where many states have a single action",
+        "`ClosedForm` for three experts. The open dimensions are those of what no action can tell apart.",
+        null_spaces,
     ),
     "fits": (
         "Fits to decisions",
