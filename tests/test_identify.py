@@ -1,5 +1,7 @@
 """The report on identifiability: sets with proof, honesty under noise, features, endings."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -447,3 +449,12 @@ def test_compact_equations_say_the_same_as_those_of_every_state(name, monkeypatc
         digits = 1e-10 if full.status == "unique" else 1e-6  # a minimum that is not 0 is found to fewer digits
         for part in ("singular_values", "discounts", "intervals", "reward"):
             np.testing.assert_allclose(getattr(compact, part), getattr(full, part), rtol=digits, atol=digits)
+
+
+def test_a_reward_known_in_part_is_refused():
+    d = mh.domains.cliff()
+    problem = mh.Problem(d.mdp, d.mce_experts(), names=["a", "b", "c"])
+    paid = problem.with_experts(replace(e, known_reward=np.ones(d.mdp.n_states * 4)) for e in problem.experts)
+    for solve in (mh.identify, lambda p: mh.solve(p, mh.ClosedForm()), mh.goals):
+        with pytest.raises(ValueError, match="must have no known part of the reward"):
+            solve(paid)

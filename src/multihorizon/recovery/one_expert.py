@@ -72,8 +72,13 @@ def read_equations(expert: Expert, smoothing: float = 0.5) -> PolicyEquations:
     """The logarithms of an expert's policy, or of frequencies with `smoothing` added to each available action's count.
 
     Raises:
-        ValueError: for a policy with a zero entry, whose logarithm does not exist, and for action sets.
+        ValueError: for a policy with a zero entry, whose logarithm does not exist, for action sets, and for a
+            reward known in part.
     """
+    if expert.known_reward is not None:
+        raise ValueError(
+            f"expert {expert.name} must have no known part of the reward for exact equations, received one: use MaximumLikelihood"
+        )
     live = expert.mdp.live
     if expert.counts is not None:
         counts, policy = np.where(live, expert.counts + smoothing, 0.0), expert.frequencies(smoothing)
