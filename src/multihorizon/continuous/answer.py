@@ -58,7 +58,10 @@ def resume(solution: Solution) -> SievePoint:
     """The model at the answer of a solution as `solve` returned it."""
     source = solution.interval_source
     if not isinstance(source, SieveIntervals):
-        raise ValueError("this needs a solution of SieveLikelihood as solve returned it, received another one: solve again")
+        raise ValueError(
+            "this needs a solution of SieveLikelihood as solve returned it, received another one; a file holds its numbers, "
+            "but not its functions: solve again"
+        )
     return source.point
 
 
