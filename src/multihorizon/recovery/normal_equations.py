@@ -75,12 +75,18 @@ def normal_solver(matrix: Sparse, gram: Sparse, labels: Ints) -> NormalSolver | 
     return None
 
 
+def renumbered(labels: Ints) -> Ints:
+    """The labels with numbers from 0 on that leave none out, in the same order."""
+    number: Ints = np.cumsum(np.bincount(labels) > 0) - 1
+    return number[labels]
+
+
 def _apart(matrix: Sparse, gram: Sparse, labels: Ints, large: Bools) -> NormalSolver | None:
     """A solver for the large parts and one for the small ones."""
     solvers = []
     for columns in (np.flatnonzero(large), np.flatnonzero(~large)):
-        own = np.unique(labels[columns], return_inverse=True)[1]
-        solver = normal_solver(sp.csr_array(matrix[:, columns]), sp.csr_array(gram[columns][:, columns]), own)
+        own = sp.csr_array(matrix[:, columns]), sp.csr_array(gram[columns][:, columns]), renumbered(labels[columns])
+        solver = normal_solver(*own)
         if solver is None:
             return None
         solvers.append((columns, solver))

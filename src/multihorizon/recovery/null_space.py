@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import connected_components
 
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.recovery.column_space import Coefficients, SparseColumns, unbound
-from multihorizon.recovery.normal_equations import EXACT, ROUGH, NormalSolver, normal_solver
+from multihorizon.recovery.normal_equations import EXACT, ROUGH, NormalSolver, normal_solver, renumbered
 from multihorizon.tolerances import RANK_TOLERANCE, TINY
 
 #: Up to the first number of columns D is decomposed densely, up to the second where null(D) is larger than the constants.
@@ -80,7 +80,7 @@ def _parts(matrix: Sparse) -> Parts | None:
         return Parts(labels, told, None)
     if told.size < labels.size:
         matrix, gram = sp.csr_array(matrix[:, told]), sp.csr_array(gram[told][:, told])
-    solver = normal_solver(matrix, gram, np.unique(labels[told], return_inverse=True)[1])
+    solver = normal_solver(matrix, gram, renumbered(labels[told]))
     return None if solver is None else Parts(labels, told, solver)
 
 
