@@ -10,6 +10,7 @@ import multihorizon as mh
 from multihorizon.continuous.answer import resume
 from multihorizon.continuous.design import make_design
 from multihorizon.continuous.errors import sieve_precision
+from multihorizon.continuous.limits import dynamics_unknown
 from multihorizon.continuous.selection import relevant_coordinates
 from multihorizon.continuous.sieve_likelihood import SieveModel
 from multihorizon.likelihood.parameters import Settings
@@ -187,6 +188,8 @@ def test_steps_that_nobody_can_predict_are_announced(solution) -> None:
     assert found.evidence["next_state_r2"]["x"] < 0.02
     assert "do not rely on the discounts" in found.message
     assert "do not rely" not in solution.message
+    assert dynamics_unknown({"x": 0.6, "y": 0.01})
+    assert not dynamics_unknown({"x": 0.6, "y": np.nan})
 
 
 def test_a_poor_basis_is_announced(walk) -> None:

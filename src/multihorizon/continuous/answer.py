@@ -189,9 +189,11 @@ def _message(
         parts.append(f"The discounts of {names} are not identified: {why}.")
     if evidence["basis_too_poor"]:
         parts.append("The basis is too poor: richer functions predict choices better, and the discounts may be far off.")
-    if len(limits.unpredicted(evidence["next_state_r2"])) == len(evidence["coordinates"]):
+    if limits.dynamics_unknown(evidence["next_state_r2"]):
+        names = ", ".join(limits.unpredicted(evidence["next_state_r2"]))
         parts.append(
-            "State and action do not predict next states, so what actions lead to is not known: do not rely on the discounts."
+            f"State and action do not predict how {names} will change, so what actions lead to is not known: do not rely on the "
+            "discounts."
         )
     if not finished:
         parts.append("The climb was broken off unconverged: do not use this answer.")

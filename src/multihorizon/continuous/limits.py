@@ -11,7 +11,7 @@ than the logit of the chosen basis by a good part of what can be predicted at al
 wrong by more than their standard errors say.
 
 *Unpredicted steps.* A coordinate whose change state and action do not predict on held-out steps says nothing about what actions
-lead to. Where that holds for all coordinates, there is no plan to speak of.
+lead to. Where that holds for half of the coordinates or more, there is no plan to rely on.
 """
 
 from __future__ import annotations
@@ -65,8 +65,13 @@ def comparable(shares: Floats) -> Bools:
 
 
 def unpredicted(next_state_r2: Mapping[str, float]) -> list[str]:
-    """The coordinates whose change state and action do not predict."""
-    return [name for name, share in next_state_r2.items() if not share > PREDICTED]
+    """The coordinates whose change state and action do not predict; one that never changes is predicted."""
+    return [name for name, share in next_state_r2.items() if share <= PREDICTED]
+
+
+def dynamics_unknown(next_state_r2: Mapping[str, float]) -> bool:
+    """Whether half of the coordinates or more are not predicted."""
+    return 2 * len(unpredicted(next_state_r2)) >= len(next_state_r2)
 
 
 def richer_gain(steps: Steps, transformer: Any) -> tuple[float, float]:

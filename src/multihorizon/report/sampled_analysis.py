@@ -13,7 +13,7 @@ import numpy as np
 from multihorizon.checks import Bools, Floats
 from multihorizon.continuous.discount_tests import sampled_discount_tests
 from multihorizon.continuous.functions import Functions, functions
-from multihorizon.continuous.limits import unpredicted
+from multihorizon.continuous.limits import dynamics_unknown, unpredicted
 from multihorizon.continuous.sampled import SampledProblem
 from multihorizon.continuous.sieve_likelihood import LARGEST_DISCOUNT
 from multihorizon.continuous.solver import SieveLikelihood
@@ -160,7 +160,7 @@ def _can_tell(found: SampledAnalysis) -> Verdict:
     learned = "The intervals include the error of the learned dynamics."
     if vague:
         return Verdict(question, "Hardly", f"The intervals of {in_words(vague)} are too wide to say much. {learned}", "caution")
-    if len(unpredicted(evidence["next_state_r2"])) == len(evidence["coordinates"]):
+    if dynamics_unknown(evidence["next_state_r2"]):
         return Verdict(question, "Hardly", "State and action do not predict next states, so plans are not known.", "caution")
     if evidence["basis_too_poor"]:
         return Verdict(question, "Not with this basis", "Richer functions of the state predict choices better.", "caution")
