@@ -2,8 +2,8 @@
 
 * `Dense`: a singular value decomposition, for few columns.
 * `Parts`: null(D) holds one constant on each connected part of D's graph and nothing else. A column of zeros (a state that only
-  states with a single action lead to) is a part of its own. In the usual case this holds;
-  `normal_equations` solves with this guess and tests it.
+  states with a single action lead to) is a part of its own. This is the usual case. `normal_equations` solves with this guess
+  and tests it.
 * `Bound`: there are fewer equations than unknowns somewhere. If null(D) is small, draws from it make a basis. A large basis would
   be dense, so none is made: null(D) is all x with `D x = 0`, and `column_space` keeps to these equations.
 
