@@ -92,7 +92,7 @@ def _best_start(command: list[str]) -> Row:
         subprocess.run(command, capture_output=True, check=True)
         after = os.times()
         spent = after.children_user + after.children_system - used.children_user - used.children_system
-        runs.append((time.perf_counter() - begun, spent))
+        runs.append((time.perf_counter() - begun, round(max(spent, 0.0), 3)))
     return {"clock, s": min(run[0] for run in runs), "processor, s": min(run[1] for run in runs)}
 
 
