@@ -4,18 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from posing import features_of, state_equations
 
 import multihorizon as mh
-from multihorizon.recovery import joint_equations
 from multihorizon.recovery.feature_equations import FeatureEquations
-from multihorizon.recovery.joint_equations import SharedReward, StateEquations
-from multihorizon.recovery.one_expert import read_equations, reward_families
+from multihorizon.recovery.one_expert import read_equations
 from multihorizon.recovery.solution_set import minimise, project
-
-
-def state_equations(problem, temperature=1.0):
-    families = reward_families(problem, [read_equations(expert) for expert in problem.experts], 1e-8)
-    return StateEquations(SharedReward(families, problem.n_parameters), problem.n_experts, temperature)
 
 
 def toy_problem(ending, members=(0, 1, 2)):
@@ -94,77 +88,6 @@ def test_policies_without_a_common_reward_are_infeasible():
     assert "No discounts" in found.summary()
     outside = mh.identify(mh.Problem(mdp, [rng.dirichlet(np.ones(3), 10) for _ in range(2)]))
     assert outside.status == "infeasible"
-
-
-WEAK = np.random.default_rng(7).normal(size=40) / 5
-
-
-def noisy(policy, size, rng):
-    moved = policy * np.exp(size * rng.standard_normal(policy.shape))
-    return moved / moved.sum(axis=1, keepdims=True)
-
-
-def weak_domain():
-    """Experts who are nearly uniform, so that small errors in their policies say much about the discounts."""
-    return mh.domains.Domain("weak", mh.domains.random_mdp(40, 3, 5, seed=1), WEAK, (), (0.2, 0.9), None)
-
-
-def near_domain():
-    """Experts whose discounts are nearly the same."""
-    return mh.domains.Domain("near", mh.domains.random_mdp(6, 2, seed=1), 5 * WEAK[:6], (), (0.5, 0.52), None)
-
-
-def under_noise(domain, size):
-    """What is found in eight problems with errors of one size, and told that size."""
-    for seed in range(8):
-        rng = np.random.default_rng(seed)
-        yield mh.identify(mh.Problem(domain.mdp, [noisy(p, size, rng) for p in domain.mce_experts()]), tolerance=size)
-
-
-UNIQUE = [(make, size) for make in (mh.domains.cliff, mh.domains.big_small) for size in (1e-6, 1e-4, 1e-2, 3e-2)]
-
-
-@pytest.mark.parametrize(("make", "size"), [*UNIQUE, (weak_domain, 1e-6), (weak_domain, 1e-4), (near_domain, 1e-6)])
-def test_unique_is_claimed_where_noise_does_little(make, size):
-    domain = make()
-    covered = 0
-    for found in under_noise(domain, size):
-        assert found.status == "unique"
-        assert np.abs(found.discounts - domain.mce_discounts).max() < 0.05
-        covered += ((found.intervals[:, 0] <= domain.mce_discounts) & (domain.mce_discounts <= found.intervals[:, 1])).sum()
-    assert covered >= 0.8 * 8 * len(domain.mce_discounts)
-
-
-@pytest.mark.parametrize(
-    ("make", "size"), [(weak_domain, 1e-2), (weak_domain, 3e-2), (near_domain, 1e-3), (near_domain, 1e-2), (near_domain, 3e-2)]
-)
-def test_unique_is_never_claimed_where_noise_moves_the_answer(make, size):
-    domain = make()
-    errors = []
-    for found in under_noise(domain, size):
-        assert found.status == "set"
-        assert (found.intervals[:, 0] <= domain.mce_discounts).all()
-        assert (found.intervals[:, 1] >= domain.mce_discounts).all()
-        errors.append(np.abs(found.discounts - domain.mce_discounts).max())
-    assert max(errors) > 0.1
-
-
-def test_noise_beyond_the_tolerance_is_called_infeasible_and_the_size_is_guessed():
-    domain = mh.domains.cliff()
-    rng = np.random.default_rng(1)
-    problem = mh.Problem(domain.mdp, [noisy(p, 1e-4, rng) for p in domain.mce_experts()])
-    found = mh.identify(problem)
-    assert found.status == "infeasible"
-    assert np.abs(found.discounts - domain.mce_discounts).max() < 0.01
-    assert 2e-5 < found.tolerance * found.misfit < 5e-4
-
-
-def features_of(mdp, seed):
-    """Arrival features shared by several states and one action cost."""
-    rng = np.random.default_rng(seed)
-    arrival = mdp.stacked @ rng.normal(size=(mdp.n_states, 3))
-    cost = np.repeat(np.arange(mdp.n_actions) == 0, mdp.n_states)[:, None] * ~np.tile(mdp.terminal, mdp.n_actions)[:, None]
-    return np.hstack([arrival, cost])
 
 
 @pytest.mark.parametrize("temperature", [1.0, "per_expert"])
@@ -360,95 +283,6 @@ def test_a_set_that_leaves_the_box_at_once_is_told_as_such():
     np.testing.assert_allclose(found.discounts, [0.0, 0.34, 1.0], atol=1e-6)
     assert "only the limits 0 and 1" in found.summary()
     assert not found.members
-
-
-def shuffled(mdp, seed):
-    """The same task with states and actions in another order and under other names, and the order of the old ones."""
-    rng = np.random.default_rng(seed)
-    s, a = rng.permutation(mdp.n_states), rng.permutation(mdp.n_actions)
-    transitions = mdp.to_array()[np.ix_(a, s, s)]
-    names = {"state_names": [f"z{i}" for i in s], "action_names": [f"b{i}" for i in a]}
-    other = mh.MDP(transitions, initial=mdp.initial[s], terminal=mdp.terminal[s], available=mdp.available[np.ix_(s, a)], **names)
-    return other, s, a
-
-
-CASES = ["cliff", "big-small", "toy", "toy, absorbing", "cliff, temperatures", "cliff, decisions", "one reward each", "features"]
-
-
-def make_case(name):
-    """An MDP, data of its experts `(S,A)`, the features if any, and the temperature."""
-    domains = {"cliff": mh.domains.cliff(), "big-small": mh.domains.big_small(), "toy": mh.domains.toy()}
-    domains["toy, absorbing"] = mh.domains.toy(ending="absorbing")
-    if name in domains:
-        return domains[name].mdp, domains[name].mce_experts(), None, 1.0
-    cliff = domains["cliff"]
-    if name == "cliff, temperatures":
-        pairs = ((0.0, 2.0), (0.2, 1.0), (0.52, 0.7))
-        return cliff.mdp, [mh.soft_plan(cliff.mdp, cliff.reward, g, lam).policy for g, lam in pairs], None, "per_expert"
-    if name == "cliff, decisions":
-        return cliff.mdp, mh.Demonstrations.simulate(cliff.mdp, cliff.mce_experts(), 400, seed=1).counts(cliff.mdp), None, 1.0
-    rng = np.random.default_rng(3)
-    if name == "one reward each":
-        mdp = mh.domains.random_mdp(9, 3, seed=5)
-        return mdp, [mh.soft_plan(mdp, rng.normal(size=9), gamma).policy for gamma in (0.2, 0.6, 0.9)], None, 1.0
-    features = features_of(cliff.mdp, 1)
-    reward = (features @ np.array([1.0, -0.5, 2.0, -0.7])).reshape(4, 12).T
-    return cliff.mdp, [mh.soft_plan(cliff.mdp, reward, gamma).policy for gamma in (0.3, 0.5, 0.9)], features, 1.0
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_order_and_names_of_experts_states_and_actions_do_not_matter(name):
-    mdp, data, features, temperature = make_case(name)
-    counted = name == "cliff, decisions"
-
-    def look(mdp, data, names, features):
-        experts = [mh.Expert(n, mdp, "demonstrations", counts=d) for n, d in zip(names, data, strict=True)] if counted else data
-        return mh.identify(mh.Problem(mdp, experts, names=names, features=features), temperature)
-
-    straight = look(mdp, data, ["a", "b", "c"], features)
-    for seed in range(2):
-        other, s, a = shuffled(mdp, seed)
-        rows = (a[:, None] * mdp.n_states + s).ravel()
-        k = np.random.default_rng(seed).permutation(3)
-        moved = [data[i][np.ix_(s, a)] for i in k]
-        turned = look(other, moved, [f"x{i}" for i in k], None if features is None else features[rows])
-        assert (turned.status, turned.dimension) == (straight.status, straight.dimension)
-        np.testing.assert_allclose(turned.intervals, straight.intervals[k], atol=1e-6)
-        np.testing.assert_allclose(turned.discounts, straight.discounts[k], atol=1e-6)
-        scale = straight.temperature[k[0]]
-        order = s if features is None else np.arange(4)
-        np.testing.assert_allclose(turned.reward * scale, straight.reward[order], atol=1e-5)
-        np.testing.assert_array_equal(turned.reward_identified, straight.reward_identified[order])
-
-
-COMPACT = {
-    "ending": ({"terminal": [(3, 4)]}, 1.0),
-    "no ending": ({}, 1.0),
-    "a wall, and temperatures": ({"terminal": [(3, 4)], "walls": [(0, 0)]}, "per_expert"),
-}
-
-
-@pytest.mark.parametrize("name", COMPACT)
-def test_compact_equations_say_the_same_as_those_of_every_state(name, monkeypatch):
-    """Coordinates in an orthonormal basis keep all that is computed from the equations; 300 states have 3 × 300 rows."""
-    grid, temperature = COMPACT[name]
-    mdp = mh.domains.gridworld(15, 20, slip=0.1, **grid)
-    reward = np.random.default_rng(2).normal(size=mdp.n_states)
-    scales = (1.0, 1.0, 1.0) if temperature == 1.0 else (1.0, 0.7, 1.6)
-    plans = [mh.soft_plan(mdp, reward, gamma, lam).policy for gamma, lam in zip((0.3, 0.6, 0.9), scales, strict=True)]
-    strange = mh.soft_plan(mdp, np.random.default_rng(3).normal(size=mdp.n_states), 0.5).policy
-    for experts in (plans, [*plans[:2], strange], plans[:1]):
-        problem = mh.Problem(mdp, experts)
-        monkeypatch.setattr(joint_equations, "LEAST_ROWS", 4)
-        assert state_equations(problem).shared.compact.size < 300
-        compact = mh.identify(problem, temperature)
-        monkeypatch.setattr(joint_equations, "LEAST_ROWS", 1e9)
-        full = mh.identify(problem, temperature)
-        assert (compact.status, compact.dimension, compact.surplus) == (full.status, full.dimension, full.surplus)
-        assert compact.coincidence == pytest.approx(full.coincidence, rel=1e-6)
-        digits = 1e-10 if full.status == "unique" else 1e-6  # a minimum that is not 0 is found to fewer digits
-        for part in ("singular_values", "discounts", "intervals", "reward"):
-            np.testing.assert_allclose(getattr(compact, part), getattr(full, part), rtol=digits, atol=digits)
 
 
 def test_a_reward_known_in_part_is_refused():

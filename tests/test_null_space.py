@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import multihorizon as mh
-from multihorizon.recovery import column_space, null_space
+from multihorizon.recovery import column_space, explanation, normal_equations, null_space
 from multihorizon.recovery.differences import Differences
 
 DISCOUNTS = np.array([0.3, 0.6, 0.85])
@@ -99,6 +99,25 @@ def test_the_order_of_the_states_does_not_matter():
     np.testing.assert_array_equal(first.reward_identified[order], second.reward_identified)
     known = second.reward_identified
     np.testing.assert_allclose(first.reward[order][known], second.reward[known], atol=1e-5)
+
+
+def test_large_and_small_parts_are_solved_apart(monkeypatch):
+    mdp = single_actions(20, 0.0, 0.5)
+    monkeypatch.setattr(normal_equations, "FACTORED", 50)
+    assert isinstance(Differences(mdp, mdp.live / 1.0).null_space.solver, normal_equations.Apart)
+    np.testing.assert_allclose(mh.identify(problem(mdp)[0]).discounts, DISCOUNTS, atol=1e-9)
+
+
+def test_an_answer_that_does_not_reproduce_the_policies_is_refused(monkeypatch):
+    monkeypatch.setattr(explanation, "bellman_residual", lambda *_: 1e-3)
+    with pytest.raises(ValueError, match="too weak in some directions to be solved"):
+        mh.identify(problem(single_actions(8, 0.1, 0.2))[0])
+
+
+def test_a_grid_of_discounts_is_refused_where_very_much_is_open(monkeypatch):
+    monkeypatch.setattr(null_space, "DENSE_ENTRIES", 0)
+    with pytest.raises(ValueError, match="tell most states apart, received one of 144 states"):
+        mh.theory.feasibility_grid(problem(single_actions(12, 0.1, 0.5))[0], 0.5)
 
 
 @pytest.mark.parametrize("bound", [False, True])

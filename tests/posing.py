@@ -1,0 +1,25 @@
+"""Problems and equations that several test files pose."""
+
+import numpy as np
+
+import multihorizon as mh
+from multihorizon.recovery.joint_equations import SharedReward, StateEquations
+from multihorizon.recovery.one_expert import read_equations, reward_families
+
+
+def state_equations(problem, temperature=1.0):
+    families = reward_families(problem, [read_equations(expert) for expert in problem.experts], 1e-8)
+    return StateEquations(SharedReward(families, problem.n_parameters), problem.n_experts, temperature)
+
+
+def features_of(mdp, seed):
+    """Arrival features shared by several states and one action cost."""
+    rng = np.random.default_rng(seed)
+    arrival = mdp.stacked @ rng.normal(size=(mdp.n_states, 3))
+    cost = np.repeat(np.arange(mdp.n_actions) == 0, mdp.n_states)[:, None] * ~np.tile(mdp.terminal, mdp.n_actions)[:, None]
+    return np.hstack([arrival, cost])
+
+
+def acting_best(domain: mh.domains.Domain, order=(0, 1, 2)) -> mh.Problem:
+    experts = domain.lp_experts()
+    return mh.Problem(domain.mdp, [experts[i] for i in order])
