@@ -331,12 +331,12 @@ def test_output_works_where_the_parent_is_another_disk(tmp_path, monkeypatch):
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", within)
-    write_all(tmp_path / "disk", lambda draft: (draft / "a").write_text("x"))
+    write_all(tmp_path / "disk", ["a"], lambda draft: (draft / "a").write_text("x"))
     assert [p.name for p in (tmp_path / "disk").iterdir()] == ["a"]
 
 
 def test_numbers_are_printed_even_if_writing_fails(tmp_path, monkeypatch):
-    def full(directory, write):
+    def full(directory, files, write):
         raise OSError(28, "No space left on device", str(directory))
 
     monkeypatch.setattr("multihorizon.report.fit_report.write_all", full)

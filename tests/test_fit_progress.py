@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import subprocess
+import sys
 
 import pytest
 from fitting import fit
@@ -17,7 +20,7 @@ def test_nothing_is_left_where_writing_fails(tmp_path):
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        write_all(tmp_path / "out", write)
+        write_all(tmp_path / "out", ["one"], write)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -58,6 +61,7 @@ def test_pairs_are_corrected_for_their_number_only_when_all_are_there(grid_folde
 
 def test_results_are_written_as_they_come(grid_folder, tmp_path, monkeypatch):
     seen = []
+    (tmp_path / "report.html").write_text("of an older fit")
     monkeypatch.setattr("multihorizon.commands.fit.WRITING_SECONDS", 0.0)
     monkeypatch.setattr(
         "multihorizon.report.analysis.shared_discount_test",
@@ -66,3 +70,57 @@ def test_results_are_written_as_they_come(grid_folder, tmp_path, monkeypatch):
     assert fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path).exit_code == 0
     assert seen == [["people.csv", "result.json"]]
     assert json.loads((tmp_path / "result.json").read_text())["finished"]
+
+
+def test_a_full_disk_is_named_and_leaves_the_old_files(grid_folder, tmp_path, monkeypatch):
+    arguments = (grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--quick", "--out", tmp_path / "out")
+    assert fit(*arguments).exit_code == 0
+    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+
+    def full(*arguments, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")  # as writing to an open file says it: without its name
+
+    monkeypatch.setattr("numpy.savez_compressed", full)
+    result = fit(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.strip() == f"multihorizon: {tmp_path / 'out'}: No space left on device"
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
+
+
+def test_files_of_two_runs_never_stand_side_by_side(tmp_path):
+    """The program is killed after 0, 1, … moves: what is left of the files that belong together is all old or all new."""
+    script = """
+import os, signal
+from pathlib import Path
+from multihorizon.files.output import write_all
+
+replace = os.replace
+for moves in range(6):
+    folder = Path(str(moves))
+    folder.mkdir()
+    for name in ("result.json", "report.html", "people.csv", "mine.txt"):
+        (folder / name).write_text("old")
+    if os.fork() == 0:
+        def replace_or_die(*paths):
+            global moves
+            if moves == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            moves -= 1
+            replace(*paths)
+
+        def write(draft):
+            for name in ("result.json", "people.csv"):
+                (draft / name).write_text("new")
+
+        os.replace = replace_or_die
+        write_all(folder, ["result.json", "report.html", "people.csv", "reward.csv"], write)
+        os._exit(0)
+    assert (os.wait()[1] == 0) == (moves >= 5)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
+    for moves in range(6):
+        found = {path.name: path.read_text() for path in (tmp_path / str(moves)).iterdir() if path.is_file()}
+        assert found.pop("mine.txt") == "old"
+        assert len(set(found.values())) <= 1, moves
+    assert found == {"result.json": "new", "people.csv": "new"}
+    assert len(list((tmp_path / "5").iterdir())) == 3

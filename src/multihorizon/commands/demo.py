@@ -10,6 +10,7 @@ from rich.table import Table
 from multihorizon.commands.console import make_directory, out, plain_errors, progress_bar
 from multihorizon.commands.options import DemoOptions
 from multihorizon.domains import Domain, meadow, toy
+from multihorizon.files.output import write_all
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, part_of
 from multihorizon.recovery.identify import identify
@@ -72,13 +73,17 @@ def _recover(directory: Path, domain: Domain, walks: list[list[int]], progress: 
     """Log walks from all over the meadow, fit them, and write everything."""
     progress(0.0, "walking")
     table = Demonstrations.simulate(domain.mdp, domain.mce_experts(), WALKS, names=WALKERS)
-    table.to_csv(directory / "decisions.csv")
-    domain.mdp.to_npz(directory / "meadow.npz")
     analysis = analyse([table], [domain.mdp], progress=part_of(progress, 0.1, 0.9))
     progress(0.9, "drawing")
     titles = [f"{name} looks {1 / (1 - g):.0f} steps ahead" for name, g in zip(WALKERS, domain.lp_discounts, strict=True)]
-    save(plot_walks(domain.mdp, domain.reward, walks, titles, "One reward, three horizons"), directory / "walks.png")
-    write_fit(directory, analysis, {"demonstrations": ["decisions.csv"], "transitions": ["meadow.npz"]})
+
+    def write(draft: Path) -> None:
+        table.to_csv(draft / "decisions.csv")
+        domain.mdp.to_npz(draft / "meadow.npz")
+        save(plot_walks(domain.mdp, domain.reward, walks, titles, "One reward, three horizons"), draft / "walks.png")
+        write_fit(draft, analysis, {"demonstrations": ["decisions.csv"], "transitions": ["meadow.npz"]})
+
+    write_all(directory, FILES, write)
     return analysis
 
 

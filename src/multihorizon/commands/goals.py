@@ -46,5 +46,5 @@ def _write(directory: Path, found: GoalEstimates, remarks: list[str], seed: int,
         write_json(draft / "goals.json", {**content, "version": package_version()})
         goals_page(found, remarks, seed).write(draft / "goals.html")
 
-    write_all(directory, write)
+    write_all(directory, FILES, write)
     out.print(f"Written to {directory}: {', '.join(FILES)}", soft_wrap=True)

@@ -66,5 +66,5 @@ def _write(
         write_json(draft / "identify.json", content)
         identify_page(solution, exact, remarks).write(draft / "identify.html")
 
-    write_all(directory, write)
+    write_all(directory, FILES, write)
     out.print(f"Written to {directory}: {', '.join(FILES)}", soft_wrap=True)

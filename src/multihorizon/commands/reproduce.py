@@ -46,18 +46,19 @@ def _compute(directory: Path, settings: Settings) -> dict[str, Any]:
 
 
 def _write_up(directory: Path, data: dict[str, Any], settings: Settings) -> list[Claim]:
-    """Figures, report and page, each complete or not there."""
+    """Figures, report and page, all or none."""
     claims, timings = all_claims(data), read_timings(directory)
     with progress_bar("figures and report") as progress:
-        write_all(directory / "figures", lambda folder: write_figures(folder, data, timings, progress))
-        progress(1.0, "report")
-        write_all(directory, lambda folder: _write_pages(folder, data, timings, claims, settings))
+
+        def write(draft: Path) -> None:
+            (draft / "figures").mkdir()
+            write_figures(draft / "figures", data, timings, progress)
+            progress(1.0, "report")
+            write_report(draft, data, timings, claims, settings)
+            write_page(draft, data, claims, settings)
+
+        write_all(directory, ("report.html", "paper.md"), write)
     return claims
-
-
-def _write_pages(folder: Path, data: dict[str, Any], timings: dict[str, Any], claims: list[Claim], settings: Settings) -> None:
-    write_report(folder, data, timings, claims, settings)
-    write_page(folder, data, claims, settings)
 
 
 def _table(claims: list[Claim]) -> Table:

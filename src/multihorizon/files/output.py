@@ -17,7 +17,14 @@ def check_output(directory: Path, files: Iterable[str], inputs: Iterable[Path]) 
     """Raise if `files` cannot be written to `directory`, or if one of them would replace one of `inputs`. Leaves no trace."""
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out must be a directory, received the file {directory}")
-    nearest = next(place for place in (directory, *directory.absolute().parents) if place.exists())
+    places = (directory, *directory.absolute().parents)
+    nowhere = next((place for place in places if place.is_symlink() and not place.exists()), None)
+    if nowhere is not None:
+        raise ValueError(
+            f"--out must be a directory, received {directory}, where {nowhere} is a link to {os.readlink(nowhere)}, which does "
+            "not exist: make that directory or delete the link"
+        )
+    nearest = next(place for place in places if place.exists())
     if not nearest.is_dir():
         raise ValueError(f"--out must be a directory, received {directory}, which is inside the file {nearest}")
     try:
@@ -35,22 +42,48 @@ def check_output(directory: Path, files: Iterable[str], inputs: Iterable[Path]) 
             raise ValueError(f"--out must leave room for the file {name}, received a directory of this name in {directory}")
 
 
-def write_all(directory: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a hidden directory inside `directory`, and move its files only when all are complete.
+def write_all(directory: Path, files: Iterable[str], write: Callable[[Path], None]) -> None:
+    """Let `write` fill a hidden directory inside `directory`, and exchange old files for new ones when all are complete.
+
+    Args:
+        directory: where the files go. It is made if needed.
+        files: the names that belong together, which is all that an earlier run may have left. They are taken away before the
+            first new file comes in. So files of two runs never stand side by side, whenever the program is killed.
+        write: makes the new files, which may lie in folders.
+
+    Raises:
+        OSError: naming the directory, if its disk is full or fails. Then the old files are as they were.
 
     The hidden directory is inside, not beside, because `directory` may be a disk of its own and files move within one disk only.
     """
     fresh = not directory.exists()
-    directory.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=directory))
     try:
-        write(draft)
-        for file in draft.iterdir():
-            os.replace(file, directory / file.name)
-    except BaseException:
-        shutil.rmtree(directory if fresh else draft, ignore_errors=True)
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=directory, ignore_cleanup_errors=True) as draft:
+            new, old = Path(draft, "new"), Path(draft, "old")
+            new.mkdir()
+            write(new)
+            made = [str(file.relative_to(new)) for file in sorted(new.rglob("*")) if file.is_file()]
+            replaced = [name for name in dict.fromkeys((*files, *made)) if (directory / name).is_file()]
+            try:
+                _move(replaced, directory, old)
+                _move(made, new, directory)
+            except BaseException:
+                _move([name for name in made if not (new / name).exists()], directory, new)
+                _move([name for name in replaced if (old / name).exists()], old, directory)
+                raise
+    except BaseException as error:
+        if fresh:
+            shutil.rmtree(directory, ignore_errors=True)
+        if isinstance(error, OSError):
+            error.filename = str(directory)  # a full disk names no file
         raise
-    shutil.rmtree(draft, ignore_errors=True)
+
+
+def _move(names: Iterable[str], source: Path, target: Path) -> None:
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(source / name, target / name)
 
 
 def write_csv(frame: pd.DataFrame, path: str | Path) -> None:

@@ -38,12 +38,12 @@ def write_fit(directory: Path, analysis: Analysis, options: dict[str, Any]) -> N
         write_csv(_reward_frame(analysis), draft / "reward.csv")
         fit_page(analysis, options).write(draft / "report.html")
 
-    write_all(directory, write)
+    write_all(directory, FILES, write)
 
 
 def write_so_far(directory: Path, analysis: Analysis, options: dict[str, Any]) -> None:
-    """Write what is known while the work goes on: `result.json` and `people.csv`."""
-    write_all(directory, lambda draft: _write_numbers(draft, analysis, options))
+    """Write what is known while the work goes on: `result.json` and `people.csv`. Other files of an older fit are removed."""
+    write_all(directory, FILES, lambda draft: _write_numbers(draft, analysis, options))
 
 
 def _write_numbers(draft: Path, analysis: Analysis, options: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ def write_recovery(directory: Path, found: Recovery, options: dict[str, Any], re
         write_csv(found.to_frame(), draft / "recover.csv")
         recover_page(found, options, remarks).write(draft / "recover.html")
 
-    write_all(directory, write)
+    write_all(directory, FILES, write)
 
 
 def recover_page(found: Recovery, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:

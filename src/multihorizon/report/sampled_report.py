@@ -18,6 +18,7 @@ from multihorizon.continuous.sieve_likelihood import LARGEST_DISCOUNT
 from multihorizon.files.output import write_all, write_csv
 from multihorizon.files.saved import write_json
 from multihorizon.report.findings import LEVEL
+from multihorizon.report.fit_report import FILES as FIT_FILES
 from multihorizon.report.sampled_analysis import SampledAnalysis
 from multihorizon.report.sampled_page import sampled_page
 from multihorizon.solution import package_version
@@ -36,7 +37,7 @@ def write_sampled(directory: Path, found: SampledAnalysis, options: dict[str, An
         write_csv(_rewards(found), draft / "reward.csv")
         sampled_page(found, options).write(draft / "report.html")
 
-    write_all(directory, write)
+    write_all(directory, FIT_FILES, write)
 
 
 def result_of(found: SampledAnalysis, options: dict[str, Any]) -> dict[str, Any]:
