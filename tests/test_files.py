@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import pickle
 import struct
 import warnings
 import zipfile
@@ -65,6 +66,30 @@ def test_damaged_matrices_are_refused_before_use(case, tmp_path):
     np.savez(tmp_path / "bad.npz", **content)
     with pytest.raises(ValueError, match=r"bad\.npz"):
         mh.MDP.from_npz(tmp_path / "bad.npz")
+
+
+class Bomb:
+    """What writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("name", ["data", "state_names", "sample_sizes", "more"])
+def test_an_archive_cannot_carry_code(name, tmp_path):
+    ran = tmp_path / "ran"
+    np.savez(tmp_path / "objects.npz", **arrays(tmp_path) | {name: np.array([Bomb(ran)] * 8, dtype=object)})
+    np.savez(tmp_path / "fields.npz", **arrays(tmp_path) | {name: np.array([(1.0, Bomb(ran))] * 8, dtype="f8,O")})
+    with zipfile.ZipFile(tmp_path / "header.npz", "w") as archive:
+        archive.writestr(f"{name}.npy", npy(f"(__import__('pathlib').Path('{ran}').touch(),)"))
+    (tmp_path / "pickle.npz").write_bytes(pickle.dumps(Bomb(ran)))
+    for kind in ("objects", "fields", "header", "pickle"):
+        with pytest.raises(ValueError, match=rf"{kind}\.npz is not a saved MDP"):
+            mh.MDP.from_npz(tmp_path / f"{kind}.npz")
+    assert not ran.exists()
 
 
 def test_every_truncation_of_an_archive_is_refused(tmp_path):

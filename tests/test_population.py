@@ -1,5 +1,6 @@
 """Populations: gradients, integrals and information against independent ones, effects against simulated truth, bad input."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -355,7 +356,11 @@ def changed(**columns) -> pd.DataFrame:
         ("~ age + months", changed(months=12.0 * PEOPLE.frame["age"]), "must add something"),
         ("~ expert", PEOPLE.frame, "groups need more than one person each"),
         ("~ iq", changed(iq=[np.nan, *range(23)]), "must have a value for everyone, received none for 1"),
-        ("~ np.log(age - 100)", PEOPLE.frame, "cannot be used|must be finite"),
+        ("~ log(age - 100)", PEOPLE.frame, r"must be finite, received a NaN or infinity in log\(age - 100\)"),
+        ("~ log(group)", PEOPLE.frame, "cannot be used"),
+        ("~ C(group, levels=['control'])", PEOPLE.frame, "cannot be used"),
+        ("~ C(group, Treatment('none'))", PEOPLE.frame, "cannot be used"),
+        ("~ log(open)", PEOPLE.frame, "names open, which persons do not have"),
         ("~ group", None, "the columns are none"),
     ],
 )
@@ -363,6 +368,92 @@ def test_what_cannot_be_used_is_told_in_one_sentence(formula: str, persons: pd.D
     with pytest.raises(ValueError, match=said) as error:
         mh.solve(known_problem(), mh.Population(formula, persons, known_reward=POINTS))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'np.save("x", age)',
+        '__import__("os").system("touch x")',
+        'open("x", "w")',
+        'log(open("x", "w"))',
+        'C(group)(open("x", "w"))',
+        'C(group, levels=[open("x", "w")])',
+        'C(group, levels=[i for i in open("x", "w")])',
+        'C(group, **open("x", "w"))',
+        'C(*open("x", "w"))',
+        "C(group, _context=1)",
+        'age[open("x", "w")]',
+        '{age.map(lambda a: open("x", "w"))}',
+        "I(age.__class__)",
+        "I(open('x', 'w') if age else 1)",
+        "log(`lambda`: open('x', 'w'))",
+        'log(f\'{open("x", "w")}\')',
+        "log((y := open('x', 'w')))",
+        "hashed(group, 3, hash_func=open)",
+        "I(9**9**9**9)",
+        "I('a' * 999999999)",
+        "poly(age, 1000000000)",
+        "bs(age, df=100000 * 10000)",
+        "(age + group)**99999999",
+        "*".join("abcdefghijklmnopqrstuvwxyz"),
+        "(" * 10_000,
+        "log(" * 10_000,
+        "log(a\0)",
+        ".",
+    ],
+)
+@pytest.mark.parametrize("before", ["~ ", ""], ids=["right", "left"])
+def test_a_formula_runs_nothing_but_the_functions_that_it_may(code: str, before: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="formula") as error:
+        mh.Population(before + code if before else f"{code} ~ age", PEOPLE.frame)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 1000
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_column_may_have_any_name_and_is_never_run(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("years lived", "__import__('os').system('touch x')", "a\" + open('x', 'w') + \"b", "np", "open", "log"):
+        frame = PEOPLE.frame.rename(columns={"age": name})
+        expected = read_covariates("~ age", PEOPLE.frame, known_problem().names).matrix
+        found = read_covariates(f"~ `{name}`", frame, known_problem().names)
+        np.testing.assert_array_equal(found.matrix, expected)
+    frame = PEOPLE.frame.rename(columns={"age": "a\" + open('x', 'w') + \"b"})
+    found = read_covariates("~ sqrt(`a\" + open('x', 'w') + \"b`)", frame, known_problem().names)
+    np.testing.assert_allclose(found.matrix, np.sqrt(expected))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("formula", "terms"),
+    [
+        ("~ C(group, Treatment('training'))", 2),
+        ("~ C(group, contr.sum) * center(age)", 4),
+        ("~ scale(age) + I(age**2) + sqrt(age) + log(age + 1)", 5),
+        ("~ bs(age, df=4)", 5),
+        ("~ poly(age, 2) + I(age > 40)", 4),
+        ("~ C(decade)", 6),
+        ("~ (group + age)**2 - group", 3),
+    ],
+)
+def test_operators_and_named_functions_make_terms_and_typical_persons(formula: str, terms: int) -> None:
+    frame = PEOPLE.frame.assign(decade=np.resize([2, 3, 4, 5, 6, 1], 24))
+    found = read_covariates(formula, frame, known_problem().names)
+    assert found.matrix.shape == (24, terms)
+    assert np.isfinite(found.pattern_rows).all()
+    assert found.pattern_rows[list(found.groups)].shape == found.matrix.shape
+
+
+def test_a_saved_population_cannot_carry_code(solution: mh.Solution, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for options, said in (({"formula": '~ np.save("x", age)'}, "must not hold"), ({"__class__": "os.system"}, "are none of")):
+        replace(solution, options={**solution.options, **options}).to_json(tmp_path / "population.json")
+        again = mh.Solution.from_json(tmp_path / "population.json", known_problem())
+        with pytest.raises(ValueError, match=said):
+            mh.recover(again, studies=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["population.json"]
 
 
 def test_options_are_checked() -> None:

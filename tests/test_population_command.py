@@ -32,6 +32,11 @@ def fit(study, *arguments):
     return CliRunner().invoke(app, ["fit", *map(str, [study / "decisions.csv", *known, *arguments])])
 
 
+def recover(study, *arguments):
+    known = ["--transitions", study / "task.npz", "--known-reward", study / "points.csv", "--studies", 2]
+    return CliRunner().invoke(app, ["recover", *map(str, [study / "decisions.csv", *known, *arguments])])
+
+
 def test_group_effects_come_first(study, tmp_path) -> None:
     result = fit(study, "--persons", study / "persons.csv", "--formula", "~ group + age", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
@@ -88,6 +93,8 @@ def test_without_persons_nothing_is_said_of_a_population(study, tmp_path) -> Non
         ("", lambda frame: frame, "--persons must come with --formula"),
         ("~ grp", lambda frame: frame, "names grp"),
         ("~ group +", lambda frame: frame, "cannot be used"),
+        ('~ np.save("x", age)', lambda frame: frame, "must not hold \"np.save('x', age)\": use columns, numbers, operators"),
+        ('~ __import__("os").system("touch x")', lambda frame: frame, "must not hold"),
         ("~ age + months", lambda frame: frame.assign(months=12 * frame["age"]), "must add something to Intercept, age"),
         ("~ site", lambda frame: frame.assign(site="s" + frame["expert"]), "groups need more than one person each"),
         ("~ site", lambda frame: frame.assign(site=["a", *"b" * 9]), "received one person in site = a"),
@@ -97,13 +104,15 @@ def test_without_persons_nothing_is_said_of_a_population(study, tmp_path) -> Non
         ("~ site", lambda frame: frame.assign(site=1), "must vary"),
     ],
 )
-def test_bad_input_gets_one_sentence_and_nothing_is_written(study, tmp_path, formula, change, said) -> None:
+@pytest.mark.parametrize("command", [fit, recover])
+def test_bad_input_gets_one_sentence_and_nothing_is_written(study, tmp_path, formula, change, said, command, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
     change(PEOPLE.frame).to_csv(tmp_path / "persons.csv", index=False)
     asked = [] if formula is None else ["--formula", formula]
-    result = fit(study, "--persons", tmp_path / "persons.csv", *asked, "--out", tmp_path / "out")
+    result = command(study, "--persons", tmp_path / "persons.csv", *asked, "--out", tmp_path / "out")
     assert result.exit_code == 2, result.output
     assert said in " ".join(result.output.split())
-    assert not (tmp_path / "out").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["persons.csv"]
 
 
 def test_known_discounts_leave_nothing_to_explain(study) -> None:

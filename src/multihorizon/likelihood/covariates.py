@@ -2,18 +2,30 @@
 
 The terms are those of the `formulaic` package: `~ group + age` has the columns `Intercept`, `group[T.b]` and `age`, where the
 first group in the order of the alphabet is the one the others are compared with. `~ 1`, without covariates, has one column.
+
+`formulaic` runs what looks like a call in a formula as Python, some of it while it parses. A formula may come from anyone, so
+`read_formula` looks at its parts first, and hands on only those that are made of columns, numbers, operators and the functions
+of `FUNCTIONS`.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from formulaic import Formula, ModelSpec, SimpleFormula
-from formulaic.errors import FormulaicError
+from formulaic.errors import DataMismatchWarning
+from formulaic.parser import DefaultFormulaParser
+from formulaic.parser.algos.sanitize_tokens import sanitize_python_code
+from formulaic.parser.algos.tokenize import tokenize
+from formulaic.parser.types import ASTNode, Token
+from formulaic.utils.code import sanitize_variable_names
 
 from multihorizon.checks import Floats, first_few, label
 from multihorizon.tolerances import RANK_TOLERANCE
@@ -22,6 +34,21 @@ from multihorizon.tolerances import RANK_TOLERANCE
 PERSON = "expert"
 #: This many more persons than terms are needed: with fewer, nothing says how much persons differ.
 SPARE_PERSONS = 2
+#: Ways to code groups: what a formula may hand to `C`, as a name or as a call.
+CODINGS = (
+    "Treatment",
+    "Sum",
+    "Helmert",
+    "Diff",
+    "Poly",
+    *(f"contr.{kind}" for kind in ("treatment", "sum", "helmert", "diff", "poly")),
+)
+#: Functions that make several columns of one; their size is their second argument, or `df`, or `degree`.
+BASES = ("poly", "bs", "cr", "cs", "cc")
+#: All that a formula may call.
+FUNCTIONS = ("C", "I", "center", "scale", "standardize", "log", "log2", "log10", "exp", "sqrt", *BASES, *CODINGS)
+#: The most terms of a formula, and the most columns of a term.
+MOST_TERMS, MOST_COLUMNS = 1000, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +74,130 @@ class Covariates:
     frame: pd.DataFrame
 
 
+@dataclass(frozen=True, eq=False)
+class ReadFormula:
+    """A formula that holds nothing but what it may.
+
+    Attributes:
+        text: as it was written.
+        terms: as `formulaic` has them.
+        columns: of the table of persons that it uses, in the order of the alphabet.
+        grouped: those of them that it uses as groups, whatever they hold: `C(site)`.
+    """
+
+    text: str
+    terms: SimpleFormula
+    columns: tuple[str, ...]
+    grouped: frozenset[str]
+
+
+def read_formula(text: str) -> ReadFormula:
+    """The formula, of which nothing was run.
+
+    Raises:
+        ValueError: if it is no formula, has a left side, is made of something that may not be in it, or has too many terms.
+    """
+    columns, grouped = set(), set()
+    for token in _parsed(text, lambda: list(tokenize(text))):
+        if token.token == ".":
+            raise ValueError(f"formula must name its columns, received . in {_shown(text)}")
+        if token.kind is Token.Kind.NAME:
+            columns.add(token.token)
+        if token.kind is Token.Kind.PYTHON:
+            for column, in_groups in _names_in(text, token.token):
+                columns.add(column)
+                grouped |= {column} if in_groups else set()
+    parser = DefaultFormulaParser()
+    if _parsed(text, lambda: _most_terms(parser.get_ast(text))) > MOST_TERMS:
+        raise ValueError(f"formula must have at most {MOST_TERMS} terms, received more in {_shown(text)}")
+    terms = _parsed(text, lambda: Formula(text, _parser=parser))
+    if not isinstance(terms, SimpleFormula):
+        raise ValueError(f"formula must have terms only to the right of ~, received {_shown(text)}")
+    return ReadFormula(text, terms, tuple(sorted(columns)), frozenset(grouped))
+
+
+def _shown(text: str) -> str:
+    """The text between quotes, or its beginning: formulas come from anywhere."""
+    return repr(text if len(text) <= 200 else f"{text[:200]}…")
+
+
+def _parsed(text: str, step: Callable[[], Any]) -> Any:
+    try:
+        return step()
+    except Exception as error:  # of a parser that was made for formulas that are right
+        raise ValueError(f"formula {_shown(text)} cannot be used: {_reason(error)}") from error
+
+
+def _names_in(text: str, code: str) -> Iterator[tuple[str, bool]]:
+    """The columns that a call names, and whether as groups; raises for all that may not be in a formula.
+
+    What is looked at is the text that `formulaic` will run: the same functions have put names for those between backticks.
+    """
+    aliases: dict[str, str] = {}
+    run = _parsed(text, lambda: sanitize_variable_names(sanitize_python_code(code), {}, aliases))
+    todo: list[tuple[ast.expr, bool]] = [(_parsed(text, lambda: ast.parse(run, mode="eval")).body, False)]
+    while todo:
+        node, in_groups = todo.pop()
+        match node:
+            case ast.Name(id=name) if name not in CODINGS:
+                yield aliases.get(name, name), in_groups
+            case ast.Name() | ast.Attribute() if ast.unparse(node) in CODINGS:
+                pass
+            case ast.Constant(value=int() | float() | str() | None):
+                pass
+            case ast.List() | ast.Tuple():
+                todo += [(part, False) for part in node.elts]
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+                todo.append((node.operand, in_groups))
+            case ast.Compare():
+                todo += [(part, in_groups) for part in (node.left, *node.comparators)]
+            case ast.BinOp() if _is_arithmetic(node):
+                todo += [(node.left, in_groups), (node.right, in_groups)]
+            case ast.Call() if _may_be_called(node, aliases):
+                parts = [*node.args, *(keyword.value for keyword in node.keywords)]
+                todo += [(part, ast.unparse(node.func) == "C" and part is parts[0]) for part in parts]
+            case _:
+                allowed = ", ".join(name for name in FUNCTIONS if name not in CODINGS)
+                raise ValueError(
+                    f"formula {_shown(text)} must not hold {_shown(ast.unparse(node))}: use columns, numbers, operators, and the "
+                    f"functions {allowed} with sizes and powers of at most {MOST_COLUMNS}"
+                )
+
+
+def _is_arithmetic(node: ast.BinOp) -> bool:
+    """Whether this ends: powers of numbers alone, and texts and lists times a number, can be made to fill the memory."""
+    parts = (node.left, node.right)
+    if isinstance(node.op, ast.Pow):
+        power = node.right.value if isinstance(node.right, ast.Constant) else None
+        with_column = any(isinstance(part, ast.Name) for part in ast.walk(node.left))
+        return isinstance(power, int | float) and power <= MOST_COLUMNS and with_column
+    texts = any(isinstance(part, ast.List | ast.Tuple) or isinstance(getattr(part, "value", 0), str) for part in parts)
+    return isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div) and not texts
+
+
+def _may_be_called(node: ast.Call, aliases: dict[str, str]) -> bool:
+    """Whether this is one of `FUNCTIONS`, with arguments of its own, and makes no more columns than anyone needs."""
+    name, given = ast.unparse(node.func), {keyword.arg or "_": keyword.value for keyword in node.keywords}
+    sizes = [*node.args[1:2], *(given[size] for size in ("df", "degree") if size in given)] if name in BASES else []
+    small = all(isinstance(size, ast.Constant) and isinstance(size.value, int) and size.value <= MOST_COLUMNS for size in sizes)
+    return name in FUNCTIONS and name not in aliases and small and not any(keyword.startswith("_") for keyword in given)
+
+
+def _most_terms(node: ASTNode | Token | None) -> float:
+    """At least as many as the terms that operators make of their parts: `**` and `*` make many of few."""
+    if not isinstance(node, ASTNode):
+        return 1.0
+    sizes = [_most_terms(part) for part in node.args]
+    match node.operator.symbol:
+        case "**" | "^":
+            power = str(node.args[1])
+            return sizes[0] ** min(int(power), 10) if power.isdecimal() else sizes[0]
+        case "*" | ":":
+            return sum(sizes) + float(np.prod(sizes))
+        case _:
+            return sum(sizes)
+
+
 def read_covariates(formula: str, persons: pd.DataFrame | None, names: tuple[str, ...]) -> Covariates:
     """The design matrix of persons in the order of `names`.
 
@@ -54,12 +205,13 @@ def read_covariates(formula: str, persons: pd.DataFrame | None, names: tuple[str
         ValueError: where table and decisions have different persons, or the formula cannot be used with the table.
     """
     frame = pd.DataFrame(index=range(len(names))) if persons is None else _in_order(persons, names)
-    matrix = _model_matrix(formula, frame)
+    read = read_formula(formula)
+    matrix = _model_matrix(read, frame)
     terms = tuple(map(str, matrix.columns))
     values = matrix.to_numpy(dtype=np.float64)
-    used = frame[sorted(map(str, matrix.model_spec.required_variables))]
+    used = frame[list(read.columns)]
     _require_estimable(formula, terms, values, used)
-    return Covariates(terms, _factors(matrix.model_spec), values, *_patterns(matrix.model_spec, used, values), used)
+    return Covariates(terms, _factors(matrix.model_spec), values, *_patterns(read, matrix.model_spec, used, values), used)
 
 
 def new_rows(formula: str, persons: pd.DataFrame | None, names: tuple[str, ...], new: pd.DataFrame) -> Floats:
@@ -69,23 +221,28 @@ def new_rows(formula: str, persons: pd.DataFrame | None, names: tuple[str, ...],
         ValueError: where a covariate is missing, or a group did not occur in the study.
     """
     frame = pd.DataFrame(index=range(len(names))) if persons is None else _in_order(persons, names)
-    spec = _model_matrix(formula, frame).model_spec
-    for column in sorted(map(str, spec.required_variables)):
+    read = read_formula(formula)
+    spec = _model_matrix(read, frame).model_spec
+    for column in read.columns:
         if column not in new.columns or new[column].isna().any():
             raise ValueError(f"new persons must have a value in column {column}, received none")
-        strange = [] if _is_number(frame[column]) else sorted(set(map(str, new[column])) - set(map(str, frame[column])))
+        strange = (
+            []
+            if _is_number(frame[column], column in read.grouped)
+            else sorted(set(map(str, new[column])) - set(map(str, frame[column])))
+        )
         if strange:
             known = first_few(sorted(set(map(str, frame[column]))))
             raise ValueError(
                 f"column {column} of new persons must have values of the study ({known}), received {first_few(strange)}"
             )
-    rows: Floats = spec.get_model_matrix(new, context=None).to_numpy(dtype=np.float64)
+    rows: Floats = _evaluated(read, spec, new).to_numpy(dtype=np.float64)
     return rows
 
 
-def _is_number(values: pd.Series) -> bool:
-    """Whether a column holds numbers, and not the names of groups."""
-    return bool(pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values))
+def _is_number(values: pd.Series, grouped: bool) -> bool:
+    """Whether a column holds numbers, and not the names of groups; `grouped` says that the formula uses it as groups."""
+    return not grouped and bool(pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values))
 
 
 def _factors(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
@@ -108,31 +265,40 @@ def _in_order(persons: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
     return persons.iloc[[labels.index(name) for name in names]].reset_index(drop=True)
 
 
-def _model_matrix(formula: str, frame: pd.DataFrame) -> Any:
-    columns = f"the columns are {', '.join(map(str, frame.columns)) or 'none'}"
+def _model_matrix(read: ReadFormula, frame: pd.DataFrame) -> Any:
+    """The model matrix of `formulaic`, with what makes rows of other persons."""
+    missing = sorted(set(read.columns) - set(map(str, frame.columns)))
+    if missing:
+        columns = f"the columns are {', '.join(map(str, frame.columns)) or 'none'}"
+        raise ValueError(f"formula {_shown(read.text)} names {first_few(missing)}, which persons do not have: {columns}")
+    _require_complete(frame, read)
+    return _evaluated(read, read.terms, frame)
+
+
+def _evaluated(read: ReadFormula, spec: SimpleFormula | ModelSpec, frame: pd.DataFrame) -> Any:
+    """Terms with the values of these persons; what a function cannot do with them is said in one sentence."""
     try:
-        read = Formula(formula)
-        if not isinstance(read, SimpleFormula):
-            raise ValueError(f"formula must have terms only to the right of ~, received {formula!r}")
-        missing = sorted(map(str, read.required_variables - set(map(str, frame.columns))))
-        if missing:
-            raise ValueError(f"formula {formula!r} names {first_few(missing)}, which persons do not have: {columns}")
-        _require_complete(frame, sorted(map(str, read.required_variables)))
-        return read.get_model_matrix(frame, na_action="raise", output="pandas", context=None)
-    except FormulaicError as error:
-        reason = re.sub(r"\x1b\[[\d;]*m|[⧛⧚]", "", str(error)).split("\n")[0]
-        raise ValueError(f"formula {formula!r} cannot be used: {reason} ({columns})") from error
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("error", DataMismatchWarning)
+            return spec.get_model_matrix(frame, na_action="ignore", output="pandas", context={"sqrt": np.sqrt})
+    except Exception as error:  # of functions with values that they were not made for
+        raise ValueError(f"formula {_shown(read.text)} cannot be used: {_reason(error)}") from error
 
 
-def _require_complete(frame: pd.DataFrame, columns: list[str]) -> None:
+def _reason(error: Exception) -> str:
+    """The first line of what another package says, without the colours that it has for terminals."""
+    return re.sub(r"\x1b\[[\d;]*m|[⧛⧚]", "", str(error)).split("\n")[0] or type(error).__name__
+
+
+def _require_complete(frame: pd.DataFrame, read: ReadFormula) -> None:
     """Every person needs a value of every covariate, and a covariate with one value compares nothing."""
-    for column in columns:
+    for column in read.columns:
         values = frame[column]
         if values.isna().any():
             person = frame[PERSON].iloc[int(np.argmax(values.isna()))]
             raise ValueError(f"column {column} of persons must have a value for everyone, received none for {person}")
         sizes = values.value_counts()
-        if not _is_number(values) and len(sizes) > 1 and sizes.min() < 2:
+        if not _is_number(values, column in read.grouped) and len(sizes) > 1 and sizes.min() < 2:
             alone = first_few(sorted(map(str, sizes.index[sizes < 2])))
             raise ValueError(f"groups need more than one person each, received one person in {column} = {alone}")
         if len(sizes) == 1 and len(values) > 1:
@@ -158,9 +324,11 @@ def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats, use
             )
 
 
-def _patterns(spec: ModelSpec, used: pd.DataFrame, values: Floats) -> tuple[tuple[str, ...], Floats, tuple[int, ...]]:
+def _patterns(
+    read: ReadFormula, spec: ModelSpec, used: pd.DataFrame, values: Floats
+) -> tuple[tuple[str, ...], Floats, tuple[int, ...]]:
     """The combinations of groups that occur, in order, with numbers at their mean, and whose each person is."""
-    numbers = [c for c in used.columns if _is_number(used[c])]
+    numbers = [c for c in used.columns if _is_number(used[c], c in read.grouped)]
     kinds = [c for c in used.columns if c not in numbers]
     if not len(used.columns):
         return ("everyone",), values[:1], (0,) * len(values)
@@ -169,7 +337,7 @@ def _patterns(spec: ModelSpec, used: pd.DataFrame, values: Floats) -> tuple[tupl
     typical = used.iloc[[keys.index(key) for key in distinct]].copy()
     for column in numbers:
         typical[column] = float(used[column].mean())
-    rows = spec.get_model_matrix(typical, context=None).to_numpy(dtype=np.float64)
+    rows = _evaluated(read, spec, typical).to_numpy(dtype=np.float64)
     means = [f"{c} = {float(used[c].mean()):.4g}" for c in numbers]
     names = tuple(", ".join([*(f"{c} = {v}" for c, v in zip(kinds, key, strict=True)), *means]) for key in distinct)
     place = {key: i for i, key in enumerate(distinct)}

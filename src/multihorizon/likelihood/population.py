@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.special import expit, logit
 
 from multihorizon.checks import Floats, as_count, as_floats
-from multihorizon.likelihood.covariates import Covariates, new_rows, read_covariates
+from multihorizon.likelihood.covariates import Covariates, new_rows, read_covariates, read_formula
 from multihorizon.likelihood.effects import MOVED_CORRELATION, MOVED_EFFECT, MOVED_SPREAD, Inference, ShrunkenIntervals, predicted
 from multihorizon.likelihood.fit import fit
 from multihorizon.likelihood.known import read_settings, with_known_reward
@@ -49,7 +49,8 @@ class Population:
     where they matter.
 
     Args:
-        formula: the covariates, as in R: "~ group + age". "~ 1" has none.
+        formula: the covariates, as in R: "~ group + age". "~ 1" has none. It is made of columns, numbers, operators, and
+            functions such as C, center, scale, log, poly and bs; nothing else in it is run.
         persons: a data frame with the column `expert` and one row per expert; not needed for "~ 1".
         known_reward: the known part of the reward, as in `MaximumLikelihood`.
         ridge: weight of a penalty on the reward, as in `MaximumLikelihood`.
@@ -57,7 +58,7 @@ class Population:
             standard error.
 
     Raises:
-        ValueError: when solving, where persons and decisions do not belong together or the formula cannot be used.
+        ValueError: for a formula that is made of anything else; when solving, where persons and decisions do not belong together or the formula cannot be used.
 
     Example:
         >>> from multihorizon import Demonstrations, Problem, domains, soft_plan, solve
@@ -78,6 +79,7 @@ class Population:
     def __post_init__(self) -> None:
         if not isinstance(self.formula, str):
             raise ValueError(f"formula must be a text such as '~ group', received {self.formula!r}")
+        read_formula(self.formula)
         if self.persons is not None and not isinstance(self.persons, pd.DataFrame):
             raise ValueError(f"persons must be a data frame, received {type(self.persons).__name__}")
         if self.ridge is not None and float(as_floats(self.ridge, "ridge")) < 0:

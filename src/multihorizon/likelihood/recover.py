@@ -177,11 +177,14 @@ def _with_answer(found: Solution) -> Solution:
 
 def _solver_of(solution: Solution) -> MaximumLikelihood | Population:
     options = {name: value for name, value in solution.options.items() if name != "lookahead"}
-    if solution.solver == "Population":
-        persons = options.pop("persons", None)
-        return Population(persons=None if persons is None else pd.DataFrame(persons), **options)
-    if solution.solver == "MaximumLikelihood":
-        return MaximumLikelihood(**options)
+    try:
+        if solution.solver == "Population":
+            persons = options.pop("persons", None)
+            return Population(persons=None if persons is None else pd.DataFrame(persons), **options)
+        if solution.solver == "MaximumLikelihood":
+            return MaximumLikelihood(**options)
+    except TypeError as error:  # of options that were read from a file and are none of the solver's
+        raise ValueError(f"the options of the solution are none of {solution.solver}: {error}") from error
     raise ValueError(f"recover needs a solution of MaximumLikelihood or Population, received one of {solution.solver}")
 
 
