@@ -58,7 +58,8 @@ class Population:
             standard error.
 
     Raises:
-        ValueError: for a formula that is made of anything else; when solving, where persons and decisions do not belong together or the formula cannot be used.
+        ValueError: for a formula that is made of anything else; when solving, where persons and decisions do not belong
+            together or the formula cannot be used.
 
     Example:
         >>> from multihorizon import Demonstrations, Problem, domains, soft_plan, solve
