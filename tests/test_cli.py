@@ -125,3 +125,73 @@ def test_a_misspelt_command_names_the_right_one() -> None:
     result = RUN.invoke(app, ["identfy"])
     assert result.exit_code == 2
     assert "Did you mean 'identify'?" in result.stderr
+
+
+TYPED = {
+    "fit --smoothing -1": "--smoothing must be a number of at least 0",
+    "fit --smoothing nan": "--smoothing must be a number of at least 0",
+    "fit --ridge inf": "--ridge must be a number of at least 0",
+    "fit --jobs 0": "--jobs must be a whole number of at least 1, or -1 for all cores",
+    "fit --seed -1": "--seed must be a whole number of at least 0",
+    "fit --temperature hot": "--temperature must be one of pooled, shared",
+    "fit --discount =0.5": "--discount must be a number from 0 to 1, or NAME=number, received =0.5 with no name",
+    "fit --discount ann=2": "--discount must be a number from 0 to 1",
+    "fit --lookahead far": "--lookahead must be one of",
+    "fit --features none.csv": "--features must be a file, received none.csv, which does not exist",
+    "fit --known-reward none.csv": "--known-reward must be a file",
+    "fit --persons none.csv": "--persons must be a file",
+    "fit --groups .": "--groups must be a file, received ., which is a directory",
+    "fit --recovered none.json": "--recovered must be a file",
+    "fit --estimate-rest": "--estimate-rest must come with --transitions",
+    "fit --transitions d.csv --transitions d.csv": "--transitions must be given once for each table, received 2 for 1",
+    "fit --out dangling": "dangling is a link to nowhere, which does not exist",
+    "fit --out dangling/deeper": "dangling is a link to nowhere, which does not exist",
+    "fit --persons d.csv": "--persons must come with --formula",
+    "goals --simulations 3": "--simulations must be a whole number of at least 19",
+    "goals --temperature hot": "--temperature must be one of",
+    "identify --temperature 0": "--temperature must be one of",
+    "identify --seed -1": "--seed must be",
+    "recover --studies 1": "--studies must be a whole number of at least 2",
+    "recover --people 0": "--people must be a whole number of at least 1, received 0",
+    "recover --decisions -5": "--decisions must be a whole number of at least 1, received -5",
+    "recover --effect nan": "--effect must be finite",
+    "recover --people 20": "--people must come with --formula",
+    "recover --term age": "--term must come with --formula",
+    "recover --formula ~age": "--formula ~age must come with --persons",
+    "recover --temperature hot": "--temperature must be one of",
+    "demo --out dangling": "dangling is a link to nowhere",
+    "reproduce --out dangling": "dangling is a link to nowhere",
+    "reproduce --out x --jobs 0": "--jobs must be",
+    "reproduce --out x --seed -1": "--seed must be",
+}
+
+
+@pytest.mark.parametrize("typed", TYPED)
+def test_all_that_is_typed_is_checked_before_any_work(typed, tmp_path, monkeypatch):
+    def work(*arguments, **options):
+        raise AssertionError("the work began")
+
+    monkeypatch.chdir(tmp_path)
+    for module, name in (
+        ("tables.demonstrations", "decisions_of"),
+        ("commands.demo", "meadow"),
+        ("commands.reproduce", "run_part"),
+    ):
+        monkeypatch.setattr(f"multihorizon.{module}.{name}", work)
+    (tmp_path / "d.csv").write_text("expert,episode,step,state,action\nann,1,0,home,walk\n")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    command, *options = typed.split()
+    tables = [] if command in ("demo", "reproduce") else ["d.csv"]
+    result = RUN.invoke(app, [command, *tables, *options])
+    assert result.exit_code == 2, result.output
+    assert result.stderr.startswith("multihorizon: ")
+    assert TYPED[typed] in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("typed", ["fit|", "fit|d.csv|--out|", "fit|d.csv|--transitions| ", "demo|--out|"])
+def test_an_empty_name_is_not_the_current_folder(typed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = RUN.invoke(app, typed.split("|"))
+    assert result.exit_code == 2
+    assert "received an empty name" in result.stderr
+    assert not list(tmp_path.iterdir())

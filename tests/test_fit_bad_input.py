@@ -87,7 +87,7 @@ def test_other_bad_inputs(grid_folder, grid_walks, tmp_path):
     one_sentence(fit(demos, "--transitions", tmp_path / "broken.npz"), "broken.npz is not a saved MDP: it is no .npz file")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 not parquet")
     one_sentence(fit(tmp_path / "broken.parquet"), "is damaged or no Parquet file")
-    one_sentence(fit(demos, "--transitions", mdp, "--transitions", mdp), "one file of transitions for each table")
+    one_sentence(fit(demos, "--transitions", mdp, "--transitions", mdp), "--transitions must be given once for each table")
     grid_walks.drop(columns="next_state").to_csv(tmp_path / "short.csv", index=False)
     one_sentence(fit(tmp_path / "short.csv"), "must have a column next_state")
     (tmp_path / "features.csv").write_text("state,pay\n0,1\n")

@@ -165,6 +165,7 @@ def test_bad_requests_are_refused(cliff, space) -> None:
         (lambda: mh.recover(solution, discounts={"bo": 1.7}), r"discount of bo must be in \[0, 1\], received 1\.7"),
         (lambda: mh.recover(solution, effects=[np.nan]), "effects must be finite"),
         (lambda: mh.recover(solution, effects=[0.5]), "effects need a Population"),
+        (lambda: mh.recover(problem, KNOWN, decisions=[100, 0]), "decisions must be a whole number of at least 1, received 0"),
         (lambda: mh.recover(solution, people=[10]), "numbers of people need a Population"),
         (lambda: mh.recover(solution, studies=1), "studies must be a whole number of at least 2"),
         (lambda: mh.recover(solution, demonstrations=[table, table]), "tables the problem was made of"),
@@ -175,6 +176,8 @@ def test_bad_requests_are_refused(cliff, space) -> None:
     two = mh.Population("~ group + age", persons.frame, known_reward=task.reward)
     with pytest.raises(ValueError, match="term must say which effect"):
         mh.recover(people, two)
+    with pytest.raises(ValueError, match="people must be at least 5, as the formula has 3 terms, received 4"):
+        mh.recover(people, two, term="age", people=[12, 4])
 
 
 def run(folder, *more: object):
@@ -218,8 +221,8 @@ def test_a_fit_shows_the_recovery_it_is_given(folder, recovered, tmp_path) -> No
 
 def test_the_command_refuses_bad_requests_in_one_sentence(folder, tmp_path) -> None:
     for options, said in (
-        (["--effect", 0.5], "effects need a Population"),
-        (["--people", 9], "numbers of people need a Population"),
+        (["--effect", 0.5], "--effect must come with --formula"),
+        (["--people", 9], "--people must come with --formula"),
         (["--studies", 1], "studies must be a whole number"),
         (["--formula", "~ 1", "--temperature", 1], "--temperature must come without --formula"),
     ):

@@ -42,10 +42,10 @@ _ONE_TASK = RLock()
 _clients: list[Any] = []
 
 
-def as_jobs(value: Any) -> int:
+def as_jobs(value: Any, name: str = "jobs") -> int:
     """Read a number of processes: a whole number of at least 1, or −1 for all cores."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value == 0 or value < -1:
-        raise ValueError(f"jobs must be a whole number of at least 1, or -1 for all cores, received {value!r}")
+        raise ValueError(f"{name} must be a whole number of at least 1, or -1 for all cores, received {value!r}")
     return int(value)
 
 

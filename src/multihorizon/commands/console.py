@@ -1,4 +1,4 @@
-"""What the commands share: the terminal, progress bars, directories for results, and one clear sentence on bad input."""
+"""What the commands share: the terminal, progress bars, and one clear sentence on bad input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -16,7 +15,6 @@ from rich.progress import Progress as Bars
 from rich.text import Text
 
 from multihorizon.files.labels import visible
-from multihorizon.files.output import check_output
 from multihorizon.progress import Progress
 
 #: Without a terminal, progress is written as a line after so many seconds.
@@ -89,13 +87,6 @@ def _time_left(share: float, seconds: float) -> str:
         return ""
     minutes = seconds * (1 - share) / share / 60
     return ", less than a minute left" if minutes < 1 else f", about {minutes:.0f} min left"
-
-
-def make_directory(path: Path) -> Path:
-    """Create an output directory, or say why that is impossible."""
-    check_output(path, (), ())
-    path.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 def show_remarks(remarks: Sequence[str]) -> None:

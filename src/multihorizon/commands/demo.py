@@ -7,7 +7,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from multihorizon.commands.console import make_directory, out, plain_errors, progress_bar
+from multihorizon.commands.console import out, progress_bar
+from multihorizon.commands.given import checked
 from multihorizon.commands.options import DemoOptions
 from multihorizon.domains import Domain, meadow, toy
 from multihorizon.files.output import write_all
@@ -33,9 +34,8 @@ FILES = ("walks.png", "decisions.csv", "meadow.npz", *FIT_FILES)
 
 def demo(options: DemoOptions) -> None:
     """Take the tour: three walkers with one goal, and what a table of their walks gives away."""
-    with plain_errors():
-        domain = meadow()
-        directory = make_directory(options.out_dir)
+    with checked(options, FILES):
+        domain, directory = meadow(), options.out_dir
         start = domain.mdp.state_names.index(START)
         walks = [best_walk(domain.mdp, domain.reward, discount, start) for discount in domain.lp_discounts]
         _open(domain, walks)

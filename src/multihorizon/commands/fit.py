@@ -12,9 +12,9 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from multihorizon.commands.console import out, plain_errors, progress_bar, show_remarks
+from multihorizon.commands.console import out, progress_bar, show_remarks
 from multihorizon.commands.given import (
-    check_out,
+    checked,
     discounts_of,
     families_of,
     population_of,
@@ -26,7 +26,6 @@ from multihorizon.commands.options import FitOptions
 from multihorizon.likelihood.lookahead_comparison import LookaheadComparison
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.recovered import Recovery
-from multihorizon.parallel import as_jobs, cluster
 from multihorizon.report.analysis import Analysis, analyse
 from multihorizon.report.fit_report import FILES, write_fit, write_so_far
 from multihorizon.report.formats import decimals, interval_text, own_discount_text, own_steps_text, sizes
@@ -52,21 +51,7 @@ SHOWN_OF_FAMILIES = ("family", "AIC", "BIC", "held out", "verdict")
 
 def fit(options: FitOptions) -> None:
     """Estimate each expert's planning horizon and the reward they share from logged decisions."""
-    with plain_errors(), cluster(options.cluster_at):
-        if options.smoothing < 0:
-            raise ValueError(f"--smoothing must be at least 0, received {options.smoothing:g}")
-        families = families_of(options.lookahead)
-        check_out(
-            options.out_dir,
-            FILES,
-            options.demos,
-            options.transitions,
-            options.features,
-            options.known_reward,
-            options.groups,
-            options.persons,
-            options.recovered,
-        )
+    with checked(options, FILES):
         if options.state is not None:
             from multihorizon.commands.fit_steps import fit_steps  # noqa: PLC0415 - scikit-learn takes long to load
 
@@ -99,10 +84,10 @@ def fit(options: FitOptions) -> None:
                     estimate_rest=options.estimate_rest,
                     pairs=options.pairs,
                     quick=options.quick,
-                    jobs=as_jobs(options.jobs),
+                    jobs=options.jobs,
                     keep=results.keep,
                     solver=solver,
-                    lookahead=families,
+                    lookahead=families_of(options.lookahead),
                     known_reward=None if options.known_reward is None else partial(read_known_reward, options.known_reward),
                     population=asked,
                 )

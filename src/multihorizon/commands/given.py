@@ -1,21 +1,28 @@
-"""What options mean: texts become numbers and names, and files are read."""
+"""What options mean: all that was typed is checked before any work, texts become numbers and names, and files are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from multihorizon.checks import as_discount, as_positive
+from multihorizon.checks import as_count, as_discount, as_floats, as_non_negative, as_positive
+from multihorizon.commands.console import plain_errors
 from multihorizon.commands.options import TableOptions
+from multihorizon.files.opening import existing_file
 from multihorizon.files.output import check_output
+from multihorizon.files.reading import files_of
+from multihorizon.likelihood.goals import LEAST_SIMULATIONS
 from multihorizon.likelihood.known import Temperature
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.population import Population
+from multihorizon.likelihood.recover import LEAST_STUDIES
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead, family_named
 from multihorizon.mdp import MDP
+from multihorizon.parallel import as_jobs, cluster
 from multihorizon.problem import Problem
 from multihorizon.report.analysis import build_problem
 from multihorizon.tables.demonstrations import Demonstrations, read_tables
@@ -31,6 +38,51 @@ class Study:
     tables: list[Demonstrations]
     problem: Problem
     remarks: list[str]
+
+
+#: What numbers on the command line must be, by the name of the field; with several numbers, each of them.
+_NUMBERS: dict[str, Callable[[Any, str], object]] = {
+    "smoothing": as_non_negative,
+    "ridge": as_non_negative,
+    "seed": partial(as_count, least=0),
+    "jobs": as_jobs,
+    "simulations": partial(as_count, least=LEAST_SIMULATIONS),
+    "studies": partial(as_count, least=LEAST_STUDIES),
+    "decisions": as_count,
+    "people": as_count,
+    "effect": as_floats,
+}
+
+
+@contextmanager
+def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
+    """Let a command work that writes these files: all that was typed is checked first, and bad input becomes one sentence.
+
+    The work may be done by a cluster. What depends on the content of files is checked when they are read.
+    """
+    with plain_errors():
+        inputs = []
+        for name, value in vars(options).items():
+            option = f"--{name.replace('_', '-')}"
+            for one in value if isinstance(value, list) else () if value is None else (value,):
+                if name in _NUMBERS:
+                    _NUMBERS[name](one, option)
+                elif name == "demos":
+                    inputs += files_of(one, "demonstrations")
+                elif isinstance(one, Path) and name != "out_dir":
+                    inputs.append(existing_file(one, option))
+        temperature_of(getattr(options, "temperature", None))
+        discounts_of(getattr(options, "discount", None))
+        families_of(getattr(options, "lookahead", None))
+        given = len(getattr(options, "transitions", None) or ())
+        if given and given != len(options.demos):
+            raise ValueError(f"--transitions must be given once for each table, received {given} for {len(options.demos)}")
+        if getattr(options, "estimate_rest", False) and not given:
+            raise ValueError("--estimate-rest must come with --transitions to start from, received none: leave it out")
+        if options.out_dir is not None:
+            check_output(options.out_dir, files, [*inputs, *getattr(options, "demos", ())])
+        with cluster(getattr(options, "cluster_at", None)):
+            yield
 
 
 def read_study(options: TableOptions) -> Study:
@@ -94,7 +146,10 @@ def discounts_of(texts: list[str] | None) -> float | dict[str, float] | None:
 
 def _numbers(texts: list[str], option: str, check: Callable[[object, str], float], expected: str) -> float | dict[str, float]:
     """One number for all experts, or one for each name."""
-    names = [text.rpartition("=")[0] for text in texts]
+    names = [text.rpartition("=")[0].strip() for text in texts]
+    nameless = next((text for text, name in zip(texts, names, strict=True) if "=" in text and not name), None)
+    if nameless is not None:
+        raise ValueError(f"{option} must be {expected}, received {nameless} with no name before =")
     if len(texts) > 1 and (not all(names) or len(set(names)) < len(names)):
         raise ValueError(f"{option} must be given once for all experts, or once for each name, received {', '.join(texts)}")
     try:
@@ -102,11 +157,3 @@ def _numbers(texts: list[str], option: str, check: Callable[[object, str], float
     except ValueError:
         raise ValueError(f"{option} must be {expected}, received {', '.join(texts)}") from None
     return dict(zip(names, numbers, strict=True)) if names[0] else numbers[0]
-
-
-def check_out(
-    directory: Path | None, files: Sequence[str], demos: list[Path], transitions: list[Path] | None, *others: Path | None
-) -> None:
-    """Raise, before any work, if `--out` cannot take these files or would replace what is read."""
-    if directory is not None:
-        check_output(directory, files, [*demos, *(transitions or ()), *(path for path in others if path is not None)])

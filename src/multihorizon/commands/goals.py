@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from multihorizon.commands.console import out, plain_errors, progress_bar, show_remarks
-from multihorizon.commands.given import check_out, read_options, read_study, temperature_of
+from multihorizon.commands.console import out, progress_bar, show_remarks
+from multihorizon.commands.given import checked, read_options, read_study, temperature_of
 from multihorizon.commands.options import GoalsOptions
 from multihorizon.files.output import write_all
 from multihorizon.files.saved import write_json
 from multihorizon.likelihood.goals import GoalEstimates, goals_of_decisions
-from multihorizon.parallel import as_jobs, cluster
 from multihorizon.report.goals_section import goals_page
 from multihorizon.solution import package_version
 
@@ -20,8 +19,7 @@ FILES = ("goals.json", "goals.html")
 
 def goals(options: GoalsOptions) -> None:
     """Say who shares a goal with whom, where rewards and horizons may both differ."""
-    with plain_errors(), cluster(options.cluster_at):
-        check_out(options.out_dir, FILES, options.demos, options.transitions, options.features)
+    with checked(options, FILES):
         study = read_study(options)
         with progress_bar("goals") as progress:
             found = goals_of_decisions(
@@ -30,7 +28,7 @@ def goals(options: GoalsOptions) -> None:
                 options.simulations,
                 options.seed,
                 progress,
-                as_jobs(options.jobs),
+                options.jobs,
             )
         out.print(found.summary(), soft_wrap=True)
         show_remarks(study.remarks)

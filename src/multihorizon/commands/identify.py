@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from multihorizon.commands.console import out, plain_errors, progress_bar, show_remarks
-from multihorizon.commands.given import check_out, read_options, read_study, temperature_of
+from multihorizon.commands.console import out, progress_bar, show_remarks
+from multihorizon.commands.given import checked, read_options, read_study, temperature_of
 from multihorizon.commands.options import IdentifyOptions
 from multihorizon.driver import solve
 from multihorizon.files.output import write_all
@@ -22,8 +22,7 @@ FILES = ("identify.json", "identify.html")
 
 def identify(options: IdentifyOptions) -> None:
     """Say whether these decisions, and any number of others like them, identify the discounts."""
-    with plain_errors():
-        check_out(options.out_dir, FILES, options.demos, options.transitions, options.features)
+    with checked(options, FILES):
         study = read_study(options)
         with progress_bar("identify") as progress:
             solution = solve(study.problem, MaximumLikelihood(temperature_of(options.temperature)), options.seed, progress)

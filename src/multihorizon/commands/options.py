@@ -14,19 +14,32 @@ import typer
 
 from multihorizon.tolerances import SMOOTHING
 
+
+def path(text: str | Path) -> Path:
+    """A path as it was typed. An empty one, such as an unset variable of the shell gives, must not mean the current folder."""
+    if not str(text).strip():
+        raise typer.BadParameter("received an empty name: type that of a file or folder")
+    return Path(text)
+
+
 Demos = Annotated[
     list[Path],
     typer.Argument(
         metavar="TABLES",
+        parser=path,
         help="CSV or Parquet: expert, episode, step, state, action[, next_state]; one file, or one folder of files, per task.",
     ),
 ]
 Transitions = Annotated[
     list[Path] | None,
-    typer.Option("--transitions", help="npz of MDP.to_npz, or CSV: state, action, next_state, probability; once for each table."),
+    typer.Option(
+        "--transitions",
+        parser=path,
+        help="npz of MDP.to_npz, or CSV: state, action, next_state, probability; once for each table.",
+    ),
 ]
 Features = Annotated[
-    Path | None, typer.Option("--features", help="CSV: state[, action], then one column per feature of the reward.")
+    Path | None, typer.Option("--features", parser=path, help="CSV: state[, action], then one column per feature of the reward.")
 ]
 TemperatureChoice = Annotated[
     list[str] | None,
@@ -50,11 +63,15 @@ Discounts = Annotated[
     typer.Option("--discount", metavar="[NAME=]VALUE", help="A known discount, of one expert or of all; may be repeated."),
 ]
 KnownReward = Annotated[
-    Path | None, typer.Option("--known-reward", help="CSV: state[, action], then one column with the reward that is known.")
+    Path | None,
+    typer.Option("--known-reward", parser=path, help="CSV: state[, action], then one column with the reward that is known."),
 ]
-Groups = Annotated[Path | None, typer.Option("--groups", help="CSV: expert, group; the experts of one group share one discount.")]
+Groups = Annotated[
+    Path | None, typer.Option("--groups", parser=path, help="CSV: expert, group; the experts of one group share one discount.")
+]
 PersonsFile = Annotated[
-    Path | None, typer.Option("--persons", help="CSV: expert, then covariates, one row per person; use with --formula.")
+    Path | None,
+    typer.Option("--persons", parser=path, help="CSV: expert, then covariates, one row per person; use with --formula."),
 ]
 Formula = Annotated[
     str | None, typer.Option("--formula", help='The covariates that discounts may depend on, as in R: "~ group + age".')
@@ -80,7 +97,7 @@ LookaheadChoice = Annotated[
     ),
 ]
 Recovered = Annotated[
-    Path | None, typer.Option("--recovered", help="recover.json of multihorizon recover, to be shown in the report.")
+    Path | None, typer.Option("--recovered", parser=path, help="recover.json of multihorizon recover, to be shown in the report.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Fixes all randomness.")]
 Effects = Annotated[
@@ -101,8 +118,8 @@ People = Annotated[
 class DemoOptions:
     """The options of `demo`."""
 
-    out_dir: Annotated[Path, typer.Option("--out", help="Where to write the picture, the table and the report.")] = Path(
-        "multihorizon-demo"
+    out_dir: Annotated[Path, typer.Option("--out", parser=path, help="Where to write the picture, the table and the report.")] = (
+        Path("multihorizon-demo")
     )
 
 
@@ -136,7 +153,7 @@ class FitOptions(TableOptions):
     jobs: Jobs = 1
     cluster_at: Cluster = None
     seed: Seed = 0
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write results and the report.")] = None
+    out_dir: Annotated[Path | None, typer.Option("--out", parser=path, help="Where to write results and the report.")] = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +164,7 @@ class GoalsOptions(TableOptions):
     jobs: Jobs = 1
     cluster_at: Cluster = None
     seed: Seed = 0
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write goals.json and goals.html.")] = None
+    out_dir: Annotated[Path | None, typer.Option("--out", parser=path, help="Where to write goals.json and goals.html.")] = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +172,9 @@ class IdentifyOptions(TableOptions):
     """The options of `identify`."""
 
     seed: Seed = 0
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write identify.json and identify.html.")] = None
+    out_dir: Annotated[
+        Path | None, typer.Option("--out", parser=path, help="Where to write identify.json and identify.html.")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -174,14 +193,14 @@ class RecoverOptions(TableOptions):
     jobs: Jobs = 1
     cluster_at: Cluster = None
     seed: Seed = 0
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Where to write results and the report.")] = None
+    out_dir: Annotated[Path | None, typer.Option("--out", parser=path, help="Where to write results and the report.")] = None
 
 
 @dataclass(frozen=True)
 class ReproduceOptions:
     """The options of `reproduce`."""
 
-    out_dir: Annotated[Path, typer.Option("--out", help="Where the numbers, figures and the report go.")]
+    out_dir: Annotated[Path, typer.Option("--out", parser=path, help="Where the numbers, figures and the report go.")]
     quick: Annotated[bool, typer.Option("--quick", help="Fewer tasks, evaluations and grid points.")] = False
     jobs: Jobs = -1
     cluster_at: Cluster = None

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.table import Table
 
-from multihorizon.commands.console import out, plain_errors, progress_bar, show_remarks
-from multihorizon.commands.given import check_out, population_of, read_options, read_study, temperature_of
+from multihorizon.commands.console import out, progress_bar, show_remarks
+from multihorizon.commands.given import checked, population_of, read_options, read_study, temperature_of
 from multihorizon.commands.options import RecoverOptions
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.population import Population
 from multihorizon.likelihood.recover import recover as simulate_studies
 from multihorizon.likelihood.recovered import Recovery
-from multihorizon.parallel import as_jobs, cluster
 from multihorizon.report.recover_page import FILES, size_cells, write_recovery
 from multihorizon.tables.features import read_known_reward
 
@@ -21,16 +22,17 @@ SHOWN = ("people", "decisions", "effect", "error", "correlation", "coverage", "p
 
 def recover(options: RecoverOptions) -> None:
     """Simulate the study as designed, fit it again, and say what it could have told."""
-    with plain_errors(), cluster(options.cluster_at):
-        check_out(
-            options.out_dir, FILES, options.demos, options.transitions, options.features, options.known_reward, options.persons
-        )
+    with checked(options, FILES):
         if options.temperature and options.formula:
             raise ValueError("--temperature must come without --formula: in a population each person has a temperature")
+        plain = MaximumLikelihood(temperature_of(options.temperature), ridge=options.ridge)
+        population = population_of(options.persons, options.formula, plain)
+        for option, value in {"--people": options.people, "--effect": options.effect, "--term": options.term}.items():
+            if population is None and value:
+                raise ValueError(f"{option} must come with --formula, which describes the people to draw, received none")
         study = read_study(options)
         known = None if options.known_reward is None else read_known_reward(options.known_reward, study.problem.mdp)
-        plain = MaximumLikelihood(temperature_of(options.temperature), known_reward=known, ridge=options.ridge)
-        solver: MaximumLikelihood | Population = population_of(options.persons, options.formula, plain) or plain
+        solver: MaximumLikelihood | Population = replace(population or plain, known_reward=known)
         with progress_bar("recover") as progress:
             found = simulate_studies(
                 study.problem,
@@ -41,7 +43,7 @@ def recover(options: RecoverOptions) -> None:
                 decisions=options.decisions,
                 people=options.people,
                 studies=options.studies,
-                jobs=as_jobs(options.jobs),
+                jobs=options.jobs,
                 seed=options.seed,
                 progress=progress,
             )

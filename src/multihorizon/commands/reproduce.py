@@ -8,22 +8,23 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from multihorizon.commands.console import err, make_directory, out, plain_errors, progress_bar
+from multihorizon.commands.console import err, out, progress_bar
+from multihorizon.commands.given import checked
 from multihorizon.commands.options import ReproduceOptions
 from multihorizon.files.output import write_all
-from multihorizon.parallel import as_jobs, cluster
 from multihorizon.study.claim import Claim
 from multihorizon.study.claims import all_claims
 from multihorizon.study.report import write_figures, write_page, write_report
 from multihorizon.study.run import PARTS, read_timings, run_part
 from multihorizon.study.settings import Settings
 
+PAGES = ("report.html", "paper.md")
+
 
 def reproduce(options: ReproduceOptions) -> None:
     """Regenerate the paper's study part by part; a run that was stopped goes on where it left off."""
-    with plain_errors(), cluster(options.cluster_at):
-        settings = Settings(seed=options.seed, quick=options.quick, jobs=as_jobs(options.jobs))
-        directory = make_directory(options.out_dir)
+    with checked(options, PAGES):
+        settings, directory = Settings(seed=options.seed, quick=options.quick, jobs=options.jobs), options.out_dir
         try:
             claims = _write_up(directory, _compute(directory, settings), settings)
         except KeyboardInterrupt:
@@ -57,7 +58,7 @@ def _write_up(directory: Path, data: dict[str, Any], settings: Settings) -> list
             write_report(draft, data, timings, claims, settings)
             write_page(draft, data, claims, settings)
 
-        write_all(directory, ("report.html", "paper.md"), write)
+        write_all(directory, PAGES, write)
     return claims
 
 

@@ -34,6 +34,8 @@ from multihorizon.solution import Solution, Status
 
 #: The level of the test that all share one reward.
 TEST_LEVEL = 0.05
+#: With fewer simulations the test can never reject at this level.
+LEAST_SIMULATIONS = 19
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +173,7 @@ def goals_of_decisions(
 ) -> GoalEstimates:
     """Group experts, given as demonstrations, by the reward they share; arguments as in `goals`."""
     check_temperature(temperature)
-    as_count(simulations, "simulations", least=int(1 / TEST_LEVEL) - 1)
+    as_count(simulations, "simulations", least=LEAST_SIMULATIONS)
     scores = Scores(in_order_of_content(problem), temperature)
     weights = weigh_partitions(scores, part_of(progress, 0.0, 0.5))
     shared = sharing(weights, problem.n_experts)

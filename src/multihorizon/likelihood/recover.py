@@ -23,7 +23,7 @@ from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints, as_count, as_floats, label
 from multihorizon.driver import solve
-from multihorizon.likelihood.covariates import PERSON
+from multihorizon.likelihood.covariates import PERSON, SPARE_PERSONS
 from multihorizon.likelihood.known import by_name, check_discounts
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.population import Population
@@ -37,6 +37,8 @@ from multihorizon.tables.demonstrations import Demonstrations
 
 #: Numbers of decisions and of people that are tried besides those of the study, as multiples of them.
 MULTIPLES = (0.5, 2.0)
+#: A single study has no spread.
+LEAST_STUDIES = 2
 
 
 def recover(
@@ -84,13 +86,13 @@ def recover(
         >>> found.sizes[0].people, found.sizes[0].studies
         (3, 3)
     """
-    as_count(studies, "studies", least=2)
+    as_count(studies, "studies", least=LEAST_STUDIES)
     as_jobs(jobs)
     problem = study if isinstance(study, Problem) else study.require_problem()
     used = solver or (MaximumLikelihood() if isinstance(study, Problem) else _solver_of(study))
     design = read_design(problem, demonstrations)
     varied = _term(used, problem, term)
-    _check_request(used, varied, effects, discounts, people)
+    _check_request(used, problem, varied, effects, discounts, decisions, people)
     chosen = by_name(problem, discounts or {}, "discount")
     fitted = _with_answer(solve(study, used, seed) if isinstance(study, Problem) else study)
     truth = _truth(fitted, used, problem, varied, chosen)
@@ -153,18 +155,30 @@ _Truth = _FixedPersons | _DrawnPersons
 
 def _check_request(
     solver: MaximumLikelihood | Population,
+    problem: Problem,
     term: str | None,
     effects: Sequence[float] | None,
     discounts: Mapping[str, float] | None,
+    decisions: Sequence[int] | None,
     people: Sequence[int] | None,
 ) -> None:
     """Raise, before any work, for numbers that cannot be and for what this solver cannot vary."""
     as_floats(effects or (), "effects")
     check_discounts(discounts)
+    for number in decisions or ():
+        as_count(number, "decisions")
+    for number in people or ():
+        as_count(number, "people")
     if effects and term is None:
         raise ValueError("effects need a Population with a covariate, received none")
     if people is not None and not isinstance(solver, Population):
         raise ValueError("other numbers of people need a Population to draw them from, received MaximumLikelihood")
+    if people and isinstance(solver, Population):
+        terms = len(solver.covariates(problem).terms)
+        if min(people) < terms + SPARE_PERSONS:
+            raise ValueError(
+                f"people must be at least {terms + SPARE_PERSONS}, as the formula has {terms} terms, received {min(people)}"
+            )
     if discounts is not None and isinstance(solver, Population):
         raise ValueError("chosen discounts need MaximumLikelihood: persons of a Population are drawn, received a Population")
 
@@ -239,9 +253,9 @@ def _sizes(
     main = Size(k, own, float(tried[-1]))
     found = [main, *(replace(main, effect=float(effect)) for effect in tried[:-1])]
     for number in [round(own * m) for m in MULTIPLES] if decisions is None else decisions:
-        found.append(replace(main, decisions=float(as_count(number, "decisions"))))
+        found.append(replace(main, decisions=float(number)))
     for number in ([round(k * m) for m in MULTIPLES] if people is None else people) if drawn else ():
-        found.append(replace(main, people=as_count(number, "people")))
+        found.append(replace(main, people=int(number)))
     return list(dict.fromkeys(found))
 
 
