@@ -7,9 +7,10 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+import scipy
 
 import multihorizon as mh
-from multihorizon.tables.dynamics import describe_estimate, require_possible, untaken_actions
+from multihorizon.tables.dynamics import describe_estimate, require_agreement, untaken_actions
 from multihorizon.tables.transitions import transitions_from_frame
 
 
@@ -67,7 +68,7 @@ def test_impossible_moves_are_listed_with_how_often_and_where_first():
     found = mh.impossible_moves(table([*SMALL, ("A", 4, 0, "x", "go", "z")]), mdp)
     assert found[["state", "action", "next_state", "count", "episode"]].to_numpy().tolist() == [["x", "go", "z", 2, "2"]]
     with pytest.raises(ValueError, match="1 impossible move: from x by go to z"):
-        require_possible(table(SMALL), mdp)
+        require_agreement(table(SMALL), mdp)
     assert mh.impossible_moves(table(SMALL[:2]), mdp).empty
 
 
@@ -164,3 +165,113 @@ def test_supplied_actions_mend_the_reward_of_an_avoided_cliff():
     assert without.reward[cliff].max() > 10
     assert mended.reward[cliff].max() < -4
     assert mended.discounts == pytest.approx(domain.mce_discounts, abs=0.1)
+
+
+#: Three states and an end; "left" and "right" are slippery.
+SLIPPERY = [
+    [[0.8, 0.1, 0.05, 0.05], [0.8, 0.1, 0.05, 0.05], [0.1, 0.8, 0.05, 0.05], [0, 0, 0, 0]],
+    [[0.1, 0.8, 0.05, 0.05], [0.05, 0.1, 0.8, 0.05], [0.05, 0.05, 0.1, 0.8], [0, 0, 0, 0]],
+]
+
+
+def slippery(transitions=SLIPPERY, terminal=(3,)) -> mh.MDP:
+    return mh.MDP(transitions, terminal=list(terminal), initial=[1, 0, 0, 0], action_names=["left", "right"], state_names="abcz")
+
+
+def walks(episodes: int, seed: int = 0) -> mh.Demonstrations:
+    return mh.Demonstrations.simulate(slippery(), [np.full((4, 2), 0.5)], episodes, seed)
+
+
+def test_moves_that_are_possible_and_yet_contradict_the_transitions_are_refused():
+    swapped, uniform = SLIPPERY[::-1], np.where(np.array(SLIPPERY) > 0, 0.25, 0)
+    with pytest.raises(ValueError, match=r"in state '.', '.*' led to .* better with its moves by '.*': are two"):
+        require_agreement(walks(10), slippery(swapped))
+    with pytest.raises(ValueError, match=r"in state 'a', 'left' led to 'a' in 74% of 42 moves, and the .* say 25%"):
+        require_agreement(walks(20), slippery(uniform))
+    found = mh.unlikely_moves(walks(30), slippery(swapped))
+    assert len(found) == 6
+    assert found["p_value"].max() < 0.001
+    assert found["distance"].min() > 0.4
+
+
+def test_moves_that_agree_are_not_refused_and_small_differences_are_remarks():
+    for seed in range(40):
+        assert require_agreement(walks(1 + seed, seed), slippery()) == []
+    shifted = np.array(SLIPPERY)
+    shifted[0, 0, :2] = 0.77, 0.13
+    (remark,) = require_agreement(walks(5000), slippery(shifted))
+    assert remark.startswith("The moves of the table contradict the transitions: in state 'a', 'left' led to 'a' in 80% of")
+    assert "small" in remark
+
+
+def test_many_rows_with_few_moves_each_contradict_together():
+    """No row has enough moves to tell, all of them together do."""
+    n, rng = 60, np.random.default_rng(0)
+    true = np.full((n, 3), 0.05)
+    true[np.arange(n), rng.integers(3, size=n)] = 0.9
+    rows = [("A", 4 * s + i, 0, str(s), "go", "xyz"[rng.choice(3, p=true[s])]) for s in range(n) for i in range(4)]
+    given = [(str(s), "go", t, 1 / 3) for s in range(n) for t in "xyz"]
+    mdp = transitions_from_frame(pd.DataFrame(given, columns=["state", "action", "next_state", "probability"]))
+    with pytest.raises(ValueError, match="contradict the transitions: in state"):
+        require_agreement(table(rows), mdp)
+
+
+def test_the_bound_on_relative_entropy_holds_exactly():
+    """All tables of n moves among three states, weighted by their chances, against the bound of the module's docstring."""
+    truth = np.array([0.85, 0.1, 0.05])
+    for n in (1, 2, 5, 12):
+        counts = np.array([(i, j, n - i - j) for i in range(n + 1) for j in range(n + 1 - i)])
+        chances = scipy.stats.multinomial.pmf(counts, n, truth)
+        x = scipy.special.rel_entr(counts / n, truth).sum(axis=1) * n
+        for limit in np.linspace(2.01, 12, 50):
+            assert chances[x >= limit].sum() <= np.exp(2 - limit) * (limit / 2) ** 2
+
+
+def test_states_where_every_episode_stops_must_be_terminal():
+    on = np.array(SLIPPERY)
+    on[:, 3, 0] = 1.0
+    with pytest.raises(ValueError, match="every episode of the table that comes to z stops there, and in the trans"):
+        require_agreement(walks(20), slippery(on, ()))
+    on[:, 3, 0], on[:, 3, 3] = 0.0, 1.0
+    (remark,) = require_agreement(walks(20), slippery(on, ()))
+    assert remark.startswith(
+        "Every episode of the table that comes to z stops there. In the transitions the state goes on for ever"
+    )
+    cut = mh.Demonstrations.simulate(slippery(on, ()), [np.full((4, 2), 0.5)], 30, max_steps=4)
+    assert require_agreement(cut, slippery(on, ())) == []
+
+
+def test_only_rows_that_were_given_are_tested():
+    estimated = mh.estimate_mdp(walks(3))
+    assert require_agreement(walks(3), estimated) == []
+
+
+CUT_OFF = [("A", 0, 0, "x", "go", "y"), ("A", 0, 1, "y", "go", "x"), ("A", 0, 2, "x", "go", None), ("A", 1, 0, "x", "stay", "y")]
+
+
+def test_the_last_decision_of_a_session_that_was_cut_off_counts():
+    frame = pd.DataFrame(CUT_OFF, columns=["expert", "episode", "step", "state", "action", "next_state"])
+    with pytest.raises(ValueError, match=r"step 2 must have a next_state .* if it simply stopped, say so with --cut-off"):
+        mh.estimate_mdp(mh.Demonstrations.from_frame(frame))
+    demos = mh.Demonstrations.from_frame(frame, cut_off=True)
+    mdp = mh.estimate_mdp(demos, smoothing=0.0)
+    assert mdp.to_array()[0, 0].tolist() == [0, 1]
+    assert demos.counts(mdp)[0].tolist() == [[2, 1], [1, 0]]
+    assert "1 of 2 episodes were cut off" in " ".join(describe_estimate(mdp, 0.0, demos))
+
+
+def test_a_cut_off_decision_that_leads_nobody_knows_where_is_left_out_and_named():
+    frame = table([*SMALL, ("B", 9, 0, "x", "go", "z"), ("B", 9, 1, "z", "sing", None)]).to_frame()
+    demos = mh.Demonstrations.from_frame(frame, cut_off=True)
+    mdp = mh.estimate_mdp(demos)
+    assert demos.counts(mdp).sum() == 5
+    assert mdp.terminal.tolist() == [False, True, True]
+    assert "1 were left out, because nothing in the table says where they lead: sing in" in describe_estimate(mdp, 0.5, demos)[-1]
+    assert mh.analyse([demos], quick=True).problem.n_experts == 2
+
+
+def test_where_all_episodes_are_cut_off_no_column_next_state_is_needed():
+    frame = pd.DataFrame(CUT_OFF[:3], columns=["expert", "episode", "step", "state", "action", "next_state"])
+    demos = mh.Demonstrations.from_frame(frame.drop(columns="next_state"), cut_off=True)
+    assert [demos.states[i] if i >= 0 else None for i in demos.next_state] == ["y", "x", None]
+    assert demos.select(slice(0, 2)).cut_off

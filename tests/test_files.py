@@ -23,7 +23,7 @@ from multihorizon.commands.console import plain_errors
 from multihorizon.files.labels import positions, visible
 from multihorizon.files.output import check_output, write_all
 from multihorizon.tables.demonstrations import read_tables
-from multihorizon.tables.dynamics import require_possible
+from multihorizon.tables.dynamics import require_agreement
 from multihorizon.tables.features import read_features
 from multihorizon.tables.transitions import read_transitions
 
@@ -406,7 +406,7 @@ def test_warnings_of_libraries_come_without_their_source(monkeypatch):
 def test_impossible_moves_name_the_line(tmp_path):
     (tmp_path / "d.csv").write_text(GOOD.replace("bob,1,0,home,ride,home", "bob,1,0,home,ride,town"))
     with pytest.raises(ValueError, match=r"1 impossible move: from home by ride to town \(.*d\.csv, line 4 "):
-        require_possible(mh.Demonstrations.from_files(tmp_path / "d.csv"), mdp())
+        require_agreement(mh.Demonstrations.from_files(tmp_path / "d.csv"), mdp())
 
 
 def test_letters_that_look_alike_are_told_apart():

@@ -113,3 +113,26 @@ def test_other_bad_inputs(grid_folder, grid_walks, tmp_path):
 def test_malformed_transitions(rows, said, grid_folder, tmp_path):
     (tmp_path / "t.csv").write_text(rows)
     one_sentence(fit(grid_folder / "demos.csv", "--transitions", tmp_path / "t.csv"), said)
+
+
+def test_sessions_that_were_cut_off_are_refused_with_the_option_that_takes_them(grid_walks, tmp_path):
+    last = grid_walks.groupby(["expert", "episode"])["step"].transform("max") == grid_walks["step"]
+    cut = grid_walks.assign(next_state=grid_walks["next_state"].mask(last & (grid_walks["episode"].astype(int) % 9 == 0)))
+    cut.to_csv(tmp_path / "cut.csv", index=False)
+    one_sentence(fit(tmp_path / "cut.csv", "--quick"), "if it simply stopped, say so with --cut-off")
+    result = fit(tmp_path / "cut.csv", "--quick", "--cut-off")
+    assert result.exit_code == 0, result.output
+    assert "102 of 900 episodes were cut off" in result.output
+    assert f"{len(grid_walks):,} decisions" in result.output
+
+
+def test_transitions_with_swapped_actions_are_refused(tmp_path):
+    outcomes = [("left", "b")] * 16 + [("left", "c")] * 4 + [("right", "b")] * 4 + [("right", "c")] * 16
+    rows = [("A", episode, 0, "a", action, after) for episode, (action, after) in enumerate(outcomes)]
+    pd.DataFrame(rows, columns=["expert", "episode", "step", "state", "action", "next_state"]).to_csv(tmp_path / "d.csv")
+    header, moves = "state,action,next_state,probability", ["a,left,b,0.2", "a,left,c,0.8", "a,right,b,0.8", "a,right,c,0.2"]
+    (tmp_path / "moves.csv").write_text("\n".join([header, *moves]))
+    result = fit(tmp_path / "d.csv", "--transitions", tmp_path / "moves.csv", "--out", tmp_path / "out")
+    one_sentence(result, "in state 'a', 'left' led to 'b' in 80% of 20 moves, and the transitions say 20%. 2 of 2 pairs")
+    one_sentence(result, "better with its moves by 'right': are two actions confused? Correct the transitions; or leave them out")
+    assert not (tmp_path / "out").exists()

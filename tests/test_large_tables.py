@@ -22,11 +22,11 @@ COLUMNS = ["expert", "episode", "step", "state", "action", "next_state"]
 DOMAIN = mh.domains.cliff()
 
 
-def count(path: Path, patch: pytest.MonkeyPatch) -> mh.Demonstrations:
+def count(path: Path, patch: pytest.MonkeyPatch, cut_off: bool = False) -> mh.Demonstrations:
     with patch.context() as lowered:
         lowered.setattr(counted, "LOADED_BYTES", 0)
         lowered.setattr(counted, "LOADED_ROWS", 0)
-        table = mh.Demonstrations.from_files(path)
+        table = mh.Demonstrations.from_files(path, cut_off)
     assert isinstance(table.decisions, CountedFiles)
     return table
 
@@ -242,3 +242,31 @@ def test_a_fit_does_not_depend_on_whether_the_table_was_loaded(tmp_path, monkeyp
         answer = json.loads((tmp_path / str(size) / "result.json").read_text())
         answers.append({key: value for key, value in answer.items() if "seconds" not in key})
     assert answers[0] == answers[1]
+
+
+def test_counted_tables_may_be_cut_off(tmp_path, monkeypatch):
+    """The same decisions, with and without the column next_state, loaded and counted."""
+    frame = walks()
+    last = frame.groupby(["expert", "episode"])["step"].transform("max") == frame["step"]
+    for number, table in enumerate([frame.assign(next_state=frame["next_state"].mask(last)), frame.drop(columns="next_state")]):
+        table.to_csv(tmp_path / f"{number}.csv", index=False)
+        loaded = mh.Demonstrations.from_files(tmp_path / f"{number}.csv", cut_off=True)
+        large = count(tmp_path / f"{number}.csv", monkeypatch, cut_off=True)
+        require_equal(large, loaded)
+        assert pickle.loads(pickle.dumps(large)).cut_off
+        assert (loaded.next_state < 0).sum() == last.sum()
+        mdps = [mh.estimate_mdp(one) for one in (loaded, large)]
+        np.testing.assert_array_equal(*(mdp.to_array() for mdp in mdps))
+        np.testing.assert_array_equal(*(one.counts(mdp) for one, mdp in zip((loaded, large), mdps, strict=True)))
+
+
+def test_counted_moves_are_tested_against_the_transitions(tmp_path, monkeypatch):
+    walks(episodes=30).to_csv(tmp_path / "d.csv", index=False)
+    swapped = mh.MDP(DOMAIN.mdp.to_array()[[1, 0, 2, 3]], terminal=DOMAIN.mdp.terminal, action_names=DOMAIN.mdp.action_names)
+    said = []
+    for table in (mh.Demonstrations.from_files(tmp_path / "d.csv"), count(tmp_path / "d.csv", monkeypatch)):
+        with pytest.raises(ValueError) as caught:
+            mh.analyse([table], [swapped])
+        said.append(str(caught.value))
+        assert mh.unlikely_moves(table, DOMAIN.mdp).empty
+    assert said[0] == said[1]

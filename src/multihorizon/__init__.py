@@ -51,6 +51,7 @@ _HOMES = {
     "gymnasium_reward": "gymnasium_env",
     "estimate_mdp": "tables.dynamics",
     "impossible_moves": "tables.dynamics",
+    "unlikely_moves": "tables.dynamics",
     "solve": "driver",
     "identify": "recovery.identify",
     "Identification": "recovery.identification",

@@ -66,6 +66,7 @@ from multihorizon.solution import Trace as Trace
 from multihorizon.tables.demonstrations import Demonstrations as Demonstrations
 from multihorizon.tables.dynamics import estimate_mdp as estimate_mdp
 from multihorizon.tables.dynamics import impossible_moves as impossible_moves
+from multihorizon.tables.dynamics import unlikely_moves as unlikely_moves
 from multihorizon.tables.steps import Steps as Steps
 
 __version__: str

@@ -75,7 +75,7 @@ def fit(options: FitOptions) -> None:
         try:
             with progress_bar("fit") as progress:
                 analysis = analyse(
-                    read_tables(options.demos),
+                    read_tables(options.demos, options.cut_off),
                     read_mdps(options.transitions),
                     None if options.features is None else partial(read_features, options.features),
                     smoothing=options.smoothing,

@@ -87,7 +87,7 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
 
 def read_study(options: TableOptions) -> Study:
     """The tables of decisions with their transitions and features."""
-    tables = read_tables(options.demos)
+    tables = read_tables(options.demos, options.cut_off)
     matrix = None if options.features is None else partial(read_features, options.features)
     problem, remarks = build_problem(tables, read_mdps(options.transitions), matrix, options.smoothing, options.estimate_rest)
     return Study(tables, problem, remarks)
@@ -100,6 +100,7 @@ def read_options(options: TableOptions) -> dict[str, Any]:
         "transitions": [path.name for path in options.transitions] if options.transitions else "estimated",
         "features": options.features.name if options.features else None,
         "temperature": ", ".join(options.temperature) if options.temperature else "pooled",
+        "cut_off": options.cut_off,
     }
 
 

@@ -57,6 +57,10 @@ EstimateRest = Annotated[
     bool,
     typer.Option("--estimate-rest", help="Estimate from next_state the actions and states that --transitions leaves out."),
 ]
+CutOff = Annotated[
+    bool,
+    typer.Option("--cut-off", help="Episodes may simply stop: a last decision without next_state counts, whatever followed."),
+]
 Ridge = Annotated[float | None, typer.Option("--ridge", help="Weight of a penalty on large rewards; by default none is needed.")]
 Discounts = Annotated[
     list[str] | None,
@@ -133,6 +137,7 @@ class TableOptions:
     temperature: TemperatureChoice = None
     smoothing: Smoothing = SMOOTHING
     estimate_rest: EstimateRest = False
+    cut_off: CutOff = False
 
 
 @dataclass(frozen=True)

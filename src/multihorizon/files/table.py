@@ -45,14 +45,17 @@ class Table:
         if not len(self.frame):
             raise ValueError(f"{self.name} must have at least one row, received none")
 
-    def labels(self, column: str, optional: bool = False) -> tuple[Ints, tuple[str, ...]]:
-        """Codes `(N,)` of a column and its labels in order; −1 where an optional label is blank."""
+    def labels(self, column: str, optional: bool = False, remedy: str = "") -> tuple[Ints, tuple[str, ...]]:
+        """Codes `(N,)` of a column and its labels in order; −1 where an optional label is blank.
+
+        `remedy` ends the sentence on a label that is blank and must not be.
+        """
         try:
             codes, values = pd.factorize(self.frame[column])
         except TypeError as error:
             raise ValueError(f"{self.name}: column {column} must hold text or numbers, received nested values") from error
         if (codes < 0).any() and not optional:
-            raise ValueError(f"{self.at(int(np.argmax(codes < 0)))}: column {column} must not be empty")
+            raise ValueError(f"{self.at(int(np.argmax(codes < 0)))}: column {column} must not be empty{remedy}")
         raw = [self._label(column, value, codes, i) for i, value in enumerate(values)]
         names = in_order(set(raw))
         rank = {name: i for i, name in enumerate(names)}

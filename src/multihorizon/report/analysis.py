@@ -42,7 +42,7 @@ from multihorizon.report.people import people_frame
 from multihorizon.report.words import Verdict
 from multihorizon.solution import Solution
 from multihorizon.tables.demonstrations import Demonstrations
-from multihorizon.tables.dynamics import describe_estimate, estimate_mdp, require_possible
+from multihorizon.tables.dynamics import describe_estimate, estimate_mdp, require_agreement
 from multihorizon.tolerances import SMOOTHING
 
 #: Experts whose intervals are computed together, before what is known so far is kept.
@@ -103,10 +103,11 @@ def build_problem(
     if mdps is None or estimate_rest:
         known: Sequence[MDP | None] = mdps or [None] * len(tables)
         mdps = [estimate_mdp(table, smoothing, rows) for table, rows in zip(tables, known, strict=True)]
-        remarks += [remark for mdp in mdps for remark in describe_estimate(mdp, smoothing)]
+        for table, mdp in zip(tables, mdps, strict=True):
+            remarks += describe_estimate(mdp, smoothing, table)
     problems = []
     for table, mdp in zip(tables, mdps, strict=True):
-        require_possible(table, mdp)
+        remarks += require_agreement(table, mdp)
         matrix, names = (None, None) if features is None else features(mdp)
         problems.append(Problem(mdp, table, features=matrix, feature_names=names))
     return (problems[0] if len(problems) == 1 else Problem.join(*problems)), remarks

@@ -5,11 +5,35 @@ Estimates need no more than this, so it is all that is kept of a table that is t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.files.labels import label_order
+
+
+class TableError(ValueError):
+    """What is wrong with a table of decisions, and which table it is: `multihorizon check` lists all that is wrong with it.
+
+    `transitions` says whether it is wrong only beside given transitions.
+    """
+
+    def __init__(self, message: str, table: str = "", transitions: bool = False) -> None:
+        super().__init__(message)
+        self.table, self.transitions = table, transitions
+
+
+@contextmanager
+def refusing(table: str, transitions: bool = False) -> Iterator[None]:
+    """What is refused in this block is wrong with the table of this name."""
+    try:
+        yield
+    except TableError:
+        raise
+    except ValueError as error:
+        raise TableError(str(error), table, transitions) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +98,10 @@ class Decisions(Protocol):
     @property
     def actions(self) -> tuple[str, ...]:
         """Labels."""
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether episodes may simply stop: the next state of a last decision may then be unknown."""
 
     @property
     def cells(self) -> Cells:

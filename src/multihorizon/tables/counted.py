@@ -37,18 +37,18 @@ CELL = ("expert", "state", "action", "next_state")
 class CountedFiles:
     """A table of decisions that the database has checked and counted; as `cells.Decisions` says."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: Scan, cut_off: bool = False) -> None:
         try:
-            self._counting = counting = Counting(scan)
+            self._counting = counting = Counting(scan, cut_off)
         except duckdb.OutOfMemoryException as error:
             raise MemoryError(f"{scan.name} has too many episodes and labels to be counted in {MEMORY}") from error
         except duckdb.Error as error:
             raise ValueError(f"{scan.name} is damaged, or cannot be read: {str(error).splitlines()[0]}") from error
         self.name, self.experts, self.states, self.actions = scan.name, counting.experts, counting.states, counting.actions
-        self.cells, self._rereadings = counting.cells, 0
+        self.cut_off, self.cells, self._rereadings = cut_off, counting.cells, 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CountedFiles, (self._counting.scan,)
+        return CountedFiles, (self._counting.scan, self.cut_off)
 
     @cached_property
     def episode_counts(self) -> Ints:
@@ -129,22 +129,21 @@ class CountedFiles:
             ORDER BY e.number, r.step"""
         )
         episode = np.array([code[label] for label in labels], dtype=np.int64)[number]
-        expert = self.by_episode.expert[number]
-        return Rows(
-            expert, episode, step, state, action, next_state, self.experts, episodes, self.states, self.actions, self.name
-        )
+        codes = self.by_episode.expert[number], episode, step, state, action, next_state
+        return Rows(*codes, self.experts, episodes, self.states, self.actions, self.name, cut_off=self.cut_off)
 
 
-def decisions_of(scan: Scan) -> Rows | CountedFiles:
+def decisions_of(scan: Scan, cut_off: bool = False) -> Rows | CountedFiles:
     """The decisions of a scan, loaded or counted.
 
     Raises:
         ValueError: naming the line or row and what is wrong with it.
     """
-    return CountedFiles(scan) if _is_large(scan) else rows_of(load(scan, LABELS))
+    return CountedFiles(scan, cut_off) if is_large(scan) else rows_of(load(scan, LABELS), cut_off=cut_off)
 
 
-def _is_large(scan: Scan) -> bool:
+def is_large(scan: Scan) -> bool:
+    """Whether the rows of a scan are too many to be loaded without need."""
     if scan.is_csv:
         return sum(file.stat().st_size * (1 if file.suffix == ".csv" else PACKED_BYTES) for file in scan.read) > LOADED_BYTES
     with connect() as database:

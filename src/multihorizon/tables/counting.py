@@ -51,10 +51,10 @@ class Counting:
     The table `episode` of the database has one row per episode: number, expert, label, first_state, n.
     """
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: Scan, cut_off: bool = False) -> None:
         Table(pd.DataFrame([[None] * len(scan.types)], columns=list(scan.types)), scan.name).require(*COLUMNS)
         require_labels(scan, LABELS)
-        self.scan, self.database = scan, connect()
+        self.scan, self.cut_off, self.database = scan, cut_off, connect()
         self.has_next = "next_state" in scan.types
         self.filled = self.respelt = False
         self._count_spelt()
@@ -147,7 +147,7 @@ class Counting:
         if self.run("SELECT count(*) FROM grouped WHERE bad")[0][0]:
             self._explain(BAD_STEP)
         inside = "SELECT count(*) FROM grouped WHERE n - known > CASE WHEN last_next IS NULL THEN 1 ELSE 0 END"
-        self.filled = self.has_next and self.run(inside)[0][0] > 0
+        self.filled = self.run(inside)[0][0] > 0 if self.has_next else self.cut_off
         if self.filled or self.respelt:
             self._group_episodes(self.coded())
             named = "SELECT *, episode AS label FROM grouped"

@@ -4,6 +4,10 @@ A table has the columns `expert, episode, step, state, action` and, if known, `n
 any text or whole numbers. An episode is the rows of one expert with one episode label; its steps are consecutive whole
 numbers, and where `next_state` is given it must be the state of the following step; left blank, it is taken from there.
 
+An episode ends for good, or was cut off: the record stops, and nobody knows what followed. With `cut_off`, the last decision of
+an episode may lack its next state. It counts as a decision, and says nothing about where it leads. Where transitions are
+estimated, and nothing in the table says where that action leads, the decision is left out.
+
 A table is held as integer codes (`rows`). One in a file of more than about half a million rows is counted by a database instead
 (`counted`), and its rows are loaded when they are asked for.
 """
@@ -25,11 +29,11 @@ from multihorizon.files.labels import positions
 from multihorizon.files.opening import existing_file
 from multihorizon.files.output import write_csv
 from multihorizon.files.reading import files_of, scan_files
-from multihorizon.files.scan import Scan, scan_csv, scan_parquet
+from multihorizon.files.scan import scan_csv, scan_parquet
 from multihorizon.files.table import Table
 from multihorizon.mdp import MDP
 from multihorizon.planning.evaluation import check_policy
-from multihorizon.tables.cells import Cells, Decision, Episodes
+from multihorizon.tables.cells import Cells, Decision, Episodes, TableError, refusing
 from multihorizon.tables.counted import CountedFiles, decisions_of
 from multihorizon.tables.rows import CODES, Rows, moved, rows_of
 from multihorizon.tables.simulation import check_starts, simulate_policy
@@ -47,32 +51,30 @@ class Demonstrations:
     decisions: Rows | CountedFiles
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame) -> Demonstrations:
+    def from_frame(cls, frame: pd.DataFrame, cut_off: bool = False) -> Demonstrations:
         """Read a data frame with the columns `expert, episode, step, state, action` and optionally `next_state`.
+
+        With `cut_off`, episodes may simply stop: the next state of a last decision may then be unknown.
 
         Raises:
             ValueError: naming the row and what is wrong with it.
         """
-        return cls(rows_of(Table(frame), from_file=False))
+        return cls(rows_of(Table(frame), from_file=False, cut_off=cut_off))
 
     @classmethod
-    def from_csv(cls, path: str | Path) -> Demonstrations:
+    def from_csv(cls, path: str | Path, cut_off: bool = False) -> Demonstrations:
         """Read a CSV file with a header line; see `from_frame`. Messages name the file and the line."""
-        return cls._from_scan(scan_csv(str(path), [existing_file(path, "a CSV table")]))
+        return cls(decisions_of(scan_csv(str(path), [existing_file(path, "a CSV table")]), cut_off))
 
     @classmethod
-    def from_parquet(cls, path: str | Path) -> Demonstrations:
+    def from_parquet(cls, path: str | Path, cut_off: bool = False) -> Demonstrations:
         """Read a Parquet file; see `from_frame`."""
-        return cls._from_scan(scan_parquet(str(path), [existing_file(path, "a Parquet table")]))
+        return cls(decisions_of(scan_parquet(str(path), [existing_file(path, "a Parquet table")]), cut_off))
 
     @classmethod
-    def from_files(cls, path: str | Path) -> Demonstrations:
+    def from_files(cls, path: str | Path, cut_off: bool = False) -> Demonstrations:
         """Read a CSV or Parquet file by the ending of its name, or a folder of files of one kind as one table."""
-        return cls._from_scan(scan_files(str(path), files_of(path, "demonstrations")))
-
-    @classmethod
-    def _from_scan(cls, scan: Scan) -> Demonstrations:
-        return cls(decisions_of(scan))
+        return cls(decisions_of(scan_files(str(path), files_of(path, "demonstrations")), cut_off))
 
     @classmethod
     def simulate(
@@ -119,6 +121,11 @@ class Demonstrations:
     def name(self) -> str:
         """The file or folder, or "the table"."""
         return self.decisions.name
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether episodes may simply stop."""
+        return self.decisions.cut_off
 
     @property
     def experts(self) -> tuple[str, ...]:
@@ -225,8 +232,9 @@ class Demonstrations:
             return str(self.first(cells.action == code)[1])
 
         from_file = self.name != Rows.name
-        states = positions(self.states, mdp.state_names, "state", state if from_file else None)
-        return states, positions(self.actions, mdp.action_names, "action", action if from_file else None)
+        with refusing(self.name, transitions=True):
+            states = positions(self.states, mdp.state_names, "state", state if from_file else None)
+            return states, positions(self.actions, mdp.action_names, "action", action if from_file else None)
 
     def first(self, wanted: Bools) -> tuple[int, Decision]:
         """The first decision of those of the `cells` that are wanted, `(M,)`: its cell, and what to call it in messages."""
@@ -271,27 +279,45 @@ class Demonstrations:
 
     def _placed(self, mdp: MDP, counts: Floats | Ints) -> Floats:
         """Counts of the cells `(M,)` as counts of experts, states and actions `(K,S,A)`."""
-        cells, (place, number) = self.cells, self.match(mdp)
+        cells, (place, number), left_out = self.cells, self.match(mdp), self.left_out(mdp)
         states, actions = place[cells.state], number[cells.action]
-        self._refuse(mdp.terminal[states], "state {0!r} is terminal: nothing is decided there")
-        self._refuse(~mdp.available[states, actions], "action {1!r} in state {0!r} is not available")
+        self._refuse(
+            mdp.terminal[states] & ~left_out,
+            "state {0!r} is terminal: nothing is decided there. If one can go on from it, say in the transitions where its "
+            "actions lead; if not, leave the decision out",
+        )
+        self._refuse(
+            ~mdp.available[states, actions] & ~left_out,
+            "action {1!r} in state {0!r} is not available. If it can be taken there, say in the transitions where it leads; "
+            "if not, correct the row",
+        )
         shape = (len(self.experts), mdp.n_states, mdp.n_actions)
         flat = np.ravel_multi_index((cells.expert, states, actions), shape)
-        return np.bincount(flat, counts, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
+        kept = np.where(left_out, 0.0, counts)
+        return np.bincount(flat, kept, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
+
+    def left_out(self, mdp: MDP) -> Bools:
+        """The cells that do not count, `(M,)`: last decisions of cut-off episodes that the estimate knows nothing of."""
+        cells = self.cells
+        if not self.cut_off or mdp.sample_sizes is None:
+            return np.zeros(cells.count.size, dtype=np.bool_)
+        states, actions = self.match(mdp)
+        left: Bools = (cells.next_state < 0) & ~mdp.live[states[cells.state], actions[cells.action]]
+        return left
 
     def _refuse(self, wrong: Bools, reason: str) -> None:
         """Raise where a cell is wrong; the reason names its state and action."""
         if wrong.any():
             cell, decision = self.first(wrong)
             state, action = self.states[self.cells.state[cell]], self.actions[self.cells.action[cell]]
-            raise ValueError(f"{decision}: {reason.format(state, action)}")
+            raise TableError(f"{decision}: {reason.format(state, action)}", self.name, transitions=True)
 
 
-def read_tables(paths: Sequence[str | Path]) -> list[Demonstrations]:
+def read_tables(paths: Sequence[str | Path], cut_off: bool = False) -> list[Demonstrations]:
     """Read one table of decisions for each task; raises if two hold the same decisions."""
     tables: list[Demonstrations] = []
     for path in paths:
-        table = Demonstrations.from_files(path)
+        table = Demonstrations.from_files(path, cut_off)
         for earlier, other in zip(paths, tables, strict=False):
             if table.same_decisions(other):
                 raise ValueError(f"{path} holds the same decisions as {earlier}: give each table once, or they count double")

@@ -18,33 +18,57 @@ episodes' first ones.
 something else there. So it counts as unavailable, and a fit learns nothing from the fact that nobody took it. `untaken_actions`
 lists them. Where the user knows where they lead, `known` supplies those rows, and avoiding them counts as evidence.
 
-*Given.* A logged move of probability 0 contradicts the transitions; `impossible_moves` lists them.
+*Given.* A logged move of probability 0 contradicts the transitions; `impossible_moves` lists them. Moves may also be possible and
+yet contradict them, as where two actions have changed places; `unlikely_moves` tests that. Of the n moves by one action in one
+state, n_t led to t, which has probability p_t, among k possible ones. Two tests share one level:
+
+* of each row, the exact binomial chance of n_t or more moves to t, times k because t is the worst, and times the number of rows;
+* of all rows together, `x = Σ n_t log(n_t / (n p_t))`. Its moment generating function is below that of a gamma variable of shape
+  `d = Σ (k − 1)` (Agrawal, Finite-sample concentration of the multinomial in relative entropy, 2020), so a value x > d has at
+  most the chance `e^(d−x) (x/d)^d`.
+
+Neither is an approximation for many moves, so rows with few moves need no rule of their own. A contradiction is decisive, and
+refused, where a tenth of the moves of a row, or of all, went elsewhere. Smaller ones are a remark: no model of a task is exact,
+and in a large table every error shows. Where the table is right and the record of `next_state` is not, the user can leave that
+column out.
+
+A state that the transitions go on from, in which every episode that came by has stopped, contradicts them too. Stops are a share
+q of the visits to all states; the chance that all of m visits are stops is about `q^m`. With fewer than five visits nothing is
+said: a record may be cut off anywhere once.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from scipy.stats import binom
 
-from multihorizon.checks import Bools, Ints, as_floats
+from multihorizon.checks import Bools, Floats, Ints, as_floats
 from multihorizon.files.labels import in_order, positions
 from multihorizon.mdp import MDP
-from multihorizon.tables.cells import Decision
+from multihorizon.tables.cells import Decision, TableError
 from multihorizon.tables.demonstrations import Demonstrations
+from multihorizon.tables.rows import REMEDIES
 from multihorizon.tolerances import SMOOTHING
 
 #: A sentence lists at most this many items.
 LISTED = 5
+#: Moves contradict given transitions where their chance is smaller than this, over all tests of a table. It is small because a
+#: contradiction stops the work.
+CONTRADICTED = 0.001
+#: The share of moves that went elsewhere than given transitions say, from which a contradiction is decisive.
+DECISIVE = 0.1
 
 
 def estimate_mdp(demonstrations: Demonstrations, smoothing: float = SMOOTHING, known: MDP | None = None) -> MDP:
     """The MDP of a table with `next_state`, under the table's names for states and actions.
 
     Args:
-        demonstrations: decisions with their next states.
+        demonstrations: decisions with their next states; where episodes may be cut off, last decisions may lack theirs.
         smoothing: α ≥ 0.
         known: transitions that need no estimating. Each action that is available in a state that is not terminal there keeps its
             row; all other rows are estimated. It may name states and actions that the table does not.
@@ -106,8 +130,8 @@ def untaken_actions(mdp: MDP) -> dict[str, tuple[str, ...]]:
     }
 
 
-def describe_estimate(mdp: MDP, smoothing: float) -> list[str]:
-    """What was assumed where transitions were estimated, in sentences for a report."""
+def describe_estimate(mdp: MDP, smoothing: float, demonstrations: Demonstrations | None = None) -> list[str]:
+    """What was assumed where transitions were estimated from a table, in sentences for a report."""
     ends = [name for name, end in zip(mdp.state_names, mdp.terminal, strict=True) if end]
     sentences = [
         f"Transitions were estimated from next_state, with {smoothing:g} smoothing moves per state and action. "
@@ -122,7 +146,24 @@ def describe_estimate(mdp: MDP, smoothing: float) -> list[str]:
             "list where they lead in a CSV with the columns state, action, next_state, probability, and give it with "
             "--transitions FILE --estimate-rest."
         )
+    if demonstrations is not None and demonstrations.cut_off:
+        sentences.append(_describe_cut_off(demonstrations, mdp))
     return sentences
+
+
+def _describe_cut_off(demonstrations: Demonstrations, mdp: MDP) -> str:
+    """How many episodes were cut off, and which of their last decisions do not count."""
+    cells, left_out = demonstrations.cells, demonstrations.left_out(mdp)
+    open_ends = int(cells.count[cells.next_state < 0].sum())
+    text = f"{open_ends:,} of {int(demonstrations.episode_counts.sum()):,} episodes were cut off: nobody knows what followed."
+    if not left_out.any():
+        return text
+    pairs = dict.fromkeys((int(cells.state[i]), int(cells.action[i])) for i in np.flatnonzero(left_out))
+    places = _listed([f"{demonstrations.actions[a]} in {demonstrations.states[s]}" for s, a in pairs])
+    return (
+        f"{text} Of their last decisions {int(cells.count[left_out].sum()):,} were left out, because nothing in the table says "
+        f"where they lead: {places}. States in which nobody else decided count as the end of an episode."
+    )
 
 
 def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
@@ -146,7 +187,178 @@ def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["state", "action", "next_state", "count", "expert", "episode", "step"])
 
 
-def require_possible(demonstrations: Demonstrations, mdp: MDP) -> None:
+def require_agreement(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
+    """Raise one sentence where the table contradicts the transitions; sentences for a report on lesser differences.
+
+    Raises:
+        TableError: for moves of probability 0, for moves that are decisively unlikely, and for states that the transitions go on
+            from in which all episodes stop.
+    """
+    _require_possible(demonstrations, mdp)
+    moves, (stopping, absorbing) = _unlikely(demonstrations, mdp), endings_that_go_on(demonstrations, mdp)
+    if moves is not None and moves.decisive:
+        raise TableError(f"{moves} {CHOICES}", demonstrations.name, transitions=True)
+    if stopping:
+        message = (
+            f"every episode of the table that comes to {_listed(stopping)} stops there, and in the transitions one goes on. If "
+            "episodes end there, leave out the rows of the state, which makes it terminal. If they go on and the record stops, "
+            "leave out the column next_state."
+        )
+        raise TableError(message, demonstrations.name, transitions=True)
+    remarks = []
+    if moves is not None:
+        remarks.append(f"T{str(moves)[1:]} The difference is small, so the transitions were used as they were given.")
+    if absorbing:
+        remarks.append(
+            f"Every episode of the table that comes to {_listed(absorbing)} stops there. In the transitions the state goes on "
+            "for ever, and pays at each step. If episodes end there, leave out the rows of the state, which makes it terminal."
+        )
+    return remarks
+
+
+#: What a user can do about transitions that contradict the table.
+CHOICES = (
+    "Correct the transitions; or leave them out, and they are estimated from the table; or, if they are right and the record of "
+    "where moves led is wrong, leave out the column next_state."
+)
+
+
+def unlikely_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
+    """The rows of given transitions, by state and action, that the logged moves contradict, the worst first.
+
+    Returns:
+        One row each, with `state, action`; `moves`, how many there are; `next_state`, where more of them led than should; its
+        `observed` share and its `given` probability; `distance`, the share of moves that went elsewhere than they should; and
+        `p_value`, corrected for the number of rows.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> d = cliff()
+        >>> table = Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100)
+        >>> unlikely_moves(table, d.mdp).empty
+        True
+    """
+    found = _unlikely(demonstrations, mdp)
+    return _tested(demonstrations, mdp).iloc[:0] if found is None else found.rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Unlikely:
+    """Rows that moves contradict, the worst first; how many were tested; whether that is decisive; and what may be confused."""
+
+    rows: pd.DataFrame
+    tested: int
+    decisive: bool
+    confused: str
+
+    def __str__(self) -> str:
+        worst = self.rows.iloc[0]
+        others = (
+            f" {len(self.rows):,} of {self.tested:,} pairs of state and action differ like this." if len(self.rows) > 1 else ""
+        )
+        return (
+            f"the moves of the table contradict the transitions: in state {worst['state']!r}, {worst['action']!r} led to "
+            f"{worst['next_state']!r} in {worst['observed']:.0%} of {worst['moves']:,} moves, and the transitions say "
+            f"{worst['given']:.0%}.{others}{self.confused}"
+        )
+
+
+def _unlikely(demonstrations: Demonstrations, mdp: MDP) -> _Unlikely | None:
+    """What the moves contradict; None where nothing."""
+    rows = _tested(demonstrations, mdp)
+    x, d = rows["relative_entropy"].sum(), rows["freedom"].sum()
+    together = np.exp(d - x + d * np.log(x / d)) if x > d > 0 else 1.0
+    wrong = rows[rows["p_value"] < CONTRADICTED / 2]
+    if wrong.empty and together >= CONTRADICTED / 2:
+        return None
+    spread = wrong.empty
+    wrong = rows.iloc[:1] if spread else wrong
+    distance = np.average(rows["distance"], weights=rows["moves"]) if spread else wrong["distance"].max()
+    # The worst is the one by which most moves went astray, of those that are contradicted.
+    wrong = wrong.iloc[np.argsort(-(wrong["distance"] * wrong["moves"]).to_numpy(), kind="stable")]
+    columns = ["state", "action", "moves", "next_state", "observed", "given", "distance", "p_value"]
+    confused = _confused(demonstrations, mdp, wrong["row"].iloc[0])
+    return _Unlikely(wrong[columns].reset_index(drop=True), len(rows), bool(distance >= DECISIVE), confused)
+
+
+def _tested(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
+    """The tests of all rows that were given and have moves, by p-value; p-values are corrected for their number."""
+    row, after, counts = _given_moves(demonstrations, mdp)
+    chances = _values(mdp.stacked, row, after)
+    rows, place = np.unique(row, return_inverse=True)
+    moves = np.bincount(place, counts, minlength=rows.size)
+    share, possible = counts / moves[place], np.diff(mdp.stacked.indptr)[rows]
+    p_values = np.minimum(binom.sf(counts - 1, moves[place].astype(np.int64), chances) * possible[place] * rows.size, 1.0)
+    order = np.lexsort((after, -(share - chances), p_values, place))  # the worst next state of each row comes first
+    worst = order[np.unique(place[order], return_index=True)[1]]
+    entropy = np.bincount(place, counts * np.log(share / chances), minlength=rows.size)
+    found = pd.DataFrame(
+        {
+            "state": np.array(mdp.state_names, dtype=object)[rows % mdp.n_states],
+            "action": np.array(mdp.action_names, dtype=object)[rows // mdp.n_states],
+            "moves": moves.astype(np.int64),
+            "next_state": np.array(mdp.state_names, dtype=object)[after[worst]],
+            "observed": share[worst],
+            "given": chances[worst],
+            "distance": np.bincount(place, np.maximum(share - chances, 0.0), minlength=rows.size),
+            "p_value": p_values[worst],
+            "relative_entropy": entropy,
+            "freedom": possible - 1.0,
+            "row": rows,
+        }
+    )
+    return found.sort_values(["p_value", "row"], ignore_index=True)
+
+
+def _given_moves(demonstrations: Demonstrations, mdp: MDP) -> tuple[Ints, Ints, Ints]:
+    """The row a·S + s, the next state and the number of the logged moves that have a chance in rows that were given."""
+    cells, (states, actions) = demonstrations.cells, demonstrations.match(mdp)
+    row = actions[cells.action] * mdp.n_states + states[cells.state]
+    given = np.ones(mdp.stacked.shape[0], np.bool_) if mdp.sample_sizes is None else np.isinf(mdp.sample_sizes)
+    wanted = (cells.next_state >= 0) & given[row]
+    wanted[wanted] = _values(mdp.stacked, row[wanted], states[cells.next_state[wanted]]) > 0
+    width = mdp.n_states
+    keys, place = np.unique(row[wanted] * width + states[cells.next_state[wanted]], return_inverse=True)
+    counts: Ints = np.bincount(place, cells.count[wanted], minlength=keys.size).astype(np.int64)
+    return keys // width, keys % width, counts
+
+
+def _confused(demonstrations: Demonstrations, mdp: MDP, row: int) -> str:
+    """A question, where the moves of a contradicted row are those of another action in the same state."""
+    every, after, counts = _given_moves(demonstrations, mdp)
+    here, n = every == row, mdp.n_states
+    rivals = []
+    for action in np.flatnonzero(mdp.live[row % n]).tolist():
+        chances = _values(mdp.stacked, np.full(int(here.sum()), action * n + row % n), after[here])
+        with np.errstate(divide="ignore"):
+            rivals.append((float(counts[here] @ np.log(chances)), action))
+    best, action = max(rivals)
+    own = next(value for value, a in rivals if a == row // n)
+    if best - own < np.log(1 / CONTRADICTED):
+        return ""
+    return f" They agree better with its moves by {mdp.action_names[action]!r}: are two actions confused?"
+
+
+def endings_that_go_on(demonstrations: Demonstrations, mdp: MDP) -> tuple[list[str], list[str]]:
+    """States that given transitions go on from, and in which all episodes stop that come there.
+
+    The first list holds those that lead elsewhere, where that cannot be chance; the second those that lead only to themselves.
+    """
+    cells, (place, _), n = demonstrations.cells, demonstrations.match(mdp), mdp.n_states
+    known = cells.next_state >= 0
+    decided = np.bincount(place[cells.state], cells.count, minlength=n)
+    visits = np.bincount(place, demonstrations.first_states, minlength=n)
+    visits = visits + np.bincount(place[cells.next_state[known]], cells.count[known], minlength=n)
+    leaves = np.bincount(mdp.stacked.tocoo().coords[0] % n, mdp.stacked.tocoo().coords[0] % n != mdp.stacked.indices, minlength=n)
+    live = ~mdp.terminal & (visits > 0)
+    stops, others = live & (decided == 0), live & (decided > 0)
+    share = (visits[others].sum() - decided[others].sum() + 1) / (visits[others].sum() + 2)
+    certain = stops & (leaves > 0) & (visits >= 5) & (share**visits * live.sum() < CONTRADICTED)
+    certain_names, absorbing = ([mdp.state_names[s] for s in np.flatnonzero(w)] for w in (certain, stops & (leaves == 0)))
+    return certain_names, absorbing
+
+
+def _require_possible(demonstrations: Demonstrations, mdp: MDP) -> None:
     """Raise one sentence that lists the impossible moves, if there are any."""
     found, cells = _impossible(demonstrations, mdp), demonstrations.cells
     if not found:
@@ -157,7 +369,8 @@ def require_possible(demonstrations: Demonstrations, mdp: MDP) -> None:
         for cell, _, decision in found
     ]
     listed = f"{len(moves)} impossible move{'s' if len(moves) > 1 else ''}: {_listed(moves)}"
-    raise ValueError(f"the decisions must agree with the transitions, received {listed}")
+    message = f"the decisions must agree with the transitions, received {listed}. {CHOICES}"
+    raise TableError(message, demonstrations.name, transitions=True)
 
 
 def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, int, Decision]]:
@@ -166,7 +379,8 @@ def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, int
     cells, (states, actions) = demonstrations.cells, demonstrations.match(mdp)
     rows = actions[cells.action] * mdp.n_states + states[cells.state]
     known = cells.next_state >= 0
-    wrong = np.flatnonzero(known & ~_entries(mdp.stacked, rows, np.where(known, states[cells.next_state], 0)))
+    chances = _values(mdp.stacked, rows, np.where(known, states[cells.next_state], 0))
+    wrong = np.flatnonzero(known & (chances == 0))
     moves: dict[tuple[int, int], list[tuple[int, Decision]]] = {}
     for cell, decision in zip(wrong.tolist(), demonstrations.decisions.first(wrong) if wrong.size else (), strict=True):
         moves.setdefault((int(rows[cell]), int(cells.next_state[cell])), []).append((cell, decision))
@@ -217,15 +431,16 @@ def _smoothed(moves: Any, pooled: Any, alpha: float) -> Any:
 def _require_next(demonstrations: Demonstrations, needed: Bools) -> None:
     missing = (demonstrations.cells.next_state < 0) & needed
     if missing.all():
-        raise ValueError(
+        raise TableError(
             f"{demonstrations.name} must have a column next_state to estimate transitions from, received none: "
-            "add it, or give the transitions"
+            "add it, or give the transitions; if all episodes simply stop, say so with --cut-off (in Python cut_off=True)",
+            demonstrations.name,
         )
-    if missing.any():
+    if missing.any() and not demonstrations.cut_off:
         decision = demonstrations.first(missing)[1]
-        raise ValueError(
-            f"{decision} must have a next_state to estimate transitions from, received none: "
-            "after the last step, it is the name of how the episode ended"
+        raise TableError(
+            f"{decision} must have a next_state to estimate transitions from, received none{REMEDIES['cut off']}",
+            demonstrations.name,
         )
 
 
@@ -235,11 +450,12 @@ def _counts(rows: Ints, columns: Ints, counts: Ints, shape: tuple[int, int]) -> 
     return sp.csr_array((np.bincount(place, counts, minlength=cells.size), np.divmod(cells, shape[1])), shape=shape)
 
 
-def _entries(matrix: Any, rows: Ints, columns: Ints) -> Bools:
-    """Whether the matrix has a positive entry at each of the given places, by looking each distinct one up once."""
+def _values(matrix: Any, rows: Ints, columns: Ints) -> Floats:
+    """The entries of the matrix at the given places."""
     width = matrix.shape[1]
-    cells = np.unique(np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)) * width + matrix.indices)
+    cells = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)) * width + matrix.indices
+    order = np.argsort(cells)
     wanted = rows * width + columns
-    place = np.minimum(np.searchsorted(cells, wanted), max(cells.size - 1, 0))
-    found: Bools = cells[place] == wanted if cells.size else np.zeros(wanted.size, dtype=np.bool_)
+    place = order[np.minimum(np.searchsorted(cells, wanted, sorter=order), cells.size - 1)]
+    found: Floats = np.where(cells[place] == wanted, matrix.data[place], 0.0)
     return found

@@ -15,18 +15,29 @@ import numpy as np
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.files.labels import in_order, positions
 from multihorizon.files.table import Table
-from multihorizon.tables.cells import Cells, Decision, Episodes
+from multihorizon.tables.cells import Cells, Decision, Episodes, refusing
 
 COLUMNS = ("expert", "episode", "step", "state", "action")
 LABELS = ("expert", "episode", "state", "action", "next_state")
 #: The arrays of a table, one entry per decision each.
 CODES = ("expert", "episode", "step", "state", "action", "next_state")
+#: What helps where a table is not in order: the end of the sentence on what is wrong.
+REMEDIES = {
+    "blank": ": fill it in, or leave the row out and give the steps after it an episode of their own",
+    "gap": ": if the steps between were lost, give the steps after the gap an episode of their own; "
+    "if none was lost, number the steps 0, 1, 2, …",
+    "twice": ": if it is one decision, drop the other rows; if not, give them steps or episodes of their own",
+    "next_state": ": correct one of the two, or leave next_state blank to take it from the next step",
+    "cut off": ": write into next_state how the episode ended; if it simply stopped, say so with --cut-off (in Python "
+    "cut_off=True)",
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
     """`expert`, `episode`, `state`, `action`, `next_state` are `(N,)` codes into `experts`, `episodes`, `states`, `actions`;
-    `next_state` is −1 where unknown. `place` says where in its file a decision stands, and is None for other tables."""
+    `next_state` is −1 where unknown. `place` says where in its file a decision stands, and is None for other tables. `cut_off`
+    says whether episodes may simply stop: then a last decision need not have a next state."""
 
     expert: Ints
     episode: Ints
@@ -40,6 +51,7 @@ class Rows:
     actions: tuple[str, ...]
     name: str = "the table"
     place: Callable[[int], str] | None = None
+    cut_off: bool = False
 
     def __post_init__(self) -> None:
         for column in CODES:
@@ -121,10 +133,10 @@ class Rows:
             row = int(np.argmax(twice))
             first, again = sorted(int(order[row + i]) for i in (0, 1))
             both = f"{table.place(first)} and {table.place(again)}"
-            raise ValueError(f"{self.decision(row)}: each step must occur once, received it in {both}")
+            raise ValueError(f"{self.decision(row)}: each step must occur once, received it in {both}{REMEDIES['twice']}")
         self._refuse(
             self._continues & (jump != 1),
-            lambda row: f"must be followed by step {self.step[row] + 1}, received step {self.step[row + 1]}",
+            lambda row: f"must be followed by step {self.step[row] + 1}, received step {self.step[row + 1]}{REMEDIES['gap']}",
         )
 
     def _with_next_states(self) -> Rows:
@@ -134,28 +146,37 @@ class Rows:
         filled[:-1][blank] = self.state[1:][blank]
 
         def reason(row: int) -> str:
-            return f"next_state is {self.states[filled[row]]!r}, but the next step is in {self.states[self.state[row + 1]]!r}"
+            given, true = self.states[filled[row]], self.states[self.state[row + 1]]
+            return f"next_state is {given!r}, but the next step is in {true!r}{REMEDIES['next_state']}"
 
         self._refuse(self._continues & (filled[:-1] != self.state[1:]), reason)
         return replace(self, next_state=filled)
 
 
-def rows_of(table: Table, from_file: bool = True) -> Rows:
-    """The decisions of a table, checked.
+def rows_of(table: Table, from_file: bool = True, cut_off: bool = False) -> Rows:
+    """The decisions of a table, checked. Where episodes may be `cut_off`, a table needs no column `next_state` to know moves.
 
     Raises:
-        ValueError: naming the row and what is wrong with it.
+        TableError: naming the row and what is wrong with it.
     """
     table.require(*COLUMNS)
-    (expert, experts), (episode, episodes), (action, actions) = (table.labels(c) for c in ("expert", "episode", "action"))
+    with refusing(table.name):
+        return _checked(table, from_file, cut_off)
+
+
+def _checked(table: Table, from_file: bool, cut_off: bool) -> Rows:
+    (expert, experts), (episode, episodes), (action, actions) = (
+        table.labels(c, remedy=REMEDIES["blank"]) for c in ("expert", "episode", "action")
+    )
     step = table.whole_numbers("step")
     state, next_state, states = _state_codes(table)
     order = np.lexsort((step, episode, expert))
     expert, episode, step, state, action, next_state = (c[order] for c in (expert, episode, step, state, action, next_state))
     place = partial(moved, table.place, order) if from_file else None
-    rows = Rows(expert, episode, step, state, action, next_state, experts, episodes, states, actions, table.name, place)
+    codes, labels = (expert, episode, step, state, action, next_state), (experts, episodes, states, actions)
+    rows = Rows(*codes, *labels, table.name, place, cut_off)
     rows._check_steps(table, order)
-    return rows._with_next_states() if "next_state" in table.frame.columns else rows
+    return rows._with_next_states() if cut_off or "next_state" in table.frame.columns else rows
 
 
 def moved(place: Callable[[int], str], rows: Ints, row: int) -> str:
@@ -165,7 +186,7 @@ def moved(place: Callable[[int], str], rows: Ints, row: int) -> str:
 
 def _state_codes(table: Table) -> tuple[Ints, Ints, tuple[str, ...]]:
     """Codes of the states and next states into one list of labels; −1 where a next state is unknown."""
-    state, own = table.labels("state")
+    state, own = table.labels("state", remedy=REMEDIES["blank"])
     if "next_state" not in table.frame.columns:
         return state, np.full(state.size, -1, dtype=np.int64), own
     after, others = table.labels("next_state", optional=True)

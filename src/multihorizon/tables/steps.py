@@ -22,6 +22,8 @@ from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.files.output import write_csv
 from multihorizon.files.reading import read_table
 from multihorizon.files.table import Table
+from multihorizon.tables.cells import refusing
+from multihorizon.tables.rows import REMEDIES
 
 COLUMNS = ("expert", "episode", "step", "action")
 #: The arrays of a table, one entry per decision each.
@@ -83,7 +85,14 @@ class Steps:
     @classmethod
     def _from_table(cls, table: Table, state: Sequence[str]) -> Steps:
         _check_names(table, state)
-        (expert, experts), (episode, episodes), (action, actions) = (table.labels(c) for c in ("expert", "episode", "action"))
+        with refusing(table.name):
+            return cls._checked(table, state)
+
+    @classmethod
+    def _checked(cls, table: Table, state: Sequence[str]) -> Steps:
+        (expert, experts), (episode, episodes), (action, actions) = (
+            table.labels(c, remedy=REMEDIES["blank"]) for c in ("expert", "episode", "action")
+        )
         if len(actions) < 2:
             raise ValueError(f"{table.name} must hold at least two different actions, received only {actions[0]}")
         step = table.whole_numbers("step")
@@ -174,8 +183,9 @@ class Steps:
     def _check_steps(self, table: Table, order: Ints) -> None:
         """Steps of an episode are consecutive, none occurs twice, and nothing follows a step that ended the episode."""
         jump = np.diff(self.step)
-        self._refuse(self._continues & (jump == 0), table, order, "each step must occur once, received it twice")
-        self._refuse(self._continues & (jump != 1), table, order, "must be followed by the next step, received a later one")
+        twice, gap = self._continues & (jump == 0), self._continues & (jump != 1)
+        self._refuse(twice, table, order, f"each step must occur once, received it twice{REMEDIES['twice']}")
+        self._refuse(gap, table, order, f"must be followed by the next step, received a later one{REMEDIES['gap']}")
         after_end = self._continues & self.terminated[:-1]
         self._refuse(after_end, table, order, "the step is marked as terminated, but the episode goes on")
 
