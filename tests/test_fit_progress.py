@@ -40,6 +40,10 @@ def test_ctrl_c_keeps_what_is_done(after, grid_folder, tmp_path, monkeypatch):
     assert (content["intervals"][0][0] is None) == (after == "model checks")
     assert content["model_checks"]["held_out"]
     assert "Stopped before the end" in (tmp_path / "report.html").read_text()
+    told = content["verdicts"][1]
+    assert (told["answer"], told["kind"]) == ("Not known" if after == "model checks" else "So far, yes", "caution")
+    assert ("stopped before there were intervals for Ann & <Co>, Bo and Cy" in told["reasons"]) == (after == "model checks")
+    assert "Can the data tell? Yes" not in result.output
 
 
 def test_pairs_are_corrected_for_their_number_only_when_all_are_there(grid_folder, tmp_path, monkeypatch):

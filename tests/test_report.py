@@ -89,6 +89,8 @@ def test_a_model_worse_than_a_simpler_one_is_told_from_one_that_loses_by_noise(f
     assert predicts_worse(little, found.chance, 12) == ""
     much = replace(checks, held_out=checks.held_out | {"this model": ours - 95})
     assert "worse than chance" in predicts_worse(much, found.chance, 12)
+    barely = replace(checks, held_out=checks.held_out | {"one shared discount": ours + 14 / number})
+    assert f"lower by 14.0 in all ({number:,.0f} decisions)" in predicts_worse(barely, found.chance, 12)
 
 
 def test_the_opening_says_who_looks_how_far_whether_the_data_can_tell_and_whether_the_model_fits(found):
@@ -99,6 +101,21 @@ def test_the_opening_says_who_looks_how_far_whether_the_data_can_tell_and_whethe
     assert "The model fits" in said
     page = fit_page(found, {}).render()
     assert all(f"<h3>{v.question}</h3><strong>{v.answer}</strong>" in page for v in found.verdicts)
+
+
+def test_a_discount_without_a_whole_interval_is_not_known(found):
+    """NaN is no narrow width: an end that was not found leaves open how sure a discount is."""
+    half = found.intervals.copy()
+    half[1] = 0.0, np.nan
+    told = replace(found, intervals=half)
+    name = found.solution.experts[1]
+    assert (told.verdicts[1].answer, told.verdicts[1].kind) == ("For 2 of 3", "caution")
+    assert f"No whole interval was found for {name} (0.000 to not found)" in told.verdicts[1].reasons
+    assert "identify every discount" not in told.headline
+    assert told.to_frame().set_index("expert").loc[name, "flags"] == "no whole interval"
+    assert "Nothing more is needed" not in " ".join(told.advice)
+    nothing = replace(found, intervals=np.full_like(half, np.nan))
+    assert (nothing.verdicts[1].answer, nothing.verdicts[1].kind) == ("Not known", "caution")
 
 
 def test_a_rejected_shared_temperature_is_in_the_headline(found):
@@ -287,3 +304,12 @@ def test_pages_escape_all_text():
     body = page.render()
     for letter in "tlhbcdef":
         assert f"&lt;{letter}&gt;" in body
+
+
+def test_a_newcomer_reads_no_jargon_about_rewards(found):
+    evidence = {**found.solution.evidence, "ridge_reason": "the larger some of them are made, the better they fit"}
+    held = replace(found, solution=replace(found.solution, evidence=evidence))
+    assert held.warnings[0].startswith("These decisions alone do not settle all rewards: the larger some of them are made")
+    assert "weak penalty" not in held.headline
+    page = fit_page(held, {}).render()
+    assert "one that is larger by 1 makes the choice that leads to it at once 2.7 times as likely" in page

@@ -32,7 +32,6 @@ from multihorizon.report.formats import decimals, interval_text, own_discount_te
 from multihorizon.report.goal_check import QUESTION
 from multihorizon.report.lookahead_section import family_cells
 from multihorizon.report.population_section import effect_rows, population_words
-from multihorizon.report.words import wide_intervals
 from multihorizon.solution import Solution, Status
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.features import read_features, read_known_reward
@@ -177,7 +176,7 @@ def _show(analysis: Analysis) -> None:
     for verdict in analysis.verdicts:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
     differ = analysis.goals is not None and analysis.goals.rejected
-    if not all(analysis.given) or analysis.withheld or differ or wide_intervals(analysis):
+    if not all(analysis.sure) or analysis.withheld or differ:
         out.print("What to collect next:")
         for line in analysis.advice:
             out.print(f"  - {line}", soft_wrap=True)

@@ -85,7 +85,9 @@ def fit(
         return found
     deviation = WEAK_PRIOR * model.known_temperature / model.feature_sizes
     held = model.holding(model.penalty, np.maximum(model.ridge, deviation**-2))
-    return _fit(held, pooled, starts, seed, part_of(progress, 0.5, 1.0), extra, "without a penalty the rewards run away")
+    return _fit(
+        held, pooled, starts, seed, part_of(progress, 0.5, 1.0), extra, "the larger some of them are made, the better they fit"
+    )
 
 
 def _fit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from multihorizon.report.findings import Findings
+from multihorizon.report.findings import Findings, Judged
 from multihorizon.report.formats import count, from_to, in_words, p_text, rounded
 from multihorizon.solution import Status
 
@@ -57,7 +57,12 @@ def _unusable(findings: Findings) -> str:
 def _held_rewards(findings: Findings) -> str:
     """A penalty that was chosen because the likelihood alone has no answer."""
     reason = findings.solution.evidence.get("ridge_reason")
-    return f"A weak penalty holds the rewards: {reason}." if reason else ""
+    if not reason:
+        return ""
+    return (
+        f"These decisions alone do not settle all rewards: {reason}. So rewards far from zero were made a little less likely, which "
+        "keeps them finite. Rewards that few decisions touch are pulled towards zero by it."
+    )
 
 
 def _temperatures(findings: Findings) -> str:
@@ -72,7 +77,7 @@ def _temperatures(findings: Findings) -> str:
     )
 
 
-def unequal_temperatures(findings: Findings) -> bool:
+def unequal_temperatures(findings: Judged) -> bool:
     """Whether the decisions contradict one temperature for all experts."""
     p_value = findings.solution.evidence.get("equal_temperatures_p")
     return p_value is not None and p_value < SIGNIFICANT
@@ -108,12 +113,12 @@ def advice(findings: Findings) -> list[str]:
         ]
     if findings.withheld:
         return ["More decisions of every expert, above all in states where few were made, or fewer reward parameters (features)."]
-    widths = findings.intervals[:, 1] - findings.intervals[:, 0]
-    wide = widths > WANTED_WIDTH
     if not any(findings.given):
         return ["More decisions of every expert: these are no likelier than by chance."]
-    if np.isnan(widths[findings.given]).all():
-        return ["What to collect depends on the intervals, and these are not known."]
+    widths = findings.intervals[:, 1] - findings.intervals[:, 0]
+    wide = widths > WANTED_WIDTH
+    if (np.isnan(widths) & findings.given & ~np.array(findings.known)).any():
+        return ["What to collect depends on the intervals, and not all of these are known."]
     if not wide.any():
         return [f"Nothing more is needed: no interval is wider than {WANTED_WIDTH:g}."]
     more = findings.episodes[wide] * ((widths[wide] / WANTED_WIDTH) ** 2 - 1)

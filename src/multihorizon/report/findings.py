@@ -4,8 +4,11 @@
 `1 + γ + … + γ^(H−1)`, the effective horizon; in a task without such a limit to `1/(1−γ)`.
 
 *Explained.* `1 − L/L₀` (McFadden's pseudo-R²), with L the log-likelihood of an expert's decisions under the fitted policy and L₀
-under chance, that is, with all available actions equally likely. An expert whose decisions are no likelier than under chance, by
-the likelihood-ratio test with two degrees of freedom (a discount and a temperature), gets no discount.
+under chance, that is, with all available actions equally likely.
+
+*Chance.* An expert whose decisions are no likelier than under chance, by the likelihood-ratio test with two degrees of freedom (a
+discount and a temperature), gets no discount. That test takes the reward as told by the others. So the same is asked of all
+experts together first, with a degree for every parameter that was estimated: where all choose at random, nobody gets a discount.
 
 *Worse than a baseline.* Where two halves of the decisions predict each other, p needless parameters lose about p units of
 log-likelihood in total, give or take `√(2p)`. A model that loses more than `p + 3√(2p)` against a simpler one predicts
@@ -14,6 +17,7 @@ worse than it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -37,6 +41,8 @@ from multihorizon.solution import Solution, Status
 from multihorizon.tolerances import ENDLESS_DISCOUNT, TINY
 
 LEVEL = 0.95
+#: An interval wider than this says little about a discount.
+VAGUE_WIDTH = 0.5
 #: A reward difference of so many temperatures makes the odds of a single choice e^100: if its error is as large as this, no
 #: decision holds it back and it has run away.
 RUNAWAY_REWARD = 100.0
@@ -50,43 +56,135 @@ class Penalty:
     without: Solution
 
 
-@dataclass(frozen=True, eq=False)
-class Findings:
-    """A fitted solution with what is needed to judge it.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Judged(ABC):
+    """A fitted solution with what is needed to judge each expert's discount, whatever the states are.
 
     Attributes:
-        solution: of `MaximumLikelihood`, with its problem.
-        intervals: profile intervals `(K,2)` of the discounts, NaN where there is none.
+        solution: with its problem.
+        intervals: of the discounts `(K,2)`, NaN where there is none.
         episodes: `(K,)`.
-        contrasts: the reward as differences.
         shared: the test that all experts have one discount; None for one expert or where withheld.
         pairs: the same for every pair.
-        checks: held-out predictions; None where they could not be made.
-        identification: what exact policies would identify; None where it cannot be told.
-        penalty: what a ridge the user asked for moved.
         withheld: why intervals and tests are withheld; empty where they are given.
-        remarks: how the result was made.
-        population: the solution of `Population`; None where there was no table of persons.
-        quick: whether intervals come from standard errors, and tests and model checks were left out to save time.
+        quick: whether some of the work was left out to save time.
         finished: whether all that was asked for was computed.
-        lookahead: families of look-ahead on the same decisions, where they were asked for.
-        goals: the test that all experts share one reward; None where it was not made.
-        recovery: simulated studies of this design, where some were handed in.
     """
 
     solution: Solution
     intervals: Floats
     episodes: Ints
-    contrasts: Contrasts
     shared: SharedDiscountTest | None
     pairs: list[SharedDiscountTest]
+    withheld: str
+    quick: bool = False
+    finished: bool = True
+
+    @property
+    @abstractmethod
+    def warnings(self) -> list[str]:
+        """What a reader must know before any number; often nothing."""
+
+    @property
+    @abstractmethod
+    def known(self) -> list[bool]:
+        """Whether each discount was known beforehand, and so was not estimated."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> float:
+        """H, the most decisions an episode of the task can have; infinite where states can recur."""
+
+    @property
+    @abstractmethod
+    def largest_discount(self) -> float:
+        """The largest discount the fit tries."""
+
+    @property
+    @abstractmethod
+    def rewards_told(self) -> int:
+        """How many directions of the reward the decisions can determine, at most."""
+
+    @property
+    @abstractmethod
+    def decisions(self) -> Floats:
+        """Decisions of each expert `(K,)`."""
+
+    @property
+    @abstractmethod
+    def chance(self) -> Floats:
+        """Log-likelihood per decision of each expert `(K,)` if all available actions were equally likely."""
+
+    @property
+    @abstractmethod
+    def fitted(self) -> Floats:
+        """Log-likelihood per decision of each expert `(K,)` under the fitted policy."""
+
+    @property
+    def identified(self) -> list[bool]:
+        """Whether each discount is identified by the decisions."""
+        return list(self.solution.evidence["identified"])
+
+    @cached_property
+    def reasons(self) -> list[str]:
+        """Why no discount is given for each expert; empty where one is."""
+        if self.solution.status == Status.NOT_CONVERGED:
+            return ["the fit did not end"] * len(self.solution.experts)
+        gain = 2 * self.decisions * (self.fitted - self.chance)
+        nobody = gain.sum() < chi2.ppf(LEVEL, self.rewards_told + 2 * gain.size)
+        idle = ((gain < chi2.ppf(LEVEL, 2)) | nobody) & ~np.array(self.known)
+        cases = zip(self.identified, idle, strict=True)
+        return ["not identified" if not told else "no better than chance" if lost else "" for told, lost in cases]
+
+    @property
+    def given(self) -> list[bool]:
+        """Whether a discount is given for each expert."""
+        return [not reason for reason in self.reasons]
+
+    @property
+    def sure(self) -> list[bool]:
+        """Whether each discount is told narrowly: it was known, or both ends of its interval were found and are not far apart."""
+        widths = self.intervals[:, 1] - self.intervals[:, 0]
+        return [told and (known or bool(w <= VAGUE_WIDTH)) for told, known, w in zip(self.given, self.known, widths, strict=True)]
+
+    @property
+    def order(self) -> list[int]:
+        """The experts from the shortest horizon to the longest; those without a number come last, by name."""
+        known, named = self.given, zip(self.solution.discounts.tolist(), self.solution.experts, strict=True)
+        keys = [(not known[k], g if known[k] else 0.0, name) for k, (g, name) in enumerate(named)]
+        return sorted(range(len(keys)), key=keys.__getitem__)
+
+    def horizon(self, discount: float) -> float:
+        """The effective horizon of a discount in steps; never beyond the task's length."""
+        return effective_horizon(discount, self.steps)
+
+    @property
+    def explained(self) -> Floats:
+        """Pseudo-R² `(K,)`: the share of chance's log-likelihood that the fit saves; NaN where there was nothing to choose."""
+        return 1 - self.fitted / np.where(self.chance < 0, self.chance, np.nan)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Findings(Judged):
+    """A fitted solution of a task with a list of states, with what is needed to judge it.
+
+    Attributes, besides those of `Judged`:
+        contrasts: the reward as differences.
+        checks: held-out predictions; None where they could not be made.
+        identification: what exact policies would identify; None where it cannot be told.
+        penalty: what a ridge the user asked for moved.
+        remarks: how the result was made.
+        population: the solution of `Population`; None where there was no table of persons.
+        lookahead: families of look-ahead on the same decisions, where they were asked for.
+        goals: the test that all experts share one reward; None where it was not made.
+        recovery: simulated studies of this design, where some were handed in.
+    """
+
+    contrasts: Contrasts
     checks: ModelChecks | None
     identification: Identification | None
     penalty: Penalty | None
-    withheld: str
     remarks: list[str]
-    quick: bool = False
-    finished: bool = True
     lookahead: LookaheadComparison | None = None
     population: Solution | None = None
     goals: GoalCheck | None = None
@@ -96,11 +194,6 @@ class Findings:
     def problem(self) -> Problem:
         """The problem that was fitted."""
         return self.solution.require_problem()
-
-    @property
-    def identified(self) -> list[bool]:
-        """Whether each discount is identified by the decisions."""
-        return list(self.solution.evidence["identified"])
 
     @property
     def reward_given(self) -> bool:
@@ -122,27 +215,12 @@ class Findings:
         return self.solution.evidence.get("known") or {}
 
     @cached_property
-    def reasons(self) -> list[str]:
-        """Why no discount is given for each expert; empty where one is."""
-        gain = 2 * self.decisions * (self.fitted - self.chance)
-        idle = (gain < chi2.ppf(LEVEL, 2)) & ~np.array(self.known)
-        cases = zip(self.identified, idle, strict=True)
-        return ["not identified" if not told else "no better than chance" if lost else "" for told, lost in cases]
-
-    @property
-    def given(self) -> list[bool]:
-        """Whether a discount is given for each expert."""
-        return [not reason for reason in self.reasons]
-
-    @property
-    def order(self) -> list[int]:
-        """The experts from the shortest horizon to the longest; those without a number come last, by name."""
-        known = self.given
-        keys = [(not known[k], float(g) if known[k] else 0.0, n) for k, (g, n) in enumerate(self._named())]
-        return sorted(range(len(keys)), key=keys.__getitem__)
-
-    def _named(self) -> list[tuple[float, str]]:
-        return list(zip(self.solution.discounts.tolist(), self.solution.experts, strict=True))
+    def rewards_told(self) -> int:
+        """The rewards that were estimated, less those that stay open; no more than choices could be told apart."""
+        told = self.free_rewards - int(self.solution.evidence["unidentified_directions"])
+        pairs = zip(self.problem.experts, self._counts, strict=True)
+        choices = sum(int((e.mdp.available.sum(axis=1) - 1)[counts.sum(axis=1) > 0].sum()) for e, counts in pairs)
+        return max(0, min(told, choices))
 
     @cached_property
     def steps(self) -> float:
@@ -153,10 +231,6 @@ class Findings:
     def largest_discount(self) -> float:
         """The largest discount the fit tries: 1, or a little less in a task that may never end."""
         return ENDLESS_DISCOUNT if any(e.mdp.never_ends().any() for e in self.problem.experts) else 1.0
-
-    def horizon(self, discount: float) -> float:
-        """The effective horizon of a discount in steps; never beyond the task's length."""
-        return effective_horizon(discount, self.steps)
 
     @cached_property
     def decisions(self) -> Floats:
@@ -175,11 +249,6 @@ class Findings:
         """Log-likelihood per decision of each expert `(K,)` under the fitted policy."""
         totals = [float((c * np.log(np.maximum(p, TINY))).sum()) for c, p in zip(self._counts, self.policies, strict=True)]
         return self._by_expert(totals) / self.decisions
-
-    @property
-    def explained(self) -> Floats:
-        """Pseudo-R² `(K,)`: the share of chance's log-likelihood that the fit saves; NaN where there was nothing to choose."""
-        return 1 - self.fitted / np.where(self.chance < 0, self.chance, np.nan)
 
     @cached_property
     def policies(self) -> list[Floats]:
@@ -256,6 +325,8 @@ def predicts_worse(checks: ModelChecks, chance: Floats, parameters: int) -> str:
     }
     for name, (value, extra) in rivals.items():
         if extra and value - ours > extra + 3 * np.sqrt(2 * extra):
-            lost = (value - ours) / checks.decisions.sum()
-            return f"The model predicts held-out decisions worse than {name}: by {lost:.2f} in log-likelihood per decision."
+            return (
+                f"The model predicts held-out decisions worse than {name}: their log-likelihood is lower by {value - ours:,.1f} "
+                f"in all ({checks.decisions.sum():,.0f} decisions)."
+            )
     return ""

@@ -27,7 +27,7 @@ from multihorizon.report.formats import (
     p_text,
     sizes,
 )
-from multihorizon.report.goals_section import goals_sections
+from multihorizon.report.goals_section import UNIT, goals_sections
 from multihorizon.report.html import Bar, Cell, Either, Page, Section, cards, listing, paragraph, side_by_side, table, warning
 from multihorizon.report.lookahead_section import lookahead_sections
 from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
@@ -133,8 +133,8 @@ def _identifiability(found: Analysis) -> Section:
 def _reward(found: Analysis) -> Section:
     tabular, values, errors = found.problem.tabular, found.contrasts.values, found.contrasts.standard_errors
     against = "the reward of the average logged step" if tabular else "zero, that is, from not having the feature"
-    text = f"Differences from {against}, with 95 % intervals, in units of the temperature. "
-    text += "A constant added to all rewards does not change them." if tabular else ""
+    text = f"Differences from {against}, with 95 % intervals. {UNIT}"
+    text += " A constant added to all rewards does not change the differences." if tabular else ""
     if found.reward_given:
         return Section("The reward they share", [paragraph("The reward was given, so none of it was estimated.")])
     if found.withheld:

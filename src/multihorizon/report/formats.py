@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from multihorizon.report.findings import Findings, effective_horizon
+from multihorizon.report.findings import Findings, Judged, effective_horizon
 
 #: Longer horizons are not told in numbers.
 MOST_STEPS = 1e6
 
 
-def discount_text(findings: Findings, discount: float) -> str:
+def discount_text(findings: Judged, discount: float) -> str:
     """A discount with three decimals; the largest one tried is shown as a limit."""
     if discount >= findings.largest_discount < 1:
         return f"≥ {findings.largest_discount:g}"
     return f"{discount:.3f}"
 
 
-def own_discount_text(findings: Findings, k: int) -> str:
+def own_discount_text(findings: Judged, k: int) -> str:
     """The discount of expert k; one that was known beforehand is shown as it was given."""
     gamma = float(findings.solution.discounts[k])
     return f"{gamma:g}" if findings.known[k] else discount_text(findings, gamma)
 
 
-def own_steps_text(findings: Findings, k: int) -> str:
+def own_steps_text(findings: Judged, k: int) -> str:
     """The horizon of expert k; that of a known discount is no limit."""
     text = steps_text(findings, float(findings.solution.discounts[k]))
     return text.removeprefix("≥ ") if findings.known[k] else text
 
 
-def interval_text(findings: Findings, k: int) -> str:
+def interval_text(findings: Judged, k: int) -> str:
     """The interval of expert k; an end may not have been found, and the largest discount tried is a limit."""
     if findings.known[k]:
         return "known"
@@ -40,7 +40,7 @@ def interval_text(findings: Findings, k: int) -> str:
     return f"{low} to {high}"
 
 
-def interval_steps_text(findings: Findings, k: int) -> str:
+def interval_steps_text(findings: Judged, k: int) -> str:
     """The interval of expert k in steps."""
     ends = findings.intervals[k]
     if findings.known[k] or np.isnan(ends).all():
@@ -49,7 +49,7 @@ def interval_steps_text(findings: Findings, k: int) -> str:
     return f"{low} to {high}"
 
 
-def steps_text(findings: Findings, discount: float) -> str:
+def steps_text(findings: Judged, discount: float) -> str:
     """The horizon of a discount with one decimal; a limit is shown as a limit."""
     text = horizon_text(discount, findings.steps)
     return f"≥ {text}" if findings.largest_discount <= discount < 1 else text
@@ -66,6 +66,12 @@ def horizon_text(discount: float, steps: float) -> str:
 def decimals(value: float, digits: int) -> str | None:
     """A number with so many decimals, without a sign before zero; None where it is not known."""
     return None if np.isnan(value) else f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def per_decision(total: float, decisions: float) -> str:
+    """A difference of log-likelihood per decision: three decimals, and more where these would show nothing."""
+    value = total / decisions
+    return f"{value:.3f}" if abs(value) >= 0.01 else np.format_float_positional(value, precision=2, fractional=False, trim="-")
 
 
 def p_text(value: float) -> str:

@@ -20,6 +20,10 @@ ADVICE = (
     "Fit each group by itself: keep the rows of its experts, and run multihorizon fit on them. Experts of whom it cannot be "
     "told need more decisions, above all in states that the others visit."
 )
+UNIT = (
+    "The unit of a reward: one that is larger by 1 makes the choice that leads to it at once 2.7 times as likely, for an expert with "
+    "temperature 1."
+)
 
 
 def goals_sections(found: Findings) -> list[Section]:
@@ -75,8 +79,9 @@ def _rewards(found: GoalEstimates) -> str:
     problem = found.solutions[0].require_problem()
     rows: list[list[Cell]] = [[name, *(cells[i] for cells in columns.values())] for i, name in enumerate(problem.parameter_names)]
     kind = "state" if problem.tabular else "feature"
-    caption = "Rewards in temperatures, with standard errors; those of states are differences from the average logged step"
-    return table([kind, *(f"goal {g + 1}" for g in columns)], rows, caption)
+    average = "; those of states are differences from the average logged step" if problem.tabular else ""
+    listed = table([kind, *(f"goal {g + 1}" for g in columns)], rows, f"Rewards of each goal, ± one standard error{average}")
+    return f"{paragraph(UNIT)}{listed}"
 
 
 def _reward_cells(solution: Solution) -> list[str | None]:

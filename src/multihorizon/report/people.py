@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from multihorizon.report.findings import Findings
+from multihorizon.report.findings import VAGUE_WIDTH, Findings
 from multihorizon.report.population_section import population_columns
-from multihorizon.report.words import VAGUE_WIDTH
 
 
 def people_frame(findings: Findings) -> pd.DataFrame:
@@ -41,6 +40,7 @@ def _flags(findings: Findings, k: int) -> list[str]:
         "known discount": findings.known[k],
         f"at the {limit} discount": limit is not None,
         "wide interval": width > VAGUE_WIDTH,
+        "no whole interval": findings.given[k] and not findings.known[k] and bool(np.isnan(width)),
         "result not to be used": bool(findings.withheld),
     }
     return [flag for flag, holds in cases.items() if holds]

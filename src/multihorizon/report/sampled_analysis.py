@@ -20,9 +20,9 @@ from multihorizon.continuous.solver import SieveLikelihood
 from multihorizon.driver import solve
 from multihorizon.likelihood.horizon_tests import SharedDiscountTest
 from multihorizon.progress import Progress, part_of, silent
-from multihorizon.report.findings import LEVEL
+from multihorizon.report.findings import LEVEL, VAGUE_WIDTH
 from multihorizon.report.formats import count, from_to, in_words, p_text
-from multihorizon.report.words import VAGUE_WIDTH, Verdict
+from multihorizon.report.words import Verdict
 from multihorizon.solution import Solution, Status
 from multihorizon.tables.steps import Steps
 

@@ -8,12 +8,12 @@ comes first and takes their place in the opening.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
-from multihorizon.report.advice import NAMED_EXPERTS, SIGNIFICANT, unequal_temperatures, warnings
-from multihorizon.report.findings import Findings, predicts_worse
+from multihorizon.report.advice import NAMED_EXPERTS, SIGNIFICANT, unequal_temperatures
+from multihorizon.report.findings import VAGUE_WIDTH, Findings, Judged, predicts_worse
 from multihorizon.report.formats import (
     count,
     from_to,
@@ -22,12 +22,11 @@ from multihorizon.report.formats import (
     own_discount_text,
     own_steps_text,
     p_text,
+    per_decision,
     steps_text,
 )
 from multihorizon.report.misfit import choices_repeat, misfits
-
-#: An interval wider than this says little about a discount.
-VAGUE_WIDTH = 0.5
+from multihorizon.solution import Status
 
 Kind = Literal["good", "caution", "bad"]
 
@@ -50,11 +49,10 @@ def verdicts(findings: Findings) -> tuple[Verdict, Verdict, Verdict]:
 def headline(findings: Findings) -> str:
     """The opening paragraph."""
     look, tell, fit = verdicts(findings)
-    first = warnings(findings)
-    return " ".join([*first, *([] if findings.withheld else [look.reasons]), tell.reasons, fit.reasons])
+    return " ".join([*findings.warnings, *([] if findings.withheld else [look.reasons]), tell.reasons, fit.reasons])
 
 
-def look_ahead_verdict(findings: Findings) -> Verdict:
+def look_ahead_verdict(findings: Judged) -> Verdict:
     """Who looks how far ahead."""
     question = "How far do they look ahead?"
     if findings.withheld:
@@ -66,63 +64,80 @@ def look_ahead_verdict(findings: Findings) -> Verdict:
     if all(findings.known):
         return Verdict(question, f"{answer}, as known", "All discounts were known; none was estimated.", "good")
     reasons = _each(findings, order) if len(order) <= NAMED_EXPERTS else _crowd(findings, order)
-    return Verdict(question, answer, f"{reasons}{_difference(findings)}", "caution" if warnings(findings) else "good")
+    return Verdict(question, answer, f"{reasons}{_difference(findings)}", "caution" if findings.warnings else "good")
 
 
-def identifiability_verdict(findings: Findings) -> Verdict:
+def identifiability_verdict(findings: Judged) -> Verdict:
     """Whether the decisions identify the discounts, and how narrowly."""
     question, number = "Can the data tell?", len(findings.given)
     if all(findings.known) and not findings.withheld:
         return Verdict(question, "Not asked", " ".join(["No discount was estimated.", *_open_directions(findings)]), "good")
+    converged = findings.solution.status != Status.NOT_CONVERGED
     unknown = [findings.solution.experts[k] for k in findings.order if not findings.identified[k]]
-    if len(unknown) == number:
+    if len(unknown) == number and converged:
         return Verdict(question, "No", _unknown(findings, unknown), "bad")
     if findings.withheld:
         text = "Whether the data can tell the discounts is open until a fit succeeds."
         return Verdict(question, "Not with this fit", text, "bad")
-    idle, vague = _no_better_than_chance(findings), wide_intervals(findings)
-    useful = sum(findings.given) - len(vague)
+    names, given, sure = findings.solution.experts, findings.given, findings.sure
+    useful, told = [k for k in findings.order if sure[k]], [k for k in findings.order if given[k] and not sure[k]]
+    vague, missing = ([k for k in told if np.isnan(findings.intervals[k]).any() == lost] for lost in (False, True))
+    idle = [names[k] for k in findings.order if findings.reasons[k] == "no better than chance"]
     parts = [_unknown(findings, unknown)] if unknown else []
     if idle:
         parts.append(f"The decisions of {_named(findings, idle)} are no likelier than by chance, so no discount is given.")
-    if vague:
-        parts.append(_too_few(findings, vague))
-    if useful:
-        parts.append(_widths(findings))
+    parts += [_too_few(findings, vague)] if vague else []
+    parts += [_no_interval(findings, missing)] if missing else []
+    parts += [_widths(findings, useful)] if useful else []
     parts += _open_directions(findings)
-    if useful == number:
-        return Verdict(question, "Yes", " ".join(parts), "good")
-    answer = f"For {useful} of {number}" if useful else "Barely" if vague else "No"
-    return Verdict(question, answer, " ".join(parts), "caution" if useful or vague else "bad")
+    if len(useful) == number:
+        answer, kind = ("Yes", "good") if findings.finished else ("So far, yes", "caution")
+    elif useful or told:
+        answer, kind = f"For {len(useful)} of {number}" if useful else "Barely" if vague else "Not known", "caution"
+    else:
+        answer, kind = "No", "bad"
+    return Verdict(question, answer, " ".join(parts), cast(Kind, kind))
 
 
-def _too_few(findings: Findings, vague: list[str]) -> str:
+def _too_few(findings: Judged, vague: list[int]) -> str:
     if len(findings.given) > NAMED_EXPERTS:
         are = "is" if len(vague) == 1 else "are"
         return f"{count(len(vague), 'interval')} {are} wider than {VAGUE_WIDTH:g}: too few decisions to say much."
     whose = "The decisions" if len(vague) == len(findings.given) else "Some experts' decisions"
-    return f"{whose} are too few to say much: they leave {in_words(vague)}."
+    ranges = [f"{findings.solution.experts[k]} from {interval_text(findings, k)}" for k in vague]
+    return f"{whose} are too few to say much: they leave {in_words(ranges)}."
 
 
-def _named(findings: Findings, names: list[str]) -> str:
+def _no_interval(findings: Judged, missing: list[int]) -> str:
+    """What to say of discounts without a whole interval: the work was stopped, or an end was not found."""
+    names = [findings.solution.experts[k] for k in missing]
+    if not findings.finished:
+        return f"The work was stopped before there were intervals for {_named(findings, names)}."
+    if len(findings.given) <= NAMED_EXPERTS:
+        names = [f"{name} ({interval_text(findings, k)})" for name, k in zip(names, missing, strict=True)]
+    how_sure = "this discount is" if len(names) == 1 else "these discounts are"
+    return f"No whole interval was found for {_named(findings, names)}, so how sure {how_sure} is not known."
+
+
+def _named(findings: Judged, names: list[str]) -> str:
     """The experts by name, or their number in a crowd."""
     return in_words(names) if len(findings.given) <= NAMED_EXPERTS else count(len(names), "expert")
 
 
-def _widths(findings: Findings) -> str:
-    widths = (findings.intervals[:, 1] - findings.intervals[:, 0])[~np.array(findings.known)]
-    if np.isnan(widths).all():
-        return "The decisions identify every discount that is given."
-    limits = [] if all(findings.given) else ["is given"]
-    limits += ["was not known"] if any(findings.known) else []
-    whom = f"every discount that {' and '.join(limits)}" if limits else "every discount"
-    if len(findings.given) <= NAMED_EXPERTS:
-        return f"The decisions identify {whom}; the widest 95 % interval spans {np.nanmax(widths):.3f}."
-    return f"The decisions identify {whom}; half of the 95 % intervals span less than {np.nanmedian(widths):.3f}."
-
-
-def _no_better_than_chance(findings: Findings) -> list[str]:
-    return [findings.solution.experts[k] for k in findings.order if findings.reasons[k] == "no better than chance"]
+def _widths(findings: Judged, useful: list[int]) -> str:
+    """How narrowly the discounts are told that were estimated and have an interval."""
+    known = findings.known
+    estimated = [k for k in useful if not known[k]]
+    if not estimated:
+        return "The other discounts were known."
+    widths = findings.intervals[estimated, 1] - findings.intervals[estimated, 0]
+    whom = "every discount that was not known" if any(known) else "every discount"
+    if len(useful) < len(known):
+        names = [findings.solution.experts[k] for k in estimated]
+        whom = f"the {'discount' if len(names) == 1 else 'discounts'} of {_named(findings, names)}"
+    if len(known) <= NAMED_EXPERTS:
+        return f"The decisions identify {whom}; the widest 95 % interval spans {widths.max():.3f}."
+    return f"The decisions identify {whom}; half of the 95 % intervals span less than {np.median(widths):.3f}."
 
 
 def fit_verdict(findings: Findings) -> Verdict:
@@ -140,8 +155,8 @@ def fit_verdict(findings: Findings) -> Verdict:
         return Verdict(question, "Not with this fit", "Whether the model fits is open until a fit succeeds.", "bad")
     lost = total["own frequencies"] - total["this model"]
     if choices_repeat(findings) and lost > 3 * np.sqrt(2 * (findings.free_rewards + len(checks.experts))):
-        return Verdict(question, "No", _habits(lost / number), "bad")
-    better = f"it predicts held-out decisions better than chance, by {gain / number:.3f} in log-likelihood per decision"
+        return Verdict(question, "No", _habits(per_decision(lost, number)), "bad")
+    better = f"it predicts held-out decisions better than chance, by {per_decision(gain, number)} in log-likelihood per decision"
     odd, compared = _odd_states(findings)
     if odd:
         reasons = f"The model fits in most states: {better}. {odd}"
@@ -162,21 +177,14 @@ def _odd_states(findings: Findings) -> tuple[str, int]:
     return f"Choices differ from it by more than chance in {cases}, most in {worst}.", len(compared)
 
 
-def _habits(lost: float) -> str:
+def _habits(lost: str) -> str:
     return (
-        f"The model does not fit: each expert's own habits predict held-out decisions better, by {lost:.3f} in log-likelihood "
+        f"The model does not fit: each expert's own habits predict held-out decisions better, by {lost} in log-likelihood "
         "per decision. The experts do something that one shared reward and one discount each cannot explain."
     )
 
 
-def wide_intervals(findings: Findings) -> list[str]:
-    """The identified discounts whose intervals are so wide that the estimate says little, in words."""
-    widths = findings.intervals[:, 1] - findings.intervals[:, 0]
-    vague = [k for k in findings.order if findings.given[k] and widths[k] > VAGUE_WIDTH]
-    return [f"{findings.solution.experts[k]} from {interval_text(findings, k)}" for k in vague]
-
-
-def _each(findings: Findings, order: list[int]) -> str:
+def _each(findings: Judged, order: list[int]) -> str:
     parts = []
     for k in order:
         interval = f"discount {own_discount_text(findings, k)}, {interval_text(findings, k)}"
@@ -184,7 +192,7 @@ def _each(findings: Findings, order: list[int]) -> str:
     return f"Steps that each expert looks ahead, with 95 % intervals: {'; '.join(parts)}."
 
 
-def _crowd(findings: Findings, order: list[int]) -> str:
+def _crowd(findings: Judged, order: list[int]) -> str:
     known = findings.solution.discounts[order]
     low, middle, high = (float(g) for g in np.quantile(known, [0.25, 0.5, 0.75]))
     return (
@@ -193,12 +201,12 @@ def _crowd(findings: Findings, order: list[int]) -> str:
     )
 
 
-def _of_these(findings: Findings) -> str:
+def _of_these(findings: Judged) -> str:
     number = sum(findings.known)
     return f"; {count(number, 'discount')} of these {'was' if number == 1 else 'were'} known" if number else ""
 
 
-def _difference(findings: Findings) -> str:
+def _difference(findings: Judged) -> str:
     """Whether the experts differ in their horizons, and in how decided they are."""
     heat = findings.solution.temperature
     also = ""
@@ -207,7 +215,7 @@ def _difference(findings: Findings) -> str:
     return _horizons_differ(findings) + also
 
 
-def _horizons_differ(findings: Findings) -> str:
+def _horizons_differ(findings: Judged) -> str:
     test = findings.shared
     if test is None or np.isnan(test.p_value):
         return ""
@@ -216,8 +224,8 @@ def _horizons_differ(findings: Findings) -> str:
     return f" The decisions do not show that they differ: p {p_text(test.p_value)}."
 
 
-def _unknown(findings: Findings, unknown: list[str]) -> str:
-    exact = findings.identification
+def _unknown(findings: Judged, unknown: list[str]) -> str:
+    exact = findings.identification if isinstance(findings, Findings) else None
     how = "as likely, as far as can be computed" if exact is not None and exact.status == "unique" else "exactly as likely"
     text = (
         f"Other discounts, with another reward, make the decisions of {_named(findings, unknown)} {how}. So no number is given."
@@ -229,7 +237,7 @@ def _unknown(findings: Findings, unknown: list[str]) -> str:
     return text
 
 
-def _open_directions(findings: Findings) -> list[str]:
+def _open_directions(findings: Judged) -> list[str]:
     free = findings.solution.evidence["unidentified_directions"]
     if not free:
         return []
