@@ -22,6 +22,7 @@ from multihorizon.cli import app
 from multihorizon.commands.console import plain_errors
 from multihorizon.files.labels import positions, visible
 from multihorizon.files.output import check_output, write_all
+from multihorizon.files.table import Table
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.dynamics import require_agreement
 from multihorizon.tables.features import read_features
@@ -178,6 +179,11 @@ CSV_FILES = {
         GOOD.replace("home,walk,road", '"ho\nme",walk,road').replace("bob,1,0,home", "bob,1,0,"),
         "line 5: column state must not be empty",
     ),
+    "a cell of the header never closed": ('"' + "x" * 200_000 + GOOD, "a quotation mark must be missing"),
+    "a last line that is far too long": (
+        GOOD + "ann,2,0,home,walk," + "x" * (17 << 20),
+        "line 5: the line must be shorter than 8 MB",
+    ),
     "step": (GOOD.replace("bob,1,0", "bob,1,first"), "line 4: column step must be a whole number, received 'first'"),
     "empty step": (GOOD.replace("bob,1,0", "bob,1,"), "line 4: column step must be a whole number, received an empty cell"),
     "huge step": (GOOD.replace("bob,1,0", "bob,1,1e300"), "line 4: column step must be a whole number"),
@@ -215,6 +221,34 @@ def test_damaged_compressed_files(ending, tmp_path):
             mh.Demonstrations.from_files(path)
 
 
+def test_a_small_file_that_unpacks_without_end_is_refused_at_its_first_line(tmp_path, monkeypatch):
+    """Nothing is read after the first block that holds no end of a line."""
+    monkeypatch.setattr("multihorizon.files.opening.BLOCK", 1 << 16)
+    with gzip.open(tmp_path / "d.csv.gz", "wb") as file:
+        for _ in range(20):
+            file.write(b"a" * (1 << 20))
+    damaged = (tmp_path / "d.csv.gz").read_bytes()[:-8]  # reading on would find the end missing
+    (tmp_path / "d.csv.gz").write_bytes(damaged)
+    with pytest.raises(ValueError, match=r"d\.csv\.gz, line 1: the line must be shorter than"):
+        mh.Demonstrations.from_files(tmp_path / "d.csv.gz")
+
+
+def test_only_the_columns_that_are_needed_are_read(tmp_path, monkeypatch):
+    seen = []
+    others = {f"other {i}": range(3) for i in range(30)}
+    table = pd.DataFrame([row.split(",") for row in ROWS], columns=HEADER.split(","))
+    table.assign(x=[0.0, 1.0, 0.5], **others).to_csv(tmp_path / "d.csv", index=False)
+    table.assign(x=[0.0, 1.0, 0.5], **others).to_csv(tmp_path / "d.csv.bz2", index=False)
+    monkeypatch.setattr("multihorizon.files.reading.Table", lambda *a, **o: seen.append(Table(*a, **o)) or seen[-1])
+    for name in ("d.csv", "d.csv.bz2"):
+        assert mh.Demonstrations.from_files(tmp_path / name).states == ("home", "road", "town")
+        assert list(seen.pop().frame.columns) == HEADER.split(",")
+        mh.Steps.from_file(tmp_path / name, ["x"])
+        assert list(seen.pop().frame.columns) == ["expert", "episode", "step", "action", "x"]
+    with pytest.raises(ValueError, match="received none named y but expert, episode, step, state"):
+        mh.Steps.from_file(tmp_path / "d.csv", ["y"])
+
+
 def test_compressed_files_are_read(tmp_path):
     (tmp_path / "d.csv").write_text(GOOD)
     with gzip.open(tmp_path / "e.csv.gz", "wt") as file:
@@ -228,7 +262,14 @@ def test_nested_parquet_is_refused(tmp_path):
     frame.assign(state=[["home"], ["road"], ["home"]]).to_parquet(tmp_path / "list.parquet")
     frame.assign(state=[{"x": 1}] * 3).to_parquet(tmp_path / "nested.parquet")
     frame.assign(step=pd.Timestamp("2026-01-01")).to_parquet(tmp_path / "dates.parquet")
-    for name, said in (("list", "state must hold text"), ("nested", "state must hold text"), ("dates", "step must be a whole")):
+    frame.assign(state=[b"home", b"road", b"home"]).to_parquet(tmp_path / "bytes.parquet")
+    expected = {
+        "list": "state must hold text or numbers, received lists",
+        "nested": "state must hold text or numbers, received lists or other nested",
+        "dates": "step must be a whole",
+        "bytes": "state must hold text or numbers, received bytes: write it as text",
+    }
+    for name, said in expected.items():
         with pytest.raises(ValueError, match=rf"{name}\.parquet.* column {said}"):
             mh.Demonstrations.from_files(tmp_path / f"{name}.parquet")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 not parquet PAR1")
@@ -384,10 +425,13 @@ def test_control_characters_are_shown_not_obeyed(tmp_path):
     table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 60, names=[name, "b", "c"])
     table.to_csv(tmp_path / "d.csv")
     domain.mdp.to_npz(tmp_path / "m.npz")
-    result = CliRunner().invoke(app, ["fit", str(tmp_path / "d.csv"), "--transitions", str(tmp_path / "m.npz")])
+    arguments = ["fit", tmp_path / "d.csv", "--transitions", tmp_path / "m.npz", "--quick", "--out", tmp_path / "out"]
+    result = CliRunner().invoke(app, list(map(str, arguments)))
     assert result.exit_code == 0
-    assert "\x1b[31mann" not in result.output
-    assert "\\x1b[31mann" in result.output
+    for text in (result.output, *((tmp_path / "out" / name).read_text() for name in ("people.csv", "report.html"))):
+        assert "\x1b[31mann" not in text
+        assert "\\x1b[31mann" in text
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["experts"][0] == name
     (tmp_path / "d.csv").write_text(GOOD.replace("bob,1,0,home", "bob,1,0,\x1b[2Jmoon"))
     result = CliRunner().invoke(app, ["fit", str(tmp_path / "d.csv"), "--transitions", str(tmp_path / "m.npz")])
     assert result.exit_code == 2

@@ -208,6 +208,7 @@ def test_folders_that_are_no_table(tmp_path):
     walks().to_parquet(tmp_path / "b.parquet")
     with pytest.raises(ValueError, match="of one kind"):
         mh.Demonstrations.from_files(tmp_path)
+    (tmp_path / "b.parquet").unlink()
     result = CliRunner().invoke(app, ["fit", str(tmp_path), "--out", str(tmp_path)])
     assert result.exit_code == 2
     assert "--out must be another folder than the one that is read" in result.stderr

@@ -7,6 +7,7 @@ statistics programs write. It is slow, so large files go through the database (`
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -28,7 +29,11 @@ class Header:
 def read_header(file: Path) -> Header:
     """The header of a file; columns without a name get one of their own."""
     records = _records(file)
-    line, last, header = next(records, (1, 1, []))
+    try:
+        line, last, header = next(records, (1, 1, []))
+        following, _, first = next(records, (0, 0, []))
+    except csv.Error as error:
+        raise ValueError(f"{file}: a cell at the beginning is far too long: a quotation mark must be missing") from error
     names = [name.strip() for name in header]
     if names and names[0].lower().startswith("sep="):
         raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")
@@ -36,10 +41,9 @@ def read_header(file: Path) -> Header:
         for mark, word in _SEPARATORS.items():
             if mark in names[0]:
                 raise ValueError(f"{file} must be separated by commas, received columns separated by {word}: save it with commas")
-    twice = next((name for name in names if name and names.count(name) > 1), None)
+    twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
     if twice is not None:
         raise ValueError(f"{file}, line {line}: each column must be named once, received {twice} twice")
-    following, _, first = next(records, (0, 0, []))
     if len(names) == 1 and len(first) > 1:
         raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")
     if len(first) > len(names):

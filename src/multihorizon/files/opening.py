@@ -20,8 +20,9 @@ from typing import IO, cast
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error, NotImplementedError, RuntimeError)
 #: How many bytes of a file are read to recognise it.
 OPENING_BYTES = 4096
-#: How many bytes are unpacked at a time to test a checksum.
-GZIP_BLOCK = 1 << 20
+#: How many bytes are looked through at a time. A line that fills such a block is refused: the database drops it in silence if it
+#: is the last one and longer than 32 MB, and a small compressed file may hold more of it than memory.
+BLOCK = 1 << 23
 
 _AS_CSV = "in the spreadsheet program save it as CSV UTF-8 (comma delimited)"
 #: How other kinds of files begin, what they are, and what helps.
@@ -109,11 +110,25 @@ def open_csv(path: Path) -> Iterator[IO[str]]:
 
 
 def require_csv(path: Path) -> None:
-    """Raise if the beginning of the file shows that it is something other than a CSV table."""
+    """Raise if the file is something other than a CSV table, or has lines that no table has.
+
+    It is read to its end: the checksum of a compressed file stands there, and the database does not look at it.
+    """
     with open_bytes(path) as file:
         beginning = file.read(OPENING_BYTES)
-        while path.suffix.lower() == ".gz" and file.read(GZIP_BLOCK):
-            pass  # unpacked to its end: the checksum stands there, and the database does not look at it
+        _require_text(path, beginning)
+        lines = 1 + beginning.count(b"\n")
+        while block := file.read(BLOCK):
+            if len(block) == BLOCK and b"\n" not in block and b"\r" not in block:
+                raise ValueError(
+                    f"{path}, line {lines}: the line must be shorter than {BLOCK >> 20} MB, received a longer one: "
+                    "the file is damaged or no table"
+                )
+            lines += block.count(b"\n")
+
+
+def _require_text(path: Path, beginning: bytes) -> None:
+    """Raise if the beginning of the file shows that it is something other than a CSV table."""
     if not beginning.strip():
         raise ValueError(f"{path} must be a CSV table with a header, received an empty file")
     for mark, kind, help_ in _KINDS:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from multihorizon.files.labels import spreadsheet_safe
+from multihorizon.files.labels import spreadsheet_safe, visible
 
 
 def check_output(directory: Path, files: Iterable[str], inputs: Iterable[Path]) -> None:
@@ -86,11 +86,18 @@ def _move(names: Iterable[str], source: Path, target: Path) -> None:
         os.replace(source / name, target / name)
 
 
-def write_csv(frame: pd.DataFrame, path: str | Path) -> None:
-    """Write a table; text that a spreadsheet would run as a formula gets ' before it, and `read_csv` takes it away."""
-    frame = frame.rename(columns=lambda name: spreadsheet_safe(str(name)))
+def write_csv(frame: pd.DataFrame, path: str | Path, read_again: bool = False) -> None:
+    """Write a table; text that a spreadsheet would run as a formula gets ' before it, and `read_csv` takes it away.
+
+    Control characters are written out, as on the terminal, except in a table that is to be `read_again` with the same labels.
+    """
+
+    def written(text: str) -> str:
+        return spreadsheet_safe(text if read_again else visible(text))
+
+    frame = frame.rename(columns=lambda name: written(str(name)))
     for column in frame.select_dtypes(exclude="number"):
-        changed = {v: spreadsheet_safe(v) for v in frame[column].unique() if isinstance(v, str) and spreadsheet_safe(v) != v}
+        changed = {v: written(v) for v in frame[column].unique() if isinstance(v, str) and written(v) != v}
         if changed:
             frame[column] = frame[column].replace(changed)
     frame.to_csv(path, index=False)

@@ -33,11 +33,14 @@ _OTHER_ENDINGS = {
 }
 
 
-def read_table(path: str | Path, what: str, labels: Sequence[str]) -> Table:
-    """Read a file by the ending of its name; `what` names it in messages. Columns named in `labels` are kept as text."""
+def read_table(path: str | Path, what: str, labels: Sequence[str], needed: Sequence[str] | None = None) -> Table:
+    """Read a file by the ending of its name; `what` names it in messages.
+
+    Columns named in `labels` are kept as text. With `needed`, only these columns are read, those of them that are there.
+    """
     file = existing_file(path, what)
     require_table(file, what)
-    return load(scan_files(str(path), [file]), labels)
+    return load(scan_files(str(path), [file]), labels, needed)
 
 
 def scan_files(name: str, files: Sequence[Path]) -> Scan:
@@ -71,23 +74,27 @@ def require_table(file: Path, what: str) -> None:
         raise ValueError(f"{what} must be a .csv or .parquet file, received {file}: {hint}")
 
 
-def load(scan: Scan, labels: Sequence[str]) -> Table:
-    """The whole table of a scan; a CSV file that the database cannot read, or reads with odd rows, is read by Python."""
-    columns = ", ".join(quoted(name) for name in (*scan.types, *((EXTRA,) if scan.padded else ())))
+def load(scan: Scan, labels: Sequence[str], needed: Sequence[str] | None = None) -> Table:
+    """The rows of a scan; a CSV file that the database cannot read, or reads with odd rows, is read by Python."""
+    names = [name for name in scan.types if needed is None or name in needed]
+    last = list(scan.types)[-1]
+    columns = ", ".join(map(quoted, dict.fromkeys((*names, last, *((EXTRA,) if scan.padded else ())))))
     try:
         with connect() as database:
             frame = database.execute(f"SELECT {columns} FROM {scan.relation}").df()
     except duckdb.Error as error:
         if not scan.is_csv:
             raise ValueError(f"{scan.name} is damaged or no Parquet file: write it again, or save the table as CSV") from error
-        return _load_by_python(scan, labels)
-    odd = scan.padded and (frame[EXTRA].notna().any() or frame[list(scan.types)[-1]].isna().any())
-    return _load_by_python(scan, labels) if odd else as_table(frame[list(scan.types)], scan, labels)
+        return _load_by_python(scan, labels, names)
+    odd = scan.padded and (frame[EXTRA].notna().any() or frame[last].isna().any())
+    return _load_by_python(scan, labels, names) if odd else as_table(frame[names], scan, labels)
 
 
-def _load_by_python(scan: Scan, labels: Sequence[str]) -> Table:
-    parts = [list(read_records(file, len(scan.types))) for file in scan.files]
-    frame = pd.DataFrame(list(chain.from_iterable(parts)), columns=list(scan.types), dtype=object)
+def _load_by_python(scan: Scan, labels: Sequence[str], names: Sequence[str]) -> Table:
+    place = {name: i for i, name in enumerate(scan.types)}
+    wanted = [place[name] for name in names]
+    parts = [[[cells[i] for i in wanted] for cells in read_records(file, len(place))] for file in scan.files]
+    frame = pd.DataFrame(list(chain.from_iterable(parts)), columns=list(names), dtype=object)
     return as_table(frame, replace(scan, ends=tuple(accumulate(len(part) for part in parts))), labels)
 
 
@@ -95,12 +102,12 @@ def as_table(frame: pd.DataFrame, scan: Scan, labels: Sequence[str], rows: Seque
     """Rows of a scan, all of them or those of the given numbers, as a table that knows their places."""
     place = scan.place if rows is None else partial(_place_of, scan, rows)
     if not scan.is_csv:
-        return Table(frame, scan.name, place)
+        return Table(frame, scan.name, place, columns=tuple(scan.types))
     frame = frame.replace("", None)
     for column in frame.columns:
         if column not in labels:
             frame[column] = _numbers_or_text(frame[column])
-    return Table(frame, scan.name, place, spreadsheet_label)
+    return Table(frame, scan.name, place, spreadsheet_label, tuple(scan.types))
 
 
 def _place_of(scan: Scan, rows: Sequence[int], row: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import IO, Any
@@ -50,6 +51,7 @@ def read_json(path: str | Path, what: str) -> dict[str, Any]:
 def write_json(path: str | Path, content: dict[str, Any]) -> None:
     """Write an object as JSON; what is not known is null."""
     text = json.dumps(for_json(content), indent=1, ensure_ascii=False, allow_nan=False)
+    text = re.sub("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]", lambda c: f"\\u{ord(c[0]):04x}", text)  # a terminal obeys these
     Path(path).write_text(text, encoding="utf-8")
 
 

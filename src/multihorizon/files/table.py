@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,9 @@ import pandas as pd
 from multihorizon.checks import Floats, Ints, label
 from multihorizon.files.labels import in_order
 
+#: What columns of Parquet files may hold in place of labels, and what to do about it.
+BYTES = "bytes: write it as text, in pandas with .str.decode('utf-8')"
+NESTED = "lists or other nested values: write one value per cell"
 #: Up to this number, floats hold every whole number exactly.
 LARGEST_WHOLE = 2.0**53
 
@@ -22,12 +26,16 @@ def _row(number: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A data frame, its name, how to say where a row stands, and how to read a label from a cell."""
+    """A data frame, its name, how to say where a row stands, and how to read a label from a cell.
+
+    `columns` are all columns of the file, where the frame holds only those that are needed.
+    """
 
     frame: pd.DataFrame
     name: str = "the table"
     place: Callable[[int], str] = _row
     read_label: Callable[[Any, str], str] = label
+    columns: tuple[str, ...] = ()
 
     def at(self, row: int) -> str:
         """Where a row stands: the table's name and the line or row."""
@@ -35,11 +43,11 @@ class Table:
 
     def require(self, *columns: str) -> None:
         """Raise unless the table has rows, and these columns once each."""
-        found = [str(c) for c in self.frame.columns]
+        found = [str(c) for c in self.columns or self.frame.columns]
         missing = [c for c in columns if c not in found]
         if missing:
             raise ValueError(_without(self.name, columns, missing, found))
-        twice = next((c for c in found if found.count(c) > 1), None)
+        twice = next((c for c, times in Counter(found).items() if times > 1), None)
         if twice is not None:
             raise ValueError(f"{self.name} must have each column once, received {twice} twice")
         if not len(self.frame):
@@ -53,7 +61,10 @@ class Table:
         try:
             codes, values = pd.factorize(self.frame[column])
         except TypeError as error:
-            raise ValueError(f"{self.name}: column {column} must hold text or numbers, received nested values") from error
+            is_bytes = self.frame[column].map(type).isin([bytes, bytearray]).any()
+            raise ValueError(
+                f"{self.name}: column {column} must hold text or numbers, received {BYTES if is_bytes else NESTED}"
+            ) from error
         if (codes < 0).any() and not optional:
             raise ValueError(f"{self.at(int(np.argmax(codes < 0)))}: column {column} must not be empty{remedy}")
         raw = [self._label(column, value, codes, i) for i, value in enumerate(values)]

@@ -19,7 +19,7 @@ from multihorizon.files.reading import load
 from multihorizon.files.scan import MEMORY, Scan, connect
 from multihorizon.tables.cells import Decision, Episodes
 from multihorizon.tables.counting import Counting
-from multihorizon.tables.rows import LABELS, Rows, rows_of
+from multihorizon.tables.rows import COLUMNS, LABELS, Rows, rows_of
 from multihorizon.tables.spelling import LABEL_ORDER
 
 #: Files of more bytes, or of more rows, are counted: loading takes longer, and some hundred bytes of memory for each row.
@@ -139,7 +139,9 @@ def decisions_of(scan: Scan, cut_off: bool = False) -> Rows | CountedFiles:
     Raises:
         ValueError: naming the line or row and what is wrong with it.
     """
-    return CountedFiles(scan, cut_off) if is_large(scan) else rows_of(load(scan, LABELS), cut_off=cut_off)
+    return (
+        CountedFiles(scan, cut_off) if is_large(scan) else rows_of(load(scan, LABELS, (*COLUMNS, "next_state")), cut_off=cut_off)
+    )
 
 
 def is_large(scan: Scan) -> bool:

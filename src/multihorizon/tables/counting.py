@@ -205,7 +205,7 @@ class Counting:
         query = f"SELECT number FROM {rows or spelt(self.scan, numbered=True)} WHERE {condition} ORDER BY number"
         numbers = [number for (number,) in self.run(query if most is None else f"{query} LIMIT {most}", values)]
         self.keep("wanted", place=numbers)
-        columns = ", ".join(quoted(column) for column in self.scan.types)
+        columns = ", ".join(quoted(column) for column in self.scan.types if column in (*COLUMNS, "next_state"))
         every = f"(SELECT {columns}, row_number() OVER () - 1 AS place_in_table FROM {self.scan.relation})"
         found = self.database.execute(f"SELECT {columns} FROM {every} JOIN wanted ON place = place_in_table ORDER BY place").df()
         rows_of(as_table(found, self.scan, LABELS, numbers))

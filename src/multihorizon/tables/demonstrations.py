@@ -271,7 +271,7 @@ class Demonstrations:
 
     def to_csv(self, path: str | Path) -> None:
         """Write a CSV file that `from_csv` reads back; labels that a spreadsheet would run as formulas get ' before them."""
-        write_csv(self.to_frame(), path)
+        write_csv(self.to_frame(), path, read_again=True)
 
     def to_parquet(self, path: str | Path) -> None:
         """Write a Parquet file that `from_parquet` reads back; needs the extra `parquet`."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from multihorizon.checks import label
 from multihorizon.files.reading import spreadsheet_label
 from multihorizon.files.scan import EXTRA, Scan, quoted
-from multihorizon.files.table import LARGEST_WHOLE
+from multihorizon.files.table import BYTES, LARGEST_WHOLE, NESTED
 
 _FLOATS = ("FLOAT", "DOUBLE")
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT")
@@ -66,7 +66,8 @@ def require_labels(scan: Scan, columns: tuple[str, ...]) -> None:
     for column in columns:
         kind = scan.types.get(column, "")
         if kind == "BLOB" or kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION")):
-            raise ValueError(f"{scan.name}: column {column} must hold text or numbers, received nested values")
+            received = BYTES if kind == "BLOB" else NESTED
+            raise ValueError(f"{scan.name}: column {column} must hold text or numbers, received {received}")
 
 
 def _states(types: dict[str, str]) -> tuple[str, str]:

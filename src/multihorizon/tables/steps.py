@@ -80,7 +80,8 @@ class Steps:
     @classmethod
     def from_file(cls, path: str | Path, state: Sequence[str]) -> Steps:
         """Read a CSV or Parquet file; see `from_frame`. Messages name the file and the line."""
-        return cls._from_table(read_table(path, "decisions", ("expert", "episode", "action")), state)
+        needed = (*COLUMNS, "terminated", *state, *(f"next_{name}" for name in state))
+        return cls._from_table(read_table(path, "decisions", ("expert", "episode", "action"), needed), state)
 
     @classmethod
     def _from_table(cls, table: Table, state: Sequence[str]) -> Steps:
@@ -164,7 +165,7 @@ class Steps:
 
     def to_csv(self, path: str | Path) -> None:
         """Write a CSV file that `from_file` reads back."""
-        write_csv(self.to_frame(), path)
+        write_csv(self.to_frame(), path, read_again=True)
 
     @property
     def _continues(self) -> Bools:
