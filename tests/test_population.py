@@ -344,8 +344,7 @@ def changed(**columns) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("formula", "persons", "said"),
     [
-        ("~ group", PEOPLE.frame.iloc[1:], "received none for 1"),
-        ("~ group", pd.concat([PEOPLE.frame, PEOPLE.frame.iloc[:1].assign(expert="zoe")]), "received none of zoe"),
+        ("~ group", PEOPLE.frame.assign(expert="x" + PEOPLE.frame["expert"]), "nobody who can be compared"),
         ("~ group", pd.concat([PEOPLE.frame, PEOPLE.frame.iloc[:1]]), "received 1 twice"),
         ("~ group", PEOPLE.frame.drop(columns="expert"), "must have the column expert"),
         ("~ grp", PEOPLE.frame, "names grp, which persons do not have: the columns are expert, group, age"),
@@ -354,8 +353,19 @@ def changed(**columns) -> pd.DataFrame:
         ("~ 0", PEOPLE.frame, "at least one term"),
         ("~ group + site", changed(site="all"), "column site of persons must vary"),
         ("~ age + months", changed(months=12.0 * PEOPLE.frame["age"]), "must add something"),
-        ("~ expert", PEOPLE.frame, "groups need more than one person each"),
-        ("~ iq", changed(iq=[np.nan, *range(23)]), "must have a value for everyone, received none for 1"),
+        (
+            "~ expert",
+            PEOPLE.frame,
+            "must vary, received nobody who can be compared, without 1, 2, .* 19 more .the only one of their",
+        ),
+        ("~ site", changed(site=["a", *"b" * 23]), "must vary, received b for everyone, without 1 .the only one of their site"),
+        (
+            "~ age",
+            changed(age=["forty", *map(str, range(23))]),
+            "column age .* must hold numbers, as for most, received 'forty' for 1",
+        ),
+        ("~ age", changed(age=[1e300, *range(23)]), "must be neither above 1e100 .* received 1e.300 in age"),
+        ("~ age", changed(age=[np.inf, *range(23)]), "must be finite"),
         ("~ log(age - 100)", PEOPLE.frame, r"must be finite, received a NaN or infinity in log\(age - 100\)"),
         ("~ log(group)", PEOPLE.frame, "cannot be used"),
         ("~ C(group, levels=['control'])", PEOPLE.frame, "cannot be used"),
@@ -456,12 +466,72 @@ def test_a_saved_population_cannot_carry_code(solution: mh.Solution, tmp_path, m
     assert [path.name for path in tmp_path.iterdir()] == ["population.json"]
 
 
+def gaps() -> pd.DataFrame:
+    """The persons with one row missing, one too many, an age missing, and one alone at a site."""
+    frame = PEOPLE.frame.assign(site=["c", *np.resize(["a", "b"], 23)], age=PEOPLE.frame["age"].astype(float))
+    frame.loc[frame["expert"] == "3", "age"] = np.nan
+    return pd.concat([frame[frame["expert"] != "2"], frame.iloc[:1].assign(expert="zoe")])
+
+
+LEFT_OUT = {
+    "2": "no row in the table of persons",
+    "zoe": "no decisions",
+    "3": "no age",
+    "1": "the only one of their site",
+}
+
+
+def test_persons_who_cannot_be_compared_are_left_out_and_named() -> None:
+    solver = mh.Population("~ age + site", gaps(), known_reward=POINTS, nodes=5)
+    found = mh.solve(known_problem(), solver)
+    assert found.evidence["population"]["left_out"] == LEFT_OUT
+    assert (
+        "4 of 25 persons are left out of the comparison: 2 (no row in the table of persons); zoe (no decisions)" in found.message
+    )
+    kept = [name for name in known_problem().names if name not in LEFT_OUT]
+    assert list(found.experts) == kept == list(found.problem.names)
+    problem = known_problem()
+    by_hand = problem.with_experts(e for e in problem.experts if e.name in kept)
+    complete = gaps()[gaps()["expert"].isin(kept)]
+    other = mh.solve(by_hand, mh.Population("~ age + site", complete, known_reward=POINTS, nodes=5, missing="fail"))
+    assert other.evidence["population"]["left_out"] == {}
+    np.testing.assert_array_equal(other.discounts, found.discounts)
+    assert solver.predict(found, complete).shape == (21, 5)
+    with pytest.raises(ValueError, match=r"missing is fail, received 2 \(no row"):
+        mh.solve(known_problem(), replace(solver, missing="fail"))
+    assert mh.solve(known_problem(), mh.Population("~ 1", gaps(), POINTS, nodes=5)).evidence["population"]["persons"] == 24
+
+
+def test_a_study_with_gaps_is_simulated_without_those_who_were_left_out() -> None:
+    solver = mh.Population("~ age + site", gaps(), known_reward=POINTS, nodes=5)
+    solution, asked = (
+        mh.solve(known_problem(), solver),
+        {"term": "age", "effects": [0.0], "decisions": [], "people": [], "studies": 2},
+    )
+    found = mh.recover(solution, None, PEOPLE.demonstrations, **asked)
+    assert found.sizes[0].people == 21
+    again = mh.recover(known_problem(), solver, PEOPLE.demonstrations, **asked)
+    np.testing.assert_array_equal(again.sizes[0].estimates, found.sizes[0].estimates)
+
+
+@pytest.mark.parametrize(("unit", "zero"), [(1e6, 0.0), (1e-6, 0.0), (1.0, 1e9)])
+def test_the_units_of_a_covariate_do_not_matter(solution: mh.Solution, unit: float, zero: float) -> None:
+    frame = changed(age=unit * PEOPLE.frame["age"] + zero)
+    other = mh.solve(known_problem(), mh.Population("~ group + age", frame, known_reward=POINTS))
+    mine, turned = (s.evidence["population"]["discount"] for s in (solution, other))
+    for term, size in (("group[T.training]", 1.0), ("age", unit)):
+        assert size * turned[term]["estimate"] == pytest.approx(mine[term]["estimate"], rel=1e-5)
+        assert turned[term]["p"] == pytest.approx(mine[term]["p"], rel=1e-5)
+    np.testing.assert_allclose(other.discounts, solution.discounts, atol=1e-7)
+
+
 def test_options_are_checked() -> None:
     for options, said in (
         ({"formula": 3}, "formula must be a text"),
         ({"persons": [1]}, "persons must be a data frame"),
         ({"nodes": 1}, "nodes must be a whole number of at least 3"),
         ({"ridge": -1.0}, "ridge must be at least 0"),
+        ({"missing": "ignore"}, "missing must be drop or fail, received 'ignore'"),
     ):
         with pytest.raises(ValueError, match=said):
             mh.Population(**options)

@@ -96,10 +96,10 @@ def test_without_persons_nothing_is_said_of_a_population(study, tmp_path) -> Non
         ('~ np.save("x", age)', lambda frame: frame, "must not hold \"np.save('x', age)\": use columns, numbers, operators"),
         ('~ __import__("os").system("touch x")', lambda frame: frame, "must not hold"),
         ("~ age + months", lambda frame: frame.assign(months=12 * frame["age"]), "must add something to Intercept, age"),
-        ("~ site", lambda frame: frame.assign(site="s" + frame["expert"]), "groups need more than one person each"),
-        ("~ site", lambda frame: frame.assign(site=["a", *"b" * 9]), "received one person in site = a"),
-        ("~ group", lambda frame: frame.iloc[1:], "received none for 1"),
-        ("~ group", lambda frame: pd.concat([frame, frame.iloc[:1].assign(expert="zoe")]), "received none of zoe"),
+        ("~ site", lambda frame: frame.assign(site="s" + frame["expert"]), "must vary, received nobody who can be compared"),
+        ("~ site", lambda frame: frame.assign(site=["a", *"b" * 9]), "without 1 (the only one of their site)"),
+        ("~ age", lambda frame: frame.assign(age=["forty", *range(9)]), "must hold numbers, as for most, received 'forty' for 1"),
+        ("~ age", lambda frame: frame.assign(age=[1e300, *range(9)]), "must be neither above 1e100 nor all below 1e-100"),
         ("~ group", lambda frame: frame.rename(columns={"expert": "who"}), "must have the columns expert"),
         ("~ site", lambda frame: frame.assign(site=1), "must vary"),
     ],
@@ -113,6 +113,35 @@ def test_bad_input_gets_one_sentence_and_nothing_is_written(study, tmp_path, for
     assert result.exit_code == 2, result.output
     assert said in " ".join(result.output.split())
     assert [path.name for path in tmp_path.iterdir()] == ["persons.csv"]
+
+
+def test_persons_without_covariates_are_left_out_and_named_everywhere(study, tmp_path) -> None:
+    frame = PEOPLE.frame.astype({"age": object})
+    frame["age"] = ["NA", "", "n/a", *frame["age"][3:]]
+    frame.iloc[:-1].to_csv(tmp_path / "persons.csv", index=False)
+    asked = ["--persons", tmp_path / "persons.csv", "--formula", "~ age"]
+    result = fit(study, *asked, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    said = "4 of 10 persons are left out of the comparison: 10 (no row in the table of persons); 1, 2, 3 (no age)."
+    assert said in " ".join(result.output.split())
+    assert said in (tmp_path / "out" / "report.html").read_text()
+    population = json.loads((tmp_path / "out" / "result.json").read_text())["population"]
+    assert population["left_out"] == {"10": "no row in the table of persons", **dict.fromkeys("123", "no age")}
+    assert population["experts"] == ["4", "5", "6", "7", "8", "9"]
+    people = pd.read_csv(tmp_path / "out" / "people.csv", dtype={"expert": str}).set_index("expert")
+    assert len(people) == 10
+    for name in people.index:
+        gone = name in population["left_out"]
+        assert np.isnan(people.loc[name, "shrunken_discount"]) == gone
+        assert ("left out of the comparison" in str(people.loc[name, "flags"])) == gone
+    for options, said in (
+        ((*asked, "--missing", "fail"), "received 10 (no row in the table of persons); 1, 2, 3 (no age)"),
+        ((*asked, "--missing", "ignore"), "--missing must be drop or fail, received ignore"),
+        (("--missing", "fail"), "--missing must come with --persons"),
+    ):
+        result = fit(study, *options)
+        assert result.exit_code == 2
+        assert said in " ".join(result.output.split())
 
 
 def test_known_discounts_leave_nothing_to_explain(study) -> None:

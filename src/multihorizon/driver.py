@@ -47,7 +47,7 @@ def solve(problem: Problem, solver: Solver, seed: int = 0, progress: Progress = 
         options=_options(solver),
         seed=seed,
         seconds=time.perf_counter() - start,
-        experts=problem.names,
+        experts=(solution.problem or problem).names,
     )
 
 

@@ -25,6 +25,7 @@ from multihorizon.commands.given import (
 from multihorizon.commands.options import FitOptions
 from multihorizon.likelihood.lookahead_comparison import LookaheadComparison
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.likelihood.population import absent_words
 from multihorizon.likelihood.recovered import Recovery
 from multihorizon.report.analysis import Analysis, analyse
 from multihorizon.report.fit_report import FILES, write_fit, write_so_far
@@ -69,7 +70,7 @@ def fit(options: FitOptions) -> None:
         solver = MaximumLikelihood(
             temperature_of(options.temperature), discounts_of(options.discount), groups=together, ridge=options.ridge
         )
-        asked = population_of(options.persons, options.formula, solver)
+        asked = population_of(options, solver)
         results = _Results(options.out_dir, _recorded(options))
         try:
             with progress_bar("fit") as progress:
@@ -113,6 +114,7 @@ def _of_finite_tasks(options: FitOptions) -> dict[str, Any]:
         "--groups": options.groups,
         "--persons": options.persons,
         "--formula": options.formula,
+        "--missing": options.missing != "drop",
         "--estimate-rest": options.estimate_rest,
         "--ridge": options.ridge is not None,
         "--lookahead": options.lookahead,
@@ -132,6 +134,7 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
         "groups": options.groups.name if options.groups else None,
         "persons": options.persons.name if options.persons else None,
         "formula": options.formula,
+        "missing": options.missing if options.formula else None,
         "estimate_rest": options.estimate_rest,
         "smoothing": options.smoothing if options.estimate_rest or not options.transitions else None,
         "ridge": options.ridge,
@@ -188,11 +191,14 @@ def _show_population(found: Solution) -> None:
     if found.status != Status.CONVERGED:
         out.print(f"The population could not be estimated. {found.message}", style="bold red", soft_wrap=True)
         return
+    population = found.evidence["population"]
+    for text in absent_words(population["left_out"], population["persons"]):
+        out.print(text, style="bold", soft_wrap=True)
     table = Table(title="Effects on the logit of the discount")
     table.add_column("term", overflow="fold")
     for header in ("estimate", "95 % interval or test", "p"):
         table.add_column(header, justify="right")
-    for row in effect_rows(found.evidence["population"], "discount"):
+    for row in effect_rows(population, "discount"):
         table.add_row(*(cell or "–" for cell in row))
     out.print(table)
     out.print(" ".join(population_words(found)), soft_wrap=True)

@@ -11,10 +11,11 @@ from typing import Any
 
 from multihorizon.checks import as_count, as_discount, as_floats, as_non_negative, as_positive
 from multihorizon.commands.console import plain_errors
-from multihorizon.commands.options import TableOptions
+from multihorizon.commands.options import FitOptions, RecoverOptions, TableOptions
 from multihorizon.files.opening import existing_file
 from multihorizon.files.output import check_output
 from multihorizon.files.reading import files_of
+from multihorizon.likelihood.covariates import Missing
 from multihorizon.likelihood.goals import LEAST_SIMULATIONS
 from multihorizon.likelihood.known import Temperature
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
@@ -119,8 +120,13 @@ def temperature_of(texts: list[str] | None) -> Temperature:
     return _numbers(texts, "--temperature", as_positive, f"one of {', '.join(words)}, a positive number or NAME=number")
 
 
-def population_of(persons: Path | None, formula: str | None, solver: MaximumLikelihood) -> Population | None:
+def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihood) -> Population | None:
     """What is asked about groups and persons; nothing without a table of persons and a formula."""
+    persons, formula = options.persons, options.formula
+    if options.missing not in ("drop", "fail"):
+        raise ValueError(f"--missing must be drop or fail, received {options.missing}")
+    if persons is None and options.missing == "fail":
+        raise ValueError("--missing must come with --persons FILE, received none: leave it out")
     if persons is None and formula is None:
         return None
     if persons is not None and not (formula or "").strip():
@@ -130,7 +136,8 @@ def population_of(persons: Path | None, formula: str | None, solver: MaximumLike
     if solver.discounts is not None or solver.groups is not None:
         raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
     rows = None if persons is None else read_persons(persons)
-    return Population(formula or "~ 1", rows, known_reward=solver.known_reward, ridge=solver.ridge)
+    missing: Missing = "drop" if options.missing == "drop" else "fail"
+    return Population(formula or "~ 1", rows, solver.known_reward, solver.ridge, missing=missing)
 
 
 def families_of(text: str | None) -> tuple[Lookahead, ...]:

@@ -80,6 +80,14 @@ PersonsFile = Annotated[
 Formula = Annotated[
     str | None, typer.Option("--formula", help='The covariates that discounts may depend on, as in R: "~ group + age".')
 ]
+MissingChoice = Annotated[
+    str,
+    typer.Option(
+        "--missing",
+        metavar="drop|fail",
+        help="Persons without a row or a value in --persons, or alone in their group: leave them out and name them, or stop.",
+    ),
+]
 StateColumns = Annotated[
     str | None,
     typer.Option(
@@ -150,6 +158,7 @@ class FitOptions(TableOptions):
     groups: Groups = None
     persons: PersonsFile = None
     formula: Formula = None
+    missing: MissingChoice = "drop"
     ridge: Ridge = None
     lookahead: LookaheadChoice = None
     recovered: Recovered = None
@@ -189,6 +198,7 @@ class RecoverOptions(TableOptions):
     known_reward: KnownReward = None
     persons: PersonsFile = None
     formula: Formula = None
+    missing: MissingChoice = "drop"
     effect: Effects = None
     term: Term = None
     decisions: Decisions = None

@@ -26,7 +26,7 @@ def recover(options: RecoverOptions) -> None:
         if options.temperature and options.formula:
             raise ValueError("--temperature must come without --formula: in a population each person has a temperature")
         plain = MaximumLikelihood(temperature_of(options.temperature), ridge=options.ridge)
-        population = population_of(options.persons, options.formula, plain)
+        population = population_of(options, plain)
         for option, value in {"--people": options.people, "--effect": options.effect, "--term": options.term}.items():
             if population is None and value:
                 raise ValueError(f"{option} must come with --formula, which describes the people to draw, received none")
@@ -56,6 +56,7 @@ def recover(options: RecoverOptions) -> None:
                 **read,
                 "temperature": heat,
                 "formula": options.formula,
+                "missing": options.missing if options.formula else None,
                 "effect": options.effect,
                 "studies": options.studies,
             }

@@ -106,7 +106,7 @@ def as_table(frame: pd.DataFrame, scan: Scan, labels: Sequence[str], rows: Seque
     frame = frame.replace("", None)
     for column in frame.columns:
         if column not in labels:
-            frame[column] = _numbers_or_text(frame[column])
+            frame[column] = numbers_or_text(frame[column])
     return Table(frame, scan.name, place, spreadsheet_label, tuple(scan.types))
 
 
@@ -119,7 +119,7 @@ def spreadsheet_label(value: Any, name: str) -> str:
     return label(from_spreadsheet(str(value)), name)
 
 
-def _numbers_or_text(cells: pd.Series[Any]) -> pd.Series[Any]:
+def numbers_or_text(cells: pd.Series[Any]) -> pd.Series[Any]:
     """The cells as numbers or truth values, if all that are not blank are, and as text otherwise."""
     given = cells.dropna()
     if len(given) and given.str.lower().isin(["true", "false"]).all():

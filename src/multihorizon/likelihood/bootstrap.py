@@ -117,8 +117,12 @@ def _tables(
     return tables_of(problem, demonstrations)
 
 
-def tables_of(problem: Problem, demonstrations: Demonstrations | Sequence[Demonstrations]) -> list[Demonstrations]:
+def tables_of(
+    problem: Problem, demonstrations: Demonstrations | Sequence[Demonstrations], all_experts: bool = True
+) -> list[Demonstrations]:
     """The tables that a problem was made of, one for each task in the order they were joined.
+
+    `all_experts` says that the problem must have all experts of the tables, and not only some.
 
     Raises:
         ValueError: for tables with other experts or other decisions than the problem's.
@@ -126,10 +130,11 @@ def tables_of(problem: Problem, demonstrations: Demonstrations | Sequence[Demons
     tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations)
     counts: Counts = []
     for table in tables:
-        if len(counts) < len(problem.experts):
-            counts += list(table.counts(problem.experts[len(counts)].mdp))
+        kept = [all_experts or name in problem.names for name in table.experts]
+        if len(counts) < len(problem.experts) and any(kept):
+            counts += list(table.counts(problem.experts[len(counts)].mdp)[kept])
     own = [require_counts(expert) for expert in problem.experts]
-    if sum(len(table.experts) for table in tables) != len(own) or not all(map(np.array_equal, counts, own)):
+    if len(counts) != len(own) or not all(map(np.array_equal, counts, own)):
         raise ValueError("demonstrations must be the tables the problem was made of, one for each task in order")
     return tables
 

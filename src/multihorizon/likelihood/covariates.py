@@ -6,6 +6,9 @@ first group in the order of the alphabet is the one the others are compared with
 `formulaic` runs what looks like a call in a formula as Python, some of it while it parses. A formula may come from anyone, so
 `read_formula` looks at its parts first, and hands on only those that are made of columns, numbers, operators and the functions
 of `FUNCTIONS`.
+
+Persons who cannot be compared are left out, as most programs of statistics do, and named: those without a row in the table or
+without a value of a covariate, and those who are alone in their group, of which nothing says how much its persons differ.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -30,6 +34,8 @@ from formulaic.utils.code import sanitize_variable_names
 from multihorizon.checks import Floats, first_few, label
 from multihorizon.tolerances import RANK_TOLERANCE
 
+#: What to do with persons who cannot be compared.
+Missing = Literal["drop", "fail"]
 #: The column that says which expert a row is of, as in tables of decisions.
 PERSON = "expert"
 #: This many more persons than terms are needed: with fewer, nothing says how much persons differ.
@@ -59,19 +65,26 @@ class Covariates:
         terms: names of the columns of X.
         factors: parts of the formula with several columns, such as a group of three levels, and the places of these columns.
         matrix: X `(n,p)`, one row per person in the problem's order.
+        units: T `(p,p)`, so that X T has columns of size 1 around 0, whatever the units of the covariates: effects b of X are
+            `T β` with β those of X T. A column without the intercept beside it is not moved.
         patterns: a name for each pattern of the covariates: every combination of groups that occurs, with numbers at their mean.
         pattern_rows: the rows of X `(m,p)` that belong to them.
         groups: which of the patterns each person's groups are `(n,)`.
         frame: the covariates that the formula uses, one row per person in the problem's order.
+        names: of these persons.
+        left_out: everyone else of the problem or of the table of persons, and why.
     """
 
     terms: tuple[str, ...]
     factors: dict[str, tuple[int, ...]]
     matrix: Floats
+    units: Floats
     patterns: tuple[str, ...]
     pattern_rows: Floats
     groups: tuple[int, ...]
     frame: pd.DataFrame
+    names: tuple[str, ...]
+    left_out: dict[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,20 +211,40 @@ def _most_terms(node: ASTNode | Token | None) -> float:
             return sum(sizes)
 
 
-def read_covariates(formula: str, persons: pd.DataFrame | None, names: tuple[str, ...]) -> Covariates:
-    """The design matrix of persons in the order of `names`.
+def read_covariates(formula: str, persons: pd.DataFrame | None, names: tuple[str, ...], missing: Missing = "drop") -> Covariates:
+    """The design matrix of persons in the order of `names`; those who cannot be compared are left out if `missing` is "drop".
 
     Raises:
-        ValueError: where table and decisions have different persons, or the formula cannot be used with the table.
+        ValueError: where the formula cannot be used with the table, or persons cannot be compared and `missing` is "fail".
     """
-    frame = pd.DataFrame(index=range(len(names))) if persons is None else _in_order(persons, names)
     read = read_formula(formula)
-    matrix = _model_matrix(read, frame)
+    frame, left_out = _comparable(read, persons, names)
+    if left_out and missing == "fail":
+        raise ValueError(
+            f"everyone must be comparable where missing is fail, received {left_out_words(left_out)}: complete the table of "
+            "persons, or have these persons left out with drop"
+        )
+    matrix = _evaluated(read, read.terms, frame)
     terms = tuple(map(str, matrix.columns))
     values = matrix.to_numpy(dtype=np.float64)
     used = frame[list(read.columns)]
-    _require_estimable(formula, terms, values, used)
-    return Covariates(terms, _factors(matrix.model_spec), values, *_patterns(read, matrix.model_spec, used, values), used)
+    units = _units(terms, values)
+    _require_estimable(formula, terms, values @ units, used)
+    patterns = _patterns(read, matrix.model_spec, used, values)
+    kept = tuple(name for name in names if name not in left_out)
+    return Covariates(terms, _factors(matrix.model_spec), values, units, *patterns, used, kept, left_out)
+
+
+def left_out_words(left_out: Mapping[str, str], most: int = 5) -> str:
+    """Who is left out and why, in words; of more than `most` with one reason, the first and how many more."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in left_out.items():
+        reasons.setdefault(reason, []).append(name)
+    parts = []
+    for reason, who in reasons.items():
+        shown = ", ".join(who[:most]) + (f" and {len(who) - most} more" if len(who) > most else "")
+        parts.append(f"{shown} ({reason})")
+    return "; ".join(parts)
 
 
 def new_rows(formula: str, persons: pd.DataFrame | None, names: tuple[str, ...], new: pd.DataFrame) -> Floats:
@@ -220,9 +253,9 @@ def new_rows(formula: str, persons: pd.DataFrame | None, names: tuple[str, ...],
     Raises:
         ValueError: where a covariate is missing, or a group did not occur in the study.
     """
-    frame = pd.DataFrame(index=range(len(names))) if persons is None else _in_order(persons, names)
     read = read_formula(formula)
-    spec = _model_matrix(read, frame).model_spec
+    frame, _ = _comparable(read, persons, names)
+    spec = _evaluated(read, read.terms, frame).model_spec
     for column in read.columns:
         if column not in new.columns or new[column].isna().any():
             raise ValueError(f"new persons must have a value in column {column}, received none")
@@ -250,29 +283,57 @@ def _factors(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
     return {term: places for term, places in columns.items() if len(places) > 1}
 
 
-def _in_order(persons: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
-    if PERSON not in persons.columns:
-        raise ValueError(f"persons must have the column {PERSON}, received {', '.join(map(str, persons.columns)) or 'none'}")
+def _comparable(read: ReadFormula, persons: pd.DataFrame | None, names: tuple[str, ...]) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The rows of persons who can be compared, in the order of `names`, and why the others cannot."""
+    columns = [] if persons is None else list(map(str, persons.columns))
+    unknown = sorted(set(read.columns) - set(columns))
+    if unknown:
+        what = f"formula {_shown(read.text)} names {first_few(unknown)}"
+        raise ValueError(f"{what}, which persons do not have: the columns are {', '.join(columns) or 'none'}")
+    if persons is None or not read.columns:
+        return pd.DataFrame(index=range(len(names))), {}
+    if PERSON not in columns:
+        raise ValueError(f"persons must have the column {PERSON}, received {', '.join(columns)}")
     labels = [label(value, f"column {PERSON} of persons") for value in persons[PERSON]]
-    twice = next((name for name in labels if labels.count(name) > 1), None)
+    twice = next((name for name, number in Counter(labels).items() if number > 1), None)
     if twice is not None:
         raise ValueError(f"persons must have one row for each expert, received {twice} twice")
-    idle, unknown = [n for n in labels if n not in set(names)], [n for n in names if n not in set(labels)]
-    if idle:
-        raise ValueError(f"every person must have decisions, received none of {first_few(idle)}: leave them out of persons")
-    if unknown:
-        raise ValueError(f"persons must have one row for each expert, received none for {first_few(unknown)}")
-    return persons.iloc[[labels.index(name) for name in names]].reset_index(drop=True)
+    frame = persons.set_axis(labels, axis=0)
+    left_out = {name: "no row in the table of persons" for name in names if name not in frame.index}
+    left_out |= {name: "no decisions" for name in labels if name not in names}
+    frame = frame.loc[[name for name in names if name in frame.index]]
+    empty = frame[list(read.columns)].isna()
+    left_out |= {str(name): f"no {' and '.join(empty.columns[row])}" for name, row in empty.iterrows() if row.any()}
+    frame = frame[~empty.any(axis=1)]
+    _require_numbers_or_groups(read, frame)
+    while alone := {name: column for column in read.columns for name in _alone(read, frame, column)}:
+        left_out |= {name: f"the only one of their {column}" for name, column in alone.items()}
+        frame = frame.drop(index=list(alone))
+    for column in read.columns:
+        if frame[column].nunique() < 2 < len(names):
+            found = f"{frame[column].iloc[0]} for everyone" if len(frame) else "nobody who can be compared"
+            why = f", without {left_out_words(left_out)}" if left_out else ": leave it out"
+            raise ValueError(f"column {column} of persons must vary, received {found}{why}")
+    return frame.reset_index(drop=True), left_out
 
 
-def _model_matrix(read: ReadFormula, frame: pd.DataFrame) -> Any:
-    """The model matrix of `formulaic`, with what makes rows of other persons."""
-    missing = sorted(set(read.columns) - set(map(str, frame.columns)))
-    if missing:
-        columns = f"the columns are {', '.join(map(str, frame.columns)) or 'none'}"
-        raise ValueError(f"formula {_shown(read.text)} names {first_few(missing)}, which persons do not have: {columns}")
-    _require_complete(frame, read)
-    return _evaluated(read, read.terms, frame)
+def _require_numbers_or_groups(read: ReadFormula, frame: pd.DataFrame) -> None:
+    """A column in which most cells are numbers and some are not is no column of groups, but one with slips."""
+    for column in set(read.columns) - read.grouped - {PERSON}:
+        if not pd.api.types.is_numeric_dtype(frame[column]):
+            slips = frame[column][pd.to_numeric(frame[column].astype(str), errors="coerce").isna()]
+            if 0 < len(slips) < len(frame) / 2:
+                raise ValueError(
+                    f"column {column} of persons must hold numbers, as for most, received {slips.iloc[0]!r} for "
+                    f"{slips.index[0]}: correct it or leave the cell empty; if these are groups, write C({column}) in the formula"
+                )
+
+
+def _alone(read: ReadFormula, frame: pd.DataFrame, column: str) -> list[str]:
+    """Persons who are the only ones of their group."""
+    if _is_number(frame[column], column in read.grouped):
+        return []
+    return list(frame.index[~frame[column].duplicated(keep=False)])
 
 
 def _evaluated(read: ReadFormula, spec: SimpleFormula | ModelSpec, frame: pd.DataFrame) -> Any:
@@ -290,34 +351,36 @@ def _reason(error: Exception) -> str:
     return re.sub(r"\x1b\[[\d;]*m|[⧛⧚]", "", str(error)).split("\n")[0] or type(error).__name__
 
 
-def _require_complete(frame: pd.DataFrame, read: ReadFormula) -> None:
-    """Every person needs a value of every covariate, and a covariate with one value compares nothing."""
-    for column in read.columns:
-        values = frame[column]
-        if values.isna().any():
-            person = frame[PERSON].iloc[int(np.argmax(values.isna()))]
-            raise ValueError(f"column {column} of persons must have a value for everyone, received none for {person}")
-        sizes = values.value_counts()
-        if not _is_number(values, column in read.grouped) and len(sizes) > 1 and sizes.min() < 2:
-            alone = first_few(sorted(map(str, sizes.index[sizes < 2])))
-            raise ValueError(f"groups need more than one person each, received one person in {column} = {alone}")
-        if len(sizes) == 1 and len(values) > 1:
-            raise ValueError(f"column {column} of persons must vary, received {values.iloc[0]} for everyone: leave it out")
+def _units(terms: tuple[str, ...], values: Floats) -> Floats:
+    """T of `Covariates`.
+
+    Raises:
+        ValueError: for numbers that no unit makes usable.
+    """
+    if not np.isfinite(values).all():
+        wrong = terms[int(np.argmax(~np.isfinite(values).all(axis=0)))]
+        raise ValueError(f"covariates must be finite, received a NaN or infinity in {wrong}")
+    largest = np.abs(values).max(axis=0, initial=0.0)
+    for term, size in zip(terms, largest, strict=True):
+        if size and not 1e-100 < size < 1e100:
+            raise ValueError(f"covariates must be neither above 1e100 nor all below 1e-100, received {size:g} in {term}")
+    units = np.eye(len(terms))
+    if "Intercept" in terms:
+        first, others = terms.index("Intercept"), np.array([term != "Intercept" for term in terms])
+        units[first, others] = -values[:, others].mean(axis=0)
+    sizes = np.abs(values @ units).max(axis=0, initial=0.0)
+    return units / np.where(sizes > 0, sizes, 1.0)
 
 
 def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats, used: pd.DataFrame) -> None:
     n, p = values.shape
     if not p:
         raise ValueError(f"formula must have at least one term, received {formula!r}: use ~ 1 where there is no covariate")
-    if not np.isfinite(values).all():
-        wrong = terms[int(np.argmax(~np.isfinite(values).all(axis=0)))]
-        raise ValueError(f"covariates must be finite, received a NaN or infinity in {wrong}")
     if n < p + SPARE_PERSONS:
         per_group = ": groups need more than one person each" if len(used.columns) else ""
         raise ValueError(f"{p} terms need at least {p + SPARE_PERSONS} persons, received {n}{per_group}")
-    scaled = values / np.maximum(np.abs(values).max(axis=0), 1e-300)
     for last in range(1, p):
-        if np.linalg.matrix_rank(scaled[:, : last + 1], tol=RANK_TOLERANCE * n) <= last:
+        if np.linalg.matrix_rank(values[:, : last + 1], tol=RANK_TOLERANCE * n) <= last:
             others = first_few(terms[:last])
             raise ValueError(
                 f"the term {terms[last]} must add something to {others}, received a combination of them: leave it out"

@@ -1,6 +1,7 @@
 """What follows from the most likely population: effects of covariates, the spread between persons, persons, and predictions.
 
-With C the covariance of ψ (`marginal_ascent.py`), n persons and p terms:
+The search has the covariates in units of its own, X T (`covariates.py`), so that effects are b = T β and c = T κ with β and κ
+those that it finds. With C the covariance of ψ (`marginal_ascent.py`), n persons and p terms:
 
 * *Effects* b on logit γ and c on log λ have intervals and tests by Student's t with n − p degrees of freedom. Effects on logit γ
   that weak priors hold have them by the profile likelihood (`effect_profiles.py`).
@@ -88,12 +89,17 @@ class Inference:
         """Of Student's t for intervals; NaN where there are none."""
         return float(t.ppf(0.5 + LEVEL / 2, self.degrees)) if self.status == Status.CONVERGED else np.nan
 
-    def effect_covariance(self, kind: int) -> Floats:
-        """The covariance `(p,p)` of the effects on logit γ (0) or log λ (1)."""
+    def own_covariance(self, kind: int) -> Floats:
+        """The covariance `(p,p)` of β (0) or κ (1), the effects in units of the search."""
         layout = self.found.marginal.layout
         if kind == 0:
             return self.covariance[layout.discount, layout.discount]
         return layout.heat_basis @ self.covariance[layout.heat, layout.heat] @ layout.heat_basis.T
+
+    def effect_covariance(self, kind: int) -> Floats:
+        """The covariance `(p,p)` of the effects on logit γ (0) or log λ (1)."""
+        covariance: Floats = self.covariates.units @ self.own_covariance(kind) @ self.covariates.units.T
+        return covariance
 
     def effects(self, kind: int) -> dict[str, dict[str, Any]]:
         """Estimate, interval and p-value of each term. What only sets the scale of the reward has no interval."""
@@ -101,7 +107,8 @@ class Inference:
         errors = np.sqrt(np.diag(self.effect_covariance(kind)))
         table = {}
         profiles = self.profiles if kind == 0 else {}
-        for term, estimate, error in zip(self.covariates.terms, self.parts.effects[:, kind], errors, strict=True):
+        effects = self.covariates.units @ self.parts.effects[:, kind]
+        for term, estimate, error in zip(self.covariates.terms, effects, errors, strict=True):
             known = np.nan if scale_open and term == "Intercept" else 1.0
             half = known * self.quantile * error
             p = known * 2 * t.sf(abs(estimate) / error, self.degrees) if self.status == Status.CONVERGED and error > 0 else np.nan
@@ -126,18 +133,19 @@ class Inference:
                 profile = EffectProfile(self.found, first + place, self.covariance, self.degrees)
                 low, high, p = *profile.interval(LEVEL), profile.p_value()
                 if np.isfinite([low, high, p]).all():
-                    table[term] = {"interval": [low, high], "p": p, "method": "profile likelihood"}
+                    unit = float(self.covariates.units[place, place])
+                    table[term] = {"interval": [unit * low, unit * high], "p": p, "method": "profile likelihood"}
         return table
 
     def factors(self, kind: int) -> dict[str, dict[str, Any]]:
         """The test of each factor with several columns: F, its degrees of freedom, p, and the terms of its columns."""
         table = {}
         for name, places in self.covariates.factors.items():
-            columns = self.covariates.matrix[:, places]
+            columns = self.found.marginal.layout.design[:, places]
             _, sizes, rows = np.linalg.svd(columns - columns.mean(axis=0), full_matrices=False)
             varied = rows[sizes > RANK_TOLERANCE * len(columns) * sizes.max(initial=0.0)]
             apart = varied @ self.parts.effects[list(places), kind]
-            covariance = varied @ self.effect_covariance(kind)[np.ix_(places, places)] @ varied.T
+            covariance = varied @ self.own_covariance(kind)[np.ix_(places, places)] @ varied.T
             known = self.status == Status.CONVERGED and len(varied) > 0
             statistic = float(apart @ np.linalg.solve(covariance, apart)) / len(varied) if known else np.nan
             p = float(f.sf(statistic, len(varied), self.degrees)) if known else np.nan
@@ -149,7 +157,8 @@ class Inference:
         """What weak priors move: effects on logit γ by how many standard errors, the spreads by which share, the correlation."""
         layout = self.found.marginal.layout
         pull = layout.weak_priors(self.parts)[1]
-        effects = (self.covariance @ pull["means"])[layout.discount] / np.sqrt(np.diag(self.effect_covariance(0)))
+        moved = self.covariates.units @ (self.covariance @ pull["means"])[layout.discount]
+        effects = moved / np.sqrt(np.diag(self.effect_covariance(0)))
         shift = self.covariance @ pull["spread"]
         before = layout.unpack(self.found.psi - shift).covariance
         shares = np.sqrt(np.diag(self.parts.covariance) / np.diag(before)) - 1
@@ -189,9 +198,9 @@ class Inference:
 
     def predictions(self) -> dict[str, dict[str, Any]]:
         """For each pattern of covariates the discount of a typical person, and where a new person's may lie."""
-        rows = self.covariates.pattern_rows
+        rows = self.covariates.pattern_rows @ self.covariates.units
         known = np.nan if self.status != Status.CONVERGED else 1.0
-        variances = known * self.effect_covariance(0), float(self.parts.covariance[0, 0])
+        variances = known * self.own_covariance(0), float(self.parts.covariance[0, 0])
         ends = predicted(rows, self.parts.effects[:, 0], *variances, self.found.marginal.largest, self.degrees)
         heat = np.exp(rows @ self.parts.effects[:, 1])
         return {
@@ -215,6 +224,7 @@ class Inference:
         reliability, persons = self.reliability(), self.persons()
         return {
             "persons": len(self.covariates.matrix),
+            "left_out": self.covariates.left_out,
             "degrees": self.degrees,
             "discount": self.effects(0),
             "temperature": self.effects(1),

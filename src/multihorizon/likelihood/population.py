@@ -9,6 +9,7 @@ with few decisions need no special treatment, because what their decisions leave
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ import pandas as pd
 from scipy.special import expit, logit
 
 from multihorizon.checks import Floats, as_count, as_floats
-from multihorizon.likelihood.covariates import Covariates, new_rows, read_covariates, read_formula
+from multihorizon.likelihood.covariates import Covariates, Missing, left_out_words, new_rows, read_covariates, read_formula
 from multihorizon.likelihood.effects import MOVED_CORRELATION, MOVED_EFFECT, MOVED_SPREAD, Inference, ShrunkenIntervals, predicted
 from multihorizon.likelihood.fit import fit
 from multihorizon.likelihood.known import read_settings, with_known_reward
@@ -56,6 +57,8 @@ class Population:
         ridge: weight of a penalty on the reward, as in `MaximumLikelihood`.
         nodes: nodes of the quadrature for logit γ; log λ has half as many. With 15, effects are exact to a hundredth of their
             standard error.
+        missing: what to do with persons who lack a row or a covariate, or are alone in their group: "drop" leaves them out, says
+            so in the message, and names them in `evidence["population"]["left_out"]`; "fail" raises.
 
     Raises:
         ValueError: for a formula that is made of anything else; when solving, where persons and decisions do not belong
@@ -76,6 +79,7 @@ class Population:
     known_reward: Any = None
     ridge: float | None = None
     nodes: int = 15
+    missing: Missing = "drop"
 
     def __post_init__(self) -> None:
         if not isinstance(self.formula, str):
@@ -85,19 +89,26 @@ class Population:
             raise ValueError(f"persons must be a data frame, received {type(self.persons).__name__}")
         if self.ridge is not None and float(as_floats(self.ridge, "ridge")) < 0:
             raise ValueError(f"ridge must be at least 0, received {self.ridge}")
+        if self.missing not in ("drop", "fail"):
+            raise ValueError(f"missing must be drop or fail, received {self.missing!r}")
         as_count(self.nodes, "nodes", least=3)
 
     def covariates(self, problem: Problem) -> Covariates:
         """The design of the study; raises where it cannot be used."""
-        return read_covariates(self.formula, self.persons, problem.names)
+        return read_covariates(self.formula, self.persons, problem.names, self.missing)
+
+    def compared(self, problem: Problem) -> Problem:
+        """The problem of the persons who can be compared."""
+        names = set(self.covariates(problem).names)
+        return problem.with_experts(expert for expert in problem.experts if expert.name in names)
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Fit the persons one by one, and from there the population; `seed` scatters the starts of the first fit."""
-        covariates = self.covariates(problem)
+        covariates, problem = self.covariates(problem), self.compared(problem)
         paid, reward = with_known_reward(problem, self.known_reward)
         model = Likelihood(paid, Settings(temperatures=np.full(paid.n_experts, np.nan), reward=reward))
         start = _known_start(model, reward) if reward is not None else self._start(paid, seed, part_of(progress, 0.0, 0.3))
-        layout = Layout(model.holding(None, start.ridge), covariates.matrix)
+        layout = Layout(model.holding(None, start.ridge), covariates.matrix @ covariates.units)
         found = _search(layout, start, self.nodes, part_of(progress, 0.3, 1.0))
         return _solution(Inference(covariates, found, start.identified), start.ridge_reason)
 
@@ -210,7 +221,10 @@ def _solution(answer: Inference, ridge_reason: str) -> Solution:
 def _message(answer: Inference, ridge_reason: str) -> str:
     found, model = answer.found, answer.found.marginal.layout.model
     size = f"{model.decisions:.0f} decisions of {model.problem.n_experts} persons"
-    parts = [f"Marginal log-likelihood {found.value.persons.sum():.2f} of {size}."]
+    parts = [
+        f"Marginal log-likelihood {found.value.persons.sum():.2f} of {size}.",
+        *absent_words(answer.covariates.left_out, model.problem.n_experts),
+    ]
     if answer.status == Status.NOT_IDENTIFIED:
         parts.append("The effects on the discount are not identified: the likelihood is flat in their direction.")
     if not found.finished:
@@ -219,6 +233,13 @@ def _message(answer: Inference, ridge_reason: str) -> str:
     if ridge_reason:
         parts.append(f"A penalty of weight {model.ridge.max():.3g} holds the rewards: {ridge_reason}.")
     return " ".join(parts)
+
+
+def absent_words(left_out: Mapping[str, str], compared: int, most: int = 5) -> list[str]:
+    """Who is left out besides so many persons who are compared, as a sentence; nothing where nobody is."""
+    are = "person is" if len(left_out) == 1 else "persons are"
+    number = f"{len(left_out)} of {len(left_out) + compared} {are} left out of the comparison"
+    return [f"{number}: {left_out_words(left_out, most)}."] if left_out else []
 
 
 def prior_words(answer: Inference) -> list[str]:

@@ -83,18 +83,23 @@ class Design:
 
 
 def read_design(problem: Problem, demonstrations: Demonstrations | Sequence[Demonstrations] | None) -> Design:
-    """The design of a study, with the starts of its episodes where the tables are given, one for each task in order."""
+    """The design of a study, with the starts of its episodes where the tables are given, one for each task in order.
+
+    The tables may hold further experts, whom the problem leaves out.
+    """
     if demonstrations is None:
         return Design(problem, None, (0,) * len(problem.experts))
     starts: list[Ints] = []
     lengths: list[int] = []
-    for table in tables_of(problem, demonstrations):
-        episodes = table.by_episode
-        states = table.match(problem.experts[len(starts)].mdp)[0][episodes.first_state]
-        for expert in range(len(table.experts)):
-            own = episodes.expert == expert
-            starts.append(states[own])
-            lengths.append(int(episodes.length[own].max()))
+    for table in tables_of(problem, demonstrations, all_experts=False):
+        members = [expert for expert, name in enumerate(table.experts) if name in problem.names]
+        if members:
+            episodes = table.by_episode
+            states = table.match(problem.experts[len(starts)].mdp)[0][episodes.first_state]
+            for expert in members:
+                own = episodes.expert == expert
+                starts.append(states[own])
+                lengths.append(int(episodes.length[own].max()))
     return Design(problem, tuple(starts), tuple(lengths))
 
 

@@ -161,7 +161,8 @@ def _population(analysis: Analysis) -> dict[str, Any] | None:
     if found is None:
         return None
     shrunken = {"discounts": found.discounts, "intervals": found.confidence_intervals(LEVEL), "temperatures": found.temperature}
-    return {"status": str(found.status), "message": found.message, **found.evidence["population"], **shrunken}
+    head = {"status": str(found.status), "message": found.message, "experts": found.experts}
+    return {**head, **found.evidence["population"], **shrunken}
 
 
 def _penalty(analysis: Analysis) -> dict[str, Any] | None:

@@ -42,6 +42,9 @@ def _flags(findings: Findings, k: int) -> list[str]:
         "wide interval": width > VAGUE_WIDTH,
         "no whole interval": findings.given[k] and not findings.known[k] and bool(np.isnan(width)),
         "result not to be used": bool(findings.withheld),
+        "left out of the comparison": bool(
+            findings.population and findings.solution.experts[k] not in findings.population.experts
+        ),
     }
     return [flag for flag, holds in cases.items() if holds]
 

@@ -29,6 +29,7 @@ def groups_figure(findings: Findings, found: Solution) -> str:
     population = found.evidence["population"]
     largest, spread = population["largest_discount"], population["spread"]["discount"]["estimate"]
     persons = np.array(population["individuals"]["logit_discount"])
+    place = findings.solution.experts.index
     lines, marks = [], []
     for i, (name, group) in enumerate(population["predictions"].items()):
         centre = float(logit(group["typical_discount"] / largest))
@@ -38,7 +39,9 @@ def groups_figure(findings: Findings, found: Solution) -> str:
             Line([(float(grid[0]), i), *zip(grid.tolist(), heights.tolist(), strict=True)], "", i % COLOURS, filled=True)
         )
         for k in (k for k, of in enumerate(population["groups"]) if of == name):
-            marks.append(Mark(float(persons[k]), i - 0.1, _tip(findings, found, k, name), [k], colour=i % COLOURS))
+            marks.append(
+                Mark(float(persons[k]), i - 0.1, _tip(findings, found, k, name), [place(found.experts[k])], colour=i % COLOURS)
+            )
     ends = [x for line in lines for x, _ in line.points] + persons.tolist()
     y = Axis("groups", (), -0.3, float(len(lines)))
     panels = [Panel(_logit_axis(findings, unit, largest, ends), y, marks, lines, f"in-{unit}") for unit in UNITS]
@@ -49,10 +52,11 @@ def groups_figure(findings: Findings, found: Solution) -> str:
 def shrinkage_figure(findings: Findings, found: Solution) -> str:
     """Shrunken against raw discounts, with the line on which both agree."""
     raw = findings.solution.discounts
+    places = [findings.solution.experts.index(name) for name in found.experts]
     marks = [
-        Mark(float(raw[k]), float(found.discounts[k]), f"{_tip(findings, found, k)}\nraw γ {raw[k]:.3f}", [k])
-        for k in range(len(found.experts))
-        if findings.given[k]
+        Mark(float(raw[i]), float(found.discounts[k]), f"{_tip(findings, found, k)}\nraw γ {raw[i]:.3f}", [i])
+        for k, i in enumerate(places)
+        if findings.given[i]
     ]
     caption = "Shrunken against raw discounts: what a person's decisions leave open, the population fills in."
     return chart(caption, [Panel(Axis("raw discount"), Axis("shrunken discount"), marks, [diagonal()])])

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.likelihood.effects import LEVEL
+from multihorizon.likelihood.population import absent_words
 from multihorizon.report.findings import Findings
 from multihorizon.report.formats import decimals, p_cell, p_text
 from multihorizon.report.html import Bar, Cell, Either, Section, paragraph, side_by_side, table, warning
@@ -24,11 +25,12 @@ def population_sections(findings: Findings) -> list[Section]:
     population = found.evidence["population"]
     if found.status != Status.CONVERGED:
         return [Section("Groups and persons", [warning(f"The population could not be estimated. {found.message}")])]
-    blocks = [paragraph(" ".join(population_words(found)))]
+    blocks = [*(warning(text) for text in absent_words(population["left_out"], population["persons"], most=1000))]
+    blocks.append(paragraph(" ".join(population_words(found))))
     blocks += [_effects(population, kind, caption) for kind, caption in CAPTIONS.items()]
     blocks.append(paragraph(EXPLANATION.format(degrees=population["degrees"])))
     blocks.append(side_by_side([groups_figure(findings, found), shrinkage_figure(findings, found)]))
-    return [Section("Groups and persons", [*blocks, _predictions(population, findings.steps), _persons(findings, found)])]
+    return [Section("Groups and persons", [*blocks, _predictions(population, findings.steps), _persons(findings)])]
 
 
 CAPTIONS = {
@@ -102,7 +104,7 @@ def _places(error: float) -> int:
 
 
 def population_columns(findings: Findings) -> pd.DataFrame:
-    """Shrunken values and covariates for `people.csv`, one row per expert in the problem's order."""
+    """Shrunken values and covariates for `people.csv`, one row per expert in the problem's order; NaN for those left out."""
     found = findings.population
     assert found is not None
     population = found.evidence["population"]
@@ -115,7 +117,8 @@ def population_columns(findings: Findings) -> pd.DataFrame:
         "shrunken_temperature": found.temperature,
         "reliability": population["individuals"]["discount_reliability"],
     }
-    return pd.DataFrame({**columns, **{f"covariate_{name}": values for name, values in covariates.items()}})
+    frame = pd.DataFrame({**columns, **{f"covariate_{name}": values for name, values in covariates.items()}}, found.experts)
+    return frame.reindex(findings.solution.experts).reset_index(drop=True)
 
 
 def _effects(population: dict[str, Any], kind: str, caption: str) -> str:
@@ -143,15 +146,17 @@ def _predictions(population: dict[str, Any], steps: float) -> str:
     return table(headers, rows, "What to expect of persons with these covariates")
 
 
-def _persons(findings: Findings, found: Solution) -> str:
+def _persons(findings: Findings) -> str:
     columns, raw = population_columns(findings), findings.solution.discounts
+    compared = columns["shrunken_discount"].dropna()
+    order = [int(k) for k in compared.index[np.argsort(compared)]]
     rows: list[list[Cell]] = []
-    for k in np.argsort(found.discounts):
+    for k in order:
         row = columns.iloc[k]
         interval = look_ahead_range((float(row["shrunken_low"]), float(row["shrunken_high"])), findings.steps)
         own = look_ahead(float(raw[k]), findings.steps) if findings.given[k] else None
-        shrunken = look_ahead(float(found.discounts[k]), findings.steps)
-        rows.append([found.experts[k], own, shrunken, interval, decimals(row["reliability"], 2)])
+        shrunken = look_ahead(float(row["shrunken_discount"]), findings.steps)
+        rows.append([findings.solution.experts[k], own, shrunken, interval, decimals(row["reliability"], 2)])
     headers: list[str | Either] = [
         "person",
         Either("raw discount", "raw horizon, steps"),
@@ -159,4 +164,4 @@ def _persons(findings: Findings, found: Solution) -> str:
         "95 % interval",
         "reliability",
     ]
-    return table(headers, rows, "Shrunken beside raw discounts", [[int(k)] for k in np.argsort(found.discounts)])
+    return table(headers, rows, "Shrunken beside raw discounts", [[k] for k in order])
