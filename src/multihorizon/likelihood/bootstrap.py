@@ -128,13 +128,13 @@ def tables_of(
         ValueError: for tables with other experts or other decisions than the problem's.
     """
     tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations)
+    kept = [np.array([all_experts or name in problem.names for name in table.experts]) for table in tables]
     counts: Counts = []
-    for table in tables:
-        kept = [all_experts or name in problem.names for name in table.experts]
-        if len(counts) < len(problem.experts) and any(kept):
-            counts += list(table.counts(problem.experts[len(counts)].mdp)[kept])
+    for table, own_experts in zip(tables, kept, strict=True):
+        if len(counts) < len(problem.experts) and own_experts.any():
+            counts += list(table.counts(problem.experts[len(counts)].mdp)[own_experts])
     own = [require_counts(expert) for expert in problem.experts]
-    if len(counts) != len(own) or not all(map(np.array_equal, counts, own)):
+    if sum(map(np.sum, kept)) != len(own) or not all(map(np.array_equal, counts, own)):
         raise ValueError("demonstrations must be the tables the problem was made of, one for each task in order")
     return tables
 
