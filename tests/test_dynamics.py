@@ -10,6 +10,7 @@ import pytest
 import scipy
 
 import multihorizon as mh
+from multihorizon.report.analysis import build_problem
 from multihorizon.tables.dynamics import describe_estimate, require_agreement, untaken_actions
 from multihorizon.tables.transitions import transitions_from_frame
 
@@ -98,6 +99,12 @@ def test_sample_sizes_are_those_of_the_stated_covariance():
 
 def test_exact_transitions_have_no_sample_sizes():
     assert mh.domains.cliff().mdp.sample_sizes is None
+
+
+def test_nothing_is_called_estimated_where_all_was_given():
+    _, remarks = build_problem([table(SMALL)], [mh.estimate_mdp(table(SMALL))], estimate_rest=True)
+    assert "No transitions were estimated: those that were given say where every action leads" in remarks[0]
+    assert not any("Transitions were estimated" in remark for remark in remarks)
 
 
 def test_actions_nobody_took_are_named_with_what_to_do():

@@ -58,6 +58,7 @@ DAMAGED_MATRICES = {
     "names are numbers": {"state_names": [1, 2, 3]},
     "data not finite": {"data": [np.nan] * 8},
     "grid of three axes": {"grid_shape": [1, 3, 1]},
+    "grid below zero": {"grid_shape": [-1, -3]},
 }
 
 

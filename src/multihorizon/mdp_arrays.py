@@ -54,7 +54,7 @@ def read_grid(shape: Sequence[int] | None, n_states: int) -> tuple[int, int] | N
     """The height and width of a grid whose cells are the states."""
     if shape is None:
         return None
-    if len(shape) != 2 or shape[0] * shape[1] != n_states:
+    if len(shape) != 2 or min(shape) < 1 or any(n != int(n) for n in shape) or shape[0] * shape[1] != n_states:
         raise ValueError(f"grid_shape must be (height, width) with {n_states} cells, received {tuple(shape)}")
     return int(shape[0]), int(shape[1])
 

@@ -133,10 +133,11 @@ def untaken_actions(mdp: MDP) -> dict[str, tuple[str, ...]]:
 def describe_estimate(mdp: MDP, smoothing: float, demonstrations: Demonstrations | None = None) -> list[str]:
     """What was assumed where transitions were estimated from a table, in sentences for a report."""
     ends = [name for name, end in zip(mdp.state_names, mdp.terminal, strict=True) if end]
-    sentences = [
-        f"Transitions were estimated from next_state, with {smoothing:g} smoothing moves per state and action. "
-        f"States in which nobody decided end an episode: {_listed(ends) if ends else 'there are none'}."
-    ]
+    if mdp.sample_sizes is None or np.isinf(mdp.sample_sizes).all():
+        made = "No transitions were estimated: those that were given say where every action leads that somebody took."
+    else:
+        made = f"Transitions were estimated from next_state, with {smoothing:g} smoothing moves per state and action."
+    sentences = [f"{made} States in which nobody decided end an episode: {_listed(ends) if ends else 'there are none'}."]
     untaken = untaken_actions(mdp)
     if untaken:
         places = [f"{', '.join(actions)} in {state}" for state, actions in untaken.items()]
