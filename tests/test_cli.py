@@ -84,6 +84,10 @@ def test_progress_is_told_in_lines_where_there_is_no_terminal(monkeypatch, capsy
     with console.progress_bar("fit") as progress:
         progress(0.25, "pair 87 of 190")
     assert capsys.readouterr().err == "fit: 25% done, less than a minute left: pair 87 of 190\n"
+    with console.progress_bar("fit") as progress:
+        progress(0.25, "one part")
+        progress(0.23, "begins again")
+    assert [line[:8] for line in capsys.readouterr().err.splitlines()] == ["fit: 25%", "fit: 25%"]
     monkeypatch.setattr(console, "LINE_SECONDS", 10.0)
     with console.progress_bar("fit") as progress:
         progress(0.25, "pair 87 of 190")

@@ -59,7 +59,11 @@ def nodes_at(layout: Layout, psi: np.ndarray, per_dimension: int = 9) -> Margina
 
 @pytest.fixture(scope="module")
 def solution() -> mh.Solution:
-    return mh.solve(known_problem(), mh.Population("~ group + age", PEOPLE.frame, known_reward=POINTS))
+    shares: list[float] = []
+    solver = mh.Population("~ group + age", PEOPLE.frame, known_reward=POINTS)
+    found = mh.solve(known_problem(), solver, progress=lambda share, _: shares.append(share))
+    assert shares == sorted(shares)
+    return found
 
 
 @pytest.mark.parametrize("free", [False, True], ids=["known reward", "free reward"])

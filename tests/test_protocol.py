@@ -87,6 +87,7 @@ def test_every_solver_gives_a_whole_solution(label: str, name: str, tmp_path) ->
     assert np.isfinite(solution.objective)
     assert np.isfinite(solution.residual)
     assert all(0 <= share <= 1 for share in shares)
+    assert shares == sorted(shares)
     solution.to_json(tmp_path / "s.json")
     back = mh.Solution.from_json(tmp_path / "s.json", case)
     np.testing.assert_array_equal(back.discounts, solution.discounts)

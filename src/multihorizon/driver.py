@@ -10,7 +10,7 @@ import pandas as pd
 
 from multihorizon.checks import as_count
 from multihorizon.problem import Problem
-from multihorizon.progress import Progress, silent
+from multihorizon.progress import Progress, part_of, silent
 from multihorizon.solution import Solution
 
 
@@ -40,7 +40,7 @@ def solve(problem: Problem, solver: Solver, seed: int = 0, progress: Progress = 
         raise ValueError(f"solver must be a solver such as MPLP(), received {solver!r}")
     as_count(seed, "seed", least=0)
     start = time.perf_counter()
-    solution = solver.solve(problem, seed, progress)
+    solution = solver.solve(problem, seed, part_of(progress, 0.0, 1.0))
     return replace(
         solution,
         problem=problem if solution.problem is None else solution.problem,

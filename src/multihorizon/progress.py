@@ -13,5 +13,15 @@ def silent(share: float, message: str) -> None:
 
 
 def part_of(progress: Progress, low: float, high: float) -> Progress:
-    """The progress of a part of the work: its shares from 0 to 1 are shares of the whole from `low` to `high`."""
-    return lambda share, message: progress(low + (high - low) * share, message)
+    """The progress of a part of the work: its shares from 0 to 1 are shares of the whole from `low` to `high`.
+
+    It never runs backwards: a part that begins again, as a climb from another start does, stays where it is until it is further.
+    """
+    furthest = 0.0
+
+    def report(share: float, message: str) -> None:
+        nonlocal furthest
+        furthest = min(1.0, max(furthest, share))
+        progress(low + (high - low) * furthest, message)
+
+    return report

@@ -15,7 +15,7 @@ from rich.progress import Progress as Bars
 from rich.text import Text
 
 from multihorizon.files.labels import visible
-from multihorizon.progress import Progress
+from multihorizon.progress import Progress, part_of
 
 #: Without a terminal, progress is written as a line after so many seconds.
 LINE_SECONDS = 10.0
@@ -55,7 +55,7 @@ def progress_bar(title: str) -> Iterator[Progress]:
     The value is what solvers call with the share of the work that is done and a message.
     """
     if not err.is_terminal:
-        yield _progress_lines(title)
+        yield part_of(_progress_lines(title), 0.0, 1.0)
         return
     title_column, message_column = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[message]}"))
     columns = (title_column, BarColumn(), message_column, TimeElapsedColumn(), TimeRemainingColumn())
@@ -65,7 +65,7 @@ def progress_bar(title: str) -> Iterator[Progress]:
         def report(share: float, message: str) -> None:
             bars.update(task, completed=share, message=visible(message))
 
-        yield report
+        yield part_of(report, 0.0, 1.0)
 
 
 def _progress_lines(title: str) -> Progress:

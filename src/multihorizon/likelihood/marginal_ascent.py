@@ -37,7 +37,7 @@ from multihorizon.likelihood.marginal import (
     plan_at,
     standard_nodes,
 )
-from multihorizon.progress import Progress, silent
+from multihorizon.progress import Progress, part_of, silent
 
 #: The distance to the maximum, in standard errors, at which the search ends, the steps after which it is given up, and the
 #: distance that still counts as the maximum.
@@ -78,8 +78,8 @@ class Maximum:
 
 def maximise(layout: Layout, psi: Floats, persons: Persons, nodes: int, largest: float, progress: Progress = silent) -> Maximum:
     """Climb from ψ, first with few nodes; `persons` are the first places of the nodes."""
-    near = _climb(layout, psi, persons, min(nodes, FIRST_NODES), largest, FIRST_STOP, FIRST_STEPS, progress)
-    return _climb(layout, near.psi, near.persons, nodes, largest, STOP, MAX_STEPS, progress)
+    near = _climb(layout, psi, persons, min(nodes, FIRST_NODES), largest, FIRST_STOP, FIRST_STEPS, part_of(progress, 0.0, 0.5))
+    return _climb(layout, near.psi, near.persons, nodes, largest, STOP, MAX_STEPS, part_of(progress, 0.5, 1.0))
 
 
 def maximum_at(start: Maximum, j: int, value: float, along: Floats) -> Maximum:
