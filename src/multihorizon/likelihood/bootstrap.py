@@ -168,19 +168,18 @@ def draw_decisions(point: Point, rng: np.random.Generator) -> Counts:
             people.append((float(fits[i]), place, batch.visits[:, i], plan.policy[:, :, i].T, plan.values[:, i]))
     drawn = {}
     for _, place, visits, policy, values in sorted(people, key=lambda person: round(person[0], 6)):
-        drawn[place] = _decide(visits, policy, values, rng)
+        drawn[place] = decide(visits, policy, values, rng, 1)[0]
     return [drawn[place] for place in range(len(drawn))]
 
 
-def _decide(visits: Floats, policy: Floats, values: Floats, rng: np.random.Generator) -> Floats:
-    """Decisions `(S,A)` of one expert."""
+def decide(visits: Floats, policy: Floats, values: Floats, rng: np.random.Generator, times: int) -> Floats:
+    """Decisions `(times,S,A)` of one expert, drawn so many times."""
     states = np.argsort(np.round(values / max(float(np.abs(values).max()), TINY), 9), kind="stable")
     actions = np.argsort(np.round(policy, 9), axis=1, kind="stable")[states]
     chances = np.take_along_axis(policy[states], actions, axis=1)
-    taken = rng.multinomial(visits[states].astype(np.int64), chances / chances.sum(axis=1, keepdims=True))
-    placed, counts = np.zeros(policy.shape), np.zeros(policy.shape)
-    np.put_along_axis(placed, actions, taken.astype(np.float64), axis=1)
-    counts[states] = placed
+    chances /= chances.sum(axis=1, keepdims=True)
+    counts = np.zeros((times, *policy.shape))
+    counts[:, states[:, None], actions] = rng.multinomial(visits[states].astype(np.int64), chances, size=(times, states.size))
     return counts
 
 

@@ -27,7 +27,6 @@ from multihorizon.checks import Floats
 from multihorizon.likelihood.ascent import Ascent, climb
 from multihorizon.likelihood.fit import OWN_DISCOUNTS
 from multihorizon.likelihood.known import Temperature, read_settings
-from multihorizon.likelihood.large import DENSE_REWARDS, is_large
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.metric import curvature
 from multihorizon.likelihood.parameters import Quadratic
@@ -66,11 +65,6 @@ class Scores:
         self.problem = problem
         free = "per_expert" if temperature == "pooled" else temperature
         self._everyone = Likelihood(problem, read_settings(problem, free, None, None, None))
-        if is_large(self._everyone):
-            raise ValueError(
-                f"goals can be told apart for at most {DENSE_REWARDS} rewards, received {problem.n_parameters}: "
-                "tie the rewards of similar states together with features"
-            )
         self._fits: dict[Group, GroupFit] = {}
         self._choose_spread()
 

@@ -2,8 +2,8 @@
 
 Policies are compared exactly (`recovery/goals.py`). Decisions are grouped by scores (`goal_groups.py`).
 
-Whether all share one reward is tested by simulation (`goal_test.py`). Goals differ only if the test rejects at `TEST_LEVEL`, and
-are shared only if all are surely in one group. Else: cannot tell.
+Whether all share one reward is tested by itself (`goal_test.py`). Goals differ only if the test rejects, and are shared only if
+all are surely in one group. Else: cannot tell.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from multihorizon.driver import solve
 from multihorizon.files.saved import for_json
 from multihorizon.likelihood.goal_groups import memberships, sharing, sure_groups, undecided, weigh_partitions
 from multihorizon.likelihood.goal_scores import Scores
-from multihorizon.likelihood.goal_test import SharedGoalTest, shared_goal_test
+from multihorizon.likelihood.goal_test import SIMULATIONS, TEST_LEVEL, SharedGoalTest, shared_goal_test
+from multihorizon.likelihood.large import DENSE_REWARDS
 from multihorizon.likelihood.known import Temperature, check_temperature
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.problem import Problem
@@ -32,9 +33,7 @@ from multihorizon.recovery.identify import Temperature as PolicyTemperature
 from multihorizon.recovery.one_expert import in_order_of_content
 from multihorizon.solution import Solution, Status
 
-#: The level of the test that all share one reward.
-TEST_LEVEL = 0.05
-#: With fewer simulations the test can never reject at this level.
+#: With fewer simulations the test can never reject.
 LEAST_SIMULATIONS = 19
 
 
@@ -95,7 +94,7 @@ class GoalEstimates:
         if self.verdict == DIFFER:
             return f"The experts do not all share one reward ({p}). The links between them make {len(self.groups)} groups."
         if np.isnan(self.test.p_value):
-            return "Whether the experts share one reward cannot be told: a fit that the test needs did not end."
+            return f"Whether the experts share one reward was not tested: {self.test.reason}."
         if len(self.groups) == 1:
             return f"One reward is likelier than several, but explains the decisions less well than it should ({p})."
         return f"Whether the experts share one reward cannot be told from these decisions ({p})."
@@ -125,7 +124,7 @@ def goals(
     temperature: Temperature = 1.0,
     tolerance: float = 1e-8,
     progress: Progress = silent,
-    simulations: int = 99,
+    simulations: int = SIMULATIONS,
     seed: int = 0,
     jobs: int = 1,
 ) -> Goals | GoalEstimates:
@@ -138,7 +137,7 @@ def goals(
             "pooled", experts share a goal if their rewards are the same up to a factor.
         tolerance: how large the errors in policies may be, as in `identify`; not used for demonstrations.
         progress: called as the work goes on.
-        simulations: for demonstrations the most tables that are drawn to test whether all share one reward.
+        simulations: for demonstrations how many tables are drawn to test whether all share one reward.
         seed: fixes the simulations.
         jobs: processes that share the simulations; -1 is all cores. The digits do not depend on it.
 
@@ -166,7 +165,7 @@ def goals(
 def goals_of_decisions(
     problem: Problem,
     temperature: Temperature = 1.0,
-    simulations: int = 99,
+    simulations: int = SIMULATIONS,
     seed: int = 0,
     progress: Progress = silent,
     jobs: int = 1,
@@ -174,16 +173,27 @@ def goals_of_decisions(
     """Group experts, given as demonstrations, by the reward they share; arguments as in `goals`."""
     check_temperature(temperature)
     as_count(simulations, "simulations", least=LEAST_SIMULATIONS)
+    if problem.n_parameters > DENSE_REWARDS:
+        raise ValueError(
+            f"goals can be told apart for at most {DENSE_REWARDS} rewards, received {problem.n_parameters}: "
+            "tie the rewards of similar states together with features"
+        )
+    together = solve(problem, MaximumLikelihood(temperature), seed, part_of(progress, 0.0, 0.1))
+    return group_experts(together, shared_goal_test(together, simulations, seed), temperature, seed, part_of(progress, 0.1, 1.0))
+
+
+def group_experts(
+    together: Solution, test: SharedGoalTest, temperature: Temperature, seed: int, progress: Progress = silent
+) -> GoalEstimates:
+    """Group the experts of a fit with one reward, where the test that all share it is done."""
+    problem = together.require_problem()
     scores = Scores(in_order_of_content(problem), temperature)
-    weights = weigh_partitions(scores, part_of(progress, 0.0, 0.5))
-    shared = sharing(weights, problem.n_experts)
-    test = shared_goal_test(scores, simulations, seed, part_of(progress, 0.5, 0.9), jobs)
+    shared = sharing(weigh_partitions(scores, part_of(progress, 0.0, 0.9)), problem.n_experts)
     names, order = scores.problem.names, problem.names
     listed = sorted(sure_groups(shared), key=lambda group: min(order.index(names[k]) for k in group))
-    differ = test.p_value <= TEST_LEVEL
-    open_pairs = undecided(scores, shared, listed) if differ else [(g, h) for h in range(len(listed)) for g in range(h)]
+    open_pairs = undecided(scores, shared, listed) if test.rejected else [(g, h) for h in range(len(listed)) for g in range(h)]
     named = [tuple(sorted((names[k] for k in group), key=order.index)) for group in listed]
-    solutions = [_solve_group(problem, group, temperature, seed) for group in named]
+    solutions = [together] if len(named) == 1 else [_solve_group(problem, group, temperature, seed) for group in named]
     progress(1.0, f"{len(named)} groups")
     place = [names.index(name) for name in order]
     return GoalEstimates(
@@ -191,17 +201,17 @@ def goals_of_decisions(
         groups=tuple(named),
         solutions=tuple(solutions),
         test=test,
-        verdict=_verdict(len(named), differ, open_pairs, test),
+        verdict=_verdict(len(named), open_pairs, test),
         memberships=memberships(shared, listed)[place],
         sharing=shared[np.ix_(place, place)],
         undecided=tuple(sorted(open_pairs)),
     )
 
 
-def _verdict(n_groups: int, differ: bool, open_pairs: Sequence[tuple[int, int]], test: SharedGoalTest) -> str:
+def _verdict(n_groups: int, open_pairs: Sequence[tuple[int, int]], test: SharedGoalTest) -> str:
     if n_groups == 1:
         return SHARE if test.p_value > TEST_LEVEL else CANNOT_TELL
-    return DIFFER if differ and len(open_pairs) < comb(n_groups, 2) else CANNOT_TELL
+    return DIFFER if test.rejected and len(open_pairs) < comb(n_groups, 2) else CANNOT_TELL
 
 
 def _solve_group(problem: Problem, group: Sequence[str], temperature: Temperature, seed: int) -> Solution:

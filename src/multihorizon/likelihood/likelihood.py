@@ -281,11 +281,17 @@ class Point:
 
     def blocks(self) -> Iterator[tuple[Ints, Floats]]:
         """For each expert and task the positions in x on which the choices depend, and their Fisher information `(q,q)`."""
-        for batch, plan, solver in zip(self.likelihood.batches, self.plans, self.resolvents, strict=True):
-            rows, scores = score_rows(batch, plan, solver)
+        for i, (batch, plan) in enumerate(zip(self.likelihood.batches, self.plans, strict=True)):
+            rows, columns, scores = self.scores(i)
             weights = (batch.visits * plan.policy).reshape(-1, batch.owners.size)[rows]
             weighted = (scores * np.sqrt(weights)[:, :, None]).transpose(1, 0, 2)
-            yield from zip(self.columns(batch), weighted.transpose(0, 2, 1) @ weighted, strict=True)
+            yield from zip(columns, weighted.transpose(0, 2, 1) @ weighted, strict=True)
+
+    def scores(self, i: int) -> tuple[Ints, list[Ints], Floats]:
+        """Of one batch, the rows of visited states, each person's places in x, and `d log π(a|s)` `(rows,n,q)` in them."""
+        batch = self.likelihood.batches[i]
+        rows, scores = score_rows(batch, self.plans[i], self.resolvents[i])
+        return rows, self.columns(batch), scores
 
     def columns(self, batch: Persons) -> list[Ints]:
         """For each person of a batch the positions in x on which their choices depend, as `score_rows` orders them."""

@@ -30,8 +30,10 @@ def warnings(findings: Findings) -> list[str]:
 
 
 def _goals(findings: Findings) -> str:
-    """That the experts do not share the reward that the fit gives them."""
+    """That the experts do not share the reward that the fit gives them, or that nobody knows."""
     goals = findings.goals
+    if goals is not None and goals.test.reason:
+        return f"Whether the experts share one reward was not tested: {goals.test.reason}."
     return f"The experts do not share one goal. {goals.answer}" if goals is not None and goals.rejected else ""
 
 

@@ -21,6 +21,7 @@ from multihorizon.checks import Floats, Ints
 from multihorizon.driver import solve
 from multihorizon.files.labels import look_alikes
 from multihorizon.likelihood.contrasts import reward_contrasts
+from multihorizon.likelihood.goal_test import shared_goal_test
 from multihorizon.likelihood.horizon_tests import SharedDiscountTest, each_pair, shared_discount_test, with_holm
 from multihorizon.likelihood.intervals import profile_intervals
 from multihorizon.likelihood.known import Temperature
@@ -36,7 +37,7 @@ from multihorizon.problem import Problem
 from multihorizon.progress import Progress, part_of, silent
 from multihorizon.report import advice, words
 from multihorizon.report.findings import LEVEL, Findings, Penalty, not_to_be_used, predicts_worse
-from multihorizon.report.goal_check import check_goals
+from multihorizon.report.goal_check import GoalCheck
 from multihorizon.report.identifiability import identification
 from multihorizon.report.people import people_frame
 from multihorizon.report.words import Verdict
@@ -165,6 +166,8 @@ def analyse(
         population.covariates(problem)  # what cannot be used is refused before any work
     solution = _with_temperature_test(solve(problem, solver, seed, part_of(progress, 0.0, 0.2)), problem, solver, seed)
     found = _estimates(solution, tables, remarks, quick)
+    if problem.n_experts > 1 and not found.reward_given:
+        found = replace(found, goals=GoalCheck(shared_goal_test(solution, seed=seed)))
     keep(found)
     if population is not None:
         asked = replace(population, known_reward=solver.known_reward)
@@ -178,8 +181,8 @@ def analyse(
         return replace(found, intervals=_rough_intervals(found), finished=True)
     found = _with_checks(found, tables, seed, part_of(progress, 0.35, 0.5))
     keep(found)
-    if not found.reward_given and not any(found.known) and solver.known_reward is None:
-        found = replace(found, goals=check_goals(problem, solver.temperature, seed, part_of(progress, 0.5, 0.55), jobs))
+    if found.goals is not None and not any(found.known) and solver.known_reward is None:
+        found = replace(found, goals=found.goals.with_groups(solution, solver.temperature, seed, part_of(progress, 0.5, 0.55)))
         keep(found)
     if found.withheld:
         return replace(found, finished=True)
