@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
+from multihorizon.likelihood.ascent import resting
 from multihorizon.likelihood.goal_groups import memberships, sharing, sure_groups, weigh_partitions
 from multihorizon.likelihood.goal_scores import Scores
-from multihorizon.likelihood.goal_test import shared_goal_test
+from multihorizon.likelihood.goal_test import _common_step, _scores, shared_goal_test
+from multihorizon.likelihood.maximum_likelihood import resume
 
 MDP = mh.domains.random_mdp(6, 3, seed=0)
 REWARDS = 2 * np.random.default_rng(0).normal(size=(2, 6))
@@ -33,7 +35,7 @@ def test_two_goals_are_told_apart():
     assert isinstance(found, mh.GoalEstimates)
     assert found.groups == (("0", "2"), ("1", "3"))
     assert found.verdict == "differ"
-    assert found.test.p_value < 0.001
+    assert found.test.p_value == 0.001  # the smallest that 999 simulations can give
     assert not found.undecided
     np.testing.assert_allclose(found.memberships, [[1, 0], [0, 1], [1, 0], [0, 1]], atol=0.01)
     for group, solution in zip(found.groups, found.solutions, strict=True):
@@ -42,7 +44,7 @@ def test_two_goals_are_told_apart():
         told = np.array(DISCOUNTS)[[int(name) for name in group]]
         assert ((low <= told) & (told <= high)).all()
     assert found.summary().startswith(
-        "The experts do not all share one reward (p below 0.001). The links between them make 2 groups."
+        "The experts do not all share one reward (p ≤ 0.001). The links between them make 2 groups."
     )
 
 
@@ -187,12 +189,48 @@ def test_a_known_temperature_stays_with_its_expert_in_a_group():
     assert heats == {"1": 0.7, "2": 1.3, "3": 1.3}
 
 
-@pytest.mark.parametrize("group", [frozenset((0,)), frozenset((0, 1, 2))])
-def test_no_verdict_on_one_reward_from_fits_that_did_not_end(group):
-    scores = Scores(decided([0, 0, 0], 300), 1.0)
-    assert shared_goal_test(scores, 19, 0).p_value > 0
-    scores._fits[group] = replace(scores(group), finished=False)
-    assert np.isnan(shared_goal_test(scores, 19, 0).p_value)
+def test_fourteen_experts_of_two_goals_are_not_said_to_share_one():
+    """One reward is tested for any number of experts, and the first words say what was found."""
+    told = zip([0, 1] * 7, np.linspace(0.1, 0.95, 14), strict=True)
+    acted = [mh.soft_plan(MDP, REWARDS[g], gamma).policy for g, gamma in told]
+    table = mh.Demonstrations.simulate(MDP, acted, 4, max_steps=100, seed=1)
+    found = mh.analyse([table], [MDP], quick=True)
+    assert found.goals.test.p_value == 0.001
+    assert found.headline.startswith("The experts do not share one goal. No. One reward for all is rejected (p ≤ 0.001)")
+    assert "ask multihorizon goals" in found.goals.answer
+
+
+def test_the_test_of_one_reward_keeps_its_level_with_many_experts_and_few_decisions():
+    acted = [mh.soft_plan(MDP, REWARDS[0], gamma).policy for gamma in np.linspace(0.1, 0.95, 15)]
+    p_values = []
+    for seed in range(12):
+        problem = mh.Problem(MDP, mh.Demonstrations.simulate(MDP, acted, 1, max_steps=40, seed=seed))
+        p_values.append(shared_goal_test(mh.solve(problem, mh.MaximumLikelihood(1.0, starts=1)), 99, seed).p_value)
+    assert np.sum(np.array(p_values) <= 0.05) <= 2
+    assert 0.25 < np.mean(p_values) < 0.75
+
+
+def test_scores_are_gradients_and_leave_nothing_to_gain_at_the_fit():
+    point = resume(mh.solve(decided([0, 1, 0], 300), mh.MaximumLikelihood("per_expert")))
+    parts, (batch,) = _scores(point, 3, 0), point.likelihood.batches
+    for k, part in enumerate(parts):
+        own = point.pull_back([batch.counts * (batch.owners == k)])
+        np.testing.assert_allclose(part.scores[0], own[part.places], rtol=1e-5, atol=1e-8)
+    free = ~point.likelihood.fixed & ~resting(point)
+    np.testing.assert_allclose(_common_step(parts, free)[0], 0, atol=1e-3)
+    assert np.abs(_common_step(parts, free)[1:]).max() > 0.01
+
+
+def test_where_one_reward_cannot_be_tested_the_first_words_say_so():
+    tables = [mh.Demonstrations.simulate(MDP, policies([0]), 4, max_steps=100, names=[name]) for name in ("here", "there")]
+    elsewhere = mh.MDP(MDP.to_array(), state_names=[f"elsewhere {i}" for i in range(6)])
+    tables[1] = mh.Demonstrations.simulate(elsewhere, policies([0]), 4, max_steps=100, names=["there"])
+    found = mh.analyse(tables, [MDP, elsewhere], quick=True)
+    assert found.headline.startswith("Whether the experts share one reward was not tested: no two experts made decisions")
+    assert found.goals.to_dict()["p_value"] is None
+    assert not found.goals.rejected
+    unfinished = replace(mh.solve(decided([0, 0], 50), mh.MaximumLikelihood(1.0)), status=mh.Status.NOT_CONVERGED)
+    assert shared_goal_test(unfinished).reason == "the fit did not end"
 
 
 def test_the_report_is_plain_json():

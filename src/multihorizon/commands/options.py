@@ -174,7 +174,7 @@ class FitOptions(TableOptions):
 class GoalsOptions(TableOptions):
     """The options of `goals`."""
 
-    simulations: Annotated[int, typer.Option("--simulations", help="Tables drawn at most to test one reward for all.")] = 99
+    simulations: Annotated[int, typer.Option("--simulations", help="Tables drawn to test one reward for all.")] = 999
     jobs: Jobs = 1
     cluster_at: Cluster = None
     seed: Seed = 0

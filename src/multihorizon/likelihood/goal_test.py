@@ -1,19 +1,20 @@
 """Do all experts share one reward? A score test at the fit with one reward, with simulated p-values.
 
-Let the reward of expert k be `θ + a_k`, and the hypothesis `a_k = 0` for all. At the fit under the hypothesis, g_k is the score of
-expert k's decisions in `(θ, γ_k, log λ_k)` and B_k their Fisher information. What one more step of the fit would explain is
+Let the reward of expert k be `θ + a_k`, and the hypothesis `a_k = 0` for all. At the fit under the hypothesis, g_k is the score
+of expert k's decisions in `(θ, γ_k, log λ_k)` and B_k their Fisher information. What one more step of the fit would explain is
 taken out, `r_k = g_k − B_k δ` with `δ = (Σ B)⁻ Σ g`. So it does not matter where exactly the fit stopped, nor what penalty held
 it (Neyman's C(α) test). An own discount and temperature can do some of what a_k does: u_k and J_k are score and information of
-a_k without that part. A discount that rests on a bound can do nothing: it stays there, as if it were known. With `a_k ~ N(0, τ²)`, in temperatures for the largest value of each feature, the statistic is
+a_k without that part. A discount that rests on a bound can do nothing: it stays there, as if it were known. With
+`a_k ~ N(0, τ²)`, in temperatures for the largest value of each feature, the statistic is
 
     S_τ = Σ_k u_kᵀ (J_k + τ⁻²)⁻¹ u_k.
 
 A small τ finds differences of many experts that are each too small to be seen; with a large τ it is the likelihood-ratio
 statistic, as far as the likelihood is quadratic. Each S_τ is measured in its standard deviations, and the largest counts.
 
-A χ² is not relied on: rewards of states that are rarely visited would spoil it. Decisions are drawn from the fit, in the states in
-which the experts decided. Statistics are computed from their scores alone, with the same B, so no draw is fitted and a thousand
-cost less than one fit. The p-value is that of a Monte Carlo test, `(1 + exceedances)/(1 + simulations)`.
+A χ² is not relied on: rewards of states that are rarely visited would spoil it. Decisions are drawn from the fit, in the states
+in which the experts decided. Their statistics follow from their scores, with the same B. So no draw is fitted, and a thousand of
+them cost less than one fit. The p-value is that of a Monte Carlo test, `(1 + exceedances)/(1 + simulations)`.
 """
 
 from __future__ import annotations

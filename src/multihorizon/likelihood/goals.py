@@ -22,8 +22,8 @@ from multihorizon.files.saved import for_json
 from multihorizon.likelihood.goal_groups import memberships, sharing, sure_groups, undecided, weigh_partitions
 from multihorizon.likelihood.goal_scores import Scores
 from multihorizon.likelihood.goal_test import SIMULATIONS, TEST_LEVEL, SharedGoalTest, shared_goal_test
-from multihorizon.likelihood.large import DENSE_REWARDS
 from multihorizon.likelihood.known import Temperature, check_temperature
+from multihorizon.likelihood.large import DENSE_REWARDS
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, part_of, silent
