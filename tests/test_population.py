@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import f_oneway
+from scipy.stats import f_oneway, t
 
 import multihorizon as mh
 from multihorizon.likelihood import marginal_ascent
@@ -292,6 +292,62 @@ def test_a_factor_of_three_levels_has_one_test_whatever_the_level_that_others_ar
         assert test["p"] == pytest.approx(expected.pvalue, abs=0.02)
 
 
+def test_pairs_of_levels_are_those_of_a_regression_with_holms_correction() -> None:
+    frame = PEOPLE.frame.assign(site=np.resize(["a", "b", "c"], 24))
+    logits = np.log(PEOPLE.discounts / (1 - PEOPLE.discounts))
+    means = {site: logits[frame["site"] == site].mean() for site in "abc"}
+    spread = np.sqrt(sum((logits - frame["site"].map(means)) ** 2) / 21)
+    expected = {}
+    for one, other in ("ab", "ac", "bc"):
+        expected[one, other] = 2 * t.sf(abs(means[other] - means[one]) / (spread / 2), 21)
+    found = known_precisely("~ site", frame).evidence["population"]["contrasts"]["discount"]
+    for row in found:
+        one, other = row["levels"]
+        assert row["estimate"] == pytest.approx(means[other] - means[one], abs=0.02)
+        assert row["typical"] == pytest.approx([1 / (1 + np.exp(-means[site])) for site in (one, other)], abs=0.01)
+        assert row["p"] == pytest.approx(expected[one, other], abs=0.02)
+    order = sorted(found, key=lambda row: row["p"])
+    least = [row["p"] * times for row, times in zip(order, (3, 2, 1), strict=True)]
+    assert [row["adjusted"] for row in order] == pytest.approx(np.minimum(np.maximum.accumulate(least), 1))
+
+
+def test_the_reference_changes_terms_and_no_difference(solution: mh.Solution) -> None:
+    solver = mh.Population("~ group + age", PEOPLE.frame, known_reward=POINTS, reference={"group": "training"})
+    other = mh.solve(known_problem(), solver)
+    mine, turned = (s.evidence["population"] for s in (solution, other))
+    assert list(turned["discount"]) == ["Intercept", "group[T.control]", "age"]
+    assert turned["discount"]["group[T.control]"]["estimate"] == pytest.approx(-mine["discount"]["group[T.training]"]["estimate"])
+    for kind in ("discount", "temperature"):
+        before, after = ({row["column"]: row for row in found["contrasts"][kind]} for found in (mine, turned))
+        assert before["group"]["levels"] == after["group"]["levels"][::-1] == ["control", "training"]
+        assert before["group"]["typical"] == pytest.approx(after["group"]["typical"][::-1])
+        for column in ("group", "age"):
+            assert before[column]["p"] == pytest.approx(after[column]["p"])
+    new = pd.DataFrame({"group": ["training"], "age": [40.0]})
+    old = mh.Population("~ group + age", PEOPLE.frame).predict(solution, new)
+    np.testing.assert_allclose(solver.predict(other, new), old, atol=1e-6)
+    for reference, said in (
+        ({"group": "HC"}, "reference of group must be one of control, training, received HC"),
+        ({"age": "40"}, r"received age, which holds numbers: write C\(age\)"),
+        ({"site": "a"}, "must name a column of the formula"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            mh.solve(known_problem(), replace(solver, reference=reference))
+
+
+def test_a_hardly_bounded_difference_has_the_profile_in_its_contrast_too() -> None:
+    discounts = np.where(PEOPLE.frame["group"] == "training", 1.0, 0.6)
+    people = TASK.persons(len(PEOPLE.frame), seed=4, discounts=discounts, temperatures=2.0)
+    for first in ("control", "training"):
+        solver = mh.Population("~ group", people.frame, known_reward=POINTS, nodes=9, reference={"group": first})
+        population = mh.solve(known_problem(people), solver).evidence["population"]
+        (contrast,), effect = population["contrasts"]["discount"], list(population["discount"].values())[1]
+        assert {name: contrast[name] for name in ("p", "interval", "method")} == {
+            name: effect[name] for name in ("p", "interval", "method")
+        }
+        assert contrast["method"] == "profile likelihood"
+
+
 def test_a_group_of_two_levels_needs_no_test_of_its_own(solution: mh.Solution) -> None:
     assert solution.evidence["population"]["factors"] == {"discount": {}, "temperature": {}}
 
@@ -535,6 +591,7 @@ def test_options_are_checked() -> None:
         ({"persons": [1]}, "persons must be a data frame"),
         ({"nodes": 1}, "nodes must be a whole number of at least 3"),
         ({"ridge": -1.0}, "ridge must be at least 0"),
+        ({"reference": "group"}, "reference must map columns to groups, received 'group'"),
         ({"missing": "ignore"}, "missing must be drop or fail, received 'ignore'"),
     ):
         with pytest.raises(ValueError, match=said):

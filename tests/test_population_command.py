@@ -50,8 +50,14 @@ def test_group_effects_come_first(study, tmp_path) -> None:
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.index("Groups and persons") < page.index("Planning horizons")
     assert page.index("Do discounts differ with the covariates?") < page.index("How far do they look ahead?")
-    clear = [name for name, effect in population["discount"].items() if effect["p"] < 0.05 and name != "Intercept"]
-    assert f"<strong>{'Yes, with ' + ', '.join(clear) if clear else 'Not that can be told'}</strong>" in page
+    pairs = population["contrasts"]["discount"]
+    assert [(row["column"], row["p"]) for row in pairs] == [
+        ("age", population["discount"]["age"]["p"]),
+        ("group", population["discount"]["group[T.training]"]["p"]),
+    ]
+    assert all(row["p"] > 0.05 for row in pairs)
+    assert "<strong>Not that can be told</strong>" in page
+    assert "No difference of discounts with age and group can be told from chance." in " ".join(result.output.split())
 
 
 def test_a_factor_of_three_levels_has_one_test_in_terminal_files_and_report(study, tmp_path) -> None:
@@ -65,6 +71,56 @@ def test_a_factor_of_three_levels_has_one_test_in_terminal_files_and_report(stud
     assert shown in result.output
     assert shown in (tmp_path / "out" / "report.html").read_text()
     assert "with site " in " ".join(result.output.split())
+
+
+def test_the_finding_says_who_looks_further_ahead_and_who_chooses_more_at_random(tmp_path) -> None:
+    task = mh.domains.space_adventure(mini_blocks=40)
+    old = np.resize([True, False], 16)
+    people = task.persons(16, seed=1, discounts=np.where(old, 0.5, 0.9), temperatures=np.where(old, 6.0, 2.0))
+    people.demonstrations.to_frame().to_csv(tmp_path / "decisions.csv", index=False)
+    task.mdp.to_npz(tmp_path / "task.npz")
+    points = (
+        pd.DataFrame(task.reward, index=task.mdp.state_names, columns=task.mdp.action_names).rename_axis("state").reset_index()
+    )
+    points.melt("state", var_name="action", value_name="points").to_csv(tmp_path / "points.csv", index=False)
+    frame = people.frame.assign(cohort=np.where(old, "old", "young"), years=np.where(old, 70.0, 20.0) + np.arange(16) % 3)
+    frame.to_csv(tmp_path / "persons.csv", index=False)
+    for formula, reference, said, card in (
+        (
+            "~ cohort",
+            ["--reference", "cohort=young"],
+            "Persons with cohort = young look further ahead than those with cohort = old: typical discounts",
+            "Yes: young look further than old",
+        ),
+        ("~ years", [], "Persons with lower years look further ahead: typical discounts at years 2", "Yes, with years"),
+    ):
+        result = fit(tmp_path, "--persons", tmp_path / "persons.csv", "--formula", formula, *reference, "--out", tmp_path / "out")
+        assert result.exit_code == 0, result.output
+        output, page = " ".join(result.output.split()), (tmp_path / "out" / "report.html").read_text()
+        assert said in output
+        assert said in page
+        assert f"<strong>{card}</strong>" in page
+        assert "choose more at random" in output
+        (pair,) = json.loads((tmp_path / "out" / "result.json").read_text())["population"]["contrasts"]["discount"]
+        assert max(pair["typical"]) == pytest.approx(0.9, abs=0.05)
+        assert min(pair["typical"]) == pytest.approx(0.5, abs=0.1)
+        reach = [1 + g + g**2 for g in pair["typical"]]  # of a task of three steps
+        assert pair["steps"] == pytest.approx(reach)
+        low, high = sorted(reach)
+        assert f"or {high:.1f} and {low:.1f} steps (p < 0.001)" in output
+
+
+def test_a_reference_that_is_none_is_refused(study) -> None:
+    asked = ["--persons", study / "persons.csv", "--formula", "~ group"]
+    for options, said in (
+        ((*asked, "--reference", "group"), "--reference must be COLUMN=GROUP, once for each column, received group"),
+        ((*asked, "--reference", "group=HC"), "reference of group must be one of control, training, received HC"),
+        ((*asked, "--reference", "site=a"), "reference must name a column of the formula '~ group', received site"),
+        (("--reference", "group=control"), "--reference must come with --persons"),
+    ):
+        result = fit(study, *options)
+        assert result.exit_code == 2
+        assert said in " ".join(result.output.split())
 
 
 def test_people_gain_shrunken_values_and_covariates(study, tmp_path) -> None:

@@ -32,7 +32,7 @@ from multihorizon.report.fit_report import FILES, write_fit, write_so_far
 from multihorizon.report.formats import decimals, interval_text, own_discount_text, own_steps_text, sizes
 from multihorizon.report.goal_check import QUESTION
 from multihorizon.report.lookahead_section import family_cells
-from multihorizon.report.population_section import effect_rows, population_words
+from multihorizon.report.population_section import contrast_rows, effect_rows, population_words
 from multihorizon.solution import Solution, Status
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.features import read_features, read_known_reward
@@ -115,6 +115,7 @@ def _of_finite_tasks(options: FitOptions) -> dict[str, Any]:
         "--persons": options.persons,
         "--formula": options.formula,
         "--missing": options.missing != "drop",
+        "--reference": options.reference,
         "--estimate-rest": options.estimate_rest,
         "--ridge": options.ridge is not None,
         "--lookahead": options.lookahead,
@@ -135,6 +136,7 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
         "persons": options.persons.name if options.persons else None,
         "formula": options.formula,
         "missing": options.missing if options.formula else None,
+        "reference": options.reference,
         "estimate_rest": options.estimate_rest,
         "smoothing": options.smoothing if options.estimate_rest or not options.transitions else None,
         "ridge": options.ridge,
@@ -166,7 +168,7 @@ def _show(analysis: Analysis) -> None:
         out.print(text, style="bold red", soft_wrap=True)
     out.print(sizes(analysis))
     if analysis.population is not None:
-        _show_population(analysis.population)
+        _show_population(analysis.population, analysis.steps)
     if len(analysis.given) <= LISTED_EXPERTS:
         out.print(_table(analysis))
     if analysis.lookahead is not None:
@@ -186,8 +188,8 @@ def _show(analysis: Analysis) -> None:
     show_remarks(analysis.remarks)
 
 
-def _show_population(found: Solution) -> None:
-    """Effects on the discount, one row per term, and what they mean."""
+def _show_population(found: Solution, steps: float) -> None:
+    """Effects on the discount, one row per term, what they are in discounts and steps, and what they mean."""
     if found.status != Status.CONVERGED:
         out.print(f"The population could not be estimated. {found.message}", style="bold red", soft_wrap=True)
         return
@@ -201,7 +203,15 @@ def _show_population(found: Solution) -> None:
     for row in effect_rows(population, "discount"):
         table.add_row(*(cell or "–" for cell in row))
     out.print(table)
-    out.print(" ".join(population_words(found)), soft_wrap=True)
+    rows = contrast_rows(population, steps)
+    if rows and len(rows) <= LISTED_EXPERTS:
+        table = Table(title="In discounts and steps; pairs with Holm's correction")
+        for header in ("persons with", "typical discounts", "in steps", "p"):
+            table.add_column(header, justify="left" if header == "persons with" else "right", overflow="fold")
+        for who, discounts, reach, _, p in rows:
+            table.add_row(who, discounts, reach, p)
+        out.print(table)
+    out.print(" ".join(population_words(found, steps)), soft_wrap=True)
 
 
 def _table(analysis: Analysis) -> Table:

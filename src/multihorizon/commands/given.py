@@ -125,8 +125,12 @@ def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihoo
     persons, formula = options.persons, options.formula
     if options.missing not in ("drop", "fail"):
         raise ValueError(f"--missing must be drop or fail, received {options.missing}")
-    if persons is None and options.missing == "fail":
-        raise ValueError("--missing must come with --persons FILE, received none: leave it out")
+    for option, typed in {"--missing": options.missing == "fail", "--reference": options.reference}.items():
+        if persons is None and typed:
+            raise ValueError(f"{option} must come with --persons FILE, received none: leave it out")
+    first = dict(text.rpartition("=")[::2] for text in options.reference or ())
+    if not all(first) or not all(first.values()) or len(first) < len(options.reference or ()):
+        raise ValueError(f"--reference must be COLUMN=GROUP, once for each column, received {', '.join(options.reference or ())}")
     if persons is None and formula is None:
         return None
     if persons is not None and not (formula or "").strip():
@@ -137,7 +141,7 @@ def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihoo
         raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
     rows = None if persons is None else read_persons(persons)
     missing: Missing = "drop" if options.missing == "drop" else "fail"
-    return Population(formula or "~ 1", rows, solver.known_reward, solver.ridge, missing=missing)
+    return Population(formula or "~ 1", rows, solver.known_reward, solver.ridge, missing=missing, reference=first or None)
 
 
 def families_of(text: str | None) -> tuple[Lookahead, ...]:

@@ -88,6 +88,12 @@ MissingChoice = Annotated[
         help="Persons without a row or a value in --persons, or alone in their group: leave them out and name them, or stop.",
     ),
 ]
+Reference = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reference", metavar="COLUMN=GROUP", help="The group that the others are compared with; once for each column of groups."
+    ),
+]
 StateColumns = Annotated[
     str | None,
     typer.Option(
@@ -159,6 +165,7 @@ class FitOptions(TableOptions):
     persons: PersonsFile = None
     formula: Formula = None
     missing: MissingChoice = "drop"
+    reference: Reference = None
     ridge: Ridge = None
     lookahead: LookaheadChoice = None
     recovered: Recovered = None
@@ -199,6 +206,7 @@ class RecoverOptions(TableOptions):
     persons: PersonsFile = None
     formula: Formula = None
     missing: MissingChoice = "drop"
+    reference: Reference = None
     effect: Effects = None
     term: Term = None
     decisions: Decisions = None
@@ -240,7 +248,7 @@ EXAMPLES = {
         "multihorizon fit decisions.csv --features kinds.csv --jobs -1 --out result",
         "multihorizon fit steps.csv --state x,y --out result",
         "multihorizon fit decisions.csv --known-reward points.csv --discount Ann=0.9",
-        'multihorizon fit decisions.csv --persons who.csv --formula "~ group + age"',
+        'multihorizon fit decisions.csv --persons who.csv --formula "~ group + age" --reference group=control',
         "multihorizon fit 1.csv 2.csv --transitions a.csv --transitions b.csv",
     ),
     "goals": (

@@ -57,6 +57,7 @@ def recover(options: RecoverOptions) -> None:
                 "temperature": heat,
                 "formula": options.formula,
                 "missing": options.missing if options.formula else None,
+                "reference": options.reference,
                 "effect": options.effect,
                 "studies": options.studies,
             }

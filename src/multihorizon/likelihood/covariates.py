@@ -1,7 +1,8 @@
 """Covariates of persons: a table with one row per person and a formula, as in R, become a design matrix X `(n,p)`.
 
 The terms are those of the `formulaic` package: `~ group + age` has the columns `Intercept`, `group[T.b]` and `age`, where the
-first group in the order of the alphabet is the one the others are compared with. `~ 1`, without covariates, has one column.
+first group in the order of the alphabet, or the one that `reference` names, is the one the others are compared with. `~ 1`,
+without covariates, has one column.
 
 `formulaic` runs what looks like a call in a formula as Python, some of it while it parses. A formula may come from anyone, so
 `read_formula` looks at its parts first, and hands on only those that are made of columns, numbers, operators and the functions
@@ -28,7 +29,7 @@ from formulaic.errors import DataMismatchWarning
 from formulaic.parser import DefaultFormulaParser
 from formulaic.parser.algos.sanitize_tokens import sanitize_python_code
 from formulaic.parser.algos.tokenize import tokenize
-from formulaic.parser.types import ASTNode, Token
+from formulaic.parser.types import ASTNode, Factor, Token
 from formulaic.utils.code import sanitize_variable_names
 
 from multihorizon.checks import Floats, first_few, label
@@ -58,6 +59,25 @@ MOST_TERMS, MOST_COLUMNS = 1000, 100
 
 
 @dataclass(frozen=True, eq=False)
+class Comparison:
+    """Typical persons who differ in one column alone: all its groups, or the lower and the upper quartile of its numbers.
+
+    Other numbers are at their mean, and other groups count equally.
+
+    Attributes:
+        column: the column.
+        is_number: whether it holds numbers.
+        levels: the names of its groups, first the one that others are compared with, or both quartiles.
+        rows: the rows of X `(m,p)` of these persons.
+    """
+
+    column: str
+    is_number: bool
+    levels: tuple[str, ...]
+    rows: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Covariates:
     """The design of a study.
 
@@ -73,6 +93,8 @@ class Covariates:
         frame: the covariates that the formula uses, one row per person in the problem's order.
         names: of these persons.
         left_out: everyone else of the problem or of the table of persons, and why.
+        comparisons: for each column, typical persons who differ in it alone.
+        columns_of: the columns that each term, and each of `factors`, is made of.
     """
 
     terms: tuple[str, ...]
@@ -85,6 +107,8 @@ class Covariates:
     frame: pd.DataFrame
     names: tuple[str, ...]
     left_out: dict[str, str]
+    comparisons: tuple[Comparison, ...]
+    columns_of: dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,14 +235,23 @@ def _most_terms(node: ASTNode | Token | None) -> float:
             return sum(sizes)
 
 
-def read_covariates(formula: str, persons: pd.DataFrame | None, names: tuple[str, ...], missing: Missing = "drop") -> Covariates:
-    """The design matrix of persons in the order of `names`; those who cannot be compared are left out if `missing` is "drop".
+def read_covariates(
+    formula: str,
+    persons: pd.DataFrame | None,
+    names: tuple[str, ...],
+    missing: Missing = "drop",
+    reference: Mapping[str, str] | None = None,
+) -> Covariates:
+    """The design matrix of persons in the order of `names`.
+
+    Those who cannot be compared are left out if `missing` is "drop". `reference` names for some columns the group that others are
+    compared with.
 
     Raises:
         ValueError: where the formula cannot be used with the table, or persons cannot be compared and `missing` is "fail".
     """
     read = read_formula(formula)
-    frame, left_out = _comparable(read, persons, names)
+    frame, left_out = _comparable(read, persons, names, reference or {})
     if left_out and missing == "fail":
         raise ValueError(
             f"everyone must be comparable where missing is fail, received {left_out_words(left_out)}: complete the table of "
@@ -231,8 +264,10 @@ def read_covariates(formula: str, persons: pd.DataFrame | None, names: tuple[str
     units = _units(terms, values)
     _require_estimable(formula, terms, values @ units, used)
     patterns = _patterns(read, matrix.model_spec, used, values)
+    comparisons = _comparisons(read, matrix.model_spec, used)
     kept = tuple(name for name in names if name not in left_out)
-    return Covariates(terms, _factors(matrix.model_spec), values, units, *patterns, used, kept, left_out)
+    factors, columns_of = _factors(matrix.model_spec), _columns_of(read, matrix.model_spec)
+    return Covariates(terms, factors, values, units, *patterns, used, kept, left_out, comparisons, columns_of)
 
 
 def left_out_words(left_out: Mapping[str, str], most: int = 5) -> str:
@@ -247,14 +282,16 @@ def left_out_words(left_out: Mapping[str, str], most: int = 5) -> str:
     return "; ".join(parts)
 
 
-def new_rows(formula: str, persons: pd.DataFrame | None, names: tuple[str, ...], new: pd.DataFrame) -> Floats:
+def new_rows(
+    formula: str, persons: pd.DataFrame | None, names: tuple[str, ...], new: pd.DataFrame, reference: Mapping[str, str] | None
+) -> Floats:
     """The rows of X of persons who were not in the study.
 
     Raises:
         ValueError: where a covariate is missing, or a group did not occur in the study.
     """
     read = read_formula(formula)
-    frame, _ = _comparable(read, persons, names)
+    frame, _ = _comparable(read, persons, names, reference or {})
     spec = _evaluated(read, read.terms, frame).model_spec
     for column in read.columns:
         if column not in new.columns or new[column].isna().any():
@@ -283,8 +320,13 @@ def _factors(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
     return {term: places for term, places in columns.items() if len(places) > 1}
 
 
-def _comparable(read: ReadFormula, persons: pd.DataFrame | None, names: tuple[str, ...]) -> tuple[pd.DataFrame, dict[str, str]]:
+def _comparable(
+    read: ReadFormula, persons: pd.DataFrame | None, names: tuple[str, ...], reference: Mapping[str, str]
+) -> tuple[pd.DataFrame, dict[str, str]]:
     """The rows of persons who can be compared, in the order of `names`, and why the others cannot."""
+    strange = sorted(set(reference) - set(read.columns))
+    if strange:
+        raise ValueError(f"reference must name a column of the formula {_shown(read.text)}, received {first_few(strange)}")
     columns = [] if persons is None else list(map(str, persons.columns))
     unknown = sorted(set(read.columns) - set(columns))
     if unknown:
@@ -314,7 +356,27 @@ def _comparable(read: ReadFormula, persons: pd.DataFrame | None, names: tuple[st
             found = f"{frame[column].iloc[0]} for everyone" if len(frame) else "nobody who can be compared"
             why = f", without {left_out_words(left_out)}" if left_out else ": leave it out"
             raise ValueError(f"column {column} of persons must vary, received {found}{why}")
-    return frame.reset_index(drop=True), left_out
+    groups = {column: _with_levels(read, frame[column], reference.get(column)) for column in read.columns}
+    return frame.assign(**groups).reset_index(drop=True), left_out
+
+
+def _with_levels(read: ReadFormula, values: pd.Series[Any], first: str | None) -> pd.Series[Any]:
+    """A column of groups with the levels that occur in it, the one to compare with first; other columns as they are."""
+    column = str(values.name)
+    if first is None:
+        return values.cat.remove_unused_categories() if isinstance(values.dtype, pd.CategoricalDtype) else values
+    if _is_number(values, column in read.grouped):
+        raise ValueError(f"reference must name a column of groups, received {column}, which holds numbers: write C({column})")
+    levels = _levels(values)
+    found = [level for level in levels if label(level, "reference") == label(first, "reference")]
+    if not found:
+        raise ValueError(f"reference of {column} must be one of {first_few(list(map(str, levels)))}, received {first}")
+    return values.astype(pd.CategoricalDtype([*found, *(level for level in levels if level not in found)]))
+
+
+def _levels(values: pd.Series[Any]) -> list[Any]:
+    """The groups of a column, in order."""
+    return list(values.cat.categories) if isinstance(values.dtype, pd.CategoricalDtype) else sorted(values.unique())
 
 
 def _require_numbers_or_groups(read: ReadFormula, frame: pd.DataFrame) -> None:
@@ -385,6 +447,42 @@ def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats, use
             raise ValueError(
                 f"the term {terms[last]} must add something to {others}, received a combination of them: leave it out"
             )
+
+
+def _comparisons(read: ReadFormula, spec: ModelSpec, used: pd.DataFrame) -> tuple[Comparison, ...]:
+    """What `Covariates` says of them."""
+    numbers = [column for column in used.columns if _is_number(used[column], column in read.grouped)]
+    typical = used.assign(**{column: float(used[column].mean()) for column in numbers}).drop_duplicates()
+    found = []
+    for column in used.columns:
+        values = used[column]
+        if column in numbers:
+            low, high = values.quantile([0.25, 0.75])
+            levels: list[Any] = [low, high] if low < high else [float(values.min()), float(values.max())]
+            names = tuple(f"{level:.4g}" for level in levels)
+        else:
+            levels = _levels(values)
+            names = tuple(map(str, levels))
+        others = typical.drop_duplicates([c for c in used.columns if c != column]) if len(used.columns) > 1 else typical.iloc[:1]
+        alike = [others.assign(**{column: pd.Series(level, others.index).astype(typical[column].dtype)}) for level in levels]
+        rows = _evaluated(read, spec, pd.concat(alike)).to_numpy(dtype=np.float64).reshape(len(levels), len(others), -1)
+        found.append(Comparison(str(column), column in numbers, names, rows.mean(axis=1)))
+    return tuple(found)
+
+
+def _columns_of(read: ReadFormula, spec: ModelSpec) -> dict[str, tuple[str, ...]]:
+    """What `Covariates` says of them."""
+    found: dict[str, tuple[str, ...]] = {}
+    for term, place in spec.term_slices.items():
+        columns: set[str] = set()
+        for factor in term.factors:
+            if factor.eval_method is Factor.EvalMethod.LOOKUP:
+                columns.add(factor.expr)
+            elif factor.eval_method is Factor.EvalMethod.PYTHON:
+                columns |= {column for column, _ in _names_in(read.text, factor.expr)}
+        for name in (str(term), *spec.column_names[place]):
+            found[str(name)] = tuple(sorted(columns))
+    return found
 
 
 def _patterns(

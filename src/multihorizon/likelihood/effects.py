@@ -8,6 +8,9 @@ those that it finds. With C the covariance of ψ (`marginal_ascent.py`), n perso
 * *A factor* with several columns, such as a group of three levels, has one test for all of them: that its part of `X_i b` is the
   same for everyone. With q independent differences d of covariance D it is `d'D⁻¹d/q`, by Fisher's F with q and n − p degrees
   of freedom. It does not depend on the level that others are compared with.
+* *Contrasts* are differences between typical persons who differ in one column alone: every pair of its groups, or the quartiles
+  of its numbers. With k the difference of their rows of X they are `k'b`, by Student's t; p-values of pairs of more than two
+  groups are corrected for their number by Holm's method.
 * *Weak priors* (`weak_priors.py`) move the answer by about `C g`. Where that is more than `MOVED_EFFECT` standard errors of an
   effect, changes a spread by more than the share `MOVED_SPREAD`, or the correlation by more than `MOVED_CORRELATION`, the
   solution's message says so.
@@ -22,8 +25,10 @@ those that it finds. With C the covariance of ψ (`marginal_ascent.py`), n perso
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -34,6 +39,7 @@ from multihorizon.checks import Floats
 from multihorizon.likelihood.covariates import Covariates
 from multihorizon.likelihood.effect_profiles import EffectProfile
 from multihorizon.likelihood.first_step import DRAWS, redrawn
+from multihorizon.likelihood.horizon_tests import holm
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.marginal import Layout, Marginal, Parameters, Persons, adapted_nodes
 from multihorizon.likelihood.marginal_ascent import Maximum, covariance_of
@@ -153,6 +159,46 @@ class Inference:
             table[name] = {"F": statistic, "degrees": [len(varied), self.degrees], "p": p, "terms": terms}
         return table
 
+    def contrasts(self, kind: int) -> list[dict[str, Any]]:
+        """All pairs of groups, and the quartiles of numbers: how much higher logit γ or log λ is in the second level."""
+        known = self.status == Status.CONVERGED
+        units, covariance, beta = self.covariates.units, self.own_covariance(kind), self.parts.effects[:, kind]
+        effects, back = self.effects(kind), self._typical(kind)
+        table: list[dict[str, Any]] = []
+        for comparison in self.covariates.comparisons:
+            rows = comparison.rows @ units
+            found: list[dict[str, Any]] = []
+            for i, j in combinations(range(len(rows)), 2):
+                apart = comparison.rows[j] - comparison.rows[i]
+                estimate = float((rows[j] - rows[i]) @ beta)
+                error = float(np.sqrt((rows[j] - rows[i]) @ covariance @ (rows[j] - rows[i])))
+                half = self.quantile * error
+                p = float(2 * t.sf(abs(estimate) / error, self.degrees)) if known and error > 0 else np.nan
+                said = {"interval": [estimate - half, estimate + half], "p": p, "method": "standard error"}
+                used = np.flatnonzero(np.abs(apart) > RANK_TOLERANCE * np.abs(apart).max(initial=0.0))
+                if used.size == 1:  # one term says it all, and may be known by its profile
+                    term, size = effects[self.covariates.terms[used[0]]], float(apart[used[0]])
+                    said = {"interval": sorted(size * end for end in term["interval"]), "p": term["p"], "method": term["method"]}
+                found.append(
+                    {
+                        "column": comparison.column,
+                        "number": comparison.is_number,
+                        "levels": [comparison.levels[i], comparison.levels[j]],
+                        "typical": [float(back(rows[i] @ beta)), float(back(rows[j] @ beta))],
+                        "estimate": estimate,
+                        "standard_error": error,
+                        **said,
+                    }
+                )
+            for row, adjusted in zip(found, holm(np.array([row["p"] for row in found])), strict=True):
+                row["adjusted"] = float(adjusted)
+            table += found
+        return table
+
+    def _typical(self, kind: int) -> Callable[[float], float]:
+        """From a mean of logit γ or log λ to a typical discount or temperature."""
+        return (lambda mean: self.found.marginal.largest * expit(mean)) if kind == 0 else np.exp
+
     def moved_by_priors(self) -> dict[str, dict[str, float]]:
         """What weak priors move: effects on logit γ by how many standard errors, the spreads by which share, the correlation."""
         layout = self.found.marginal.layout
@@ -229,6 +275,8 @@ class Inference:
             "discount": self.effects(0),
             "temperature": self.effects(1),
             "factors": {"discount": self.factors(0), "temperature": self.factors(1)},
+            "contrasts": {"discount": self.contrasts(0), "temperature": self.contrasts(1)},
+            "columns_of": self.covariates.columns_of,
             "discount_covariance": self.effect_covariance(0).tolist(),
             "weak_priors": self.moved_by_priors(),
             "spread": self.spread(),

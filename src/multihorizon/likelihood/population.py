@@ -45,9 +45,9 @@ class Population:
 
     The solution's `discounts` and `temperature` are shrunken towards the population, its `objective` is the marginal
     log-likelihood, its `residual` the distance to the maximum in standard errors. `evidence["population"]` holds the effects of
-    covariates on logit γ ("discount") and log λ ("temperature"), one test for each factor of several levels ("factors"), the
-    spread between persons, reliabilities, and predictions. Weak priors hold what the decisions leave open, and `message` says
-    where they matter.
+    covariates on logit γ ("discount") and log λ ("temperature"), one test for each factor of several levels ("factors"), all
+    pairs of groups and the quartiles of numbers with what is typical of both ("contrasts"), the spread between persons,
+    reliabilities, and predictions. Weak priors hold what the decisions leave open, and `message` says where they matter.
 
     Args:
         formula: the covariates, as in R: "~ group + age". "~ 1" has none. It is made of columns, numbers, operators, and
@@ -59,6 +59,8 @@ class Population:
             standard error.
         missing: what to do with persons who lack a row or a covariate, or are alone in their group: "drop" leaves them out, says
             so in the message, and names them in `evidence["population"]["left_out"]`; "fail" raises.
+        reference: for columns of groups, the one that the others are compared with: `{"group": "control"}`. By default it is
+            the first in the order of the alphabet.
 
     Raises:
         ValueError: for a formula that is made of anything else; when solving, where persons and decisions do not belong
@@ -80,6 +82,7 @@ class Population:
     ridge: float | None = None
     nodes: int = 15
     missing: Missing = "drop"
+    reference: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.formula, str):
@@ -91,11 +94,13 @@ class Population:
             raise ValueError(f"ridge must be at least 0, received {self.ridge}")
         if self.missing not in ("drop", "fail"):
             raise ValueError(f"missing must be drop or fail, received {self.missing!r}")
+        if self.reference is not None and not isinstance(self.reference, Mapping):
+            raise ValueError(f"reference must map columns to groups, received {self.reference!r}")
         as_count(self.nodes, "nodes", least=3)
 
     def covariates(self, problem: Problem) -> Covariates:
         """The design of the study; raises where it cannot be used."""
-        return read_covariates(self.formula, self.persons, problem.names, self.missing)
+        return read_covariates(self.formula, self.persons, problem.names, self.missing, self.reference)
 
     def compared(self, problem: Problem) -> Problem:
         """The problem of the persons who can be compared."""
@@ -129,7 +134,7 @@ class Population:
         if solution.solver != "Population" or solution.status != Status.CONVERGED:
             raise ValueError(f"a prediction needs a converged Population, received {solution.solver}: {solution.status}")
         found = solution.evidence["population"]
-        rows = new_rows(self.formula, self.persons, solution.experts, persons)
+        rows = new_rows(self.formula, self.persons, solution.experts, persons, self.reference)
         effects = np.array([effect["estimate"] for effect in found["discount"].values()])
         between = found["spread"]["discount"]["estimate"] ** 2
         covariance = np.array(found["discount_covariance"])

@@ -162,7 +162,12 @@ def _population(analysis: Analysis) -> dict[str, Any] | None:
         return None
     shrunken = {"discounts": found.discounts, "intervals": found.confidence_intervals(LEVEL), "temperatures": found.temperature}
     head = {"status": str(found.status), "message": found.message, "experts": found.experts}
-    return {**head, **found.evidence["population"], **shrunken}
+    evidence = found.evidence["population"]
+    pairs = [
+        {**pair, "steps": [_finite(analysis.horizon(discount)) for discount in pair["typical"]]}
+        for pair in evidence["contrasts"]["discount"]
+    ]
+    return {**head, **evidence, "contrasts": {**evidence["contrasts"], "discount": pairs}, **shrunken}
 
 
 def _penalty(analysis: Analysis) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 from multihorizon.likelihood.effects import LEVEL
 from multihorizon.likelihood.population import absent_words
 from multihorizon.report.findings import Findings
-from multihorizon.report.formats import decimals, p_cell, p_text
+from multihorizon.report.formats import decimals, horizon_text, in_words, p_cell, p_text
 from multihorizon.report.html import Bar, Cell, Either, Section, paragraph, side_by_side, table, warning
 from multihorizon.report.population_figures import groups_figure, shrinkage_figure
 from multihorizon.report.rulers import look_ahead, look_ahead_range
@@ -26,7 +27,8 @@ def population_sections(findings: Findings) -> list[Section]:
     if found.status != Status.CONVERGED:
         return [Section("Groups and persons", [warning(f"The population could not be estimated. {found.message}")])]
     blocks = [*(warning(text) for text in absent_words(population["left_out"], population["persons"], most=1000))]
-    blocks.append(paragraph(" ".join(population_words(found))))
+    blocks.append(paragraph(" ".join(population_words(found, findings.steps))))
+    blocks += [_contrasts(population, findings.steps)] if population["contrasts"]["discount"] else []
     blocks += [_effects(population, kind, caption) for kind, caption in CAPTIONS.items()]
     blocks.append(paragraph(EXPLANATION.format(degrees=population["degrees"])))
     blocks.append(side_by_side([groups_figure(findings, found), shrinkage_figure(findings, found)]))
@@ -50,26 +52,77 @@ def population_cards(findings: Findings) -> list[tuple[str, str, str]]:
         return []
     if found.status != Status.CONVERGED:
         return [(question, "No usable answer", "bad")]
-    tests = tested(found.evidence["population"], "discount")
-    clear = _clear(tests)
-    return [(question, f"Yes, with {', '.join(clear)}" if clear else "Not that can be told", "good")] if tests else []
+    differences = differences_of(found.evidence["population"], "discount")
+    clear = [difference for difference in differences if difference.clear]
+    if not clear:
+        return [(question, "Not that can be told", "good")] if differences else []
+    one = clear[0].pairs[0] if len(clear) == 1 and len(clear[0].pairs) == 1 else None
+    if one is None or one["number"]:
+        return [(question, f"Yes, with {', '.join(difference.name for difference in clear)}", "good")]
+    near, far = _from_low_to_high(one)["levels"]
+    return [(question, f"Yes: {far} look further than {near}", "good")]
 
 
-def _clear(tests: dict[str, float]) -> list[str]:
-    """The covariates whose effect is more than chance."""
-    return [name for name, p in tests.items() if p < 1 - LEVEL]
+@dataclass(frozen=True)
+class Difference:
+    """Whether discounts or temperatures differ with a column, or with a term of several columns.
+
+    Attributes:
+        name: of the column, or of the term.
+        p: of the test that they do not.
+        pairs: its contrasts, if it is a column: all pairs of groups, or the quartiles of its numbers.
+    """
+
+    name: str
+    p: float
+    pairs: list[dict[str, Any]]
+
+    @property
+    def clear(self) -> bool:
+        """Whether the difference is more than chance."""
+        return self.p < 1 - LEVEL
 
 
-def population_words(found: Solution) -> list[str]:
-    """What was found of groups and persons, in sentences."""
+def differences_of(population: dict[str, Any], kind: str) -> list[Difference]:
+    """One for each column that stands alone in its terms, then one for each term that has several columns or bends.
+
+    A column of two groups, or of numbers, has the p-value of its contrast, and one of several groups that of all its terms
+    together. Where it also interacts with another, its groups are compared on the mean of the other's.
+    """
+    factors, columns_of = population["factors"][kind], population["columns_of"]
+    joined = {term: name for name, factor in factors.items() for term in factor["terms"]}
+    tests = {joined.get(term, term): e["p"] for term, e in population[kind].items() if columns_of[term]}
+    tests |= {name: factor["p"] for name, factor in factors.items()}
+    found = []
+    for column in dict.fromkeys(row["column"] for row in population["contrasts"][kind]):
+        pairs = [row for row in population["contrasts"][kind] if row["column"] == column]
+        terms = [name for name in tests if column in columns_of[name]]
+        alone = len(terms) == 1 and list(columns_of[terms[0]]) == [column]
+        if pairs[0]["number"] and not (alone and terms[0] not in factors):
+            continue
+        p = tests[terms[0]] if alone else float(np.nanmin([row["adjusted"] for row in pairs]))
+        found.append(Difference(column, p, pairs))
+        tests = {name: p for name, p in tests.items() if list(columns_of[name]) != [column]}
+    return [*found, *(Difference(name, p, []) for name, p in tests.items())]
+
+
+def _from_low_to_high(pair: dict[str, Any]) -> dict[str, Any]:
+    """A contrast turned so that its second level has the larger discount or temperature."""
+    if pair["estimate"] >= 0:
+        return pair
+    return {**pair, "levels": pair["levels"][::-1], "typical": pair["typical"][::-1]}
+
+
+def population_words(found: Solution, steps: float) -> list[str]:
+    """What was found of groups and persons, in sentences; the task has so many steps."""
     population = found.evidence["population"]
-    tests = tested(population, "discount")
-    clear = [f"{name} (p {p_text(tests[name])})" for name in _clear(tests)]
-    words = []
-    if clear:
-        words.append(f"Discounts differ with {', '.join(clear)}.")
-    elif tests:
-        words.append(f"No difference of discounts with {', '.join(tests)} can be told from chance.")
+    differences = differences_of(population, "discount")
+    words = [text for difference in differences if difference.clear for text in _discounts_differ(difference, steps)]
+    rest = [difference.name for difference in differences if not difference.clear]
+    if rest:
+        words.append(f"No difference of discounts with {in_words(rest)} can be told from chance.")
+    hotter = [difference for difference in differences_of(population, "temperature") if difference.clear]
+    words += [text for difference in hotter for text in _temperatures_differ(difference)]
     spread, share = population["spread"]["discount"], float(np.mean(population["individuals"]["discount_reliability"]))
     size = f"{spread['estimate']:.2f} ({spread['interval'][0]:.2f} to {spread['interval'][1]:.2f})"
     words.append(f"Between persons the logit of the discount has a standard deviation of {size}.")
@@ -77,12 +130,67 @@ def population_words(found: Solution) -> list[str]:
     return [*words, *population["cautions"]]
 
 
-def tested(population: dict[str, Any], kind: str) -> dict[str, float]:
-    """The p-value of each covariate: of a factor with several terms that of all together, of others that of the term."""
-    factors = population["factors"][kind]
-    joined = {term for factor in factors.values() for term in factor["terms"]}
-    single = {term: e["p"] for term, e in population[kind].items() if term != "Intercept" and term not in joined}
-    return {**{name: factor["p"] for name, factor in factors.items()}, **single}
+def _discounts_differ(difference: Difference, steps: float) -> list[str]:
+    """Who looks further ahead than whom, and how far, where discounts differ."""
+    column, p = difference.name, p_text(difference.p)
+    clear = [_from_low_to_high(pair) for pair in difference.pairs if pair["adjusted"] < 1 - LEVEL]
+    if not difference.pairs:
+        return [f"Discounts differ with {column} (p {p})."]
+    if len(difference.pairs) > 1 and not clear:
+        return [f"Discounts differ with {column} (p {p}), but no two groups can be told apart after Holm's correction."]
+    words = [f"Discounts differ with {column} (p {p})."] if len(difference.pairs) > 1 else []
+    for pair in clear if len(difference.pairs) > 1 else map(_from_low_to_high, difference.pairs):
+        (near, far), (low, high) = pair["levels"], pair["typical"]
+        reach = f"{high:.2f} and {low:.2f}, or {horizon_text(high, steps)} and {horizon_text(low, steps)} steps"
+        corrected = " by Holm" if len(difference.pairs) > 1 else ""
+        how = f"(p {p_text(pair['adjusted'])}{corrected})"
+        if pair["number"]:
+            longer = "higher" if pair["estimate"] >= 0 else "lower"
+            at = f"typical discounts at {column} {far} and {near} are {reach} {how}."
+            words.append(f"Persons with {longer} {column} look further ahead: {at}")
+        else:
+            whom = f"Persons with {column} = {far} look further ahead than those with {column} = {near}"
+            words.append(f"{whom}: typical discounts {reach} {how}.")
+    return words
+
+
+def _temperatures_differ(difference: Difference) -> list[str]:
+    """Who chooses more at random than whom, where temperatures differ."""
+    column, p = difference.name, p_text(difference.p)
+    clear = [_from_low_to_high(pair) for pair in difference.pairs if pair["adjusted"] < 1 - LEVEL]
+    if not clear:
+        return [f"Temperatures differ with {column} (p {p})."]
+    words = []
+    for pair in clear:
+        (cool, warm), times = pair["levels"], f"{np.exp(abs(pair['estimate'])):.2g} times"
+        how = f"(p {p_text(pair['adjusted'])})"
+        if pair["number"]:
+            more = "higher" if pair["estimate"] >= 0 else "lower"
+            at = f"the temperature at {column} {warm} is {times} that at {cool} {how}."
+            words.append(f"Persons with {more} {column} choose more at random: {at}")
+        else:
+            whom = f"Persons with {column} = {warm} choose more at random than those with {column} = {cool}"
+            words.append(f"{whom}: their temperature is {times} as high {how}.")
+    return words
+
+
+def contrast_rows(population: dict[str, Any], steps: float) -> list[tuple[str, str, str, str, str]]:
+    """Who is compared, typical discounts, steps, the difference of logits with its interval, and p, as they are printed."""
+    rows = []
+    for pair in population["contrasts"]["discount"]:
+        (first, second), (a, b), places = pair["levels"], pair["typical"], _places(pair["standard_error"])
+        low, high = pair["interval"]
+        ends = "" if np.isnan(low + high) else f" ({low:.{places}f} to {high:.{places}f})"
+        rows.append(
+            (
+                f"{pair['column']}: {second} against {first}",
+                f"{b:.3f}, {a:.3f}",
+                f"{horizon_text(b, steps)}, {horizon_text(a, steps)}",
+                f"{pair['estimate']:.{places}f}{ends}",
+                str(p_cell(pair["adjusted"]) or "–"),
+            )
+        )
+    return rows
 
 
 def effect_rows(population: dict[str, Any], kind: str) -> list[tuple[str, str | None, str, str]]:
@@ -128,6 +236,12 @@ def _effects(population: dict[str, Any], kind: str, caption: str) -> str:
     bars += [None] * len(population["factors"][kind])
     rows: list[list[Cell]] = [[*row, bar] for row, bar in zip(effect_rows(population, kind), bars, strict=True)]
     return table(["term", "estimate", "95 % interval or test", "p", ""], rows, caption)
+
+
+def _contrasts(population: dict[str, Any], steps: float) -> str:
+    headers: list[str | Either] = ["persons with", "typical discounts", "in steps", "difference of logits, 95 % interval", "p"]
+    caption = "Persons who differ in one covariate alone; p-values of several pairs have Holm's correction"
+    return table(headers, [list(row) for row in contrast_rows(population, steps)], caption)
 
 
 def _predictions(population: dict[str, Any], steps: float) -> str:
