@@ -118,7 +118,7 @@ class ReadFormula:
     Attributes:
         text: as it was written.
         terms: as `formulaic` has them.
-        columns: of the table of persons that it uses, in the order of the alphabet.
+        columns: of the table of persons that it uses, in the order in which it names them.
         grouped: those of them that it uses as groups, whatever they hold: `C(site)`.
     """
 
@@ -134,15 +134,16 @@ def read_formula(text: str) -> ReadFormula:
     Raises:
         ValueError: if it is no formula, has a left side, is made of something that may not be in it, or has too many terms.
     """
-    columns, grouped = set(), set()
+    columns: dict[str, None] = {}
+    grouped: set[str] = set()
     for token in _parsed(text, lambda: list(tokenize(text))):
         if token.token == ".":
             raise ValueError(f"formula must name its columns, received . in {_shown(text)}")
         if token.kind is Token.Kind.NAME:
-            columns.add(token.token)
+            columns[token.token] = None
         if token.kind is Token.Kind.PYTHON:
             for column, in_groups in _names_in(text, token.token):
-                columns.add(column)
+                columns[column] = None
                 grouped |= {column} if in_groups else set()
     parser = DefaultFormulaParser()
     if _parsed(text, lambda: _most_terms(parser.get_ast(text))) > MOST_TERMS:
@@ -150,7 +151,7 @@ def read_formula(text: str) -> ReadFormula:
     terms = _parsed(text, lambda: Formula(text, _parser=parser))
     if not isinstance(terms, SimpleFormula):
         raise ValueError(f"formula must have terms only to the right of ~, received {_shown(text)}")
-    return ReadFormula(text, terms, tuple(sorted(columns)), frozenset(grouped))
+    return ReadFormula(text, terms, tuple(columns), frozenset(grouped))
 
 
 def _shown(text: str) -> str:
@@ -260,7 +261,7 @@ def read_covariates(
     matrix = _evaluated(read, read.terms, frame)
     terms = tuple(map(str, matrix.columns))
     values = matrix.to_numpy(dtype=np.float64)
-    used = frame[list(read.columns)]
+    used = frame[sorted(read.columns)]
     units = _units(terms, values)
     _require_estimable(formula, terms, values @ units, used)
     patterns = _patterns(read, matrix.model_spec, used, values)
@@ -454,7 +455,7 @@ def _comparisons(read: ReadFormula, spec: ModelSpec, used: pd.DataFrame) -> tupl
     numbers = [column for column in used.columns if _is_number(used[column], column in read.grouped)]
     typical = used.assign(**{column: float(used[column].mean()) for column in numbers}).drop_duplicates()
     found = []
-    for column in used.columns:
+    for column in read.columns:
         values = used[column]
         if column in numbers:
             low, high = values.quantile([0.25, 0.75])
