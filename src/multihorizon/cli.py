@@ -28,6 +28,7 @@ COMMANDS = tuple(OPTIONS)
 EPILOG = (
     "Examples:",
     "multihorizon demo",
+    "multihorizon check decisions.csv",
     "multihorizon fit decisions.csv --out result",
     "multihorizon fit decisions.csv --transitions moves.csv --out result",
     "Each command has examples of its own: multihorizon fit --help",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from multihorizon.files.labels import visible
 from multihorizon.progress import Progress, part_of
+from multihorizon.tables.cells import TableError
 
 #: Without a terminal, progress is written as a line after so many seconds.
 LINE_SECONDS = 10.0
@@ -107,6 +109,9 @@ def _show_warning(message: Warning | str, *place: Any) -> None:
 def _sentence(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return f"there is not enough memory for this: {str(error) or 'use fewer states, or tie rewards by features'}"
+    if isinstance(error, TableError):
+        command = f"multihorizon check {shlex.quote(error.table)} {error.options}".rstrip()
+        return f"{str(error).rstrip('.')}. {command} lists every problem of the table and how to mend it"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__

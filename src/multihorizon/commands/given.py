@@ -70,7 +70,7 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
                     _NUMBERS[name](one, option)
                 elif name == "demos":
                     inputs += files_of(one, "demonstrations")
-                elif isinstance(one, Path) and name != "out_dir":
+                elif isinstance(one, Path) and name not in ("out_dir", "write"):
                     inputs.append(existing_file(one, option))
         temperature_of(getattr(options, "temperature", None))
         discounts_of(getattr(options, "discount", None))

@@ -155,6 +155,20 @@ class TableOptions:
 
 
 @dataclass(frozen=True)
+class CheckOptions:
+    """The options of `check`."""
+
+    demos: Demos
+    transitions: Transitions = None
+    state: StateColumns = None
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", parser=path, help="A file for the table in which all is mended that needs no guessing."),
+    ] = None
+    out_dir: Annotated[Path | None, typer.Option("--out", parser=path, help="Where to write check.json and check.html.")] = None
+
+
+@dataclass(frozen=True)
 class FitOptions(TableOptions):
     """The options of `fit`."""
 
@@ -233,6 +247,7 @@ class ReproduceOptions:
 #: The options of each command, in the order of the help.
 OPTIONS: dict[str, Any] = {
     "demo": DemoOptions,
+    "check": CheckOptions,
     "fit": FitOptions,
     "goals": GoalsOptions,
     "identify": IdentifyOptions,
@@ -242,6 +257,11 @@ OPTIONS: dict[str, Any] = {
 #: What one may type to begin with.
 EXAMPLES = {
     "demo": ("multihorizon demo", "multihorizon demo --out tour"),
+    "check": (
+        "multihorizon check decisions.csv",
+        "multihorizon check decisions.csv --transitions moves.csv --out result",
+        "multihorizon check decisions.csv --write mended.csv",
+    ),
     "fit": (
         "multihorizon fit decisions.csv --out result",
         "multihorizon fit decisions.csv --transitions moves.csv --out result",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -69,9 +69,11 @@ def read_records(file: Path, columns: int) -> Iterator[list[str | None]]:
         raise ValueError(f"{file}, line {line}: a quotation mark is opened here and never closed")
 
 
-def line_of(file: Path, row: int) -> str:
-    """The line on which a row of data begins."""
-    return f"line {next(islice(_records(file), row + 1, None))[0]}"
+def lines_of(file: Path, rows: Collection[int]) -> dict[int, str]:
+    """The lines on which rows of data begin, in one reading of the file."""
+    wanted = set(rows)
+    records = islice(_records(file), 1, max(wanted) + 2)
+    return {row: f"line {line}" for row, (line, _, _) in enumerate(records) if row in wanted}
 
 
 def _records(file: Path) -> Iterator[tuple[int, int, list[str]]]:

@@ -46,7 +46,7 @@ def positions(labels: Sequence[str], names: Sequence[str], what: str, place: Cal
     unknown = next((i for i, one in enumerate(labels) if one not in index), None)
     if unknown is not None:
         where = "" if place is None else f"{place(unknown)}: "
-        close = _closest(labels[unknown], names)
+        close = closest(labels[unknown], names)
         hint = f". Did you mean {_told_apart(close, labels[unknown])}? Names must agree letter by letter" if close else ""
         raise ValueError(
             f"{where}{what} {labels[unknown]!r} must be one of the {len(names)} {what}s of the transitions "
@@ -119,7 +119,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _closest(label: str, names: Sequence[str]) -> str | None:
+def closest(label: str, names: Sequence[str]) -> str | None:
     """The one name that differs from the label only in case, blanks or the text before its number; else one spelt alike."""
     for form in (_without_case, _number_in):
         wanted = form(label)

@@ -45,7 +45,7 @@ def read_table(path: str | Path, what: str, labels: Sequence[str], needed: Seque
 
 def scan_files(name: str, files: Sequence[Path]) -> Scan:
     """The scan of one file or of several of one kind, by the ending of their names."""
-    return scan_parquet(name, files) if _kind(files[0]) == "Parquet" else scan_csv(name, files)
+    return scan_parquet(name, files) if file_kind(files[0]) == "Parquet" else scan_csv(name, files)
 
 
 def files_of(path: str | Path, what: str) -> list[Path]:
@@ -59,17 +59,19 @@ def files_of(path: str | Path, what: str) -> list[Path]:
         file = existing_file(path, what)
         require_table(file, what)
         return [file]
-    files = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith((".", "_")) and _kind(file))
+    files = sorted(
+        file for file in folder.iterdir() if file.is_file() and not file.name.startswith((".", "_")) and file_kind(file)
+    )
     if not files:
         raise ValueError(f"{what} must be a file or a folder of .csv or .parquet files, received {path}, a folder without any")
-    if len({_kind(file) for file in files}) > 1:
+    if len({file_kind(file) for file in files}) > 1:
         raise ValueError(f"{what} must be files of one kind, received a folder with .csv and .parquet files: {path}")
     return files
 
 
 def require_table(file: Path, what: str) -> None:
     """Raise unless the ending of the name is that of a table."""
-    if not _kind(file):
+    if not file_kind(file):
         hint = _OTHER_ENDINGS.get(file.suffix.lower(), "let its name end in what it is")
         raise ValueError(f"{what} must be a .csv or .parquet file, received {file}: {hint}")
 
@@ -130,7 +132,7 @@ def numbers_or_text(cells: pd.Series[Any]) -> pd.Series[Any]:
         return cells
 
 
-def _kind(file: Path) -> str:
+def file_kind(file: Path) -> str:
     """ "Parquet", "CSV" or nothing, by the ending of the name."""
     if file.suffix.lower() in _PARQUET:
         return "Parquet"

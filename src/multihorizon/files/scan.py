@@ -11,7 +11,7 @@ import csv
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -21,7 +21,7 @@ from uuid import uuid4
 
 import duckdb
 
-from multihorizon.files.csv_text import line_of, read_header, read_records
+from multihorizon.files.csv_text import lines_of, read_header, read_records
 from multihorizon.files.opening import require_csv
 
 #: What the database keeps in memory; the rest goes to temporary files. Ten million rows must fit in a gigabyte with all else.
@@ -77,10 +77,18 @@ class Scan:
 
     def place(self, row: int) -> str:
         """Where a row of data stands: the line of a CSV file, the row of another; and the file, where there are several."""
-        file = next(i for i, end in enumerate(self._ends) if row < end) if len(self.files) > 1 else 0
-        own = row - (self._ends[file - 1] if file else 0)
-        words = line_of(self.files[file], own) if self.is_csv else f"row {own} (counted from 0)"
-        return f"{self.files[file].name}, {words}" if len(self.files) > 1 else words
+        return self.places([row])[row]
+
+    def places(self, rows: Collection[int]) -> dict[int, str]:
+        """The same of many rows; each file is read once."""
+        found: dict[int, str] = {}
+        ends = self._ends if len(self.files) > 1 else [max(rows, default=-1) + 1]
+        for file, start, end in zip(self.files, [0, *ends], ends, strict=False):
+            own = [row - start for row in rows if start <= row < end]
+            lines = lines_of(file, own) if own and self.is_csv else {row: f"row {row} (counted from 0)" for row in own}
+            before = f"{file.name}, " if len(self.files) > 1 else ""
+            found |= {row + start: f"{before}{words}" for row, words in lines.items()}
+        return found
 
     @cached_property
     def _ends(self) -> list[int]:

@@ -13,27 +13,30 @@ from typing import Protocol
 from multihorizon.checks import Floats, Ints
 from multihorizon.files.labels import label_order
 
+#: The option that looks at a table beside given transitions.
+BESIDE = "--transitions FILE"
+
 
 class TableError(ValueError):
     """What is wrong with a table of decisions, and which table it is: `multihorizon check` lists all that is wrong with it.
 
-    `transitions` says whether it is wrong only beside given transitions.
+    `options` are those of the command that looks at what is wrong, such as `--transitions FILE`.
     """
 
-    def __init__(self, message: str, table: str = "", transitions: bool = False) -> None:
+    def __init__(self, message: str, table: str = "", options: str = "") -> None:
         super().__init__(message)
-        self.table, self.transitions = table, transitions
+        self.table, self.options = table, options
 
 
 @contextmanager
-def refusing(table: str, transitions: bool = False) -> Iterator[None]:
+def refusing(table: str, options: str = "") -> Iterator[None]:
     """What is refused in this block is wrong with the table of this name."""
     try:
         yield
     except TableError:
         raise
     except ValueError as error:
-        raise TableError(str(error), table, transitions) from error
+        raise TableError(str(error), table, options) from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ from multihorizon.files.scan import scan_csv, scan_parquet
 from multihorizon.files.table import Table
 from multihorizon.mdp import MDP
 from multihorizon.planning.evaluation import check_policy
-from multihorizon.tables.cells import Cells, Decision, Episodes, TableError, refusing
+from multihorizon.tables.cells import BESIDE, Cells, Decision, Episodes, TableError, refusing
 from multihorizon.tables.counted import CountedFiles, decisions_of
 from multihorizon.tables.rows import CODES, Rows, moved, rows_of
 from multihorizon.tables.simulation import check_starts, simulate_policy
@@ -232,7 +232,7 @@ class Demonstrations:
             return str(self.first(cells.action == code)[1])
 
         from_file = self.name != Rows.name
-        with refusing(self.name, transitions=True):
+        with refusing(self.name, BESIDE):
             states = positions(self.states, mdp.state_names, "state", state if from_file else None)
             return states, positions(self.actions, mdp.action_names, "action", action if from_file else None)
 
@@ -310,7 +310,7 @@ class Demonstrations:
         if wrong.any():
             cell, decision = self.first(wrong)
             state, action = self.states[self.cells.state[cell]], self.actions[self.cells.action[cell]]
-            raise TableError(f"{decision}: {reason.format(state, action)}", self.name, transitions=True)
+            raise TableError(f"{decision}: {reason.format(state, action)}", self.name, BESIDE)
 
 
 def read_tables(paths: Sequence[str | Path], cut_off: bool = False) -> list[Demonstrations]:

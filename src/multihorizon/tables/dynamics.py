@@ -50,7 +50,7 @@ from scipy.stats import binom
 from multihorizon.checks import Bools, Floats, Ints, as_floats
 from multihorizon.files.labels import in_order, positions
 from multihorizon.mdp import MDP
-from multihorizon.tables.cells import Decision, TableError
+from multihorizon.tables.cells import BESIDE, Decision, TableError
 from multihorizon.tables.demonstrations import Demonstrations
 from multihorizon.tables.rows import REMEDIES
 from multihorizon.tolerances import SMOOTHING
@@ -198,14 +198,14 @@ def require_agreement(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
     _require_possible(demonstrations, mdp)
     moves, (stopping, absorbing) = _unlikely(demonstrations, mdp), endings_that_go_on(demonstrations, mdp)
     if moves is not None and moves.decisive:
-        raise TableError(f"{moves} {CHOICES}", demonstrations.name, transitions=True)
+        raise TableError(f"{moves} {CHOICES}", demonstrations.name, BESIDE)
     if stopping:
         message = (
             f"every episode of the table that comes to {_listed(stopping)} stops there, and in the transitions one goes on. If "
             "episodes end there, leave out the rows of the state, which makes it terminal. If they go on and the record stops, "
             "leave out the column next_state."
         )
-        raise TableError(message, demonstrations.name, transitions=True)
+        raise TableError(message, demonstrations.name, BESIDE)
     remarks = []
     if moves is not None:
         remarks.append(f"T{str(moves)[1:]} The difference is small, so the transitions were used as they were given.")
@@ -371,7 +371,7 @@ def _require_possible(demonstrations: Demonstrations, mdp: MDP) -> None:
     ]
     listed = f"{len(moves)} impossible move{'s' if len(moves) > 1 else ''}: {_listed(moves)}"
     message = f"the decisions must agree with the transitions, received {listed}. {CHOICES}"
-    raise TableError(message, demonstrations.name, transitions=True)
+    raise TableError(message, demonstrations.name, BESIDE)
 
 
 def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, int, Decision]]:

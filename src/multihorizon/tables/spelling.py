@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from multihorizon.checks import label
 from multihorizon.files.reading import spreadsheet_label
@@ -19,13 +19,14 @@ PLAIN = r"regexp_full_match({0}, '[!-~]([ -~]*[!-~])?') AND NOT regexp_full_matc
 LABEL_ORDER = "CASE WHEN regexp_full_match(label, '-?[0-9]{1,18}') THEN label::BIGINT END NULLS LAST, label"
 
 
-def spelt(scan: Scan, numbered: bool = False) -> str:
+def spelt(scan: Scan, numbered: bool = False, vector: Sequence[str] = ()) -> str:
     """The rows as they are spelt, in SQL.
 
     Labels have the type they have in the file, and states and next states one type; `step` is a number, empty where it is none;
-    `odd` says whether a row is longer or shorter than the header; `number`, if asked for, counts rows from 0.
+    `odd` says whether a row is longer or shorter than the header; `number`, if asked for, counts rows from 0. Where the
+    state is a vector of columns, it is their cells in one text, and nothing is said of the next one.
     """
-    state, after = _states(scan.types)
+    state, after = (_vector(vector), "NULL::VARCHAR") if vector else _states(scan.types)
     columns = [f"{quoted(column)} AS {column}" for column in ("expert", "episode", "action")]
     columns += [f"{_step(scan.types['step'])} AS step", f"{state} AS state", f"{after} AS next_state"]
     odd = f"{quoted(EXTRA)} IS NOT NULL OR {quoted(list(scan.types)[-1])} IS NULL" if scan.padded else "false"
@@ -79,6 +80,12 @@ def _states(types: dict[str, str]) -> tuple[str, str]:
         return "state", "nullif(next_state, '')" if after == "VARCHAR" else "next_state"
     one = "DOUBLE" if {state, after} <= {*_FLOATS, *_WHOLE} else "VARCHAR"
     return f"state::{one}", f"nullif(next_state::{one}, '')" if one == "VARCHAR" else f"next_state::{one}"
+
+
+def _vector(columns: Sequence[str]) -> str:
+    """The cells of several columns in one text, empty where one of them is."""
+    cells = [f"nullif({quoted(column)}::VARCHAR, '')" for column in columns]
+    return " || ' ' || ".join(cells)
 
 
 def _step(kind: str) -> str:

@@ -86,7 +86,7 @@ class Steps:
     @classmethod
     def _from_table(cls, table: Table, state: Sequence[str]) -> Steps:
         _check_names(table, state)
-        with refusing(table.name):
+        with refusing(table.name, f"--state {','.join(state)}"):
             return cls._checked(table, state)
 
     @classmethod
