@@ -435,9 +435,8 @@ def _single(table: Demonstrations, mdp: MDP | None) -> Finding:
     single = (decided > 0) & (_choices(table, mdp) == 1)
     names = [table.states[s] for s in np.flatnonzero(single)]
     kind = "that have one action" if mdp is not None else "in which everybody took the same action"
-    what = (
-        f"There are states {kind}: {_some(names)}. {decided[single].sum() / decided.sum():.0%} of all decisions were taken there."
-    )
+    share = decided[single].sum() / decided.sum()
+    what = f"There are states {kind} ({_some(names)}), with {share:.0%} of all decisions."
     remedy = "They say nothing about what people want. If other actions are possible there, "
     if mdp is None:
         remedy += (
