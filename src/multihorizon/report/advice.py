@@ -62,8 +62,8 @@ def _held_rewards(findings: Findings) -> str:
     if not reason:
         return ""
     return (
-        f"These decisions alone do not settle all rewards: {reason}. So rewards far from zero were made a little less likely, which "
-        "keeps them finite. Rewards that few decisions touch are pulled towards zero by it."
+        f"These decisions alone do not settle all rewards: {reason}. So rewards far from zero were made a little less likely, "
+        "which keeps them finite. Rewards that few decisions touch are pulled towards zero by it."
     )
 
 

@@ -21,8 +21,8 @@ ADVICE = (
     "told need more decisions, above all in states that the others visit."
 )
 UNIT = (
-    "The unit of a reward: one that is larger by 1 makes the choice that leads to it at once 2.7 times as likely, for an expert with "
-    "temperature 1."
+    "The unit of a reward: one that is larger by 1 makes the choice that leads to it at once 2.7 times as likely, for an expert "
+    "with temperature 1."
 )
 
 
