@@ -196,7 +196,7 @@ def test_fourteen_experts_of_two_goals_are_not_said_to_share_one():
     table = mh.Demonstrations.simulate(MDP, acted, 4, max_steps=100, seed=1)
     found = mh.analyse([table], [MDP], quick=True)
     assert found.goals.test.p_value == 0.001
-    assert found.headline.startswith("The experts do not share one goal. No. One reward for all is rejected (p ≤ 0.001)")
+    assert found.headline.startswith("The experts do not share one goal. One reward for all is rejected (p ≤ 0.001)")
     assert "ask multihorizon goals" in found.goals.answer
 
 

@@ -12,8 +12,7 @@ from multihorizon.likelihood import horizon_tests
 from multihorizon.likelihood.ascent import Ascent, climb
 from multihorizon.likelihood.horizon_tests import holm
 from multihorizon.likelihood.likelihood import Likelihood
-from multihorizon.likelihood.maximum_likelihood import resume
-from multihorizon.likelihood.model_checks import MODELS, calibration_bins, worst_states
+from multihorizon.likelihood.model_checks import MODELS, calibration_bins, misfits
 from multihorizon.likelihood.parameters import Settings
 
 DISCOUNTS = (0.4, 0.4, 0.8)
@@ -88,10 +87,9 @@ def test_states_that_the_model_cannot_fit_are_named(solution):
     state = int(np.argmax(counts.sum(axis=1)))
     counts[state] = np.roll(counts[state], 2)
     odd = solution.problem.with_experts([first, replace(second, counts=counts), third])
-    worst = worst_states(resume(replace(solution, problem=odd)))
-    assert worst[0]["state"] == str(state)
-    assert worst[0]["expert"] == "b"
-    assert worst[0]["p_value"] < 1e-6
+    worst = misfits(odd, solution.policies())[0]
+    assert (worst.expert, worst.state) == ("b", str(state))
+    assert worst.p_value < 1e-6
 
 
 def test_another_table_than_the_problems_is_refused(solution, table):

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 import multihorizon as mh
 from multihorizon.cli import app
 from multihorizon.likelihood.contrasts import reward_contrasts
+from multihorizon.likelihood.model_checks import FEWEST_DECISIONS, Extent
 from multihorizon.report.findings import longest_episode, not_to_be_used, predicts_worse
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.fit_report import result_of
 from multihorizon.report.formats import discount_text, horizon_text, interval_text, steps_text
 from multihorizon.report.html import Bar, Page, Section, badge, figure, listing, paragraph, table
-from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
 from multihorizon.report.plots import new_axes
 
 CLIFF = mh.domains.cliff()
@@ -140,7 +140,7 @@ def test_a_penalty_is_told_with_what_it_moved(tmp_path):
     arguments = ["fit", str(tmp_path / "d.csv"), "--transitions", str(tmp_path / "m.npz"), "--ridge", "1"]
     result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    assert result.stdout.strip().startswith("A penalty on large rewards (ridge 1) was asked for. It costs ")
+    assert "\nA penalty on large rewards (ridge 1) was asked for. It costs " in f"\n{result.stdout}"
     content = json.loads((tmp_path / "out" / "result.json").read_text())
     free = mh.solve(mh.Problem(CLIFF.mdp, mh.Demonstrations.from_csv(tmp_path / "d.csv")), mh.MaximumLikelihood(ridge=0.0))
     assert content["penalty"]["discounts_without"] == pytest.approx(free.discounts.tolist(), abs=1e-6)
@@ -254,10 +254,10 @@ def test_a_person_at_chance_gets_no_discount_but_a_reason():
 
 
 def test_states_are_compared_with_the_model_only_where_decisions_repeat(found):
-    assert choices_repeat(found)
-    assert all(misfit.decisions >= FEWEST_DECISIONS for misfit in misfits(found))
-    assert len(misfits(found)) == sum(int((e.counts.sum(axis=1) >= FEWEST_DECISIONS).sum()) for e in found.problem.experts)
-    assert min(misfit.p_value for misfit in misfits(found)) > 1e-3
+    assert found.choices_repeat
+    assert all(misfit.decisions >= FEWEST_DECISIONS for misfit in found.misfits)
+    assert len(found.misfits) == sum(int((e.counts.sum(axis=1) >= FEWEST_DECISIONS).sum()) for e in found.problem.experts)
+    assert min(misfit.p_value for misfit in found.misfits) > 1e-3
 
 
 def test_a_state_where_an_expert_does_something_else_is_named(found):
@@ -266,11 +266,12 @@ def test_a_state_where_an_expert_does_something_else_is_named(found):
     policies = [policy.copy() for policy in found.policies]
     policies[1][8] = policies[1][8][::-1]
     odd.__dict__["policies"] = policies
-    worst = misfits(odd)[0]
+    worst = odd.misfits[0]
     assert (worst.expert, worst.state) == (found.problem.experts[1].name, "8")
     assert worst.p_value < 1e-6
     assert odd.verdicts[2].kind == "caution"
-    assert "most in 8" in odd.headline
+    assert "by more than chance in 1 of the" in odd.headline
+    assert "most in 8. In these cases" in odd.headline
 
 
 def test_where_states_rarely_repeat_the_decisions_of_all_are_compared():
@@ -280,8 +281,8 @@ def test_where_states_rarely_repeat_the_decisions_of_all_are_compared():
     features = lambda mdp: (mdp.stacked @ kinds, ["one", "two"])  # noqa: E731
     policies = [mh.soft_plan(mdp, reward, 0.5).policy] * 8
     crowd = mh.analyse([mh.Demonstrations.simulate(mdp, policies, 10, max_steps=10)], [mdp], features)
-    assert not choices_repeat(crowd)
-    assert {misfit.expert for misfit in misfits(crowd)} == {"all"}
+    assert not crowd.choices_repeat
+    assert {misfit.expert for misfit in crowd.misfits} == {"all"}
     content = result_of(crowd, {})
     assert "own frequencies" not in content["model_checks"]["held_out"]
     assert content["pairwise_tests"] is None
@@ -313,3 +314,43 @@ def test_a_newcomer_reads_no_jargon_about_rewards(found):
     assert "weak penalty" not in held.headline
     page = fit_page(held, {}).render()
     assert "one that is larger by 1 makes the choice that leads to it at once 2.7 times as likely" in page
+
+
+def test_experts_who_do_not_plan_as_the_model_says_are_not_given_different_goals():
+    """Two experts with one reward who take the best action or, one time in ten, any: the model fails, not the shared goal."""
+    policies = [0.9 * mh.plan(CLIFF.mdp, CLIFF.reward, gamma).policy + 0.1 / 4 for gamma in (0.3, 0.95)]
+    table_ = mh.Demonstrations.simulate(CLIFF.mdp, policies, 120, max_steps=30, names=["near", "far"])
+    greedy = mh.analyse([table_], [CLIFF.mdp])
+    assert greedy.goals.groups.verdict == "differ"
+    assert greedy.headline.startswith("Do not use these numbers. The model predicts held-out decisions worse than")
+    assert "do not share one goal" not in greedy.headline
+    assert greedy.goals.answer.startswith("It cannot be told. One reward for all is rejected (p ≤ 0.001), but with a reward for")
+    assert not greedy.goals.rejected
+    assert result_of(greedy, {})["goals"]["found"] is None
+
+
+def test_intervals_of_a_model_that_does_not_fit_are_not_shown_in_green(found):
+    ours = found.checks.held_out["this model"]
+    failing = replace(found, checks=replace(found.checks, held_out=found.checks.held_out | {"own frequencies": ours + 0.1}))
+    assert found.verdicts[1].kind == "good"
+    assert [verdict.answer for verdict in failing.verdicts[1:]] == ["Only if the model were right", "No"]
+    assert [verdict.kind for verdict in failing.verdicts] == ["caution", "caution", "bad"]
+    assert failing.warnings[0].startswith("The model does not fit these decisions")
+    assert failing.advice[0].startswith("More decisions do not mend a model that does not fit")
+
+
+@pytest.mark.parametrize(
+    ("odd", "compared", "missed", "answer"),
+    [
+        (0, 40, 0.0, "Yes"),
+        (12, 383, 0.01, "In nearly all states"),
+        (213, 1041, 0.005, "In nearly all states"),
+        (40, 383, 0.02, "In most states"),
+        (213, 1041, 0.06, "In part"),
+        (12, 383, 0.08, "In part"),
+        (30, 40, 0.06, "No"),
+        (3, 40, 0.3, "No"),
+    ],
+)
+def test_how_widely_a_model_fits_is_graded_by_share_and_by_size(odd, compared, missed, answer):
+    assert Extent(compared, odd, 0.2, missed).answer == answer

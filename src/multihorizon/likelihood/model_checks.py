@@ -7,15 +7,20 @@ three once there are enough decisions; frequencies that win say that the experts
 
 *Calibration.* Held-out action probabilities in ten bins, against how often those actions were taken.
 
-*Worst states.* With the model fitted to everything, `G² = 2 Σ_a N log(N / nπ)` in each state, against χ² with one degree of
-freedom fewer than available actions; p-values are multiplied by the number of states looked at (Bonferroni).
+*Worst states.* One expert's choices in a state can be compared with the model where they repeat. In many tasks of people they do
+not: hundreds of states, each met once or twice by each person. There the decisions of all experts in a state are summed, and so
+are the choices the model expects of them. `G² = 2 Σ_a N log(N/E)` is compared with χ² with one degree of freedom fewer than
+available actions. Experts who differ make the sums vary less than χ² says, so the test is conservative. p-values are multiplied
+by the number of cases looked at (Bonferroni). How widely the model fails is graded by the share of cases in which it does, and by
+its size: the share of decisions that would have to be others, `½ Σ|N − E|` in those cases. Of many decisions, tiny differences
+are more than chance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import chi2
@@ -27,13 +32,24 @@ from multihorizon.likelihood.likelihood import Point
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.persons import require_counts
 from multihorizon.likelihood.starts import smoothed_policy
+from multihorizon.mdp import MDP
+from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution
 from multihorizon.tables.demonstrations import Demonstrations
+from multihorizon.tolerances import TINY
 
 MODELS = ("this model", "one shared discount", "discount 0", "own frequencies")
 #: Bins of the calibration, and how many of the worst states are named.
 BINS, WORST = 10, 10
+#: Shares of fewer decisions say too little to be compared with the model.
+FEWEST_DECISIONS = 10
+#: A case in which choices differ from the model counts if its p-value is below this.
+ODD = 0.05
+#: How widely a model fits, by the largest share of odd cases and of decisions that would have to be others; beyond, it does not.
+EXTENTS = (("In nearly all states", 0.05, 0.02), ("In most states", 0.15, 0.05), ("In part", 0.5, 0.15))
+#: Where no more than this share of the decisions would have to be others, the share of cases does not matter.
+NEGLIGIBLE = 0.01
 #: Steps of a baseline's climb: it starts from the answer and need not be exact to be compared.
 BASELINE_STEPS = 60
 #: Ridge of a fit to some of the episodes: without it a reward may run away that the whole table holds.
@@ -49,7 +65,7 @@ class ModelChecks:
         decisions: held-out decisions of each expert `(K,)`.
         held_out: for each of `MODELS` the mean held-out log-likelihood of a decision, `(K,)`.
         calibration: one row per bin: the mean predicted probability, the share taken, and how many decisions were predicted.
-        worst: states by how badly they fit, with expert, state, decisions, G², p-value, and the action most out of line.
+        worst: the first of `misfits`, as dicts.
     """
 
     experts: tuple[str, ...]
@@ -101,8 +117,9 @@ def check_model(
                 pairs += _predictions(point, held, policies)
             progress((fold * len(MODELS) + number + 1) / (len(parts) * len(MODELS)), f"fold {fold + 1}: {name}")
         np.add.at(decisions, owner, [float(test.sum()) for test in held])
+    worst = [found._asdict() for found in misfits(point.likelihood.problem, point.policies())[:WORST]]
     held_out = {name: total / np.maximum(decisions, 1.0) for name, total in totals.items()}
-    return ModelChecks(solution.experts, decisions, held_out, calibration_bins(pairs), worst_states(point))
+    return ModelChecks(solution.experts, decisions, held_out, calibration_bins(pairs), worst)
 
 
 def deal(point: Point, tables: list[Demonstrations], folds: int, rng: np.random.Generator) -> list[list[Floats]]:
@@ -170,34 +187,116 @@ def calibration_bins(pairs: list[tuple[Floats, Floats, Floats]]) -> Floats:
     return rows
 
 
-def worst_states(point: Point) -> list[dict[str, Any]]:
-    """The states that fit worst, by p-value."""
-    rows: list[dict[str, Any]] = []
-    experts = point.likelihood.problem.experts
-    looked_at = sum(int((require_counts(expert).sum(axis=1) > 0).sum()) for expert in experts)
-    for expert, policy in zip(experts, point.policies(), strict=True):
-        mdp, counts = expert.mdp, require_counts(expert)
-        visits = counts.sum(axis=1)
-        expected = visits[:, None] * policy
-        ratio = np.where(counts > 0, counts, 1.0) / np.where(counts > 0, np.maximum(expected, 1e-300), 1.0)
-        deviance = 2 * (counts * np.log(ratio)).sum(axis=1)
-        degrees = np.maximum(mdp.available.sum(axis=1) - 1, 1)
-        p_values = np.where(visits > 0, chi2.sf(np.maximum(deviance, 0.0), degrees), 1.0)
-        for state in np.argsort(-(deviance / degrees))[:WORST]:
-            if visits[state] > 0:
-                rows.append(_worst_row(expert.name, mdp, int(state), counts, expected))
-                rows[-1] |= {"deviance": float(deviance[state]), "p_value": min(1.0, looked_at * float(p_values[state]))}
-    return sorted(rows, key=lambda row: (row["p_value"], -row["deviance"]))[:WORST]
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """Decisions `(S,A)` of one expert, or of all in a task, beside those the model expects of them."""
+
+    expert: str
+    mdp: MDP
+    taken: Floats
+    expected: Floats
+
+    @property
+    def visits(self) -> Floats:
+        """Decisions in each state `(S,)`."""
+        total: Floats = self.taken.sum(axis=1)
+        return total
 
 
-def _worst_row(expert: str, mdp: Any, state: int, counts: Floats, expected: Floats) -> dict[str, Any]:
-    visits = float(counts[state].sum())
-    action = int(np.abs(counts[state] - expected[state]).argmax())
-    return {
-        "expert": expert,
-        "state": mdp.state_names[state],
-        "decisions": visits,
-        "action": mdp.action_names[action],
-        "taken": float(counts[state, action]) / visits,
-        "predicted": float(expected[state, action]) / visits,
-    }
+class Misfit(NamedTuple):
+    """A case, that is, a state and who decided in it, with the action most out of line.
+
+    `taken` and `predicted` are shares of that action, `missed` the share of decisions that would have to be others.
+    """
+
+    expert: str
+    state: str
+    decisions: int
+    action: str
+    taken: float
+    predicted: float
+    missed: float
+    deviance: float
+    p_value: float
+
+
+class Extent(NamedTuple):
+    """How widely a model fits: cases that were compared, those with choices that differ from it by more than chance, the share of
+    decisions that would have to be others in these cases, and the same as a share of all decisions compared."""
+
+    compared: int
+    odd: int
+    missed: float
+    missed_of_all: float
+
+    @property
+    def answer(self) -> str:
+        """In which states the model fits: "Yes", one of `EXTENTS`, or "No"."""
+        if not self.odd:
+            return "Yes"
+        if self.missed_of_all <= NEGLIGIBLE:
+            return EXTENTS[0][0]
+        share = self.odd / self.compared
+        return next((words for words, cases, size in EXTENTS if share <= cases and self.missed_of_all <= size), "No")
+
+    @property
+    def nearly_everywhere(self) -> bool:
+        """Whether the model fits in all states or nearly all."""
+        return self.answer in ("Yes", EXTENTS[0][0])
+
+
+def misfits(problem: Problem, policies: Sequence[Floats]) -> list[Misfit]:
+    """Every case with enough decisions to be compared with policies `(S,A)` of the problem's experts, the worst first."""
+    compared = compared_choices(problem, policies)
+    looked_at = sum(int(_testable(c).sum()) for c in compared)
+    found = [misfit for choices in compared for misfit in _misfits(choices, looked_at)]
+    return sorted(found, key=lambda m: (m.p_value, -m.deviance, m.expert, m.state))
+
+
+def extent(found: Sequence[Misfit]) -> Extent:
+    """How widely the model fits, from all its `misfits`."""
+    odd = [misfit for misfit in found if misfit.p_value < ODD]
+    missed = sum(m.missed * m.decisions for m in odd)
+    there, everywhere = (max(sum(m.decisions for m in cases), 1) for cases in (odd, found))
+    return Extent(len(found), len(odd), missed / there, missed / everywhere)
+
+
+def choices_repeat(problem: Problem) -> bool:
+    """Whether most decisions were made in states that the same expert met often enough to be compared with the model."""
+    visits = [require_counts(expert).sum(axis=1) for expert in problem.experts]
+    often = sum(float(v[v >= FEWEST_DECISIONS].sum()) for v in visits)
+    return often > 0.5 * sum(float(v.sum()) for v in visits)
+
+
+def compared_choices(problem: Problem, policies: Sequence[Floats]) -> list[Choices]:
+    """The choices of each expert where they repeat, else of all experts of a task together."""
+    each = []
+    for expert, policy in zip(problem.experts, policies, strict=True):
+        counts = require_counts(expert)
+        each.append(Choices(expert.name, expert.mdp, counts, counts.sum(axis=1, keepdims=True) * policy))
+    if choices_repeat(problem):
+        return each
+    together: dict[int, Choices] = {}
+    for one in each:
+        before = together.get(id(one.mdp))
+        taken, expected = (0.0, 0.0) if before is None else (before.taken, before.expected)
+        together[id(one.mdp)] = Choices("all", one.mdp, taken + one.taken, expected + one.expected)
+    return list(together.values())
+
+
+def _testable(choices: Choices) -> Floats:
+    mask: Floats = (choices.visits >= FEWEST_DECISIONS) & (choices.mdp.available.sum(axis=1) > 1)
+    return mask
+
+
+def _misfits(choices: Choices, looked_at: int) -> Iterator[Misfit]:
+    taken, expected, mdp = choices.taken, choices.expected, choices.mdp
+    ratio = np.where(taken > 0, taken / np.maximum(expected, TINY), 1.0)
+    deviance = np.maximum(2 * (taken * np.log(ratio)).sum(axis=1), 0.0)
+    p_values = np.minimum(1.0, looked_at * chi2.sf(deviance, np.maximum(mdp.available.sum(axis=1) - 1, 1)))
+    for s in np.flatnonzero(_testable(choices)):
+        gap, visits = np.abs(taken[s] - expected[s]), float(taken[s].sum())
+        a = int(gap.argmax())
+        shares = float(taken[s, a]) / visits, float(expected[s, a]) / visits, float(gap.sum()) / 2 / visits
+        names = mdp.state_names[s], int(visits), mdp.action_names[a]
+        yield Misfit(choices.expert, *names, *shares, float(deviance[s]), float(p_values[s]))

@@ -16,10 +16,14 @@ NAMED_EXPERTS = 5
 SIGNIFICANT = 0.05
 
 
-def warnings(findings: Findings) -> list[str]:
-    """What a reader must know before any number: that none may be used, a rejected assumption, a penalty and what it moved."""
+def warnings(findings: Findings, fits: bool) -> list[str]:
+    """What a reader must know before any number: that none may be used, a rejected assumption, a penalty and what it moved.
+
+    `fits` says whether the model fits, as far as that is known.
+    """
     texts = (
         _unusable(findings),
+        _misfit(findings, fits),
         _goals(findings),
         _unfinished(findings),
         _temperatures(findings),
@@ -34,7 +38,21 @@ def _goals(findings: Findings) -> str:
     goals = findings.goals
     if goals is not None and goals.test.reason:
         return f"Whether the experts share one reward was not tested: {goals.test.reason}."
-    return f"The experts do not share one goal. {goals.answer}" if goals is not None and goals.rejected else ""
+    if goals is None or not goals.rejected:
+        return ""
+    return f"The experts do not share one goal. {goals.answer.removeprefix('No. ')}"
+
+
+def _misfit(findings: Findings, fits: bool) -> str:
+    """That the model fails, where different goals are not the reason."""
+    if fits or findings.withheld or different_goals(findings):
+        return ""
+    return "The model does not fit these decisions, so its discounts and its reward may be wrong, whatever their intervals say."
+
+
+def different_goals(findings: Findings) -> bool:
+    """Whether the experts were found to have different goals."""
+    return findings.goals is not None and findings.goals.rejected
 
 
 def _unfinished(findings: Findings) -> str:
@@ -103,15 +121,20 @@ def _penalty(findings: Findings) -> str:
     return text
 
 
-def advice(findings: Findings) -> list[str]:
-    """What to collect next."""
-    if findings.goals is not None and findings.goals.rejected:
+def advice(findings: Findings, fits: bool) -> list[str]:
+    """What to collect next; `fits` says whether the model fits, as far as that is known."""
+    if different_goals(findings):
         return ["First fit each group that shares a goal by itself: keep the rows of its experts. Then see what is missing."]
     if findings.solution.status == Status.NOT_IDENTIFIED:
         return [
             "The same experts in a variant of the task: other transitions, the same rewards; hand in both tables together.",
             "Another expert with a clearly different horizon in the same task.",
             "Fewer reward parameters: tie the rewards of similar states together with features.",
+        ]
+    if not fits and not findings.withheld:
+        return [
+            "More decisions do not mend a model that does not fit. See in the report where it fails: something that the experts "
+            "act on may be missing from the states, or from the features."
         ]
     if findings.withheld:
         return ["More decisions of every expert, above all in states where few were made, or fewer reward parameters (features)."]

@@ -58,7 +58,7 @@ class Analysis(Findings):
     @property
     def warnings(self) -> list[str]:
         """What a reader must know before any number; often nothing."""
-        return advice.warnings(self)
+        return advice.warnings(self, words.fits(self))
 
     @property
     def headline(self) -> str:
@@ -77,7 +77,7 @@ class Analysis(Findings):
     @property
     def advice(self) -> list[str]:
         """What to collect next."""
-        return advice.advice(self)
+        return advice.advice(self, words.fits(self))
 
 
 def build_problem(
@@ -167,7 +167,7 @@ def analyse(
     solution = _with_temperature_test(solve(problem, solver, seed, part_of(progress, 0.0, 0.2)), problem, solver, seed)
     found = _estimates(solution, tables, remarks, quick)
     if problem.n_experts > 1 and not found.reward_given:
-        found = replace(found, goals=GoalCheck(shared_goal_test(solution, seed=seed)))
+        found = replace(found, goals=GoalCheck(shared_goal_test(solution, seed=seed)).with_own_rewards(solution))
     keep(found)
     if population is not None:
         asked = replace(population, known_reward=solver.known_reward)

@@ -31,7 +31,7 @@ from multihorizon.checks import Floats, Ints
 from multihorizon.likelihood.contrasts import Contrasts
 from multihorizon.likelihood.horizon_tests import SharedDiscountTest
 from multihorizon.likelihood.lookahead_comparison import LookaheadComparison
-from multihorizon.likelihood.model_checks import ModelChecks
+from multihorizon.likelihood.model_checks import Misfit, ModelChecks, choices_repeat, misfits
 from multihorizon.likelihood.recovered import Recovery
 from multihorizon.mdp import MDP
 from multihorizon.problem import Problem
@@ -254,6 +254,16 @@ class Findings(Judged):
     def policies(self) -> list[Floats]:
         """The fitted policy of each of the problem's experts."""
         return self.solution.policies()
+
+    @cached_property
+    def misfits(self) -> list[Misfit]:
+        """Every state with enough decisions to be compared with the model, from the worst fit to the best."""
+        return misfits(self.problem, self.policies)
+
+    @cached_property
+    def choices_repeat(self) -> bool:
+        """Whether most decisions can be compared with the model for each expert alone."""
+        return choices_repeat(self.problem)
 
     @property
     def _counts(self) -> list[Floats]:

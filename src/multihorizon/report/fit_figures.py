@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from multihorizon.checks import Bools, Floats
-from multihorizon.likelihood.model_checks import ModelChecks
+from multihorizon.likelihood.model_checks import FEWEST_DECISIONS, ModelChecks, compared_choices
 from multihorizon.report.charts import MOST_DOTS, Axis, Mark, Panel, chart, diagonal
 from multihorizon.report.findings import Findings
 from multihorizon.report.formats import decimals, interval_text, own_discount_text, own_steps_text
 from multihorizon.report.html import figure
 from multihorizon.report.maps import MOST_CELLS, grid_map
-from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, compared_choices
 from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.report.rulers import LABELS, UNITS, Ruler
 
@@ -90,8 +89,8 @@ def reward_figure(findings: Findings) -> str | None:
 def choices_figure(findings: Findings) -> str | None:
     """The share of each action in a state against the fitted probability; None where no state has enough decisions."""
     number = {name: k for k, name in enumerate(findings.solution.experts)}
-    each, found = choices_repeat(findings), []
-    for choices in compared_choices(findings):
+    each, found = findings.choices_repeat, []
+    for choices in compared_choices(findings.problem, findings.policies):
         mdp, whom = choices.mdp, [number[choices.expert]] if each else []
         open_states = (choices.visits >= FEWEST_DECISIONS) & (mdp.available.sum(axis=1) > 1)
         for s, a in np.argwhere(open_states[:, None] & mdp.available):

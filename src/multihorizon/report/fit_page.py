@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from multihorizon.checks import Floats
-from multihorizon.likelihood.model_checks import MODELS
-from multihorizon.report.advice import NAMED_EXPERTS, SIGNIFICANT, interval_meaning
+from multihorizon.likelihood.model_checks import FEWEST_DECISIONS, MODELS, ODD, WORST
+from multihorizon.report.advice import NAMED_EXPERTS, interval_meaning
 from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_figures import NORMAL_QUANTILE, calibration_figure, choices_figure, people_figure, reward_figure
@@ -30,15 +30,12 @@ from multihorizon.report.formats import (
 from multihorizon.report.goals_section import UNIT, goals_sections
 from multihorizon.report.html import Bar, Cell, Either, Page, Section, cards, listing, paragraph, side_by_side, table, warning
 from multihorizon.report.lookahead_section import lookahead_sections
-from multihorizon.report.misfit import FEWEST_DECISIONS, choices_repeat, misfits
 from multihorizon.report.policy_section import policy_sections
 from multihorizon.report.population_section import population_cards, population_sections
 from multihorizon.report.recover_page import recovery_sections
 from multihorizon.report.rulers import Ruler
 from multihorizon.solution import Status, package_version
 
-#: The states that fit worst, at most.
-WORST_STATES = 10
 #: Up to this many experts the decisions of each are listed state by state.
 LISTED_EXPERTS = 8
 
@@ -172,7 +169,7 @@ def _reward_table(found: Analysis, values: Any, half: Any) -> str:
 
 def _fit(found: Analysis) -> Section:
     blocks = [paragraph(found.verdicts[2].reasons)]
-    each = choices_repeat(found)
+    each = found.choices_repeat
     drawn = [choices_figure(found), None if found.checks is None else calibration_figure(found.checks)]
     blocks += [side_by_side([picture for picture in drawn if picture]), *_held_out(found, each)]
     return Section("Does the model fit?", [*blocks, *_worst_states(found), *_not_explained(found)])
@@ -180,8 +177,8 @@ def _fit(found: Analysis) -> Section:
 
 def _worst_states(found: Analysis) -> list[str]:
     """The states where choices differ from the model by more than chance."""
-    compared = misfits(found)
-    odd = [misfit for misfit in compared if misfit.p_value < SIGNIFICANT]
+    compared = found.misfits
+    odd = [misfit for misfit in compared if misfit.p_value < ODD]
     if not compared:
         return [paragraph(f"No state has the {FEWEST_DECISIONS} decisions that a comparison with the model needs.")]
     if not odd:
@@ -189,14 +186,14 @@ def _worst_states(found: Analysis) -> list[str]:
         return [paragraph(f"Choices in a state differ from the model by no more than chance in any of {cases}.")]
     rows: list[list[Cell]] = [
         [m.state, m.expert, m.decisions, m.action, decimals(m.taken, 2), decimals(m.predicted, 2), p_cell(m.p_value)]
-        for m in odd[:WORST_STATES]
+        for m in odd[:WORST]
     ]
     headers = ["state", "expert", "decisions", "action", "share taken", "predicted", "p (Bonferroni)"]
     caption = (
         f"Where choices differ most from the model, with the action most out of line ({len(odd)} of {len(compared)} comparisons)"
     )
     number = {name: [k] for k, name in enumerate(found.solution.experts)}
-    return [table(headers, rows, caption, [number.get(m.expert, []) for m in odd[:WORST_STATES]])]
+    return [table(headers, rows, caption, [number.get(m.expert, []) for m in odd[:WORST]])]
 
 
 def _held_out(found: Analysis, own_frequencies: bool) -> list[str]:

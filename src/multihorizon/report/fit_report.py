@@ -17,11 +17,11 @@ from multihorizon.checks import Floats
 from multihorizon.files.output import write_all, write_csv
 from multihorizon.files.saved import for_json, write_json
 from multihorizon.likelihood.large import DENSE_REWARDS
+from multihorizon.likelihood.model_checks import WORST
 from multihorizon.mdp import MDP
 from multihorizon.report.analysis import Analysis
 from multihorizon.report.findings import LEVEL
-from multihorizon.report.fit_page import WORST_STATES, fit_page
-from multihorizon.report.misfit import choices_repeat, misfits
+from multihorizon.report.fit_page import fit_page
 from multihorizon.report.people import limit_of
 from multihorizon.solution import Status, package_version
 from multihorizon.tables.dynamics import untaken_actions
@@ -117,12 +117,11 @@ def _mdps(analysis: Analysis) -> list[MDP]:
 
 def _checks(analysis: Analysis) -> dict[str, Any]:
     """Held-out predictions and the states that fit worst; own frequencies only where choices repeat."""
-    worst = [misfit._asdict() for misfit in misfits(analysis)[:WORST_STATES]]
     if analysis.checks is None:
-        return {"worst_states": worst}
-    found = {**analysis.checks.to_dict(), "worst_states": worst}
+        return {"worst_states": [misfit._asdict() for misfit in analysis.misfits[:WORST]]}
+    found = analysis.checks.to_dict()
     found["held_out"]["chance"] = analysis.chance.tolist()
-    if not choices_repeat(analysis):
+    if not analysis.choices_repeat:
         del found["held_out"]["own frequencies"]
     return found
 

@@ -74,6 +74,11 @@ def per_decision(total: float, decisions: float) -> str:
     return f"{value:.3f}" if abs(value) >= 0.01 else np.format_float_positional(value, precision=2, fractional=False, trim="-")
 
 
+def percent(share: float) -> str:
+    """A share in per cent, with a decimal where it is small; never 0 for what is not nothing."""
+    return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.1f} %" if share >= 0.0005 else "under 0.1 %"
+
+
 def p_text(value: float) -> str:
     """A p-value after the letter p."""
     return "unknown" if np.isnan(value) else "< 0.001" if value < 0.001 else f"= {value:.3f}"

@@ -31,7 +31,7 @@ def goals_sections(found: Findings) -> list[Section]:
     if found.goals is None:
         return []
     blocks = [paragraph(found.goals.answer)]
-    if found.goals.groups is not None:
+    if found.goals.groups is not None and not found.goals.model_fails:
         blocks += [listing(found.goals.groups.summary()), *_blocks(found.goals.groups, found.solution.experts)]
     return [Section(QUESTION, blocks)]
 

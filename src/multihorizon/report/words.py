@@ -12,7 +12,8 @@ from typing import Literal, cast
 
 import numpy as np
 
-from multihorizon.report.advice import NAMED_EXPERTS, SIGNIFICANT, unequal_temperatures
+from multihorizon.likelihood.model_checks import Extent, extent
+from multihorizon.report.advice import NAMED_EXPERTS, SIGNIFICANT, different_goals, unequal_temperatures
 from multihorizon.report.findings import VAGUE_WIDTH, Findings, Judged, predicts_worse
 from multihorizon.report.formats import (
     count,
@@ -23,9 +24,9 @@ from multihorizon.report.formats import (
     own_steps_text,
     p_text,
     per_decision,
+    percent,
     steps_text,
 )
-from multihorizon.report.misfit import choices_repeat, misfits
 from multihorizon.solution import Status
 
 Kind = Literal["good", "caution", "bad"]
@@ -43,7 +44,21 @@ class Verdict:
 
 def verdicts(findings: Findings) -> tuple[Verdict, Verdict, Verdict]:
     """How far do they look ahead? Can the data tell? Does the model fit?"""
-    return look_ahead_verdict(findings), identifiability_verdict(findings), fit_verdict(findings)
+    fit = fit_verdict(findings)
+    return look_ahead_verdict(findings), told_only_if_it_fits(identifiability_verdict(findings), fit), fit
+
+
+def fits(findings: Findings) -> bool:
+    """Whether nothing says that the model does not fit."""
+    return fit_verdict(findings).answer != "No"
+
+
+def told_only_if_it_fits(tell: Verdict, fit: Verdict) -> Verdict:
+    """What the data can tell beside the verdict on the fit: intervals of a model that does not fit promise nothing."""
+    if fit.answer != "No" or tell.kind == "bad" or tell.answer == "Not asked":
+        return tell
+    reasons = f"{tell.reasons} But all this holds only if the model is right, and it does not fit."
+    return Verdict(tell.question, "Only if the model were right" if tell.kind == "good" else tell.answer, reasons, "caution")
 
 
 def headline(findings: Findings) -> str:
@@ -135,6 +150,8 @@ def _widths(findings: Judged, useful: list[int]) -> str:
     if len(useful) < len(known):
         names = [findings.solution.experts[k] for k in estimated]
         whom = f"the {'discount' if len(names) == 1 else 'discounts'} of {_named(findings, names)}"
+    if len(estimated) == 1:
+        return f"The decisions identify {whom}; its 95 % interval spans {widths[0]:.3f}."
     if len(known) <= NAMED_EXPERTS:
         return f"The decisions identify {whom}; the widest 95 % interval spans {widths.max():.3f}."
     return f"The decisions identify {whom}; half of the 95 % intervals span less than {np.median(widths):.3f}."
@@ -154,33 +171,35 @@ def fit_verdict(findings: Findings) -> Verdict:
     if findings.withheld:
         return Verdict(question, "Not with this fit", "Whether the model fits is open until a fit succeeds.", "bad")
     lost = total["own frequencies"] - total["this model"]
-    if choices_repeat(findings) and lost > 3 * np.sqrt(2 * (findings.free_rewards + len(checks.experts))):
-        return Verdict(question, "No", _habits(per_decision(lost, number)), "bad")
+    if findings.choices_repeat and lost > 3 * np.sqrt(2 * (findings.free_rewards + len(checks.experts))):
+        return Verdict(question, "No", _habits(findings, per_decision(lost, number)), "bad")
     better = f"it predicts held-out decisions better than chance, by {per_decision(gain, number)} in log-likelihood per decision"
-    odd, compared = _odd_states(findings)
-    if odd:
-        reasons = f"The model fits in most states: {better}. {odd}"
-        return Verdict(question, "In most states", reasons, "caution")
-    if not compared:
-        return Verdict(question, "Yes", f"The model fits: {better}. No state repeats often enough to be compared alone.", "good")
-    return Verdict(question, "Yes", f"The model fits: {better}, and no state stands out.", "good")
+    how = extent(findings.misfits)
+    if not how.odd:
+        alone = "no state stands out" if how.compared else "no state repeats often enough to be compared alone"
+        return Verdict(question, "Yes", f"The model fits: {better}, and {alone}.", "good")
+    where = "does not fit" if how.answer == "No" else f"fits {how.answer[0].lower()}{how.answer[1:]}"
+    reasons = f"The model {where}: {better}. {_odd_states(findings, how)}"
+    return Verdict(question, how.answer, reasons, "bad" if how.answer == "No" else "caution")
 
 
-def _odd_states(findings: Findings) -> tuple[str, int]:
-    """The states in which choices differ from the model by more than chance, in words, and how many states were compared."""
-    compared = misfits(findings)
-    odd = [misfit.state for misfit in compared if misfit.p_value < SIGNIFICANT]
-    if not odd:
-        return "", len(compared)
-    worst = in_words(list(dict.fromkeys(odd))[:3])
-    cases = f"{len(odd)} of the {count(len(compared), 'case')} with enough decisions"
-    return f"Choices differ from it by more than chance in {cases}, most in {worst}.", len(compared)
-
-
-def _habits(lost: str) -> str:
+def _odd_states(findings: Findings, how: Extent) -> str:
+    """The states in which choices differ from the model by more than chance, in words."""
+    worst = in_words(list(dict.fromkeys(misfit.state for misfit in findings.misfits[: how.odd]))[:3])
+    cases = f"{how.odd:,} of the {count(how.compared, 'case')} with enough decisions ({percent(how.odd / how.compared)})"
     return (
-        f"The model does not fit: each expert's own habits predict held-out decisions better, by {lost} in log-likelihood "
-        "per decision. The experts do something that one shared reward and one discount each cannot explain."
+        f"Choices differ from it by more than chance in {cases}, most in {worst}. In these cases {percent(how.missed)} of the "
+        f"decisions would have to be others, which is {percent(how.missed_of_all)} of all."
+    )
+
+
+def _habits(findings: Findings, lost: str) -> str:
+    why = "The experts do something that one shared reward and one discount each cannot explain."
+    if different_goals(findings):
+        why = "They do not share one goal."
+    return (
+        f"The model does not fit: each expert's own habits predict held-out decisions better, by {lost} in log-likelihood per "
+        f"decision. {why}"
     )
 
 
