@@ -136,3 +136,31 @@ def test_transitions_with_swapped_actions_are_refused(tmp_path):
     one_sentence(result, "in state 'a', 'left' led to 'b' in 80% of 20 moves, and the transitions say 20%. 2 of 2 pairs")
     one_sentence(result, "better with its moves by 'right': are two actions confused? Correct the transitions; or leave them out")
     assert not (tmp_path / "out").exists()
+
+
+def test_features_may_hold_states_that_nobody_visited_where_transitions_are_estimated(grid_folder, tmp_path):
+    features = pd.read_csv(grid_folder / "features.csv", dtype={"state": str})
+    more = pd.concat([pd.DataFrame([("1b", 0, 0, 1)], columns=features.columns), features])
+    more.to_csv(tmp_path / "more.csv", index=False)
+    demos, mdp = grid_folder / "demos.csv", grid_folder / "mdp.npz"
+    found = [fit(demos, "--features", path, "--quick") for path in (grid_folder / "features.csv", tmp_path / "more.csv")]
+    assert found[0].exit_code == 0, found[0].output
+    assert found[0].stdout == found[1].stdout
+    said = "more.csv, line 2: state '1b' must be one of the 18 states of the transitions"
+    one_sentence(fit(demos, "--features", tmp_path / "more.csv", "--transitions", mdp), said)
+    features["state"] = features["state"].replace("1", "cell 1")
+    features.to_csv(tmp_path / "misspelt.csv", index=False)
+    said = "must have one row for state 1, received none: it has one for 'cell 1', and names must agree letter by letter"
+    one_sentence(fit(demos, "--features", tmp_path / "misspelt.csv"), said)
+
+
+def test_features_of_actions_may_hold_what_nobody_took(tmp_path):
+    rows = [
+        ("A", i, 0, "a", action, after) for i, (action, after) in enumerate([("l", "b"), ("l", "c"), ("r", "c"), ("r", "b")] * 5)
+    ]
+    pd.DataFrame(rows, columns=["expert", "episode", "step", "state", "action", "next_state"]).to_csv(
+        tmp_path / "d.csv", index=False
+    )
+    (tmp_path / "f.csv").write_text("state,action,cost\na,l,1\na,r,0\na,jump,3\nmoon,l,2\nmoon,l,2\n")
+    result = fit(tmp_path / "d.csv", "--features", tmp_path / "f.csv", "--quick")
+    assert result.exit_code == 0, result.output

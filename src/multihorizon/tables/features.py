@@ -1,6 +1,10 @@
 """Features that rewards are tied to, from a table.
 
 The columns are `state`, `action` and one per feature; without `action` the features belong to states and are earned on arrival.
+
+Every state of the task must have its row. Where transitions are given, every row must be about a state of the task. Where they
+were estimated from decisions, the task holds what somebody visited, and rows about other states and actions are left out. A name
+that is spelt wrong still shows, because the state that it means has no row then.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse
-from multihorizon.files.labels import positions
+from multihorizon.files.labels import closest, positions
 from multihorizon.files.reading import read_table
 from multihorizon.files.table import Table
 from multihorizon.mdp import MDP
@@ -57,32 +61,43 @@ def _read(table: Table, mdp: MDP) -> tuple[Floats, tuple[str, ...], bool]:
     rows = _rows(table, mdp, by_action)
     _require_once(table, rows, mdp, by_action)
     dense = np.zeros(((mdp.n_actions if by_action else 1) * mdp.n_states, len(names)))
-    dense[rows] = values
+    dense[rows[rows >= 0]] = values[rows >= 0]
     return dense, names, by_action
 
 
 def _rows(table: Table, mdp: MDP, by_action: bool) -> Ints:
-    """The row `a·S + s` of F, or `s` where features belong to states, of each row of the table."""
-    states = _known(table, "state", mdp.state_names)
-    return states + mdp.n_states * _known(table, "action", mdp.action_names) if by_action else states
+    """The row `a·S + s` of F, or `s` where features belong to states, of each row of the table; −1 of what nobody saw."""
+    states = _known(table, "state", mdp.state_names, mdp)
+    if not by_action:
+        return states
+    actions = _known(table, "action", mdp.action_names, mdp)
+    return np.where((states >= 0) & (actions >= 0), states + mdp.n_states * actions, -1)
 
 
-def _known(table: Table, column: str, names: tuple[str, ...]) -> Ints:
+def _known(table: Table, column: str, names: tuple[str, ...], mdp: MDP) -> Ints:
+    """The index of each row's label; −1 of one that an estimate, which knows only what was seen, does not know."""
     codes, labels = table.labels(column)
+    if mdp.sample_sizes is not None:
+        index = {name: i for i, name in enumerate(names)}
+        return np.array([index.get(label, -1) for label in labels], dtype=np.int64)[codes]
     return positions(labels, names, column, lambda i: table.at(int(np.argmax(codes == i))))[codes]
 
 
 def _require_once(table: Table, rows: Ints, mdp: MDP, by_action: bool) -> None:
     """Every state, or every available action of every state that is not terminal, has exactly one row."""
     needed: Bools = mdp.live.T.ravel() if by_action else np.ones(mdp.n_states, dtype=np.bool_)
-    seen = np.bincount(rows, minlength=needed.size)
+    seen = np.bincount(rows[rows >= 0], minlength=needed.size)
 
     def place(row: int) -> str:
         action, state = divmod(row, mdp.n_states)
         return f"state {mdp.state_names[state]}" + (f", action {mdp.action_names[action]}" if by_action else "")
 
     if (seen > 1).any():
-        again = int(np.argmax(pd.Series(rows).duplicated()))
+        again = int(np.argmax(pd.Series(rows).duplicated() & (rows >= 0)))
         raise ValueError(f"{table.at(again)}: there must be one row for {place(int(rows[again]))}, received another")
-    if (needed & (seen == 0)).any():
-        raise ValueError(f"{table.name} must have one row for {place(int(np.argmax(needed & (seen == 0))))}, received none")
+    missing = np.flatnonzero(needed & (seen == 0))
+    if missing.size:
+        name = mdp.state_names[missing[0] % mdp.n_states]
+        close = closest(name, [label for label in table.labels("state")[1] if label not in mdp.state_names])
+        hint = f": it has one for {close!r}, and names must agree letter by letter" if close else ""
+        raise ValueError(f"{table.name} must have one row for {place(int(missing[0]))}, received none{hint}")
