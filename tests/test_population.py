@@ -426,6 +426,7 @@ def changed(**columns) -> pd.DataFrame:
         ),
         ("~ age", changed(age=[1e300, *range(23)]), "must be neither above 1e100 .* received 1e.300 in age"),
         ("~ age", changed(age=[np.inf, *range(23)]), "must be finite"),
+        ("~ age", changed(age=[[1]] * 24), "column age of persons must hold text or numbers, received bytes or nested values"),
         ("~ log(age - 100)", PEOPLE.frame, r"must be finite, received a NaN or infinity in log\(age - 100\)"),
         ("~ log(group)", PEOPLE.frame, "cannot be used"),
         ("~ C(group, levels=['control'])", PEOPLE.frame, "cannot be used"),
@@ -505,11 +506,14 @@ def test_a_column_may_have_any_name_and_is_never_run(tmp_path, monkeypatch) -> N
         ("~ bs(age, df=4)", 5),
         ("~ poly(age, 2) + I(age > 40)", 4),
         ("~ C(decade)", 6),
+        ("~ C(mixed)", 3),
         ("~ (group + age)**2 - group", 3),
     ],
 )
 def test_operators_and_named_functions_make_terms_and_typical_persons(formula: str, terms: int) -> None:
-    frame = PEOPLE.frame.assign(decade=np.resize([2, 3, 4, 5, 6, 1], 24))
+    frame = PEOPLE.frame.assign(
+        decade=np.resize([2, 3, 4, 5, 6, 1], 24), mixed=np.resize(np.array([1, "a", 2.5], dtype=object), 24)
+    )
     found = read_covariates(formula, frame, known_problem().names)
     assert found.matrix.shape == (24, terms)
     assert np.isfinite(found.pattern_rows).all()

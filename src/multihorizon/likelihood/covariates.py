@@ -377,13 +377,15 @@ def _with_levels(read: ReadFormula, values: pd.Series[Any], first: str | None) -
 
 def _levels(values: pd.Series[Any]) -> list[Any]:
     """The groups of a column, in order."""
-    return list(values.cat.categories) if isinstance(values.dtype, pd.CategoricalDtype) else sorted(values.unique())
+    return list(pd.Categorical(values).categories)
 
 
 def _require_numbers_or_groups(read: ReadFormula, frame: pd.DataFrame) -> None:
     """A column in which most cells are numbers and some are not is no column of groups, but one with slips."""
-    for column in set(read.columns) - read.grouped - {PERSON}:
-        if not pd.api.types.is_numeric_dtype(frame[column]):
+    for column in read.columns:
+        if frame[column].map(lambda cell: isinstance(cell, list | tuple | dict | set | np.ndarray | bytes)).any():
+            raise ValueError(f"column {column} of persons must hold text or numbers, received bytes or nested values")
+        if column not in {*read.grouped, PERSON} and not pd.api.types.is_numeric_dtype(frame[column]):
             slips = frame[column][pd.to_numeric(frame[column].astype(str), errors="coerce").isna()]
             if 0 < len(slips) < len(frame) / 2:
                 raise ValueError(
