@@ -292,3 +292,77 @@ def test_a_reward_known_in_part_is_refused():
     for solve in (mh.identify, lambda p: mh.solve(p, mh.ClosedForm()), mh.goals):
         with pytest.raises(ValueError, match="must have no known part of the reward"):
             solve(paid)
+
+
+def deterministic(moves, ends):
+    """A task from `moves[action][state]`, the next state; `ends` is the terminal state."""
+    transitions = np.eye(len(moves[0]))[np.array(moves)]
+    transitions[:, ends] = 0.0
+    return mh.MDP(transitions, terminal=[ends])
+
+
+@pytest.mark.parametrize(
+    ("task", "reward", "discounts"),
+    [
+        (deterministic([[0, 0, 0], [0, 2, 0], [0, 0, 0]], 2), [0.344, -0.326, 0.708], [0.877, 0.538]),
+        (
+            deterministic([[0, 2, 2, 4, 3], [0, 2, 2, 4, 1], [0, 2, 2, 4, 3]], 0),
+            [-0.457, 1.068, -1.5, -0.877, 1.975],
+            [0.295, 0.676],
+        ),
+    ],
+)
+def test_a_set_that_reaches_discount_1_of_an_endless_policy_is_no_reason_to_refuse(task, reward, discounts):
+    """At discount 1 the values of such a policy do not exist, so the explanation shown must be another one of the set."""
+    found = mh.identify(mh.Problem(task, [mh.soft_plan(task, np.array(reward), gamma).policy for gamma in discounts]))
+    assert found.status == "set"
+    assert found.residual < 1e-9
+    np.testing.assert_allclose(found.intervals, [[0, 1], [0, 1]], atol=1e-6)
+
+
+def random_task(seed):
+    """A small task, deterministic or not, with or without terminal states and forbidden actions; a reward; 2 or 3 discounts."""
+    rng = np.random.default_rng(seed)
+    n_states, n_actions, n_experts = (int(rng.integers(*limits)) for limits in ((3, 9), (2, 5), (2, 4)))
+    certain = rng.random() < 0.6
+    transitions = np.zeros((n_actions, n_states, n_states))
+    for action, state in np.ndindex(n_actions, n_states):
+        if certain:
+            transitions[action, state, rng.integers(n_states)] = 1
+        else:
+            count = int(rng.integers(1, min(n_states, 4) + 1))
+            transitions[action, state, rng.choice(n_states, count, replace=False)] = rng.dirichlet(np.ones(count))
+    terminal = np.zeros(n_states, dtype=bool)
+    if rng.random() < 0.5:
+        terminal[rng.choice(n_states, int(rng.integers(1, 3)), replace=False)] = True
+    transitions[:, terminal] = 0
+    available = None
+    if rng.random() < 0.3:
+        available = rng.random((n_states, n_actions)) < 0.7
+        available[np.arange(n_states), rng.integers(n_actions, size=n_states)] = True
+    mdp = mh.MDP(transitions, terminal=terminal, available=available)
+    reward, kind = rng.normal(size=n_states).round(3), rng.random(n_experts)
+    near_1, anywhere = 1 - 10 ** rng.uniform(-4, -1, n_experts), rng.random(n_experts).round(3)
+    return mdp, reward, np.where(kind < 0.1, 0.0, np.where(kind < 0.25, near_1, anywhere))
+
+
+#: Without tasks in which a probability rounds to 0. The last ones were refused, called infeasible, or given one of two answers.
+@pytest.mark.parametrize("seed", [*sorted({*range(40)} - {0, 10, 12, 16, 34, 37, 38}), 160, 185, 413, 456, 535, 837, 881, 1366])
+def test_a_random_task_gets_an_answer_that_holds_the_truth(seed):
+    mdp, reward, discounts = random_task(seed)
+    policies = [mh.soft_plan(mdp, reward, gamma).policy for gamma in discounts]
+    found = mh.identify(mh.Problem(mdp, policies))
+    if found.status == "unique":
+        np.testing.assert_allclose(found.discounts, discounts, atol=1e-6)
+    else:
+        assert found.status == "set"
+        assert (found.intervals[:, 0] <= discounts + 1e-6).all()
+        assert (found.intervals[:, 1] >= discounts - 1e-6).all()
+
+
+def test_a_probability_that_has_lost_its_digits_is_refused():
+    """Below 2e-308 a float keeps few digits, and log π is off by more than any tolerance."""
+    policy = np.array([[1.0, 1e-310], [0.5, 0.5]])
+    mdp = mh.MDP([[[0, 1], [0, 1]], [[1, 0], [1, 0]]])
+    with pytest.raises(ValueError, match="received 1e-310 in state 0 on action 1"):
+        mh.identify(mh.Problem(mdp, [policy, np.full((2, 2), 0.5)]))

@@ -16,7 +16,7 @@ from scipy.stats import chi2
 from multihorizon.checks import Bools, Floats
 from multihorizon.experts import Expert
 from multihorizon.mdp import MDP
-from multihorizon.planning.linear import matrix_resolvent
+from multihorizon.planning.linear import SingularError, matrix_resolvent
 from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Problem
 from multihorizon.recovery.feature_equations import FeatureEquations
@@ -86,8 +86,8 @@ class Case:
             for other in verdict.others:
                 identified &= np.abs(self.reward(other)[0] - reward) <= SAME_REWARD * max(1.0, float(np.abs(reward).max()))
         ranges = verdict.ranges if status != "infeasible" else np.full(verdict.ranges.shape, np.nan)
-        residual = bellman_residual(self.problem, self.equations, discounts, reward, temperature, self.values(found))
-        if status != "infeasible" and not self.from_counts and residual > max(UNRESOLVED, 1000 * self.tolerance):
+        residual = self.residual(found)
+        if status != "infeasible" and residual > self.unresolved:
             raise ValueError(
                 f"the equations of these experts are too weak in some directions to be solved: the answer found gives log π "
                 f"only up to {residual:.1g}; join states that the actions hardly tell apart"
@@ -113,6 +113,17 @@ class Case:
             free_constant=self.free_constant and found.columns.nullity > 0,
             unknown_parameters=tuple(n for n, k in zip(self.problem.parameter_names, self.entered, strict=True) if not k),
         )
+
+    def residual(self, point: Candidate) -> float:
+        """How far log π, computed again from a point, is from what the experts do."""
+        reward, temperature = self.reward(point)[0], self.joint.read(point.discounts, point.x)[1]
+        discounts = self.with_known.expand(point.discounts)
+        return bellman_residual(self.problem, self.equations, discounts, reward, temperature, self.values(point))
+
+    @property
+    def unresolved(self) -> float:
+        """A solution with a larger residual was not solved for; from counts any residual may be noise."""
+        return np.inf if self.from_counts else max(UNRESOLVED, 1000 * self.tolerance)
 
     def misfit(self, answer: Answer) -> float:
         """How much worse the equations hold than the assumed errors explain."""
@@ -222,7 +233,7 @@ def bellman_residual(
     """`max |(Q − V)/λ − log π*|` with V and Q the values of the experts' own policies under the answer.
 
     It is 0 exactly if every expert is soft-optimal. Its unit is that of log π. V is solved for from the answer; a guess `(S,)`
-    only makes that quicker.
+    only makes that quicker. Where a policy never ends, or not before rounding hides it, a discount of 1 is read as a little less.
     """
     cases = zip(problem.experts, equations, problem.owner, guesses, strict=True)
     return max(_one_residual(expert, e, reward, float(discounts[k]), float(temperature[k]), v) for expert, e, k, v in cases)
@@ -237,9 +248,14 @@ def _one_residual(
     immediate = expert.expected_reward(reward)
     earned = np.where(mdp.terminal, 0.0, np.vecdot(equations.policy, immediate)) + lam * equations.entropy
     under = equations.under()
-    if guess is not None:
-        guess = earned + gamma * (under @ guess)  # this gives the states that nobody enters their values too
-    values = matrix_resolvent(mdp, under, gamma).solve(earned, guess=guess)
+    # One backup gives the states that nobody enters their values too.
+    known = None if guess is None else earned + gamma * (under @ guess)
+    try:
+        values = matrix_resolvent(mdp, under, gamma).solve(earned, guess=known)
+    except SingularError:
+        if gamma <= LARGEST_SOLVABLE_DISCOUNT:
+            raise
+        return _one_residual(expert, equations, reward, LARGEST_SOLVABLE_DISCOUNT, lam, guess)
     gap = (immediate + gamma * mdp.expect(values) - values[:, None]) / lam - equations.log_policy
     return float(np.abs(gap).max(where=mdp.live, initial=0.0))
 

@@ -30,7 +30,7 @@ from multihorizon.recovery.explanation import Case, Verdict
 from multihorizon.recovery.feature_equations import FeatureEquations
 from multihorizon.recovery.identification import Identification
 from multihorizon.recovery.joint_equations import SharedReward, StateEquations
-from multihorizon.recovery.linear_system import LIMIT, MISFIT, Answer, LinearSystem, build_system, solve_system
+from multihorizon.recovery.linear_system import MISFIT, Answer, LinearSystem, build_system, solve_system
 from multihorizon.recovery.one_expert import (
     PolicyEquations,
     RewardFamily,
@@ -133,7 +133,8 @@ def judge(case: Case, starts: int = STARTS, extent: bool = True) -> Verdict:
         return _single(case, system, answer)
     if _affine(case.base.shared.compact):
         return _affine_set(case, system, answer)
-    return _nonlinear(case, [system.read(answer.y)[0]], starts, extent)
+    relaxed = [answer.y, *system.discount_ranges(answer)[1]]
+    return _nonlinear(case, [system.read(y)[0] for y in relaxed], starts, extent)
 
 
 def _known(problem: Problem, known: Mapping[str, float] | None) -> Floats:
@@ -188,19 +189,23 @@ def _affine_set(case: Case, system: LinearSystem, answer: Answer) -> Verdict:
 
 
 def _nonlinear(case: Case, guesses: list[Floats], starts: int, extent: bool) -> Verdict:
-    """Local minimisers from several starts; the rank of the Jacobian at the best; walks along the set."""
+    """Local minimisers from several starts; the rank of the Jacobian at the best; walks along the set.
+
+    The best is the first solution that gives the policies back when they are computed again from it. Solutions at discounts near
+    1 need not: there the values of a policy that never ends do not exist, and the point is only a limit of explanations.
+    """
     middle = np.full(case.joint.n_experts, 0.5)
     wide = case.joint.at(middle)[0].size > WIDE
     spread_out = qmc.Halton(case.joint.n_experts, seed=0).random(min(starts, 4) if wide else starts)
-    minima = minimise_from(case.joint, [middle, *spread_out, *np.clip(guesses, 0.0, 1.0)])
+    minima = minimise_from(case.joint, [middle, *spread_out, *np.clip(guesses[:1] if wide else guesses, 0.0, 1.0)])
     good = [p for p in minima if (case.joint.read(p.discounts, p.x)[1] > 0).all()] or minima
-    best = good[0]
+    best = next((p for p in good if p.gap <= p.rounding and case.residual(p) <= case.unresolved), good[0])
     answer = judge_solution(case.joint, best, case.outside)
     if not case.feasible(answer):
         return Verdict("infeasible", best, answer, hull([best]))
     largest = MISFIT * answer.expected
     alike = [p for p in good if p.gap <= largest]
-    if not answer.free.size and np.ptp(hull(alike), axis=1).max() <= LIMIT:
+    if not answer.free.size and all(_same(best, p, largest) for p in alike):
         return Verdict("unique", best, answer, _widened(hull([best]), answer))
     null = int((answer.singular_values <= best.no_effect).sum())
     ranges, points = hull(alike), alike
@@ -210,6 +215,11 @@ def _nonlinear(case: Case, guesses: list[Floats], starts: int, extent: bool) -> 
         ranges, points = explore(case.joint, alike, null, largest)
     points = points + _steps_aside(case, best, answer, largest)
     return Verdict("set", best, answer, _widened(ranges, answer), points)
+
+
+def _same(first: Candidate, second: Candidate, largest: float) -> bool:
+    """Whether two solutions are one up to the noise: to first order the step between them changes no equation beyond it."""
+    return float(np.linalg.norm(first.jacobian @ (second.discounts - first.discounts))) <= 2 * largest
 
 
 def _widened(ranges: Floats, answer: Answer) -> Floats:

@@ -93,12 +93,13 @@ def _positive(expert: Expert, live: Bools) -> Floats:
             f"expert {expert.name} must be given as a policy of probabilities or as demonstrations for this solver, "
             f"received {expert.kind}: use the linear-programming solvers (MPLP) for experts who choose the best action"
         )
-    zero = live & (expert.policy <= 0)
+    zero = live & (expert.policy < np.finfo(np.float64).tiny)  # smaller numbers have lost their digits
     if zero.any():
         state, action = (int(i) for i in np.argwhere(zero)[0])
         raise ValueError(
             f"expert {expert.name} must give every available action a positive probability, because the equations hold "
-            f"log π, received 0 in state {expert.mdp.state_names[state]} on action {expert.mdp.action_names[action]}: "
+            f"log π, received {expert.policy[state, action]:.3g} in state {expert.mdp.state_names[state]} "
+            f"on action {expert.mdp.action_names[action]}: "
             "use the linear-programming solvers (MPLP) for deterministic experts, or mix in a little of the uniform policy"
         )
     return expert.policy

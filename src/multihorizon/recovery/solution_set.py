@@ -6,9 +6,10 @@ With the linear unknowns x of `joint_equations` projected out,
 
 where the term left out is orthogonal to ρ, so that the gradient of ½‖ρ‖² is exact. The minimiser is a Levenberg–Marquardt
 iteration inside the box [0,1]^K with steps of least norm, so that from a point near a curve or a surface of solutions it goes to
-a nearby point of it. It stops when a step no longer reduces ‖ρ‖ or is below rounding. SciPy's `least_squares` does worse here:
-"trf" never reaches a discount of 0 (a gap of 1e-10 where this gives 1e-16, in ten times the time), and "dogbox" fails where the
-Jacobian is singular (4 of 12 starts on the toy domain).
+a nearby point of it. Where ‖ρ‖ has a narrow and curved valley, a step that fails is followed by one back into the valley before
+it is shortened; without this, hundreds of short steps may be needed. It stops when a step no longer reduces ‖ρ‖ or is below
+rounding. SciPy's `least_squares` does worse here: "trf" never reaches a discount of 0 (a gap of 1e-10 where this gives 1e-16, in
+ten times the time), and "dogbox" fails where the Jacobian is singular (4 of 12 starts on the toy domain).
 
 Where the Jacobian of ρ has a null space of dimension n at a solution, the solutions near it form a set of that dimension. Its
 extent in one discount is found by walking: step along the tangent that raises (or lowers) that discount most without leaving the
@@ -39,7 +40,7 @@ SOLVED = 1e-12
 #: A gap below this share of its rounding is not reduced any more.
 SOLVED_WELL = 1e-2
 #: Iterations of the minimiser, steps of a walk, and the lengths of a walk's steps.
-ITERATIONS, WALK_STEPS = 100, 200
+ITERATIONS, WALK_STEPS = 300, 200
 LONGEST_STEP, SHORTEST_STEP = 0.1, 1e-6
 
 
@@ -92,6 +93,8 @@ def minimise(equations: JointEquations, start: Floats) -> Candidate:
         if np.abs(step).max(initial=0.0) < 1e-15 or best.gap < SOLVED_WELL * best.rounding:
             break
         trial = project(equations, np.clip(best.discounts + step, 0.0, 1.0))
+        if trial.gap >= best.gap:  # it may have left a curved valley: one more step goes back
+            trial = project(equations, np.clip(trial.discounts + _step(trial, damping), 0.0, 1.0))
         if trial.gap < best.gap:
             best, damping = trial, max(damping / 10, 1e-14)
         elif damping > 1e6 or np.abs(step).max() < 1e-12:
