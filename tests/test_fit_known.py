@@ -106,7 +106,7 @@ def test_groups_share_a_discount_and_known_temperatures_stay(told, tmp_path):
         (["--groups", "twice.csv"], "twice.csv, line 3: there must be one row for expert Bo, received another"),
         (["--groups", "groups.csv", "--discount", "Bo=0.5", "--discount", "Cy=0.6"], "share one discount, but different ones"),
         (["--known-reward", "features.csv"], "must have one column with the known reward, received big, small, step"),
-        (["--known-reward", "missing.csv"], "the known reward must be a file"),
+        (["--known-reward", "missing.csv"], "--known-reward must be a file"),
         (["--known-reward", "told.csv", "--temperature", "1", "--discount", "0.5"], "leave out at least one"),
         (["--jobs", "0"], "jobs must be a whole number of at least 1"),
     ],
@@ -121,3 +121,28 @@ def test_a_known_reward_of_a_state_that_does_not_exist(told, tmp_path):
     (tmp_path / "told.csv").write_text((told / "told.csv").read_text() + "moon,3\n")
     result = fit(told / "demos.csv", "--transitions", told / "mdp.npz", "--known-reward", tmp_path / "told.csv")
     one_sentence(result, "state 'moon' must be one of")
+
+
+@pytest.mark.parametrize(
+    ("factor", "unit"), [(0.0, "too large: divide them by 100"), (1000.0, "too large: divide"), (1e-4, "too small: multiply")]
+)
+def test_a_known_reward_that_does_not_set_the_temperature_is_not_passed_over(factor, unit, told, tmp_path):
+    """A constant reward says nothing about choices, and one in another unit sends the temperature to the end of what is tried."""
+    reward = 1.0 + 0 * mh.domains.big_small().reward if factor == 0 else factor * mh.domains.big_small().reward
+    pd.DataFrame({"state": range(18), "pay": reward}).to_csv(tmp_path / "pay.csv", index=False)
+    arguments = [told / "demos.csv", "--transitions", told / "mdp.npz", "--known-reward", tmp_path / "pay.csv", "--discount", 0.9]
+    result = fit(*arguments, "--quick", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "The temperature of" in result.output
+    assert unit in result.output
+    content = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert content["status"] == "not identified"
+    assert content["temperatures"] == [None] * 3
+    assert pd.read_csv(tmp_path / "out" / "people.csv")["temperature"].isna().all()
+
+
+@pytest.mark.parametrize(("largest", "option"), [(1e308, "--known-reward"), (1e308, "--features"), (1e-300, "--features")])
+def test_numbers_that_no_computer_can_weigh_are_refused(largest, option, told, tmp_path):
+    pd.DataFrame({"state": range(18), "pay": [0.0] * 17 + [largest]}).to_csv(tmp_path / "pay.csv", index=False)
+    result = fit(told / "demos.csv", "--transitions", told / "mdp.npz", option, tmp_path / "pay.csv")
+    one_sentence(result, f"the largest number of column pay must be between 0.0001 and 1e+08, received {largest:g}: use another")

@@ -24,3 +24,6 @@ TINY = 1e-300
 #: Moves that are added to each state and action where transitions are estimated: half a move, little against the dozens that an
 #: estimate needs anyway.
 SMOOTHING = 0.5
+#: The largest number of a feature or of a known reward lies between these. Numbers have 16 digits, and rewards are weighed
+#: against temperatures near 1: in larger or smaller units the search for the best fit stops in the wrong place.
+SMALLEST_UNIT, LARGEST_UNIT = 1e-4, 1e8

@@ -238,8 +238,7 @@ def _families(compared: LookaheadComparison) -> Table:
 
 
 def _cells(analysis: Analysis, k: int) -> tuple[str, ...]:
-    heat = analysis.solution.temperature
-    rest = ("–" if heat is None else f"{heat[k]:.2f}", decimals(analysis.explained[k], 2) or "–")
+    rest = tuple(decimals(number, 2) or "–" for number in (analysis.temperatures[k], analysis.explained[k]))
     if not analysis.given[k]:
         return "–", "–", analysis.reasons[k], *rest
     return own_steps_text(analysis, k), own_discount_text(analysis, k), interval_text(analysis, k), *rest

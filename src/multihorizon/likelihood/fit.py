@@ -81,7 +81,7 @@ def fit(
         reason = "no logged decision could have earned some of the rewards"
         model = model.holding(model.penalty, UNEARNED_RIDGE)
     found = _fit(model, pooled, starts, seed, part_of(progress, 0.0, 0.5), extra, reason, give_up=True)
-    if holds(found):
+    if settings.reward is not None or holds(found):
         return found
     deviation = WEAK_PRIOR * model.known_temperature / model.feature_sizes
     held = model.holding(model.penalty, np.maximum(model.ridge, deviation**-2))

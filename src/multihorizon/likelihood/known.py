@@ -13,6 +13,7 @@ from multihorizon.checks import Floats, as_discount, as_floats, as_positive, fir
 from multihorizon.experts import Expert
 from multihorizon.likelihood.parameters import Settings
 from multihorizon.problem import Problem
+from multihorizon.tolerances import LARGEST_UNIT
 
 Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]
 TEMPERATURES = ("shared", "pooled", "per_expert")
@@ -52,6 +53,10 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
     """
     if known is None:
         return problem, None
+    numbers = as_floats(list(known.values()) if isinstance(known, Mapping) else known, "known_reward")
+    if np.abs(numbers).max(initial=0.0) > LARGEST_UNIT:
+        largest = np.abs(numbers).max()
+        raise ValueError(f"known_reward must have numbers of at most {LARGEST_UNIT:g}, received {largest:.3g}: use another unit")
     if problem.tabular:
         arrival = _on_arrival(problem, known)
         if arrival is not None:

@@ -20,7 +20,7 @@ from multihorizon.likelihood.fit import Fit, fit, never_earned
 from multihorizon.likelihood.intervals import ProfileIntervals
 from multihorizon.likelihood.known import Temperature, check_discounts, check_temperature, read_settings, with_known_reward
 from multihorizon.likelihood.large import is_large
-from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.likelihood import LOG_TEMPERATURE_BOUND, Likelihood, Point
 from multihorizon.likelihood.lookahead_fit import fit_lookahead
 from multihorizon.likelihood.lookahead_solution import lookahead_solution
 from multihorizon.likelihood.precision import Precision, precision
@@ -153,10 +153,12 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     identified = precise.identified[model.discount_slice][model.groups] & (not others)
     converged = best.finished and residual <= CONVERGED_GRADIENT
     errors = precise.standard_errors[model.discount_slice][model.groups]
+    lost = _lost_temperatures(point, precise)
+    identified &= ~lost | model.fixed[model.discount_slice][model.groups]
     return Solution(
         solver="MaximumLikelihood",
-        status=_status(bool(identified.all()), converged),
-        message=_message(problem, found, precise, identified, bool(others), residual),
+        status=_status(bool(identified.all() and not lost.any()), converged),
+        message=_message(problem, found, precise, identified, lost, bool(others), residual),
         experts=problem.names,
         discounts=model.discounts(point.x),
         reward=model.reward(point.x).copy(),
@@ -179,6 +181,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
             "ridge_reason": found.ridge_reason,
             "temperature_spread": None if found.spread is None else found.spread.value,
             "equal_temperatures_p": None if found.spread is None else found.spread.p_equal,
+            "lost_temperatures": lost.tolist(),
             "log_temperature_errors": _or_none(precise.standard_errors[model.temperature_slice][model.temperature_groups]),
             "transition_widening": precise.widening[model.discount_slice][model.groups].tolist(),
             "lookahead": {"family": "exponential", "parameters": {"discount": model.discounts(point.x).tolist()}},
@@ -187,6 +190,17 @@ def _solution(problem: Problem, found: Fit) -> Solution:
             "equally_likely": [_end(end) for end in others],
         },
     )
+
+
+def _lost_temperatures(point: Point, precise: Precision) -> Bools:
+    """Whose temperature `(K,)` is not told although the scale of the reward is known: it ran to the end of what is tried, or the
+    likelihood is flat in it.
+    """
+    model = point.likelihood
+    part = model.temperature_slice
+    ended = np.abs(point.x[part]) >= LOG_TEMPERATURE_BOUND
+    lost: Bools = ~model.fixed[part] & (ended | ~precise.identified[part]) & (not model.scale_is_free)
+    return lost[model.temperature_groups]
 
 
 def _known(model: Likelihood) -> dict[str, Any]:
@@ -219,14 +233,19 @@ def _status(identified: bool, converged: bool) -> Status:
     return Status.CONVERGED if identified else Status.NOT_IDENTIFIED
 
 
-def _message(problem: Problem, found: Fit, precise: Precision, identified: Bools, others: bool, residual: float) -> str:
+def _message(
+    problem: Problem, found: Fit, precise: Precision, identified: Bools, lost: Bools, others: bool, residual: float
+) -> str:
     best, model = found.best, found.best.point.likelihood
     parts = [f"Log-likelihood {best.point.value:.2f} of {model.decisions:.0f} decisions, gradient {residual:.1e} per decision."]
     if not identified.all():
         names = ", ".join(n for n, known in zip(problem.names, identified, strict=True) if not known)
         why = "other discounts are as likely" if others else "the likelihood is flat in their direction"
         parts.append(f"The discounts of {names} are not identified: {why}.")
-    elif precise.nullity:
+    if lost.any():
+        names = ", ".join(n for n, gone in zip(problem.names, lost, strict=True) if gone)
+        parts.append(f"The temperature of {names} is not identified: the known reward does not say how random the choices are.")
+    elif precise.nullity and identified.all():
         directions = "one direction" if precise.nullity == 1 else f"{precise.nullity} directions"
         parts.append(f"The discounts are identified; {directions} of the reward cannot be told from the decisions.")
     if not best.finished:

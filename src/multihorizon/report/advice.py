@@ -27,6 +27,7 @@ def warnings(findings: Findings, fits: bool) -> list[str]:
         _goals(findings),
         _unfinished(findings),
         _temperatures(findings),
+        _lost_temperatures(findings),
         _penalty(findings),
         _held_rewards(findings),
     )
@@ -97,6 +98,22 @@ def _temperatures(findings: Findings) -> str:
     )
 
 
+def _lost_temperatures(findings: Findings) -> str:
+    """What must be said where a known reward does not tell how random the choices are."""
+    lost = [k for k in findings.order if np.isnan(findings.temperatures[k]) and findings.solution.temperature is not None]
+    if not lost:
+        return ""
+    heat = np.asarray(findings.solution.temperature)[lost]
+    names = [findings.solution.experts[k] for k in lost]
+    whose = in_words(names) if len(names) <= NAMED_EXPERTS else count(len(names), "expert")
+    small = bool((heat < 1).all())
+    unit = "small: multiply them by 100" if small else "large: divide them by 100"
+    return (
+        f"The temperature of {whose} cannot be told with this reward, and discounts cannot be told without it. Either the known "
+        f"reward says nothing about these choices, or its numbers are too {unit}, and fit again."
+    )
+
+
 def unequal_temperatures(findings: Judged) -> bool:
     """Whether the decisions contradict one temperature for all experts."""
     p_value = findings.solution.evidence.get("equal_temperatures_p")
@@ -125,6 +142,8 @@ def advice(findings: Findings, fits: bool) -> list[str]:
     """What to collect next; `fits` says whether the model fits, as far as that is known."""
     if different_goals(findings):
         return ["First fit each group that shares a goal by itself: keep the rows of its experts. Then see what is missing."]
+    if _lost_temperatures(findings):
+        return ["Nothing yet: first see whether the known reward is right, and in a unit that suits the choices."]
     if findings.solution.status == Status.NOT_IDENTIFIED:
         return [
             "The same experts in a variant of the task: other transitions, the same rewards; hand in both tables together.",

@@ -142,6 +142,12 @@ class Judged(ABC):
         return [not reason for reason in self.reasons]
 
     @property
+    def temperatures(self) -> Floats:
+        """Each expert's temperature `(K,)`; NaN where the decisions do not tell it."""
+        found, lost = self.solution.temperature, self.solution.evidence.get("lost_temperatures", False)
+        return np.full(len(self.solution.experts), np.nan) if found is None else np.where(lost, np.nan, found)
+
+    @property
     def sure(self) -> list[bool]:
         """Whether each discount is told narrowly: it was known, or both ends of its interval were found and are not far apart."""
         widths = self.intervals[:, 1] - self.intervals[:, 0]

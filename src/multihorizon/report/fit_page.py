@@ -89,7 +89,7 @@ def _person(found: Analysis, k: int, ruler: Ruler) -> list[Cell]:
     gamma = float(solution.discounts[k]) if known else np.nan
     low, high = (float(end) for end in found.intervals[k])
     look = Either(own_discount_text(found, k), own_steps_text(found, k), gamma) if known else found.reasons[k]
-    heat = None if solution.temperature is None else f"{float(solution.temperature[k]):.2f}"
+    heat = decimals(found.temperatures[k], 2)
     return [
         solution.experts[k],
         look,

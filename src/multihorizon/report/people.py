@@ -20,7 +20,7 @@ def people_frame(findings: Findings) -> pd.DataFrame:
             "discount_low": findings.intervals[:, 0],
             "discount_high": findings.intervals[:, 1],
             "horizon": [findings.horizon(g) if k else np.nan for g, k in zip(discounts, known, strict=True)],
-            "temperature": np.nan if solution.temperature is None else solution.temperature,
+            "temperature": findings.temperatures,
             "episodes": findings.episodes,
             "decisions": findings.decisions.astype(np.int64),
             "pseudo_r2": findings.explained,

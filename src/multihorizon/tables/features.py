@@ -20,6 +20,7 @@ from multihorizon.files.labels import closest, positions
 from multihorizon.files.reading import read_table
 from multihorizon.files.table import Table
 from multihorizon.mdp import MDP
+from multihorizon.tolerances import LARGEST_UNIT, SMALLEST_UNIT
 
 KEYS = ("state", "action")
 
@@ -57,6 +58,12 @@ def _read(table: Table, mdp: MDP) -> tuple[Floats, tuple[str, ...], bool]:
     """The numbers of the table for each row a·S + s, or for each state where it has no actions."""
     names = _names(table)
     values = np.stack([table.numbers(name) for name in names], axis=1)
+    for name, size in zip(names, np.abs(values).max(axis=0).tolist(), strict=True):
+        if size and not SMALLEST_UNIT <= size <= LARGEST_UNIT:
+            raise ValueError(
+                f"{table.name}: the largest number of column {name} must be between {SMALLEST_UNIT:g} and {LARGEST_UNIT:g}, "
+                f"received {size:.3g}: use another unit"
+            )
     by_action = "action" in table.frame.columns
     rows = _rows(table, mdp, by_action)
     _require_once(table, rows, mdp, by_action)
