@@ -145,6 +145,11 @@ def test_a_penalty_is_told_with_what_it_moved(tmp_path):
     free = mh.solve(mh.Problem(CLIFF.mdp, mh.Demonstrations.from_csv(tmp_path / "d.csv")), mh.MaximumLikelihood(ridge=0.0))
     assert content["penalty"]["discounts_without"] == pytest.approx(free.discounts.tolist(), abs=1e-6)
     assert content["penalty"]["log_likelihood_without"] >= content["one_maximum"]["log_likelihood"]
+    huge = CliRunner().invoke(app, [*arguments[:-1], "1000", "--quick", "--out", str(tmp_path / "out")])
+    assert huge.stdout.startswith(
+        "Do not use these numbers. The penalty on large rewards (ridge 1000), and not the decisions, sets"
+    )
+    assert np.isnan(np.array(json.loads((tmp_path / "out" / "result.json").read_text())["intervals"], dtype=float)).all()
 
 
 def test_rewards_that_are_not_identified_are_null():

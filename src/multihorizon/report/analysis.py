@@ -175,7 +175,9 @@ def analyse(
         keep(found)
     if lookahead:
         found = replace(found, lookahead=compare_from(resume(solution), lookahead, tables, seed, part_of(progress, 0.3, 0.35)))
-    penalty = Penalty(solver.ridge, solve(problem, replace(solver, ridge=0.0), seed)) if solver.ridge else None
+    penalty = Penalty(solver.ridge, solve(problem, replace(solver, ridge=None), seed)) if solver.ridge else None
+    if penalty is not None:
+        found = replace(found, withheld=found.withheld or penalty.decides(solution))
     found = replace(found, penalty=penalty, identification=identification(solution))
     if quick:
         return replace(found, intervals=_rough_intervals(found), finished=True)

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 
-from multihorizon.checks import Floats, Ints
+from multihorizon.checks import Floats, Ints, first_few
 from multihorizon.likelihood.contrasts import Contrasts
 from multihorizon.likelihood.horizon_tests import SharedDiscountTest
 from multihorizon.likelihood.lookahead_comparison import LookaheadComparison
@@ -50,10 +50,28 @@ RUNAWAY_REWARD = 100.0
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
-    """A penalty the user asked for, beside the fit without it."""
+    """A penalty the user asked for, beside the fit without it.
+
+    The penalty decides a discount, and the decisions do not, where it moves the discount by more than 1.96 of its standard errors
+    without it, or where there is no such error because the decisions alone do not identify the discount. The interval with the
+    penalty would not show that: the stronger the penalty, the narrower it is.
+    """
 
     ridge: float
     without: Solution
+
+    def decides(self, solution: Solution) -> str:
+        """Whose discounts in the solution the penalty decides, in words; empty where the decisions do."""
+        errors = self.without.standard_errors
+        if errors is None or self.without.status == Status.NOT_CONVERGED:
+            return ""
+        moved = np.abs(solution.discounts - self.without.discounts)
+        here = solution.evidence["identified"] & ~(moved <= norm.ppf(0.5 + LEVEL / 2) * errors) & (moved > 0)
+        names = first_few([name for name, decided in zip(solution.experts, here, strict=True) if decided])
+        return names and (
+            f"The penalty on large rewards (ridge {self.ridge:g}), and not the decisions, sets the discounts of {names}: choose a "
+            "smaller penalty, or none."
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
