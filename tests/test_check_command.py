@@ -12,7 +12,7 @@ from fitting import RUN, fit, one_sentence
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.tables.check import chance_p_values
+from multihorizon.tables.check import STOPPING, chance_p_values, check_table, write_mended
 
 CLIFF = mh.domains.cliff()
 COLUMNS = ["expert", "episode", "step", "state", "action", "next_state"]
@@ -203,3 +203,27 @@ def test_fit_points_to_it_from_the_refusal_of_a_table(walks, tmp_path):
         result = RUN.invoke(app, [command, str(tmp_path / "jump.csv"), "--transitions", str(tmp_path / "mdp.npz")])
         one_sentence(result, f"multihorizon check {tmp_path / 'jump.csv'} --transitions FILE {hint}")
     assert hint not in fit(tmp_path / "none.csv").stderr
+
+
+def test_whatever_is_wrong_the_mended_table_is_read_or_what_is_left_is_named(walks, tmp_path):
+    """Random damage: cells emptied, exchanged or nonsense, rows lost and doubled. Nothing is ever made up."""
+    rng, small = np.random.default_rng(0), walks[walks["episode"].astype(int) < 3]
+    read = 0
+    for _ in range(25):
+        table = small.astype(object)
+        for _ in range(int(rng.integers(1, 8))):
+            row, column = rng.choice(table.index), rng.choice(COLUMNS)
+            table.loc[row, column] = [None, " ", "1e99", table[column].iloc[0]][rng.integers(4)]
+        table = table.drop(index=rng.choice(table.index, 2)).sample(frac=1, random_state=1)
+        pd.concat([table, table.iloc[:1]]).to_csv(tmp_path / "d.csv", index=False)
+        checked = check_table(tmp_path / "d.csv", CLIFF.mdp)
+        write_mended(checked, tmp_path / "mended.csv")
+        refused = [finding.kind for finding in check_table(tmp_path / "mended.csv").left if finding.kind not in STOPPING]
+        if not refused:
+            read += 1
+            frame = mh.Demonstrations.from_files(tmp_path / "mended.csv", cut_off=True).to_frame()
+            assert len(frame) == checked.mended.number.size
+        else:
+            with pytest.raises(ValueError):
+                mh.Demonstrations.from_files(tmp_path / "mended.csv", cut_off=True)
+    assert 3 < read < 25

@@ -38,7 +38,7 @@ from multihorizon.files.reading import files_of, scan_files
 from multihorizon.files.scan import Scan, connect, quoted, rewritten, text
 from multihorizon.files.table import Table
 from multihorizon.mdp import MDP
-from multihorizon.tables.counted import MOST_ROWS
+from multihorizon.tables.counted import KEPT_ROWS
 from multihorizon.tables.demonstrations import Demonstrations
 from multihorizon.tables.dynamics import DECISIVE, endings_that_go_on, impossible_moves, unlikely_moves
 from multihorizon.tables.rows import COLUMNS, LABELS, REMEDIES, Rows
@@ -51,7 +51,7 @@ CHANCE = 0.05
 #: The findings that the option --cut-off answers.
 STOPPING = ("cut off", "no next_state")
 #: The arrays of a log, one entry per row each.
-ARRAYS = ("expert", "episode", "step", "state", "action", "next_state", "number", "part")
+ARRAYS = ("expert", "episode", "step", "state", "action", "next_state", "unseen", "number", "part")
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,9 @@ class Log:
     """A table as it is, mistakes and all.
 
     `expert`, `episode`, `state`, `action`, `next_state` are `(N,)` codes into the labels, −1 where a cell is blank or cannot be
-    read; `step` is NaN where it is no whole number. `number` is the row of the file, and `part` counts the parts into which an
-    episode was divided. `vector` names the columns that are the state, where it is a vector.
+    read; `unseen` marks next states that are not blank and cannot be read. `step` is NaN where it is no whole number. `number` is
+    the row of the file, and `part` counts the parts into which an episode was divided. `vector` names the columns that are the
+    state, where it is a vector.
     """
 
     scan: Scan
@@ -95,6 +96,7 @@ class Log:
     state: Ints
     action: Ints
     next_state: Ints
+    unseen: Bools
     number: Ints
     part: Ints
     experts: tuple[str, ...]
@@ -152,7 +154,7 @@ class TableCheck:
         left: what a fit refuses the mended table for.
         changes: what mending changes, in sentences.
         experts, states, actions: one row per expert, state and action, with how often each occurs in the mended table.
-        mended: the table with what can be mended mended.
+        log, mended: the table as it is, and with what can be mended mended.
     """
 
     name: str
@@ -163,6 +165,7 @@ class TableCheck:
     experts: pd.DataFrame
     states: pd.DataFrame
     actions: pd.DataFrame
+    log: Log = field(repr=False)
     mended: Log = field(repr=False)
 
     @property
@@ -207,8 +210,9 @@ def check_table(path: str | Path, mdp: MDP | None = None, vector: Sequence[str] 
     """
     log = _read(path, tuple(vector))
     mended, changes = _mend(log)
-    left = [finding for finding in _findings(mended, mdp) if finding.stops]
-    unmended, found = {finding.kind for finding in left}, _findings(log, mdp)
+    found = _findings(log, mdp)
+    left = [finding for finding in (_findings(mended, mdp) if changes else found) if finding.stops]
+    unmended = {finding.kind for finding in left}
     places = log.scan.places({row for finding in found for row in finding.rows})
     found = [
         replace(f, mended=f.stops and f.kind not in unmended, places=tuple(places[row] for row in f.rows))
@@ -219,7 +223,7 @@ def check_table(path: str | Path, mdp: MDP | None = None, vector: Sequence[str] 
         raise ValueError(f"{log.scan.name} must have a row with all of {', '.join(COLUMNS)}, received none")
     experts = _experts(table, mdp, bool(vector))
     states = _states(table).iloc[: 0 if vector else None]
-    return TableCheck(log.scan.name, log.number.size, found, left, changes, experts, states, _actions(table), mended)
+    return TableCheck(log.scan.name, log.number.size, found, left, changes, experts, states, _actions(table), log, mended)
 
 
 def write_mended(checked: TableCheck, path: Path) -> None:
@@ -230,14 +234,16 @@ def write_mended(checked: TableCheck, path: Path) -> None:
     later = np.flatnonzero(log.part > 0)
     new.loc[later, "episode"] = [safe(_part_name(log.episodes[log.episode[i]], log.part[i], log.episodes)) for i in later]
     labels = np.array([*map(safe, log.states), None], dtype=object)
-    new["state"], new["next_state"] = labels[log.state], labels[log.next_state]
+    for column in ("state", "next_state"):
+        new[column] = labels[getattr(log, column)]
+        new[f"{column}_stays"] = getattr(checked.log, column)[log.number] >= 0
     columns = []
     for column in scan.types:
         cell = f"nullif(r.{quoted(column)}, '')" if scan.is_csv else f"r.{quoted(column)}"
         if column == "episode" and later.size:
             cell = "coalesce(n.episode, r.episode::VARCHAR)"
-        elif column in ("state", "next_state") and not log.vector:  # what was there stays as it was spelt
-            cell = f"coalesce(nullif(r.{column}::VARCHAR, ''), n.{column})"
+        elif column in ("state", "next_state") and not log.vector and not new[f"{column}_stays"].all():
+            cell = f"CASE WHEN n.{column}_stays THEN r.{column}::VARCHAR ELSE n.{column} END"
         columns.append(f"{cell} AS {quoted(column)}")
     draft = path.with_name(f".unfinished-{path.name}")
     with connect() as database:
@@ -266,25 +272,29 @@ def _read(path: str | Path, vector: tuple[str, ...]) -> Log:
     require_labels(scan, tuple(column for column in LABELS if not vector or not column.endswith("state")))
     with connect() as database:
         try:
-            odd = scan.padded and database.execute(f"SELECT count_if(odd) FROM {spelt(scan, vector=vector)}").fetchall()[0][0]
+            database.execute(f"CREATE TEMP TABLE log AS SELECT * FROM {spelt(scan, vector=vector)}")
+            unusual = bool(database.execute("SELECT count_if(odd) FROM log").fetchall()[0][0])
         except duckdb.Error as error:
-            odd = True
+            unusual = True
             if not scan.padded:
                 raise ValueError(f"{scan.name} is damaged, or cannot be read: {str(error).splitlines()[0]}") from error
-        return _coded(database, rewritten(scan.name, scan.files) if odd else scan, vector)
+        if unusual:
+            scan = rewritten(scan.name, scan.files)
+            database.execute(f"CREATE OR REPLACE TEMP TABLE log AS SELECT * FROM {spelt(scan, vector=vector)}")
+        return _coded(database, scan, vector)
 
 
 def _coded(database: duckdb.DuckDBPyConnection, scan: Scan, vector: tuple[str, ...]) -> Log:
-    rows = spelt(scan, vector=vector)
-    size = int(database.execute(f"SELECT count(*) FROM {rows}").fetchall()[0][0])
-    if not 0 < size <= MOST_ROWS:
-        limit = f"at most {MOST_ROWS:,} rows to be checked" if size else "at least one row"
+    """The rows of the table `log` of the database."""
+    size = int(database.execute("SELECT count(*) FROM log").fetchall()[0][0])
+    if not 0 < size <= KEPT_ROWS:
+        limit = f"at most {KEPT_ROWS:,} rows to be checked at once" if size else "at least one row"
         raise ValueError(f"{scan.name} must have {limit}, received {size:,}")
     for column in LABELS:
-        cells = f"SELECT DISTINCT {column}::VARCHAR FROM {rows} WHERE {column}::VARCHAR <> '' ORDER BY 1"
+        cells = f"SELECT DISTINCT {column}::VARCHAR FROM log WHERE {column}::VARCHAR <> '' ORDER BY 1"
         database.execute(f"CREATE TYPE {column}_text AS ENUM ({cells})")
     texts = ", ".join(f"nullif({column}::VARCHAR, '')::{column}_text AS {column}" for column in LABELS)
-    frame = database.execute(f"SELECT {texts}, CASE WHEN {BAD_STEP} THEN NULL ELSE step END AS step FROM {rows}").df()
+    frame = database.execute(f"SELECT {texts}, CASE WHEN {BAD_STEP} THEN NULL ELSE step END AS step FROM log").df()
     read = {column: _labels(frame[column], scan, column, bool(vector)) for column in LABELS}
     states = in_order({*read["state"][1], *read["next_state"][1]})
     state, after = (np.append(positions(read[c][1], states, "state"), -1)[read[c][0]] for c in ("state", "next_state"))
@@ -296,6 +306,7 @@ def _coded(database: duckdb.DuckDBPyConnection, scan: Scan, vector: tuple[str, .
         state=state,
         action=read["action"][0],
         next_state=after,
+        unseen=(after < 0) & frame["next_state"].notna().to_numpy(),
         number=np.arange(size, dtype=np.int64),
         part=np.zeros(size, dtype=np.int64),
         experts=read["expert"][1],
@@ -340,7 +351,8 @@ def _mend(log: Log) -> tuple[Log, list[str]]:
         led = np.flatnonzero(follows & ~kept[1:] & kept[:-1] & (state[1:] >= 0) & (after[:-1] < 0))
         after[led] = state[led + 1]
         changes.append((led.size, "given a next_state: the state of the row after it, which was left out"))
-    rows = replace(rows, state=state, next_state=after).select(kept)
+    changes.append((int(rows.unseen[kept].sum()), "given a blank next_state: what stood there cannot be read"))
+    rows = replace(rows, state=state, next_state=after, unseen=np.zeros(kept.size, dtype=np.bool_)).select(kept)
     gaps = np.append(False, rows.continues & (np.diff(rows.step) > 1))[: rows.number.size]
     begins = np.append(True, ~rows.continues)[: rows.number.size]
     number = np.cumsum(gaps)
@@ -348,7 +360,7 @@ def _mend(log: Log) -> tuple[Log, list[str]]:
     changes.append((int((part > 0).sum()), "after a gap in the steps given an episode of their own"))
     rows = replace(rows, part=part)
     sentences = [f"{number:,} {'row' if number == 1 else 'rows'} {words}." for number, words in changes if number]
-    return rows.select(np.argsort(rows.number)), sentences
+    return (rows.select(np.argsort(rows.number)) if sentences else log), sentences
 
 
 def _findings(log: Log, mdp: MDP | None) -> list[Finding]:
@@ -370,6 +382,8 @@ def _findings(log: Log, mdp: MDP | None) -> list[Finding]:
     differs = inside & (jump == 1) & (rows.next_state[:-1] >= 0) & (rows.state[1:] >= 0)
     wrong = rows.number[:-1][differs & (rows.next_state[:-1] != rows.state[1:])]
     found.append(_at("next_state", wrong, "row", "whose next_state is not the state of the next step", REMEDIES["next_state"]))
+    blank = ": write the state that followed, or leave the cell empty to take it from the next step"
+    found.append(_at("unseen next_state", log.number[log.unseen], "row", "whose next_state cannot be read", blank))
     found += [_ends(rows, mdp), *_alike(log)]
     table = rows.decisions()
     if len(table):
