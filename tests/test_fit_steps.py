@@ -4,12 +4,14 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.report.sampled_analysis import person_cells
+from multihorizon.report.findings import not_to_be_used
+from multihorizon.report.formats import person_cells
 from multihorizon.report.sampled_page import sampled_page
 from multihorizon.report.sampled_report import write_sampled
 
@@ -64,6 +66,32 @@ def test_bad_input_leaves_nothing_behind(table, tmp_path, arguments, sentence: s
     assert not (tmp_path / "out").exists()
 
 
+def test_coin_flips_get_no_discounts(tmp_path) -> None:
+    """Experts who choose at random are no better than chance in states that are vectors, as in a list of states."""
+    rng = np.random.default_rng(0)
+    x, action = rng.uniform(-1, 1, 400), rng.integers(0, 2, 400)
+    frame = pd.DataFrame({"expert": np.repeat(["ann", "bob"], 200), "episode": np.arange(400), "step": 0, "x": x})
+    frame = frame.assign(action=np.where(action, "right", "left"), next_x=x + 0.4 * action - 0.2 + rng.normal(0, 0.05, 400))
+    frame.to_csv(tmp_path / "coins.csv", index=False)
+    done = run("fit", tmp_path / "coins.csv", "--state", "x", "--quick", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["discounts"] == [None, None]
+    assert result["reasons"] == {"ann": "no better than chance", "bob": "no better than chance"}
+    assert [(verdict["answer"], verdict["kind"]) for verdict in result["verdicts"][1:]] == [("No", "bad"), ("No", "bad")]
+    assert "are no likelier than by chance, so no discount is given" in result["headline"]
+
+
+def test_people_have_the_same_columns_as_in_a_list_of_states(found) -> None:
+    mdp = mh.domains.random_mdp(3, 2, seed=0)
+    listed = mh.analyse([mh.Demonstrations.simulate(mdp, [np.full((3, 2), 0.5)] * 2, 5, max_steps=5)], [mdp], quick=True)
+    assert found.to_frame().columns.tolist() == listed.to_frame().columns.tolist()
+    people = found.to_frame().set_index("expert")
+    assert people.loc["ann", "flags"] == "known discount"
+    assert (people["decisions"] == 400).all()
+    assert people.loc["bob", "discount_low"] <= people.loc["bob", "discount"] <= people.loc["bob", "discount_high"]
+
+
 @pytest.fixture(scope="module")
 def found() -> mh.SampledAnalysis:
     """A small fit in which one discount is known."""
@@ -81,10 +109,11 @@ def test_a_known_discount_is_called_known_and_is_no_estimate(found) -> None:
 
 
 def test_a_fit_without_a_maximum_gives_no_numbers_and_blames_no_data(found, tmp_path) -> None:
-    broken = replace(found, solution=replace(found.solution, status=mh.Status.NOT_CONVERGED))
+    solution = replace(found.solution, status=mh.Status.NOT_CONVERGED)
+    broken = replace(found, solution=solution, withheld=not_to_be_used(solution))
     answers = [verdict.answer for verdict in broken.verdicts]
-    assert answers == ["Not known", "Not with this fit", "Not with this fit"]
-    assert "do not use this result" in broken.headline
+    assert answers == ["No usable answer", "Not with this fit", "Not with this fit"]
+    assert broken.headline.startswith("Do not use these numbers. The fit did not finish")
     write_sampled(tmp_path, broken, {})
     content = json.loads((tmp_path / "result.json").read_text())
     assert content["discounts"] == [None, None]

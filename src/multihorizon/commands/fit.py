@@ -29,7 +29,7 @@ from multihorizon.likelihood.population import absent_words
 from multihorizon.likelihood.recovered import Recovery
 from multihorizon.report.analysis import Analysis, analyse
 from multihorizon.report.fit_report import FILES, write_fit, write_so_far
-from multihorizon.report.formats import decimals, interval_text, own_discount_text, own_steps_text, sizes
+from multihorizon.report.formats import decimals, person_cells, sizes
 from multihorizon.report.goal_check import QUESTION
 from multihorizon.report.lookahead_section import family_cells
 from multihorizon.report.population_section import contrast_rows, effect_rows, population_words
@@ -238,7 +238,4 @@ def _families(compared: LookaheadComparison) -> Table:
 
 
 def _cells(analysis: Analysis, k: int) -> tuple[str, ...]:
-    rest = tuple(decimals(number, 2) or "–" for number in (analysis.temperatures[k], analysis.explained[k]))
-    if not analysis.given[k]:
-        return "–", "–", analysis.reasons[k], *rest
-    return own_steps_text(analysis, k), own_discount_text(analysis, k), interval_text(analysis, k), *rest
+    return *person_cells(analysis, k), decimals(analysis.explained[k], 2) or "–"

@@ -11,7 +11,8 @@ from rich.table import Table
 from multihorizon.commands.console import out, progress_bar
 from multihorizon.continuous.solver import SieveLikelihood
 from multihorizon.likelihood.known import Temperature
-from multihorizon.report.sampled_analysis import SampledAnalysis, analyse_steps, person_cells
+from multihorizon.report.formats import person_cells
+from multihorizon.report.sampled_analysis import SampledAnalysis, analyse_steps
 from multihorizon.report.sampled_report import FILES, write_sampled
 from multihorizon.tables.steps import Steps
 

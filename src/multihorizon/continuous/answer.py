@@ -88,7 +88,7 @@ def make_solution(
     errors = _errors(model, precise.standard_errors, drawn)
     errors = np.where(known, 0.0, np.where(identified & converged, errors, np.nan))
     poor = _poor(steps, choice, basis_given, regressor)
-    status = Status.NOT_IDENTIFIED if not identified.all() else Status.CONVERGED if converged else Status.NOT_CONVERGED
+    status = Status.NOT_CONVERGED if not converged else Status.CONVERGED if identified.all() else Status.NOT_IDENTIFIED
     evidence = _evidence(point, found, choice, precise, drawn) | {
         "identified": identified.tolist(),
         "overlap": shares.tolist(),
@@ -131,7 +131,7 @@ def _poor(steps: Steps, choice: Choice, basis_given: bool, regressor: Any) -> tu
 
 def _evidence(point: SievePoint, found: Found, choice: Choice, precise: Any, drawn: Floats | None) -> dict[str, Any]:
     model = point.likelihood
-    chance = -model.decisions * np.log(len(model.problem.steps.actions))
+    chance = sum(batch.chance for batch in model.design.decisions)
     unrestricted = sum(logit.value for logit in found.logits)
     return {
         "log_likelihood": point.value,

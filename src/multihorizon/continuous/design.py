@@ -49,6 +49,11 @@ class Decisions:
     foreseen: Bools
 
     @cached_property
+    def chance(self) -> float:
+        """The log-likelihood of the decisions if all available actions were equally likely."""
+        return -float(np.log(self.available.sum(axis=0)).sum())
+
+    @cached_property
     def products(self) -> Sparse | None:
         """The products of each row's entries, `(p²,n)`; None where actions have rows of their own, or rows are too full."""
         first = self.rows[0]

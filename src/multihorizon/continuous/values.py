@@ -89,12 +89,14 @@ def decision_values(decisions: Decisions, coefficients: Floats) -> Floats:
 def predicted_scores(decisions: Decisions, coefficients: Floats, lam: float) -> Floats:
     """The log-probability `(n,)` of decisions that the first stage has not seen, from the coefficients `(A,p)` of Q.
 
-    Where it is not known what the action taken leads to, nothing was predicted, and the score is that of pure chance. Otherwise
-    a basis would seem to predict the better, the more actions it rules out.
+    Where it is not known what an action leads to, nothing is predicted of it, and its probability is that of pure chance. The
+    other actions share the rest. Otherwise a basis would seem to predict the better, the more actions it rules out.
     """
     log = soft_values(decision_values(decisions, coefficients), decisions.available, lam)[1]
     taken = log[decisions.action, np.arange(decisions.action.size)]
-    return np.where(decisions.foreseen, taken, -np.log(len(log)))
+    rest: Floats = decisions.available.sum(axis=0) / len(log)
+    scores: Floats = np.where(decisions.foreseen, taken + np.log(rest), -np.log(len(log)))
+    return scores
 
 
 def _average(policy: Floats, expected: Floats) -> Floats:

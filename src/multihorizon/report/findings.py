@@ -110,8 +110,8 @@ class Judged(ABC):
 
     @property
     @abstractmethod
-    def steps(self) -> float:
-        """H, the most decisions an episode of the task can have; infinite where states can recur."""
+    def longest(self) -> float:
+        """H, the most decisions an episode of the task can have; infinite where that is not known."""
 
     @property
     @abstractmethod
@@ -146,10 +146,10 @@ class Judged(ABC):
     @cached_property
     def reasons(self) -> list[str]:
         """Why no discount is given for each expert; empty where one is."""
-        if self.solution.status == Status.NOT_CONVERGED:
-            return ["the fit did not end"] * len(self.solution.experts)
         gain = 2 * self.decisions * (self.fitted - self.chance)
         nobody = gain.sum() < chi2.ppf(LEVEL, self.rewards_told + 2 * gain.size)
+        if self.solution.status == Status.NOT_CONVERGED:  # where all choose at random, the likelihood is too flat to be climbed
+            return ["no better than chance" if nobody else "the fit did not end"] * gain.size
         idle = ((gain < chi2.ppf(LEVEL, 2)) | nobody) & ~np.array(self.known)
         cases = zip(self.identified, idle, strict=True)
         return ["not identified" if not told else "no better than chance" if lost else "" for told, lost in cases]
@@ -180,7 +180,7 @@ class Judged(ABC):
 
     def horizon(self, discount: float) -> float:
         """The effective horizon of a discount in steps; never beyond the task's length."""
-        return effective_horizon(discount, self.steps)
+        return effective_horizon(discount, self.longest)
 
     @property
     def explained(self) -> Floats:
@@ -250,6 +250,11 @@ class Findings(Judged):
     def steps(self) -> float:
         """H, the most decisions an episode of the task can have; infinite where states can recur."""
         return most_steps(self.problem)
+
+    @property
+    def longest(self) -> float:
+        """The same as `steps`, under the name that all kinds of states share."""
+        return self.steps
 
     @cached_property
     def largest_discount(self) -> float:
@@ -336,10 +341,12 @@ def longest_episode(mdp: MDP) -> float:
         depth = deeper
 
 
-def not_to_be_used(solution: Solution, contrasts: Contrasts) -> str:
-    """Why a fit is no finding; empty where it is one."""
+def not_to_be_used(solution: Solution, contrasts: Contrasts | None = None) -> str:
+    """Why a fit is no finding; empty where it is one. `contrasts` are rewards of states or features, which may run away."""
     if solution.status == Status.NOT_CONVERGED:
         return "The fit did not finish, so these numbers are only where the search stood when it was stopped."
+    if contrasts is None:
+        return ""
     scale = 1.0 if solution.temperature is None else float(np.max(solution.temperature))
     large = np.abs(contrasts.values) > RUNAWAY_REWARD * scale
     if (large & (contrasts.standard_errors > RUNAWAY_REWARD * scale)).any():

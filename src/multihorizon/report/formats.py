@@ -49,9 +49,17 @@ def interval_steps_text(findings: Judged, k: int) -> str:
     return f"{low} to {high}"
 
 
+def person_cells(findings: Judged, k: int) -> tuple[str, str, str, str]:
+    """Horizon, discount, interval and temperature of expert k as they are shown; the reason where there is no discount."""
+    temperature = decimals(findings.temperatures[k], 2) or "–"
+    if not findings.given[k]:
+        return "–", "–", findings.reasons[k], temperature
+    return own_steps_text(findings, k), own_discount_text(findings, k), interval_text(findings, k), temperature
+
+
 def steps_text(findings: Judged, discount: float) -> str:
     """The horizon of a discount with one decimal; a limit is shown as a limit."""
-    text = horizon_text(discount, findings.steps)
+    text = horizon_text(discount, findings.longest)
     return f"≥ {text}" if findings.largest_discount <= discount < 1 else text
 
 

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 
 from multihorizon.continuous.functions import grid
 from multihorizon.report.findings import LEVEL
-from multihorizon.report.formats import count, p_cell
+from multihorizon.report.formats import count, p_cell, person_cells
 from multihorizon.report.html import Bar, Cell, Page, Section, cards, figure, listing, paragraph, table, warning
 from multihorizon.report.plots import literal
-from multihorizon.report.sampled_analysis import SampledAnalysis, person_cells
+from multihorizon.report.sampled_analysis import SampledAnalysis
 from multihorizon.solution import package_version
 
 #: At most so many coordinates have their pairs drawn.
@@ -44,7 +44,7 @@ def _horizons(found: SampledAnalysis) -> Section:
         low, high = found.intervals[k].tolist()
         bar = Bar(low, float(found.solution.discounts[k]) if found.given[k] else np.nan, high, (0.0, 1.0))
         *look, heat = person_cells(found, k)
-        rows.append([name, *look, bar, heat, int((found.steps.expert == k).sum())])
+        rows.append([name, *look, bar, heat, int(found.decisions[k])])
     headers = ["expert", "horizon in steps", "discount", f"{100 * LEVEL:.0f} % interval", "", "temperature", "decisions"]
     blocks = [table(headers, rows, "Effective horizons are 1/(1 − discount).")]
     if found.pairs:

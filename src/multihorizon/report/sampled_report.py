@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import Floats
 from multihorizon.continuous.design import value_points
 from multihorizon.continuous.sieve_likelihood import LARGEST_DISCOUNT
 from multihorizon.files.output import write_all, write_csv
 from multihorizon.files.saved import write_json
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_report import FILES as FIT_FILES
+from multihorizon.report.people import limit_of
 from multihorizon.report.sampled_analysis import SampledAnalysis
 from multihorizon.report.sampled_page import sampled_page
 from multihorizon.solution import package_version
@@ -33,7 +33,7 @@ def write_sampled(directory: Path, found: SampledAnalysis, options: dict[str, An
 
     def write(draft: Path) -> None:
         write_json(draft / "result.json", result_of(found, options))
-        write_csv(_people(found), draft / "people.csv")
+        write_csv(found.to_frame(), draft / "people.csv")
         write_csv(_rewards(found), draft / "reward.csv")
         sampled_page(found, options).write(draft / "report.html")
 
@@ -42,20 +42,23 @@ def write_sampled(directory: Path, found: SampledAnalysis, options: dict[str, An
 
 def result_of(found: SampledAnalysis, options: dict[str, Any]) -> dict[str, Any]:
     """The content of `result.json`."""
-    solution, given = found.solution, found.given
-    reward = np.where(found.withheld, np.nan, solution.reward)
+    solution, given, people = found.solution, found.given, found.to_frame().sort_index()
+    reward = np.where(bool(found.withheld), np.nan, solution.reward)
     discounts = [float(g) if k else None for g, k in zip(solution.discounts, given, strict=True)]
     return {
         "experts": list(solution.experts),
         "warnings": found.warnings,
         "headline": found.headline,
         "verdicts": [asdict(verdict) for verdict in found.verdicts],
+        "withheld": found.withheld or None,
+        "finished": found.finished,
+        "quick": found.quick,
         "discounts": discounts,
         "intervals": found.intervals.tolist(),
         "level": LEVEL,
-        "known": {"discounts": found.known.tolist()},
+        "known": {"discounts": found.known},
         "largest_discount": LARGEST_DISCOUNT,
-        "standard_errors": _errors(found),
+        "standard_errors": people["standard_error"].tolist(),
         "effective_horizons": [None if g is None else 1 / (1 - g) for g in discounts],
         "temperatures": solution.temperature,
         "reward": dict(zip(solution.require_problem().parameter_names, reward.tolist(), strict=True)),
@@ -65,38 +68,18 @@ def result_of(found: SampledAnalysis, options: dict[str, Any]) -> dict[str, Any]
         "shared_discount_test": None if found.shared is None else found.shared.to_dict(),
         "pairwise_tests": [test.to_dict() for test in found.pairs] or None,
         "evidence": solution.evidence,
-        "decisions_by_expert": [int((found.steps.expert == k).sum()) for k in range(len(solution.experts))],
-        "quick": found.quick,
+        "identified": found.identified,
+        "reasons": {name: reason for name, reason in zip(solution.experts, found.reasons, strict=True) if reason},
+        "at_limit": [limit_of(found, k) for k in range(len(given))],
+        "episodes": found.episodes.tolist(),
+        "pseudo_r2": found.explained.tolist(),
+        "decisions_by_expert": found.decisions.tolist(),
         "residual": solution.residual,
         "seconds": solution.seconds,
         "seed": solution.seed,
         "options": options,
         "version": package_version(),
     }
-
-
-def _errors(found: SampledAnalysis) -> Floats:
-    """The standard errors `(K,)`; NaN where there is no discount."""
-    errors = found.solution.standard_errors
-    assert errors is not None
-    return np.where(found.given, errors, np.nan)
-
-
-def _people(found: SampledAnalysis) -> pd.DataFrame:
-    solution, given = found.solution, found.given
-    discounts = np.where(given, solution.discounts, np.nan)
-    return pd.DataFrame(
-        {
-            "expert": solution.experts,
-            "discount": discounts,
-            "standard_error": _errors(found),
-            "low": found.intervals[:, 0],
-            "high": found.intervals[:, 1],
-            "effective_horizon": 1 / (1 - discounts),
-            "temperature": solution.temperature,
-            "decisions": [int((found.steps.expert == k).sum()) for k in range(len(solution.experts))],
-        }
-    )
 
 
 def _rewards(found: SampledAnalysis) -> pd.DataFrame:

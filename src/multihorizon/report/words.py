@@ -91,14 +91,14 @@ def identifiability_verdict(findings: Judged) -> Verdict:
     unknown = [findings.solution.experts[k] for k in findings.order if not findings.identified[k]]
     if len(unknown) == number and converged:
         return Verdict(question, "No", _unknown(findings, unknown), "bad")
-    if findings.withheld:
+    if findings.withheld and not nobody_better_than_chance(findings):
         text = "Whether the data can tell the discounts is open until a fit succeeds."
         return Verdict(question, "Not with this fit", text, "bad")
     names, given, sure = findings.solution.experts, findings.given, findings.sure
     useful, told = [k for k in findings.order if sure[k]], [k for k in findings.order if given[k] and not sure[k]]
     vague, missing = ([k for k in told if np.isnan(findings.intervals[k]).any() == lost] for lost in (False, True))
     idle = [names[k] for k in findings.order if findings.reasons[k] == "no better than chance"]
-    parts = [_unknown(findings, unknown)] if unknown else []
+    parts = [_unknown(findings, unknown)] if unknown and converged else []
     if idle:
         parts.append(f"The decisions of {_named(findings, idle)} are no likelier than by chance, so no discount is given.")
     parts += [_too_few(findings, vague)] if vague else []
@@ -112,6 +112,11 @@ def identifiability_verdict(findings: Judged) -> Verdict:
     else:
         answer, kind = "No", "bad"
     return Verdict(question, answer, " ".join(parts), cast(Kind, kind))
+
+
+def nobody_better_than_chance(findings: Judged) -> bool:
+    """Whether the decisions of all experts are no likelier than by chance."""
+    return all(reason == "no better than chance" for reason in findings.reasons)
 
 
 def _too_few(findings: Judged, vague: list[int]) -> str:
