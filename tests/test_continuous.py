@@ -143,7 +143,7 @@ def test_coordinates_that_nobody_acts_on_are_left_out() -> None:
     assert p_values["x"] < 1e-6 < p_values["noise 1"]
 
 
-def test_one_expert_is_not_identified(walk) -> None:
+def test_one_expert_is_not_identified(walk, monkeypatch) -> None:
     alone = walk.select(walk.expert == 1)
     alone = mh.Steps(**{**vars(alone), "expert": np.zeros(len(alone), dtype=np.int64), "experts": ("middle",)})
     found = mh.solve(mh.SampledProblem(alone), mh.SieveLikelihood(basis=mh.Splines(5), penalty=0.1))
@@ -155,6 +155,10 @@ def test_one_expert_is_not_identified(walk) -> None:
     assert known.status is Status.CONVERGED
     points = walk.next_states[::9]
     assert np.corrcoef(mh.functions(known).reward(points), mh.domains.navigation().reward(points))[0, 1] > 0.6
+    monkeypatch.setattr("multihorizon.continuous.answer.CONVERGED_GRADIENT", -1.0)
+    broken = mh.solve(mh.SampledProblem(alone), mh.SieveLikelihood(basis=mh.Splines(4), penalty=0.1))
+    assert broken.status is Status.NOT_CONVERGED  # which comes first, as with a list of states
+    assert broken.message.endswith("do not use this answer.")
 
 
 def test_regions_that_nobody_shares_are_not_compared() -> None:

@@ -74,7 +74,9 @@ def test_transitions_are_estimated_where_none_are_given(grid_folder):
 def test_temperature_per_expert(grid_folder, tmp_path):
     arguments = ["--transitions", grid_folder / "mdp.npz", "--temperature", "per-expert", "--out", tmp_path]
     assert fit(grid_folder / "demos.csv", *arguments).exit_code == 0
-    assert len(set(json.loads((tmp_path / "result.json").read_text())["temperature"])) == 3
+    content = json.loads((tmp_path / "result.json").read_text())
+    assert len(set(content["temperatures"])) == 3
+    assert "temperature" not in content
 
 
 def test_parquet_gives_the_same_table(grid_walks, grid_folder, tmp_path):

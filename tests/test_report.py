@@ -359,3 +359,25 @@ def test_intervals_of_a_model_that_does_not_fit_are_not_shown_in_green(found):
 )
 def test_how_widely_a_model_fits_is_graded_by_share_and_by_size(odd, compared, missed, answer):
     assert Extent(compared, odd, 0.2, missed).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"temperature": "shared"}, "temperature must be left out"),
+        ({"temperature": 1.0, "ridge": 2.0}, "temperature and ridge must be left out"),
+    ],
+)
+def test_options_that_a_solver_has_are_not_given_twice(options, said):
+    table_ = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 2)
+    with pytest.raises(ValueError, match=said):
+        mh.analyse([table_], [CLIFF.mdp], solver=mh.MaximumLikelihood(), **options)
+
+
+def test_the_worst_states_of_a_result_are_those_of_the_check(found):
+    """One rule names them, in Python, in the page and in `result.json`."""
+    listed = [misfit._asdict() for misfit in found.misfits[:10]]
+    assert result_of(found, {})["model_checks"]["worst_states"] == found.checks.worst
+    assert [(row["expert"], row["state"], row["decisions"]) for row in found.checks.worst] == [
+        (row["expert"], row["state"], row["decisions"]) for row in listed
+    ]

@@ -102,7 +102,7 @@ def make_solution(
     return Solution(
         solver="SieveLikelihood",
         status=status,
-        message=_message(problem, point, residual, identified, apart, found.end.finished, evidence),
+        message=_message(problem, point, residual, identified, apart, converged, evidence),
         experts=problem.names,
         discounts=model.discounts(point.x),
         reward=model.reward(point.x).copy(),
@@ -173,7 +173,7 @@ def _message(
     residual: float,
     identified: Bools,
     apart: Bools,
-    finished: bool,
+    converged: bool,
     evidence: dict[str, Any],
 ) -> str:
     model = point.likelihood
@@ -195,6 +195,6 @@ def _message(
             f"State and action do not predict how {names} will change, so what actions lead to is not known: do not rely on the "
             "discounts."
         )
-    if not finished:
+    if not converged:
         parts.append("The climb was broken off unconverged: do not use this answer.")
     return " ".join(parts)

@@ -124,7 +124,7 @@ def analyse(
     tables: Sequence[Demonstrations],
     mdps: Sequence[MDP] | None = None,
     features: Any = None,
-    temperature: Temperature = "pooled",
+    temperature: Temperature | None = None,
     smoothing: float = SMOOTHING,
     ridge: float | None = None,
     seed: int = 0,
@@ -143,19 +143,26 @@ def analyse(
 
     Args:
         tables, mdps, features, smoothing, estimate_rest: as in `build_problem`.
-        temperature, ridge: as in `MaximumLikelihood`.
+        temperature, ridge: as in `MaximumLikelihood`; temperatures are "pooled" unless it is said otherwise.
         seed: fixes all randomness.
         progress: called with the share of the work that is done and where it stands.
         pairs: whether to test every pair of more than `FEW_EXPERTS` experts for a shared discount; of few it is always done.
         quick: leave out tests and model checks, and take intervals from standard errors.
         jobs: processes that share simulations, intervals and tests of pairs; -1 is all cores. The digits do not depend on it.
         keep: called with what is known so far, again and again while the work goes on.
-        solver: all options of the fit, in place of `temperature` and `ridge`.
+        solver: all options of the fit, in place of `temperature` and `ridge`, which must then be left out.
         known_reward: None, or a function of the MDP that gives the known part of the reward, as in `MaximumLikelihood`.
         lookahead: families of look-ahead to compare on the same decisions.
         population: what to ask about groups and persons, if anything; it is told the known reward.
+
+    Raises:
+        ValueError: on tables that do not fit the task, and where a solver comes with options that are its own.
     """
-    solver = solver or MaximumLikelihood(temperature, ridge=ridge)
+    doubled = {"temperature": temperature, "ridge": ridge, "known_reward": known_reward and solver and solver.known_reward}
+    twice = [name for name, value in doubled.items() if value is not None]
+    if solver is not None and twice:
+        raise ValueError(f"{' and '.join(twice)} must be left out where a solver is given: it has its own, received both")
+    solver = solver or MaximumLikelihood("pooled" if temperature is None else temperature, ridge=ridge)
     keep = keep or (lambda found: None)
     problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest)
     if known_reward is not None:

@@ -76,7 +76,6 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
         "episodes": analysis.episodes.tolist(),
         "decisions_by_expert": analysis.decisions.tolist(),
         "pseudo_r2": analysis.explained.tolist(),
-        "temperature": analysis.temperatures,
         "temperatures": analysis.temperatures,
         "reward": dict(zip(names, reward.tolist(), strict=True)),
         "reward_standard_errors": None if analysis.reward_given else dict(zip(names, errors.tolist(), strict=True)),

@@ -60,7 +60,7 @@ def result_of(found: SampledAnalysis, options: dict[str, Any]) -> dict[str, Any]
         "largest_discount": LARGEST_DISCOUNT,
         "standard_errors": people["standard_error"].tolist(),
         "effective_horizons": [None if g is None else 1 / (1 - g) for g in discounts],
-        "temperatures": solution.temperature,
+        "temperatures": found.temperatures,
         "reward": dict(zip(solution.require_problem().parameter_names, reward.tolist(), strict=True)),
         "coordinates": solution.evidence["coordinates"],
         "status": str(solution.status),
