@@ -408,7 +408,7 @@ def changed(**columns) -> pd.DataFrame:
         ("~ group", pd.concat([PEOPLE.frame, PEOPLE.frame.iloc[:1]]), "received 1 twice"),
         ("~ group", PEOPLE.frame.drop(columns="expert"), "must have the column expert"),
         ("~ grp", PEOPLE.frame, "names grp, which persons do not have: the columns are expert, group, age"),
-        ("~ group +", PEOPLE.frame, "cannot be used"),
+        ("~ group +", PEOPLE.frame, "must join columns by"),
         ("age ~ group", PEOPLE.frame, "only to the right of ~"),
         ("~ 0", PEOPLE.frame, "at least one term"),
         ("~ group + site", changed(site="all"), "column site of persons must vary"),

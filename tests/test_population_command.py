@@ -148,7 +148,7 @@ def test_without_persons_nothing_is_said_of_a_population(study, tmp_path) -> Non
         (None, lambda frame: frame, "--persons must come with --formula"),
         ("", lambda frame: frame, "--persons must come with --formula"),
         ("~ grp", lambda frame: frame, "names grp"),
-        ("~ group +", lambda frame: frame, "cannot be used"),
+        ("~ group +", lambda frame: frame, "must join columns by +"),
         ('~ np.save("x", age)', lambda frame: frame, "must not hold \"np.save('x', age)\": use columns, numbers, operators"),
         ('~ __import__("os").system("touch x")', lambda frame: frame, "must not hold"),
         ("~ age + months", lambda frame: frame.assign(months=12 * frame["age"]), "must add something to Intercept, age"),

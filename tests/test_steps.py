@@ -78,3 +78,13 @@ def test_the_end_of_an_episode_is_read() -> None:
 def test_bad_tables_are_refused(table: pd.DataFrame, state: list[str], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         mh.Steps.from_frame(table, state)
+
+
+def test_numbers_without_a_finite_square_and_tables_of_three_steps_are_refused():
+    rows = [("ann", 0, i, "lr"[i % 2], 0.1 * i) for i in range(12)]
+    frame = pd.DataFrame(rows, columns=["expert", "episode", "step", "action", "x"])
+    with pytest.raises(ValueError, match=r"column x must be a number of at most 1e\+100 in size, received 1e\+308"):
+        mh.Steps.from_frame(frame.assign(x=[1e308, *frame["x"][1:]]), ["x"])
+    few = mh.Steps.from_frame(frame.iloc[:3], ["x"])
+    with pytest.raises(ValueError, match="must hold more decisions whose next state is known, received 3 decisions"):
+        mh.solve(mh.SampledProblem(few), mh.SieveLikelihood())

@@ -125,6 +125,8 @@ def choose(steps: Steps, basis: Any, penalty: float | None, regressor: Any, sett
     if len(candidates) == 1 and penalty is not None:
         return Choice(candidates[0], penalty, [])
     held = held_out_rows(steps)
+    if not (held & steps.known_next).any():
+        raise ValueError(f"a table of steps must hold more decisions whose next state is known, received {len(steps)} decisions")
     tried: list[dict[str, float | str]] = []
     best: tuple[Any, _Trial] | None = None
     for number, candidate in enumerate(candidates):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
-from multihorizon.checks import Floats, as_count, as_floats
+from multihorizon.checks import Floats, as_count, as_floats, first_few
 from multihorizon.continuous.answer import Found, make_solution
 from multihorizon.continuous.basis import Splines
 from multihorizon.continuous.design import Design, make_design
@@ -130,7 +130,8 @@ def _by_name(problem: SampledProblem, values: Mapping[str, float], what: str) ->
     found = np.full(problem.n_experts, np.nan)
     for name, value in values.items():
         if str(name) not in problem.names:
-            raise ValueError(f"the {what} of {name} is given, but there is no expert of that name")
+            known = first_few(problem.names)
+            raise ValueError(f"the {what} of {name} is given, but there is no expert of that name: the experts are {known}")
         found[problem.names.index(str(name))] = float(value)
     return found
 

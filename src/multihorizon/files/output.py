@@ -17,7 +17,7 @@ def check_output(directory: Path, files: Iterable[str], inputs: Iterable[Path]) 
     """Raise if `files` cannot be written to `directory`, or if one of them would replace one of `inputs`. Leaves no trace."""
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out must be a directory, received the file {directory}")
-    places = (directory, *directory.absolute().parents)
+    places = (directory, *directory.parents, *directory.absolute().parents)
     nowhere = next((place for place in places if place.is_symlink() and not place.exists()), None)
     if nowhere is not None:
         raise ValueError(

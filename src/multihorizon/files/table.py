@@ -16,6 +16,8 @@ from multihorizon.files.labels import in_order
 #: What columns of Parquet files may hold in place of labels, and what to do about it.
 BYTES = "bytes: write it as text, in pandas with .str.decode('utf-8')"
 NESTED = "lists or other nested values: write one value per cell"
+#: Larger numbers than this have no finite square, or nearly none.
+LARGEST_NUMBER = 1e100
 #: Up to this number, floats hold every whole number exactly.
 LARGEST_WHOLE = 2.0**53
 
@@ -76,10 +78,11 @@ class Table:
         """A column of finite numbers."""
         values = self.frame[column]
         numbers = _as_numbers(values)
-        wrong = ~np.isfinite(numbers)
+        wrong = ~(np.abs(numbers) <= LARGEST_NUMBER)
         if wrong.any():
             row = int(np.argmax(wrong))
-            raise ValueError(f"{self.at(row)}: column {column} must be a number, received {_shown(values.iloc[row])}")
+            number = f"a number of at most {LARGEST_NUMBER:g} in size" if np.isfinite(numbers[row]) else "a number"
+            raise ValueError(f"{self.at(row)}: column {column} must be {number}, received {_shown(values.iloc[row])}")
         return numbers
 
     def whole_numbers(self, column: str) -> Ints:

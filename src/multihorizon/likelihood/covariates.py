@@ -163,7 +163,8 @@ def _parsed(text: str, step: Callable[[], Any]) -> Any:
     try:
         return step()
     except Exception as error:  # of a parser that was made for formulas that are right
-        raise ValueError(f"formula {_shown(text)} cannot be used: {_reason(error)}") from error
+        why = _reason(error).rstrip(".")
+        raise ValueError(f"formula {_shown(text)} must join columns by +, : or *, as in '~ group + age': {why}") from error
 
 
 def _names_in(text: str, code: str) -> Iterator[tuple[str, bool]]:
@@ -263,7 +264,7 @@ def read_covariates(
     values = matrix.to_numpy(dtype=np.float64)
     used = frame[sorted(read.columns)]
     units = _units(terms, values)
-    _require_estimable(formula, terms, values @ units, used)
+    _require_estimable(formula, terms, values @ units)
     patterns = _patterns(read, matrix.model_spec, used, values)
     comparisons = _comparisons(read, matrix.model_spec, used)
     kept = tuple(name for name in names if name not in left_out)
@@ -408,7 +409,12 @@ def _evaluated(read: ReadFormula, spec: SimpleFormula | ModelSpec, frame: pd.Dat
             warnings.simplefilter("error", DataMismatchWarning)
             return spec.get_model_matrix(frame, na_action="ignore", output="pandas", context={"sqrt": np.sqrt})
     except Exception as error:  # of functions with values that they were not made for
-        raise ValueError(f"formula {_shown(read.text)} cannot be used: {_reason(error)}") from error
+        text = [c for c in read.columns if not pd.api.types.is_numeric_dtype(frame[c])]
+        why = f"functions such as log need numbers, received text in {first_few(text)}" if text else ""
+        reason = _reason(error)
+        raise ValueError(
+            f"formula {_shown(read.text)} cannot be used: {why if 'TypeError' in reason and why else reason}"
+        ) from error
 
 
 def _reason(error: Exception) -> str:
@@ -437,13 +443,12 @@ def _units(terms: tuple[str, ...], values: Floats) -> Floats:
     return units / np.where(sizes > 0, sizes, 1.0)
 
 
-def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats, used: pd.DataFrame) -> None:
+def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats) -> None:
     n, p = values.shape
     if not p:
         raise ValueError(f"formula must have at least one term, received {formula!r}: use ~ 1 where there is no covariate")
     if n < p + SPARE_PERSONS:
-        per_group = ": groups need more than one person each" if len(used.columns) else ""
-        raise ValueError(f"{p} terms need at least {p + SPARE_PERSONS} persons, received {n}{per_group}")
+        raise ValueError(f"{p} terms need at least {p + SPARE_PERSONS} persons, received {n}: use fewer terms or larger groups")
     for last in range(1, p):
         if np.linalg.matrix_rank(values[:, : last + 1], tol=RANK_TOLERANCE * n) <= last:
             others = first_few(terms[:last])

@@ -119,7 +119,8 @@ def _group_numbers(problem: Problem, groups: Mapping[str, Any] | None) -> tuple[
     members = {label(name, "the name of an expert in groups"): str(group) for name, group in groups.items()}
     unknown = [name for name in members if name not in problem.names]
     if unknown:
-        raise ValueError(f"groups name {unknown[0]}, but there is no expert of that name")
+        known = first_few(problem.names)
+        raise ValueError(f"groups name {unknown[0]}, but there is no expert of that name: the experts are {known}")
     keys = [("group", members[name]) if name in members else ("alone", name) for name in problem.names]
     number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     return tuple(number[key] for key in keys)

@@ -242,8 +242,8 @@ def _message(answer: Inference, ridge_reason: str) -> str:
 
 def absent_words(left_out: Mapping[str, str], compared: int, most: int = 5) -> list[str]:
     """Who is left out besides so many persons who are compared, as a sentence; nothing where nobody is."""
-    are = "person is" if len(left_out) == 1 else "persons are"
-    number = f"{len(left_out)} of {len(left_out) + compared} {are} left out of the comparison"
+    are = "is" if len(left_out) == 1 else "are"
+    number = f"{len(left_out)} of {len(left_out) + compared} persons {are} left out of the comparison"
     return [f"{number}: {left_out_words(left_out, most)}."] if left_out else []
 
 

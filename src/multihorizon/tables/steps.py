@@ -198,7 +198,8 @@ class Steps:
         unit = np.abs(self.states).max(axis=0)
         differs = np.zeros(len(self), dtype=np.bool_)
         differs[follows] = (np.isfinite(given) & (np.abs(given - true) > SAME_STATE * unit)).any(axis=1)
-        self._refuse(differs, table, order, "the next_ columns differ from the state of the next step")
+        remedy = "they must agree: correct the one that is wrong, or leave the next_ columns out"
+        self._refuse(differs, table, order, f"the next_ columns differ from the state of the next step; {remedy}")
         linked[follows] = true
         whole = np.asarray(np.isfinite(linked).all(axis=1), dtype=np.bool_)
         partly = np.asarray(np.isfinite(linked).any(axis=1), dtype=np.bool_) & ~whole
