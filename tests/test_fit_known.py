@@ -141,7 +141,7 @@ def test_a_known_reward_that_does_not_set_the_temperature_is_not_passed_over(fac
     assert pd.read_csv(tmp_path / "out" / "people.csv")["temperature"].isna().all()
 
 
-@pytest.mark.parametrize(("largest", "option"), [(1e308, "--known-reward"), (1e308, "--features"), (1e-300, "--features")])
+@pytest.mark.parametrize(("largest", "option"), [(1e99, "--known-reward"), (1e99, "--features"), (1e-300, "--features")])
 def test_numbers_that_no_computer_can_weigh_are_refused(largest, option, told, tmp_path):
     pd.DataFrame({"state": range(18), "pay": [0.0] * 17 + [largest]}).to_csv(tmp_path / "pay.csv", index=False)
     result = fit(told / "demos.csv", "--transitions", told / "mdp.npz", option, tmp_path / "pay.csv")

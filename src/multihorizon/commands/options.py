@@ -268,7 +268,7 @@ EXAMPLES = {
         "multihorizon fit decisions.csv --features kinds.csv --jobs -1 --out result",
         "multihorizon fit steps.csv --state x,y --out result",
         "multihorizon fit decisions.csv --known-reward points.csv --discount Ann=0.9",
-        'multihorizon fit decisions.csv --persons who.csv --formula "~ group + age" --reference group=control',
+        'multihorizon fit log.csv --persons p.csv --formula "~ site" --reference site=a',
         "multihorizon fit 1.csv 2.csv --transitions a.csv --transitions b.csv",
     ),
     "goals": (
