@@ -136,7 +136,7 @@ def _no_interval(findings: Judged, missing: list[int]) -> str:
     if len(findings.given) <= NAMED_EXPERTS:
         names = [f"{name} ({interval_text(findings, k)})" for name, k in zip(names, missing, strict=True)]
     how_sure = "this discount is" if len(names) == 1 else "these discounts are"
-    return f"No whole interval was found for {_named(findings, names)}, so how sure {how_sure} is not known."
+    return f"No whole interval was found for {_named(findings, names)}, so it is not known how sure {how_sure}."
 
 
 def _named(findings: Judged, names: list[str]) -> str:
