@@ -166,8 +166,12 @@ def text(value: str) -> str:
 
 
 def _copied(file: Path, copy: Path, columns: int) -> Path:
-    with copy.open("w", encoding="utf-8", newline="") as target:
-        csv.writer(target, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(read_records(file, columns))
+    try:
+        with copy.open("w", encoding="utf-8", newline="") as target:
+            csv.writer(target, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(read_records(file, columns))
+    except OSError as error:
+        error.filename = error.filename or str(copy)  # a full disk names no file
+        raise
     return copy
 
 
