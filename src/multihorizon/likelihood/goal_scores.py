@@ -92,7 +92,7 @@ class Scores:
     def model(self, group: Group) -> Likelihood:
         """The likelihood of a group, with the prior as its penalty."""
         model = self._everyone.of_experts(sorted(group))
-        return model.holding(_temperature_prior(model), self._ridge)
+        return model.holding(temperature_prior(model), self._ridge)
 
     def _choose_spread(self) -> None:
         """The spread of rewards under which the experts alone have the best score, and the price of a parameter."""
@@ -138,7 +138,8 @@ def _starts(model: Likelihood) -> Iterator[Point]:
             yield apart
 
 
-def _temperature_prior(model: Likelihood) -> Quadratic | None:
+def temperature_prior(model: Likelihood) -> Quadratic | None:
+    """The term of the objective that says `log λ ~ N(0, 1)` of free temperatures; None where there are none."""
     free = ~model.fixed
     free[: model.temperature_slice.start] = False
     zeros = np.zeros(model.size)

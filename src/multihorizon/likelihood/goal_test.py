@@ -1,41 +1,54 @@
-"""Do all experts share one reward? A score test at the fit with one reward, with simulated p-values.
+"""Do all experts share one reward? A test at the fit with one reward, with simulated p-values.
 
-Let the reward of expert k be `θ + a_k`, and the hypothesis `a_k = 0` for all. At the fit under the hypothesis, g_k is the score
-of expert k's decisions in `(θ, γ_k, log λ_k)` and B_k their Fisher information. What one more step of the fit would explain is
-taken out, `r_k = g_k − B_k δ` with `δ = (Σ B)⁻ Σ g`. So it does not matter where exactly the fit stopped, nor what penalty held
-it (Neyman's C(α) test). An own discount and temperature can do some of what a_k does: u_k and J_k are score and information of
-a_k without that part. A discount that rests on a bound can do nothing: it stays there, as if it were known. With
-`a_k ~ N(0, τ²)`, in temperatures for the largest value of each feature, the statistic is
+Let the reward of expert k be `θ + a_k` with `a_k ~ N(0, τ²)`, in temperatures for the largest value of each feature. The
+hypothesis is `a_k = 0` for all. The statistic is twice the log-likelihood that own rewards gain, less what they cost,
 
-    S_τ = Σ_k u_kᵀ (J_k + τ⁻²)⁻¹ u_k.
+    D = 2 Σ_k max_(a,γ,λ) [L_k(θ + a, γ, λ) − |a|²/(2τ²)] − 2 Σ_k max_(γ,λ) L_k(θ, γ, λ),
 
-A small τ finds differences of many experts that are each too small to be seen; with a large τ it is the likelihood-ratio
-statistic, as far as the likelihood is quadratic. Each S_τ is measured in its standard deviations, and the largest counts.
+at the θ of the fit with one reward. It takes one short climb for each expert, so its cost is near that of the fit.
 
-A χ² is not relied on: rewards of states that are rarely visited would spoil it. Decisions are drawn from the fit, in the states
-in which the experts decided. Their statistics follow from their scores, with the same B. So no draw is fitted, and a thousand of
-them cost less than one fit. The p-value is that of a Monte Carlo test, `(1 + exceedances)/(1 + simulations)`.
+*Its distribution.* Decisions are drawn from the fit, in the states in which the experts decided. As far as the likelihood is
+quadratic, D follows from scores, and no draw need be fitted: with g_k the score of expert k's decisions in `(θ, γ_k, log λ_k)`
+and B_k their information, one step `δ = (Σ B)⁻ Σ g` fits all again, `r_k = g_k − B_k δ` is left, and
+
+    S = Σ_k u_kᵀ (J_k + τ⁻²)⁻¹ u_k,
+
+where u_k and J_k are the parts of r_k and B_k in a_k that an own discount and temperature cannot explain. A discount that rests
+on a bound explains nothing. The likelihood is not quadratic where decisions are few. So for some draws of each expert the climbs
+are made, and D − S of one of them, at random, is added to that expert's part of every S. A χ² would be spoiled by states that
+are rarely visited. The p-value is that of a Monte Carlo test, `(1 + exceedances)/(1 + simulations)`.
+
+*Few and many.* Pooled temperatures are free here, with `log λ ~ N(0, 1)`, and rewards are held by the weak prior of `fit.py`.
+With more than `CLIMBED_REWARDS` rewards climbs take long, and S stands for D everywhere.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from multihorizon.checks import Bools, Floats, Ints
-from multihorizon.likelihood.ascent import resting
+from multihorizon.likelihood.ascent import climb, resting
 from multihorizon.likelihood.bootstrap import decide
+from multihorizon.likelihood.fit import WEAK_PRIOR
+from multihorizon.likelihood.goal_scores import temperature_prior
 from multihorizon.likelihood.large import DENSE_REWARDS, is_large
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.parameters import Quadratic
+from multihorizon.parallel import in_parallel
+from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution, Status
 from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
 
-#: Standard deviations of the experts' own rewards for which the test is made, in temperatures.
-SPREADS = np.array([0.1, 1.0, 10.0])
+#: τ, the standard deviation of experts' own rewards, in temperatures.
+SPREAD = 3.0
 #: How many tables are drawn unless a caller says otherwise, and from what p-value on one reward is rejected.
 SIMULATIONS, TEST_LEVEL = 999, 0.05
+#: Up to this many rewards experts are climbed for, in so many draws of all experts together, and at least two of each.
+CLIMBED_REWARDS, CLIMBED_DRAWS = 100, 100
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,7 @@ class SharedGoalTest:
     """A test that all experts share one reward.
 
     Attributes:
-        statistic: by how many standard deviations the experts' scores differ more than one reward explains.
+        statistic: by how many standard deviations own rewards gain more than they would if there were one reward.
         p_value: of the Monte Carlo test; NaN where it was not made.
         simulations: how many tables were drawn.
         reason: why the test was not made; empty where it was.
@@ -66,17 +79,31 @@ class SharedGoalTest:
         return f"p {'≤' if least else '='} {self.p_value:.2g}"
 
 
-def shared_goal_test(solution: Solution, simulations: int = SIMULATIONS, seed: int = 0) -> SharedGoalTest:
-    """Test that all experts of a maximum-likelihood solution share one reward."""
+def shared_goal_test(
+    solution: Solution, simulations: int = SIMULATIONS, seed: int = 0, progress: Progress = silent, jobs: int = 1
+) -> SharedGoalTest:
+    """Test that all experts of a maximum-likelihood solution share one reward; `jobs` processes share the experts."""
     reason = _untestable(solution)
-    if reason:
-        return SharedGoalTest(np.nan, np.nan, 0, reason)
-    found = _statistics(_with_own_temperatures(solution), simulations, seed)
-    if found[:, -1].mean() < 1e-6:  # degrees of freedom, apart from rounding
+    point = None if reason else _fit_with_one_reward(solution)
+    if point is None:
+        return SharedGoalTest(np.nan, np.nan, 0, reason or "the fit with one reward did not end")
+    experts = _drawn(point, simulations, seed)
+    free = ~point.likelihood.fixed & ~resting(point)
+    step = _common_step(experts, free)
+    quadratic = [expert.gains(expert.scores - step[:, expert.places] @ expert.information, free) for expert in experts]
+    if np.mean(quadratic) < 1e-6:  # degrees of freedom, apart from rounding
         return SharedGoalTest(np.nan, np.nan, 0, "no two experts made decisions that one reward would have to explain together")
-    largest = ((found - found.mean(axis=0)) / np.maximum(found.std(axis=0), 1e-12)).max(axis=1)
-    exceeded = int((largest[1:] >= largest[0] - 1e-9).sum())
-    return SharedGoalTest(float(largest[0]), (1 + exceeded) / (1 + simulations), simulations)
+    total = np.sum(quadratic, axis=0)
+    if point.likelihood.n_reward <= CLIMBED_REWARDS:
+        total = np.zeros(1 + simulations)
+        climbed = in_parallel(partial(_climbed_gains, point), experts, jobs)
+        for number, (expert, parts, own) in enumerate(zip(experts, quadratic, climbed, strict=True), start=1):
+            beyond = own[1:] - expert.gains(expert.scores, free)[1 : own.size]
+            total += np.concatenate([own[:1], parts[1:] + beyond[expert.chosen]])
+            progress(number / len(experts), f"rewards of their own: {number} of {len(experts)} experts")
+    deviation = (total[0] - total[1:].mean()) / max(float(total[1:].std()), 1e-12)
+    exceeded = int((total[1:] >= total[0] - 1e-9 * abs(total[0])).sum())
+    return SharedGoalTest(float(deviation), (1 + exceeded) / (1 + simulations), simulations)
 
 
 def _untestable(solution: Solution) -> str:
@@ -93,61 +120,109 @@ def _untestable(solution: Solution) -> str:
     return ""
 
 
-def _with_own_temperatures(solution: Solution) -> Point:
-    """The model at the answer; where temperatures were pooled, each expert is free to have their own."""
+def _fit_with_one_reward(solution: Solution) -> Point | None:
+    """The best point under the hypothesis, with the penalties of the test; None where the climb from the answer did not end."""
     point = resume(solution)
     model = point.likelihood
-    if solution.options.get("temperature") != "pooled":
-        return point
-    own = replace(model.settings, temperatures=np.full(model.problem.n_experts, np.nan), temperature_groups=None)
-    freer = Likelihood(model.problem, own)
-    apart = freer.at(freer.pack(model.reward(point.x), point.x[model.discount_slice], model.temperatures(point.x)), point)
-    assert apart is not None
-    return apart
+    settings = model.settings
+    if solution.options.get("temperature") == "pooled":
+        settings = replace(settings, temperatures=np.full(model.problem.n_experts, np.nan), temperature_groups=None)
+    tested = Likelihood(model.problem, settings)
+    tested = tested.holding(temperature_prior(tested), (WEAK_PRIOR * tested.known_temperature / tested.feature_sizes) ** -2.0)
+    temperatures = [model.temperatures(point.x)[tested.temperature_groups == g][0] for g in range(tested.n_temperatures)]
+    start = tested.at(tested.pack(model.reward(point.x), point.x[model.discount_slice], np.array(temperatures)), point)
+    end = None if start is None else climb(start, gain=1e-3)
+    return end.point if end is not None and end.finished else None
 
 
 @dataclass(frozen=True, eq=False)
-class _Scores:
-    """Of one expert in one task: the places in x, the information `(q,q)`, and scores `(1+simulations,q)`, the observed first."""
+class _Drawn:
+    """The decisions of one expert, those that were made and those drawn.
 
-    owner: int
+    Attributes:
+        number: of the expert.
+        places: the positions in x on which the choices depend.
+        information: `(q,q)`, with the precision of what is known of the temperature.
+        scores: `(1+simulations,q)`, of the decisions that were made first.
+        own: the precision `(q,)` of a_k; 0 for what is no reward.
+        tables: the first few draws, for each of the expert's tasks `(m,S,A)`.
+        chosen: which of them stands for each simulation.
+    """
+
+    number: int
     places: Ints
     information: Floats
     scores: Floats
+    own: Floats
+    tables: list[Floats]
+    chosen: Ints
+
+    def gains(self, scores: Floats, free: Bools) -> Floats:
+        """What a_k gains `(1+simulations,)` as far as the likelihood is quadratic, from scores `(1+simulations,q)`."""
+        reward, other = self.own > 0, (self.own == 0) & free[self.places]
+        explained = self.information[np.ix_(reward, other)] @ np.linalg.pinv(
+            self.information[np.ix_(other, other)], hermitian=True
+        )
+        unit = self.own[reward] ** -0.5
+        left = self.information[np.ix_(reward, reward)] - explained @ self.information[np.ix_(other, reward)]
+        values, vectors = np.linalg.eigh(left * unit[:, None] * unit)
+        squares = (((scores[:, reward] - scores[:, other] @ explained.T) * unit) @ vectors) ** 2
+        found: Floats = squares @ (1 / (1 + np.maximum(values, 0.0)))
+        return found
 
 
-def _statistics(point: Point, simulations: int, seed: int) -> Floats:
-    """S `(1+simulations,spreads)` of the decisions that were made, and of those drawn."""
+def _drawn(point: Point, simulations: int, seed: int) -> list[_Drawn]:
+    """The experts, drawn in the order of their likelihoods, whatever their names and places are."""
     model = point.likelihood
-    d, free = model.n_reward, ~model.fixed & ~resting(point)
-    parts = _scores(point, simulations, seed)
-    step = _common_step(parts, free)
-    scale = model.known_temperature / model.feature_sizes
-    total = np.zeros((1 + simulations, SPREADS.size))
-    for k in range(model.problem.n_experts):
-        own = [part for part in parts if part.owner == k]
-        places = np.unique(np.concatenate([part.places for part in own]))
-        information, left = np.zeros((places.size, places.size)), np.zeros((1 + simulations, places.size))
-        for part in own:
-            at = np.searchsorted(places, part.places)
-            information[np.ix_(at, at)] += part.information
-            left[:, at] += part.scores - step[:, part.places] @ part.information
-        reward, other = places < d, (places >= d) & free[places]
-        explained = information[np.ix_(reward, other)] @ np.linalg.pinv(information[np.ix_(other, other)], hermitian=True)
-        unit = scale[places[reward]]
-        matrix = (information[np.ix_(reward, reward)] - explained @ information[np.ix_(other, reward)]) * unit[:, None] * unit
-        values, vectors = np.linalg.eigh(matrix)
-        squares = (((left[:, reward] - left[:, other] @ explained.T) * unit) @ vectors) ** 2
-        total += squares @ (1 / (np.maximum(values, 0.0)[:, None] + SPREADS**-2.0))
-    return total
+    batches, number = list(zip(model.batches, point.plans, strict=True)), model.problem.n_experts
+    fits = np.zeros(number)
+    for batch, plan in batches:
+        np.add.at(fits, batch.owners, (batch.counts * plan.finite_log).sum(axis=(0, 1)))
+    order = np.argsort(np.argsort(np.round(fits, 6), kind="stable"))
+    streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(number)]
+    climbed = min(max(2, CLIMBED_DRAWS // number), simulations)
+    parts: dict[int, list[tuple[Ints, Floats, Floats]]] = {k: [] for k in range(number)}
+    tables: dict[int, list[tuple[int, Floats]]] = {k: [] for k in range(number)}
+    for b, (batch, plan) in enumerate(batches):
+        rows, columns, slopes = point.scores(b)
+        state, action = rows % batch.mdp.n_states, rows // batch.mdp.n_states
+        for i, (k, places) in enumerate(zip(batch.owners.tolist(), columns, strict=True)):
+            seen = np.flatnonzero(batch.visits[:, i] > 0)
+            visits, policy = batch.visits[seen, i], plan.policy[:, seen, i].T
+            made = batch.counts[:, seen, i].T
+            counts = np.concatenate([made[None], decide(visits, policy, plan.values[seen, i], streams[order[k]], simulations)])
+            own = np.isin(state, seen)
+            cells = np.searchsorted(seen, state[own]), action[own]
+            expected, slope = visits[:, None] * policy, slopes[own, i]
+            scores = (counts - expected)[:, *cells] @ slope
+            parts[k].append((places, (slope * expected[cells][:, None]).T @ slope, scores))
+            whole = np.zeros((climbed, *batch.counts.shape[1::-1]))
+            whole[:, seen] = counts[1 : 1 + climbed]
+            tables[k].append((int(batch.positions[i]), whole))
+    precisions = np.zeros(model.size)
+    precisions[: model.n_reward] = (model.feature_sizes / (SPREAD * model.known_temperature)) ** 2
+    found = []
+    for k in range(number):
+        places = np.unique(np.concatenate([part[0] for part in parts[k]]))
+        information, scores = np.zeros((places.size, places.size)), np.zeros((1 + simulations, places.size))
+        for own_places, block, own_scores in parts[k]:
+            at = np.searchsorted(places, own_places)
+            information[np.ix_(at, at)] += block
+            scores[:, at] += own_scores
+        if model.penalty is not None:
+            information += np.diag(model.penalty.matrix.diagonal()[places])
+        ordered = [table for _, table in sorted(tables[k], key=lambda entry: entry[0])]
+        chosen = streams[order[k]].integers(climbed, size=simulations)
+        found.append(_Drawn(k, places, information, scores, precisions[places], ordered, chosen))
+    return found
 
 
-def _common_step(parts: list[_Scores], free: Bools) -> Floats:
-    """δ `(1+simulations,p)`, the step of all free parameters under the hypothesis, from the observed and the drawn scores."""
-    information, scores = np.zeros((free.size, free.size)), np.zeros((len(parts[0].scores), free.size))
-    for part in parts:
-        information[np.ix_(part.places, part.places)] += part.information
-        scores[:, part.places] += part.scores
+def _common_step(experts: list[_Drawn], free: Bools) -> Floats:
+    """δ `(1+simulations,p)`, the step of all free parameters under the hypothesis, from the scores of each table."""
+    information, scores = np.zeros((free.size, free.size)), np.zeros((len(experts[0].scores), free.size))
+    for expert in experts:
+        information[np.ix_(expert.places, expert.places)] += expert.information
+        scores[:, expert.places] += expert.scores
     sizes = np.sqrt(np.diag(information))
     unit = np.where(free & (sizes > 0), 1 / np.where(sizes > 0, sizes, 1.0), 0.0)
     values, vectors = np.linalg.eigh(information * unit[:, None] * unit)
@@ -157,25 +232,21 @@ def _common_step(parts: list[_Scores], free: Bools) -> Floats:
     return step
 
 
-def _scores(point: Point, simulations: int, seed: int) -> list[_Scores]:
-    """The scores of all experts; experts are drawn in the order of their likelihoods, whatever their names and places are."""
-    batches = list(zip(point.likelihood.batches, point.plans, strict=True))
-    fits = np.concatenate([(batch.counts * plan.finite_log).sum(axis=(0, 1)) for batch, plan in batches])
-    seeds = np.array(np.random.SeedSequence(seed).spawn(fits.size))[np.argsort(np.argsort(np.round(fits, 6), kind="stable"))]
-    found: list[_Scores] = []
-    for b, (batch, plan) in enumerate(batches):
-        rows, columns, slopes = point.scores(b)
-        state, action = rows % batch.mdp.n_states, rows // batch.mdp.n_states
-        for i, places in enumerate(columns):
-            seen = np.flatnonzero(batch.visits[:, i] > 0)
-            visits, policy = batch.visits[seen, i], plan.policy[:, seen, i].T
-            rng = np.random.default_rng(seeds[len(found)])
-            counts = np.concatenate(
-                [batch.counts[:, seen, i].T[None], decide(visits, policy, plan.values[seen, i], rng, simulations)]
-            )
-            own = np.isin(state, seen)
-            cells = np.searchsorted(seen, state[own]), action[own]
-            expected, slope = visits[:, None] * policy, slopes[own, i]
-            information = (slope * expected[cells][:, None]).T @ slope
-            found.append(_Scores(int(batch.owners[i]), places, information, (counts - expected)[:, *cells] @ slope))
-    return found
+def _climbed_gains(point: Point, expert: _Drawn) -> Floats:
+    """What a_k gains, by climbs, in the decisions that were made and in the first draws."""
+    model, k, d = point.likelihood, expert.number, point.likelihood.n_reward
+    alone = model.of_experts([k])
+    x = np.concatenate([point.x[:d], model.discounts(point.x)[[k]], np.log(model.temperatures(point.x)[[k]])])
+    precisions = np.concatenate([(model.feature_sizes / (SPREAD * model.known_temperature)) ** 2, np.zeros(2)])
+    precisions += 0.0 if (prior := temperature_prior(alone)) is None else prior.matrix.diagonal()
+    centre, rewards = np.append(x[:-1], 0.0), np.arange(x.size) < d
+    found = []
+    for counts in (None, *zip(*expert.tables, strict=True)):
+        drawn = alone if counts is None else alone.with_counts(counts)
+        # A drawn expert has the temperature of the fit, so that is what is known of it.
+        held = drawn.holding(Quadratic(centre if counts is None else x, np.zeros(x.size), np.diag(precisions)))
+        start = held.at(x)
+        assert start is not None
+        shared = climb(start, rewards, gain=1e-3).point
+        found.append(2 * (climb(shared, max_steps=50, gain=1e-2).point.objective - shared.objective))
+    return np.array(found)

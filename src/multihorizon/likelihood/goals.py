@@ -139,7 +139,7 @@ def goals(
         progress: called as the work goes on.
         simulations: for demonstrations how many tables are drawn to test whether all share one reward.
         seed: fixes the simulations.
-        jobs: processes that share the simulations; -1 is all cores. The digits do not depend on it.
+        jobs: processes that share the work of the test; -1 is all cores. The digits do not depend on it.
 
     Returns:
         For policies `Goals`, for demonstrations `GoalEstimates`.
@@ -179,7 +179,8 @@ def goals_of_decisions(
             "tie the rewards of similar states together with features"
         )
     together = solve(problem, MaximumLikelihood(temperature), seed, part_of(progress, 0.0, 0.1))
-    return group_experts(together, shared_goal_test(together, simulations, seed), temperature, seed, part_of(progress, 0.1, 1.0))
+    test = shared_goal_test(together, simulations, seed, part_of(progress, 0.1, 0.2), jobs)
+    return group_experts(together, test, temperature, seed, part_of(progress, 0.2, 1.0))
 
 
 def group_experts(

@@ -171,10 +171,11 @@ def analyse(
         check_comparable(problem, solver)
     if population is not None:
         population.covariates(problem)  # what cannot be used is refused before any work
-    solution = _with_temperature_test(solve(problem, solver, seed, part_of(progress, 0.0, 0.2)), problem, solver, seed)
+    solution = _with_temperature_test(solve(problem, solver, seed, part_of(progress, 0.0, 0.15)), problem, solver, seed)
     found = _estimates(solution, tables, remarks, quick)
     if problem.n_experts > 1 and not found.reward_given:
-        found = replace(found, goals=GoalCheck(shared_goal_test(solution, seed=seed)).with_own_rewards(solution))
+        test = shared_goal_test(solution, seed=seed, progress=part_of(progress, 0.15, 0.2), jobs=jobs)
+        found = replace(found, goals=GoalCheck(test).with_own_rewards(solution))
     keep(found)
     if population is not None:
         asked = replace(population, known_reward=solver.known_reward)

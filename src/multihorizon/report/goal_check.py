@@ -1,7 +1,7 @@
 """Do these people share a goal? What `fit` asks before its answer is believed.
 
-The fit assumes one reward for all experts. That is tested at every fit (`likelihood/goal_test.py`): the test costs less than the
-fit. Where it rejects, and there are few experts and rewards, the experts are grouped by the goals they share.
+The fit assumes one reward for all experts. That is tested at every fit (`likelihood/goal_test.py`): the test costs about as
+much as the fit. Where it rejects, and there are few experts and rewards, the experts are grouped by the goals they share.
 
 Experts who do not plan as the model says, or who act on something that it leaves out, look as if they had different goals. So
 where one reward is rejected, the choices are compared with the model once more, each expert with a reward of their own. Only if

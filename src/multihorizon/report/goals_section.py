@@ -41,8 +41,8 @@ def goals_page(found: GoalEstimates, remarks: list[str], seed: int) -> Page:
     method = [
         paragraph(
             "Groups are compared by how likely one reward makes their decisions, less a price for each parameter. The test of "
-            "one reward for all asks whether each expert's choices depart from the fit with one reward in a direction of their "
-            "own, by more than decisions drawn from that fit do."
+            "one reward for all asks whether rewards of their own explain the experts' decisions better, by more than they "
+            "explain decisions drawn from the fit with one reward."
         ),
         *(paragraph(remark) for remark in remarks),
     ]
