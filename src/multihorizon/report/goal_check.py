@@ -47,7 +47,8 @@ class GoalCheck:
     def with_groups(self, solution: Solution, temperature: Temperature, seed: int, progress: Progress) -> GoalCheck:
         """The same with the experts in groups, where one reward is rejected and there are few of them and of rewards."""
         problem = solution.require_problem()
-        if not self.test.rejected or problem.n_experts > MOST_EXPERTS or problem.n_parameters > MOST_REWARDS:
+        many = problem.n_experts > MOST_EXPERTS or problem.n_parameters > MOST_REWARDS
+        if not self.test.rejected or self.model_fails or many:
             return self
         return replace(self, groups=group_experts(solution, self.test, temperature, seed, progress))
 
@@ -90,7 +91,7 @@ class GoalCheck:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, None for what is not known."""
         p_value = None if self.test.reason else self.test.p_value
-        groups = None if self.groups is None or self.model_fails else self.groups.to_dict()
+        groups = None if self.groups is None else self.groups.to_dict()
         return {"p_value": p_value, "answer": self.answer, "found": groups}
 
 
