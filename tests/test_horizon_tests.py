@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood import horizon_tests
+from multihorizon.likelihood import horizon_tests, model_checks
 from multihorizon.likelihood.ascent import Ascent, climb
 from multihorizon.likelihood.horizon_tests import holm
 from multihorizon.likelihood.likelihood import Likelihood
-from multihorizon.likelihood.model_checks import MODELS, calibration_bins, misfits
+from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.model_checks import MODELS, calibration_bins, misfits, within_episodes
 from multihorizon.likelihood.parameters import Settings
 
 DISCOUNTS = (0.4, 0.4, 0.8)
@@ -124,3 +126,45 @@ def test_too_few_episodes_to_hold_out_is_said():
     known = mh.solve(mh.Problem(d.mdp, lone), mh.MaximumLikelihood(known_reward=d.reward, starts=1))
     with pytest.raises(ValueError, match="expert a must have at least 2 episodes"):
         mh.check_model(known, lone)
+
+
+def swapped_goals(episodes):
+    """The big and the small goal change places in every other episode, which no column shows."""
+    d = mh.domains.big_small()
+    first, second = np.argsort(d.reward)[-2:]
+    other = np.array(d.reward)
+    other[[first, second]] = other[[second, first]]
+    frames = []
+    for number, reward in enumerate((d.reward, other)):
+        policies = [mh.soft_plan(d.mdp, reward, gamma).policy for gamma in (0.5, 0.8, 0.95)]
+        frame = mh.Demonstrations.simulate(d.mdp, policies, episodes // 2, seed=number, names=["a", "b", "c"]).to_frame()
+        frames.append(frame.assign(episode=2 * frame["episode"].astype(int) + number))
+    return d.mdp, pd.concat(frames)
+
+
+def test_goals_that_swap_between_episodes_do_not_fit(solution, table):
+    assert mh.check_model(solution, table).within.p_value > 0.05
+    mdp, frame = swapped_goals(100)
+    found = mh.analyse([mh.Demonstrations.from_frame(frame)], [mdp])
+    assert found.checks.within.p_value == 0.001
+    verdict = found.verdicts[2]
+    assert verdict.answer == "No"
+    assert "choices of one episode go together more than their states explain (p ≤ 0.001)" in verdict.reasons
+    assert "something outside the state column, such as the goal, changes between episodes" in verdict.reasons
+
+
+def test_choices_that_go_together_do_so_in_any_order_and_in_a_part_of_the_episodes(monkeypatch):
+    mdp, frame = swapped_goals(100)
+    found = []
+    for renamed in (frame, frame.replace({"expert": {"a": "c", "c": "a"}})):
+        demos = mh.Demonstrations.from_frame(renamed)
+        point = resume(mh.solve(mh.Problem(mdp, demos), mh.MaximumLikelihood(starts=1)))
+        found.append(within_episodes(point, [demos]))
+    assert found[0].statistic == pytest.approx(found[1].statistic, rel=1e-3)
+    monkeypatch.setattr(model_checks, "COMPARED_DECISIONS", 600)
+    assert within_episodes(point, [demos]).p_value < 0.05
+    assert within_episodes(point, [demos]).statistic != found[1].statistic
+    alone = frame[frame["step"] == frame["step"].min()]
+    lone = mh.Demonstrations.from_frame(alone.drop(columns="next_state"))
+    point = resume(mh.solve(mh.Problem(mdp, lone), mh.MaximumLikelihood(starts=1)))
+    assert within_episodes(point, [lone]).reason == "no two choices of one episode can be compared"

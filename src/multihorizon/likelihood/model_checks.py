@@ -14,12 +14,23 @@ available actions. Experts who differ make the sums vary less than χ² says, so
 by the number of cases looked at (Bonferroni). How widely the model fails is graded by the share of cases in which it does, and by
 its size: the share of decisions that would have to be others, `½ Σ|N − E|` in those cases. Of many decisions, tiny differences
 are more than chance.
+
+*Within episodes.* Under the model a choice depends on nothing but the state. If something else changes from episode to episode,
+such as a goal that the state column does not show, the choices of one episode lean the same way. `r_t` is the score of a choice,
+the slope of log π(a|s) in the reward, less the mean of the same expert's scores in the same state. So states that the model gets
+wrong say nothing here, nor do transitions that are known roughly. `C = Σ_episodes Σ_{t≠u} r_t r_uᵀ` has mean 0 if choices do not
+go together. It is measured by `(I + τ⁻²)^{-1/2} C (I + τ⁻²)^{-1/2}`, with I the mean information of an episode and τ a spread of
+rewards of ten temperatures, for the largest value of each feature. Its trace is large where episodes differ in many ways, its
+largest eigenvalue where they differ in one, such as which of two goals pays. For p-values the sign of each r_t is drawn anew:
+given what came before, its mean is 0 whatever its sign (a martingale), and only products of different choices change. Both
+numbers are measured in their standard deviations over the draws, and the larger counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +39,7 @@ from scipy.stats import chi2
 from multihorizon.checks import Floats, Ints, as_count
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.bootstrap import tables_of
+from multihorizon.likelihood.large import DENSE_REWARDS, is_large
 from multihorizon.likelihood.likelihood import Point
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.persons import require_counts
@@ -52,8 +64,25 @@ EXTENTS = (("In nearly all states", 0.05, 0.02), ("In most states", 0.15, 0.05),
 NEGLIGIBLE = 0.01
 #: Steps of a baseline's climb: it starts from the answer and need not be exact to be compared.
 BASELINE_STEPS = 60
+#: Choices of one episode are compared in the directions of the reward of which they say most, with so many draws of signs (more
+#: where the first make the model doubtful), and in episodes drawn at random where there are more decisions.
+DIRECTIONS, SIGN_DRAWS, COMPARED_DECISIONS = 20, (199, 999), 20_000
+#: The spread τ of rewards between episodes, in temperatures.
+SPREAD = 10.0
 #: Ridge of a fit to some of the episodes: without it a reward may run away that the whole table holds.
 PART_RIDGE = 1e-3
+
+
+class WithinEpisodes(NamedTuple):
+    """Whether choices of one episode go together more than the states explain.
+
+    `statistic` is by how many standard deviations they do; the smallest `p_value` that can be is 0.001. Both are NaN where there
+    is a `reason` why it was not tested.
+    """
+
+    statistic: float
+    p_value: float
+    reason: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +95,7 @@ class ModelChecks:
         held_out: for each of `MODELS` the mean held-out log-likelihood of a decision, `(K,)`.
         calibration: one row per bin: the mean predicted probability, the share taken, and how many decisions were predicted.
         worst: the first of `misfits`, as dicts.
+        within: whether choices of one episode go together.
     """
 
     experts: tuple[str, ...]
@@ -73,6 +103,7 @@ class ModelChecks:
     held_out: dict[str, Floats]
     calibration: Floats
     worst: list[dict[str, Any]]
+    within: WithinEpisodes
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and dicts."""
@@ -81,6 +112,7 @@ class ModelChecks:
             "held_out_decisions": self.decisions.tolist(),
             "calibration": self.calibration.tolist(),
             "worst_states": self.worst,
+            "within_episodes": self.within._asdict(),
         }
 
 
@@ -119,7 +151,8 @@ def check_model(
         np.add.at(decisions, owner, [float(test.sum()) for test in held])
     worst = [found._asdict() for found in misfits(point.likelihood.problem, point.policies())[:WORST]]
     held_out = {name: total / np.maximum(decisions, 1.0) for name, total in totals.items()}
-    return ModelChecks(solution.experts, decisions, held_out, calibration_bins(pairs), worst)
+    within = within_episodes(point, tables, seed)
+    return ModelChecks(solution.experts, decisions, held_out, calibration_bins(pairs), worst, within)
 
 
 def deal(point: Point, tables: list[Demonstrations], folds: int, rng: np.random.Generator) -> list[list[Floats]]:
@@ -185,6 +218,83 @@ def calibration_bins(pairs: list[tuple[Floats, Floats, Floats]]) -> Floats:
     kept = weight > 0
     rows: Floats = np.stack([mean[kept] / weight[kept], share[kept] / weight[kept], weight[kept]], axis=1)
     return rows
+
+
+def within_episodes(point: Point, tables: Sequence[Demonstrations], seed: int = 0) -> WithinEpisodes:
+    """Test that choices of one episode do not go together, by the rule at the top."""
+    model, untested = point.likelihood, partial(WithinEpisodes, np.nan, np.nan)
+    if is_large(model):
+        return untested(f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}")
+    parts = _centred_scores(point, tables, seed)
+    if not any((scores**2).sum() for scores, starts in parts if len(starts) < len(scores)):
+        return untested("no two choices of one episode can be compared")
+    # Experts draw in the order of their scores, so that it does not matter how they are listed.
+    order = np.argsort([np.round((scores**2).sum(), 6) for scores, _ in parts], kind="stable")
+    streams = np.random.SeedSequence(seed).spawn(len(parts))
+    draws = [np.random.default_rng(streams[rank]) for rank in np.argsort(order)]
+    found = [_together(parts)]
+    for number in SIGN_DRAWS:
+        while len(found) <= number:
+            pairs = zip(draws, parts, strict=True)
+            found.append(_together([(x * rng.choice([-1.0, 1.0], len(x))[:, None], starts) for rng, (x, starts) in pairs]))
+        drawn = np.array(found[1:])
+        largest = ((np.array(found) - drawn.mean(axis=0)) / np.maximum(drawn.std(axis=0), TINY)).max(axis=1)
+        p_value = (1 + int((largest[1:] >= largest[0] - 1e-9).sum())) / (1 + number)
+        if p_value > ODD:
+            break
+    return WithinEpisodes(float(largest[0]), p_value)
+
+
+def _together(parts: Sequence[tuple[Floats, Ints]]) -> tuple[float, float]:
+    """Trace and largest eigenvalue of C, from the scores `(N,m)` of each expert and the rows that begin an episode."""
+    total = np.zeros((parts[0][0].shape[1],) * 2)
+    for scores, starts in parts:
+        sums = np.add.reduceat(scores, starts)
+        total += sums.T @ sums - scores.T @ scores
+    return float(np.trace(total)), float(np.linalg.eigvalsh(total)[-1])
+
+
+def _centred_scores(point: Point, tables: Sequence[Demonstrations], seed: int) -> list[tuple[Floats, Ints]]:
+    """The scores `(N,m)` of each expert's choices, weighted and centred in each state, and the rows that begin an episode."""
+    model = point.likelihood
+    share = min(1.0, COMPARED_DECISIONS / model.decisions)
+    choices = [choice for table in tables for choice in _some_choices(table, share, seed)]
+    # The reward, or where it is known the discounts and temperatures.
+    free = np.arange(model.size) < model.n_reward if model.settings.reward is None else np.arange(model.size) >= model.n_reward
+    unit = np.where(free, 1.0, 0.0)
+    unit[: model.n_reward] *= model.known_temperature / model.feature_sizes
+    unit[model.discount_slice] *= point.x[model.discount_slice] * (1 - point.x[model.discount_slice])
+    episodes = sum(int(table.episode_counts.sum()) for table in tables)
+    values, vectors = np.linalg.eigh((point.information * unit[:, None] * unit)[np.ix_(free, free)] / episodes)
+    directions = np.zeros((model.size, min(DIRECTIONS, values.size)))
+    directions[free] = (vectors / np.sqrt(np.maximum(values, 0.0) + SPREAD**-2))[:, -DIRECTIONS:]
+    directions *= unit[:, None]
+    found = []
+    for b, batch in enumerate(model.batches):
+        rows, columns, slopes = point.scores(b)
+        place = np.zeros(batch.mdp.n_actions * batch.mdp.n_states, dtype=np.int64)
+        place[rows] = np.arange(rows.size)
+        for i, (position, own) in enumerate(zip(batch.positions, columns, strict=True)):
+            table, state, action, lengths = choices[position]
+            states, actions = table.match(batch.mdp)
+            state, action = states[state], actions[action]
+            scores = (slopes[:, i] @ directions[own])[place[action * batch.mdp.n_states + state]]
+            visits = np.maximum(np.bincount(state), 1)
+            means = np.stack([np.bincount(state, column) for column in scores.T], axis=1) / visits[:, None]
+            centred = (scores - means[state]) * np.sqrt(visits / np.maximum(visits - 1, 1))[state, None]
+            if state.size:
+                found.append((centred, np.cumsum(lengths) - lengths))
+    return found
+
+
+def _some_choices(table: Demonstrations, share: float, seed: int) -> list[tuple[Demonstrations, Ints, Ints, Ints]]:
+    """For each expert the table, the states and actions of a share of the episodes in order, and their lengths."""
+    expert, length = table.by_episode.expert, table.by_episode.length
+    kept = np.concatenate([np.random.default_rng(seed).random(int(n)) < share for n in table.episode_counts])
+    state, action = table.decisions.choices_of(kept)
+    owner = np.repeat(expert[kept], length[kept])
+    codes = range(len(table.experts))
+    return [(table, state[owner == k], action[owner == k], length[kept & (expert == k)]) for k in codes]
 
 
 @dataclass(frozen=True, eq=False)

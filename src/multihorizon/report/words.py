@@ -12,7 +12,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from multihorizon.likelihood.model_checks import Extent, extent
+from multihorizon.likelihood.model_checks import Extent, WithinEpisodes, extent
 from multihorizon.report.advice import NAMED_EXPERTS, SIGNIFICANT, different_goals, unequal_temperatures
 from multihorizon.report.findings import VAGUE_WIDTH, Findings, Judged, predicts_worse
 from multihorizon.report.formats import (
@@ -30,6 +30,8 @@ from multihorizon.report.formats import (
 from multihorizon.solution import Status
 
 Kind = Literal["good", "caution", "bad"]
+#: Choices of one episode that go together with no larger p-value mean that the model does not fit; up to 0.05 it is in doubt.
+HIDDEN_CONTEXT = 0.001
 
 
 @dataclass(frozen=True)
@@ -171,21 +173,44 @@ def fit_verdict(findings: Findings) -> Verdict:
     number = float(checks.decisions.sum())
     gain = total["this model"] - float(findings.chance @ checks.decisions)
     worse = predicts_worse(checks, findings.chance, findings.free_rewards)
-    if worse or gain <= 0:
-        return Verdict(question, "No", worse or "The model predicts held-out decisions no better than chance.", "bad")
+    if gain <= 0:
+        worse = worse or "The model predicts held-out decisions no better than chance."
+    together = _together(checks.within)
+    if checks.within.p_value <= HIDDEN_CONTEXT:
+        return Verdict(question, "No", f"The model does not fit: {together} {worse}".strip(), "bad")
+    if worse:
+        return Verdict(question, "No", worse, "bad")
     if findings.withheld:
         return Verdict(question, "Not with this fit", "Whether the model fits is open until a fit succeeds.", "bad")
+    better = f"it predicts held-out decisions better than chance, by {per_decision(gain, number)} in log-likelihood per decision"
     lost = total["own frequencies"] - total["this model"]
     if findings.choices_repeat and lost > 3 * np.sqrt(2 * (findings.free_rewards + len(checks.experts))):
         return Verdict(question, "No", _habits(findings, per_decision(lost, number)), "bad")
-    better = f"it predicts held-out decisions better than chance, by {per_decision(gain, number)} in log-likelihood per decision"
     how = extent(findings.misfits)
     if not how.odd:
         alone = "no state stands out" if how.compared else "no state repeats often enough to be compared alone"
-        return Verdict(question, "Yes", f"The model fits: {better}, and {alone}.", "good")
+        if checks.within.p_value <= SIGNIFICANT:
+            reasons = f"State by state the model fits: {better}, and {alone}. But {together}"
+            return Verdict(question, "Perhaps not", reasons, "caution")
+        return Verdict(question, "Yes", f"The model fits: {better}, and {alone}.{together}", "good")
     where = "does not fit" if how.answer == "No" else f"fits {how.answer[0].lower()}{how.answer[1:]}"
     reasons = f"The model {where}: {better}. {_odd_states(findings, how)}"
+    reasons += f" Besides, {together}" if checks.within.p_value <= SIGNIFICANT else together
     return Verdict(question, how.answer, reasons, "bad" if how.answer == "No" else "caution")
+
+
+def _together(within: WithinEpisodes) -> str:
+    """What it says that choices of one episode go together, or why that was not tested; empty where they do not."""
+    if within.reason:
+        return f" Whether something outside the state column changes between episodes was not tested: {within.reason}."
+    if within.p_value > SIGNIFICANT:
+        return ""
+    clear = within.p_value <= HIDDEN_CONTEXT
+    return (
+        f"choices of one episode go together more than their states explain (p {'≤' if clear else '='} {within.p_value:.3f}). So "
+        f"something outside the state column, such as the goal, {'changes' if clear else 'may change'} between episodes; "
+        "if it was recorded, make it part of the state."
+    )
 
 
 def _odd_states(findings: Findings, how: Extent) -> str:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from multihorizon.checks import Floats, Ints
+from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.files.labels import label_order
 
 #: The option that looks at a table beside given transitions.
@@ -127,3 +127,6 @@ class Decisions(Protocol):
 
     def count_episodes(self, times: Floats) -> Floats:
         """How often each decision was taken, `(M,)`, if episode e counts `times[e]` times."""
+
+    def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
+        """State and action of each decision of the episodes kept, `(E,)`, by episode and step."""

@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import Floats, Ints
+from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.files.labels import in_order
 from multihorizon.files.reading import load
 from multihorizon.files.scan import MEMORY, Scan, connect
@@ -100,6 +100,17 @@ class CountedFiles:
         here = self._keys(*(np.asarray(found[name], dtype=np.int64) for name in CELL))
         counts[np.searchsorted(self._keys(*(getattr(self.cells, name) for name in CELL)), here)] = found["times"]
         return counts
+
+    def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
+        """State and action of each decision of the episodes kept, `(E,)`, by episode and step; this reads the files again."""
+        self._counting.database.register("given", pd.DataFrame({"number": np.flatnonzero(kept)}))
+        state, action = self._counting.arrays(
+            f"""SELECT r.state, r.action FROM {self._counting.coded()} r
+            JOIN episode e ON e.expert = r.expert AND e.label = r.episode JOIN given g ON g.number = e.number
+            ORDER BY e.number, r.step"""
+        )
+        self._counting.database.unregister("given")
+        return state, action
 
     def _keys(self, expert: Ints, state: Ints, action: Ints, next_state: Ints) -> Ints:
         """One number for each cell, in their order."""

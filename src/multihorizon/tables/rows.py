@@ -94,6 +94,11 @@ class Rows:
         """How often each decision was taken, `(M,)`, if episode e counts `times[e]` times."""
         return self.count_rows(np.repeat(times, self.by_episode.length))
 
+    def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
+        """State and action of each decision of the episodes kept, `(E,)`, by episode and step."""
+        chosen = np.repeat(kept, self.by_episode.length)
+        return self.state[chosen], self.action[chosen]
+
     def count_rows(self, weights: Floats) -> Floats:
         """How often each decision was taken, `(M,)`, if row i counts `weights[i]` times."""
         return np.bincount(self._cells[1], weights, minlength=self.cells.count.size).astype(np.float64)
