@@ -164,7 +164,7 @@ def _fits(found: SampledAnalysis) -> Verdict:
     weak = unpredicted(evidence["next_state_r2"])
     reasons = (
         f"One reward and {count(len(found.solution.experts), 'discount')} explain {100 * share:.0f} % of what the same functions "
-        "explain of the choices without any plan."
+        "explain of the choices without any plan. Whether something outside the state changes between episodes was not tested."
     )
     if weak:
         reasons += f" How {in_words(weak)} will change is hardly predicted by state and action."
