@@ -5,10 +5,12 @@
 * the same problems with relative errors in the policies: links between experts of different rewards (there must be none), and how
   the pairs that share a reward are told;
 * 12 experts on square grids: processor time of the whole and of the parts that grow;
+* the test of one reward by itself, for 3, 14 and 50 experts: how often it rejects where all want the same (the level), where half
+  want another thing (the power), and the cost beside that of the fit;
 * decisions of six experts with 1,000 episodes each, on the cliff and on big-small: how often the groups are right where three
   want one thing and three another, and how often goals are wrongly said to differ where all want the same.
 
-Run: python benchmarks/goals.py [--problems 200] [--noise 1e-3] [--sides 10 20 40] [--replications 100] [--first 0]
+Run: python benchmarks/goals.py [--problems 200] [--noise 1e-3] [--sides 10 20 40] [--tests 200] [--replications 100] [--first 0]
 """
 
 import argparse
@@ -19,6 +21,7 @@ from itertools import combinations
 import numpy as np
 
 import multihorizon as mh
+from multihorizon.likelihood.goal_test import shared_goal_test
 
 
 def random_problem(seed: int) -> tuple[mh.Problem, list[int], np.ndarray, np.ndarray]:
@@ -107,6 +110,33 @@ def scale(sides: list[int]) -> None:
         print(f"12 experts on {side}×{side}: {seconds:.2f} s ({cpu:.2f} s CPU), right: {right}", flush=True)
 
 
+def tested(name: str, experts: int, episodes: int, replications: int, swapped: bool, estimated: bool) -> None:
+    """Level or power of the test that all share one reward, with temperatures pooled as in `fit`."""
+    if name == "random":
+        mdp, reward = mh.domains.random_mdp(8, 3, seed=3), 2 * np.random.default_rng(3).normal(size=8)
+        rewards = (reward, reward[::-1])
+    else:
+        domain = mh.domains.cliff() if name == "cliff" else mh.domains.big_small()
+        mdp, other, ends = domain.mdp, domain.reward.copy(), np.flatnonzero(domain.mdp.terminal)
+        other[ends] = np.roll(other[ends], len(ends) // 2)
+        rewards = (domain.reward, other)
+    p_values, costs = [], np.zeros(2)
+    for seed in range(replications):
+        discounts = np.random.default_rng(seed).uniform(0.2, 0.97, experts)
+        policies = [mh.soft_plan(mdp, rewards[k % 2 if swapped else 0], g).policy for k, g in enumerate(discounts)]
+        table = mh.Demonstrations.simulate(mdp, policies, episodes, max_steps=200, seed=seed)
+        problem = mh.Problem(mh.estimate_mdp(table) if estimated else mdp, table)
+        begin = time.process_time()
+        solution = mh.solve(problem, mh.MaximumLikelihood())
+        fitted = time.process_time()
+        p_values.append(shared_goal_test(solution, 499, seed).p_value)
+        costs += (fitted - begin, time.process_time() - fitted)
+    goals, moves = "two goals" if swapped else "one goal", "estimated" if estimated else "known"
+    print(f"one reward tested, {name}, {experts} experts, {episodes} episodes, {goals}, {moves} transitions:", end=" ")
+    print(f"p ≤ 0.05 in {np.mean(np.array(p_values) <= 0.05):.3f} of {replications},", end=" ")
+    print(f"CPU of the fit {costs[0] / replications:.2f} s, of the test {costs[1] / replications:.2f} s", flush=True)
+
+
 def decided(name: str, goals: list[int], episodes: int, seed: int) -> mh.Problem:
     """Six experts of a domain; those of the second goal want another terminal state."""
     domain = mh.domains.cliff() if name == "cliff" else mh.domains.big_small()
@@ -136,6 +166,7 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--noise", type=float, default=1e-3)
     parser.add_argument("--sides", type=int, nargs="*", default=[10, 20, 40])
+    parser.add_argument("--tests", type=int, default=200, help="Tables for each level and power of the test of one reward.")
     parser.add_argument("--replications", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="The seed of the first replication.")
     options = parser.parse_args()
@@ -143,6 +174,17 @@ def main() -> None:
         exact(options.problems)
         noisy(options.problems, options.noise)
     scale(options.sides)
+    for name, experts, episodes in (
+        ("cliff", 3, 100),
+        ("big-small", 3, 100),
+        ("random", 3, 2),
+        ("cliff", 14, 50),
+        ("random", 14, 1),
+        ("random", 50, 1),
+    ):
+        for swapped, estimated in ((False, False), (True, False), (False, True)):
+            if options.tests:
+                tested(name, experts, episodes, options.tests, swapped, estimated)
     if options.replications:
         for name in ("cliff", "big-small"):
             decisions(name, [0, 0, 0, 1, 1, 1], options.replications, options.first)
