@@ -227,7 +227,7 @@ def test_gains_by_climbs_are_those_of_scores_where_decisions_are_many():
     point = _fit_with_one_reward(mh.solve(mh.Problem(MDP, experts), mh.MaximumLikelihood(1.0, starts=1)))
     for expert in _drawn(point, 4, 0):
         quadratic = expert.gains(expert.scores, ~point.likelihood.fixed)
-        np.testing.assert_allclose(_climbed_gains(point, expert)[1:], quadratic[1:], rtol=0.05, atol=0.05)
+        np.testing.assert_allclose(_climbed_gains(point.likelihood, point.x, expert)[1:], quadratic[1:], rtol=0.05, atol=0.05)
 
 
 def test_where_one_reward_cannot_be_tested_the_first_words_say_so():

@@ -140,9 +140,8 @@ def _starts(model: Likelihood) -> Iterator[Point]:
 
 def temperature_prior(model: Likelihood) -> Quadratic | None:
     """The term of the objective that says `log λ ~ N(0, 1)` of free temperatures; None where there are none."""
-    free = ~model.fixed
-    free[: model.temperature_slice.start] = False
-    zeros = np.zeros(model.size)
+    free, zeros = np.zeros(model.size), np.zeros(model.size)
+    free[model.temperature_slice] = ~model.fixed[model.temperature_slice]
     return Quadratic(zeros, zeros, np.diag(free / TEMPERATURE_SPREAD**2)) if free.any() else None
 
 

@@ -96,7 +96,7 @@ def shared_goal_test(
     total = np.sum(quadratic, axis=0)
     if point.likelihood.n_reward <= CLIMBED_REWARDS:
         total = np.zeros(1 + simulations)
-        climbed = in_parallel(partial(_climbed_gains, point), experts, jobs)
+        climbed = in_parallel(partial(_climbed_gains, point.likelihood, point.x), experts, jobs)
         for number, (expert, parts, own) in enumerate(zip(experts, quadratic, climbed, strict=True), start=1):
             beyond = own[1:] - expert.gains(expert.scores, free)[1 : own.size]
             total += np.concatenate([own[:1], parts[1:] + beyond[expert.chosen]])
@@ -232,11 +232,11 @@ def _common_step(experts: list[_Drawn], free: Bools) -> Floats:
     return step
 
 
-def _climbed_gains(point: Point, expert: _Drawn) -> Floats:
-    """What a_k gains, by climbs, in the decisions that were made and in the first draws."""
-    model, k, d = point.likelihood, expert.number, point.likelihood.n_reward
+def _climbed_gains(model: Likelihood, together: Floats, expert: _Drawn) -> Floats:
+    """What a_k gains over the point x of all experts, by climbs, in the decisions that were made and in the first draws."""
+    k, d = expert.number, model.n_reward
     alone = model.of_experts([k])
-    x = np.concatenate([point.x[:d], model.discounts(point.x)[[k]], np.log(model.temperatures(point.x)[[k]])])
+    x = np.concatenate([together[:d], model.discounts(together)[[k]], np.log(model.temperatures(together)[[k]])])
     precisions = np.concatenate([(model.feature_sizes / (SPREAD * model.known_temperature)) ** 2, np.zeros(2)])
     precisions += 0.0 if (prior := temperature_prior(alone)) is None else prior.matrix.diagonal()
     centre, rewards = np.append(x[:-1], 0.0), np.arange(x.size) < d
