@@ -31,8 +31,10 @@ def test_a_table_of_vectors_is_fitted(table, tmp_path) -> None:
     done = run("fit", table, "--state", "x,y", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     assert "How far do they look ahead?" in done.output
+    assert "Do they share a goal? This was not tested: there is no test of it yet for states that are vectors." in done.output
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["experts"] == ["ann", "bob"]
+    assert result["headline"].startswith("Do they share a goal? This was not tested")
     assert result["discounts"][0] < result["discounts"][1]
     assert result["status"] == "converged"
     assert all(low <= gamma <= high for gamma, (low, high) in zip(result["discounts"], result["intervals"], strict=True))

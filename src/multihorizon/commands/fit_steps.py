@@ -12,7 +12,8 @@ from multihorizon.commands.console import out, progress_bar
 from multihorizon.continuous.solver import SieveLikelihood
 from multihorizon.likelihood.known import Temperature
 from multihorizon.report.formats import person_cells
-from multihorizon.report.sampled_analysis import SampledAnalysis, analyse_steps
+from multihorizon.report.goal_check import QUESTION
+from multihorizon.report.sampled_analysis import NOT_TESTED, SampledAnalysis, analyse_steps
 from multihorizon.report.sampled_report import FILES, write_sampled
 from multihorizon.tables.steps import Steps
 
@@ -67,5 +68,7 @@ def _show(found: SampledAnalysis) -> None:
     for k, name in enumerate(found.solution.experts):
         table.add_row(name, *person_cells(found, k))
     out.print(table)
+    if len(found.solution.experts) > 1:
+        out.print(f"{QUESTION} {NOT_TESTED}", soft_wrap=True)
     for verdict in found.verdicts:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)

@@ -24,6 +24,7 @@ from multihorizon.driver import solve
 from multihorizon.progress import Progress, part_of, silent
 from multihorizon.report.findings import LEVEL, Judged, not_to_be_used
 from multihorizon.report.formats import count, in_words
+from multihorizon.report.goal_check import QUESTION
 from multihorizon.report.people import people_frame
 from multihorizon.report.words import (
     Verdict,
@@ -37,6 +38,8 @@ from multihorizon.tables.steps import Steps
 
 #: The model fits well where it explains this share of what the choices' own logits explain, and next states are predicted at all.
 WELL_EXPLAINED = 0.95
+#: What is said of one reward for all experts.
+NOT_TESTED = "This was not tested: there is no test of it yet for states that are vectors."
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -104,7 +107,8 @@ class SampledAnalysis(Judged):
     def headline(self) -> str:
         """The opening paragraph."""
         look, tell, fit = self.verdicts
-        return " ".join([*self.warnings, *([] if self.withheld else [look.reasons]), tell.reasons, fit.reasons])
+        goals = [] if len(self.solution.experts) == 1 else [f"{QUESTION} {NOT_TESTED}"]
+        return " ".join([*self.warnings, *goals, *([] if self.withheld else [look.reasons]), tell.reasons, fit.reasons])
 
     def to_frame(self) -> pd.DataFrame:
         """One row per expert, from the shortest horizon to the longest: the columns of `people.csv`."""
