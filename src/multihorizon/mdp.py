@@ -45,6 +45,9 @@ class MDP:
             The covariance of a row `p` is `(diag(p) − p p') / sample_size`; infinite where a row is known exactly. None, the
             default, says that all transitions are exact.
 
+    A fit lets estimated transitions give way within their own error. The MDP of its solution holds the fitted ones, and
+    `counted` the entries of `stacked` before.
+
     Raises:
         ValueError: naming the place, the expected and the received.
 
@@ -77,6 +80,7 @@ class MDP:
         self.stacked: Sparse = RowChecks(self.state_names, self.action_names, self.terminal, self.available).check(stacked)
         self.initial: Floats = read_initial(initial, self.terminal, self.state_names)
         self.grid_shape = read_grid(grid_shape, n_states)
+        self.counted: Floats | None = None
         self.sample_sizes: Floats | None = read_sample_sizes(sample_sizes, n_actions * n_states)
         for array in (self.terminal, self.available, self.initial, self.stacked.data):
             array.setflags(write=False)
@@ -121,6 +125,25 @@ class MDP:
     def dense(self) -> Floats:
         """What `to_array` gives, made once and read-only."""
         return read_only(self.stacked.toarray().reshape(self.n_actions, self.n_states, self.n_states))
+
+    def with_probabilities(self, data: Floats) -> MDP:
+        """The same task with other probabilities of the same moves, in the order of `stacked.data`.
+
+        For estimated transitions: `counted` keeps the probabilities that follow from the counted moves alone.
+        """
+        return self._replaced(data, self.stacked.data if self.counted is None else self.counted)
+
+    def as_counted(self) -> MDP:
+        """The same task with the transitions that follow from the counted moves alone."""
+        return self if self.counted is None else self._replaced(self.counted, None)
+
+    def _replaced(self, data: Floats, counted: Floats | None) -> MDP:
+        other = object.__new__(MDP)
+        kept = ("n_states", "n_actions", "state_names", "action_names", "terminal", "available", "initial", "grid_shape")
+        stacked = sp.csr_array((read_only(data), self.stacked.indices, self.stacked.indptr), shape=self.stacked.shape)
+        fields = {name: getattr(self, name) for name in kept}
+        other.__dict__.update(fields, stacked=stacked, counted=counted, sample_sizes=self.sample_sizes)
+        return other
 
     def expect(self, vector: Floats) -> Floats:
         """`Σ_s' T(s'|s,a) vector(s')` as an `(S,A)` array."""

@@ -7,7 +7,7 @@ tasks is one person with one discount, and states of the same name share their r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -128,6 +128,18 @@ class Problem:
             for expert in problem.experts
         )
         return cls._of(widened, parameter_names)
+
+    def in_tasks(self, change: Callable[[MDP], MDP]) -> Problem:
+        """The same experts in changed tasks: rewards that are paid on arrival follow the transitions."""
+        tasks = {id(mdp): change(mdp) for mdp in {id(expert.mdp): expert.mdp for expert in self.experts}.values()}
+        if all(tasks[id(expert.mdp)] is expert.mdp for expert in self.experts):
+            return self
+        experts = []
+        for expert in self.experts:
+            mdp = tasks[id(expert.mdp)]
+            features = expert.features if expert.arrival is None else sp.csr_array(mdp.stacked @ expert.arrival)
+            experts.append(replace(expert, mdp=mdp, features=features))
+        return self.with_experts(experts)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

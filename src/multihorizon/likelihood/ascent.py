@@ -7,7 +7,8 @@ began. A discount that a step would carry past 0 or 1 is put on the bound and th
 on a bound and is pushed outwards is held there. A step is taken when the objective rises by a fair share of what the quadratic
 model promises, otherwise μ grows. Where less is promised than the last digits of the objective can show, a step is taken when it
 leaves less to gain; otherwise the climb ends. The gradient is new at every point (one adjoint solve per expert); the information,
-which costs a solve for each parameter, is computed again only when the steps it gives no longer shrink the gradient quickly.
+which costs a solve for each parameter, is corrected by what the gradients show, and computed again only when the steps it gives
+no longer shrink the gradient.
 
 Where reward and discount nearly trade off, the likelihood is a long bent ridge on which straight steps must be short. From step
 `BENT` on each step therefore follows the bend to second order (the geodesic acceleration of Transtrum and Sethna, 2012): with
@@ -38,8 +39,8 @@ MAX_STEPS = 300
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-3, 1e-8, 1e12
 #: Gains below this share of the objective are lost in its rounding.
 LOST_GAIN = 1e-14
-#: The information is kept while each step leaves no more than this share of the promised gain.
-SHRINK = 0.05
+#: The curvature is kept while each step leaves no more than this share of the promised gain.
+SHRINK = 0.9
 #: From this step on the bend of the ridge is followed; easy problems are solved before.
 BENT = 6
 #: The part of a step by which second derivatives are differenced, and the longest acceleration relative to the step.
@@ -95,6 +96,7 @@ def climb(
             reached, damping = _advance(point, metric, free, damping, steps >= BENT)
         if reached is None:
             return Ascent(point.without_derivatives(), steps, False, metric)
+        metric = metric.learned(reached.x - point.x, point.gradient - reached.gradient)
         point, last, fresh = reached, promised, False
         progress((steps + 1) / max_steps, f"step {steps + 1}: log-likelihood {point.value:.2f}")
     return Ascent(point.without_derivatives(), max_steps, False, metric)
@@ -144,8 +146,8 @@ def _bend(point: Point, metric: Metric, free: Bools, damping: float, step: Float
     if ahead is None or behind is None:
         return none
     second = [
-        batch.visits * here.policy * (a.finite_log - 2 * here.finite_log + b.finite_log) / DIFFERENCE**2
-        for batch, here, a, b in zip(model.batches, point.plans, ahead.plans, behind.plans, strict=True)
+        weights * (a.finite_log - 2 * here.finite_log + b.finite_log) / DIFFERENCE**2
+        for weights, here, a, b in zip(point.weights, point.plans, ahead.plans, behind.plans, strict=True)
     ]
     curve = -0.5 * metric.solve(point.pull_back(second), free, damping)
     scale = metric.scale

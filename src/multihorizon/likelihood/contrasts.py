@@ -3,7 +3,6 @@
 Two rewards whose components in every undetermined direction of the information are equal have a known difference. Such states
 form a group. The largest group is compared with the reward of its average logged step: the mean over the states that the
 decisions led to. The variance is `c' I⁺ c` for the contrast c, so an uncertainty that all rewards share does not appear in it.
-Estimated transitions add theirs (`first_step.py`).
 Weights of features are measured from zero, "without this feature", and are contrasts already.
 """
 
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.likelihood.first_step import added_variance
 from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.precision import NULL_COMPONENT, precision
@@ -49,7 +47,7 @@ def reward_contrasts(solution: Solution) -> Contrasts:
     else:
         members = np.flatnonzero(np.linalg.norm(null, axis=1) <= NULL_COMPONENT)
     covariances = matrix @ found.covariance
-    variances = (covariances * matrix).sum(axis=1) + added_variance(point, covariances)
+    variances = (covariances * matrix).sum(axis=1)
     known = np.isin(np.arange(reward.size), members)
     values, errors = matrix[:, : reward.size] @ reward, np.sqrt(np.maximum(variances, 0.0))
     return Contrasts(np.where(known, values, np.nan), np.where(known, errors, np.nan))

@@ -38,9 +38,9 @@ from scipy.stats import f, norm, t
 from multihorizon.checks import Floats
 from multihorizon.likelihood.covariates import Covariates
 from multihorizon.likelihood.effect_profiles import EffectProfile
-from multihorizon.likelihood.first_step import DRAWS, redrawn
 from multihorizon.likelihood.horizon_tests import holm
 from multihorizon.likelihood.likelihood import Likelihood
+from multihorizon.likelihood.logged_moves import redrawn
 from multihorizon.likelihood.marginal import Layout, Marginal, Parameters, Persons, adapted_nodes
 from multihorizon.likelihood.marginal_ascent import Maximum, covariance_of
 from multihorizon.likelihood.spread_average import averaged_shares, covariance_at_spread
@@ -314,7 +314,7 @@ def _transition_covariance(found: Maximum, covariance: Floats) -> Floats:
         return np.zeros_like(covariance)
     rng, here = np.random.default_rng(0), Marginal(layout, nodes, marginal.largest).at(found.psi)
     moves = []
-    for _ in range(DRAWS):
+    for _ in range(40):
         drawn = Layout(Likelihood(redrawn(model.problem, rng), model.settings, ridge=model.ridge), layout.design)
         there = Marginal(drawn, nodes, marginal.largest).at(found.psi)
         if here is not None and there is not None:

@@ -70,6 +70,10 @@ class Engine(Protocol):
         """Solves under the policies `(A,S,n)`."""
         ...
 
+    def of(self, mdp: MDP) -> Engine:
+        """The same engine for other probabilities of the same moves."""
+        ...
+
 
 def engine_for(mdp: MDP) -> Engine:
     """The engine that suits the task's structure."""
@@ -98,6 +102,10 @@ class Episodic:
             later = (moves @ values).reshape(a, level.size, -1)
             values[level] = log_policies(rewards[:, level] + gamma * later + closed, lam)[1]
         return values if np.abs(values).max(initial=0.0) < INFINITE else None
+
+    def of(self, mdp: MDP) -> Episodic:
+        """The same levels."""
+        return Episodic(mdp, self.levels)
 
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
         """Passes over the levels."""
@@ -161,6 +169,10 @@ class Small:
                 return None
         return None
 
+    def of(self, mdp: MDP) -> Small:
+        """Dense again."""
+        return Small(mdp)
+
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
         """One dense inverse for each person."""
         inverses: Floats = np.linalg.inv(self._operator(policy, gamma)).astype(np.float64, copy=False)
@@ -218,6 +230,10 @@ class Large:
                 return None
         return found
 
+    def of(self, mdp: MDP) -> Large:
+        """Sparse again."""
+        return Large(mdp)
+
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
         """One sparse factorisation, or iteration, for each person."""
         return _Factors([policy_resolvent(self.mdp, policy[:, :, i].T, float(g)) for i, g in enumerate(gamma)])
@@ -254,6 +270,7 @@ class Features:
     def __init__(self, matrix: Any, mdp: MDP, free: bool = True) -> None:
         self.matrix = sp.csr_array(matrix)
         self.mdp = mdp
+        self.free = free
         filled = np.flatnonzero(np.bincount(self.matrix.indices, minlength=self.matrix.shape[1])).astype(np.int64)
         self.used: Ints = filled if free else filled[:0]
 

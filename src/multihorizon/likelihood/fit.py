@@ -25,7 +25,6 @@ from multihorizon.likelihood.ascent import MAX_STEPS, Ascent, climb
 from multihorizon.likelihood.large import is_large, require_size
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.parameters import Settings
-from multihorizon.likelihood.persons import score_rows
 from multihorizon.likelihood.precision import precision
 from multihorizon.likelihood.starts import choice_probability_start, own_discounts
 from multihorizon.likelihood.temperatures import Spread, estimate_spread, temperature_penalty
@@ -121,11 +120,12 @@ def maximize(
 ) -> tuple[Ascent, list[Ascent]]:
     """The best end of climbs from `starts` scattered points and from `extra` ones, and the ends of all of them.
 
-    With `give_up` a climb whose rewards run away is broken off early.
+    Estimated transitions give way once the rest is near. With `give_up` a climb whose rewards run away is broken off early.
     """
     tried, climbed = _numbers(likelihood, starts)
-    points = sorted(_tried(likelihood, tried, seed), key=lambda point: -point.objective)[:climbed]
-    points += [p for p in (likelihood.at(x) for x in extra) if p is not None]
+    held = likelihood.held() if likelihood.moves else likelihood
+    points = sorted(_tried(held, tried, seed), key=lambda point: -point.objective)[:climbed]
+    points += [p for p in (held.at(x[: held.size]) for x in extra) if p is not None]
     if not points:
         raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")
     ends = []
@@ -134,6 +134,8 @@ def maximize(
         progress(0.5 * number / len(points), f"start {number} of {len(points)}: {end.point.objective:.2f}")
     ends = list(in_parallel(partial(_further, steps=ROUNDS[1]), _ranked(ends)[:starts], jobs=1))
     progress(0.9, f"log-likelihood {max(end.point.value for end in ends):.2f}")
+    if likelihood.moves:
+        ends = list(in_parallel(partial(_released, likelihood), _distinct(_ranked(ends)), jobs=1))
     best, *others = _ranked(ends)
     if not (give_up and smallest_choice(best.point) < RUNAWAY_CHOICE):
         best = _further(best, MAX_STEPS, part_of(progress, 0.9, 1.0))
@@ -166,12 +168,12 @@ def holds(found: Fit) -> bool:
 def choice_error(point: Point, covariance: Floats) -> float:
     """The largest standard error of `log π(a|s)` over the states in which someone decided."""
     largest = 0.0
-    for batch, plan, solver in zip(point.likelihood.batches, point.plans, point.resolvents, strict=True):
-        rows, scores = score_rows(batch, plan, solver)
+    for number, batch in enumerate(point.batches):
+        rows, columns, scores = point.scores(number)
         visited = batch.visits[rows % batch.mdp.n_states] > 0
-        for i, columns in enumerate(point.columns(batch)):
+        for i, places in enumerate(columns):
             own = scores[visited[:, i], i]
-            variances = ((own @ covariance[np.ix_(columns, columns)]) * own).sum(axis=1)
+            variances = ((own @ covariance[np.ix_(places, places)]) * own).sum(axis=1)
             largest = max(largest, float(variances.max(initial=0.0)))
     return float(np.sqrt(largest))
 
@@ -241,6 +243,24 @@ def _further(end: Ascent, steps: int, progress: Progress = silent) -> Ascent:
     if end.finished:
         return end
     further = climb(end.point, max_steps=steps, progress=progress)
+    return Ascent(further.point, end.steps + further.steps, further.finished, further.metric)
+
+
+def _distinct(ends: list[Ascent]) -> list[Ascent]:
+    """Of ranked ends those with other discounts than the ones before them."""
+    kept: list[Ascent] = []
+    for end in ends:
+        discounts = [other.point.x[other.point.likelihood.discount_slice] for other in (*kept, end)]
+        if all(np.abs(discounts[-1] - earlier).max() > 1e-3 for earlier in discounts[:-1]):
+            kept.append(end)
+    return kept
+
+
+def _released(likelihood: Likelihood, end: Ascent) -> Ascent:
+    """The climb carried on with transitions that give way."""
+    start = likelihood.at(np.concatenate([end.point.x, np.zeros(likelihood.size - end.point.x.size)]))
+    assert start is not None
+    further = climb(start, max_steps=ROUNDS[1])
     return Ascent(further.point, end.steps + further.steps, further.finished, further.metric)
 
 

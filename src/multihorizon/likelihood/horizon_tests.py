@@ -136,7 +136,8 @@ def _degrees(point: Point, shared: Point, members: tuple[int, ...], contrasts: i
     discounts[list(members)] = np.clip(discounts[list(members)], 0.2, 0.8) + offsets / len(members)
     grouped = np.array([discounts[model.groups == g][0] for g in range(model.n_discounts)])
     heats = np.exp(shared.x[shared.likelihood.temperature_slice])
-    apart = model.at(model.pack(shared.likelihood.reward(shared.x), grouped, heats))
+    moved = shared.x[shared.likelihood.transition_slice]
+    apart = model.at(model.pack(shared.likelihood.reward(shared.x), grouped, heats, moved))
     full, restricted = precision(point if apart is None else apart), precision(shared)
     return contrasts + 2 * max(restricted.nullity - full.nullity, 0) if full.rank > restricted.rank else 0
 
@@ -148,7 +149,7 @@ def _restricted(point: Point, members: tuple[int, ...]) -> Ascent:
     values = np.array([model.discounts(point.x)[restricted.groups == g].mean() for g in range(restricted.n_discounts)])
     heats = np.exp(point.x[model.temperature_slice])
     starts = [
-        restricted.at(restricted.pack(model.reward(point.x), values, heats)),
+        restricted.at(restricted.pack(model.reward(point.x), values, heats, point.x[model.transition_slice])),
         choice_probability_start(restricted, values, heats),
     ]
     ends = [climb(start, max_steps=25) for start in starts if start is not None]

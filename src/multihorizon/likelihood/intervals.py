@@ -23,11 +23,11 @@ from scipy.stats import chi2
 
 from multihorizon.checks import Bools, Floats, Ints, as_level
 from multihorizon.likelihood.ascent import climb
-from multihorizon.likelihood.first_step import discount_bias
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.metric import Dense, Metric, metric_of
 from multihorizon.likelihood.parameters import Quadratic
 from multihorizon.likelihood.precision import Precision, precision
+from multihorizon.problem import Problem
 
 #: How exactly the signed root must meet its target, in standard errors.
 ROOT_TOLERANCE = 0.01
@@ -49,19 +49,22 @@ CHECKED = 0.03
 
 @dataclass(frozen=True, eq=False)
 class ProfileIntervals:
-    """Profile-likelihood intervals of the discounts at an answer `x`, computed when asked for and then kept by level."""
+    """Profile-likelihood intervals of the discounts at an answer `x`, computed when asked for and then kept by level.
+
+    `problem` is that of the solution: its transitions are the fitted ones.
+    """
 
     likelihood: Likelihood
     x: Floats
     known: Bools
+    problem: Problem
     computed: dict[float, Floats] = field(default_factory=dict)
 
     def at(self, level: float) -> Floats:
         """The intervals `(K,2)` at this level; NaN for discounts that are not known and for ends that were not found."""
         if level not in self.computed:
             point = self.point
-            found = profile_intervals(point, precision(point), self.known, level)
-            self.computed[level] = moved_back(found, discount_bias(point), self.likelihood)
+            self.computed[level] = profile_intervals(point, precision(point), self.known, level)
         return self.computed[level].copy()
 
     @property
@@ -71,14 +74,6 @@ class ProfileIntervals:
         if point is None:
             raise ValueError("the answer's soft values must be finite, received an answer that does not fit its problem")
         return point
-
-
-def moved_back(intervals: Floats, bias: Floats, model: Likelihood) -> Floats:
-    """Intervals `(K,2)` without a bias `(K,)`; an end that rests on a bound stays there."""
-    indices = model.n_reward + model.groups
-    low, high = model.lower[indices, None], model.upper[indices, None]
-    resting = (intervals <= low) | (intervals >= high)
-    return np.where(resting, intervals, np.clip(intervals - bias[:, None], low, high))
 
 
 def signed_root(level: float) -> float:
@@ -132,8 +127,9 @@ class _Part:
         model = point.likelihood
         members = np.flatnonzero(model.groups == group)
         heats = model.temperature_slice.start + np.array(list(dict.fromkeys(model.temperature_groups[members].tolist())))
-        places = np.concatenate([np.arange(model.n_reward), [model.n_reward + group], heats])
         alone = model.of_experts(members.tolist())
+        moves = [model.place_of(own.mdp) for own in alone.moves]
+        places = np.concatenate([np.arange(model.n_reward), [model.n_reward + group], heats, *moves])
         here = alone.at(point.x[places])
         assert here is not None
         assert found.covariance is not None
@@ -176,8 +172,10 @@ def _profile_end(point: Point, index: int, sign: int, target: float, error: floa
     """The lower (sign −1) or upper (1) end of a discount's profile interval and the profile there; NaN where it is not found."""
     model = point.likelihood
     bound = float(model.upper[index] if sign > 0 else model.lower[index])
-    inside, root, outside, outside_root = float(point.x[index]), 0.0, bound, np.inf
-    nearest = point
+    inside, root = float(point.x[index]), 0.0
+    # On the bound itself rewards may have no finite maximum, so the last trial is made just before it.
+    outside, outside_root = bound - sign * min(1e-3, 0.1 * abs(bound - inside)), np.inf
+    nearest, last = point, outside
     step = max(target * min(error, 1.0), 1e-4)
     for _ in range(MAX_EVALUATIONS):
         trial = float(np.clip(inside + sign * step, min(inside, outside), max(inside, outside)))
@@ -187,7 +185,9 @@ def _profile_end(point: Point, index: int, sign: int, target: float, error: floa
         if reached is None or reached.objective > point.objective + HIGHER:
             return np.nan, None
         found = np.sqrt(2 * max(point.objective - reached.objective, 0.0))
-        if abs(found - target) < ROOT_TOLERANCE or (trial == bound and found < target):
+        if trial == last and found < target:
+            return bound, reached
+        if abs(found - target) < ROOT_TOLERANCE:
             return trial, reached
         step = _next_step(inside, root, trial, float(found), outside, outside_root, target)
         if found < target:

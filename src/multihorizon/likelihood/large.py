@@ -70,16 +70,23 @@ def quasi_newton(start: Point, fixed: Bools, max_steps: int, progress: Progress 
 
 def information_product(point: Point, v: Floats) -> Floats:
     """The Fisher information times a vector `(p,)`."""
-    batches = zip(point.likelihood.batches, point.plans, strict=True)
-    return point.pull_back([batch.visits * plan.policy * choices_along(point, i, v) for i, (batch, plan) in enumerate(batches)])
+    model = point.likelihood
+    product = point.pull_back([weights * choices_along(point, i, v) for i, weights in enumerate(point.weights)])
+    product[model.transition_slice] += point.move_information * v[model.transition_slice]
+    return product
 
 
 def choices_along(point: Point, i: int, v: Floats) -> Floats:
     """`J v`, how log π `(A,S,n)` of one batch moves along v."""
-    model, plan, batch = point.likelihood, point.plans[i], point.likelihood.batches[i]
+    model, plan, batch = point.likelihood, point.plans[i], point.batches[i]
     mdp, n = batch.mdp, batch.owners.size
     heat = plan.lam * v[model.temperature_slice][model.temperature_groups[batch.owners]]
     paid = (batch.features.matrix @ v[: model.n_reward]).reshape(mdp.n_actions, mdp.n_states, 1)
+    if (found := model.moves_of(batch)) is not None:
+        moves, place = found
+        changes = np.zeros((mdp.stacked.shape[0], n))
+        np.add.at(changes, moves.rows, point.worth_of_moves[i] * v[place, None])
+        paid = paid + changes.reshape(mdp.n_actions, mdp.n_states, n)
     direct = paid + v[model.discount_slice][model.groups[batch.owners]] * next_values(batch, plan)
     source = (plan.policy * direct).sum(axis=0) + heat * plan.entropy
     moved = point.resolvents[i].solve(np.where(mdp.terminal[:, None], 0.0, source)[:, :, None])[:, :, 0]

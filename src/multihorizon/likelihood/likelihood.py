@@ -15,6 +15,9 @@ solves a fixed-point equation (the nested fixed point of Rust, 1987) and is diff
 What is maximised is `L − ½ Σ ρ_j θ_j² − ½ (x−c)ᵀA(x−c) + bᵀ(x−c)`: ρ is a ridge, and the other term holds what is known of
 x besides the decisions, such as the spread of temperatures, or the decisions of experts who are not looked at again.
 A common factor of all λ and θ leaves every policy as it is; where no part of the reward is known, this direction is open.
+
+Where transitions were estimated, x may also hold how far they give way, and the objective the log-likelihood of the logged moves
+(`logged_moves.py`).
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ import numpy as np
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.likelihood.engine import Resolvents, Start
+from multihorizon.likelihood.logged_moves import LoggedMoves, Selection, logged_moves, missed
 from multihorizon.likelihood.parameters import Quadratic, Settings, group_numbers, known_of_groups, renumbered
 from multihorizon.likelihood.persons import (
     Persons,
@@ -38,20 +42,24 @@ from multihorizon.likelihood.persons import (
     plan_together,
     recounted,
     reward_pull_back,
+    reward_rows,
     score_rows,
 )
+from multihorizon.mdp import MDP
 from multihorizon.problem import Problem
 from multihorizon.tolerances import ENDLESS_DISCOUNT
 
 #: Log-temperatures stay within ±5: beyond a factor of 148 a temperature is only a certain or a uniform policy.
 LOG_TEMPERATURE_BOUND = 5.0
+#: An estimated probability may change by a factor of e^6, one way or the other.
+GIVES_WAY = 6.0
 
 
 class Likelihood:
-    """The log-likelihood of a problem's demonstrations as a function of `x = (θ, γ, log λ)`.
+    """The log-likelihood of a problem's demonstrations as a function of `x = (θ, γ, log λ, t)`.
 
-    x has d reward parameters, one discount for each group, and one log-temperature for each expert. What is known keeps its
-    value: `fixed` marks it.
+    x has d reward parameters, one discount for each group, one log-temperature for each expert and, where estimated transitions
+    give way, one number for each of their moves. What is known keeps its value: `fixed` marks it.
 
     Attributes:
         lower, upper: bounds `(p,)` of the parameters.
@@ -68,11 +76,13 @@ class Likelihood:
     def __init__(
         self, problem: Problem, settings: Settings | None = None, penalty: Quadratic | None = None, ridge: Floats | float = 0.0
     ) -> None:
-        self.problem = problem
         self.settings = settings or Settings()
+        self.problem = problem.in_tasks(MDP.as_counted) if self.settings.moves else problem
         self.penalty = penalty
         self.ridge: Floats = np.broadcast_to(np.asarray(ridge, dtype=np.float64), (problem.n_parameters,))
-        self.batches = tuple(persons_by_task(problem, self.settings.reward is None))
+        self.moves: tuple[LoggedMoves, ...] = logged_moves(self.problem) if self.settings.moves else ()
+        sizes = {moves.task: moves.size for moves in self.moves}
+        self.batches = tuple(persons_by_task(self.problem, self.settings.reward is None, sizes))
         self.decisions = float(sum(batch.visits.sum() for batch in self.batches))
         self._lay_out()
 
@@ -90,7 +100,7 @@ class Likelihood:
     @property
     def size(self) -> int:
         """p, the number of parameters, known ones included."""
-        return self.n_reward + self.n_discounts + self.n_temperatures
+        return self.n_reward + self.n_discounts + self.n_temperatures + sum(moves.size for moves in self.moves)
 
     @property
     def discount_slice(self) -> slice:
@@ -100,7 +110,25 @@ class Likelihood:
     @property
     def temperature_slice(self) -> slice:
         """Where the log-temperatures stand in x."""
-        return slice(self.n_reward + self.n_discounts, self.size)
+        first = self.n_reward + self.n_discounts
+        return slice(first, first + self.n_temperatures)
+
+    @property
+    def transition_slice(self) -> slice:
+        """Where the numbers stand by which estimated transitions give way."""
+        return slice(self.n_reward + self.n_discounts + self.n_temperatures, self.size)
+
+    def moves_of(self, batch: Persons) -> tuple[LoggedMoves, Ints] | None:
+        """The logged moves of a batch's task and their places in x; None where no move gives way."""
+        moves = next((moves for moves in self.moves if moves.task == batch.task and moves.size), None)
+        return None if moves is None else (moves, self.place_of(moves.mdp))
+
+    def place_of(self, mdp: MDP) -> Ints:
+        """Where the numbers stand by which the transitions of one task give way."""
+        sizes = [moves.size for moves in self.moves]
+        number = [moves.mdp for moves in self.moves].index(mdp)
+        places: Ints = self.transition_slice.start + sum(sizes[:number]) + np.arange(sizes[number])
+        return places
 
     @property
     def scale_is_free(self) -> bool:
@@ -135,14 +163,18 @@ class Likelihood:
         found: Floats = np.exp(x[self.temperature_slice])[self.temperature_groups]
         return found
 
-    def pack(self, reward: Floats, discounts: Floats, temperatures: Floats | None = None) -> Floats:
+    def pack(
+        self, reward: Floats, discounts: Floats, temperatures: Floats | None = None, transitions: Floats | None = None
+    ) -> Floats:
         """x from a reward, one discount and one temperature for each group, clipped to the bounds; what is known stays.
 
-        Where the scale is free, temperatures are divided by their geometric mean, and the reward with them.
+        Where the scale is free, temperatures are divided by their geometric mean, and the reward with them. Transitions are as
+        they were counted unless it is given how far they give way.
         """
         heat = np.ones(self.n_temperatures) if temperatures is None else np.asarray(temperatures, dtype=np.float64)
         scale = float(np.exp(np.log(heat).mean())) if self.scale_is_free else 1.0
-        x = np.concatenate([reward / scale, discounts, np.log(heat / scale)])
+        given = np.zeros(self.size - self.transition_slice.start) if transitions is None else transitions
+        x = np.concatenate([reward / scale, discounts, np.log(heat / scale), given])
         packed: Floats = np.clip(np.where(self.fixed, self.known, x), self.lower, self.upper)
         return packed
 
@@ -150,7 +182,8 @@ class Likelihood:
         """The model at x, its plans started from those of a `near` point; None where a soft value is infinite."""
         plans = []
         theta, gamma, lam = self.reward(x), self.discounts(x), self.temperatures(x)
-        for i, batch in enumerate(self.batches):
+        batches = self._batches_at(x)
+        for i, batch in enumerate(batches):
             start, own = None if near is None else near.start(i), batch.owners
             plan = plan_together(batch, batch.reward(theta), gamma[own], lam[own], start)
             if plan is None:
@@ -158,7 +191,27 @@ class Likelihood:
             plans.append(plan)
         value = sum(float((b.counts * p.finite_log).sum()) for b, p in zip(self.batches, plans, strict=True))
         objective = value - 0.5 * float(self.ridge @ theta**2) + (0.0 if self.penalty is None else self.penalty(x))
-        return Point(self, x, tuple(plans), value, objective)
+        objective += sum(moves.value(t) for moves, t in self.moves_at(x))
+        point = Point(self, x, tuple(plans), value, objective, batches)
+        chance = sum(selection.log_chance for selection in point.selections.values())
+        return replace(point, objective=objective - chance) if point.selections else point
+
+    def moves_at(self, x: Floats) -> Iterator[tuple[LoggedMoves, Floats]]:
+        """The logged moves of each task, and how far they give way."""
+        first = self.transition_slice.start
+        for moves in self.moves:
+            yield moves, x[first : first + moves.size]
+            first += moves.size
+
+    def _batches_at(self, x: Floats) -> tuple[Persons, ...]:
+        """The persons where transitions have given way."""
+        if not x[self.transition_slice].any():
+            return self.batches
+        tasks = {}
+        for moves, t in self.moves_at(x):
+            mdp = moves.mdp.with_probabilities(moves.probabilities(t))
+            tasks[moves.task] = mdp, next(b for b in self.batches if b.task == moves.task).engine.of(mdp)
+        return tuple(b.in_task(*tasks[b.task]) if b.task in tasks else b for b in self.batches)
 
     def of_experts(self, experts: Sequence[int]) -> Likelihood:
         """The likelihood of some experts alone, in the problem's order, with the same knowledge and without penalties."""
@@ -171,6 +224,7 @@ class Likelihood:
             temperature_groups=renumbered(self.temperature_groups[members]),
             temperatures=None if settings.temperatures is None else settings.temperatures[members],
             reward=settings.reward,
+            moves=settings.moves,
         )
         return Likelihood(self.problem.with_experts(self.problem.experts[i] for i in entries), part)
 
@@ -188,6 +242,15 @@ class Likelihood:
         changed = copy.copy(self)
         changed.penalty = penalty
         changed.ridge = np.broadcast_to(np.asarray(ridge, dtype=np.float64), (self.n_reward,))
+        return changed
+
+    def held(self) -> Likelihood:
+        """The same likelihood where transitions stay as they were counted."""
+        changed = copy.copy(self)
+        changed.moves = tuple(moves.held() for moves in self.moves)
+        changed._lay_out()
+        if self.penalty is not None:
+            changed.penalty = self.penalty.without(self.transition_slice, 0)
         return changed
 
     def sharing(self, groups: tuple[int, ...]) -> Likelihood:
@@ -214,9 +277,10 @@ class Likelihood:
     def _bounds(self) -> tuple[Floats, Floats]:
         endless = any(batch.mdp.never_ends().any() for batch in self.batches)
         d, heat = self.n_reward, np.full(self.n_temperatures, LOG_TEMPERATURE_BOUND)
-        lower = np.concatenate([np.full(d, -np.inf), np.zeros(self.n_discounts), -heat])
+        free = np.full(self.size - self.transition_slice.start, GIVES_WAY)
+        lower = np.concatenate([np.full(d, -np.inf), np.zeros(self.n_discounts), -heat, -free])
         top = ENDLESS_DISCOUNT if endless else 1.0
-        upper = np.concatenate([np.full(d, np.inf), np.full(self.n_discounts, top), heat])
+        upper = np.concatenate([np.full(d, np.inf), np.full(self.n_discounts, top), heat, free])
         return np.where(self.fixed, self.known, lower), np.where(self.fixed, self.known, upper)
 
 
@@ -229,30 +293,69 @@ class Point:
     plans: tuple[Plans, ...]
     value: float
     objective: float
+    moved: tuple[Persons, ...] | None = None
+
+    @property
+    def batches(self) -> tuple[Persons, ...]:
+        """The persons by task, with the transitions of this point."""
+        return self.likelihood.batches if self.moved is None else self.moved
 
     @cached_property
     def gradient(self) -> Floats:
         """The gradient `(p,)` of the objective, by one adjoint solve for each expert."""
         model = self.likelihood
-        total = self.pull_back([batch.counts for batch in model.batches])
+        total = self.pull_back([batch.counts - less for batch, less in zip(self.batches, self._selected_counts(), strict=True)])
         total[: model.n_reward] -= model.ridge * model.reward(self.x)
+        if model.moves:
+            total[model.transition_slice] += np.concatenate([moves.gradient(t) for moves, t in model.moves_at(self.x)])
         return total if model.penalty is None else total + model.penalty.gradient(self.x)
+
+    @cached_property
+    def selections(self) -> dict[int, Selection]:
+        """For each task with estimated transitions, how actions came to be known."""
+        found = {}
+        for moves in self.likelihood.moves:
+            own = [(b.visits, p.policy) for b, p in zip(self.batches, self.plans, strict=True) if b.task == moves.task]
+            found[moves.task] = Selection.of(np.sum([missed(*pair) for pair in own], axis=0), moves.selected)
+        return found
+
+    def _selected_counts(self) -> Iterator[Floats | float]:
+        """How many decisions `(A,S,n)` of each batch are there only because actions were selected; 0 where they were not."""
+        for batch, plan in zip(self.batches, self.plans, strict=True):
+            selection = self.selections.get(batch.task) if self.selections else None
+            rest = np.maximum(1 - plan.policy, 1e-16)
+            yield 0.0 if selection is None else selection.odds[:, :, None] * batch.visits * plan.policy / rest
+
+    @cached_property
+    def weights(self) -> tuple[Floats, ...]:
+        """How much each choice `(A,S,n)` of each batch weighs in the information: how often it is expected."""
+        expected = []
+        for batch, plan in zip(self.batches, self.plans, strict=True):
+            selection = self.selections.get(batch.task) if self.selections else None
+            expected.append(batch.visits * plan.policy * (1.0 if selection is None else selection.share[:, :, None]))
+        return tuple(expected)
 
     def without_derivatives(self) -> Self:
         """The same point without what was derived from it, which takes far more memory and is derived again when asked for."""
         return replace(self, plans=tuple(replace(plan) for plan in self.plans))
 
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem with the transitions of this point."""
+        tasks = {id(old.mdp): new.mdp for old, new in zip(self.likelihood.batches, self.batches, strict=True)}
+        return self.likelihood.problem.in_tasks(lambda mdp: tasks[id(mdp)])
+
     def policies(self) -> list[Floats]:
         """The policy `(S,A)` of each of the problem's experts and tasks."""
         found: dict[int, Floats] = {}
-        for batch, plan in zip(self.likelihood.batches, self.plans, strict=True):
+        for batch, plan in zip(self.batches, self.plans, strict=True):
             found |= {int(place): plan.policy[:, :, i].T for i, place in enumerate(batch.positions)}
         return [found[i] for i in range(len(found))]
 
     @cached_property
     def resolvents(self) -> tuple[Resolvents, ...]:
         """`I − γP_π` of each batch."""
-        return tuple(b.engine.resolvents(p.policy, p.gamma) for b, p in zip(self.likelihood.batches, self.plans, strict=True))
+        return tuple(b.engine.resolvents(p.policy, p.gamma) for b, p in zip(self.batches, self.plans, strict=True))
 
     def start(self, i: int) -> Start:
         """Where the plans of one batch begin at a neighbouring point: with the solves of this one, if they have been made."""
@@ -262,8 +365,11 @@ class Point:
         """`Σ y(s,a) d log π(a|s)` `(p,)` for weights y `(A,S,n)` of each batch: the gradient where they are the counts."""
         model = self.likelihood
         total = np.zeros(model.size)
-        for batch, plan, solver, y in zip(model.batches, self.plans, self.resolvents, weights, strict=True):
+        for i, (batch, plan, solver, y) in enumerate(zip(self.batches, self.plans, self.resolvents, weights, strict=True)):
             moved, flow = reward_pull_back(batch, plan, solver, y)
+            if (found := model.moves_of(batch)) is not None:
+                rows = moved.reshape(-1, batch.owners.size)[found[0].rows]
+                total[found[1]] += (rows * self.worth_of_moves[i]).sum(axis=1)
             total[: model.n_reward] += batch.features.transposed @ moved.sum(axis=2).ravel()
             np.add.at(total, model.n_reward + model.groups[batch.owners], (moved * next_values(batch, plan)).sum(axis=(0, 1)))
             direct = (y.sum(axis=0) * plan.entropy).sum(axis=0) + (y * plan.finite_log).sum(axis=(0, 1))
@@ -272,32 +378,52 @@ class Point:
         return total
 
     @cached_property
+    def worth_of_moves(self) -> tuple[Floats, ...]:
+        """For each batch, how each person's immediate reward `(E,n)` moves with the numbers t of the task's logged moves."""
+        found = []
+        theta = self.likelihood.reward(self.x)
+        for batch, plan in zip(self.batches, self.plans, strict=True):
+            reached = batch.arrival_reward(theta)[:, None] + plan.gamma * plan.values
+            moves = self.likelihood.moves_of(batch)
+            found.append(np.zeros((0, batch.owners.size)) if moves is None else moves[0].worth(batch.mdp, reached))
+        return tuple(found)
+
+    @cached_property
     def information(self) -> Floats:
-        """The Fisher information `(p,p)` of the decisions, given the states they were made in; dense, for moderate p."""
-        total = np.zeros((self.likelihood.size, self.likelihood.size))
+        """The Fisher information `(p,p)` of the decisions, given the states they were made in, and of the logged moves; dense."""
+        model = self.likelihood
+        total = np.zeros((model.size, model.size))
         for columns, block in self.blocks():
             total[np.ix_(columns, columns)] += block
+        place = np.arange(model.size)[model.transition_slice]
+        total[place, place] += self.move_information
         return total
+
+    @property
+    def move_information(self) -> Floats:
+        """The information of the logged moves, which is diagonal."""
+        parts = [moves.counts for moves in self.likelihood.moves]
+        return np.concatenate(parts) if parts else np.zeros(0)
 
     def blocks(self) -> Iterator[tuple[Ints, Floats]]:
         """For each expert and task the positions in x on which the choices depend, and their Fisher information `(q,q)`."""
-        for i, (batch, plan) in enumerate(zip(self.likelihood.batches, self.plans, strict=True)):
+        for i, batch in enumerate(self.batches):
             rows, columns, scores = self.scores(i)
-            weights = (batch.visits * plan.policy).reshape(-1, batch.owners.size)[rows]
+            weights = self.weights[i].reshape(-1, batch.owners.size)[rows]
             weighted = (scores * np.sqrt(weights)[:, :, None]).transpose(1, 0, 2)
             yield from zip(columns, weighted.transpose(0, 2, 1) @ weighted, strict=True)
 
     def scores(self, i: int) -> tuple[Ints, list[Ints], Floats]:
         """Of one batch, the rows of visited states, each person's places in x, and `d log π(a|s)` `(rows,n,q)` in them."""
-        batch = self.likelihood.batches[i]
+        model, batch = self.likelihood, self.batches[i]
         rows, scores = score_rows(batch, self.plans[i], self.resolvents[i])
-        return rows, self.columns(batch), scores
-
-    def columns(self, batch: Persons) -> list[Ints]:
-        """For each person of a batch the positions in x on which their choices depend, as `score_rows` orders them."""
-        model = self.likelihood
-        first_heat = model.temperature_slice.start
-        return [
-            np.array([*batch.features.used, model.n_reward + model.groups[k], first_heat + model.temperature_groups[k]])
-            for k in batch.owners
+        first_heat, own = model.temperature_slice.start, batch.features.used
+        columns = [
+            np.array([*own, model.n_reward + model.groups[k], first_heat + model.temperature_groups[k]]) for k in batch.owners
         ]
+        if (found := model.moves_of(batch)) is not None:
+            moves, place = found
+            direct = reward_rows(batch, self.plans[i], self.resolvents[i], moves.rows)
+            scores = np.concatenate([scores, direct * self.worth_of_moves[i].T], axis=2)
+            columns = [np.concatenate([c, place]) for c in columns]
+        return rows, columns, scores

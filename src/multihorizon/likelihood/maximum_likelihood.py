@@ -9,7 +9,7 @@ answer is NOT_IDENTIFIED. Where the climb did not end, it is NOT_CONVERGED, what
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,10 @@ from multihorizon.likelihood.ascent import Ascent, projected_gradient
 from multihorizon.likelihood.fit import Fit, fit, never_earned
 from multihorizon.likelihood.intervals import ProfileIntervals
 from multihorizon.likelihood.known import Temperature, check_discounts, check_temperature, read_settings, with_known_reward
-from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.likelihood import LOG_TEMPERATURE_BOUND, Likelihood, Point
 from multihorizon.likelihood.lookahead_fit import fit_lookahead
 from multihorizon.likelihood.lookahead_solution import lookahead_solution
-from multihorizon.likelihood.precision import Precision, precision
+from multihorizon.likelihood.precision import Precision, precision, transition_widening
 from multihorizon.likelihood.temperatures import temperature_penalty
 from multihorizon.likelihood.weighted_likelihood import require_lookahead
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
@@ -107,14 +106,14 @@ class MaximumLikelihood:
     def search(self, problem: Problem, seed: int, progress: Progress) -> tuple[Problem, Fit]:
         """The problem with what is known of the reward, and the most likely answer with discounts."""
         paid, reward = with_known_reward(problem, self.known_reward)
-        settings = read_settings(paid, self.temperature, self.discounts, self.groups, reward)
+        settings = replace(read_settings(paid, self.temperature, self.discounts, self.groups, reward), moves=True)
         return paid, fit(paid, settings, self.temperature == "pooled", self.ridge, self.starts, seed, progress)
 
 
 def resume(solution: Solution) -> Point:
     """The model at the answer of a maximum-likelihood solution."""
     source = solution.interval_source
-    if isinstance(source, ProfileIntervals) and source.likelihood.problem is solution.problem:
+    if isinstance(source, ProfileIntervals) and source.problem is solution.problem:
         return source.point
     if solution.solver != "MaximumLikelihood":
         raise ValueError(f"this needs a solution of MaximumLikelihood, received one of {solution.solver}")
@@ -130,23 +129,27 @@ def _rebuilt(solution: Solution) -> Point | None:
     """The model at the answer of a solution that was read from a file."""
     options = MaximumLikelihood(**{name: value for name, value in solution.options.items() if name != "lookahead"})
     problem, reward = with_known_reward(solution.require_problem(), options.known_reward)
-    settings = read_settings(problem, options.temperature, options.discounts, options.groups, reward)
+    settings = replace(read_settings(problem, options.temperature, options.discounts, options.groups, reward), moves=True)
     evidence = solution.evidence
     model = Likelihood(problem, settings)
     model = model.holding(temperature_penalty(model), np.array(evidence["ridge_weights"]))
     temperatures = np.ones(problem.n_experts) if solution.temperature is None else solution.temperature
     if evidence["temperature_spread"]:
-        each = Likelihood(problem, read_settings(problem, "per_expert", options.discounts, options.groups, reward))
+        own = read_settings(problem, "per_expert", options.discounts, options.groups, reward)
+        each = Likelihood(problem, replace(own, moves=True))
         model = each.holding(temperature_penalty(each, float(evidence["temperature_spread"])), model.ridge)
     discounts = np.array([solution.discounts[model.groups == g][0] for g in range(model.n_discounts)])
     heats = np.array([temperatures[model.temperature_groups == g][0] for g in range(model.n_temperatures)])
-    return model.at(model.pack(solution.reward, discounts, heats))
+    fitted = {id(counted.mdp): expert.mdp for counted, expert in zip(model.problem.experts, problem.experts, strict=True)}
+    changes = [moves.numbers(fitted[id(moves.mdp)]) for moves in model.moves]
+    return model.at(model.pack(solution.reward, discounts, heats, np.concatenate(changes) if changes else None))
 
 
 def _solution(problem: Problem, found: Fit) -> Solution:
     best = found.best
     model = best.point.likelihood
     point = best.point
+    problem = point.problem if model.moves else problem
     precise = precision(point)
     residual = projected_gradient(point)
     others = _equally_likely(found.ends)
@@ -167,7 +170,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
         temperature=model.temperatures(point.x),
         standard_errors=np.where(identified & converged, errors, np.nan),
         problem=problem,
-        interval_source=ProfileIntervals(model, point.x, identified & converged),
+        interval_source=ProfileIntervals(model, point.x, identified & converged, problem),
         evidence={
             "log_likelihood": point.value,
             "decisions": model.decisions,
@@ -183,7 +186,8 @@ def _solution(problem: Problem, found: Fit) -> Solution:
             "equal_temperatures_p": None if found.spread is None else found.spread.p_equal,
             "lost_temperatures": lost.tolist(),
             "log_temperature_errors": _or_none(precise.standard_errors[model.temperature_slice][model.temperature_groups]),
-            "transition_widening": precise.widening[model.discount_slice][model.groups].tolist(),
+            "transition_widening": transition_widening(point, precise)[model.discount_slice][model.groups].tolist(),
+            "transitions": [moves.probabilities(t).tolist() for moves, t in model.moves_at(point.x)],
             "lookahead": {"family": "exponential", "parameters": {"discount": model.discounts(point.x).tolist()}},
             "steps": best.steps,
             "starts": [_end(end) for end in found.ends],
@@ -255,8 +259,6 @@ def _message(
         parts.append(f"The gradient is above {CONVERGED_GRADIENT:g} per decision: do not use this answer.")
     if found.spread is not None and not found.spread.complete:
         parts.append("Climbs at some spreads of the temperatures did not end: the test of equal temperatures is not reliable.")
-    if is_large(model) and any(expert.mdp.sample_sizes is not None for expert in problem.experts):
-        parts.append("With so many rewards the bias of estimated transitions is not computed: intervals are not moved by it.")
     return " ".join([*parts, *_ridge_words(problem, found, model)])
 
 

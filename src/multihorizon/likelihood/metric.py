@@ -42,6 +42,10 @@ class Metric(Protocol):
         """The curvature times a vector."""
         ...
 
+    def learned(self, step: Floats, change: Floats) -> Metric:
+        """The curvature corrected by how much the gradient fell along a step."""
+        ...
+
     def solve(self, b: Floats, free: Bools, damping: float) -> Floats:
         """δ `(p,)` with `(I + A + μD) δ = b` on the free parameters, and 0 elsewhere."""
         ...
@@ -62,7 +66,11 @@ def curvature(point: Point) -> Floats:
 
 
 class Dense:
-    """The curvature as a matrix."""
+    """The curvature as a matrix.
+
+    The information is the curvature on average. What the gradient shows along a step corrects it (the BFGS update), so that a
+    climb does not creep where the two differ.
+    """
 
     def __init__(self, matrix: Floats) -> None:
         self.matrix = matrix
@@ -72,6 +80,14 @@ class Dense:
     def times(self, v: Floats) -> Floats:
         """One product."""
         return self.matrix @ v
+
+    def learned(self, step: Floats, change: Floats) -> Dense:
+        """The update, unless it would not be positive definite."""
+        along = self.matrix @ step
+        seen, expected = float(step @ change), float(step @ along)
+        if not 0.1 * expected < seen < 10 * expected:
+            return self
+        return Dense(self.matrix - np.outer(along, along) / expected + np.outer(change, change) / seen)
 
     def solve(self, b: Floats, free: Bools, damping: float) -> Floats:
         """By Cholesky's factors of the free block."""
@@ -98,6 +114,10 @@ class Products:
         product = information_product(self.point, v)
         product[: model.n_reward] += model.ridge * v[: model.n_reward]
         return product if model.penalty is None else product + model.penalty.matrix @ v
+
+    def learned(self, step: Floats, change: Floats) -> Products:
+        """Products stay as they are."""
+        return self
 
     def solve(self, b: Floats, free: Bools, damping: float, tolerance: float = TOLERANCE) -> Floats:
         """By preconditioned conjugate gradients, begun at the last solution for the same b."""
@@ -141,11 +161,14 @@ def _diagonal(point: Point) -> Floats:
     """The diagonal of the curvature: in the rewards without what they do to later decisions, which is enough to scale them."""
     model = point.likelihood
     total = np.zeros(model.size)
-    for batch, plan in zip(model.batches, point.plans, strict=True):
-        weights = (batch.visits * plan.policy / plan.lam**2).sum(axis=2).ravel()
-        total[: model.n_reward] += batch.features.matrix.power(2).T @ weights
+    total[model.transition_slice] = point.move_information
+    for i, (batch, plan) in enumerate(zip(point.batches, point.plans, strict=True)):
+        weights = (point.weights[i] / plan.lam**2).reshape(-1, batch.owners.size)
+        total[: model.n_reward] += batch.features.matrix.power(2).T @ weights.sum(axis=1)
+        if (found := model.moves_of(batch)) is not None:
+            total[found[1]] += (weights[found[0].rows] * point.worth_of_moves[i] ** 2).sum(axis=1)
     total[: model.n_reward] += model.ridge
-    for k in range(model.n_reward, model.size):
+    for k in range(model.n_reward, model.transition_slice.start):
         if not model.fixed[k]:
             total[k] = information_product(point, np.eye(1, model.size, k).ravel())[k]
     return total if model.penalty is None else total + model.penalty.matrix.diagonal()

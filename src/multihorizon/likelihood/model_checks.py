@@ -194,7 +194,8 @@ def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
     if name == "discount 0":
         grouped = np.zeros_like(grouped)
         fixed[fitted.discount_slice] = True
-    start = fitted.at(fitted.pack(model.reward(point.x), grouped, np.exp(point.x[model.temperature_slice])))
+    moved = point.x[model.transition_slice]
+    start = fitted.at(fitted.pack(model.reward(point.x), grouped, np.exp(point.x[model.temperature_slice]), moved))
     if start is None:
         raise ValueError(f"the baseline {name} has no finite soft values at the fitted reward")
     return climb(start, fixed, BASELINE_STEPS, gain=1e-3).point.policies()

@@ -52,6 +52,7 @@ class Settings:
         temperature_groups: for each expert which temperature is theirs, as in `groups`.
         temperatures: known temperatures `(K,)`, NaN where they are free; None stands for 1 everywhere.
         reward: known reward parameters `(d,)`; None where they are free.
+        moves: whether estimated transitions give way within their own error (`logged_moves.py`).
     """
 
     groups: tuple[int, ...] | None = None
@@ -59,6 +60,7 @@ class Settings:
     temperature_groups: tuple[int, ...] | None = None
     temperatures: Floats | None = None
     reward: Floats | None = None
+    moves: bool = False
 
 
 def group_numbers(groups: tuple[int, ...] | None, size: int) -> Ints:

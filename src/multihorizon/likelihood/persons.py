@@ -11,7 +11,7 @@ With `P = P_π`, `H` the entropy of π and `πF` the policy's average of F's row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -32,7 +32,8 @@ BATCH_NUMBERS = 1_000_000
 class Persons:
     """Persons in one task, planned together: counts `(A,S,n)`, visits `(S,n)`, and whose they are `(n,)`.
 
-    `positions` are their places among the problem's experts (one for each person and task), `owners` their numbers as persons.
+    `positions` are their places among the problem's experts (one for each person and task), `owners` their numbers as persons,
+    `task` is the number of the MDP among those of the problem.
     """
 
     mdp: MDP
@@ -44,6 +45,7 @@ class Persons:
     visits: Floats
     positions: Ints
     owners: Ints
+    task: int
 
     @cached_property
     def visited_rows(self) -> Ints:
@@ -55,6 +57,13 @@ class Persons:
     def back(self) -> Sparse:
         """`Tᵀ` `(S,A·S)`."""
         return self.mdp.stacked.T
+
+    def in_task(self, mdp: MDP, engine: Engine) -> Persons:
+        """The same persons where the same moves have other probabilities."""
+        features = self.features
+        if self.arrival is not None:
+            features = Features(mdp.stacked @ self.arrival, mdp, self.features.free)
+        return replace(self, mdp=mdp, engine=engine, features=features)
 
     def reward(self, theta: Floats) -> Floats:
         """The expected immediate reward `(A·S,)`."""
@@ -143,8 +152,25 @@ def score_rows(batch: Persons, plan: Plans, solver: Resolvents) -> tuple[Ints, F
     return rows, scores
 
 
-def persons_by_task(problem: Problem, free: bool) -> list[Persons]:
-    """The problem's experts by task, in batches that fit into memory."""
+def reward_rows(batch: Persons, plan: Plans, solver: Resolvents, wanted: Ints) -> Floats:
+    """`d log π(a|s)` `(rows,n,E)` at the rows of visited states in the immediate rewards of some rows a·S + s `(E,)`."""
+    rows, n, s = batch.visited_rows, batch.owners.size, batch.mdp.n_states
+    distinct, number = np.unique(wanted % s, return_inverse=True)
+    unit = np.zeros((s, n, distinct.size))
+    unit[distinct, :, np.arange(distinct.size)] = 1.0
+    moved = solver.solve(unit)
+    moved[batch.mdp.terminal] = 0.0
+    found = plan.gamma[:, None] * (batch.mdp.stacked[rows] @ moved.reshape(s, -1)).reshape(-1, n, distinct.size)
+    found -= moved[rows % s]
+    scores: Floats = found[:, :, number] * plan.policy.reshape(-1, n)[wanted].T
+    scores += (rows[:, None] == wanted)[:, None, :]
+    scores /= plan.lam[:, None]
+    return scores
+
+
+def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> list[Persons]:
+    """The problem's experts by task, in batches that fit into memory; `moves` says how many moves of a task give way."""
+    number = {key: task for task, key in enumerate(dict.fromkeys(id(expert.mdp) for expert in problem.experts))}
     tasks: dict[tuple[int, bytes], list[int]] = {}
     for i, expert in enumerate(problem.experts):
         tasks.setdefault((id(expert.mdp), _fingerprint(expert)), []).append(i)
@@ -154,9 +180,9 @@ def persons_by_task(problem: Problem, free: bool) -> list[Persons]:
         features = Features(first.feature_matrix, first.mdp, free)
         engine = engine_for(first.mdp)
         rows = first.mdp.n_actions * first.mdp.n_states
-        size = max(1, BATCH_NUMBERS // (rows * (features.used.size + 2)))
+        size = max(1, BATCH_NUMBERS // (rows * (features.used.size + 2 + moves.get(number[id(first.mdp)], 0))))
         for low in range(0, len(members), size):
-            found.append(_batch(problem, members[low : low + size], engine, features))
+            found.append(_batch(problem, members[low : low + size], engine, features, number[id(first.mdp)]))
     return found
 
 
@@ -167,7 +193,7 @@ def _fingerprint(expert: Expert) -> bytes:
     return b"|".join(np.ascontiguousarray(part).tobytes() for part in parts)
 
 
-def _batch(problem: Problem, members: list[int], engine: Engine, features: Features) -> Persons:
+def _batch(problem: Problem, members: list[int], engine: Engine, features: Features, task: int) -> Persons:
     first = problem.experts[members[0]]
     mdp = first.mdp
     counts = np.stack([require_counts(problem.experts[i]).T for i in members], axis=2)
@@ -182,6 +208,7 @@ def _batch(problem: Problem, members: list[int], engine: Engine, features: Featu
         visits=counts.sum(axis=0),
         positions=np.array(members, dtype=np.int64),
         owners=np.array([problem.owner[i] for i in members], dtype=np.int64),
+        task=task,
     )
 
 

@@ -4,8 +4,7 @@
 `INFORMATION_RANK_TOLERANCE` of the largest span the directions in which the decisions say nothing. A parameter with a component
 in them is not identified: it gets NaN, not a number. The others' covariance is the pseudo-inverse.
 
-*Estimated transitions* add a variance of their own (`first_step.py`). A profile interval is widened by the same factor as its
-standard error.
+*Estimated transitions* are among the parameters (`logged_moves.py`), so their error is part of every other one's.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from functools import cached_property
 import numpy as np
 
 from multihorizon.checks import Bools, Floats
-from multihorizon.likelihood.first_step import added_variance
 from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.likelihood import Point
 from multihorizon.likelihood.profiled import profile_covariances
@@ -31,7 +29,7 @@ class Precision:
     """Covariance `(p,p)` of the answer, what is identified `(p,)`, and the scaled spectrum of the information.
 
     `null_space` `(p,nullity)` spans the directions of which the decisions say nothing. `widening` `(p,)` is the factor by which
-    estimated transitions widen each standard error, 1 where they are known.
+    a first stage that is not among the parameters widens each standard error.
     """
 
     variance: Floats
@@ -82,7 +80,7 @@ def precision(point: Point) -> Precision:
     variance = np.diag(covariance)
     null_space = np.zeros((model.size, int(null.sum())))
     null_space[free] = vectors[:, null] / own_scale[:, None]
-    return Precision(variance, identified, spectrum, covariance, null_space, _widening(point, covariance, variance))
+    return Precision(variance, identified, spectrum, covariance, null_space, np.ones(model.size))
 
 
 def _large_precision(point: Point) -> Precision:
@@ -90,15 +88,25 @@ def _large_precision(point: Point) -> Precision:
     model = point.likelihood
     d = model.n_reward
     covariances, known, spectrum = profile_covariances(point)
-    variance, widening, identified = np.zeros(model.size), np.ones(model.size), np.zeros(model.size, dtype=np.bool_)
-    variance[d:], identified[d:] = np.diag(covariances[:, d:]), known
-    widening[d:] = _widening(point, covariances, variance[d:])
-    return Precision(variance, identified, spectrum, None, np.zeros((model.size, 0)), widening)
+    variance, identified, own = np.zeros(model.size), np.zeros(model.size, dtype=np.bool_), slice(d, d + known.size)
+    variance[own], identified[own] = np.diag(covariances[:, own]), known
+    return Precision(variance, identified, spectrum, None, np.zeros((model.size, 0)), np.ones(model.size))
 
 
-def _widening(point: Point, covariances: Floats, variance: Floats) -> Floats:
-    """The factor by which estimated transitions widen standard errors."""
-    widening: Floats = np.sqrt(1 + added_variance(point, covariances) / np.where(variance > 0, variance, np.inf))
+def transition_widening(point: Point, found: Precision) -> Floats:
+    """The factor `(p,)` by which the error of estimated transitions widens standard errors; NaN with very many parameters."""
+    model = point.likelihood
+    if not model.moves:
+        return np.ones(model.size)
+    if found.covariance is None:
+        return np.full(model.size, np.nan)
+    # Given the transitions, the covariance of the rest is what is left when theirs is conditioned on.
+    others, moves = slice(0, model.transition_slice.start), model.transition_slice
+    shared = found.covariance[others, moves]
+    given = found.variance[others] - (shared * np.linalg.solve(found.covariance[moves, moves], shared.T).T).sum(axis=1)
+    widening = np.ones(model.size)
+    widening[others] = np.sqrt(found.variance[others] / np.where(given > 0, given, np.inf))
+    widening[others] = np.where(given > 0, widening[others], 1.0)
     return widening
 
 

@@ -27,9 +27,9 @@ LIFT = 1e-6
 def inverse_of_states(point: Point) -> Callable[[Floats], Floats] | None:
     """The preconditioner of the rewards `(d,)` of one task with one reward per state; None for other problems."""
     model = point.likelihood
-    if not model.problem.tabular or len({id(batch.mdp) for batch in model.batches}) != 1:
+    if not model.problem.tabular or len({id(batch.mdp) for batch in point.batches}) != 1:
         return None
-    pairs = [(batch, plan, i) for batch, plan in zip(model.batches, point.plans, strict=True) for i in range(plan.gamma.size)]
+    pairs = [(batch, plan, i) for batch, plan in zip(point.batches, point.plans, strict=True) for i in range(plan.gamma.size)]
     gram = sum(_gram(*pair) for pair in pairs)
     lift = LIFT * float(gram.diagonal().mean()) + model.ridge
     options = {"SymmetricMode": True}

@@ -24,37 +24,37 @@ LOST = 1e-3
 
 
 def profile_information(point: Point) -> tuple[Floats, Floats, Floats]:
-    """S `(m,m)` of the free discounts and log-temperatures with the reward profiled out, their own information `(m,)`, and
-    `I_γθ I_θθ^{-1}` `(m,d)`: how far the most likely reward gives way when one of them rises.
+    """S `(m,m)` of the free discounts and log-temperatures with everything else profiled out, their own information `(m,)`, and
+    `I_γθ I_θθ^{-1}` `(m,p)`: how far the most likely reward, and transitions, give way when one of them rises.
     """
     model = point.likelihood
-    d, size = model.n_reward, model.size
+    first, last, size = model.n_reward, model.transition_slice.start, model.size
     metric = Products(point)
-    rewards = (np.arange(size) < d) & ~model.fixed
-    free = np.flatnonzero(~model.fixed[d:]) + d
+    others = ((np.arange(size) < first) | (np.arange(size) >= last)) & ~model.fixed
+    free = np.flatnonzero(~model.fixed[first:last]) + first
     columns = np.array([metric.times(np.eye(1, size, int(k)).ravel()) for k in free])
-    solved = np.array([metric.solve(column, rewards, 0.0, PROFILED)[:d] for column in columns])
+    solved = np.array([metric.solve(column, others, 0.0, PROFILED) for column in columns])
     own = columns[:, free]
-    profiled: Floats = own - columns[:, :d] @ solved.T
+    profiled: Floats = own - columns[:, others] @ solved[:, others].T
     return 0.5 * (profiled + profiled.T), np.diag(own).copy(), solved
 
 
 def profile_covariances(point: Point) -> tuple[Floats, Bools, Floats]:
-    """Covariances `(p−d,p)` of discounts and log-temperatures with all of x, which of them are identified, the scaled spectrum.
+    """Covariances `(m,p)` of discounts and log-temperatures with all of x, which of them are identified, the scaled spectrum.
 
     What is known has covariance 0.
     """
     model = point.likelihood
-    d = model.n_reward
-    free = np.flatnonzero(~model.fixed[d:])
+    d, m = model.n_reward, model.n_discounts + model.n_temperatures
+    free = np.flatnonzero(~model.fixed[d : d + m])
     profiled, own, gives_way = profile_information(point)
     scale = np.sqrt(np.where(own > 0, own, 1.0))
     spectrum, vectors = np.linalg.eigh(profiled / np.outer(scale, scale))
     kept = spectrum > SHARE
     inverse = (vectors[:, kept] / spectrum[kept]) @ vectors[:, kept].T / np.outer(scale, scale)
-    covariances = np.zeros((model.size - d, model.size))
+    covariances = np.zeros((m, model.size))
+    covariances[free] = -inverse @ gives_way
     covariances[np.ix_(free, d + free)] = inverse
-    covariances[free, :d] = -inverse @ gives_way
-    identified = np.ones(model.size - d, dtype=np.bool_)
+    identified = np.ones(m, dtype=np.bool_)
     identified[free] = np.linalg.norm(vectors[:, ~kept], axis=1) <= LOST
     return covariances, identified, spectrum

@@ -119,7 +119,8 @@ def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
 def _fit(free: Likelihood, spread: float, start: Point) -> Ascent | None:
     """The best point with this spread, or None where the climb to it was broken off."""
     model = free.holding(temperature_penalty(free, spread), free.ridge)
-    x = model.pack(start.likelihood.reward(start.x), start.x[start.likelihood.discount_slice], _each(start, free))
+    old = start.likelihood
+    x = model.pack(old.reward(start.x), start.x[old.discount_slice], _each(start, free), start.x[old.transition_slice])
     begin = model.at(x)
     end = None if begin is None else climb(begin, max_steps=SPREAD_STEPS, gain=SPREAD_GAIN)
     return end if end is not None and end.finished else None
@@ -145,7 +146,7 @@ def _marginal(point: Point, spread: float) -> float:
 def _profiled(point: Point) -> Floats:
     """The curvature `(p−d,p−d)` of discounts and temperatures with the rewards profiled out."""
     model = point.likelihood
-    free = ~model.fixed[model.n_reward :]
+    free = ~model.fixed[model.n_reward : model.transition_slice.start]
     matrix = np.zeros((free.size, free.size))
     matrix[np.ix_(free, free)] = profile_information(point)[0]
     return matrix
@@ -154,17 +155,18 @@ def _profiled(point: Point) -> Floats:
 def _directions(model: Likelihood) -> Floats:
     """The directions `(p,m)` that are integrated out: temperatures as contrasts and, where it is not open, their common level.
 
-    With very many rewards, only of discounts and temperatures `(p−d,m)`.
+    With very many rewards, only of discounts and temperatures.
     """
-    first = model.n_reward if is_large(model) else 0
-    free = np.flatnonzero(~model.fixed)
-    others = np.eye(model.size)[:, free[(free >= first) & (free < model.temperature_slice.start)]]
+    rows = slice(model.n_reward, model.transition_slice.start) if is_large(model) else slice(0, model.size)
+    kept, temperatures = np.zeros(model.size, dtype=np.bool_), np.zeros(model.size, dtype=np.bool_)
+    kept[rows], temperatures[model.temperature_slice] = True, True
+    others = np.eye(model.size)[:, kept & ~model.fixed & ~temperatures]
     n = model.n_temperatures
     if model.fixed[model.temperature_slice].all():
-        return others[first:]
+        return others[rows]
     heats = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
     if not model.scale_is_free:
         heats = np.column_stack([heats, np.ones(n)])
     placed = np.zeros((model.size, heats.shape[1]))
     placed[model.temperature_slice] = heats
-    return np.hstack([others, placed])[first:]
+    return np.hstack([others, placed])[rows]

@@ -4,8 +4,9 @@
 
     T̂(t|s,a) = (n(s,a,t) + α q(t|s)) / (n(s,a) + α).
 
-The α added moves go where moves from s usually go, whatever the action; a larger α makes the actions of a state more alike. The
-covariance of the row is that of `n(s,a)` independent moves, shrunk as the row is:
+The α added moves go where moves from s usually go, whatever the action; a larger α makes the actions of a state more alike. By
+default α is one half, and 0 where no action ever led from one state to two places in a table with at least `REPEATED` moves that
+could have shown it. The covariance of the row is that of `n(s,a)` independent moves, shrunk as the row is:
 
     Cov T̂(·|s,a) = (diag(p) − p p') n / (n + α)²,   p = T̂(·|s,a),   n = n(s,a),
 
@@ -62,14 +63,18 @@ LISTED = 5
 CONTRADICTED = 0.001
 #: The share of moves that went elsewhere than given transitions say, from which a contradiction is decisive.
 DECISIVE = 0.1
+#: Moves that could have led elsewhere than the first one of their state and action. If none of 60 did, fewer than 5 % do.
+REPEATED = 60
 
 
-def estimate_mdp(demonstrations: Demonstrations, smoothing: float = SMOOTHING, known: MDP | None = None) -> MDP:
+def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None, known: MDP | None = None) -> MDP:
     """The MDP of a table with `next_state`, under the table's names for states and actions.
 
     Args:
         demonstrations: decisions with their next states; where episodes may be cut off, last decisions may lack theirs.
         smoothing: α ≥ 0.
+        demonstrations: decisions with their next states.
+        smoothing: α ≥ 0; None takes the default above.
         known: transitions that need no estimating. Each action that is available in a state that is not terminal there keeps its
             row; all other rows are estimated. It may name states and actions that the table does not.
 
@@ -85,9 +90,8 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float = SMOOTHING, k
         >>> estimate_mdp(table).n_states
         12
     """
-    alpha = float(as_floats(smoothing, "smoothing"))
-    if alpha < 0:
-        raise ValueError(f"smoothing must be at least 0, received {alpha}")
+    if smoothing is not None and not as_floats(smoothing, "smoothing") >= 0:
+        raise ValueError(f"smoothing must be at least 0, received {smoothing}")
     states, actions = _names(demonstrations, known)
     n, cells = len(states), demonstrations.cells
     place = positions(demonstrations.states, states, "state")
@@ -99,6 +103,7 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float = SMOOTHING, k
     moves = _counts(rows[logged], arrived[logged], cells.count[logged], (len(actions) * n, n))
     pooled = _counts(state[logged], arrived[logged], cells.count[logged], (n, n))
     taken = moves.sum(axis=1)
+    alpha = default_smoothing(moves) if smoothing is None else float(smoothing)
     estimated = (taken > 0) & ~is_given
     stacked = sp.csr_array(given + sp.diags_array(1.0 * estimated) @ _smoothed(moves, pooled, alpha))
     available = (estimated | is_given).reshape(len(actions), n).T
@@ -112,6 +117,12 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float = SMOOTHING, k
         action_names=actions,
         sample_sizes=np.where(estimated, (taken + alpha) ** 2 / np.maximum(taken, 1.0), np.inf),
     )
+
+
+def default_smoothing(moves: Any) -> float:
+    """α where the user gives none: 0 where the moves `(A·S,S)` look deterministic."""
+    repeated = float((moves.sum(axis=1) - 1).clip(min=0).sum())
+    return 0.0 if repeated >= REPEATED and np.diff(moves.indptr).max(initial=0) <= 1 else SMOOTHING
 
 
 def untaken_actions(mdp: MDP) -> dict[str, tuple[str, ...]]:
