@@ -37,7 +37,6 @@ from multihorizon.solution import Solution, Status
 from multihorizon.tables.demonstrations import read_tables
 from multihorizon.tables.features import read_features, read_known_reward
 from multihorizon.tables.groups import read_groups
-from multihorizon.tolerances import SMOOTHING
 
 #: Exit code where the work was stopped by Ctrl-C, as shells have it.
 STOPPED = 130
@@ -120,7 +119,7 @@ def _of_finite_tasks(options: FitOptions) -> dict[str, Any]:
         "--ridge": options.ridge is not None,
         "--lookahead": options.lookahead,
         "--recovered": options.recovered,
-        "--smoothing": options.smoothing != SMOOTHING,
+        "--smoothing": options.smoothing is not None,
         "--pairs": options.pairs,
         "--cluster": options.cluster_at,
     }

@@ -12,8 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from multihorizon.tolerances import SMOOTHING
-
 
 def path(text: str | Path) -> Path:
     """A path as it was typed. An empty one, such as an unset variable of the shell gives, must not mean the current folder."""
@@ -51,7 +49,12 @@ TemperatureChoice = Annotated[
     ),
 ]
 Smoothing = Annotated[
-    float, typer.Option("--smoothing", help="Moves added to each state and action when transitions are estimated.")
+    float | None,
+    typer.Option(
+        "--smoothing",
+        help="Moves added to each state and action when transitions are estimated; by default 0.5, or 0 where no move ever differed.",
+        show_default=False,
+    ),
 ]
 EstimateRest = Annotated[
     bool,
@@ -149,7 +152,7 @@ class TableOptions:
     transitions: Transitions = None
     features: Features = None
     temperature: TemperatureChoice = None
-    smoothing: Smoothing = SMOOTHING
+    smoothing: Smoothing = None
     estimate_rest: EstimateRest = False
     cut_off: CutOff = False
 

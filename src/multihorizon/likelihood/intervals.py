@@ -16,7 +16,9 @@ With very many parameters the climbs use products with the information in place 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from scipy.stats import chi2
@@ -27,6 +29,7 @@ from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.metric import Dense, Metric, metric_of
 from multihorizon.likelihood.parameters import Quadratic
 from multihorizon.likelihood.precision import Precision, precision
+from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
 
 #: How exactly the signed root must meet its target, in standard errors.
@@ -45,6 +48,8 @@ SAME_DISCOUNT = 1e-6
 EXACT_EXPERTS = 10
 #: How far the signed root of an approximate end may be from its target.
 CHECKED = 0.03
+#: Discounts whose intervals are computed together, before what is known so far is handed on.
+BLOCK = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +68,20 @@ class ProfileIntervals:
     def at(self, level: float) -> Floats:
         """The intervals `(K,2)` at this level; NaN for discounts that are not known and for ends that were not found."""
         if level not in self.computed:
-            point = self.point
-            self.computed[level] = profile_intervals(point, precision(point), self.known, level)
+            for _ in self.by_blocks(level):
+                pass
         return self.computed[level].copy()
+
+    def by_blocks(self, level: float, jobs: int = 1) -> Iterator[Floats]:
+        """The intervals `(K,2)` as they come, a few discounts at a time, with NaN for the rest; all of them are kept."""
+        point, groups = self.point, self.likelihood.groups
+        numbers = np.arange(self.likelihood.n_discounts)
+        blocks = [np.isin(groups, numbers[i : i + BLOCK]) & self.known for i in range(0, numbers.size, BLOCK)]
+        intervals = np.full((groups.size, 2), np.nan)
+        for found in in_parallel(partial(profile_intervals, point, precision(point), level=level), blocks, jobs):
+            intervals = np.where(np.isnan(found), intervals, found)
+            yield intervals.copy()
+        self.computed[level] = intervals
 
     @property
     def point(self) -> Point:

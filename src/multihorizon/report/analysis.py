@@ -23,16 +23,14 @@ from multihorizon.files.labels import look_alikes
 from multihorizon.likelihood.contrasts import reward_contrasts
 from multihorizon.likelihood.goal_test import shared_goal_test
 from multihorizon.likelihood.horizon_tests import SharedDiscountTest, each_pair, shared_discount_test, with_holm
-from multihorizon.likelihood.intervals import profile_intervals
+from multihorizon.likelihood.intervals import ProfileIntervals
 from multihorizon.likelihood.known import Temperature
 from multihorizon.likelihood.lookahead_comparison import check_comparable, compare_from
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.likelihood.model_checks import check_model
 from multihorizon.likelihood.population import Population
-from multihorizon.likelihood.precision import precision
 from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP
-from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
 from multihorizon.progress import Progress, part_of, silent
 from multihorizon.report import advice, words
@@ -44,10 +42,7 @@ from multihorizon.report.words import Verdict
 from multihorizon.solution import Solution
 from multihorizon.tables.demonstrations import Demonstrations
 from multihorizon.tables.dynamics import describe_estimate, estimate_mdp, require_agreement
-from multihorizon.tolerances import SMOOTHING
 
-#: Experts whose intervals are computed together, before what is known so far is kept.
-BLOCK = 4
 #: Up to this many experts every pair is tested; with more only on request, because their number grows with the square.
 FEW_EXPERTS = 6
 
@@ -84,7 +79,7 @@ def build_problem(
     tables: Sequence[Demonstrations],
     mdps: Sequence[MDP] | None,
     features: Any = None,
-    smoothing: float = SMOOTHING,
+    smoothing: float | None = None,
     estimate_rest: bool = False,
 ) -> tuple[Problem, list[str]]:
     """One problem from one or several tables with their transitions, and remarks on what was assumed.
@@ -125,7 +120,7 @@ def analyse(
     mdps: Sequence[MDP] | None = None,
     features: Any = None,
     temperature: Temperature | None = None,
-    smoothing: float = SMOOTHING,
+    smoothing: float | None = None,
     ridge: float | None = None,
     seed: int = 0,
     progress: Progress = silent,
@@ -246,33 +241,16 @@ def _with_checks(found: Analysis, tables: Sequence[Demonstrations], seed: int, p
 
 
 def _with_intervals(found: Analysis, jobs: int, progress: Progress, keep: Callable[[Analysis], None]) -> Analysis:
-    """The same with profile intervals, a block of experts at a time; experts who share a discount share its interval."""
-    given, profiles = np.flatnonzero(found.given), _Profiles(found.solution)
-    groups = profiles.point.likelihood.groups
-    first = given[np.sort(np.unique(groups[given], return_index=True)[1])]
-    blocks = [first[i : i + BLOCK] for i in range(0, first.size, BLOCK)]
-    intervals = found.intervals.copy()
-    for number, (block, found_ends) in enumerate(zip(blocks, in_parallel(profiles, blocks, jobs), strict=True)):
-        for k, ends in zip(block, found_ends, strict=True):
-            intervals[given[groups[given] == groups[k]]] = ends
-        found = replace(found, intervals=intervals.copy())
-        progress((number + 1) / len(blocks), f"intervals: {min((number + 1) * BLOCK, first.size)} of {first.size} discounts")
+    """The same with the solution's profile intervals, as they come."""
+    source = found.solution.interval_source
+    assert isinstance(source, ProfileIntervals)
+    given = np.array(found.given)[:, None]
+    for intervals in source.by_blocks(LEVEL, jobs):
+        found = replace(found, intervals=np.where(given, intervals, np.nan))
+        done = int((given & ~np.isnan(intervals)).any(axis=1).sum())
+        progress(done / max(int(given.sum()), 1), f"intervals: {done} of {int(given.sum())} discounts")
         keep(found)
     return found
-
-
-class _Profiles:
-    """The profile intervals of a block of experts."""
-
-    def __init__(self, solution: Solution) -> None:
-        self.point = resume(solution)
-        self.precision = precision(self.point)
-
-    def __call__(self, block: Ints) -> Floats:
-        groups = self.point.likelihood.groups
-        wanted = np.isin(groups, groups[block])
-        ends: Floats = profile_intervals(self.point, self.precision, wanted, LEVEL)[block]
-        return ends
 
 
 def _rough_intervals(found: Analysis) -> Floats:

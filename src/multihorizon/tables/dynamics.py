@@ -141,13 +141,16 @@ def untaken_actions(mdp: MDP) -> dict[str, tuple[str, ...]]:
     }
 
 
-def describe_estimate(mdp: MDP, smoothing: float, demonstrations: Demonstrations | None = None) -> list[str]:
+def describe_estimate(mdp: MDP, smoothing: float | None, demonstrations: Demonstrations | None = None) -> list[str]:
     """What was assumed where transitions were estimated from a table, in sentences for a report."""
     ends = [name for name, end in zip(mdp.state_names, mdp.terminal, strict=True) if end]
     if mdp.sample_sizes is None or np.isinf(mdp.sample_sizes).all():
         made = "No transitions were estimated: those that were given say where every action leads that somebody took."
+    elif smoothing is None and np.diff(mdp.stacked.indptr).max() <= 1:
+        made = "Transitions were taken from next_state: no action ever led from one state to two places."
     else:
-        made = f"Transitions were estimated from next_state, with {smoothing:g} smoothing moves per state and action."
+        added = SMOOTHING if smoothing is None else smoothing
+        made = f"Transitions were estimated from next_state, with {added:g} smoothing moves per state and action."
     sentences = [f"{made} States in which nobody decided end an episode: {_listed(ends) if ends else 'there are none'}."]
     untaken = untaken_actions(mdp)
     if untaken:
