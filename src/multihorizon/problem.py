@@ -141,6 +141,14 @@ class Problem:
             experts.append(replace(expert, mdp=mdp, features=features))
         return self.with_experts(experts)
 
+    def with_transitions(self, fitted: Sequence[Floats]) -> Problem:
+        """The same problem with fitted probabilities in place of estimated ones: the entries of each estimated task in turn."""
+        estimated = [mdp for mdp in {id(e.mdp): e.mdp for e in self.experts}.values() if mdp.sample_sizes is not None]
+        if [mdp.stacked.nnz for mdp in estimated] != [data.size for data in fitted]:
+            raise ValueError("the problem must have the estimated transitions that were fitted, received others")
+        entries = {id(mdp): data for mdp, data in zip(estimated, fitted, strict=True)}
+        return self.in_tasks(lambda mdp: mdp.with_probabilities(entries[id(mdp)]) if id(mdp) in entries else mdp)
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The distinct names of the experts `(K,)`, in order of appearance."""

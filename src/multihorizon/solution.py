@@ -225,7 +225,11 @@ class Solution:
         if missing:
             raise ValueError(f"{path} is not a saved solution: it lacks {', '.join(sorted(missing))}")
         try:
-            return cls(**_fields_from(content), problem=problem)
+            found = _fields_from(content)
+            fitted = found["evidence"].get("transitions")
+            if problem is not None and fitted:
+                problem = problem.with_transitions([read_numbers(data) for data in fitted])
+            return cls(**found, problem=problem)
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{path} is not a saved solution: {error}") from error
 

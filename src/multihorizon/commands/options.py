@@ -52,7 +52,7 @@ Smoothing = Annotated[
     float | None,
     typer.Option(
         "--smoothing",
-        help="Moves added to each state and action when transitions are estimated; by default 0.5, or 0 where no move ever differed.",
+        help="Moves added to each state and action when transitions are estimated; default 0.5, or 0 where none ever differed.",
         show_default=False,
     ),
 ]

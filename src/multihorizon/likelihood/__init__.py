@@ -3,10 +3,11 @@
 Read in this order; each module uses only those above it:
 
 * `engine`: soft values and linear solves for all persons of a task at once;  `persons`: their choices and derivatives;
-* `parameters`: what is known and what is tied;  `likelihood`: the likelihood of all;  `large`: with very many rewards;
+* `parameters`: what is known and what is tied;  `logged_moves`: transitions that come from the table itself;
+* `likelihood`: the likelihood of all;  `large`: with very many rewards;
 * `preconditioner`, `metric`: the curvature;  `profiled`: standard errors from products;
 * `ascent`: one climb;  `starts`: where climbs begin;
-* `first_step`: the error of estimated transitions;  `precision`: what the decisions determine, and standard errors;
+* `precision`: what the decisions determine, and standard errors;
 * `temperatures`: how much the experts' temperatures differ;  `fit`: the search for the most likely answer;
 * `intervals`: profile-likelihood intervals;  `known`: what the user knows;
 * `weighted_likelihood`, `lookahead_fit`, `lookahead_solution`: look-ahead that is not exponential;

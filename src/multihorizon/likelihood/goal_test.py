@@ -124,10 +124,10 @@ def _fit_with_one_reward(solution: Solution) -> Point | None:
     """The best point under the hypothesis, with the penalties of the test; None where the climb from the answer did not end."""
     point = resume(solution)
     model = point.likelihood
-    settings = model.settings
+    settings = replace(model.settings, moves=False)  # estimated transitions stay as they were fitted under the hypothesis
     if solution.options.get("temperature") == "pooled":
         settings = replace(settings, temperatures=np.full(model.problem.n_experts, np.nan), temperature_groups=None)
-    tested = Likelihood(model.problem, settings)
+    tested = Likelihood(point.problem, settings)
     tested = tested.holding(temperature_prior(tested), (WEAK_PRIOR * tested.known_temperature / tested.feature_sizes) ** -2.0)
     temperatures = [model.temperatures(point.x)[tested.temperature_groups == g][0] for g in range(tested.n_temperatures)]
     start = tested.at(tested.pack(model.reward(point.x), point.x[model.discount_slice], np.array(temperatures)), point)

@@ -304,7 +304,7 @@ class Point:
     def gradient(self) -> Floats:
         """The gradient `(p,)` of the objective, by one adjoint solve for each expert."""
         model = self.likelihood
-        total = self.pull_back([batch.counts - less for batch, less in zip(self.batches, self._selected_counts(), strict=True)])
+        total = self.pull_back([batch.counts - less for batch, less in zip(self.batches, self.selected_counts(), strict=True)])
         total[: model.n_reward] -= model.ridge * model.reward(self.x)
         if model.moves:
             total[model.transition_slice] += np.concatenate([moves.gradient(t) for moves, t in model.moves_at(self.x)])
@@ -319,7 +319,7 @@ class Point:
             found[moves.task] = Selection.of(np.sum([missed(*pair) for pair in own], axis=0), moves.selected)
         return found
 
-    def _selected_counts(self) -> Iterator[Floats | float]:
+    def selected_counts(self) -> Iterator[Floats | float]:
         """How many decisions `(A,S,n)` of each batch are there only because actions were selected; 0 where they were not."""
         for batch, plan in zip(self.batches, self.plans, strict=True):
             selection = self.selections.get(batch.task) if self.selections else None
