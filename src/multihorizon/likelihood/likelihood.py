@@ -32,7 +32,7 @@ import numpy as np
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.likelihood.engine import Resolvents, Start
-from multihorizon.likelihood.logged_moves import LoggedMoves, Selection, logged_moves, missed
+from multihorizon.likelihood.logged_moves import LoggedMoves, logged_moves
 from multihorizon.likelihood.parameters import Quadratic, Settings, group_numbers, known_of_groups, renumbered
 from multihorizon.likelihood.persons import (
     Persons,
@@ -192,9 +192,7 @@ class Likelihood:
         value = sum(float((b.counts * p.finite_log).sum()) for b, p in zip(self.batches, plans, strict=True))
         objective = value - 0.5 * float(self.ridge @ theta**2) + (0.0 if self.penalty is None else self.penalty(x))
         objective += sum(moves.value(t) for moves, t in self.moves_at(x))
-        point = Point(self, x, tuple(plans), value, objective, batches)
-        chance = sum(selection.log_chance for selection in point.selections.values())
-        return replace(point, objective=objective - chance) if point.selections else point
+        return Point(self, x, tuple(plans), value, objective, batches)
 
     def moves_at(self, x: Floats) -> Iterator[tuple[LoggedMoves, Floats]]:
         """The logged moves of each task, and how far they give way."""
@@ -304,36 +302,16 @@ class Point:
     def gradient(self) -> Floats:
         """The gradient `(p,)` of the objective, by one adjoint solve for each expert."""
         model = self.likelihood
-        total = self.pull_back([batch.counts - less for batch, less in zip(self.batches, self.selected_counts(), strict=True)])
+        total = self.pull_back([batch.counts for batch in self.batches])
         total[: model.n_reward] -= model.ridge * model.reward(self.x)
         if model.moves:
             total[model.transition_slice] += np.concatenate([moves.gradient(t) for moves, t in model.moves_at(self.x)])
         return total if model.penalty is None else total + model.penalty.gradient(self.x)
 
     @cached_property
-    def selections(self) -> dict[int, Selection]:
-        """For each task with estimated transitions, how actions came to be known."""
-        found = {}
-        for moves in self.likelihood.moves:
-            own = [(b.visits, p.policy) for b, p in zip(self.batches, self.plans, strict=True) if b.task == moves.task]
-            found[moves.task] = Selection.of(np.sum([missed(*pair) for pair in own], axis=0), moves.selected)
-        return found
-
-    def selected_counts(self) -> Iterator[Floats | float]:
-        """How many decisions `(A,S,n)` of each batch are there only because actions were selected; 0 where they were not."""
-        for batch, plan in zip(self.batches, self.plans, strict=True):
-            selection = self.selections.get(batch.task) if self.selections else None
-            rest = np.maximum(1 - plan.policy, 1e-16)
-            yield 0.0 if selection is None else selection.odds[:, :, None] * batch.visits * plan.policy / rest
-
-    @cached_property
     def weights(self) -> tuple[Floats, ...]:
-        """How much each choice `(A,S,n)` of each batch weighs in the information: how often it is expected."""
-        expected = []
-        for batch, plan in zip(self.batches, self.plans, strict=True):
-            selection = self.selections.get(batch.task) if self.selections else None
-            expected.append(batch.visits * plan.policy * (1.0 if selection is None else selection.share[:, :, None]))
-        return tuple(expected)
+        """How often each choice `(A,S,n)` of each batch is expected: what it weighs in the information."""
+        return tuple(batch.visits * plan.policy for batch, plan in zip(self.batches, self.plans, strict=True))
 
     def without_derivatives(self) -> Self:
         """The same point without what was derived from it, which takes far more memory and is derived again when asked for."""

@@ -1,6 +1,6 @@
-"""Transitions that come from the table itself: they give way within their own error, and actions were taken to be known.
+"""Transitions that come from the table itself give way within their own error.
 
-*Moves.* A table tells of a row `T(·|s,a)` through `m(s')` counted moves; p̂ is the estimate, and `m = size · p̂`. To hold T at p̂
+A table tells of a row `T(·|s,a)` through `m(s')` counted moves; p̂ is the estimate, and `m = size · p̂`. To hold T at p̂
 while everything else is fitted would take the error of p̂ for a finding about experts: other temperatures, another discount, a
 model that does not fit. So T is fitted too: what is maximised is the likelihood of decisions and moves, `L(x,T) + Σ m log T`.
 
@@ -15,12 +15,6 @@ Rows with one possible next state have nothing to give way, and rows that are kn
 
 A row's change moves expert k's immediate reward: `dR_k(s,a) = Σ_s' dT(s'|s,a) u_k(s')` with `u_k = ρ + γ_k V_k`, ρ the reward
 paid on arrival. So `dR_k/dt(s') = T(s') (u_k(s') − Σ T u_k)`.
-
-*Actions.* Where an action leads is known only if someone took it, so an action nobody took is not in the model. Those that are
-in it have been selected: that a rare action was taken once says only that it was not missed. Without a correction rare actions
-look better than they are. So the likelihood of the decisions is divided by the chance that each such action was taken at all,
-`1 − exp(−h)` with `h(s,a) = −Σ_k n_k(s) log(1 − π_k(a|s))`. This is exact for one rare action in a state, and takes several as
-independent.
 """
 
 from __future__ import annotations
@@ -29,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.checks import Floats, Ints
 from multihorizon.mdp import MDP
 from multihorizon.problem import Problem
 
@@ -39,7 +33,6 @@ class LoggedMoves:
     """The moves of one task that may give way: places in `mdp.stacked.data`, rows a·S + s, p̂, and counts m, all `(E,)`.
 
     `number` numbers their rows from 0. `task` is the number of the MDP among those of the problem, which holds the estimate.
-    `selected` `(A,S)` marks the actions that are known because someone took them.
     """
 
     task: int
@@ -49,7 +42,6 @@ class LoggedMoves:
     number: Ints
     estimate: Floats
     counts: Floats
-    selected: Bools
 
     @property
     def size(self) -> int:
@@ -89,34 +81,6 @@ class LoggedMoves:
         return found
 
 
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """What follows from the chance `1 − exp(−h)` that each action was taken at all, for h `(A,S)` of one task.
-
-    `log_chance` is its logarithm, summed. `odds` is `exp(−h)/(1 − exp(−h))`. `share` is how much of an action's information is
-    left: between a half, where it was nearly missed, and 1. Actions that were not selected have odds 0 and share 1.
-    """
-
-    log_chance: float
-    odds: Floats
-    share: Floats
-
-    @classmethod
-    def of(cls, h: Floats, selected: Bools) -> Selection:
-        """From h, at the actions that were selected."""
-        rate = np.where(selected, np.clip(h, 1e-290, 700.0), 700.0)
-        chance = -np.expm1(-rate)
-        odds = np.exp(-rate) / chance
-        share = np.where(rate < 1e-4, 0.5 + rate / 6, (1 - rate * odds) / chance)
-        return cls(float(np.log(chance).sum()), odds, share)
-
-
-def missed(visits: Floats, policy: Floats) -> Floats:
-    """What a batch of persons adds to h `(A,S)`: visits `(S,n)`, policies `(A,S,n)`."""
-    added: Floats = -(visits * np.log1p(-np.minimum(policy, 1 - 1e-16))).sum(axis=2)
-    return added
-
-
 def logged_moves(problem: Problem) -> tuple[LoggedMoves, ...]:
     """The moves that may give way, of each task that has such; the problem's transitions are those that were counted."""
     found = []
@@ -128,8 +92,7 @@ def logged_moves(problem: Problem) -> tuple[LoggedMoves, ...]:
         entries = np.flatnonzero(np.isfinite(mdp.sample_sizes[rows]) & (widths[rows] > 1) & (mdp.stacked.data > 0))
         rows, estimate = rows[entries], mdp.stacked.data[entries]
         number = np.unique(rows, return_inverse=True)[1]
-        selected = np.isfinite(mdp.sample_sizes).reshape(mdp.n_actions, -1) & mdp.live.T
-        found.append(LoggedMoves(task, mdp, entries, rows, number, estimate, mdp.sample_sizes[rows] * estimate, selected))
+        found.append(LoggedMoves(task, mdp, entries, rows, number, estimate, mdp.sample_sizes[rows] * estimate))
     return tuple(found)
 
 

@@ -5,11 +5,12 @@ logarithms of the temperatures are taken to vary around a common value with stan
 
     L_τ(x) = L(x) − Σ_k (ℓ_k − ℓ̄)² / (2τ²),     ℓ_k = log λ_k.
 
-τ = 0 makes all equal and τ = ∞ sets all free. τ is chosen by the marginal likelihood, with everything else integrated out by
-Laplace's method: it maximises `max_x L_τ(x) − (K−1) log τ − ½ log det M_τ`, M the information with the penalty. Twice the gain
-over τ = 0 tests that all temperatures are equal; on the bound τ = 0 its distribution is half χ²₀, half χ²₁. Where the test does
-not reject, equal temperatures are kept: with few experts a spread that may be chance costs more than it mends. With very many
-rewards (`large`) they are profiled out instead: what is left out, the determinant of their own information, hardly depends on τ.
+τ = 0 makes all equal and τ = ∞ sets all free. τ is chosen by the likelihood of the decisions given τ: temperatures are
+integrated out by Laplace's method and everything else is profiled out. It maximises `max_x L_τ(x) − (K−1) log τ − ½ log det S_τ`,
+S the information of the differences of the ℓ_k, with the penalty, after everything else has been accounted for. Parameters that
+rest on a bound count as known there. Twice the gain over τ = 0 tests that all temperatures are equal; on the bound τ = 0 its
+distribution is half χ²₀, half χ²₁. Where the test does not reject, equal temperatures are kept: with few experts a spread that
+may be chance costs more than it mends.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ import numpy as np
 from scipy.stats import chi2
 
 from multihorizon.checks import Floats, Sparse
-from multihorizon.likelihood.ascent import Ascent, climb
+from multihorizon.likelihood.ascent import Ascent, climb, resting
 from multihorizon.likelihood.large import is_large
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.metric import curvature
 from multihorizon.likelihood.parameters import Quadratic, placed
+from multihorizon.likelihood.precision import scaled_spectrum
 from multihorizon.likelihood.profiled import profile_information
 from multihorizon.tolerances import INFORMATION_RANK_TOLERANCE
 
@@ -133,40 +135,23 @@ def _each(start: Point, free: Likelihood) -> Floats:
 
 
 def _marginal(point: Point, spread: float) -> float:
-    """Laplace's marginal log-likelihood, without constants."""
+    """The log-likelihood of the decisions given the spread, without constants."""
     model = point.likelihood
-    directions = _directions(model)
-    matrix = directions.T @ _profiled(point) @ directions if is_large(model) else directions.T @ curvature(point) @ directions
-    values = np.linalg.eigvalsh(matrix)
-    kept = values[values > INFORMATION_RANK_TOLERANCE * values[-1]]
-    prior = (model.n_temperatures - 1) * np.log(spread) if spread > 0 else 0.0
-    return point.objective - prior - 0.5 * float(np.log(kept).sum())
-
-
-def _profiled(point: Point) -> Floats:
-    """The curvature `(p−d,p−d)` of discounts and temperatures with the rewards profiled out."""
-    model = point.likelihood
-    free = ~model.fixed[model.n_reward : model.transition_slice.start]
-    matrix = np.zeros((free.size, free.size))
-    matrix[np.ix_(free, free)] = profile_information(point)[0]
-    return matrix
-
-
-def _directions(model: Likelihood) -> Floats:
-    """The directions `(p,m)` that are integrated out: temperatures as contrasts and, where it is not open, their common level.
-
-    With very many rewards, only of discounts and temperatures.
-    """
-    rows = slice(model.n_reward, model.transition_slice.start) if is_large(model) else slice(0, model.size)
-    kept, temperatures = np.zeros(model.size, dtype=np.bool_), np.zeros(model.size, dtype=np.bool_)
-    kept[rows], temperatures[model.temperature_slice] = True, True
-    others = np.eye(model.size)[:, kept & ~model.fixed & ~temperatures]
-    n = model.n_temperatures
-    if model.fixed[model.temperature_slice].all():
-        return others[rows]
-    heats = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
-    if not model.scale_is_free:
-        heats = np.column_stack([heats, np.ones(n)])
-    placed = np.zeros((model.size, heats.shape[1]))
-    placed[model.temperature_slice] = heats
-    return np.hstack([others, placed])[rows]
+    if not spread:
+        return point.objective
+    n, first = model.n_temperatures, 0
+    if is_large(model):
+        first, free = model.n_reward, ~model.fixed[model.n_reward : model.transition_slice.start]
+        matrix = profile_information(point)[0]
+    else:
+        free = ~model.fixed & ~resting(point)
+        matrix = curvature(point)[np.ix_(free, free)]
+    contrasts = np.zeros((free.size, n - 1))
+    contrasts[model.temperature_slice.start - first :][:n] = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[
+        0
+    ][:, 1:]
+    values, vectors, scale = scaled_spectrum(matrix)
+    kept = values > INFORMATION_RANK_TOLERANCE * values[-1]
+    seen = (contrasts[free] / scale[:, None]).T @ vectors[:, kept]
+    covariance = (seen / values[kept]) @ seen.T
+    return point.objective - (n - 1) * float(np.log(spread)) + 0.5 * float(np.linalg.slogdet(covariance)[1])
