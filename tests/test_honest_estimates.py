@@ -149,8 +149,8 @@ def estimated_problem(seed: int = 0, moves: int = 60) -> mh.Problem:
     return mh.Problem(guess, table, arrival_features=own)
 
 
-def test_the_error_of_estimated_transitions_is_what_redrawing_them_gives():
-    """The variance that logged moves add is that of estimates with rows drawn anew and held."""
+def test_the_error_of_estimated_transitions_is_somewhat_less_than_redrawing_them_gives():
+    """Estimates with rows drawn anew and held vary more: the decisions, too, say where moves lead."""
     point = resume(mh.solve(estimated_problem(moves=3000), mh.MaximumLikelihood(temperature="shared")))
     model, errors = point.likelihood, precision(point).standard_errors
     given = errors / transition_widening(point, precision(point))
@@ -159,7 +159,8 @@ def test_the_error_of_estimated_transitions_is_what_redrawing_them_gives():
         drawn = Likelihood(redrawn(model.problem, rng), replace(model.settings, moves=False), ridge=model.ridge)
         found.append(drawn.discounts(climb(drawn.at(point.x[: drawn.size]), gain=1e-4).point.x))
     added = np.sqrt(errors**2 - given**2)[model.discount_slice]
-    assert np.std(found, axis=0) == pytest.approx(added, rel=0.25)
+    assert (0.6 * np.std(found, axis=0) < added).all()
+    assert (added < 1.1 * np.std(found, axis=0)).all()
 
 
 def test_estimated_transitions_widen_intervals_and_known_ones_do_not():

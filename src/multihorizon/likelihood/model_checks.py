@@ -261,7 +261,8 @@ def _centred_scores(point: Point, tables: Sequence[Demonstrations], seed: int) -
     share = min(1.0, COMPARED_DECISIONS / model.decisions)
     choices = [choice for table in tables for choice in _some_choices(table, share, seed)]
     # The reward, or where it is known the discounts and temperatures.
-    free = np.arange(model.size) < model.n_reward if model.settings.reward is None else np.arange(model.size) >= model.n_reward
+    places, last = np.arange(model.size), model.transition_slice.start
+    free = places < model.n_reward if model.settings.reward is None else (places >= model.n_reward) & (places < last)
     unit = np.where(free, 1.0, 0.0)
     unit[: model.n_reward] *= model.known_temperature / model.feature_sizes
     unit[model.discount_slice] *= point.x[model.discount_slice] * (1 - point.x[model.discount_slice])
