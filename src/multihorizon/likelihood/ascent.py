@@ -7,8 +7,7 @@ began. A discount that a step would carry past 0 or 1 is put on the bound and th
 on a bound and is pushed outwards is held there. A step is taken when the objective rises by a fair share of what the quadratic
 model promises, otherwise μ grows. Where less is promised than the last digits of the objective can show, a step is taken when it
 leaves less to gain; otherwise the climb ends. The gradient is new at every point (one adjoint solve per expert); the information,
-which costs a solve for each parameter, is corrected by what the gradients show, and computed again only when the steps it gives
-no longer shrink the gradient.
+which costs a solve for each parameter, is computed again only when the steps it gives no longer shrink the gradient quickly.
 
 Where reward and discount nearly trade off, the likelihood is a long bent ridge on which straight steps must be short. From step
 `BENT` on each step therefore follows the bend to second order (the geodesic acceleration of Transtrum and Sethna, 2012): with
@@ -39,8 +38,8 @@ MAX_STEPS = 300
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-3, 1e-8, 1e12
 #: Gains below this share of the objective are lost in its rounding.
 LOST_GAIN = 1e-14
-#: The curvature is kept while each step leaves no more than this share of the promised gain.
-SHRINK = 0.9
+#: The information is kept while each step leaves no more than this share of the promised gain.
+SHRINK = 0.05
 #: From this step on the bend of the ridge is followed; easy problems are solved before.
 BENT = 6
 #: The part of a step by which second derivatives are differenced, and the longest acceleration relative to the step.
@@ -96,7 +95,6 @@ def climb(
             reached, damping = _advance(point, metric, free, damping, steps >= BENT)
         if reached is None:
             return Ascent(point.without_derivatives(), steps, False, metric)
-        metric = metric.learned(reached.x - point.x, point.gradient - reached.gradient)
         point, last, fresh = reached, promised, False
         progress((steps + 1) / max_steps, f"step {steps + 1}: log-likelihood {point.value:.2f}")
     return Ascent(point.without_derivatives(), max_steps, False, metric)

@@ -42,10 +42,6 @@ class Metric(Protocol):
         """The curvature times a vector."""
         ...
 
-    def learned(self, step: Floats, change: Floats) -> Metric:
-        """The curvature corrected by how much the gradient fell along a step."""
-        ...
-
     def solve(self, b: Floats, free: Bools, damping: float) -> Floats:
         """δ `(p,)` with `(I + A + μD) δ = b` on the free parameters, and 0 elsewhere."""
         ...
@@ -66,11 +62,7 @@ def curvature(point: Point) -> Floats:
 
 
 class Dense:
-    """The curvature as a matrix.
-
-    The information is the curvature on average. What the gradient shows along a step corrects it (the BFGS update), so that a
-    climb does not creep where the two differ.
-    """
+    """The curvature as a matrix."""
 
     def __init__(self, matrix: Floats) -> None:
         self.matrix = matrix
@@ -80,14 +72,6 @@ class Dense:
     def times(self, v: Floats) -> Floats:
         """One product."""
         return self.matrix @ v
-
-    def learned(self, step: Floats, change: Floats) -> Dense:
-        """The update, unless it would not be positive definite."""
-        along = self.matrix @ step
-        seen, expected = float(step @ change), float(step @ along)
-        if not 0.1 * expected < seen < 10 * expected:
-            return self
-        return Dense(self.matrix - np.outer(along, along) / expected + np.outer(change, change) / seen)
 
     def solve(self, b: Floats, free: Bools, damping: float) -> Floats:
         """By Cholesky's factors of the free block."""
@@ -114,10 +98,6 @@ class Products:
         product = information_product(self.point, v)
         product[: model.n_reward] += model.ridge * v[: model.n_reward]
         return product if model.penalty is None else product + model.penalty.matrix @ v
-
-    def learned(self, step: Floats, change: Floats) -> Products:
-        """Products stay as they are."""
-        return self
 
     def solve(self, b: Floats, free: Bools, damping: float, tolerance: float = TOLERANCE) -> Floats:
         """By preconditioned conjugate gradients, begun at the last solution for the same b."""
