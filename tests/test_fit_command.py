@@ -68,7 +68,7 @@ def test_features_tie_rewards(grid_folder, tmp_path):
 def test_transitions_are_estimated_where_none_are_given(grid_folder):
     result = fit(grid_folder / "demos.csv")
     assert result.exit_code == 0, result.output
-    assert "Transitions were estimated from next_state, with 0.5 smoothing" in result.output
+    assert "Transitions were taken from next_state: no action ever led from one state to two places." in result.output
 
 
 def test_temperature_per_expert(grid_folder, tmp_path):

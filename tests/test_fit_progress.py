@@ -29,8 +29,8 @@ def test_ctrl_c_keeps_what_is_done(after, grid_folder, tmp_path, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    stage = {"model checks": "profile_intervals", "intervals": "shared_discount_test"}[after]
-    monkeypatch.setattr(f"multihorizon.report.analysis.{stage}", interrupted)
+    stage = {"model checks": "likelihood.intervals.profile_intervals", "intervals": "report.analysis.shared_discount_test"}[after]
+    monkeypatch.setattr(f"multihorizon.{stage}", interrupted)
     result = fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path)
     assert result.exit_code == 130
     assert "Stopped before the end" in result.output

@@ -195,6 +195,22 @@ def test_transitions_give_way_to_decisions_and_their_gradient_is_exact():
     assert point.batches[0].mdp.stacked.sum(axis=1) == pytest.approx(problem.mdp.stacked.sum(axis=1))
 
 
+def test_one_discount_is_tested_by_the_likelihood_of_the_decisions_not_by_a_penalised_maximum():
+    """With temperatures that differ, a test with a known spread in which temperatures are integrated out."""
+    cliff = mh.domains.cliff()
+    policies = [mh.soft_plan(cliff.mdp, cliff.reward, 0.6, lam).policy for lam in (1.0, 0.4, 3.0)]
+    table = mh.Demonstrations.simulate(cliff.mdp, policies, 300)
+    solution = mh.solve(mh.Problem(cliff.mdp, table), mh.MaximumLikelihood())
+    spread, point = solution.evidence["temperature_spread"], resume(solution)
+    assert spread > 0
+    test = mh.shared_discount_test(solution)
+    assert test.p_value > 0.01
+    shared = climb(point.likelihood.sharing((0, 0, 0)).at(np.concatenate([point.x[:12], [0.6], point.x[15:]]))).point
+    loss = temperatures.log_likelihood_given(point, spread) - temperatures.log_likelihood_given(shared, spread)
+    assert test.statistic == pytest.approx(2 * loss, abs=0.01)
+    assert test.statistic != pytest.approx(2 * (point.objective - shared.objective), abs=0.01)
+
+
 def test_a_saved_solution_keeps_the_transitions_that_were_fitted(tmp_path):
     problem = estimated_problem()
     solution = mh.solve(problem, mh.MaximumLikelihood(temperature="shared"))

@@ -151,11 +151,14 @@ def test_a_wrong_address_is_one_sentence(
     pytest.importorskip("distributed")
     monkeypatch.setattr("multihorizon.parallel.ANSWER_SECONDS", 0.2)
     monkeypatch.chdir(tmp_path)
+    files = [Path(word) for word in command if word.endswith((".csv", ".npz"))]
+    for file in files:
+        file.write_text("expert\n")
     result = CliRunner().invoke(app, [*command, "--cluster", address, "--out", "out"])
     assert result.exit_code == 2
     assert f"received '{address}': none answers there" in " ".join(result.stderr.split())
     assert len(result.stderr.strip().splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(file.name for file in files)
 
 
 def test_a_cluster_without_the_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
 """Do the experts plan equally far? Likelihood-ratio tests that discounts are shared.
 
 Under the hypothesis that some experts have one discount, the likelihood is maximised again with that one, and twice the loss of
-log-likelihood is compared with χ². Where the hypothesis leaves the reward and the discount as determined as they are without it,
-the degrees of freedom are the contrasts given up: one for a pair.
+log-likelihood is compared with χ². Where the temperatures have an estimated spread, the likelihood is that of the decisions given
+the spread, with temperatures integrated out (`temperatures.py`). Where the hypothesis leaves the reward and the discount as
+determined as they are without it, the degrees of freedom are the contrasts given up: one for a pair.
 
 Often it does not: two experts with one discount act alike, and one behaviour alone cannot tell a discount from a reward. Then m
 directions are open under the hypothesis only, and the alternative may choose, along them, *how* the two experts would differ as
@@ -33,6 +34,7 @@ from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.precision import precision
 from multihorizon.likelihood.starts import choice_probability_start
+from multihorizon.likelihood.temperatures import log_likelihood_given
 from multihorizon.parallel import in_parallel
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution
@@ -65,8 +67,7 @@ class SharedDiscountTest:
 
 def shared_discount_test(solution: Solution) -> SharedDiscountTest:
     """Test that all experts of a maximum-likelihood solution have one discount."""
-    point = resume(solution)
-    return _test(point, tuple(range(solution.discounts.size)))
+    return _test(resume(solution), _spread(solution), tuple(range(solution.discounts.size)))
 
 
 def pairwise_tests(solution: Solution, progress: Progress = silent, jobs: int = 1) -> list[SharedDiscountTest]:
@@ -78,7 +79,7 @@ def each_pair(solution: Solution, progress: Progress = silent, jobs: int = 1) ->
     """The test of each pair that has something to test, as soon as it is done, not yet corrected."""
     point = resume(solution)
     pairs = [pair for pair in combinations(range(solution.discounts.size), 2) if _contrasts(point.likelihood, pair)]
-    for number, test in enumerate(in_parallel(partial(_test, point), pairs, jobs), start=1):
+    for number, test in enumerate(in_parallel(partial(_test, point, _spread(solution)), pairs, jobs), start=1):
         progress(number / len(pairs), f"pair {number} of {len(pairs)}")
         yield test
 
@@ -105,7 +106,12 @@ def holm(p_values: Floats) -> Floats:
     return adjusted
 
 
-def _test(point: Point, members: tuple[int, ...]) -> SharedDiscountTest:
+def _spread(solution: Solution) -> float:
+    """The estimated spread of log-temperatures; 0 where they are equal, known or untied."""
+    return float(solution.evidence["temperature_spread"] or 0.0)
+
+
+def _test(point: Point, spread: float, members: tuple[int, ...]) -> SharedDiscountTest:
     model = point.likelihood
     names = tuple(model.problem.names[i] for i in members)
     contrasts = _contrasts(model, members)
@@ -114,7 +120,7 @@ def _test(point: Point, members: tuple[int, ...]) -> SharedDiscountTest:
     end = _restricted(point, members)
     degrees = _degrees(point, end.point, members, contrasts)
     shared = float(end.point.likelihood.discounts(end.point.x)[members[0]])
-    statistic = max(0.0, 2 * (point.objective - end.point.objective))
+    statistic = max(0.0, 2 * (log_likelihood_given(point, spread) - log_likelihood_given(end.point, spread)))
     known = degrees > 0 and (end.finished or statistic > 2 * HOPELESS)
     p_value = float(chi2.sf(statistic, degrees)) if known else np.nan
     return SharedDiscountTest(names, shared, statistic, degrees, p_value, p_value)

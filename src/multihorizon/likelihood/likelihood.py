@@ -72,6 +72,8 @@ class Likelihood:
     n_coordinates = 1
     #: Whether `large.information_product` knows how choices depend on x.
     has_products = True
+    #: The logged moves of each task whose transitions give way.
+    moves: tuple[LoggedMoves, ...] = ()
 
     def __init__(
         self, problem: Problem, settings: Settings | None = None, penalty: Quadratic | None = None, ridge: Floats | float = 0.0
@@ -80,7 +82,7 @@ class Likelihood:
         self.problem = problem.in_tasks(MDP.as_counted) if self.settings.moves else problem
         self.penalty = penalty
         self.ridge: Floats = np.broadcast_to(np.asarray(ridge, dtype=np.float64), (problem.n_parameters,))
-        self.moves: tuple[LoggedMoves, ...] = logged_moves(self.problem) if self.settings.moves else ()
+        self.moves = logged_moves(self.problem) if self.settings.moves else ()
         sizes = {moves.task: moves.size for moves in self.moves}
         self.batches = tuple(persons_by_task(self.problem, self.settings.reward is None, sizes))
         self.decisions = float(sum(batch.visits.sum() for batch in self.batches))

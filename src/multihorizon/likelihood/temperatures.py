@@ -7,7 +7,7 @@ logarithms of the temperatures are taken to vary around a common value with stan
 
 τ = 0 makes all equal and τ = ∞ sets all free. τ is chosen by the likelihood of the decisions given τ: temperatures are
 integrated out by Laplace's method and everything else is profiled out. It maximises `max_x L_τ(x) − (K−1) log τ − ½ log det S_τ`,
-S the information of the differences of the ℓ_k, with the penalty, after everything else has been accounted for. Parameters that
+S the information of the differences of the ℓ_k, with the penalty, after everything else has been accounted for. Discounts that
 rest on a bound count as known there. Twice the gain over τ = 0 tests that all temperatures are equal; on the bound τ = 0 its
 distribution is half χ²₀, half χ²₁. Where the test does not reject, equal temperatures are kept: with few experts a spread that
 may be chance costs more than it mends.
@@ -86,7 +86,7 @@ def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
         equal: the fit in which all temperatures are one.
         free: the same likelihood with a temperature for each expert.
     """
-    reference = _marginal(equal.point, 0.0)
+    reference = log_likelihood_given(equal.point, 0.0)
     ends: dict[int, tuple[float, Ascent]] = {}
     unfinished: list[int] = []
 
@@ -97,7 +97,7 @@ def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
         if end is None:
             unfinished.append(index)
         else:
-            ends[index] = (_marginal(end.point.without_derivatives(), float(SPREADS[index])) - reference, end)
+            ends[index] = (log_likelihood_given(end.point.without_derivatives(), float(SPREADS[index])) - reference, end)
 
     for index in range(0, SPREADS.size, COARSE):
         gain(index)
@@ -134,8 +134,8 @@ def _each(start: Point, free: Likelihood) -> Floats:
     return np.array([experts[free.temperature_groups == g][0] for g in range(free.n_temperatures)])
 
 
-def _marginal(point: Point, spread: float) -> float:
-    """The log-likelihood of the decisions given the spread, without constants."""
+def log_likelihood_given(point: Point, spread: float) -> float:
+    """The log-likelihood of the decisions given the spread of temperatures, which are integrated out; without constants."""
     model = point.likelihood
     if not spread:
         return point.objective
@@ -144,7 +144,9 @@ def _marginal(point: Point, spread: float) -> float:
         first, free = model.n_reward, ~model.fixed[model.n_reward : model.transition_slice.start]
         matrix = profile_information(point)[0]
     else:
-        free = ~model.fixed & ~resting(point)
+        known = resting(point)
+        known[model.temperature_slice] = False
+        free = ~model.fixed & ~known
         matrix = curvature(point)[np.ix_(free, free)]
     contrasts = np.zeros((free.size, n - 1))
     contrasts[model.temperature_slice.start - first :][:n] = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[

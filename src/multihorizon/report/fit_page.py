@@ -107,7 +107,8 @@ def _tests(found: Analysis) -> list[str]:
     if np.isnan(found.shared.p_value):
         text = "Whether all experts share one discount cannot be tested with these data."
     else:
-        text = f"Likelihood-ratio test that all experts share one discount: p {p_text(found.shared.p_value)}."
+        held = " (with the penalty that holds the rewards)" if found.solution.evidence["ridge"] else ""
+        text = f"Likelihood-ratio test{held} that all experts share one discount: p {p_text(found.shared.p_value)}."
     place = {found.solution.experts[k]: i for i, k in enumerate(found.order)}
     rows: list[list[Cell]] = []
     pairs: list[list[int]] = []
