@@ -128,9 +128,9 @@ def test_tables_sort_both_ways_and_say_so(tab, page, found) -> None:
 
 def test_tables_can_be_filtered(tab, page) -> None:
     tab.open(page)
-    selector = "#part-3 .filter"
+    selector = "#part-4 .filter"
     tab.write(f"{selector} input", "not identified")
-    rows = texts(tab, "#part-3 tbody tr")
+    rows = texts(tab, "#part-4 tbody tr")
     assert all("not identified" in row for row in rows)
     said = texts(tab, f"{selector} output")[0]
     assert said == f"{len(rows)} of 12 rows"
