@@ -20,7 +20,7 @@ import numpy as np
 
 from multihorizon.checks import Floats, as_count, as_level
 from multihorizon.likelihood.ascent import climb
-from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.likelihood import Likelihood, draw_decisions
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.persons import require_counts
 from multihorizon.parallel import in_parallel
@@ -28,7 +28,6 @@ from multihorizon.problem import Problem
 from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution
 from multihorizon.tables.demonstrations import Demonstrations
-from multihorizon.tolerances import TINY
 
 Kind = Literal["parametric", "episodes"]
 Counts = list[Floats]
@@ -153,34 +152,6 @@ def _refit(
         end = None if start is None else climb(start)
         found.append(end.point.x if end is not None and end.finished else None)
     return found
-
-
-def draw_decisions(point: Point, rng: np.random.Generator) -> Counts:
-    """New decisions, as counts, from the fitted policies in the states in which each expert decided.
-
-    Experts are drawn in the order of their likelihoods, states in that of their values, and actions in that of their
-    probabilities, so that the same random numbers meet the same choices however all of them are listed.
-    """
-    people: list[tuple[float, int, Floats, Floats, Floats]] = []
-    for batch, plan in zip(point.likelihood.batches, point.plans, strict=True):
-        fits = (batch.counts * plan.finite_log).sum(axis=(0, 1))
-        for i, place in enumerate(batch.positions.tolist()):
-            people.append((float(fits[i]), place, batch.visits[:, i], plan.policy[:, :, i].T, plan.values[:, i]))
-    drawn = {}
-    for _, place, visits, policy, values in sorted(people, key=lambda person: round(person[0], 6)):
-        drawn[place] = decide(visits, policy, values, rng, 1)[0]
-    return [drawn[place] for place in range(len(drawn))]
-
-
-def decide(visits: Floats, policy: Floats, values: Floats, rng: np.random.Generator, times: int) -> Floats:
-    """Decisions `(times,S,A)` of one expert, drawn so many times."""
-    states = np.argsort(np.round(values / max(float(np.abs(values).max()), TINY), 9), kind="stable")
-    actions = np.argsort(np.round(policy, 9), axis=1, kind="stable")[states]
-    chances = np.take_along_axis(policy[states], actions, axis=1)
-    chances /= chances.sum(axis=1, keepdims=True)
-    counts = np.zeros((times, *policy.shape))
-    counts[:, states[:, None], actions] = rng.multinomial(visits[states].astype(np.int64), chances, size=(times, states.size))
-    return counts
 
 
 def _draw_episodes(problem: Problem, tables: list[Demonstrations], rng: np.random.Generator) -> Counts:

@@ -31,11 +31,10 @@ import numpy as np
 
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.likelihood.ascent import climb, resting
-from multihorizon.likelihood.bootstrap import decide
 from multihorizon.likelihood.fit import WEAK_PRIOR
 from multihorizon.likelihood.goal_scores import temperature_prior
 from multihorizon.likelihood.large import DENSE_REWARDS, is_large
-from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.likelihood import Likelihood, Point, decide
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.parameters import Quadratic
 from multihorizon.parallel import in_parallel

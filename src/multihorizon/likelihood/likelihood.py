@@ -47,7 +47,7 @@ from multihorizon.likelihood.persons import (
 )
 from multihorizon.mdp import MDP
 from multihorizon.problem import Problem
-from multihorizon.tolerances import ENDLESS_DISCOUNT
+from multihorizon.tolerances import ENDLESS_DISCOUNT, TINY
 
 #: Log-temperatures stay within ±5: beyond a factor of 148 a temperature is only a certain or a uniform policy.
 LOG_TEMPERATURE_BOUND = 5.0
@@ -407,3 +407,31 @@ class Point:
             scores = np.concatenate([scores, direct * self.worth_of_moves[i].T], axis=2)
             columns = [np.concatenate([c, place]) for c in columns]
         return rows, columns, scores
+
+
+def draw_decisions(point: Point, rng: np.random.Generator) -> list[Floats]:
+    """New decisions, as counts, from the fitted policies in the states in which each expert decided.
+
+    Experts are drawn in the order of their likelihoods, states in that of their values, and actions in that of their
+    probabilities, so that the same random numbers meet the same choices however all of them are listed.
+    """
+    people: list[tuple[float, int, Floats, Floats, Floats]] = []
+    for batch, plan in zip(point.batches, point.plans, strict=True):
+        fits = (batch.counts * plan.finite_log).sum(axis=(0, 1))
+        for i, place in enumerate(batch.positions.tolist()):
+            people.append((float(fits[i]), place, batch.visits[:, i], plan.policy[:, :, i].T, plan.values[:, i]))
+    drawn = {}
+    for _, place, visits, policy, values in sorted(people, key=lambda person: round(person[0], 6)):
+        drawn[place] = decide(visits, policy, values, rng, 1)[0]
+    return [drawn[place] for place in range(len(drawn))]
+
+
+def decide(visits: Floats, policy: Floats, values: Floats, rng: np.random.Generator, times: int) -> Floats:
+    """Decisions `(times,S,A)` of one expert, drawn so many times."""
+    states = np.argsort(np.round(values / max(float(np.abs(values).max()), TINY), 9), kind="stable")
+    actions = np.argsort(np.round(policy, 9), axis=1, kind="stable")[states]
+    chances = np.take_along_axis(policy[states], actions, axis=1)
+    chances /= chances.sum(axis=1, keepdims=True)
+    counts = np.zeros((times, *policy.shape))
+    counts[:, states[:, None], actions] = rng.multinomial(visits[states].astype(np.int64), chances, size=(times, states.size))
+    return counts

@@ -9,8 +9,9 @@ logarithms of the temperatures are taken to vary around a common value with stan
 integrated out by Laplace's method and everything else is profiled out. It maximises `max_x L_τ(x) − (K−1) log τ − ½ log det S_τ`,
 S the information of the differences of the ℓ_k, with the penalty, after everything else has been accounted for. Discounts that
 rest on a bound count as known there. Twice the gain over τ = 0 tests that all temperatures are equal; on the bound τ = 0 its
-distribution is half χ²₀, half χ²₁. Where the test does not reject, equal temperatures are kept: with few experts a spread that
-may be chance costs more than it mends.
+distribution is half χ²₀, half χ²₁ where there are enough decisions. With few experts a rejection must also hold against tables
+drawn from the fit with equal temperatures, by their gain at the chosen τ. Where the test does not reject, equal temperatures are
+kept: with few experts a spread that may be chance costs more than it mends.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from scipy.stats import chi2
 from multihorizon.checks import Floats, Sparse
 from multihorizon.likelihood.ascent import Ascent, climb, resting
 from multihorizon.likelihood.large import is_large
-from multihorizon.likelihood.likelihood import Likelihood, Point
+from multihorizon.likelihood.likelihood import Likelihood, Point, draw_decisions
 from multihorizon.likelihood.metric import curvature
 from multihorizon.likelihood.parameters import Quadratic, placed
 from multihorizon.likelihood.precision import scaled_spectrum
@@ -38,6 +39,8 @@ COARSE = 4
 REJECTED = 0.05
 #: Holds the mean log-temperature at 0 to six digits where any mean would do.
 LEVEL_WEIGHT = 1e6
+#: Tables drawn from equal temperatures that check a rejection, and up to how many experts: with many, χ² does.
+DRAWS, SIMULATED_EXPERTS = 39, 12
 #: A climb at one spread may leave this much log-likelihood, and is given up after this many steps.
 SPREAD_GAIN, SPREAD_STEPS = 1e-3, 100
 
@@ -113,9 +116,30 @@ def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
         return Spread(0.0, equal, 1.0, not unfinished)
     gained, end = ends[best]
     p_equal = 0.5 * float(chi2.sf(2 * gained, 1)) if gained > 0 else 1.0
-    if p_equal >= REJECTED:
+    if p_equal < REJECTED and free.problem.n_experts <= SIMULATED_EXPERTS and not is_large(free):
+        p_equal = max(p_equal, _simulated(equal.point, free, float(SPREADS[best]), gained))
+    if p_equal > REJECTED:
         return Spread(0.0, equal, p_equal, not unfinished)
     return Spread(float(SPREADS[best]), climb(end.point), p_equal, not unfinished)
+
+
+def _simulated(equal: Point, free: Likelihood, spread: float, gained: float) -> float:
+    """The share of tables, drawn from the fit with equal temperatures, that gain as much by this spread.
+
+    It is broken off once the share is certain to be too large. A table whose climbs do not end counts as one that gains as much.
+    """
+    rng, as_much, number = np.random.default_rng(0), 0, 0
+    while number < DRAWS and 1 + as_much <= REJECTED * (1 + DRAWS):
+        number += 1
+        counts = draw_decisions(equal, rng)
+        start = equal.likelihood.with_counts(counts).at(equal.x, equal)
+        alike = None if start is None else climb(start, max_steps=SPREAD_STEPS, gain=SPREAD_GAIN)
+        end = _fit(free.with_counts(counts), spread, alike.point) if alike is not None and alike.finished else None
+        if alike is None or end is None:
+            as_much += 1
+        else:
+            as_much += log_likelihood_given(end.point, spread) - log_likelihood_given(alike.point, 0.0) >= gained
+    return (1 + as_much) / (1 + number)
 
 
 def _fit(free: Likelihood, spread: float, start: Point) -> Ascent | None:
