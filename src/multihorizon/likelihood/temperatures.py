@@ -124,9 +124,9 @@ def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
 
 
 def _simulated(equal: Point, free: Likelihood, spread: float, gained: float) -> float:
-    """The share of tables, drawn from the fit with equal temperatures, that gain as much by this spread.
+    """The p-value by tables drawn from the fit with equal temperatures: 0 where none of them gains as much by this spread.
 
-    It is broken off once the share is certain to be too large. A table whose climbs do not end counts as one that gains as much.
+    It is broken off once it is certain to be too large. A table whose climbs do not end counts as one that gains as much.
     """
     rng, as_much, number = np.random.default_rng(0), 0, 0
     while number < DRAWS and 1 + as_much <= REJECTED * (1 + DRAWS):
@@ -139,7 +139,7 @@ def _simulated(equal: Point, free: Likelihood, spread: float, gained: float) -> 
             as_much += 1
         else:
             as_much += log_likelihood_given(end.point, spread) - log_likelihood_given(alike.point, 0.0) >= gained
-    return (1 + as_much) / (1 + number)
+    return (1 + as_much) / (1 + number) if as_much else 0.0
 
 
 def _fit(free: Likelihood, spread: float, start: Point) -> Ascent | None:
