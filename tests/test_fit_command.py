@@ -180,3 +180,29 @@ def test_labels_that_differ_in_capitals_are_pointed_out(grid_walks, tmp_path):
     said = "Some actions differ only in capitals or blanks and count as different: 'Up' and 'up'."
     assert said in result.output
     assert any(said in remark for remark in json.loads((tmp_path / "out" / "result.json").read_text())["remarks"])
+
+
+def test_intervals_are_the_same_wherever_they_are_asked_for(tmp_path):
+    """With estimated transitions the command once wrote other intervals than the solution gave."""
+    cliff = mh.domains.cliff()
+    mh.Demonstrations.simulate(cliff.mdp, cliff.mce_experts(), 60).to_csv(tmp_path / "walks.csv")
+    result = fit(tmp_path / "walks.csv", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    table = mh.Demonstrations.from_csv(tmp_path / "walks.csv")
+    solution = mh.solve(mh.Problem(mh.estimate_mdp(table), table), mh.MaximumLikelihood())
+    written = json.loads((tmp_path / "out" / "result.json").read_text())["intervals"]
+    assert np.array(written, dtype=float) == pytest.approx(solution.confidence_intervals(0.95), abs=1e-9, nan_ok=True)
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_the_error_of_estimated_transitions_is_no_difference_of_temperatures(seed, tmp_path):
+    """On FrozenLake such tables once got temperatures from 0.7 to 1.5, with p below 0.001."""
+    gymnasium = pytest.importorskip("gymnasium")
+    lake = mh.MDP.from_gymnasium(gymnasium.make("FrozenLake-v1", map_name="4x4", is_slippery=True))
+    policies = [mh.soft_plan(lake, np.eye(16)[15], gamma, 0.1).policy for gamma in (0.7, 0.9, 0.98)]
+    mh.Demonstrations.simulate(lake, policies, 400, seed=seed).to_csv(tmp_path / "walks.csv")
+    result = fit(tmp_path / "walks.csv", "--quick", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert found["temperatures"] == [1.0, 1.0, 1.0]
+    assert found["intervals"][0][0] <= 0.7 <= found["intervals"][0][1]
