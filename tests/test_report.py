@@ -329,7 +329,8 @@ def test_experts_who_do_not_plan_as_the_model_says_are_not_given_different_goals
     assert greedy.goals.test.rejected
     assert greedy.headline.startswith("Do not use these numbers. The model predicts held-out decisions worse than")
     assert "do not share one goal" not in greedy.headline
-    assert greedy.goals.answer.startswith("It cannot be told. One reward for all is rejected (p ≤ 0.001), but with a reward for")
+    assert greedy.goals.answer.startswith("It cannot be told. One reward for all is rejected (p ")
+    assert "with a reward for each expert the model does not fit either" in greedy.goals.answer
     assert not greedy.goals.rejected
     assert result_of(greedy, {})["goals"]["found"] is None
 
