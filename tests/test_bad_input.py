@@ -61,7 +61,10 @@ MDP_CASES = {
     "available not boolean": (lambda: mh.MDP(GOOD, None, [2], np.ones((3, 2))), "available must be a boolean array"),
     "names of wrong length": (lambda: mh.MDP(GOOD, None, [2], state_names=["a"]), "state_names must have 3 entries, received 1"),
     "names not distinct": (lambda: mh.MDP(GOOD, None, [2], action_names=["a", "a"]), "action_names must be distinct.*'a' twice"),
-    "grid of wrong size": (lambda: mh.MDP(GOOD, None, [2], grid_shape=(2, 2)), "grid_shape must be .* with 3 cells"),
+    "grid of wrong size": (
+        lambda: mh.MDP(GOOD, None, [2], grid_shape=(2, 2)),
+        "grid_shape must be .* with 3 cells, one for each state",
+    ),
     "no table": (lambda: mh.MDP.from_gymnasium(object()), "must have a transition table"),
 }
 

@@ -87,7 +87,9 @@ def test_no_label_is_taken_for_another_name(label: str, names: list[str], closes
     mdp = mh.MDP(np.full((2, len(names), len(names)), 1 / len(names)), state_names=names)
     with pytest.raises(ValueError, match=f"state '{label}' must be one of the {len(names)} states") as caught:
         mh.Demonstrations.from_frame(frame(state=[label] * 3)).counts(mdp)
-    assert str(caught.value).endswith(f"Did you mean '{closest}'? Names must agree letter by letter" if closest else ")")
+    assert str(caught.value).endswith(
+        f"Did you mean '{closest}'? Names must agree letter by letter" if closest else "to the transitions"
+    )
 
 
 def test_3_and_3_0_in_a_file_are_one_state(tmp_path) -> None:

@@ -416,7 +416,7 @@ def changed(**columns) -> pd.DataFrame:
         (
             "~ expert",
             PEOPLE.frame,
-            "must vary, received nobody who can be compared, without 1, 2, .* 19 more .the only one of their",
+            "must be comparable by column expert, received nobody who can be compared: 1, 2, .* 19 more .the only one of their",
         ),
         ("~ site", changed(site=["a", *"b" * 23]), "must vary, received b for everyone, without 1 .the only one of their site"),
         (
@@ -561,7 +561,7 @@ def test_persons_who_cannot_be_compared_are_left_out_and_named() -> None:
     assert other.evidence["population"]["left_out"] == {}
     np.testing.assert_array_equal(other.discounts, found.discounts)
     assert solver.predict(found, complete).shape == (21, 5)
-    with pytest.raises(ValueError, match=r"missing is fail, received 2 \(no row"):
+    with pytest.raises(ValueError, match=r"--missing fail, received 2 \(no row"):
         mh.solve(known_problem(), replace(solver, missing="fail"))
     assert mh.solve(known_problem(), mh.Population("~ 1", gaps(), POINTS, nodes=5)).evidence["population"]["persons"] == 24
 

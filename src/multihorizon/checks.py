@@ -60,7 +60,8 @@ def as_non_negative(value: object, name: str) -> float:
     """Read one finite number of at least zero."""
     number = _as_number(value, f"{name} must be a number of at least 0")
     if not 0 <= number < np.inf:
-        raise ValueError(f"{name} must be a number of at least 0, received {number}")
+        why = ", which is not finite" if number == np.inf else ""
+        raise ValueError(f"{name} must be a number of at least 0, received {number}{why}")
     return number
 
 

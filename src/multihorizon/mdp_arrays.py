@@ -55,7 +55,9 @@ def read_grid(shape: Sequence[int] | None, n_states: int) -> tuple[int, int] | N
     if shape is None:
         return None
     if len(shape) != 2 or min(shape) < 1 or any(n != int(n) for n in shape) or shape[0] * shape[1] != n_states:
-        raise ValueError(f"grid_shape must be (height, width) with {n_states} cells, received {tuple(shape)}")
+        raise ValueError(
+            f"grid_shape must be (height, width) of a grid with {n_states} cells, one for each state, received {tuple(shape)}"
+        )
     return int(shape[0]), int(shape[1])
 
 

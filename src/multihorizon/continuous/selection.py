@@ -126,7 +126,10 @@ def choose(steps: Steps, basis: Any, penalty: float | None, regressor: Any, sett
         return Choice(candidates[0], penalty, [])
     held = held_out_rows(steps)
     if not (held & steps.known_next).any():
-        raise ValueError(f"a table of steps must hold more decisions whose next state is known, received {len(steps)} decisions")
+        raise ValueError(
+            f"a table of steps must hold more decisions whose next state is known, received {len(steps)} decisions: a third of "
+            "each expert's is kept aside to choose the model, and none of these has a next state; add longer episodes, or more"
+        )
     tried: list[dict[str, float | str]] = []
     best: tuple[Any, _Trial] | None = None
     for number, candidate in enumerate(candidates):

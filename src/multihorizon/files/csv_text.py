@@ -34,6 +34,8 @@ def read_header(file: Path) -> Header:
         following, _, first = next(records, (0, 0, []))
     except csv.Error as error:
         raise ValueError(f"{file}: a cell at the beginning is far too long: a quotation mark must be missing") from error
+    if not following and any("\n" in name.strip() for name in header):
+        raise ValueError(f"{file}, line {line}: a quotation mark is opened here and never closed")
     names = [name.strip() for name in header]
     if names and names[0].lower().startswith("sep="):
         raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")

@@ -47,7 +47,11 @@ def positions(labels: Sequence[str], names: Sequence[str], what: str, place: Cal
     if unknown is not None:
         where = "" if place is None else f"{place(unknown)}: "
         close = closest(labels[unknown], names)
-        hint = f". Did you mean {_told_apart(close, labels[unknown])}? Names must agree letter by letter" if close else ""
+        hint = (
+            f". Did you mean {_told_apart(close, labels[unknown])}? Names must agree letter by letter"
+            if close
+            else f". Correct the name, or add this {what} to the transitions"
+        )
         raise ValueError(
             f"{where}{what} {labels[unknown]!r} must be one of the {len(names)} {what}s of the transitions "
             f"({', '.join(names[:5])}{', …' if len(names) > 5 else ''}){hint}"

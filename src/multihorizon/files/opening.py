@@ -30,7 +30,11 @@ _KINDS = (
     (b"PK\x03\x04", "an Excel workbook or a zip archive", _AS_CSV),
     (b"\xd0\xcf\x11\xe0", "an old Excel workbook", _AS_CSV),
     (b"PAR1", "a Parquet file", "let its name end in .parquet"),
-    (b"\x1f\x8b", "compressed by gzip", "let its name end in .csv.gz, or unpack it if it does"),
+    (
+        b"\x1f\x8b",
+        "compressed by gzip",
+        "let its name end in .csv.gz; if it does, it is compressed twice: unpack it once",
+    ),
     (b"BZh", "compressed by bzip2", "let its name end in .csv.bz2"),
     (b"\xfd7zXZ", "compressed by xz", "let its name end in .csv.xz"),
     (b"%PDF", "a PDF document", "export the table as CSV"),
@@ -92,7 +96,10 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         if is_other_trouble(error):
             raise
         locked = ", protected by a password" if ending == ".zip" else ""
-        raise ValueError(f"{path} is damaged, cut short{locked}, or no {ending} file: make or download it again") from error
+        raise ValueError(
+            f"{path} is damaged, cut short{locked}, or no {ending} file: make or download it again, or give the table unpacked, "
+            "as .csv"
+        ) from error
 
 
 @contextmanager
@@ -105,7 +112,8 @@ def open_csv(path: Path) -> Iterator[IO[str]]:
             line, byte = _first_foreign_line(path)
             raise ValueError(
                 f"{path}, line {line}: received the byte 0x{byte:02x}, which is not UTF-8. The file was probably saved as "
-                "Latin-1 or Windows-1252: save it as UTF-8 (in a spreadsheet program: CSV UTF-8)"
+                "Latin-1 or Windows-1252 (or, if this is its last line, cut short): "
+                "save it as UTF-8 (in a spreadsheet program: CSV UTF-8)"
             ) from error
 
 
@@ -138,6 +146,8 @@ def _require_text(path: Path, beginning: bytes) -> None:
     for mark, kind, help_ in _TEXT_KINDS:
         if text.startswith(mark):
             raise ValueError(f"{path} must be a CSV table, received {kind}: {help_}")
+    if beginning[257:262] == b"ustar":
+        raise ValueError(f"{path} must be a CSV table, received a tar archive: unpack it and give the table in it")
     if b"\x00" in beginning:
         raise ValueError(f"{path} must be a CSV table, received a file that is no text: export the table as CSV UTF-8")
 

@@ -92,7 +92,8 @@ class Table:
         if wrong.any():
             row = int(np.argmax(wrong))
             value = _shown(self.frame[column].iloc[row])
-            raise ValueError(f"{self.at(row)}: column {column} must be a whole number, received {value}")
+            small = f" of at most {LARGEST_WHOLE:.0e} in size" if LARGEST_WHOLE < abs(numbers[row]) < np.inf else ""
+            raise ValueError(f"{self.at(row)}: column {column} must be a whole number{small}, received {value}")
         return numbers.astype(np.int64)
 
     def _label(self, column: str, value: Any, codes: Ints, code: int) -> str:

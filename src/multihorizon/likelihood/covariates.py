@@ -18,7 +18,7 @@ import ast
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -164,6 +164,8 @@ def _parsed(text: str, step: Callable[[], Any]) -> Any:
         return step()
     except Exception as error:  # of a parser that was made for formulas that are right
         why = _reason(error).rstrip(".")
+        if "|" in text:
+            why = "random effects such as (1 | group) are not written, as the spread of persons is always estimated"
         raise ValueError(f"formula {_shown(text)} must join columns by +, : or *, as in '~ group + age': {why}") from error
 
 
@@ -256,8 +258,8 @@ def read_covariates(
     frame, left_out = _comparable(read, persons, names, reference or {})
     if left_out and missing == "fail":
         raise ValueError(
-            f"everyone must be comparable where missing is fail, received {left_out_words(left_out)}: complete the table of "
-            "persons, or have these persons left out with drop"
+            f"nobody must be left out with --missing fail, received {left_out_words(left_out)}: complete the table of persons, "
+            'or leave these persons out with --missing drop (in Python missing="drop")'
         )
     matrix = _evaluated(read, read.terms, frame)
     terms = tuple(map(str, matrix.columns))
@@ -341,7 +343,7 @@ def _comparable(
     labels = [label(value, f"column {PERSON} of persons") for value in persons[PERSON]]
     twice = next((name for name, number in Counter(labels).items() if number > 1), None)
     if twice is not None:
-        raise ValueError(f"persons must have one row for each expert, received {twice} twice")
+        raise ValueError(f"persons must have one row for each expert, received {twice} twice: delete or rename a row")
     frame = persons.set_axis(labels, axis=0)
     left_out = {name: "no row in the table of persons" for name in names if name not in frame.index}
     left_out |= {name: "no decisions" for name in labels if name not in names}
@@ -355,11 +357,23 @@ def _comparable(
         frame = frame.drop(index=list(alone))
     for column in read.columns:
         if frame[column].nunique() < 2 < len(names):
-            found = f"{frame[column].iloc[0]} for everyone" if len(frame) else "nobody who can be compared"
+            if not len(frame):
+                raise ValueError(
+                    f"persons must be comparable by column {column}, received nobody who can be compared: "
+                    f"{left_out_words(left_out)}. {_nobody_left(names, labels)}"
+                )
+            found = f"{frame[column].iloc[0]} for everyone"
             why = f", without {left_out_words(left_out)}" if left_out else ": leave it out"
             raise ValueError(f"column {column} of persons must vary, received {found}{why}")
     groups = {column: _with_levels(read, frame[column], reference.get(column)) for column in read.columns}
     return frame.assign(**groups).reset_index(drop=True), left_out
+
+
+def _nobody_left(names: Sequence[str], labels: Sequence[str]) -> str:
+    """What to do where no person can be compared."""
+    if set(names).isdisjoint(labels):
+        return f"Write the names in column {PERSON} as they are in the table of decisions"
+    return "Fill in the empty cells, or use a column whose groups have several persons"
 
 
 def _with_levels(read: ReadFormula, values: pd.Series[Any], first: str | None) -> pd.Series[Any]:
@@ -368,7 +382,10 @@ def _with_levels(read: ReadFormula, values: pd.Series[Any], first: str | None) -
     if first is None:
         return values.cat.remove_unused_categories() if isinstance(values.dtype, pd.CategoricalDtype) else values
     if _is_number(values, column in read.grouped):
-        raise ValueError(f"reference must name a column of groups, received {column}, which holds numbers: write C({column})")
+        raise ValueError(
+            f"reference must name a column of groups, received {column}, which holds numbers: if these are groups, write "
+            f"C({column}) in the formula; if not, leave the reference out"
+        )
     levels = _levels(values)
     found = [level for level in levels if label(level, "reference") == label(first, "reference")]
     if not found:
@@ -430,11 +447,17 @@ def _units(terms: tuple[str, ...], values: Floats) -> Floats:
     """
     if not np.isfinite(values).all():
         wrong = terms[int(np.argmax(~np.isfinite(values).all(axis=0)))]
-        raise ValueError(f"covariates must be finite, received a NaN or infinity in {wrong}")
+        raise ValueError(
+            f"covariates must be finite, received a NaN or infinity in {wrong}: look in this column for an infinite number, or "
+            "one without a logarithm or root (0 or below), and correct it or leave its cell empty"
+        )
     largest = np.abs(values).max(axis=0, initial=0.0)
     for term, size in zip(terms, largest, strict=True):
         if size and not 1e-100 < size < 1e100:
-            raise ValueError(f"covariates must be neither above 1e100 nor all below 1e-100, received {size:g} in {term}")
+            raise ValueError(
+                f"covariates must be neither above 1e100 nor all below 1e-100, received {size:g} in {term}: correct this number, "
+                "or use another unit"
+            )
     units = np.eye(len(terms))
     if "Intercept" in terms:
         first, others = terms.index("Intercept"), np.array([term != "Intercept" for term in terms])
@@ -448,7 +471,10 @@ def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats) -> 
     if not p:
         raise ValueError(f"formula must have at least one term, received {formula!r}: use ~ 1 where there is no covariate")
     if n < p + SPARE_PERSONS:
-        raise ValueError(f"{p} terms need at least {p + SPARE_PERSONS} persons, received {n}: use fewer terms or larger groups")
+        raise ValueError(
+            f"{p} terms need at least {p + SPARE_PERSONS} persons, received {n}: use fewer terms, "
+            "join small groups, or add persons"
+        )
     for last in range(1, p):
         if np.linalg.matrix_rank(values[:, : last + 1], tol=RANK_TOLERANCE * n) <= last:
             others = first_few(terms[:last])

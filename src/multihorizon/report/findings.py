@@ -69,8 +69,8 @@ class Penalty:
         here = solution.evidence["identified"] & ~(moved <= norm.ppf(0.5 + LEVEL / 2) * errors) & (moved > 0)
         names = first_few([name for name, decided in zip(solution.experts, here, strict=True) if decided])
         return names and (
-            f"The penalty on large rewards (ridge {self.ridge:g}), and not the decisions, sets the discounts of {names}: choose "
-            "a smaller penalty, or none."
+            f"The penalty on large rewards (ridge {self.ridge:g}), and not the decisions, sets the discounts of these "
+            f"experts: {names}. Choose a smaller penalty, or none."
         )
 
 

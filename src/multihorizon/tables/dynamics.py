@@ -445,7 +445,8 @@ def _smoothed(moves: Any, pooled: Any, alpha: float) -> Any:
 
 def _require_next(demonstrations: Demonstrations, needed: Bools) -> None:
     missing = (demonstrations.cells.next_state < 0) & needed
-    if missing.all():
+    no_column = bool((demonstrations.cells.next_state < 0).all()) and not demonstrations.cut_off
+    if missing.all() or (missing.any() and no_column):
         raise TableError(
             f"{demonstrations.name} must have a column next_state to estimate transitions from, received none: "
             "add it, or give the transitions; if all episodes simply stop, say so with --cut-off (in Python cut_off=True)",

@@ -45,7 +45,7 @@ def _table(path: str | Path, what: str) -> Table:
     table = read_table(path, what, KEYS)
     table.require("state")
     if not _names(table):
-        raise ValueError(f"{path} must have a column with the numbers of {what} beside {', '.join(KEYS)}, received none")
+        raise ValueError(f"{path} must have a column of numbers for {what} besides {' or '.join(KEYS)}, received none: add it")
     return table
 
 
