@@ -115,6 +115,13 @@ def test_malformed_transitions(rows, said, grid_folder, tmp_path):
     one_sentence(fit(grid_folder / "demos.csv", "--transitions", tmp_path / "t.csv"), said)
 
 
+def test_a_table_that_never_says_where_episodes_end_is_refused(grid_walks, tmp_path):
+    """Without the ends the goal is not in the table, and a fit would put it elsewhere."""
+    grid_walks.drop(columns="next_state").to_csv(tmp_path / "walks.csv", index=False)
+    said = "episodes ended, and an end is often what pays: add the column next_state"
+    one_sentence(fit(tmp_path / "walks.csv", "--cut-off", "--quick"), said)
+
+
 def test_sessions_that_were_cut_off_are_refused_with_the_option_that_takes_them(grid_walks, tmp_path):
     last = grid_walks.groupby(["expert", "episode"])["step"].transform("max") == grid_walks["step"]
     cut = grid_walks.assign(next_state=grid_walks["next_state"].mask(last & (grid_walks["episode"].astype(int) % 9 == 0)))

@@ -41,7 +41,7 @@ from multihorizon.report.people import people_frame
 from multihorizon.report.words import Verdict
 from multihorizon.solution import Solution
 from multihorizon.tables.demonstrations import Demonstrations
-from multihorizon.tables.dynamics import describe_estimate, estimate_mdp, require_agreement
+from multihorizon.tables.dynamics import describe_estimate, estimate_mdp, require_agreement, require_ends
 
 #: Up to this many experts every pair is tested; with more only on request, because their number grows with the square.
 FEW_EXPERTS = 6
@@ -100,6 +100,7 @@ def build_problem(
         known: Sequence[MDP | None] = mdps or [None] * len(tables)
         mdps = [estimate_mdp(table, smoothing, rows) for table, rows in zip(tables, known, strict=True)]
         for table, mdp in zip(tables, mdps, strict=True):
+            require_ends(table, mdp)
             remarks += describe_estimate(mdp, smoothing, table)
     problems = []
     for table, mdp in zip(tables, mdps, strict=True):

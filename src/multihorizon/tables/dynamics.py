@@ -181,6 +181,19 @@ def _describe_cut_off(demonstrations: Demonstrations, mdp: MDP) -> str:
     )
 
 
+def require_ends(demonstrations: Demonstrations, mdp: MDP) -> None:
+    """Raise where estimated transitions do not say where more than a tenth of the episodes ended: ends are often what pays."""
+    if not demonstrations.cut_off:
+        return
+    lost = int(demonstrations.cells.count[demonstrations.left_out(mdp)].sum())
+    episodes = int(demonstrations.episode_counts.sum())
+    if lost > episodes / 10:
+        raise ValueError(
+            f"{demonstrations.name} does not say where {lost:,} of {episodes:,} episodes ended, and an end is often what pays: "
+            "add the column next_state, or give the transitions with --transitions"
+        )
+
+
 def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
     """The logged moves that the MDP gives probability 0, one row each: `state, action, next_state`, how often, and where first.
 
