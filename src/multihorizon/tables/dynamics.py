@@ -187,7 +187,7 @@ def require_ends(demonstrations: Demonstrations, mdp: MDP) -> None:
         return
     lost = int(demonstrations.cells.count[demonstrations.left_out(mdp)].sum())
     episodes = int(demonstrations.episode_counts.sum())
-    if lost > episodes / 10:
+    if lost > max(10, episodes / 10):
         raise ValueError(
             f"{demonstrations.name} does not say where {lost:,} of {episodes:,} episodes ended, and an end is often what pays: "
             "add the column next_state, or give the transitions with --transitions"
