@@ -10,8 +10,8 @@ integrated out by Laplace's method and everything else is profiled out. It maxim
 S the information of the differences of the ℓ_k, with the penalty, after everything else has been accounted for. Discounts that
 rest on a bound count as known there. Twice the gain over τ = 0 tests that all temperatures are equal; on the bound τ = 0 its
 distribution is half χ²₀, half χ²₁ where there are enough decisions. With few experts a rejection must also hold against tables
-drawn from the fit with equal temperatures, by their gain at the chosen τ. Where the test does not reject, equal temperatures are
-kept: with few experts a spread that may be chance costs more than it mends.
+drawn from the fit with equal temperatures, by their gain at the chosen τ (not where states are vectors). Where the test does
+not reject, equal temperatures are kept: with few experts a spread that may be chance costs more than it mends.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
         return Spread(0.0, equal, 1.0, not unfinished)
     gained, end = ends[best]
     p_equal = 0.5 * float(chi2.sf(2 * gained, 1)) if gained > 0 else 1.0
-    if p_equal < REJECTED and free.problem.n_experts <= SIMULATED_EXPERTS and not is_large(free):
+    drawable = free.has_products and not is_large(free) and free.problem.n_experts <= SIMULATED_EXPERTS
+    if p_equal < REJECTED and drawable:
         p_equal = max(p_equal, _simulated(equal.point, free, float(SPREADS[best]), gained))
     if p_equal > REJECTED:
         return Spread(0.0, equal, p_equal, not unfinished)
