@@ -328,7 +328,7 @@ def test_the_reference_changes_terms_and_no_difference(solution: mh.Solution) ->
     np.testing.assert_allclose(solver.predict(other, new), old, atol=1e-6)
     for reference, said in (
         ({"group": "HC"}, "reference of group must be one of control, training, received HC"),
-        ({"age": "40"}, r"received age, which holds numbers: write C\(age\)"),
+        ({"age": "40"}, r"received age, which holds numbers: if these are groups, write C\(age\)"),
         ({"site": "a"}, "must name a column of the formula"),
     ):
         with pytest.raises(ValueError, match=said):
