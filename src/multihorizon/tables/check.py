@@ -9,7 +9,7 @@ one finding, with how often it occurs, where first, and what helps.
 - A blank state is the `next_state` of the step before, where that is given.
 - A row without its expert, episode, step, state or action is left out. Its state, if known, stays as `next_state` of the step
   before.
-- After a gap in the steps, also one that a row left behind, the rest of the episode is an episode of its own.
+- After a gap in the steps, the rest of the episode becomes an episode of its own. A row left out makes such a gap.
 
 *Chance.* In a state with A actions in which an expert decided n times, Pearson's χ² against equally likely actions has, for any
 n, the mean `A − 1` and the variance `2 (A − 1)(1 − 1/n)`. The sum over states is compared with the gamma distribution that has
