@@ -11,7 +11,7 @@ import pytest
 import multihorizon as mh
 from multihorizon.likelihood import horizon_tests, model_checks
 from multihorizon.likelihood.ascent import Ascent, climb
-from multihorizon.likelihood.horizon_tests import holm
+from multihorizon.likelihood.intervals import holm
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.model_checks import MODELS, calibration_bins, misfits, within_episodes

@@ -38,7 +38,7 @@ from scipy.stats import f, norm, t
 from multihorizon.checks import Floats
 from multihorizon.likelihood.covariates import Covariates
 from multihorizon.likelihood.effect_profiles import EffectProfile
-from multihorizon.likelihood.horizon_tests import holm
+from multihorizon.likelihood.intervals import holm
 from multihorizon.likelihood.likelihood import Likelihood
 from multihorizon.likelihood.logged_moves import redrawn
 from multihorizon.likelihood.marginal import Layout, Marginal, Parameters, Persons, adapted_nodes

@@ -28,8 +28,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
-from multihorizon.checks import Floats, Ints
+from multihorizon.checks import Ints
 from multihorizon.likelihood.ascent import Ascent, climb
+from multihorizon.likelihood.intervals import holm
 from multihorizon.likelihood.likelihood import Likelihood, Point
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.precision import precision
@@ -88,22 +89,6 @@ def with_holm(tests: Sequence[SharedDiscountTest]) -> list[SharedDiscountTest]:
     """The same tests with Holm's correction for their number."""
     adjusted = holm(np.array([test.p_value for test in tests]))
     return [replace(test, adjusted=float(p)) for test, p in zip(tests, adjusted, strict=True)]
-
-
-def holm(p_values: Floats) -> Floats:
-    """Holm's step-down correction; NaN stays NaN and is not counted.
-
-    Example:
-        >>> holm(np.array([0.01, 0.04, 0.03])).tolist()
-        [0.03, 0.06, 0.06]
-    """
-    adjusted = np.full(p_values.size, np.nan)
-    order = [i for i in np.argsort(p_values) if not np.isnan(p_values[i])]
-    largest = 0.0
-    for rank, i in enumerate(order):
-        largest = max(largest, (len(order) - rank) * float(p_values[i]))
-        adjusted[i] = min(largest, 1.0)
-    return adjusted
 
 
 def _spread(solution: Solution) -> float:

@@ -261,3 +261,19 @@ def _tangent(model: Likelihood, start: Point, index: int, value: float, metric: 
     along = metric.times(np.eye(1, moved.size, index).ravel())
     moved -= change * metric.solve(along, free, TANGENT_DAMPING)
     return np.clip(moved, model.lower, model.upper)
+
+
+def holm(p_values: Floats) -> Floats:
+    """Holm's step-down correction; NaN stays NaN and is not counted.
+
+    Example:
+        >>> holm(np.array([0.01, 0.04, 0.03])).tolist()
+        [0.03, 0.06, 0.06]
+    """
+    adjusted = np.full(p_values.size, np.nan)
+    order = [i for i in np.argsort(p_values) if not np.isnan(p_values[i])]
+    largest = 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, (len(order) - rank) * float(p_values[i]))
+        adjusted[i] = min(largest, 1.0)
+    return adjusted
