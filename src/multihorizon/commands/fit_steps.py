@@ -14,7 +14,7 @@ from multihorizon.likelihood.known import Temperature
 from multihorizon.report.formats import person_cells
 from multihorizon.report.goal_check import QUESTION
 from multihorizon.report.sampled_analysis import NOT_TESTED, SampledAnalysis, analyse_steps
-from multihorizon.report.sampled_report import FILES, write_sampled
+from multihorizon.report.sampled_report import STEP_FILES, write_sampled
 from multihorizon.tables.steps import Steps
 
 
@@ -44,7 +44,7 @@ def fit_steps(
             "quick": quick,
         }
         write_sampled(out_dir, found, options)
-        out.print(f"Written to {out_dir}: {', '.join(FILES)}", soft_wrap=True)
+        out.print(f"Written to {out_dir}: {', '.join(STEP_FILES)}", soft_wrap=True)
         out.print(f"Open {out_dir / 'report.html'} in a browser.", soft_wrap=True)
 
 

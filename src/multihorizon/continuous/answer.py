@@ -54,7 +54,7 @@ class SieveIntervals:
         return self.computed[level].copy()
 
 
-def resume(solution: Solution) -> SievePoint:
+def resume_sieve(solution: Solution) -> SievePoint:
     """The model at the answer of a solution as `solve` returned it."""
     source = solution.interval_source
     if not isinstance(source, SieveIntervals):

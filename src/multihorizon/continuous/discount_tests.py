@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.continuous.answer import resume
+from multihorizon.continuous.answer import resume_sieve
 from multihorizon.continuous.errors import sieve_precision
 from multihorizon.continuous.sieve_likelihood import SieveModel, SievePoint
 from multihorizon.likelihood.ascent import climb
@@ -30,7 +30,7 @@ def sampled_discount_tests(
     solution: Solution, progress: Progress = silent
 ) -> tuple[SharedDiscountTest | None, list[SharedDiscountTest]]:
     """The test that all experts have one discount, and those of all pairs with Holm's correction; None for one expert."""
-    point = resume(solution)
+    point = resume_sieve(solution)
     size = len(solution.experts)
     if size < 2:
         return None, []

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Floats, as_floats
-from multihorizon.continuous.answer import resume
+from multihorizon.continuous.answer import resume_sieve
 from multihorizon.continuous.errors import sieve_precision
 from multihorizon.continuous.sieve_likelihood import SievePoint
 from multihorizon.continuous.values import soft_values
@@ -89,7 +89,7 @@ def functions(solution: Solution) -> Functions:
         >>> bool(pit < goal)
         True
     """
-    point = resume(solution)
+    point = resume_sieve(solution)
     model, steps = point.likelihood, point.likelihood.problem.steps
     arrived = model.design.basis(steps.next_states[steps.known_next])
     origin = np.zeros(model.n_reward) if model.design.ends else np.asarray(arrived.mean(axis=0)).ravel()

@@ -14,7 +14,7 @@ from multihorizon.checks import Floats
 from multihorizon.files.saved import read_json, write_json
 from multihorizon.solution import Solution, Status, package_version
 
-LEVEL = 0.95
+COVERAGE = 0.95
 #: A study sees an effect where its p-value is below this.
 SEEN = 0.05
 
@@ -49,7 +49,7 @@ class Outcome:
         """What a fitted study says."""
         if found.status == Status.NOT_CONVERGED:
             return cls.without_answer(truth, effect, "the fit did not converge")
-        intervals = found.confidence_intervals(LEVEL)
+        intervals = found.confidence_intervals(COVERAGE)
         told = found.evidence.get("identified", found.status != Status.NOT_IDENTIFIED)
         estimates = np.where(told, found.discounts, np.nan)
         if term is None:
@@ -200,7 +200,7 @@ class Recovery:
             "summary": self.summary,
             "solver": self.solver,
             "term": self.term,
-            "level": LEVEL,
+            "level": COVERAGE,
             "seed": self.seed,
             "sizes": [
                 {**size.numbers(), "truth": size.truth.tolist(), "estimates": size.estimates.tolist()} for size in self.sizes

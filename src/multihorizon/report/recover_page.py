@@ -10,7 +10,7 @@ import numpy as np
 
 from multihorizon.files.output import write_all, write_csv
 from multihorizon.files.saved import write_json
-from multihorizon.likelihood.recovered import LEVEL, SEEN, Recovery, SizeResult
+from multihorizon.likelihood.recovered import COVERAGE, SEEN, Recovery, SizeResult
 from multihorizon.report.charts import MOST_DOTS, Axis, Line, Mark, Panel, chart, diagonal
 from multihorizon.report.findings import Findings
 from multihorizon.report.formats import decimals
@@ -101,14 +101,14 @@ def sizes_figure(sizes: Sequence[SizeResult], name: str, label: str) -> str:
     found = [("error of a discount", [s.error for s in sizes]), ("coverage of discounts", [s.coverage for s in sizes])]
     if any(np.isfinite(size.power) for size in sizes):
         found.append((f"power, effect {sizes[0].effect:.2g}", [s.power for s in sizes]))
-    lines = [Line([(0.0, LEVEL), (max(x), LEVEL)], plain=True)]
+    lines = [Line([(0.0, COVERAGE), (max(x), COVERAGE)], plain=True)]
     marks = []
     for colour, (kind, values) in enumerate(found):
         points = [(at, value) for at, value in zip(x, values, strict=True) if np.isfinite(value)]
         lines.append(Line(points, kind, colour))
         marks += [Mark(at, value, f"{at:,.0f} {label}\n{kind}: {value:.3f}", colour=colour) for at, value in points]
     axis = Axis(label, [(at, f"{at:,.0f}") for at in x], 0.0, max(x))
-    caption = f"How the answer changes with the number of {label}. The line stands at {LEVEL:g}."
+    caption = f"How the answer changes with the number of {label}. The line stands at {COVERAGE:g}."
     return chart(caption, [Panel(axis, Axis("error, or share of studies"), marks, lines)])
 
 

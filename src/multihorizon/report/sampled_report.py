@@ -17,13 +17,13 @@ from multihorizon.continuous.sieve_likelihood import LARGEST_DISCOUNT
 from multihorizon.files.output import write_all, write_csv
 from multihorizon.files.saved import write_json
 from multihorizon.report.findings import LEVEL
-from multihorizon.report.fit_report import FILES as FIT_FILES
+from multihorizon.report.fit_report import STEP_FILES as FIT_FILES
 from multihorizon.report.people import limit_of
 from multihorizon.report.sampled_analysis import SampledAnalysis
 from multihorizon.report.sampled_page import sampled_page
 from multihorizon.solution import package_version
 
-FILES = ("result.json", "people.csv", "reward.csv", "report.html")
+STEP_FILES = ("result.json", "people.csv", "reward.csv", "report.html")
 #: States at which the reward is written.
 STATES = 500
 

@@ -11,7 +11,7 @@ from multihorizon.domains import Domain
 from multihorizon.study.settings import Progress, Settings, study_domains
 
 
-def compute(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
+def compute_generalization(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """`data[domain][algorithm]`: mean and standard deviation of the signed and of the absolute ratio."""
     data: dict[str, Any] = {}
     for number, (name, domain) in enumerate(study_domains().items()):

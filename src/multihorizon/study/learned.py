@@ -76,7 +76,7 @@ ALGORITHMS = (
 PAPER_NAMES = {algorithm.name: algorithm.paper for algorithm in ALGORITHMS if algorithm.paper}
 
 
-def compute(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
+def compute_learned(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """`data[domain][algorithm]`: discounts, reward, status, objective, and the trace of the search."""
     cases = [(d, a) for d in study_domains().values() for a in ALGORITHMS]
     data: dict[str, Any] = {}

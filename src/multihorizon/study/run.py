@@ -16,7 +16,14 @@ from typing import Any
 
 import multihorizon as mh
 from multihorizon.files.saved import write_json
-from multihorizon.study import choices, convergence, generalize, identifiability, learned, theory_checks, thresholds, toy_study
+from multihorizon.study.choices import compute as compute_choices
+from multihorizon.study.convergence import compute as compute_convergence
+from multihorizon.study.generalize import compute_generalization
+from multihorizon.study.identifiability import compute as compute_identifiability
+from multihorizon.study.learned import compute_learned
+from multihorizon.study.theory_checks import compute as compute_theory_checks
+from multihorizon.study.thresholds import compute as compute_thresholds
+from multihorizon.study.toy_study import compute as compute_toy_study
 from multihorizon.study.settings import Progress, Settings
 
 Compute = Callable[[Settings, dict[str, Any], Progress], dict[str, Any]]
@@ -32,14 +39,14 @@ class Part:
 
 
 PARTS = (
-    Part("learned", "learning discounts and rewards", learned.compute),
-    Part("generalization", "generalization error", generalize.compute),
-    Part("thresholds", "thresholds of MPMCE", thresholds.compute),
-    Part("toy", "value functions of the toy", toy_study.compute),
-    Part("convergence", "convergence of the searches", convergence.compute),
-    Part("identifiability", "identifiability", identifiability.compute),
-    Part("theory", "theorems in numbers", theory_checks.compute),
-    Part("choices", "sensitivity to what the paper leaves open", choices.compute),
+    Part("learned", "learning discounts and rewards", compute_learned),
+    Part("generalization", "generalization error", compute_generalization),
+    Part("thresholds", "thresholds of MPMCE", compute_thresholds),
+    Part("toy", "value functions of the toy", compute_toy_study),
+    Part("convergence", "convergence of the searches", compute_convergence),
+    Part("identifiability", "identifiability", compute_identifiability),
+    Part("theory", "theorems in numbers", compute_theory_checks),
+    Part("choices", "sensitivity to what the paper leaves open", compute_choices),
 )
 
 
