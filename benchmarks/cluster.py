@@ -20,7 +20,7 @@ from fits import grid
 from rows import shown
 
 import multihorizon as mh
-from multihorizon.progress import Progress, silent
+from multihorizon.parallel import Progress, silent
 
 PORT = 18786
 ADDRESS = f"tcp://127.0.0.1:{PORT}"

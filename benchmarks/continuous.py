@@ -29,13 +29,10 @@ import pandas as pd
 import scipy.sparse as sp
 
 import multihorizon as mh
-from multihorizon.continuous.design import make_design
-from multihorizon.continuous.errors import sieve_precision
-from multihorizon.continuous.selection import relevant_coordinates
-from multihorizon.continuous.sieve_likelihood import SieveModel
-from multihorizon.continuous.two_stage import fit_logits, starts
-from multihorizon.likelihood.ascent import climb
-from multihorizon.likelihood.parameters import Settings
+from multihorizon.choice.parameters import Settings
+from multihorizon.choice.sieve import SieveModel, make_design
+from multihorizon.estimate.ascent import climb
+from multihorizon.estimate.sieve import fit_logits, relevant_coordinates, sieve_precision, starts
 
 TRUE = np.array([0.5, 0.8, 0.95])
 

@@ -21,7 +21,7 @@ from itertools import combinations
 import numpy as np
 
 import multihorizon as mh
-from multihorizon.likelihood.goal_test import shared_goal_test
+from multihorizon.questions.goals import shared_goal_test
 
 
 def random_problem(seed: int) -> tuple[mh.Problem, list[int], np.ndarray, np.ndarray]:

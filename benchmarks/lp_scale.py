@@ -17,8 +17,8 @@ from typing import Any
 from rows import shown
 
 import multihorizon as mh
+from multihorizon.numerics.lp import LPResult, short_solve, solve_lp
 from multihorizon.programs import inner
-from multihorizon.programs.highs import LPResult, short_solve, solve_lp
 
 DISCOUNTS = (0.45, 0.55, 0.8)
 

@@ -26,16 +26,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-import multihorizon.commands.fit
-import multihorizon.commands.fit_steps
-import multihorizon.commands.goals
-import multihorizon.commands.identify
-import multihorizon.commands.recover
-import multihorizon.commands.reproduce  # noqa: F401 - loaded once for all cases
+import multihorizon.cli.fit
+import multihorizon.cli.goals
+import multihorizon.cli.identify
+import multihorizon.cli.recover
+import multihorizon.cli.reproduce  # noqa: F401 - loaded once for all cases
 from multihorizon import Demonstrations, domains
 from multihorizon.cli import app
+from multihorizon.data.side_tables import transitions_from_frame
 from multihorizon.solution import package_version
-from multihorizon.tables.transitions import transitions_from_frame
 
 HEADER = "expert,episode,step,state,action,next_state"
 ROWS = [

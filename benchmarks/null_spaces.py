@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from rows import shown
 
 import multihorizon as mh
-from multihorizon.recovery.differences import Differences
+from multihorizon.exact.equations import Differences
 
 DISCOUNTS = (0.3, 0.6, 0.85)
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import multihorizon as mh
-from multihorizon.report.fit_report import write_fit
+from multihorizon.report.files import write_fit
 
 #: Mini-blocks that give a person 250 and 420 decisions.
 MINI_BLOCKS = {250: 100, 420: 168}

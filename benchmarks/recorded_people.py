@@ -29,8 +29,7 @@ from scipy.special import expit, logsumexp
 from scipy.stats import chi2, multivariate_normal
 
 import multihorizon as mh
-from multihorizon.tables.features import read_known_reward
-from multihorizon.tables.transitions import read_transitions
+from multihorizon.data.side_tables import read_known_reward, read_transitions
 
 #: The grid of logit discounts and log temperatures on which integrals are sums.
 LOGITS, LOG_TEMPERATURES = np.arange(-6.0, 8.01, 0.2), np.arange(-1.0, 5.01, 0.1)

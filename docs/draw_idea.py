@@ -6,8 +6,7 @@ Run: python docs/draw_idea.py [docs/images/idea.png]
 import sys
 
 import multihorizon as mh
-from multihorizon.report.plots import save
-from multihorizon.report.walks import best_walk, plot_walks
+from multihorizon.report.plots import best_walk, plot_walks, save
 
 TITLES = (
     "Ann looks 2 steps ahead\nand takes the snack",

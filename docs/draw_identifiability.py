@@ -10,9 +10,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 import multihorizon as mh
-from multihorizon.recovery.joint_equations import SharedReward, StateEquations
-from multihorizon.recovery.one_expert import read_equations, reward_families
-from multihorizon.recovery.solution_set import minimise, project, walk
+from multihorizon.exact.equations import SharedReward, StateEquations, read_equations, reward_families
+from multihorizon.exact.sets import minimise, project, walk
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt

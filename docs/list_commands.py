@@ -3,7 +3,7 @@
 from typing import Any
 
 from multihorizon.cli import COMMANDS, load
-from multihorizon.commands.options import EXAMPLES
+from multihorizon.cli.options import EXAMPLES
 
 HEAD = """# The commands
 

@@ -3,8 +3,7 @@
 import numpy as np
 
 import multihorizon as mh
-from multihorizon.recovery.joint_equations import SharedReward, StateEquations
-from multihorizon.recovery.one_expert import read_equations, reward_families
+from multihorizon.exact.equations import SharedReward, StateEquations, read_equations, reward_families
 
 
 def state_equations(problem, temperature=1.0):

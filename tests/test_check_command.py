@@ -12,7 +12,7 @@ from fitting import RUN, fit, one_sentence
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.tables.check import STOPPING, chance_p_values, check_table, write_mended
+from multihorizon.data.check import STOPPING, chance_p_values, check_table, write_mended
 
 CLIFF = mh.domains.cliff()
 COLUMNS = ["expert", "episode", "step", "state", "action", "next_state"]

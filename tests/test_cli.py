@@ -7,10 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from multihorizon import domains
-from multihorizon.cli import COMMANDS, app, load
-from multihorizon.commands import console
-from multihorizon.commands.demo import FILES
-from multihorizon.commands.options import EXAMPLES
+from multihorizon.cli import COMMANDS, app, console, load
+from multihorizon.cli.demo import FILES
+from multihorizon.cli.options import EXAMPLES
 
 RUN = CliRunner()
 
@@ -117,7 +116,7 @@ def test_the_help_loads_no_command_and_shows_what_each_does() -> None:
     code = (
         "import sys; from typer.testing import CliRunner; from multihorizon.cli import app\n"
         "print(CliRunner().invoke(app, ['--help'], env={'COLUMNS': '200'}).output)\n"
-        "print([m for m in ('numpy', 'scipy', 'pandas', 'matplotlib', 'multihorizon.commands.fit') if m in sys.modules])"
+        "print([m for m in ('numpy', 'scipy', 'pandas', 'matplotlib', 'multihorizon.cli.fit') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines()[-1] == "[]"

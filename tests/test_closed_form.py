@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.recovery.closed_form import closed_form_start
-from multihorizon.recovery.differences import Differences
-from multihorizon.recovery.one_expert import state_columns
+from multihorizon.exact.closed_form import closed_form_start
+from multihorizon.exact.equations import Differences, state_columns
 
 PAIRS = [(0, 1, 2), (0, 1), (0, 2), (1, 2)]
 
@@ -116,7 +115,7 @@ def test_the_sparse_path_agrees_with_the_dense_one(monkeypatch):
     mdp = mh.domains.gridworld(7, 8, slip=0.2, terminal=[(0, 0)])
     log_policy = np.random.default_rng(0).normal(size=(56, 4, 1))
     dense = Differences(mdp, np.ones((56, 4)))
-    monkeypatch.setattr("multihorizon.recovery.null_space.DENSE", 0)
+    monkeypatch.setattr("multihorizon.exact.least_squares.DENSE", 0)
     sparse = Differences(mdp, np.ones((56, 4)))
     assert dense.null_space.basis.shape == sparse.null_space.basis.shape == (56, 1)
     difference = dense.solve(log_policy) - sparse.solve(log_policy)
@@ -126,7 +125,7 @@ def test_the_sparse_path_agrees_with_the_dense_one(monkeypatch):
 def test_a_null_space_larger_than_the_constants_is_found_by_both_paths(monkeypatch):
     mdp = mh.domains.toy().mdp
     assert Differences(mdp, np.ones((4, 3))).null_space.basis.shape == (4, 2)
-    monkeypatch.setattr("multihorizon.recovery.null_space.DENSE", 0)
+    monkeypatch.setattr("multihorizon.exact.least_squares.DENSE", 0)
     found = Differences(mdp, np.ones((4, 3)))
     assert found.null_space.basis.shape == (4, 2)
     assert np.abs(found.matrix @ found.null_space.basis).max() < 1e-12

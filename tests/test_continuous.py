@@ -7,13 +7,9 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.kernel_approximation import RBFSampler
 
 import multihorizon as mh
-from multihorizon.continuous.answer import resume
-from multihorizon.continuous.design import make_design
-from multihorizon.continuous.errors import sieve_precision
-from multihorizon.continuous.limits import dynamics_unknown
-from multihorizon.continuous.selection import relevant_coordinates
-from multihorizon.continuous.sieve_likelihood import SieveModel
-from multihorizon.likelihood.parameters import Settings
+from multihorizon.choice.parameters import Settings
+from multihorizon.choice.sieve import SieveModel, make_design
+from multihorizon.estimate.sieve import dynamics_unknown, relevant_coordinates, resume_sieve, sieve_precision
 from multihorizon.solution import Status
 
 TRUE = np.array([0.5, 0.8, 0.95])
@@ -85,7 +81,7 @@ def test_gradient_is_the_finite_difference(walk, ending: bool) -> None:
 
 
 def test_values_solve_the_projected_equation(solution) -> None:
-    point = resume(solution)
+    point = resume_sieve(solution)
     design, theta = point.likelihood.design, point.likelihood.reward(point.x)
     for plan in point.plans:
         q = design.expected_paid @ theta + plan.gamma * (design.expected_on @ plan.values)
@@ -159,7 +155,7 @@ def test_one_expert_is_not_identified(walk, monkeypatch) -> None:
     assert known.status is Status.CONVERGED
     points = walk.next_states[::9]
     assert np.corrcoef(mh.functions(known).reward(points), mh.domains.navigation().reward(points))[0, 1] > 0.6
-    monkeypatch.setattr("multihorizon.continuous.answer.CONVERGED_GRADIENT", -1.0)
+    monkeypatch.setattr("multihorizon.estimate.sieve.CONVERGED_GRADIENT", -1.0)
     broken = mh.solve(mh.SampledProblem(alone), mh.SieveLikelihood(basis=mh.Splines(4), penalty=0.1))
     assert broken.status is Status.NOT_CONVERGED  # which comes first, as with a list of states
     assert broken.message.endswith("do not use this answer.")
@@ -250,7 +246,7 @@ def test_a_solution_is_saved_and_read(solution, tmp_path) -> None:
 
 
 def test_precision_counts_what_is_known(solution) -> None:
-    point = resume(solution)
+    point = resume_sieve(solution)
     precise, full = sieve_precision(point)
     assert precise.identified[point.likelihood.discount_slice].all()
     assert (np.linalg.eigvalsh(full - precise.covariance) > -1e-9).all()

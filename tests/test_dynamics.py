@@ -10,9 +10,9 @@ import pytest
 import scipy
 
 import multihorizon as mh
+from multihorizon.data.dynamics import describe_estimate, require_agreement, untaken_actions
+from multihorizon.data.side_tables import transitions_from_frame
 from multihorizon.report.analysis import build_problem
-from multihorizon.tables.dynamics import describe_estimate, require_agreement, untaken_actions
-from multihorizon.tables.transitions import transitions_from_frame
 
 
 def table(rows: list[tuple]) -> mh.Demonstrations:

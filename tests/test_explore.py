@@ -10,12 +10,10 @@ import pytest
 from browser import Tab
 
 import multihorizon as mh
-from multihorizon.report.fit_page import fit_page
-from multihorizon.report.goals_section import goals_page
-from multihorizon.report.html import Page, Section, table
-from multihorizon.report.identifiability import identify_fitted
-from multihorizon.report.identify_page import identify_page
-from multihorizon.report.recover_page import recover_page
+from multihorizon.report.charts import Page, Section, table
+from multihorizon.report.findings import identify_fitted
+from multihorizon.report.fit_page import fit_page, identify_page
+from multihorizon.report.sections import goals_page, recover_page
 
 #: Labels that try to be markup, script, an address, another direction of writing, and a picture.
 HOSTILE = ['</script><script>window.stolen="yes"</script>', '"><img src=x onerror=window.stolen=1>', "javascript:alert(1)//🙂"]

@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.report import stretches
-from multihorizon.report.charts import Axis, Mark, Panel, chart
+from multihorizon.report import maps as stretches
+from multihorizon.report.charts import Axis, Either, Mark, Page, Panel, Ruler, Section, asset, chart, data_block, script, table
 from multihorizon.report.explorer import Person, Task, explorer
-from multihorizon.report.html import Either, Page, Section, table
-from multihorizon.report.maps import DARKEST, graph_map, grid_map, has_arrows
-from multihorizon.report.rulers import Ruler
-from multihorizon.report.shell import asset, data_block, script
-from multihorizon.report.stretches import best_actions
+from multihorizon.report.maps import DARKEST, best_actions, graph_map, grid_map, has_arrows
 
 CLIFF, TOY = mh.domains.cliff(), mh.domains.toy()
 NASTY = "</script><b>\u2028&'\"\u202e"

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.recovery.feasibility import feasibility_at, rewards_at
+from multihorizon.paper.theory import feasibility_at, rewards_at
 
 
 def problem(domain, count: int = 3) -> mh.Problem:
@@ -54,7 +54,7 @@ def test_the_temperature_scales_the_reward() -> None:
 def test_processes_and_batches_change_nothing(monkeypatch) -> None:
     two = problem(mh.domains.toy(), 2)
     whole = mh.theory.feasibility_grid(two, mh.Grid(0.1, jobs=1)).residuals
-    monkeypatch.setattr("multihorizon.recovery.feasibility.BATCH", 20)
+    monkeypatch.setattr("multihorizon.paper.theory.BATCH", 20)
     shares: list[float] = []
     parts = mh.theory.feasibility_grid(two, mh.Grid(0.1, jobs=2), progress=lambda share, _: shares.append(share))
     np.testing.assert_allclose(parts.residuals, whole, atol=1e-14)

@@ -19,14 +19,12 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.commands.console import plain_errors
-from multihorizon.files.labels import positions, visible
-from multihorizon.files.output import check_output, write_all
-from multihorizon.files.table import Table
-from multihorizon.tables.demonstrations import read_tables
-from multihorizon.tables.dynamics import require_agreement
-from multihorizon.tables.features import read_features
-from multihorizon.tables.transitions import read_transitions
+from multihorizon.cli.console import plain_errors
+from multihorizon.data.demonstrations import read_tables
+from multihorizon.data.dynamics import require_agreement
+from multihorizon.data.reading import Table
+from multihorizon.data.side_tables import read_features, read_transitions
+from multihorizon.files import check_output, positions, visible, write_all
 
 HEADER = "expert,episode,step,state,action,next_state"
 ROWS = ["ann,1,0,home,walk,road", "ann,1,1,road,ride,town", "bob,1,0,home,ride,home"]
@@ -225,7 +223,7 @@ def test_damaged_compressed_files(ending, tmp_path):
 
 def test_a_small_file_that_unpacks_without_end_is_refused_at_its_first_line(tmp_path, monkeypatch):
     """Nothing is read after the first block that holds no end of a line."""
-    monkeypatch.setattr("multihorizon.files.opening.BLOCK", 1 << 16)
+    monkeypatch.setattr("multihorizon.files.BLOCK", 1 << 16)
     with gzip.open(tmp_path / "d.csv.gz", "wb") as file:
         for _ in range(20):
             file.write(b"a" * (1 << 20))
@@ -241,7 +239,7 @@ def test_only_the_columns_that_are_needed_are_read(tmp_path, monkeypatch):
     table = pd.DataFrame([row.split(",") for row in ROWS], columns=HEADER.split(","))
     table.assign(x=[0.0, 1.0, 0.5], **others).to_csv(tmp_path / "d.csv", index=False)
     table.assign(x=[0.0, 1.0, 0.5], **others).to_csv(tmp_path / "d.csv.bz2", index=False)
-    monkeypatch.setattr("multihorizon.files.reading.Table", lambda *a, **o: seen.append(Table(*a, **o)) or seen[-1])
+    monkeypatch.setattr("multihorizon.data.reading.Table", lambda *a, **o: seen.append(Table(*a, **o)) or seen[-1])
     for name in ("d.csv", "d.csv.bz2"):
         assert mh.Demonstrations.from_files(tmp_path / name).states == ("home", "road", "town")
         assert list(seen.pop().frame.columns) == HEADER.split(",")
@@ -407,8 +405,8 @@ def test_numbers_are_printed_even_if_writing_fails(tmp_path, monkeypatch):
     def full(directory, files, write):
         raise OSError(28, "No space left on device", str(directory))
 
-    monkeypatch.setattr("multihorizon.report.fit_report.write_all", full)
-    monkeypatch.setattr("multihorizon.commands.fit.WRITING_SECONDS", np.inf)
+    monkeypatch.setattr("multihorizon.report.files.write_all", full)
+    monkeypatch.setattr("multihorizon.cli.fit.WRITING_SECONDS", np.inf)
     domain = mh.domains.cliff()
     mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 60).to_csv(tmp_path / "d.csv")
     domain.mdp.to_npz(tmp_path / "m.npz")
@@ -442,7 +440,7 @@ def test_control_characters_are_shown_not_obeyed(tmp_path):
 
 def test_warnings_of_libraries_come_without_their_source(monkeypatch):
     said: list[str] = []
-    monkeypatch.setattr("multihorizon.commands.console._say", lambda sentence, style: said.append(sentence))
+    monkeypatch.setattr("multihorizon.cli.console._say", lambda sentence, style: said.append(sentence))
     with plain_errors():
         warnings.simplefilter("always")
         warnings.warn("overflow encountered", RuntimeWarning, stacklevel=1)

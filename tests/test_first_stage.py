@@ -5,9 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import multihorizon as mh
-from multihorizon.continuous.basis import fit_basis
-from multihorizon.continuous.outcomes import LeastSquares, fit_outcomes
-from multihorizon.continuous.smoothing import Smoothing, plain, step_sums, system
+from multihorizon.choice.basis import LeastSquares, Smoothing, fit_basis, fit_outcomes, plain, step_sums, system
 
 
 @pytest.fixture(scope="module")

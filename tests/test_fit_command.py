@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.report.fit_report import FILES
+from multihorizon.report.files import FILES
 
 
 def test_fit_writes_everything_a_reader_needs(grid_folder, tmp_path):

@@ -10,8 +10,8 @@ import sys
 import pytest
 from fitting import fit
 
-from multihorizon.files.output import write_all
-from multihorizon.likelihood.horizon_tests import each_pair
+from multihorizon.files import write_all
+from multihorizon.questions.shared_discount import each_pair
 
 
 def test_nothing_is_left_where_writing_fails(tmp_path):
@@ -66,7 +66,7 @@ def test_pairs_are_corrected_for_their_number_only_when_all_are_there(grid_folde
 def test_results_are_written_as_they_come(grid_folder, tmp_path, monkeypatch):
     seen = []
     (tmp_path / "report.html").write_text("of an older fit")
-    monkeypatch.setattr("multihorizon.commands.fit.WRITING_SECONDS", 0.0)
+    monkeypatch.setattr("multihorizon.cli.fit.WRITING_SECONDS", 0.0)
     monkeypatch.setattr(
         "multihorizon.report.analysis.shared_discount_test",
         lambda solution: seen.append(sorted(p.name for p in tmp_path.iterdir())),
@@ -96,7 +96,7 @@ def test_files_of_two_runs_never_stand_side_by_side(tmp_path):
     script = """
 import os, signal
 from pathlib import Path
-from multihorizon.files.output import write_all
+from multihorizon.files import write_all
 
 replace = os.replace
 for moves in range(6):

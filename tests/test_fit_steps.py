@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
+from multihorizon.report.files import write_sampled
 from multihorizon.report.findings import not_to_be_used
-from multihorizon.report.formats import person_cells
-from multihorizon.report.sampled_page import sampled_page
-from multihorizon.report.sampled_report import write_sampled
+from multihorizon.report.fit_page import sampled_page
+from multihorizon.report.text import person_cells
 
 
 @pytest.fixture(scope="module")

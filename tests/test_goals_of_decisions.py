@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood.ascent import resting
-from multihorizon.likelihood.goal_groups import memberships, sharing, sure_groups, weigh_partitions
-from multihorizon.likelihood.goal_scores import Scores
-from multihorizon.likelihood.goal_test import _climbed_gains, _common_step, _drawn, _fit_with_one_reward, shared_goal_test
-from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.estimate.ascent import resting
+from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.questions.goals import (
+    Scores,
+    _climbed_gains,
+    _common_step,
+    _drawn,
+    _fit_with_one_reward,
+    memberships,
+    shared_goal_test,
+    sharing,
+    sure_groups,
+    weigh_partitions,
+)
 
 MDP = mh.domains.random_mdp(6, 3, seed=0)
 REWARDS = 2 * np.random.default_rng(0).normal(size=(2, 6))

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood import intervals, large, temperatures
-from multihorizon.likelihood.ascent import Ascent, climb
-from multihorizon.likelihood.contrasts import reward_contrasts
-from multihorizon.likelihood.large import information_product
-from multihorizon.likelihood.likelihood import Likelihood
-from multihorizon.likelihood.logged_moves import redrawn
-from multihorizon.likelihood.maximum_likelihood import resume
-from multihorizon.likelihood.parameters import Settings
-from multihorizon.likelihood.precision import precision, transition_widening
+from multihorizon.choice import tabular as large
+from multihorizon.choice.parameters import Settings
+from multihorizon.choice.tabular import Likelihood, information_product, redrawn
+from multihorizon.estimate import intervals
+from multihorizon.estimate import search as temperatures
+from multihorizon.estimate.ascent import Ascent, climb
+from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.estimate.precision import precision, transition_widening
+from multihorizon.questions.contrasts import reward_contrasts
 
 CLIFF = mh.domains.cliff()
 
@@ -55,7 +55,7 @@ def test_ends_whose_climbs_do_not_finish_are_not_told(monkeypatch):
 
 
 def test_an_unfinished_fit_has_no_intervals_and_no_standard_errors(monkeypatch):
-    from multihorizon.likelihood import fit
+    from multihorizon.estimate import search as fit
 
     monkeypatch.setattr(fit, "climb", lambda *a, **o: replace(climb(*a, **{**o, "max_steps": 1}), finished=False))
     table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 100)
@@ -243,6 +243,6 @@ def test_a_start_that_fails_is_left_out(monkeypatch):
     def fails(*_: object) -> None:
         raise ValueError("no such start")
 
-    monkeypatch.setattr("multihorizon.likelihood.fit.closed_form_start", fails)
+    monkeypatch.setattr("multihorizon.estimate.search.closed_form_start", fails)
     table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)
     assert mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood()).status == mh.Status.CONVERGED

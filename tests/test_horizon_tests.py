@@ -9,13 +9,14 @@ import pandas as pd
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood import horizon_tests, model_checks
-from multihorizon.likelihood.ascent import Ascent, climb
-from multihorizon.likelihood.intervals import holm
-from multihorizon.likelihood.likelihood import Likelihood
-from multihorizon.likelihood.maximum_likelihood import resume
-from multihorizon.likelihood.model_checks import MODELS, calibration_bins, misfits, within_episodes
-from multihorizon.likelihood.parameters import Settings
+from multihorizon.choice.parameters import Settings
+from multihorizon.choice.tabular import Likelihood
+from multihorizon.estimate.ascent import Ascent, climb
+from multihorizon.estimate.intervals import holm
+from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.questions import model_checks
+from multihorizon.questions import shared_discount as horizon_tests
+from multihorizon.questions.model_checks import MODELS, calibration_bins, misfits, within_episodes
 
 DISCOUNTS = (0.4, 0.4, 0.8)
 

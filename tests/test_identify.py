@@ -7,9 +7,8 @@ import pytest
 from posing import features_of, state_equations
 
 import multihorizon as mh
-from multihorizon.recovery.feature_equations import FeatureEquations
-from multihorizon.recovery.one_expert import read_equations
-from multihorizon.recovery.solution_set import minimise, project
+from multihorizon.exact.equations import FeatureEquations, read_equations
+from multihorizon.exact.sets import minimise, project
 
 
 def toy_problem(ending, members=(0, 1, 2)):

@@ -5,7 +5,7 @@ import pytest
 from posing import features_of, state_equations
 
 import multihorizon as mh
-from multihorizon.recovery import joint_equations
+from multihorizon.exact import equations as joint_equations
 
 
 def shuffled(mdp, seed):

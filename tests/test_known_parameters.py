@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood.likelihood import Likelihood
-from multihorizon.likelihood.parameters import Settings
-from multihorizon.likelihood.temperatures import LEVEL_WEIGHT, temperature_penalty
+from multihorizon.choice.parameters import Settings
+from multihorizon.choice.tabular import Likelihood
+from multihorizon.estimate.search import LEVEL_WEIGHT, temperature_penalty
 
 CLIFF = mh.domains.cliff()
 

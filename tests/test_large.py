@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood import large, metric, precision, profiled
-from multihorizon.likelihood.likelihood import Likelihood
-from multihorizon.likelihood.parameters import Settings
-from multihorizon.likelihood.starts import choice_probability_start
-from multihorizon.likelihood.temperatures import temperature_penalty
+from multihorizon.choice import tabular as large
+from multihorizon.choice.parameters import Settings
+from multihorizon.choice.tabular import Likelihood
+from multihorizon.estimate import ascent as metric
+from multihorizon.estimate import precision
+from multihorizon.estimate import precision as profiled
+from multihorizon.estimate.search import choice_probability_start, temperature_penalty
 
 
 @pytest.fixture(scope="module")

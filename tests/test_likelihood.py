@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood import engine
-from multihorizon.likelihood.likelihood import Likelihood, Point
-from multihorizon.likelihood.parameters import Quadratic, Settings
+from multihorizon.choice import tabular as engine
+from multihorizon.choice.parameters import Quadratic, Settings
+from multihorizon.choice.tabular import Likelihood, Point
 
 STEP = 1e-5
 

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
+from multihorizon.choice.parameters import Settings
+from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.cli import app
-from multihorizon.likelihood.likelihood import Likelihood
-from multihorizon.likelihood.parameters import Settings
-from multihorizon.likelihood.weighted_likelihood import WeightedLikelihood
 from multihorizon.lookahead import (
     FAMILIES,
     Depth,
@@ -25,7 +25,7 @@ from multihorizon.lookahead import (
     step_discounts_of,
     weights_of,
 )
-from multihorizon.planning.weighted_plan import weighted_plan
+from multihorizon.planning.plan import weighted_plan
 
 STEP = 1e-6
 THETA = np.array([1.5, -1.0])
@@ -216,7 +216,7 @@ def test_a_task_that_can_go_on_is_refused_in_one_sentence() -> None:
 
 
 def test_more_rewards_than_can_be_held_are_refused_before_the_work(monkeypatch) -> None:
-    monkeypatch.setattr("multihorizon.likelihood.weighted_likelihood.DENSE_REWARDS", 3)
+    monkeypatch.setattr("multihorizon.choice.weighted.DENSE_REWARDS", 3)
     problem, _ = with_known_reward(simulated(steps_task(steps=3), [[1.0, 0.3, 0.1], [1.0, 0.5, 0.2]], episodes=5))
     for ask in (lambda: mh.solve(problem, mh.MaximumLikelihood(lookahead=mh.Depth())), lambda: mh.compare_lookahead(problem)):
         with pytest.raises(ValueError, match="needs at most 3 rewards, received"):
@@ -225,7 +225,7 @@ def test_more_rewards_than_can_be_held_are_refused_before_the_work(monkeypatch) 
 
 def test_what_did_not_end_is_neither_tested_nor_best(monkeypatch) -> None:
     problem, known = with_known_reward(simulated(steps_task(steps=3), [[1.0, 0.5, 0.25], [1.0, 0.8, 0.64]], episodes=300))
-    monkeypatch.setattr("multihorizon.likelihood.lookahead_fit.MOST_ROUNDS", 0)
+    monkeypatch.setattr("multihorizon.estimate.look_ahead.MOST_ROUNDS", 0)
     compared = mh.compare_lookahead(problem, [mh.Exponential()], solver=mh.MaximumLikelihood(1.0, known_reward=known, starts=1))
     assert not any(row.finished for row in compared.rows)
     assert np.isnan([row.free_p for row in compared.rows]).all()

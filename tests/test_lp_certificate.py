@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
+from multihorizon.programs.certificate import Relaxation
 from multihorizon.programs.inner import Inner
 from multihorizon.programs.margins import build_margins
-from multihorizon.programs.relaxation import Relaxation
 
 
 def signed_features() -> mh.Problem:

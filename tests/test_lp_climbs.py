@@ -8,12 +8,11 @@ import pytest
 from posing import acting_best
 
 import multihorizon as mh
-from multihorizon.programs import climb
+from multihorizon.numerics.lp import LPStatus, solve_lp
 from multihorizon.programs import inner as inner_module
-from multihorizon.programs.highs import LPStatus, solve_lp
-from multihorizon.programs.inner import Inner
+from multihorizon.programs import search as climb
+from multihorizon.programs.inner import Inner, program
 from multihorizon.programs.margins import build_margins
-from multihorizon.programs.model import program
 
 
 def deterministic_cliff(side: int) -> mh.Problem:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from multihorizon.programs import highs
-from multihorizon.programs.highs import LinearProgram, LPStatus, solve_lp
+from multihorizon.numerics import lp as highs
+from multihorizon.numerics.lp import LinearProgram, LPStatus, solve_lp
 
 INF = np.inf
 

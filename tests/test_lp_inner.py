@@ -7,8 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 import multihorizon as mh
-from multihorizon.programs.bases import MOST_BASES, Bases
-from multihorizon.programs.inner import Inner
+from multihorizon.programs.inner import MOST_BASES, Bases, Inner
 from multihorizon.programs.margins import build_margins
 
 

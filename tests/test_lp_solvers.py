@@ -7,11 +7,11 @@ import pytest
 from posing import acting_best
 
 import multihorizon as mh
-from multihorizon.programs.contradiction import contradiction
+from multihorizon.driver import SearchResult
+from multihorizon.parallel import silent
 from multihorizon.programs.inner import Inner
 from multihorizon.programs.margins import build_margins
-from multihorizon.progress import silent
-from multihorizon.search import SearchResult
+from multihorizon.programs.solvers import contradiction
 
 #: domain, reward bound, optimum and discounts (l1 = 0, one action per state), found by an independent prototype
 REFERENCE = {

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.entropy.discounted_likelihood import discount_gradient, discounted_likelihood
-from multihorizon.entropy.dual import Dual, minimise_dual
-from multihorizon.entropy.matching import match
-from multihorizon.search import SearchResult
+from multihorizon.driver import SearchResult
+from multihorizon.entropy.dual import Dual, discount_gradient, discounted_likelihood, minimise_dual
+from multihorizon.entropy.mpmce import match
 
 
 def slip_problem(gamma, ending="terminal"):
@@ -251,7 +250,7 @@ def test_no_discounts_nearby_pass_the_threshold_with_more_entropy():
 
 
 def test_a_climb_that_did_not_end_is_not_converged(monkeypatch):
-    monkeypatch.setattr("multihorizon.entropy.threshold.MAX_STEPS", 0)
+    monkeypatch.setattr("multihorizon.entropy.mpmce.MAX_STEPS", 0)
     domain = mh.domains.big_small()
     found = mh.solve(mh.Problem(domain.mdp, domain.mce_experts()), mh.MPMCE(gap="threshold", threshold=1e-2, starts=1))
     assert found.status == "not converged"

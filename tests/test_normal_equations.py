@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.recovery import normal_equations, null_space
-from multihorizon.recovery.differences import Differences
+from multihorizon.exact import least_squares as normal_equations
+from multihorizon.exact import least_squares as null_space
+from multihorizon.exact.equations import Differences
 
 DISCOUNTS = (0.3, 0.6, 0.9)
 

@@ -5,8 +5,11 @@ import pytest
 import scipy.sparse as sp
 
 import multihorizon as mh
-from multihorizon.recovery import column_space, explanation, normal_equations, null_space
-from multihorizon.recovery.differences import Differences
+from multihorizon.exact import identify as explanation
+from multihorizon.exact import least_squares as column_space
+from multihorizon.exact import least_squares as normal_equations
+from multihorizon.exact import least_squares as null_space
+from multihorizon.exact.equations import Differences
 
 DISCOUNTS = np.array([0.3, 0.6, 0.85])
 

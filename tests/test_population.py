@@ -9,14 +9,25 @@ import pytest
 from scipy.stats import f_oneway, t
 
 import multihorizon as mh
-from multihorizon.likelihood import marginal_ascent
-from multihorizon.likelihood.covariates import read_covariates
-from multihorizon.likelihood.effect_profiles import EffectProfile
-from multihorizon.likelihood.likelihood import Likelihood
-from multihorizon.likelihood.marginal import Layout, Marginal, Persons, adapted_nodes, person_values, plan_at
-from multihorizon.likelihood.marginal_ascent import information, maximise, modes
-from multihorizon.likelihood.parameters import Settings
-from multihorizon.likelihood.spread_average import averaged_shares, covariance_at_spread, spread_moves
+from multihorizon.choice.parameters import Settings
+from multihorizon.choice.tabular import Likelihood
+from multihorizon.estimate.population import marginal as marginal_ascent
+from multihorizon.estimate.population.covariates import read_covariates
+from multihorizon.estimate.population.effects import EffectProfile
+from multihorizon.estimate.population.marginal import (
+    Layout,
+    Marginal,
+    Persons,
+    adapted_nodes,
+    averaged_shares,
+    covariance_at_spread,
+    information,
+    maximise,
+    modes,
+    person_values,
+    plan_at,
+    spread_moves,
+)
 
 TASK = mh.domains.space_adventure(mini_blocks=24)
 PEOPLE = TASK.persons(24, seed=3, group_difference=0.0)

@@ -10,10 +10,10 @@ import pytest
 from scipy.optimize import minimize
 
 import multihorizon as mh
-from multihorizon.likelihood.intervals import profile_intervals, signed_root
-from multihorizon.likelihood.likelihood import Likelihood
-from multihorizon.likelihood.maximum_likelihood import resume
-from multihorizon.likelihood.precision import precision
+from multihorizon.choice.tabular import Likelihood
+from multihorizon.estimate.intervals import profile_intervals, signed_root
+from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.estimate.precision import precision
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,8 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.likelihood.recovered import Outcome
-from multihorizon.likelihood.study_design import policies_of, read_design
-from multihorizon.report.recover_page import FILES
+from multihorizon.questions.study import Outcome, policies_of, read_design
+from multihorizon.report.sections import FILES
 
 KNOWN = mh.MaximumLikelihood(1.0, known_reward=mh.domains.cliff().reward, starts=1)
 

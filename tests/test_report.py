@@ -11,14 +11,14 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.likelihood.contrasts import reward_contrasts
-from multihorizon.likelihood.model_checks import FEWEST_DECISIONS, Extent
+from multihorizon.questions.contrasts import reward_contrasts
+from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
+from multihorizon.report.charts import Bar, Page, Section, badge, figure, listing, paragraph, table
+from multihorizon.report.files import result_of
 from multihorizon.report.findings import longest_episode, not_to_be_used, predicts_worse
 from multihorizon.report.fit_page import fit_page
-from multihorizon.report.fit_report import result_of
-from multihorizon.report.formats import discount_text, horizon_text, interval_text, steps_text
-from multihorizon.report.html import Bar, Page, Section, badge, figure, listing, paragraph, table
 from multihorizon.report.plots import new_axes
+from multihorizon.report.text import discount_text, horizon_text, interval_text, steps_text
 
 CLIFF = mh.domains.cliff()
 LONG = "annabelle.featherstonehaugh-cholmondeley@example.org"

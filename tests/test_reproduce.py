@@ -9,13 +9,12 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.progress import silent
-from multihorizon.study import run
-from multihorizon.study.claims import all_claims
-from multihorizon.study.figures import FIGURES, _scaled
-from multihorizon.study.report import captions, write_figures, write_page, write_report
-from multihorizon.study.run import PARTS, Part, read_timings, run_part, split_timings
-from multihorizon.study.settings import Settings
+from multihorizon.paper import run
+from multihorizon.paper.claims import all_claims
+from multihorizon.paper.report import FIGURES, _scaled, captions, write_figures, write_page, write_report
+from multihorizon.paper.run import PARTS, Part, read_timings, run_part, split_timings
+from multihorizon.paper.settings import Settings
+from multihorizon.parallel import silent
 
 
 class Tiny(Settings):
@@ -148,7 +147,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch) -> None:
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("multihorizon.commands.reproduce.run_part", stopped)
+    monkeypatch.setattr("multihorizon.cli.reproduce.run_part", stopped)
     done = CliRunner().invoke(app, ["reproduce", "--out", str(tmp_path / "study"), "--quick"])
     assert done.exit_code == 130
     assert "give the same command again" in " ".join(done.stderr.split())
@@ -160,10 +159,10 @@ def test_a_report_that_cannot_be_finished_leaves_the_old_one(tmp_path, monkeypat
         raise KeyboardInterrupt
 
     (tmp_path / "report.html").write_text("old")
-    monkeypatch.setattr("multihorizon.commands.reproduce._compute", lambda *_: {})
-    monkeypatch.setattr("multihorizon.commands.reproduce.all_claims", lambda _: [])
-    monkeypatch.setattr("multihorizon.commands.reproduce.write_figures", lambda *_: None)
-    monkeypatch.setattr("multihorizon.commands.reproduce.write_report", half)
+    monkeypatch.setattr("multihorizon.cli.reproduce._compute", lambda *_: {})
+    monkeypatch.setattr("multihorizon.cli.reproduce.all_claims", lambda _: [])
+    monkeypatch.setattr("multihorizon.cli.reproduce.write_figures", lambda *_: None)
+    monkeypatch.setattr("multihorizon.cli.reproduce.write_report", half)
     assert CliRunner().invoke(app, ["reproduce", "--out", str(tmp_path)]).exit_code == 130
     assert (tmp_path / "report.html").read_text() == "old"
     assert not [path for path in tmp_path.rglob("*") if "unfinished" in path.name or "partial" in path.name]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.progress import silent
+from multihorizon.parallel import silent
 
 DOMAIN = mh.domains.cliff()
 

@@ -1,17 +1,27 @@
-"""The one driver: a problem and a solver give a solution."""
+"""The one driver: a problem and a solver give a solution.
+
+Outer searches over the experts' discounts Γ ∈ [0,1]^K, for solvers whose problem is easy once Γ is fixed.
+
+A search maximises `objective(Γ)`, which is −inf where Γ is infeasible and NaN where the value could not be computed. It
+returns every evaluation in order, the best of them, and what it has to say about how it ended.
+"""
 
 from __future__ import annotations
 
+import copy
 import time
-from dataclasses import asdict, is_dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
 import pandas as pd
 
-from multihorizon.checks import as_count
+from multihorizon.checks import Floats, as_count, as_positive
+from multihorizon.parallel import Progress, as_jobs, in_parallel, part_of, silent
 from multihorizon.problem import Problem
-from multihorizon.progress import Progress, part_of, silent
-from multihorizon.solution import Solution
+from multihorizon.solution import Solution, Trace
 
 
 class Solver(Protocol):
@@ -65,3 +75,161 @@ def _options(solver: Solver) -> dict[str, Any]:
         elif hasattr(value, "get_params"):  # an estimator of scikit-learn
             options[name] = str(value)
     return options
+
+
+Objective = Callable[[Floats], float]
+#: More points than this are refused: their coordinates alone fill gigabytes.
+MOST_GRID_POINTS = 20_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """What a search found: the `trace` of its evaluations, the `best` discounts `(K,)`, and `evidence` of how it ended.
+
+    `evidence` joins the evidence of the solution. `converged` is False where the search stopped before it was done.
+    `failures` counts what could not be computed beside the evaluations in the trace.
+    """
+
+    trace: Trace
+    evidence: dict[str, Any] = field(default_factory=dict)
+    converged: bool = True
+    failures: int = 0
+
+    @property
+    def best(self) -> Floats:
+        """The discounts with the largest value."""
+        return self.trace.best_discounts
+
+    @property
+    def n_failed(self) -> int:
+        """How much of what the search asked for could not be computed."""
+        return int(np.isnan(self.trace.values).sum()) + self.failures
+
+
+class Search(Protocol):
+    """What a solver asks of an outer search."""
+
+    def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> SearchResult:
+        """Maximise `objective` over [0,1]^n_experts."""
+        ...
+
+
+def check_search(value: Any) -> Search:
+    """Read an outer search."""
+    if isinstance(value, type) or not hasattr(value, "run"):
+        raise ValueError(f"search must be a search such as SequentialLP() or Grid(step=0.05), received {value!r}")
+    search: Search = value
+    return search
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every point of a regular grid with spacing `step`, ends included, on `jobs` processes (−1: all cores).
+
+    The step must divide 1: a grid that ends at 1 has no other spacing.
+    """
+
+    step: float = 0.01
+    jobs: int = -1
+
+    def __post_init__(self) -> None:
+        intervals = 1 / as_positive(self.step, "step")
+        if abs(intervals - round(intervals)) > 1e-9 * intervals:
+            near = 1 / max(1, round(intervals))
+            raise ValueError(f"step must divide 1, as {near:.6g} does, received {self.step}")
+        as_jobs(self.jobs)
+
+    def axis(self) -> Floats:
+        """The grid's discounts on one axis."""
+        return np.linspace(0.0, 1.0, round(1 / self.step) + 1)
+
+    def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> SearchResult:
+        """Evaluate all points, in chunks because starting a task takes time; the grid uses no randomness."""
+        axis = self.axis()
+        if n_experts * np.log(axis.size) > np.log(MOST_GRID_POINTS):
+            raise ValueError(
+                f"step must be larger for {n_experts} experts: {self.step} asks for {axis.size}^{n_experts} evaluations"
+            )
+        points = np.stack(np.meshgrid(*n_experts * [axis], indexing="ij"), axis=-1).reshape(-1, n_experts)
+        chunks = np.array_split(points, max(1, min(200, len(points) // 20)))
+        start = time.perf_counter()
+        values: list[Floats] = []
+        seconds: list[Floats] = []
+        for done, part in enumerate(in_parallel(partial(_evaluate, objective), chunks, self.jobs), start=1):
+            values.append(part)
+            seconds.append(np.full(part.size, time.perf_counter() - start))
+            progress(done / len(chunks), f"grid: best {np.fmax.reduce(np.concatenate(values)):.6g}")
+        return SearchResult(Trace(points, np.concatenate(values), np.concatenate(seconds)))
+
+
+@dataclass(frozen=True)
+class Bayesian:
+    """Bayesian optimisation (the paper's Algorithms 1 and 2): a Gaussian process on the objective, `initial` uniform points,
+    then the maximiser of the acquisition function until `max_evaluations` are spent."""
+
+    max_evaluations: int = 100
+    initial: int = 10
+
+    def __post_init__(self) -> None:
+        as_count(self.initial, "initial")
+        as_count(self.max_evaluations, "max_evaluations", least=self.initial)
+
+    def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> SearchResult:
+        """Evaluate one point after the other; the same seed gives the same points."""
+        optimizer = _optimizer(n_experts, seed)
+        uniform = np.random.default_rng(seed).uniform(size=(self.initial, n_experts))
+        start = time.perf_counter()
+        points: list[Floats] = []
+        values: list[float] = []
+        seconds: list[float] = []
+        for number in range(self.max_evaluations):
+            point = uniform[number] if number < self.initial else _suggest(optimizer, n_experts)
+            points.append(point)
+            values.append(float(objective(point)))
+            seconds.append(time.perf_counter() - start)
+            _register(optimizer, points, values)
+            progress((number + 1) / self.max_evaluations, f"Bayesian: best {np.fmax.reduce(values):.6g}")
+        return SearchResult(Trace(np.array(points), np.array(values), np.array(seconds)))
+
+
+def _evaluate(objective: Objective, points: Floats) -> Floats:
+    """The values at some points. An objective that learns from its evaluations starts from a copy, as in a process of its own."""
+    fresh = copy.copy(objective)
+    return np.array([fresh(point) for point in points])
+
+
+def _named(point: Floats) -> dict[str, float]:
+    return {f"discount{i:03d}": float(x) for i, x in enumerate(point)}
+
+
+def _optimizer(n_experts: int, seed: int) -> Any:
+    # Imported here because it takes most of a second, which only a Bayesian search should cost.
+    from bayes_opt import BayesianOptimization, acquisition  # noqa: PLC0415
+
+    return BayesianOptimization(
+        f=None,
+        pbounds=dict.fromkeys(_named(np.zeros(n_experts)), (0.0, 1.0)),
+        acquisition_function=acquisition.ExpectedImprovement(xi=0.0),
+        random_state=seed,
+        verbose=0,
+        allow_duplicate_points=True,
+    )
+
+
+def _suggest(optimizer: Any, n_experts: int) -> Floats:
+    suggested = optimizer.suggest()
+    return np.array([suggested[name] for name in _named(np.zeros(n_experts))], dtype=np.float64)
+
+
+def _register(optimizer: Any, points: list[Floats], values: list[float]) -> None:
+    """Tell the Gaussian process, which takes finite values only, of the newest point.
+
+    An infeasible or unknown point counts as the worst feasible one so far. Until there is a feasible point, such points wait,
+    because no value for them is known.
+    """
+    finite = [value for value in values if np.isfinite(value)]
+    if not finite:
+        return
+    first = len(finite) == 1 and np.isfinite(values[-1])
+    for point, value in zip(points, values, strict=True) if first else [(points[-1], values[-1])]:
+        optimizer.register(params=_named(point), target=value if np.isfinite(value) else min(finite))

@@ -1,4 +1,15 @@
-"""Finite Markov decision processes, stored sparse.
+"""Reading the arrays of an MDP: each check raises one sentence that names the states and the action.
+
+Reading gymnasium's tabular environments: `env.unwrapped.P[s][a]` is a list of (probability, next, reward, terminated).
+
+A table may list a successor twice (FrozenLake at a wall) and may let a state that ended the episode move on (CliffWalking's
+goal, Taxi's drop-offs). The first is summed; the second is cut: a state entered with `terminated` is terminal. Rows of states
+that no episode reaches may disagree with that. If a reachable row disagrees, no MDP on these states describes the environment,
+and it is refused.
+
+The `.npz` file of an MDP. Its sparse matrix is used only after its pointers were checked: wrong ones crash SciPy.
+
+Finite Markov decision processes, stored sparse.
 
 Transitions are one stacked CSR matrix `T_A` of shape (A·S, S) whose row `a·S + s` is `T(·|s,a)`, so that a Q backup of any
 vector is a single sparse product. Reward is paid on arrival: `Q(s,a) = Σ_s' T(s'|s,a) [r(s') + γ V(s')]`.
@@ -12,19 +23,289 @@ An episode ends in one of two ways, and they are different models:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import breadth_first_order, reverse_cuthill_mckee
 
-from multihorizon.checks import Bools, Floats, Ints, Sparse, as_floats, as_mask, as_names, read_only
-from multihorizon.files.saved_mdp import read_mdp, write_mdp
-from multihorizon.gymnasium_env import read_gymnasium
-from multihorizon.mdp_arrays import RowChecks, read_available, read_grid, read_initial, read_sample_sizes, read_transitions
+from multihorizon.checks import (
+    ROW_TOLERANCE,
+    Bools,
+    Floats,
+    Ints,
+    Sparse,
+    as_distribution,
+    as_floats,
+    as_mask,
+    as_names,
+    as_shape,
+    read_only,
+)
+from multihorizon.files import read_arrays
+
+
+def read_transitions(transitions: ArrayLike | Sequence[Sparse]) -> tuple[Sparse, int]:
+    """One CSR matrix (A·S, S) and A, from an (A,S,S) array or A sparse matrices."""
+    if sp.issparse(transitions):
+        raise ValueError("transitions must be an (A, S, S) array or a sequence of A sparse matrices, received one sparse matrix")
+    if isinstance(transitions, list | tuple) and len(transitions) and all(sp.issparse(m) for m in transitions):
+        shapes: set[tuple[int, int]] = {m.shape for m in transitions}
+        shape = next(iter(shapes))
+        if len(shapes) > 1 or shape[0] != shape[1]:
+            raise ValueError(f"transitions must be square matrices of one shape (S, S), received shapes {sorted(shapes)}")
+        stacked = sp.csr_array(sp.vstack([sp.csr_array(m) for m in transitions]), dtype=np.float64)
+        stacked.sum_duplicates()
+        return stacked, len(transitions)
+    try:
+        array = np.asarray(transitions, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError("transitions must be an (A, S, S) array of numbers or A sparse matrices of one shape") from error
+    if array.ndim != 3 or array.shape[1] != array.shape[2] or array.size == 0:
+        raise ValueError(f"transitions must have shape (A, S, S), received {array.shape}")
+    return sp.csr_array(array.reshape(-1, array.shape[2])), array.shape[0]
+
+
+def read_available(available: ArrayLike | None, terminal: Bools, n_actions: int, state_names: tuple[str, ...]) -> Bools:
+    """Check the availability mask; at terminal states nothing is chosen, so all actions count as available there."""
+    shape = (terminal.size, n_actions)
+    if available is None:
+        return np.ones(shape, dtype=np.bool_)
+    mask = np.asarray(available)
+    if mask.dtype != np.bool_:
+        raise ValueError(f"available must be a boolean array, received dtype {mask.dtype}")
+    as_shape(mask, shape, "available")
+    stuck = np.flatnonzero(~mask.any(axis=1) & ~terminal)
+    if stuck.size:
+        raise ValueError(
+            f"available must leave an action in every state that is not terminal, received none in state {state_names[stuck[0]]}"
+        )
+    return mask | terminal[:, None]
+
+
+def read_grid(shape: Sequence[int] | None, n_states: int) -> tuple[int, int] | None:
+    """The height and width of a grid whose cells are the states."""
+    if shape is None:
+        return None
+    if len(shape) != 2 or min(shape) < 1 or any(n != int(n) for n in shape) or shape[0] * shape[1] != n_states:
+        raise ValueError(
+            f"grid_shape must be (height, width) of a grid with {n_states} cells, one for each state, received {tuple(shape)}"
+        )
+    return int(shape[0]), int(shape[1])
+
+
+def read_sample_sizes(sizes: ArrayLike | None, n_rows: int) -> Floats | None:
+    """How many observed moves stand behind each row; None where all transitions are exact."""
+    if sizes is None:
+        return None
+    array = np.array(sizes, dtype=np.float64)
+    as_shape(array, (n_rows,), "sample_sizes")
+    if not (array > 0).all():
+        raise ValueError(f"sample_sizes must be positive, received {array[~(array > 0)][0]}")
+    array.setflags(write=False)
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class RowChecks:
+    """What is needed to check the rows `a·S + s` of stacked transitions and to name a faulty one."""
+
+    state_names: tuple[str, ...]
+    action_names: tuple[str, ...]
+    terminal: Bools
+    available: Bools
+
+    def check(self, stacked: Sparse) -> Sparse:
+        """Drop the rows that carry no equation, check that the others are distributions, and rescale them to sum to 1."""
+        stacked = stacked.copy()
+        if not np.isfinite(stacked.data).all():
+            raise ValueError(
+                f"transitions must be finite, received a NaN or infinity {self._place(stacked, ~np.isfinite(stacked.data))}"
+            )
+        if (stacked.data < 0).any():
+            raise ValueError(
+                f"transitions must not be negative, received a negative one {self._place(stacked, stacked.data < 0)}"
+            )
+        self._check_ends(stacked)
+        live = (self.available & ~self.terminal[:, None]).T.ravel()
+        with np.errstate(over="ignore"):
+            sums = stacked.sum(axis=1)
+        off = live & (np.abs(sums - 1) > ROW_TOLERANCE)
+        if off.any():
+            action, state = divmod(int(np.flatnonzero(off)[0]), self.terminal.size)
+            raise ValueError(
+                f"transitions from state {self.state_names[state]} under action {self.action_names[action]} "
+                f"must sum to 1, received a sum of {sums[off][0]:.6g}"
+            )
+        scale = np.divide(1.0, sums, out=np.zeros_like(sums), where=live)
+        stacked.data *= np.repeat(scale, np.diff(stacked.indptr))
+        stacked.eliminate_zeros()
+        if stacked.nnz <= np.iinfo(np.int32).max:  # a product with half the index bytes is a third faster
+            stacked.indices, stacked.indptr = stacked.indices.astype(np.int32), stacked.indptr.astype(np.int32)
+        return stacked
+
+    def _check_ends(self, stacked: Sparse) -> None:
+        rows = np.repeat(np.arange(stacked.shape[0]), np.diff(stacked.indptr))
+        states = rows % self.terminal.size
+        leaving = self.terminal[states] & (stacked.indices != states) & (stacked.data > 0)
+        if leaving.any():
+            raise ValueError(f"terminal states must have no leaving transitions, received one {self._place(stacked, leaving)}")
+
+    def _place(self, stacked: Sparse, entries: Bools) -> str:
+        entry = int(np.flatnonzero(entries)[0])
+        row = int(np.searchsorted(stacked.indptr, entry, side="right")) - 1
+        action, state = divmod(row, self.terminal.size)
+        target = self.state_names[int(stacked.indices[entry])]
+        return f"from state {self.state_names[state]} to {target} under action {self.action_names[action]}"
+
+
+def read_initial(initial: ArrayLike | None, terminal: Bools, state_names: tuple[str, ...]) -> Floats:
+    """The probabilities of the first state; by default uniform over the states that are not terminal."""
+    if terminal.all():
+        raise ValueError("terminal names every state, so no episode can begin: leave at least one state that is not terminal")
+    if initial is None:
+        return (~terminal) / float((~terminal).sum())
+    array = as_distribution(initial, terminal.size, "initial")
+    started = np.flatnonzero((array > 0) & terminal)
+    if started.size:
+        raise ValueError(
+            f"initial must not start in a terminal state, received {array[started[0]]:.6g} on state {state_names[started[0]]}"
+        )
+    return array
+
+
+class _Moves(NamedTuple):
+    """The columns of a transition table, one entry per move."""
+
+    state: Ints
+    action: Ints
+    successor: Ints
+    probability: Floats
+    reward: Floats
+    terminated: Bools
+
+
+def read_gymnasium(env: Any) -> dict[str, Any]:
+    """The arguments of `MDP` for a tabular environment."""
+    moves, initial = _table(env)
+    n_states, n_actions = initial.size, int(moves.action.max()) + 1
+    terminal = np.zeros(n_states, dtype=np.bool_)
+    terminal[moves.successor[moves.terminated & (moves.probability > 0)]] = True
+    _check_reachable(moves, terminal, initial)
+    live = ~terminal[moves.state]
+    rows = moves.action[live] * n_states + moves.state[live]
+    stacked = sp.csr_array((moves.probability[live], (rows, moves.successor[live])), shape=(n_actions * n_states, n_states))
+    return {
+        "transitions": [stacked[a * n_states : (a + 1) * n_states] for a in range(n_actions)],
+        "initial": initial,
+        "terminal": terminal,
+    }
+
+
+def gymnasium_reward(env: Any) -> Floats:
+    """The expected immediate reward `(S,A)` of a tabular gymnasium environment."""
+    moves, initial = _table(env)
+    total = np.zeros((initial.size, int(moves.action.max()) + 1))
+    np.add.at(total, (moves.state, moves.action), moves.probability * moves.reward)
+    return total
+
+
+def _table(env: Any) -> tuple[_Moves, Floats]:
+    """The table, and the initial distribution."""
+    bare = getattr(env, "unwrapped", env)
+    table = getattr(bare, "P", None)
+    if table is None:
+        raise ValueError(
+            f"the environment must have a transition table env.unwrapped.P, received {type(bare).__name__} without one"
+        )
+    entries = [(s, a, n, p, r, t) for s, row in table.items() for a, outs in row.items() for p, n, r, t in outs]
+    moves = _Moves(*(np.array(column) for column in zip(*entries, strict=True)))
+    n_states = len(table)
+    initial = getattr(bare, "initial_state_distrib", None)
+    start = np.full(n_states, 1 / n_states) if initial is None else np.asarray(initial, dtype=np.float64)
+    return moves._replace(terminated=moves.terminated.astype(np.bool_)), start
+
+
+def _check_reachable(table: _Moves, terminal: Bools, initial: Floats) -> None:
+    """Refuse a state that a reachable transition enters without ending although another one ends there."""
+    states, nexts = table.state, table.successor
+    n = terminal.size
+    moves = (table.probability > 0) & ~terminal[states]
+    starts = np.flatnonzero(initial)
+    sources = np.concatenate([states[moves], np.full(starts.size, n)])
+    graph = sp.csr_array((np.ones(sources.size), (sources, np.concatenate([nexts[moves], starts]))), shape=(n + 1, n + 1))
+    reachable = np.zeros(n + 1, dtype=np.bool_)
+    reachable[breadth_first_order(graph, n, return_predecessors=False)] = True
+    clash = moves & reachable[states] & terminal[nexts] & ~table.terminated
+    if clash.any():
+        entry = int(np.flatnonzero(clash)[0])
+        raise ValueError(
+            f"the environment must end every episode that enters state {int(nexts[entry])}, or none, "
+            f"received one from state {int(states[entry])} that goes on"
+        )
+
+
+_KIND = "a saved MDP"
+#: What every file holds: the number of axes of each array and the kinds of numbers (NumPy's letters) it may be made of.
+_NEEDED = {
+    "data": (1, "fiu"),
+    "indices": (1, "iu"),
+    "indptr": (1, "iu"),
+    "initial": (1, "fiu"),
+    "terminal": (1, "b"),
+    "available": (2, "b"),
+    "state_names": (1, "U"),
+    "action_names": (1, "U"),
+    "grid_shape": (1, "iu"),
+}
+
+
+def write_mdp(path: str | Path, transitions: sp.csr_array, arrays: dict[str, Any]) -> None:
+    """Write the stacked transitions and further arrays to exactly this path."""
+    matrix = {"data": transitions.data, "indices": transitions.indices, "indptr": transitions.indptr}
+    with Path(path).open("wb") as file:
+        np.savez_compressed(file, **matrix, **arrays)
+
+
+def read_mdp(path: str | Path) -> dict[str, Any]:
+    """The arguments of `MDP` that `write_mdp` saved."""
+    arrays = read_arrays(path, _KIND)
+    missing = sorted(set(_NEEDED) - set(arrays))
+    if missing:
+        raise ValueError(f"{path} is not {_KIND}: it lacks {', '.join(missing)}")
+    for name, (axes, kinds) in _NEEDED.items():
+        if arrays[name].ndim != axes or (arrays[name].dtype.kind not in kinds and arrays[name].size):
+            raise ValueError(f"{path} is not {_KIND}: {name} has {arrays[name].dtype} of shape {arrays[name].shape}")
+    n_states, n_actions = arrays["available"].shape
+    stacked = _matrix(path, arrays, n_states, n_actions)
+    return {
+        "transitions": [stacked[a * n_states : (a + 1) * n_states] for a in range(n_actions)],
+        **{name: arrays[name] for name in ("initial", "terminal", "available")},
+        **{name: arrays[name].tolist() for name in ("state_names", "action_names")},
+        "grid_shape": tuple(arrays["grid_shape"].tolist()) or None,
+        "sample_sizes": arrays.get("sample_sizes"),
+    }
+
+
+def _matrix(path: str | Path, arrays: dict[str, NDArray[Any]], n_states: int, n_actions: int) -> sp.csr_array:
+    data, indices, indptr = (arrays[name] for name in ("data", "indices", "indptr"))
+    rows = n_states * n_actions
+    sound = (
+        rows > 0
+        and indptr.size == rows + 1
+        and indptr[0] == 0
+        and indptr[-1] == indices.size == data.size
+        and (np.diff(indptr.astype(np.int64)) >= 0).all()
+        and (not indices.size or (indices.min() >= 0 and indices.max() < n_states))
+    )
+    if not sound:
+        raise ValueError(f"{path} is not {_KIND}: its matrix of transitions is damaged")
+    return sp.csr_array((data.astype(np.float64), indices.astype(np.int64), indptr.astype(np.int64)), shape=(rows, n_states))
+
 
 #: On grids and the like some order of the states puts linked ones a few square roots of their number apart. Where links have no
 #: order, every order leaves them apart by a share of the number itself.

@@ -18,14 +18,12 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Floats, as_shape, read_only
-from multihorizon.experts import Expert
-from multihorizon.files.saved import read_json, read_numbers, write_json
+from multihorizon.files import read_json, read_numbers, write_json
 from multihorizon.lookahead import step_discounts_of
 from multihorizon.mdp import MDP
-from multihorizon.planning.plan import plan
+from multihorizon.planning.plan import plan, steps_left, weighted_plan
 from multihorizon.planning.soft_plan import soft_plan
-from multihorizon.planning.weighted_plan import steps_left, weighted_plan
-from multihorizon.problem import Problem
+from multihorizon.problem import Expert, Problem
 
 
 class Status(StrEnum):

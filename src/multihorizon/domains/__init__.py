@@ -6,11 +6,9 @@ a learned reward serves in variants of a domain).
 """
 
 from multihorizon.domains.base import Domain, Task
-from multihorizon.domains.grids import big_small, cliff, gridworld, meadow
+from multihorizon.domains.grids import big_small, cliff, gridworld, meadow, random_mdp, toy
 from multihorizon.domains.navigation import Navigation, navigation
-from multihorizon.domains.random import random_mdp
 from multihorizon.domains.space_adventure import SimulatedPersons, SpaceAdventure, space_adventure
-from multihorizon.domains.toy import toy
 
 __all__ = [
     "Domain",

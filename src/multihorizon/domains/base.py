@@ -1,15 +1,28 @@
-"""A domain: an MDP, the reward its experts share, how far they look ahead, and random variants of the task."""
+"""A domain: an MDP, the reward its experts share, how far they look ahead, and random variants of the task.
+
+How well a learned reward serves in other tasks (the paper's Eq. 12).
+
+For each task variant n the optimal policy π* of the true reward and the optimal policy π̂ of the learned one are both followed
+under the true reward, and the loss is compared with what the optimum is worth from the initial distribution ρ:
+
+    Δ_n = (ρᵀV_{π*} − ρᵀV_{π̂}) / ρᵀV_{π*}.
+
+The denominator can be negative (big-small and cliff charge for every step), and then the paper's ratio counts a loss as a
+gain. `values` are the paper's signed ratios, `absolute` divides by |ρᵀV_{π*}| instead; `mean` and `std` are of the signed ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, as_count, read_only
+from multihorizon.checks import ROUNDING, Bools, Floats, Ints, as_count, as_floats, as_shape, read_only
 from multihorizon.mdp import MDP
+from multihorizon.planning.evaluation import evaluate
 from multihorizon.planning.plan import plan
 from multihorizon.planning.soft_plan import soft_plan
 
@@ -65,3 +78,61 @@ def check_ending(ending: object) -> bool:
     if ending not in ("terminal", "absorbing"):
         raise ValueError(f'ending must be "terminal" or "absorbing", received {ending!r}')
     return bool(ending == "terminal")
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralizationError:
+    """The ratios of all tasks, `(N,)`: `values` signed as in the paper, `absolute` divided by `|V*|` instead of `V*`."""
+
+    values: Floats
+    absolute: Floats
+
+    @property
+    def mean(self) -> float:
+        """Mean of the signed ratios."""
+        return float(self.values.mean())
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the signed ratios."""
+        return float(self.values.std())
+
+
+def generalization_error(
+    domain: Domain, reward: ArrayLike, tasks: int | Sequence[Task] = 100, seed: int = 0
+) -> GeneralizationError:
+    """The loss of planning with `reward` `(S,)` instead of the domain's own, over random task variants.
+
+    Args:
+        domain: gives the true reward and the variants.
+        reward: the learned reward.
+        tasks: how many variants to draw, or the variants themselves.
+        seed: of the draw.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> generalization_error(cliff(), 2 * cliff().reward, tasks=5).mean
+        0.0
+    """
+    learned = as_floats(reward, "reward")
+    as_shape(learned, (domain.mdp.n_states,), "reward")
+    variants = domain.tasks(tasks, seed) if isinstance(tasks, int) else list(tasks)
+    if not variants:
+        raise ValueError("tasks must hold at least one task, received none")
+    pairs = np.array([_values(domain, learned, task) for task in variants])
+    best, loss = pairs[:, 0], pairs[:, 0] - pairs[:, 1]
+    loss = np.where(np.abs(loss) <= ROUNDING * np.abs(best).max(initial=0.0), 0.0, loss)
+    return GeneralizationError(_ratio(loss, best), _ratio(loss, np.abs(best)))
+
+
+def _values(domain: Domain, learned: Floats, task: Task) -> tuple[float, float]:
+    """What the true and the learned optimum are worth under the true reward, from the task's initial distribution."""
+    best = task.mdp.initial @ plan(task.mdp, domain.reward, task.discount).values
+    policy = plan(task.mdp, learned, task.discount).policy
+    return float(best), float(task.mdp.initial @ evaluate(task.mdp, policy, domain.reward, task.discount).values)
+
+
+def _ratio(loss: Floats, best: Floats) -> Floats:
+    """`loss / best`, and 0 where nothing is lost whatever the optimum is worth."""
+    with np.errstate(divide="ignore"):
+        return np.divide(loss, best, out=np.zeros_like(loss), where=loss != 0)

@@ -1,6 +1,12 @@
-"""Grids: states are cells in row-major order, actions are right, down, left, up; a move into a wall or off the grid stays.
+"""The toy domain: from s0 three actions reach s3, s1 or s2 with probabilities 0.95, 0.9 and 0.6, and stay otherwise; s1 and
+s2 lead to s3. Rewards on arrival 0, 6, 7, 10. The better pay of s1 and s2 comes before the 10 that ends the episode, so
+farther-sighted experts take the detour: the optimal action in s0 switches at discounts near 0.432 and 0.876.
+
+Grids: states are cells in row-major order, actions are right, down, left, up; a move into a wall or off the grid stays.
 
 With slip p the intended direction is taken with probability 1 − p and each of the other three with p/3.
+
+Random MDPs for tests and benchmarks.
 """
 
 from __future__ import annotations
@@ -11,9 +17,50 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count, as_mask
+from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count, as_floats, as_mask, as_shape
 from multihorizon.domains.base import Domain, Ending, check_ending
 from multihorizon.mdp import MDP
+
+CHANCES = (0.95, 0.9, 0.6)
+TARGETS = (3, 1, 2)
+
+
+def toy(chances: tuple[float, float, float] = CHANCES, ending: Ending = "terminal") -> Domain:
+    """The paper's toy domain; `chances` are the probabilities that an action in s0 moves the agent.
+
+    Example:
+        >>> toy().mdp.n_states
+        4
+    """
+    ends = check_ending(ending)
+    probabilities = as_floats(chances, "chances")
+    as_shape(probabilities, (3,), "chances")
+    if ((probabilities < 0) | (probabilities > 1)).any():
+        raise ValueError(f"chances must be in [0, 1], received {tuple(chances)}")
+    return Domain(
+        name="toy",
+        mdp=_toy_mdp(probabilities, ends),
+        reward=np.array([0.0, 6.0, 7.0, 10.0]),
+        lp_discounts=(0.3, 0.5, 0.95),
+        mce_discounts=(0.3, 0.5, 0.95),
+        randomize=lambda rng: _toy_mdp(rng.uniform(size=3), ends),
+    )
+
+
+def _toy_mdp(chances: Floats, ends: bool) -> MDP:
+    transitions = np.zeros((3, 4, 4))
+    for action, (target, chance) in enumerate(zip(TARGETS, chances, strict=True)):
+        transitions[action, 0, target] = chance
+        transitions[action, 0, 0] = 1 - chance
+    transitions[:, 1:, 3] = 1.0
+    return MDP(
+        transitions,
+        initial=[1, 0, 0, 0],
+        terminal=[3] if ends else (),
+        state_names=["s0", "s1", "s2", "s3"],
+        action_names=["a0", "a1", "a2"],
+    )
+
 
 ACTIONS = ("right", "down", "left", "up")
 MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))
@@ -161,3 +208,30 @@ def _action(targets: list[Ints], action: int, slip: float, live: Ints) -> Sparse
     data = np.repeat([chances[d] for d in taken], live.size)
     columns = np.concatenate([targets[d][live] for d in taken])
     return sp.csr_array((data, (np.tile(live, len(taken)), columns)), shape=(n, n))
+
+
+def random_mdp(n_states: int, n_actions: int, branching: int | None = None, n_terminal: int = 0, seed: int = 0) -> MDP:
+    """An MDP whose rows are flat Dirichlet over `branching` random successors (by default all states).
+
+    The last `n_terminal` states are terminal.
+
+    Example:
+        >>> random_mdp(5, 2, branching=3).stacked.nnz
+        30
+    """
+    n_states, n_actions = as_count(n_states, "n_states"), as_count(n_actions, "n_actions")
+    branching = n_states if branching is None else as_count(branching, "branching")
+    if branching > n_states:
+        raise ValueError(f"branching must be at most the {n_states} states, received {branching}")
+    if as_count(n_terminal, "n_terminal", least=0) >= n_states:
+        raise ValueError(f"n_terminal must be below the {n_states} states, received {n_terminal}")
+    rng = np.random.default_rng(seed)
+    live = n_states - n_terminal
+    rows = np.repeat(np.arange(live), branching)
+
+    def one_action() -> sp.csr_array:
+        successors = rng.random((live, n_states)).argpartition(branching - 1, axis=1)[:, :branching]
+        chances = rng.dirichlet(np.ones(branching), size=live)
+        return sp.csr_array((chances.ravel(), (rows, successors.ravel())), shape=(n_states, n_states))
+
+    return MDP([one_action() for _ in range(n_actions)], terminal=np.arange(live, n_states))

@@ -24,7 +24,7 @@ from scipy.interpolate import RectBivariateSpline, make_interp_spline
 from scipy.special import log_softmax, logsumexp
 
 from multihorizon.checks import Floats, Ints, as_count, as_discount, as_floats, as_names, as_positive
-from multihorizon.tables.steps import Steps
+from multihorizon.data.steps import Steps
 
 ACTIONS = ("right", "up", "left", "down")
 MOVES = ((1, 0), (0, 1), (-1, 0), (0, -1))

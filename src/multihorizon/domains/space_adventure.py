@@ -24,9 +24,9 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from multihorizon.checks import Floats, Ints, Sparse, as_count, as_floats, as_shape, read_only
+from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.mdp import MDP
 from multihorizon.planning.soft_plan import soft_plan
-from multihorizon.tables.demonstrations import Demonstrations
 
 ACTIONS = ("move", "jump")
 FUEL = (2.0, 5.0)

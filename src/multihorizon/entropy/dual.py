@@ -12,6 +12,17 @@ It is minimised by SciPy's trust-region Newton methods: with the Hessian up to D
 Near discount 1 some rewards have no finite value; there J counts as infinite, and the trust region keeps away. Directions that
 change no policy, such as a constant reward, are flat and left alone. The minimum is reached when the largest entry of the
 gradient, recomputed, is below the tolerance.
+
+The discounted likelihood of the paper's MPML-IRL, and its exact gradient in the discounts.
+
+    L(θ, Γ) = Σ_i Σ μ*_i(s,a) log π_{θ,γ}(a|s) = Σ_i (θᵀ f*_i − ρᵀ V_i(θ)) / λ,      μ*_i the expert's discounted visits at γ,
+
+so that for fixed Γ its maximiser in θ is the dual's minimiser (`dual`). The weights μ* depend on γ, which is why L is no
+likelihood of the decisions. With `R = (I − γP_π)^{-1}` for the policy planned from θ and `R*` for the expert's,
+
+    ∂(ρᵀV)/∂γ = ρᵀ R P_π V,      ∂(θᵀf*)/∂γ = ρᵀ R* P_π* R* r_π*,      r_π* = Σ_a π*(a|·) (F θ)(·,a).
+
+An order of the experts that does not depend on how they are listed or named.
 """
 
 from __future__ import annotations
@@ -24,14 +35,12 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 from scipy.optimize import minimize
 
-from multihorizon.checks import Bools, Floats
-from multihorizon.experts import Expert
+from multihorizon.checks import ROUNDING, Bools, Floats
 from multihorizon.mdp import MDP
-from multihorizon.planning.evaluation import causal_entropy, occupancy, policy_entropy
+from multihorizon.planning.evaluation import causal_entropy, feature_counts, occupancy, policy_entropy
 from multihorizon.planning.linear import Resolvent
 from multihorizon.planning.soft_plan import soft_plan
-from multihorizon.problem import Problem
-from multihorizon.tolerances import ROUNDING
+from multihorizon.problem import Expert, Problem
 
 #: Up to this many reward parameters the Hessian is built and factorised.
 DENSE_FEATURES = 400
@@ -293,3 +302,41 @@ def _live(mdp: MDP) -> Bools:
     """Mask `(A·S,)` of the rows in which a decision is taken."""
     mask: Bools = mdp.live.T.ravel()
     return mask
+
+
+def discounted_likelihood(dual: Dual, point: DualPoint) -> float:
+    """`L(θ, Γ)` at a point of the dual."""
+    total = 0.0
+    for response, target, paid in zip(point.responses, dual.targets, dual.paid, strict=True):
+        soft = float(response.expert.mdp.initial @ response.values)
+        total += (float(point.theta @ target) + paid - soft) / response.temperature
+    return total
+
+
+def discount_gradient(dual: Dual, point: DualPoint) -> Floats:
+    """`∂L/∂γ_k` `(K,)` at fixed θ; at the maximiser in θ also the gradient of `max_θ L`."""
+    gradient = np.zeros(dual.problem.n_experts)
+    for response, owner, policy in zip(point.responses, dual.problem.owner, dual.policies, strict=True):
+        mdp = response.expert.mdp
+        soft = float(response.visits @ (mdp.under(response.policy) @ response.values))
+        pi = np.where(mdp.terminal[:, None], 0.0, policy)
+        matrix = mdp.under(pi)
+        resolvent = Resolvent(matrix, response.discount)
+        worth = resolvent.solve((pi * response.expert.expected_reward(point.theta)).sum(axis=1))
+        visits = resolvent.solve(mdp.initial, transpose=True)
+        gradient[owner] += (float(visits @ (matrix @ worth)) - soft) / response.temperature
+    return gradient
+
+
+def expert_order(problem: Problem) -> list[int]:
+    """The experts in an order that depends on what they do, not on how they are listed: largest entropy first.
+
+    The entropy is the causal one at discount 1/2. A search that draws its discounts in this order gives the same answer
+    however the experts are listed or named.
+    """
+    keys = np.zeros((problem.n_experts, 2))
+    for expert, owner in zip(problem.experts, problem.owner, strict=True):
+        policy = expert_policy(expert)
+        counts = feature_counts(expert.mdp, policy, 0.5, expert.feature_matrix)
+        keys[owner] -= causal_entropy(expert.mdp, policy, 0.5), float(np.linalg.norm(counts))
+    return [int(k) for k in np.lexsort(np.round(keys, 9).T[::-1])]

@@ -10,8 +10,8 @@ import numpy as np
 
 from multihorizon.checks import Floats, as_discount, as_positive
 from multihorizon.entropy.dual import Dual, DualSolution, minimise_dual
+from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
-from multihorizon.progress import Progress, silent
 from multihorizon.solution import Solution, Status
 
 

@@ -25,11 +25,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, ROUNDING, TINY, Bools, Floats, Ints
 from multihorizon.mdp import MDP
 from multihorizon.planning.linear import policy_resolvent
 from multihorizon.planning.plan import one_hot
-from multihorizon.tolerances import LARGEST_SOLVABLE_DISCOUNT, ROUNDING, TINY
 
 #: Taylor terms: at half the radius of convergence the remainder is below 2⁻⁴⁴ of the values.
 ORDER = 44

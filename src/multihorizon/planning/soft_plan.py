@@ -23,7 +23,7 @@ from multihorizon.checks import Floats, as_discount, as_positive
 from multihorizon.mdp import MDP
 from multihorizon.planning.evaluation import require_ending
 from multihorizon.planning.linear import DENSE_STATES, Resolvent, SingularError, policy_resolvent
-from multihorizon.planning.sweeps import Actions
+from multihorizon.planning.plan import Actions
 
 #: Newton's method takes about ten steps on every problem we know.
 MAX_NEWTON_STEPS = 100

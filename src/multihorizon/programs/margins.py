@@ -24,12 +24,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from multihorizon.checks import Bools, Floats, Ints
-from multihorizon.experts import Expert
+from multihorizon.checks import ENDLESS_DISCOUNT, ROUNDING, Bools, Floats, Ints
 from multihorizon.planning.linear import Resolvent
 from multihorizon.planning.plan import one_hot
-from multihorizon.problem import Problem
-from multihorizon.tolerances import ENDLESS_DISCOUNT, ROUNDING
+from multihorizon.problem import Expert, Problem
 
 
 @dataclass(frozen=True, eq=False)

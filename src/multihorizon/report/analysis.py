@@ -1,16 +1,25 @@
-"""From tables to an answer with everything a reader needs to judge it: what `multihorizon fit` runs.
+"""The experts of a fit as a data frame: what `people.csv` holds.
+
+From tables to an answer with everything a reader needs to judge it: what `multihorizon fit` runs.
 
 The steps are public functions of their own: transitions (given, or estimated from the table), the maximum-likelihood fit, model
 checks, the verdict on identifiability, profile intervals and tests of shared discounts. Intervals and tests come last: a fit that
 did not converge, or predicts worse than a simpler model, gets none. Identifiability has two sides that must agree: the Fisher
 information at the answer (do *these* decisions tell the discounts apart?) and `identify` on the fitted policies (could any number
 of decisions in this task?).
+
+A fit to states that are vectors, with everything a reader needs to judge it: what `multihorizon fit --state` runs.
+
+The steps are public functions of their own: the fit, tests of shared discounts, and the reward as a function. Three verdicts
+say how far the experts look ahead, whether the data can tell, and whether the model fits. The first two, and the test against
+chance, are those of every fit (`findings.py`, `words.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,30 +27,112 @@ import pandas as pd
 from scipy.stats import norm
 
 from multihorizon.checks import Floats, Ints
+from multihorizon.choice.parameters import Temperature
+from multihorizon.choice.sieve import LARGEST_DISCOUNT
+from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.data.dynamics import describe_estimate, estimate_mdp, require_agreement, require_ends
+from multihorizon.data.steps import Steps
 from multihorizon.driver import solve
-from multihorizon.files.labels import look_alikes
-from multihorizon.likelihood.contrasts import reward_contrasts
-from multihorizon.likelihood.goal_test import shared_goal_test
-from multihorizon.likelihood.horizon_tests import SharedDiscountTest, each_pair, shared_discount_test, with_holm
-from multihorizon.likelihood.intervals import ProfileIntervals
-from multihorizon.likelihood.known import Temperature
-from multihorizon.likelihood.lookahead_comparison import check_comparable, compare_from
-from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
-from multihorizon.likelihood.model_checks import check_model
-from multihorizon.likelihood.population import Population
+from multihorizon.estimate.intervals import ProfileIntervals
+from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
+from multihorizon.estimate.population.solver import Population
+from multihorizon.estimate.sieve import Functions, SieveLikelihood, dynamics_unknown, functions, unpredicted
+from multihorizon.files import look_alikes
 from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP
-from multihorizon.problem import Problem
-from multihorizon.progress import Progress, part_of, silent
-from multihorizon.report import advice, words
-from multihorizon.report.findings import LEVEL, Findings, Penalty, not_to_be_used, predicts_worse
-from multihorizon.report.goal_check import GoalCheck
-from multihorizon.report.identifiability import identification
-from multihorizon.report.people import people_frame
-from multihorizon.report.words import Verdict
-from multihorizon.solution import Solution
-from multihorizon.tables.demonstrations import Demonstrations
-from multihorizon.tables.dynamics import describe_estimate, estimate_mdp, require_agreement, require_ends
+from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.problem import Problem, SampledProblem
+from multihorizon.questions.contrasts import reward_contrasts
+from multihorizon.questions.goals import shared_goal_test
+from multihorizon.questions.lookahead_comparison import check_comparable, compare_from
+from multihorizon.questions.model_checks import check_model
+from multihorizon.questions.shared_discount import (
+    SharedDiscountTest,
+    each_pair,
+    sampled_discount_tests,
+    shared_discount_test,
+    with_holm,
+)
+from multihorizon.report.findings import (
+    LEVEL,
+    QUESTION,
+    VAGUE_WIDTH,
+    Findings,
+    GoalCheck,
+    Judged,
+    Penalty,
+    identification,
+    not_to_be_used,
+    predicts_worse,
+)
+from multihorizon.report.sections import population_columns
+from multihorizon.report.text import (
+    Verdict,
+    advice,
+    count,
+    fits,
+    headline,
+    identifiability_verdict,
+    in_words,
+    look_ahead_verdict,
+    nobody_better_than_chance,
+    told_only_if_it_fits,
+    verdicts,
+    warnings,
+)
+from multihorizon.solution import Solution, Status
+
+
+def people_frame(findings: Judged) -> pd.DataFrame:
+    """One row per expert: discount, interval, error, horizon, temperature, decisions, pseudo-R², and what to know of them."""
+    solution, known = findings.solution, np.array(findings.given)
+    discounts = np.where(known, solution.discounts, np.nan)
+    frame = pd.DataFrame(
+        {
+            "expert": solution.experts,
+            "discount": discounts,
+            "discount_low": findings.intervals[:, 0],
+            "discount_high": findings.intervals[:, 1],
+            "standard_error": np.nan if findings.withheld else np.where(known, _errors(solution), np.nan),
+            "horizon": [findings.horizon(g) if k else np.nan for g, k in zip(discounts, known, strict=True)],
+            "temperature": findings.temperatures,
+            "episodes": findings.episodes,
+            "decisions": findings.decisions.astype(np.int64),
+            "pseudo_r2": findings.explained,
+            "flags": ["; ".join(_flags(findings, k)) for k in range(known.size)],
+        }
+    )
+    if isinstance(findings, Findings) and findings.population is not None:
+        frame = pd.concat([frame, population_columns(findings)], axis=1)
+    return frame.iloc[findings.order]
+
+
+def _errors(solution: Solution) -> Floats:
+    return np.full(len(solution.experts), np.nan) if solution.standard_errors is None else solution.standard_errors
+
+
+def _flags(findings: Judged, k: int) -> list[str]:
+    limit, population = limit_of(findings, k), findings.population if isinstance(findings, Findings) else None
+    width = float(np.diff(findings.intervals[k])[0])
+    cases = {
+        findings.reasons[k]: bool(findings.reasons[k]),
+        "known discount": findings.known[k],
+        f"at the {limit} discount": limit is not None,
+        "wide interval": width > VAGUE_WIDTH,
+        "no whole interval": findings.given[k] and not findings.known[k] and bool(np.isnan(width)),
+        "result not to be used": bool(findings.withheld),
+        "left out of the comparison": population is not None and findings.solution.experts[k] not in population.experts,
+    }
+    return [flag for flag, holds in cases.items() if holds]
+
+
+def limit_of(findings: Judged, k: int) -> str | None:
+    """Whether a discount is no estimate but a limit of what was tried."""
+    if not findings.given[k] or findings.known[k]:
+        return None
+    gamma = float(findings.solution.discounts[k])
+    return "largest" if gamma >= findings.largest_discount else "smallest" if gamma <= 0 else None
+
 
 #: Up to this many experts every pair is tested; with more only on request, because their number grows with the square.
 FEW_EXPERTS = 6
@@ -53,17 +144,17 @@ class Analysis(Findings):
     @property
     def warnings(self) -> list[str]:
         """What a reader must know before any number; often nothing."""
-        return advice.warnings(self, words.fits(self))
+        return warnings(self, fits(self))
 
     @property
     def headline(self) -> str:
         """The opening paragraph: who looks how far, whether the data can tell, whether the model fits."""
-        return words.headline(self)
+        return headline(self)
 
     @property
     def verdicts(self) -> tuple[Verdict, Verdict, Verdict]:
         """The same as three answers with their reasons."""
-        return words.verdicts(self)
+        return verdicts(self)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per expert, from the shortest horizon to the longest: the columns of `people.csv`."""
@@ -72,7 +163,7 @@ class Analysis(Findings):
     @property
     def advice(self) -> list[str]:
         """What to collect next."""
-        return advice.advice(self, words.fits(self))
+        return advice(self, fits(self))
 
 
 def build_problem(
@@ -278,6 +369,146 @@ def _with_pairs(found: Analysis, jobs: int, progress: Progress, keep: Callable[[
 def _episodes(problem: Problem, tables: Sequence[Demonstrations]) -> Ints:
     total = np.zeros(problem.n_experts, dtype=np.int64)
     for table in tables:
-        for name, count in zip(table.experts, table.episode_counts, strict=True):
-            total[problem.names.index(name)] += count
+        for name, episodes in zip(table.experts, table.episode_counts, strict=True):
+            total[problem.names.index(name)] += episodes
     return total
+
+
+#: The model fits well where it explains this share of what the choices' own logits explain, and next states are predicted at all.
+WELL_EXPLAINED = 0.95
+#: What is said of one reward for all experts.
+NOT_TESTED = "This was not tested: there is no test of it yet for states that are vectors."
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SampledAnalysis(Judged):
+    """What `analyse_steps` found, in numbers and in words. `quick` leaves out the tests."""
+
+    steps: Steps
+    functions: Functions
+
+    @property
+    def known(self) -> list[bool]:
+        """Whether each discount was known beforehand, and so was not estimated."""
+        told = self.solution.options.get("discounts")
+        return [name in told if isinstance(told, dict) else told is not None for name in self.solution.experts]
+
+    @property
+    def longest(self) -> float:
+        """Infinite: logged steps alone do not show that a task must end."""
+        return np.inf
+
+    @property
+    def largest_discount(self) -> float:
+        """The largest discount the fit tries."""
+        return LARGEST_DISCOUNT
+
+    @property
+    def rewards_told(self) -> int:
+        """The basis functions of the reward, less the directions that stay open."""
+        evidence = self.solution.evidence
+        return max(0, int(evidence["functions"]) - int(evidence["unidentified_directions"]))
+
+    @cached_property
+    def decisions(self) -> Floats:
+        """Decisions of each expert `(K,)`."""
+        return np.array([float(batch.visits.sum()) for batch in self.functions.point.likelihood.design.decisions])
+
+    @cached_property
+    def chance(self) -> Floats:
+        """Log-likelihood per decision of each expert `(K,)` if all available actions were equally likely."""
+        batches = self.functions.point.likelihood.design.decisions
+        return np.array([batch.chance for batch in batches]) / self.decisions
+
+    @cached_property
+    def fitted(self) -> Floats:
+        """Log-likelihood per decision of each expert `(K,)` under the fitted policy."""
+        point = self.functions.point
+        pairs = zip(point.likelihood.design.decisions, point.plans, strict=True)
+        return np.array([float((batch.counts * plan.finite_log).sum()) for batch, plan in pairs]) / self.decisions
+
+    @property
+    def verdicts(self) -> tuple[Verdict, Verdict, Verdict]:
+        """How far do they look ahead? Can the data tell? Does the model fit?"""
+        fit = _fits(self)
+        return look_ahead_verdict(self), told_only_if_it_fits(_can_tell(self), fit), fit
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader must know before any number; often nothing."""
+        found = [f"Do not use these numbers. {self.withheld}"] if self.withheld else []
+        if self.solution.evidence["basis_too_poor"]:
+            found.append("The basis is too poor: richer functions predict choices better, and the discounts may be far off.")
+        return found
+
+    @property
+    def headline(self) -> str:
+        """The opening paragraph."""
+        look, tell, fit = self.verdicts
+        goals = [] if len(self.solution.experts) == 1 else [f"{QUESTION} {NOT_TESTED}"]
+        return " ".join([*self.warnings, *goals, *([] if self.withheld else [look.reasons]), tell.reasons, fit.reasons])
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per expert, from the shortest horizon to the longest: the columns of `people.csv`."""
+        return people_frame(self)
+
+
+def analyse_steps(
+    steps: Steps, solver: SieveLikelihood | None = None, seed: int = 0, quick: bool = False, progress: Progress = silent
+) -> SampledAnalysis:
+    """Fit logged steps and judge the fit.
+
+    Args:
+        steps: the decisions.
+        solver: the options of the fit.
+        seed: fixes all randomness.
+        quick: leave out tests of shared discounts.
+        progress: called with the share of the work that is done and where it stands.
+    """
+    solution = solve(SampledProblem(steps), solver or SieveLikelihood(), seed, part_of(progress, 0.0, 0.7))
+    tested = not quick and solution.status is Status.CONVERGED
+    shared, pairs = sampled_discount_tests(solution, part_of(progress, 0.7, 1.0)) if tested else (None, [])
+    found = SampledAnalysis(
+        solution=solution,
+        intervals=solution.confidence_intervals(LEVEL),
+        episodes=np.array([np.unique(steps.episode_numbers[steps.expert == k]).size for k in range(len(steps.experts))]),
+        shared=shared,
+        pairs=pairs,
+        withheld=not_to_be_used(solution),
+        quick=quick,
+        steps=steps,
+        functions=functions(solution),
+    )
+    return replace(found, intervals=np.where(np.array(found.given)[:, None], found.intervals, np.nan))
+
+
+def _can_tell(found: SampledAnalysis) -> Verdict:
+    """The verdict of every fit, and what learned dynamics and a basis add to it."""
+    told, evidence = identifiability_verdict(found), found.solution.evidence
+    if told.kind == "bad" or all(found.known):
+        return told
+    if dynamics_unknown(evidence["next_state_r2"]):
+        reasons = "State and action do not predict next states, so plans are not known."
+        return Verdict(told.question, "Hardly", reasons, "caution")
+    if evidence["basis_too_poor"]:
+        reasons = "Richer functions of the state predict choices better."
+        return Verdict(told.question, "Not with this basis", reasons, "caution")
+    return replace(told, reasons=f"{told.reasons} The intervals include the error of the learned dynamics.")
+
+
+def _fits(found: SampledAnalysis) -> Verdict:
+    question, evidence = "Does the model fit?", found.solution.evidence
+    if nobody_better_than_chance(found):
+        return Verdict(question, "No", "The model explains the decisions no better than chance.", "bad")
+    if found.withheld:
+        return Verdict(question, "Not with this fit", "Whether the model fits is open until a fit succeeds.", "bad")
+    share = float(evidence["explained_share"])
+    weak = unpredicted(evidence["next_state_r2"])
+    reasons = (
+        f"One reward and {count(len(found.solution.experts), 'discount')} explain {100 * share:.0f} % of what the same functions "
+        "explain of the choices without any plan. Whether something outside the state changes between episodes was not tested."
+    )
+    if weak:
+        reasons += f" How {in_words(weak)} will change is hardly predicted by state and action."
+    good = share >= WELL_EXPLAINED and not weak
+    return Verdict(question, "Yes" if good else "In part", reasons, "good" if good else "caution")

@@ -16,12 +16,9 @@ import numpy as np
 
 from multihorizon.checks import Floats
 from multihorizon.mdp import MDP
-from multihorizon.report.formats import horizon_text
-from multihorizon.report.html import Cell, Either, Raw, paragraph, table, whose
-from multihorizon.report.maps import LIKELY, graph_map, grid_map, has_arrows
-from multihorizon.report.rulers import UNITS, Ruler, Unit
-from multihorizon.report.shell import data_block, text
-from multihorizon.report.stretches import PLANNED_STATES, TRIED, Stretches, best_actions
+from multihorizon.report.charts import UNITS_RULERS, Cell, Either, Raw, Ruler, Unit, data_block, paragraph, table, text, whose
+from multihorizon.report.maps import LIKELY, PLANNED_STATES, TRIED, Stretches, best_actions, graph_map, grid_map, has_arrows
+from multihorizon.report.text import horizon_text
 
 #: The most states of a table, and the most changes that are marked on the slider's scale.
 MOST_ROWS, MOST_CHANGES = 200, 300
@@ -101,7 +98,7 @@ def _controls(found: Stretches, people: Sequence[Person], ruler: Ruler, number: 
 def _strip(found: Stretches, people: Sequence[Person], ruler: Ruler) -> str:
     """The scale above the slider, with the experts as dots and the changes as strokes."""
     label = "Experts as dots and changes of the best actions as strokes, on the scale of the slider."
-    panels = "".join(f'<g class="in-{unit}">{_scale(found, people, ruler, unit)}</g>' for unit in UNITS)
+    panels = "".join(f'<g class="in-{unit}">{_scale(found, people, ruler, unit)}</g>' for unit in UNITS_RULERS)
     return f'<svg class="chart strip" role="img" aria-label="{label}">{panels}</svg>'
 
 
@@ -127,7 +124,7 @@ def _table(found: Stretches, task: Task, start: float) -> str:
         own[state].append(f'<span class="choice{" on" * (i in best)}">{text(names[action])}</span>')
     rows: list[list[Cell]] = []
     for state, changes in found.by_state().items():
-        by_discount, by_steps = (_ranges(found, changes, task.steps, unit) for unit in UNITS)
+        by_discount, by_steps = (_ranges(found, changes, task.steps, unit) for unit in UNITS_RULERS)
         now = Raw("".join(own[state]), max((names[a] for _, actions in changes for a in actions), key=len, default=""))
         rows.append([found.mdp.state_names[state], now, Either(by_discount, by_steps)])
     headers: list[str | Either] = [

@@ -1,4 +1,13 @@
-"""What a fit found, in numbers: the answer, its uncertainty, how well it predicts, and what of it must not be used.
+"""Do these people share a goal? What `fit` asks before its answer is believed.
+
+The fit assumes one reward for all experts. That is tested at every fit (`likelihood/goal_test.py`): the test costs about as
+much as the fit. Where it rejects, and there are few experts and rewards, the experts are grouped by the goals they share.
+
+Experts who do not plan as the model says, or who act on something that it leaves out, look as if they had different goals. So
+where one reward is rejected, the choices are compared with the model once more, each expert with a reward of their own. Only if
+that fits are different goals the finding.
+
+What a fit found, in numbers: the answer, its uncertainty, how well it predicts, and what of it must not be used.
 
 *Horizon.* A discount γ weighs what happens t steps from now by `γ^t`. In a task of at most H steps the weights sum to
 `1 + γ + … + γ^(H−1)`, the effective horizon; in a task without such a limit to `1/(1−γ)`.
@@ -13,12 +22,14 @@ experts together first, with a degree for every parameter that was estimated: wh
 *Worse than a baseline.* Where two halves of the decisions predict each other, p needless parameters lose about p units of
 log-likelihood in total, give or take `√(2p)`. A model that loses more than `p + 3√(2p)` against a simpler one predicts
 worse than it.
+
+What the fitted policies would identify if they were known exactly: could any number of decisions in this task tell?
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,18 +38,104 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2, norm
 
-from multihorizon.checks import Floats, Ints, first_few
-from multihorizon.likelihood.contrasts import Contrasts
-from multihorizon.likelihood.horizon_tests import SharedDiscountTest
-from multihorizon.likelihood.lookahead_comparison import LookaheadComparison
-from multihorizon.likelihood.model_checks import Misfit, ModelChecks, choices_repeat, misfits
-from multihorizon.likelihood.recovered import Recovery
+from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, first_few
+from multihorizon.choice.parameters import Settings, Temperature
+from multihorizon.choice.tabular import Likelihood
+from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.exact.goals import DIFFER
+from multihorizon.exact.identify import Identification, identify
 from multihorizon.mdp import MDP
+from multihorizon.parallel import Progress
 from multihorizon.problem import Problem
-from multihorizon.recovery.identification import Identification
-from multihorizon.report.goal_check import GoalCheck
+from multihorizon.questions.contrasts import Contrasts
+from multihorizon.questions.goals import GoalEstimates, SharedGoalTest, best_fit, group_experts
+from multihorizon.questions.lookahead_comparison import LookaheadComparison
+from multihorizon.questions.model_checks import Extent, Misfit, ModelChecks, choices_repeat, extent, misfits
+from multihorizon.questions.shared_discount import SharedDiscountTest
+from multihorizon.questions.study import Recovery
 from multihorizon.solution import Solution, Status
-from multihorizon.tolerances import ENDLESS_DISCOUNT, TINY
+
+#: Experts are grouped by themselves where there are up to this many of them and of rewards; with more it takes long.
+MOST_EXPERTS, MOST_REWARDS = 12, 60
+QUESTION = "Do they share a goal?"
+
+
+@dataclass(frozen=True, eq=False)
+class GoalCheck:
+    """The test that all experts share one reward, and their groups where it is rejected and they were looked for.
+
+    `apart` says how widely the model fits if each expert has a reward of their own; None where that was not asked.
+    """
+
+    test: SharedGoalTest
+    groups: GoalEstimates | None = None
+    apart: Extent | None = None
+
+    def with_groups(self, solution: Solution, temperature: Temperature, seed: int, progress: Progress) -> GoalCheck:
+        """The same with the experts in groups, where one reward is rejected and there are few of them and of rewards."""
+        problem = solution.require_problem()
+        many = problem.n_experts > MOST_EXPERTS or problem.n_parameters > MOST_REWARDS
+        if not self.test.rejected or self.model_fails or many:
+            return self
+        return replace(self, groups=group_experts(solution, self.test, temperature, seed, progress))
+
+    def with_own_rewards(self, solution: Solution) -> GoalCheck:
+        """The same with how widely the model fits if each expert has a reward of their own, where one for all is rejected."""
+        if not self.test.rejected:
+            return self
+        return replace(self, apart=extent(misfits(solution.require_problem(), _own_policies(solution))))
+
+    @property
+    def model_fails(self) -> bool:
+        """Whether the model does not fit even with a reward for each expert, so that goals need not be the cause."""
+        return self.apart is not None and not self.apart.nearly_everywhere
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the experts have different goals: one reward for all is rejected, one for each fits, and no grouping speaks
+        for one."""
+        return self.test.rejected and not self.model_fails and (self.groups is None or self.groups.verdict == DIFFER)
+
+    @property
+    def answer(self) -> str:
+        """The answer in a sentence or two."""
+        if self.test.reason:
+            return f"This was not tested: {self.test.reason}."
+        p = self.test.words
+        if not self.test.rejected:
+            return f"Nothing speaks against one reward for all ({p})."
+        if self.apart is not None and self.model_fails:
+            return (
+                f"It cannot be told. One reward for all is rejected ({p}), but with a reward for each expert the model does not "
+                f"fit either: choices differ from it in {self.apart.odd:,} of {self.apart.compared:,} cases. So different goals "
+                "need not be the cause."
+            )
+        if not self.rejected:
+            return f"It cannot be told: one reward for all is rejected ({p}), but no experts can be told apart."
+        who = "" if self.groups is not None else " Who shares one with whom was not looked for: ask multihorizon goals."
+        return f"No. One reward for all is rejected ({p}), so the estimates for all together must not be believed.{who}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, None for what is not known."""
+        p_value = None if self.test.reason else self.test.p_value
+        groups = None if self.groups is None else self.groups.to_dict()
+        return {"p_value": p_value, "answer": self.answer, "found": groups}
+
+
+def _own_policies(solution: Solution) -> list[Floats]:
+    """The policy `(S,A)` of each of the problem's experts, each person fitted alone, with a weak penalty on rewards."""
+    point = resume(solution)
+    model, problem = point.likelihood, point.likelihood.problem
+    alone = []
+    for k in range(problem.n_experts):
+        members = problem.with_experts(e for e, owner in zip(problem.experts, problem.owner, strict=True) if owner == k)
+        temperature = model.temperatures(point.x)[[k]]
+        ridge = (model.feature_sizes / (10 * temperature)) ** 2
+        known = None if model.settings.discounts is None else model.settings.discounts[[k]]
+        fit = best_fit(Likelihood(members, Settings(discounts=known, temperatures=temperature)).holding(None, ridge), -np.inf)
+        alone.append(iter(fit.point.policies()))
+    return [next(alone[k]) for k in problem.owner]
+
 
 LEVEL = 0.95
 #: An interval wider than this says little about a discount.
@@ -371,3 +468,38 @@ def predicts_worse(checks: ModelChecks, chance: Floats, parameters: int) -> str:
                 f"in all ({checks.decisions.sum():,.0f} decisions)."
             )
     return ""
+
+
+#: Up to this many states of all tasks the exact equations are also searched where they are not linear.
+SEARCHED_STATES = 200
+#: Up to this many states of all experts together, the fitted policies go through `identify`: its time grows with the square.
+IDENTIFIED_STATES = 3000
+
+
+def identification(solution: Solution) -> Identification | None:
+    """What exact policies would identify where nothing is known; for large problems only where it matters most."""
+    problem, known = solution.require_problem(), solution.evidence["known"]
+    if known["reward"] or any(known["discounts"]):
+        return None
+    states = sum(expert.mdp.n_states for expert in problem.experts)
+    small = states <= (IDENTIFIED_STATES if problem.tabular else SEARCHED_STATES)
+    return identify_fitted(solution) if small or solution.status == Status.NOT_IDENTIFIED else None
+
+
+def identify_fitted(solution: Solution) -> Identification | None:
+    """Whether the fitted policies, if known exactly, would identify the discounts; None where it cannot be told."""
+    per_expert = solution.temperature is not None and bool(np.ptp(solution.temperature) > 0)
+    lam = 1.0 if solution.temperature is None else float(solution.temperature[0])
+    try:
+        return identify(fitted_problem(solution), temperature="per_expert" if per_expert else lam)
+    except ValueError:
+        return None
+
+
+def fitted_problem(solution: Solution) -> Problem:
+    """The solution's problem with each expert's decisions replaced by the fitted policy."""
+    problem = solution.require_problem()
+    return problem.with_experts(
+        replace(expert, kind="policy", policy=policy, counts=None)
+        for expert, policy in zip(problem.experts, solution.policies(), strict=True)
+    )

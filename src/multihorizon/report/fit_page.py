@@ -2,39 +2,76 @@
 
 Experts stand in one order throughout, from the shortest horizon to the longest. Names of experts and states are text of the page
 and never part of a picture, so they may be long and in any script.
+
+The page of a fit to states that are vectors: who looks how far, the reward over pairs of coordinates, and how it was found.
+
+The report of `multihorizon identify`: can these decisions, and any number of others like them, tell the discounts?
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from multihorizon.checks import Floats
-from multihorizon.likelihood.model_checks import FEWEST_DECISIONS, MODELS, ODD, WORST
-from multihorizon.report.advice import NAMED_EXPERTS, interval_meaning
-from multihorizon.report.analysis import Analysis
-from multihorizon.report.findings import LEVEL
-from multihorizon.report.fit_figures import NORMAL_QUANTILE, calibration_figure, choices_figure, people_figure, reward_figure
-from multihorizon.report.formats import (
+from multihorizon.estimate.sieve import grid
+from multihorizon.exact.identify import Identification
+from multihorizon.questions.model_checks import FEWEST_DECISIONS, MODELS, ODD, WORST
+from multihorizon.report.analysis import Analysis, SampledAnalysis
+from multihorizon.report.charts import (
+    Bar,
+    Cell,
+    Either,
+    Page,
+    Ruler,
+    Section,
+    badge,
+    cards,
+    figure,
+    listing,
+    look_ahead,
+    look_ahead_range,
+    paragraph,
+    side_by_side,
+    table,
+    warning,
+)
+from multihorizon.report.findings import LEVEL, most_steps
+from multihorizon.report.plots import literal
+from multihorizon.report.sections import (
+    NORMAL_QUANTILE,
+    UNIT,
+    calibration_figure,
+    choices_figure,
+    goals_sections,
+    lookahead_sections,
+    people_figure,
+    policy_sections,
+    population_cards,
+    population_sections,
+    recovery_sections,
+    reward_figure,
+)
+from multihorizon.report.text import (
+    NAMED_EXPERTS,
     count,
     decimals,
+    interval_meaning,
     interval_steps_text,
     interval_text,
     own_discount_text,
     own_steps_text,
     p_cell,
     p_text,
+    person_cells,
     sizes,
 )
-from multihorizon.report.goals_section import UNIT, goals_sections
-from multihorizon.report.html import Bar, Cell, Either, Page, Section, cards, listing, paragraph, side_by_side, table, warning
-from multihorizon.report.lookahead_section import lookahead_sections
-from multihorizon.report.policy_section import policy_sections
-from multihorizon.report.population_section import population_cards, population_sections
-from multihorizon.report.recover_page import recovery_sections
-from multihorizon.report.rulers import Ruler
-from multihorizon.solution import Status, package_version
+from multihorizon.solution import Solution, Status, package_version
 
 #: Up to this many experts the decisions of each are listed state by state.
 LISTED_EXPERTS = 8
@@ -262,3 +299,186 @@ def _method(found: Analysis, options: dict[str, Any]) -> Section:
     remarks = [paragraph(text) for text in (found.solution.message, *found.remarks)]
     settings = "; ".join(f"{k}: {', '.join(v) if isinstance(v, list) else v}" for k, v in options.items() if v is not None)
     return Section("How this was made", [*remarks, paragraph(f"Options: {settings}; level of the intervals: {LEVEL:g}.")])
+
+
+#: At most so many coordinates have their pairs drawn.
+MOST_DRAWN = 4
+
+
+def sampled_page(found: SampledAnalysis, options: dict[str, Any]) -> Page:
+    """The whole page."""
+    solution = found.solution
+    return Page(
+        title="How far ahead do they plan?",
+        lead=f"{count(len(solution.experts), 'expert')}, {count(len(found.steps), 'decision')}, in states of "
+        f"{count(len(found.steps.coordinates), 'number')}.",
+        opening=[
+            *(warning(text) for text in found.warnings),
+            cards([(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]),
+            paragraph(" ".join(verdict.reasons for verdict in found.verdicts)),
+        ],
+        sections=[
+            _horizons_of_steps(found),
+            _reward_of_steps(found),
+            _dynamics(found),
+            _method_of_steps(found, options),
+        ],
+        footer=f"multihorizon {package_version()}, seed {solution.seed}",
+    )
+
+
+def _horizons_of_steps(found: SampledAnalysis) -> Section:
+    rows: list[list[Cell]] = []
+    for k, name in enumerate(found.solution.experts):
+        low, high = found.intervals[k].tolist()
+        bar = Bar(low, float(found.solution.discounts[k]) if found.given[k] else np.nan, high, (0.0, 1.0))
+        *look, heat = person_cells(found, k)
+        rows.append([name, *look, bar, heat, int(found.decisions[k])])
+    headers = ["expert", "horizon in steps", "discount", f"{100 * LEVEL:.0f} % interval", "", "temperature", "decisions"]
+    blocks = [table(headers, rows, "Effective horizons are 1/(1 − discount).")]
+    if found.pairs:
+        tests: list[list[Cell]] = [
+            [" and ".join(test.experts), float(test.discount), float(test.statistic), test.degrees, p_cell(test.adjusted)]
+            for test in found.pairs
+        ]
+        blocks.append(
+            table(["pair", "one discount", "χ²", "degrees", "p (Holm)"], tests, "Do two experts look equally far ahead?")
+        )
+    return Section("Who looks how far ahead", blocks)
+
+
+def _reward_of_steps(found: SampledAnalysis) -> Section:
+    """The reward over each pair of the coordinates it depends on; over one, as a curve."""
+    names = found.functions.coordinates
+    whole = [i for i in range(len(names)) if "=" not in names[i]][:MOST_DRAWN]
+    if found.withheld:
+        return Section("What they are after", [paragraph("No reward is given, because no maximum of the likelihood was found.")])
+    text = "What arriving somewhere pays, measured from the average logged arrival."
+    blocks = [paragraph(f"{text} Blue pays more and red less. Grey: nobody was near.")]
+    for pair in combinations(whole, 2):
+        blocks.append(figure(_surface(found, pair), f"Reward over {names[pair[0]]} and {names[pair[1]]}."))
+    if len(whole) == 1:
+        blocks.append(figure(_curve(found, whole[0]), f"Reward over {names[whole[0]]}, with 95 % intervals."))
+    if found.solution.evidence["left_out"]:
+        left = ", ".join(found.solution.evidence["left_out"])
+        blocks.append(paragraph(f"Left out, because nobody acts on them: {left}."))
+    return Section("What they are after", blocks)
+
+
+def _surface(found: SampledAnalysis, pair: tuple[int, int]) -> Axes:
+    names = found.functions.coordinates
+    x, y, reward, near = grid(found.functions, pair)
+    shown = np.where(np.isnan(near), np.nan, reward)
+    limit = float(np.nanmax(np.abs(shown)))
+    axes = Figure(figsize=(5.0, 4.0), layout="constrained").subplots()
+    axes.set_facecolor("0.85")
+    drawn = axes.pcolormesh(x, y, shown.T, cmap="RdBu", vmin=-limit, vmax=limit, shading="nearest")
+    axes.figure.colorbar(drawn, ax=axes, label="reward")
+    axes.set_xlabel(literal(names)[pair[0]])
+    axes.set_ylabel(literal(names)[pair[1]])
+    return axes
+
+
+def _curve(found: SampledAnalysis, place: int) -> Axes:
+    steps = found.functions.point.likelihood.problem.steps
+    arrived = steps.next_states[steps.known_next]
+    points = np.tile(np.median(arrived, axis=0), (200, 1))
+    points[:, place] = np.linspace(arrived[:, place].min(), arrived[:, place].max(), 200)
+    reward, error = found.functions.reward(points), found.functions.reward_errors(points)
+    axes = Figure(figsize=(5.0, 3.0), layout="constrained").subplots()
+    axes.fill_between(points[:, place], reward - 1.96 * error, reward + 1.96 * error, alpha=0.3)
+    axes.plot(points[:, place], reward)
+    axes.set_xlabel(literal(found.functions.coordinates)[place])
+    axes.set_ylabel("reward")
+    return axes
+
+
+def _dynamics(found: SampledAnalysis) -> Section:
+    evidence = found.solution.evidence
+    rows: list[list[Cell]] = [[name, float(r2)] for name, r2 in evidence["next_state_r2"].items()]
+    overlap: list[list[Cell]] = [
+        [name, f"{100 * share:.0f} %"] for name, share in zip(found.solution.experts, evidence["overlap"], strict=True)
+    ]
+    return Section(
+        "What the log says about the task",
+        [
+            paragraph("Where actions lead was learned from the same steps, and tested on every third episode."),
+            table(["coordinate", "share of its change that is predicted"], rows),
+            table(["expert", "decisions made where others decided too"], overlap),
+        ],
+    )
+
+
+def _method_of_steps(found: SampledAnalysis, options: dict[str, Any]) -> Section:
+    evidence = found.solution.evidence
+    tried: list[list[Cell]] = [
+        [str(row["basis"]), int(row["functions"]), float(row["penalty"]), f"{row['held_out']:.5f}"] for row in evidence["tried"]
+    ]
+    blocks = [
+        paragraph(
+            f"{found.solution.message} The first stage is {evidence['first_stage']}; the penalty on roughness is "
+            f"{evidence['penalty']:g}. Status: {found.solution.status}."
+        )
+    ]
+    if tried:
+        blocks.append(table(["basis", "functions", "penalty", "held-out log-likelihood per decision"], tried))
+    blocks.append(listing("\n".join(f"{name}: {value}" for name, value in options.items() if value is not None)))
+    return Section("How it was found", blocks)
+
+
+#: What cannot be told is no failure of the fit, but it is bad news.
+KINDS = {Status.CONVERGED: "good", Status.NOT_IDENTIFIED: "bad", Status.NOT_CONVERGED: "bad"}
+
+
+def identify_page(solution: Solution, exact: Identification | None, remarks: Sequence[str]) -> Page:
+    """The report: these decisions, exact policies, and how it was made."""
+    these = [badge(these_decisions(solution), KINDS.get(solution.status, "")), paragraph(solution.message)]
+    if solution.status == Status.NOT_CONVERGED:
+        these.append(paragraph("So what follows is about policies that need not be the experts'."))
+    else:
+        these.append(_experts(solution))
+    sections = [
+        Section("These decisions", these),
+        Section("If the fitted policies were known exactly", _exact(exact, most_steps(solution.require_problem()))),
+        Section("How this was made", [paragraph(remark) for remark in remarks or ["Transitions were given."]]),
+    ]
+    lead = f"{count(len(solution.experts), 'expert')}, {count(int(solution.evidence['decisions']), 'decision')}."
+    footer = f"multihorizon {package_version()}, seed {solution.seed}"
+    return Page("Can these decisions tell?", lead, sections, footer, experts=list(enumerate(solution.experts)))
+
+
+def these_decisions(solution: Solution) -> str:
+    """Whether the decisions at hand identify the discounts."""
+    if solution.status == Status.NOT_CONVERGED:
+        return "The fit to these decisions did not converge."
+    told, number = sum(solution.evidence["identified"]), len(solution.experts)
+    if 0 < told < number:
+        return f"These decisions identify {told} of {number} discounts."
+    return f"These decisions {'identify' if told else 'do not identify'} the discounts."
+
+
+def _experts(solution: Solution) -> str:
+    """Whether the decisions identify each discount."""
+    told, steps = list(solution.evidence["identified"]), most_steps(solution.require_problem())
+    rows: list[list[Cell]] = [
+        [name, "yes" if known else "no", look_ahead(float(gamma), steps) if known else None]
+        for name, known, gamma in zip(solution.experts, told, solution.discounts, strict=True)
+    ]
+    caption = "Whether these decisions identify each discount"
+    headers: list[str | Either] = ["expert", "identified", Either("discount γ", "horizon, steps")]
+    return table(headers, rows, caption, [[k] for k in range(len(rows))])
+
+
+def _exact(exact: Identification | None, steps: float) -> list[str]:
+    """What the fitted policies would identify."""
+    if exact is None:
+        return [paragraph("Whether exact policies would identify the discounts cannot be told for this problem.")]
+    ruler = Ruler.over(exact.intervals.ravel().tolist(), steps)
+    rows: list[list[Cell]] = [
+        [name, look_ahead_range((low, high), steps), ruler.bar(low, float(gamma), high)]
+        for name, gamma, (low, high) in zip(exact.experts, exact.discounts, exact.intervals.tolist(), strict=True)
+    ]
+    caption = "The smallest and the largest discount that explain each expert"
+    headers: list[str | Either] = ["expert", Either("discounts", "horizons, steps"), ruler.title]
+    ranges = table(headers, rows, caption, [[k] for k in range(len(rows))])
+    return [badge(exact.status, "good" if exact.status == "unique" else "bad"), listing(exact.summary()), ranges]

@@ -1,0 +1,276 @@
+"""What is known and what is tied among the parameters of a likelihood, and the quadratic terms of its objective.
+
+What the user knows: discounts, temperatures, rewards and groups, read from options by name into the problem's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from multihorizon.checks import LARGEST_UNIT, Floats, Ints, Sparse, as_discount, as_floats, as_positive, first_few, label
+from multihorizon.problem import Expert, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """The term `−½ (x−c)ᵀA(x−c) + bᵀ(x−c)` of the objective: centre c, slope b, and a matrix A, dense or sparse."""
+
+    centre: Floats
+    slope: Floats
+    matrix: Floats | Sparse
+
+    def __call__(self, x: Floats) -> float:
+        """Its value at x."""
+        return float((self.slope - 0.5 * self.matrix @ (x - self.centre)) @ (x - self.centre))
+
+    def gradient(self, x: Floats) -> Floats:
+        """Its gradient at x."""
+        return self.slope - self.matrix @ (x - self.centre)
+
+    def without(self, positions: slice, put: int) -> Quadratic:
+        """The same term without the parameters at `positions`, and with `put` new ones there, of which it says nothing."""
+        size = self.centre.size - (positions.stop - positions.start) + put
+        keep = np.r_[: positions.start, positions.stop : self.centre.size]
+        room = np.r_[: positions.start, positions.start + put : size]
+        centre, slope = np.zeros(size), np.zeros(size)
+        centre[room], slope[room] = self.centre[keep], self.slope[keep]
+        return Quadratic(centre, slope, placed(sp.csr_array(self.matrix)[keep][:, keep], room, size))
+
+
+def placed(block: Floats | Sparse, room: Ints, size: int) -> Sparse:
+    """A matrix `(size,size)` that is 0 outside the given rows and columns."""
+    entries = sp.coo_array(block)
+    return sp.csr_array((entries.data, (room[entries.row], room[entries.col])), shape=(size, size))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is known besides the problem, and which experts share a parameter.
+
+    Attributes:
+        groups: for each of the K experts which discount is theirs; by default 0, …, K−1. Equal numbers share a discount.
+        discounts: known discounts `(K,)`, NaN where they are free; None where all are.
+        temperature_groups: for each expert which temperature is theirs, as in `groups`.
+        temperatures: known temperatures `(K,)`, NaN where they are free; None stands for 1 everywhere.
+        reward: known reward parameters `(d,)`; None where they are free.
+        moves: whether estimated transitions give way within their own error (`logged_moves.py`).
+    """
+
+    groups: tuple[int, ...] | None = None
+    discounts: Floats | None = None
+    temperature_groups: tuple[int, ...] | None = None
+    temperatures: Floats | None = None
+    reward: Floats | None = None
+    moves: bool = False
+
+
+def group_numbers(groups: tuple[int, ...] | None, size: int) -> Ints:
+    """The group of each expert; without groups, each has their own."""
+    return np.arange(size) if groups is None else np.array(groups, dtype=np.int64)
+
+
+def known_of_groups(values: Floats, groups: Ints) -> Floats:
+    """The known value of each group; NaN where none is known, or where its members have different ones."""
+    found = np.full(int(groups.max()) + 1, np.nan)
+    for group in range(found.size):
+        distinct = np.unique(values[(groups == group) & ~np.isnan(values)])
+        if distinct.size == 1:
+            found[group] = distinct[0]
+    return found
+
+
+def renumbered(groups: Ints) -> tuple[int, ...]:
+    """The same groups with the numbers 0, 1, … in order of appearance."""
+    number = {g: i for i, g in enumerate(dict.fromkeys(groups.tolist()))}
+    return tuple(number[g] for g in groups.tolist())
+
+
+Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]
+TEMPERATURES = ("shared", "pooled", "per_expert")
+
+
+def check_temperature(value: Any) -> None:
+    """Raise unless this is one of the ways to say what is known of temperatures."""
+    if isinstance(value, Mapping):
+        for name, number in value.items():
+            as_positive(number, f"temperature of {name}")
+    elif isinstance(value, str):
+        if value not in TEMPERATURES:
+            raise ValueError(
+                "temperature must be a positive number, a mapping of names to such numbers, "
+                f"or one of {', '.join(TEMPERATURES)}, received {value!r}"
+            )
+    else:
+        as_positive(value, "temperature")
+
+
+def check_discounts(value: Any) -> None:
+    """Raise unless this is one known discount, a mapping of names to known discounts, or None."""
+    if isinstance(value, Mapping):
+        for name, number in value.items():
+            as_discount(number, f"discount of {name}")
+    elif value is not None:
+        as_discount(value)
+
+
+def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | None]:
+    """The problem with a known part of the reward, and the known reward parameters where the reward is known in full.
+
+    Where the problem has no features and the reward is known for states and actions, no reward parameters are left.
+
+    `known` is `(S,)` paid on arrival, `(S,A)` or `(A·S,)` in rows a·S + s for decisions, or a mapping of state names to what
+    they pay on arrival.
+    """
+    if known is None:
+        return problem, None
+    numbers = as_floats(list(known.values()) if isinstance(known, Mapping) else known, "known_reward")
+    if np.abs(numbers).max(initial=0.0) > LARGEST_UNIT:
+        largest = np.abs(numbers).max()
+        raise ValueError(f"known_reward must have numbers of at most {LARGEST_UNIT:g}, received {largest:.3g}: use another unit")
+    if problem.tabular:
+        arrival = _on_arrival(problem, known)
+        if arrival is not None:
+            return problem, arrival
+        return _without_parameters(_paid(problem, known)), np.zeros(0)
+    return _paid(problem, known), None if problem.n_parameters else np.zeros(0)
+
+
+def read_settings(
+    problem: Problem, temperature: Temperature, discounts: Any, groups: Mapping[str, Any] | None, reward: Floats | None
+) -> Settings:
+    """What is known and what is tied, in the problem's order. Temperatures that are to be pooled begin as equal ones."""
+    k = problem.n_experts
+    scale_known = reward is not None or any(expert.known_reward is not None for expert in problem.experts)
+    heat: Floats | None = None
+    heat_groups: tuple[int, ...] | None = None
+    if isinstance(temperature, Mapping):
+        heat = by_name(problem, temperature, "temperature")
+    elif temperature == "per_expert":
+        heat = np.full(k, np.nan) if k > 1 or scale_known else None
+    elif isinstance(temperature, str):
+        heat, heat_groups = (np.full(k, np.nan), (0,) * k) if scale_known else (None, None)
+    else:
+        heat = np.full(k, float(temperature))
+    settings = Settings(
+        groups=_group_numbers(problem, groups),
+        discounts=_discounts(problem, discounts),
+        temperature_groups=heat_groups,
+        temperatures=heat,
+        reward=reward,
+    )
+    _require_ends(problem, settings)
+    _require_agreement(problem, settings)
+    return settings
+
+
+def _discounts(problem: Problem, discounts: Any) -> Floats | None:
+    if discounts is None:
+        return None
+    if isinstance(discounts, Mapping):
+        return by_name(problem, discounts, "discount")
+    return np.full(problem.n_experts, as_discount(discounts))
+
+
+def by_name(problem: Problem, values: Mapping[str, float], what: str) -> Floats:
+    """The given value of each expert `(K,)`, NaN where none is given; raises for a name that no expert has."""
+    found = np.full(problem.n_experts, np.nan)
+    for key, value in values.items():
+        name = label(key, f"the name of an expert with a known {what}")
+        if name not in problem.names:
+            known = first_few(problem.names)
+            raise ValueError(f"the {what} of {name} is given, but there is no expert of that name: the experts are {known}")
+        found[problem.names.index(name)] = float(value)
+    return found
+
+
+def _group_numbers(problem: Problem, groups: Mapping[str, Any] | None) -> tuple[int, ...] | None:
+    if groups is None:
+        return None
+    members = {label(name, "the name of an expert in groups"): str(group) for name, group in groups.items()}
+    unknown = [name for name in members if name not in problem.names]
+    if unknown:
+        known = first_few(problem.names)
+        raise ValueError(f"groups name {unknown[0]}, but there is no expert of that name: the experts are {known}")
+    keys = [("group", members[name]) if name in members else ("alone", name) for name in problem.names]
+    number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    return tuple(number[key] for key in keys)
+
+
+def _require_ends(problem: Problem, settings: Settings) -> None:
+    """Where the task may never end, whoever does not discount at all has infinite values."""
+    if settings.discounts is None:
+        return
+    for expert, owner in zip(problem.experts, problem.owner, strict=True):
+        if settings.discounts[owner] == 1 and expert.mdp.never_ends().any():
+            raise ValueError(f"the discount of {expert.name} must be below 1, because the task may never end, received 1")
+
+
+def _require_agreement(problem: Problem, settings: Settings) -> None:
+    """Experts of one group cannot have different known discounts, and something must be left to estimate."""
+    if settings.groups is not None and settings.discounts is not None:
+        for group in set(settings.groups):
+            members = [k for k, g in enumerate(settings.groups) if g == group]
+            distinct = {float(settings.discounts[k]) for k in members if not np.isnan(settings.discounts[k])}
+            if len(distinct) > 1:
+                names = ", ".join(problem.names[k] for k in members)
+                raise ValueError(
+                    f"{names} share one discount, but different ones are given: {', '.join(map(str, sorted(distinct)))}"
+                )
+    known = settings.discounts is not None and not np.isnan(settings.discounts).any()
+    cool = settings.temperatures is None or not np.isnan(settings.temperatures).any()
+    if known and cool and settings.reward is not None:
+        raise ValueError("rewards, discounts and temperatures are all given: leave out at least one of them to be estimated")
+
+
+def _on_arrival(problem: Problem, known: Any) -> Floats | None:
+    """Known reward parameters of a problem without features, where the reward is given for states."""
+    if isinstance(known, Mapping):
+        return _by_state(problem.parameter_names, known)
+    array = as_floats(known, "known_reward")
+    return array if array.shape == (problem.n_parameters,) else None
+
+
+def _paid(problem: Problem, known: Any) -> Problem:
+    """The problem whose experts are paid the known reward besides what their features earn."""
+    return problem.with_experts(replace(expert, known_reward=_rows(expert, known)) for expert in problem.experts)
+
+
+def _without_parameters(problem: Problem) -> Problem:
+    """The problem whose reward is all in `known_reward`."""
+    none = [sp.csr_array((expert.mdp.stacked.shape[0], 0)) for expert in problem.experts]
+    return problem.with_experts((replace(e, features=f) for e, f in zip(problem.experts, none, strict=True)), ())
+
+
+def _rows(expert: Expert, known: Any) -> Floats:
+    mdp = expert.mdp
+    states, rows = mdp.n_states, mdp.n_actions * mdp.n_states
+    if isinstance(known, Mapping):
+        paid: Floats = mdp.stacked @ _by_state(mdp.state_names, known)
+        return paid
+    array = as_floats(known, "known_reward")
+    if array.shape == (states, mdp.n_actions):
+        array = array.T.ravel()
+    if array.shape not in ((states,), (rows,)):
+        raise ValueError(
+            f"known_reward must have one number for each of {states} states or {rows} pairs of state and action, "
+            f"received shape {array.shape}"
+        )
+    live = mdp.live.T.ravel()
+    expected: Floats = mdp.stacked @ array if array.shape == (states,) else np.where(live, array, 0.0)
+    return expected
+
+
+def _by_state(names: tuple[str, ...], known: Mapping[str, float]) -> Floats:
+    paid = {label(name, "a state of known_reward"): value for name, value in known.items()}
+    unknown = [name for name in paid if name not in names]
+    if unknown:
+        raise ValueError(f"known_reward names the state {unknown[0]!r}, which the task does not have")
+    missing = [name for name in names if name not in paid]
+    if missing:
+        raise ValueError(f"known_reward must have a number for every state, received none for {missing[0]!r}")
+    return np.array([float(as_floats(paid[name], f"known reward of {name}")) for name in names])

@@ -1,0 +1,190 @@
+"""`multihorizon check`: what does a table hold, what is wrong with it, and how is it mended?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.table import Table
+
+from multihorizon.cli.console import checked, out, read_mdps
+from multihorizon.cli.options import CheckOptions
+from multihorizon.data.check import CHANCE, Finding, TableCheck, check_table, write_mended
+from multihorizon.data.reading import file_kind, files_of
+from multihorizon.files import write_all, write_json
+from multihorizon.report.charts import Cell, Page, Section, badge, paragraph, table
+from multihorizon.report.text import count, p_cell
+from multihorizon.solution import package_version
+
+FILES = ("check.json", "check.html")
+#: The terminal lists experts, and states, up to this many; the page lists all.
+LISTED = 20
+
+
+def check(options: CheckOptions) -> None:
+    """Look at a table before any fit: what it holds, what is wrong with it, and how to mend each.
+
+    The exit code is 0 whatever is found, and 2 where the file cannot be read as a table.
+    """
+    with checked(options, FILES):
+        if len(options.demos) != 1:
+            raise ValueError(f"check must be given one table at a time, received {len(options.demos)}")
+        if options.state is not None and options.transitions:
+            raise ValueError("--state must come without --transitions, which belongs to tasks with a list of states")
+        if options.write is not None:
+            _check_target(options.write, options.demos[0])
+        columns = [name.strip() for name in options.state.split(",")] if options.state is not None else []
+        mdps = read_mdps(options.transitions)
+        found = check_table(options.demos[0], None if mdps is None else mdps[0], columns)
+        _show(found)
+        if options.write is not None:
+            write_mended(found, options.write)
+            for line in _written(found, options.write):
+                out.print(line, soft_wrap=True)
+        if options.out_dir is not None:
+            _write(options.out_dir, found, options)
+
+
+def _check_target(path: Path, log: Path) -> None:
+    """Raise, before any work, if the mended table cannot be written there, or would replace what is read."""
+    if path.is_dir() or not path.parent.is_dir():
+        what = "a folder" if path.is_dir() else f"a file in {path.parent}, which is no folder"
+        raise ValueError(f"--write must be a file for the mended table, received {path}, {what}")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"--write must be in a folder where files can be written, received {path}")
+    files = files_of(log, "demonstrations")
+    if path.resolve() in {file.resolve() for file in files} or path.resolve().parent == log.resolve():
+        raise ValueError(f"--write must be another file than those that are read, received {path}")
+    kind, own = file_kind(path), file_kind(files[0])
+    if kind != own or path.suffix.lower() not in (".csv", ".gz", ".parquet", ".pq"):
+        ending = ".parquet" if own == "Parquet" else ".csv or .csv.gz"
+        raise ValueError(f"--write must be a file of the same kind as the table, {ending}, received {path}")
+
+
+def _written(found: TableCheck, path: Path) -> list[str]:
+    """What the mended table is, in sentences."""
+    rows, left = found.mended.number.size, [finding.kind for finding in found.left]
+    lines = [f"Written to {path}: {rows:,} of {count(found.rows, 'row')}.", *found.changes]
+    lines = lines if found.changes else [*lines, "There was nothing to mend without guessing."]
+    return [*lines, f"Still to be mended: {', '.join(left)}."] if left else lines
+
+
+def _sizes(found: TableCheck) -> str:
+    """How much there is of everything."""
+    numbers = {
+        "row": found.rows,
+        "expert": len(found.experts),
+        "episode": int(found.experts["episodes"].sum()),
+        "decision": int(found.experts["decisions"].sum()),
+        "state": len(found.states),
+        "action": len(found.actions),
+    }
+    return ", ".join(count(number, noun) for noun, number in numbers.items() if number) + "."
+
+
+def _show(found: TableCheck) -> None:
+    out.print(f"{found.name}: {_sizes(found)}", soft_wrap=True)
+    for title, (headers, rows) in _parts(found).items():
+        if 0 < len(rows) <= LISTED:
+            drawn = Table(title=title)
+            for header in headers:
+                drawn.add_column(header, overflow="fold", justify="left" if header in TEXTS else "right")
+            for row in rows:
+                drawn.add_row(*map(str, row))
+            out.print(drawn)
+    if found.findings:
+        drawn = Table(title="What is wrong, and what is worth knowing", show_lines=True)
+        for header in FOUND:
+            drawn.add_column(header, overflow="fold")
+        for finding in found.findings:
+            drawn.add_row(*_finding_row(finding))
+        out.print(drawn)
+    out.print(found.summary, style="bold red" if any(finding.stops for finding in found.findings) else "bold", soft_wrap=True)
+
+
+#: The columns of the table of findings, and columns that hold text.
+FOUND = ("problem", "what was found", "how to mend it", "a fit")
+TEXTS = ("expert", "state", "action", "what was done")
+
+
+def _finding_row(finding: Finding) -> list[str]:
+    where = f" First: {', '.join(finding.places)}." if finding.places else ""
+    fit = ("refuses it; --write mends it" if finding.mended else "refuses it") if finding.stops else "goes on"
+    return [finding.kind, f"{finding.what}{where}", finding.remedy, fit]
+
+
+def _parts(found: TableCheck) -> dict[str, tuple[list[str], list[list[Cell]]]]:
+    """The tables of what there is, each with its headers and rows."""
+    return {"Experts": _expert_rows(found), "States": _state_rows(found), "Actions": _action_rows(found)}
+
+
+def _expert_rows(found: TableCheck) -> tuple[list[str], list[list[Cell]]]:
+    headers = ["expert", "episodes", "decisions", "per episode", *(c for c in ("states", "actions") if c in found.experts)]
+    rows: list[list[Cell]] = []
+    for row in found.experts.to_dict("records"):
+        lengths = f"{row['shortest']:,} to {row['longest']:,}" if row["shortest"] < row["longest"] else f"{row['longest']:,}"
+        rows.append([row["expert"], row["episodes"], row["decisions"], lengths, *(row[c] for c in headers[4:])])
+        if "chance_p" in row:
+            p = row["chance_p"]
+            rows[-1].append("too few" if p != p else p_cell(p))
+    return [*headers, *(["chance, p"] if "chance_p" in found.experts else [])], rows
+
+
+def _state_rows(found: TableCheck) -> tuple[list[str], list[list[Cell]]]:
+    rows: list[list[Cell]] = [[*row[:4], row[4] or "nobody decided here"] for row in found.states.to_numpy().tolist()]
+    return ["state", "episodes begin", "arrivals", "decisions", "what was done"], rows
+
+
+def _action_rows(found: TableCheck) -> tuple[list[str], list[list[Cell]]]:
+    return ["action", "decisions", "in so many states"], found.actions.to_numpy().tolist()
+
+
+def _page(found: TableCheck, written: Sequence[str], transitions: bool) -> Page:
+    """The report."""
+    wrong = any(finding.stops for finding in found.findings)
+    blocks = [badge("A fit refuses this table" if wrong else "Nothing stops a fit", "bad" if wrong else "good")]
+    blocks.append(paragraph(found.summary))
+    if found.findings:
+        blocks.append(table(list(FOUND), [_finding_row(finding) for finding in found.findings]))
+    blocks += [paragraph(line) for line in written]
+    compared = "It was compared with the given transitions." if transitions else "It was not compared with transitions."
+    holds = [paragraph(compared)]
+    parts = (
+        ("How often each expert decided", _expert_rows(found)),
+        ("States", _state_rows(found)),
+        ("Actions", _action_rows(found)),
+    )
+    for caption, (headers, rows) in parts:
+        holds += [table(list(headers), rows, caption)] if rows else []
+    if "chance_p" in found.experts:
+        holds.append(
+            paragraph(
+                "The last column of experts is a test of their decisions against equally likely actions in each state. A small p "
+                f"says that they do not choose at random; from {CHANCE} on they may."
+            )
+        )
+    sections = [Section("What is wrong, and how to mend it", blocks), Section("What the table holds", holds)]
+    return Page(
+        "What is in this table?", f"{Path(found.name).name}: {_sizes(found)}", sections, f"multihorizon {package_version()}"
+    )
+
+
+def _write(directory: Path, found: TableCheck, options: CheckOptions) -> None:
+    content = {
+        **found.to_dict(),
+        "options": {
+            "transitions": [path.name for path in options.transitions] if options.transitions else None,
+            "state": options.state,
+            "write": options.write.name if options.write else None,
+        },
+        "version": package_version(),
+    }
+
+    def write(draft: Path) -> None:
+        write_json(draft / "check.json", content)
+        written = [] if options.write is None else _written(found, Path(options.write.name))
+        _page(found, written, bool(options.transitions)).write(draft / "check.html")
+
+    write_all(directory, FILES, write)
+    out.print(f"Written to {directory}: {', '.join(FILES)}", soft_wrap=True)

@@ -1,0 +1,277 @@
+"""What the commands share: the terminal, progress bars, and one clear sentence on bad input.
+
+What options mean: all that was typed is checked before any work, texts become numbers and names, and files are read.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.text import Text
+
+from multihorizon.checks import as_count, as_discount, as_floats, as_non_negative, as_positive
+from multihorizon.choice.parameters import Temperature
+from multihorizon.cli.options import FitOptions, RecoverOptions, TableOptions
+from multihorizon.data.demonstrations import Demonstrations, read_tables
+from multihorizon.data.reading import files_of
+from multihorizon.data.rows import TableError
+from multihorizon.data.side_tables import read_features, read_persons, read_transitions
+from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
+from multihorizon.estimate.population.covariates import Missing
+from multihorizon.estimate.population.solver import Population
+from multihorizon.files import check_output, existing_file, visible
+from multihorizon.lookahead import FAMILIES, Exponential, Lookahead, family_named
+from multihorizon.mdp import MDP
+from multihorizon.parallel import Progress, as_jobs, cluster, part_of
+from multihorizon.problem import Problem
+from multihorizon.questions.goals import LEAST_SIMULATIONS
+from multihorizon.questions.study import LEAST_STUDIES
+from multihorizon.report.analysis import build_problem
+
+#: Without a terminal, progress is written as a line after so many seconds.
+LINE_SECONDS = 10.0
+
+
+class PlainConsole(Console):
+    """A console that shows users' labels as they are: "[a]" is no markup, and control characters are written out."""
+
+    def __init__(self, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Turn a string, or a cell of a table, into what is printed."""
+        return super().render_str(visible(text), **options)
+
+
+out = PlainConsole()
+err = PlainConsole(stderr=True)
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turn bad input into one sentence on standard error and exit code 2; show warnings as sentences too."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning  # type: ignore[assignment]
+        try:
+            yield
+        except (ValueError, OSError, ImportError, MemoryError, EOFError) as error:
+            _say(_sentence(error), "red")
+            raise typer.Exit(2) from None
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Progress]:
+    """Show a bar on a terminal while the block runs, or a line now and then where there is none.
+
+    The value is what solvers call with the share of the work that is done and a message.
+    """
+    if not err.is_terminal:
+        yield part_of(_progress_lines(title), 0.0, 1.0)
+        return
+    title_column, message_column = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[message]}"))
+    columns = (title_column, BarColumn(), message_column, TimeElapsedColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=err, transient=True) as bars:
+        task = bars.add_task(title, total=1.0, message="")
+
+        def report(share: float, message: str) -> None:
+            bars.update(task, completed=share, message=visible(message))
+
+        yield part_of(report, 0.0, 1.0)
+
+
+def _progress_lines(title: str) -> Progress:
+    start = last = time.monotonic()
+
+    def report(share: float, message: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= LINE_SECONDS:
+            last = now
+            err.print(f"{title}: {share:.0%} done{_time_left(share, now - start)}: {message}", highlight=False, soft_wrap=True)
+
+    return report
+
+
+def _time_left(share: float, seconds: float) -> str:
+    """How long the rest takes if it goes on like this; nothing is said of the first steps."""
+    if share < 0.01:
+        return ""
+    minutes = seconds * (1 - share) / share / 60
+    return ", less than a minute left" if minutes < 1 else f", about {minutes:.0f} min left"
+
+
+def show_remarks(remarks: Sequence[str]) -> None:
+    """What was assumed, in a quiet colour."""
+    for remark in remarks:
+        out.print(remark, style="dim", soft_wrap=True)
+
+
+def _say(sentence: str, style: str) -> None:
+    err.print(f"multihorizon: {' '.join(sentence.split())}", style=style, highlight=False, soft_wrap=True)
+
+
+def _show_warning(message: Warning | str, *place: Any) -> None:
+    """A warning without the place in the source that gave it, which says nothing to a user."""
+    _say(f"note: {message}", "yellow")
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory for this: {str(error) or 'use fewer states, or tie rewards by features'}"
+    if isinstance(error, TableError):
+        command = f"multihorizon check {shlex.quote(error.table)} {error.options}".rstrip()
+        return f"{str(error).rstrip('.')}. {command} lists every problem of the table and how to mend it"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What a command was given: the tables, the problem they make, and remarks on what was assumed."""
+
+    tables: list[Demonstrations]
+    problem: Problem
+    remarks: list[str]
+
+
+#: What numbers on the command line must be, by the name of the field; with several numbers, each of them.
+_NUMBERS: dict[str, Callable[[Any, str], object]] = {
+    "smoothing": as_non_negative,
+    "ridge": as_non_negative,
+    "seed": partial(as_count, least=0),
+    "jobs": as_jobs,
+    "simulations": partial(as_count, least=LEAST_SIMULATIONS),
+    "studies": partial(as_count, least=LEAST_STUDIES),
+    "decisions": as_count,
+    "people": as_count,
+    "effect": as_floats,
+}
+
+
+@contextmanager
+def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
+    """Let a command work that writes these files: all that was typed is checked first, and bad input becomes one sentence.
+
+    The work may be done by a cluster. What depends on the content of files is checked when they are read.
+    """
+    with plain_errors():
+        inputs = []
+        for name, value in vars(options).items():
+            option = f"--{name.replace('_', '-')}"
+            for one in value if isinstance(value, list) else () if value is None else (value,):
+                if name in _NUMBERS:
+                    _NUMBERS[name](one, option)
+                elif name == "demos":
+                    inputs += files_of(one, "demonstrations")
+                elif isinstance(one, Path) and name not in ("out_dir", "write"):
+                    inputs.append(existing_file(one, option))
+        temperature_of(getattr(options, "temperature", None))
+        discounts_of(getattr(options, "discount", None))
+        families_of(getattr(options, "lookahead", None))
+        given = len(getattr(options, "transitions", None) or ())
+        if given and given != len(options.demos):
+            raise ValueError(f"--transitions must be given once for each table, received {given} for {len(options.demos)}")
+        if getattr(options, "estimate_rest", False) and not given:
+            raise ValueError("--estimate-rest must come with --transitions to start from, received none: leave it out")
+        if options.out_dir is not None:
+            check_output(options.out_dir, files, [*inputs, *getattr(options, "demos", ())])
+        with cluster(getattr(options, "cluster_at", None)):
+            yield
+
+
+def read_study(options: TableOptions) -> Study:
+    """The tables of decisions with their transitions and features."""
+    tables = read_tables(options.demos, options.cut_off)
+    matrix = None if options.features is None else partial(read_features, options.features)
+    problem, remarks = build_problem(tables, read_mdps(options.transitions), matrix, options.smoothing, options.estimate_rest)
+    return Study(tables, problem, remarks)
+
+
+def read_options(options: TableOptions) -> dict[str, Any]:
+    """What results say of these options: names of files, never where they lie."""
+    return {
+        "demonstrations": [path.name for path in options.demos],
+        "transitions": [path.name for path in options.transitions] if options.transitions else "estimated",
+        "features": options.features.name if options.features else None,
+        "temperature": ", ".join(options.temperature) if options.temperature else "pooled",
+        "cut_off": options.cut_off,
+    }
+
+
+def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
+    """The given transitions, or None to have them estimated."""
+    return [read_transitions(path) for path in transitions] if transitions else None
+
+
+def temperature_of(texts: list[str] | None) -> Temperature:
+    """The solver's option for a choice on the command line: a word, one number for all, or numbers by name."""
+    words: dict[str, Temperature] = {"pooled": "pooled", "shared": "shared", "per-expert": "per_expert"}
+    if not texts:
+        return "pooled"
+    if len(texts) == 1 and texts[0] in words:
+        return words[texts[0]]
+    return _numbers(texts, "--temperature", as_positive, f"one of {', '.join(words)}, a positive number or NAME=number")
+
+
+def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihood) -> Population | None:
+    """What is asked about groups and persons; nothing without a table of persons and a formula."""
+    persons, formula = options.persons, options.formula
+    if options.missing not in ("drop", "fail"):
+        raise ValueError(f"--missing must be drop or fail, received {options.missing}")
+    for option, typed in {"--missing": options.missing == "fail", "--reference": options.reference}.items():
+        if persons is None and typed:
+            raise ValueError(f"{option} must come with --persons FILE, received none: leave it out")
+    first = dict(text.rpartition("=")[::2] for text in options.reference or ())
+    if not all(first) or not all(first.values()) or len(first) < len(options.reference or ()):
+        raise ValueError(f"--reference must be COLUMN=GROUP, once for each column, received {', '.join(options.reference or ())}")
+    if persons is None and formula is None:
+        return None
+    if persons is not None and not (formula or "").strip():
+        raise ValueError('--persons must come with --formula, received none: "~ group" compares the groups of a column group')
+    if persons is None and formula is not None and formula.strip(" ~1"):
+        raise ValueError(f"--formula {formula} must come with --persons FILE, the table with its columns, received none")
+    if solver.discounts is not None or solver.groups is not None:
+        raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
+    rows = None if persons is None else read_persons(persons)
+    missing: Missing = "drop" if options.missing == "drop" else "fail"
+    return Population(formula or "~ 1", rows, solver.known_reward, solver.ridge, missing=missing, reference=first or None)
+
+
+def families_of(text: str | None) -> tuple[Lookahead, ...]:
+    """The families of look-ahead to compare; the exponential one is always among them."""
+    if text is None:
+        return ()
+    return FAMILIES if text == "all" else (Exponential(), family_named(text, "--lookahead", "all"))
+
+
+def discounts_of(texts: list[str] | None) -> float | dict[str, float] | None:
+    """The known discounts on the command line: one for all, or by name."""
+    return _numbers(texts, "--discount", as_discount, "a number from 0 to 1, or NAME=number") if texts else None
+
+
+def _numbers(texts: list[str], option: str, check: Callable[[object, str], float], expected: str) -> float | dict[str, float]:
+    """One number for all experts, or one for each name."""
+    names = [text.rpartition("=")[0].strip() for text in texts]
+    nameless = next((text for text, name in zip(texts, names, strict=True) if "=" in text and not name), None)
+    if nameless is not None:
+        raise ValueError(f"{option} must be {expected}, received {nameless} with no name before =")
+    if len(texts) > 1 and (not all(names) or len(set(names)) < len(names)):
+        raise ValueError(f"{option} must be given once for all experts, or once for each name, received {', '.join(texts)}")
+    try:
+        numbers = [check(float(text.rpartition("=")[2]), option) for text in texts]
+    except ValueError:
+        raise ValueError(f"{option} must be {expected}, received {', '.join(texts)}") from None
+    return dict(zip(names, numbers, strict=True)) if names[0] else numbers[0]

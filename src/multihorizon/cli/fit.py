@@ -1,0 +1,303 @@
+"""`multihorizon fit`: from a table of who did what in which state to planning horizons with error bars.
+
+`multihorizon fit --state`: from a table whose states are columns of numbers to planning horizons with error bars.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from multihorizon.choice.parameters import Temperature
+from multihorizon.cli.console import (
+    checked,
+    discounts_of,
+    families_of,
+    out,
+    population_of,
+    progress_bar,
+    read_mdps,
+    read_options,
+    show_remarks,
+    temperature_of,
+)
+from multihorizon.cli.options import FitOptions
+from multihorizon.data.demonstrations import read_tables
+from multihorizon.data.side_tables import read_features, read_groups, read_known_reward
+from multihorizon.data.steps import Steps
+from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
+from multihorizon.estimate.population.solver import absent_words
+from multihorizon.estimate.sieve import SieveLikelihood
+from multihorizon.questions.lookahead_comparison import LookaheadComparison
+from multihorizon.questions.study import Recovery
+from multihorizon.report.analysis import NOT_TESTED, Analysis, SampledAnalysis, analyse, analyse_steps
+from multihorizon.report.files import FILES, STEP_FILES, write_fit, write_sampled, write_so_far
+from multihorizon.report.findings import QUESTION
+from multihorizon.report.sections import contrast_rows, effect_rows, family_cells, population_words
+from multihorizon.report.text import decimals, person_cells, sizes
+from multihorizon.solution import Solution, Status
+
+#: Exit code where the work was stopped by Ctrl-C, as shells have it.
+STOPPED = 130
+#: What is known so far is written after so many seconds, and again after as many.
+WRITING_SECONDS = 10.0
+#: The terminal lists the experts one by one up to this many; `people.csv` lists all.
+LISTED_EXPERTS = 60
+#: What the terminal shows of families of look-ahead; the report has all.
+SHOWN_OF_FAMILIES = ("family", "AIC", "BIC", "held out", "verdict")
+
+
+def fit(options: FitOptions) -> None:
+    """Estimate each expert's planning horizon and the reward they share from logged decisions."""
+    with checked(options, FILES):
+        if options.state is not None:
+            from multihorizon.commands.fit_steps import fit_steps  # noqa: PLC0415 - scikit-learn takes long to load
+
+            fit_steps(
+                options.demos,
+                options.state,
+                _of_finite_tasks(options),
+                (temperature_of(options.temperature), discounts_of(options.discount)),
+                options.quick,
+                options.seed,
+                options.out_dir,
+            )
+            return
+        recovery = None if options.recovered is None else Recovery.from_json(options.recovered)
+        together = None if options.groups is None else read_groups(options.groups)
+        solver = MaximumLikelihood(
+            temperature_of(options.temperature), discounts_of(options.discount), groups=together, ridge=options.ridge
+        )
+        asked = population_of(options, solver)
+        results = _Results(options.out_dir, _recorded(options))
+        try:
+            with progress_bar("fit") as progress:
+                analysis = analyse(
+                    read_tables(options.demos, options.cut_off),
+                    read_mdps(options.transitions),
+                    None if options.features is None else partial(read_features, options.features),
+                    smoothing=options.smoothing,
+                    seed=options.seed,
+                    progress=progress,
+                    estimate_rest=options.estimate_rest,
+                    pairs=options.pairs,
+                    quick=options.quick,
+                    jobs=options.jobs,
+                    keep=results.keep,
+                    solver=solver,
+                    lookahead=families_of(options.lookahead),
+                    known_reward=None if options.known_reward is None else partial(read_known_reward, options.known_reward),
+                    population=asked,
+                )
+        except KeyboardInterrupt:
+            if results.latest is None:
+                raise
+            analysis = results.latest
+        analysis = replace(analysis, recovery=recovery)
+        _show(analysis)
+        if options.out_dir is not None:
+            write_fit(options.out_dir, analysis, _recorded(options))
+            out.print(f"Written to {options.out_dir}: {', '.join(FILES)}", soft_wrap=True)
+            out.print(f"Open {options.out_dir / 'report.html'} in a browser.", soft_wrap=True)
+        if not analysis.finished:
+            raise typer.Exit(STOPPED)
+
+
+def _of_finite_tasks(options: FitOptions) -> dict[str, Any]:
+    """The options that tasks whose states are vectors do not have."""
+    return {
+        "--transitions": options.transitions,
+        "--features": options.features,
+        "--known-reward": options.known_reward,
+        "--groups": options.groups,
+        "--persons": options.persons,
+        "--formula": options.formula,
+        "--missing": options.missing != "drop",
+        "--reference": options.reference,
+        "--estimate-rest": options.estimate_rest,
+        "--ridge": options.ridge is not None,
+        "--lookahead": options.lookahead,
+        "--recovered": options.recovered,
+        "--smoothing": options.smoothing is not None,
+        "--pairs": options.pairs,
+        "--cluster": options.cluster_at,
+    }
+
+
+def _recorded(options: FitOptions) -> dict[str, Any]:
+    """What the files of results say about how they were made."""
+    return {
+        **read_options(options),
+        "discounts": options.discount,
+        "known_reward": options.known_reward.name if options.known_reward else None,
+        "groups": options.groups.name if options.groups else None,
+        "persons": options.persons.name if options.persons else None,
+        "formula": options.formula,
+        "missing": options.missing if options.formula else None,
+        "reference": options.reference,
+        "estimate_rest": options.estimate_rest,
+        "smoothing": options.smoothing if options.estimate_rest or not options.transitions else None,
+        "ridge": options.ridge,
+        "lookahead": options.lookahead,
+        "recovered": options.recovered.name if options.recovered else None,
+        "pairs": options.pairs,
+        "quick": options.quick,
+    }
+
+
+class _Results:
+    """What is known so far: kept for when the work is stopped, and written now and then."""
+
+    def __init__(self, directory: Path | None, options: dict[str, Any]) -> None:
+        self.directory, self.options = directory, options
+        self.latest: Analysis | None = None
+        self.written = time.monotonic()
+
+    def keep(self, analysis: Analysis) -> None:
+        """Remember this, and write it if the last writing was some time ago."""
+        self.latest = analysis
+        if self.directory is not None and time.monotonic() - self.written >= WRITING_SECONDS:
+            write_so_far(self.directory, analysis, self.options)
+            self.written = time.monotonic()
+
+
+def _show(analysis: Analysis) -> None:
+    for text in analysis.warnings:
+        out.print(text, style="bold red", soft_wrap=True)
+    out.print(sizes(analysis))
+    if analysis.population is not None:
+        _show_population(analysis.population, analysis.steps)
+    if len(analysis.given) <= LISTED_EXPERTS:
+        out.print(_table(analysis))
+    if analysis.lookahead is not None:
+        out.print(_families(analysis.lookahead))
+        out.print(analysis.lookahead.summary, soft_wrap=True)
+    if analysis.recovery is not None:
+        out.print(analysis.recovery.summary, soft_wrap=True)
+    if analysis.goals is not None:
+        out.print(f"{QUESTION} {analysis.goals.answer}", soft_wrap=True)
+    for verdict in analysis.verdicts:
+        out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
+    differ = analysis.goals is not None and analysis.goals.rejected
+    if not all(analysis.sure) or analysis.withheld or differ:
+        out.print("What to collect next:")
+        for line in analysis.advice:
+            out.print(f"  - {line}", soft_wrap=True)
+    show_remarks(analysis.remarks)
+
+
+def _show_population(found: Solution, steps: float) -> None:
+    """Effects on the discount, one row per term, what they are in discounts and steps, and what they mean."""
+    if found.status != Status.CONVERGED:
+        out.print(f"The population could not be estimated. {found.message}", style="bold red", soft_wrap=True)
+        return
+    population = found.evidence["population"]
+    for text in absent_words(population["left_out"], population["persons"]):
+        out.print(text, style="bold", soft_wrap=True)
+    table = Table(title="Effects on the logit of the discount")
+    table.add_column("term", overflow="fold")
+    for header in ("estimate", "95 % interval or test", "p"):
+        table.add_column(header, justify="right")
+    for row in effect_rows(population, "discount"):
+        table.add_row(*(cell or "–" for cell in row))
+    out.print(table)
+    rows = contrast_rows(population, steps)
+    if rows and len(rows) <= LISTED_EXPERTS:
+        table = Table(title="In discounts and steps; pairs with Holm's correction")
+        for header in ("persons with", "typical discounts", "in steps", "p"):
+            table.add_column(header, justify="left" if header == "persons with" else "right", overflow="fold")
+        for who, discounts, reach, _, p in rows:
+            table.add_row(who, discounts, reach, p)
+        out.print(table)
+    out.print(" ".join(population_words(found, steps)), soft_wrap=True)
+
+
+def _table(analysis: Analysis) -> Table:
+    """One row per expert, from the shortest horizon to the longest."""
+    reach = "1/(1−γ) in steps" if np.isinf(analysis.steps) else f"in steps of a task of {analysis.steps}"
+    table = Table(title=f"Planning horizons {reach} ({analysis.solution.status})")
+    table.add_column("expert", overflow="fold", min_width=12)
+    for header in ("horizon", "discount", "95 % interval", "temperature", "R²"):
+        table.add_column(header, justify="right", min_width=14 if "%" in header else len(header))
+    for k in analysis.order:
+        table.add_row(analysis.solution.experts[k], *_cells(analysis, k))
+    return table
+
+
+def _families(compared: LookaheadComparison) -> Table:
+    """One row per family of look-ahead, the lowest AIC first."""
+    table = Table(title="In what shape they look ahead")
+    for header in SHOWN_OF_FAMILIES:
+        table.add_column(header, justify="left" if header in ("family", "verdict") else "right", no_wrap=header != "verdict")
+    for row in compared.rows:
+        cells = family_cells(row)
+        table.add_row(*(cells[header] for header in SHOWN_OF_FAMILIES))
+    return table
+
+
+def _cells(analysis: Analysis, k: int) -> tuple[str, ...]:
+    return *person_cells(analysis, k), decimals(analysis.explained[k], 2) or "–"
+
+
+def fit_steps(
+    demos: Sequence[Path],
+    state: str,
+    others: dict[str, Any],
+    known: tuple[Temperature, float | dict[str, float] | None],
+    quick: bool,
+    seed: int,
+    out_dir: Path | None,
+) -> None:
+    """Fit, show and write. `others` are options of finite tasks, which must not be given; `known` temperatures and discounts."""
+    columns = _state_columns(state, others)
+    if len(demos) != 1:
+        raise ValueError(f"--state must come with one table of decisions, received {len(demos)}")
+    steps = Steps.from_file(demos[0], columns)
+    with progress_bar("fit") as progress:
+        found = analyse_steps(steps, SieveLikelihood(temperature=known[0], discounts=known[1]), seed, quick, progress)
+    _show_fit_steps(found)
+    if out_dir is not None:
+        options = {
+            "demonstrations": demos[0].name,
+            "state": columns,
+            "temperature": known[0],
+            "discounts": known[1],
+            "quick": quick,
+        }
+        write_sampled(out_dir, found, options)
+        out.print(f"Written to {out_dir}: {', '.join(STEP_FILES)}", soft_wrap=True)
+        out.print(f"Open {out_dir / 'report.html'} in a browser.", soft_wrap=True)
+
+
+def _state_columns(text: str, others: dict[str, Any]) -> list[str]:
+    """The columns named on the command line; raises where an option of finite tasks is given as well."""
+    columns = [name.strip() for name in text.split(",")]
+    if not all(columns):
+        raise ValueError(f"--state must name columns separated by commas, received {text!r}")
+    wrong = next((option for option, value in others.items() if value), None)
+    if wrong is not None:
+        raise ValueError(f"--state must come without {wrong}, which belongs to tasks with a list of states")
+    return columns
+
+
+def _show_fit_steps(found: SampledAnalysis) -> None:
+    for text in found.warnings:
+        out.print(text, style="bold red", soft_wrap=True)
+    table = Table(title=f"{len(found.steps):,} decisions, {found.solution.evidence['functions']} basis functions")
+    for header in ("expert", "horizon", "discount", "95 % interval", "temperature"):
+        table.add_column(header, justify="left" if header == "expert" else "right")
+    for k, name in enumerate(found.solution.experts):
+        table.add_row(name, *person_cells(found, k))
+    out.print(table)
+    if len(found.solution.experts) > 1:
+        out.print(f"{QUESTION} {NOT_TESTED}", soft_wrap=True)
+    for verdict in found.verdicts:
+        out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)

@@ -1,0 +1,84 @@
+"""`multihorizon recover`: could this study have told? Simulated as designed, fitted again, compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rich.table import Table
+
+from multihorizon.cli.console import (
+    checked,
+    out,
+    population_of,
+    progress_bar,
+    read_options,
+    read_study,
+    show_remarks,
+    temperature_of,
+)
+from multihorizon.cli.options import RecoverOptions
+from multihorizon.data.side_tables import read_known_reward
+from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
+from multihorizon.estimate.population.solver import Population
+from multihorizon.questions.study import Recovery
+from multihorizon.questions.study import recover as simulate_studies
+from multihorizon.report.sections import FILES, size_cells, write_recovery
+
+#: The columns that fit on a terminal; the report has all.
+SHOWN = ("people", "decisions", "effect", "error", "correlation", "coverage", "power")
+
+
+def recover(options: RecoverOptions) -> None:
+    """Simulate the study as designed, fit it again, and say what it could have told."""
+    with checked(options, FILES):
+        if options.temperature and options.formula:
+            raise ValueError("--temperature must come without --formula: in a population each person has a temperature")
+        plain = MaximumLikelihood(temperature_of(options.temperature), ridge=options.ridge)
+        population = population_of(options, plain)
+        for option, value in {"--people": options.people, "--effect": options.effect, "--term": options.term}.items():
+            if population is None and value:
+                raise ValueError(f"{option} must come with --formula, which describes the people to draw, received none")
+        study = read_study(options)
+        known = None if options.known_reward is None else read_known_reward(options.known_reward, study.problem.mdp)
+        solver: MaximumLikelihood | Population = replace(population or plain, known_reward=known)
+        with progress_bar("recover") as progress:
+            found = simulate_studies(
+                study.problem,
+                solver,
+                study.tables,
+                effects=options.effect,
+                term=options.term,
+                decisions=options.decisions,
+                people=options.people,
+                studies=options.studies,
+                jobs=options.jobs,
+                seed=options.seed,
+                progress=progress,
+            )
+        _show(found)
+        show_remarks(study.remarks)
+        if options.out_dir is not None:
+            read = read_options(options)
+            heat = None if options.formula else read["temperature"]  # a population has one for each person
+            recorded = {
+                **read,
+                "temperature": heat,
+                "formula": options.formula,
+                "missing": options.missing if options.formula else None,
+                "reference": options.reference,
+                "effect": options.effect,
+                "studies": options.studies,
+            }
+            write_recovery(options.out_dir, found, recorded, study.remarks)
+            out.print(f"Written to {options.out_dir}: {', '.join(FILES)}", soft_wrap=True)
+
+
+def _show(found: Recovery) -> None:
+    table = Table(title="The study as designed first, then one change at a time")
+    for header in SHOWN:
+        table.add_column(header, justify="right")
+    for size in found.sizes:
+        cells = size_cells(size)
+        table.add_row(*(cells[header] for header in SHOWN))
+    out.print(table)
+    out.print(found.summary, soft_wrap=True)

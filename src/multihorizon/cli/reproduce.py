@@ -1,0 +1,69 @@
+"""`multihorizon reproduce`: the paper's tables and figures, ours beside theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.table import Table
+
+from multihorizon.cli.console import checked, err, out, progress_bar
+from multihorizon.cli.options import ReproduceOptions
+from multihorizon.files import write_all
+from multihorizon.paper.claims import Claim, all_claims
+from multihorizon.paper.report import write_figures, write_page, write_report
+from multihorizon.paper.run import PARTS, read_timings, run_part
+from multihorizon.paper.settings import Settings
+
+PAGES = ("report.html", "paper.md")
+
+
+def reproduce(options: ReproduceOptions) -> None:
+    """Regenerate the paper's study part by part; a run that was stopped goes on where it left off."""
+    with checked(options, PAGES):
+        settings, directory = Settings(seed=options.seed, quick=options.quick, jobs=options.jobs), options.out_dir
+        try:
+            claims = _write_up(directory, _compute(directory, settings), settings)
+        except KeyboardInterrupt:
+            err.print(f"Stopped. What was finished is kept in {directory}: give the same command again to go on from there.")
+            raise typer.Exit(130) from None
+        if options.quick:
+            out.print("A quick run: fewer tasks, evaluations and grid points than the paper's.")
+        out.print(_table(claims))
+        out.print(f"Written to {directory}: report.html, paper.md, figures/, data/")
+
+
+def _compute(directory: Path, settings: Settings) -> dict[str, Any]:
+    """Every part's numbers, each written when it is finished."""
+    data: dict[str, Any] = {}
+    for number, part in enumerate(PARTS, start=1):
+        with progress_bar(f"{number}/{len(PARTS)} {part.title}") as progress:
+            fresh = run_part(part, directory, settings, data, progress)
+        out.print(f"{part.title}: {'done' if fresh else 'kept from an earlier run'}")
+    return data
+
+
+def _write_up(directory: Path, data: dict[str, Any], settings: Settings) -> list[Claim]:
+    """Figures, report and page, all or none."""
+    claims, timings = all_claims(data), read_timings(directory)
+    with progress_bar("figures and report") as progress:
+
+        def write(draft: Path) -> None:
+            (draft / "figures").mkdir()
+            write_figures(draft / "figures", data, timings, progress)
+            progress(1.0, "report")
+            write_report(draft, data, timings, claims, settings)
+            write_page(draft, data, claims, settings)
+
+        write_all(directory, PAGES, write)
+    return claims
+
+
+def _table(claims: list[Claim]) -> Table:
+    table = Table(title="The paper and us")
+    for header in ("claim", "ours", "verdict"):
+        table.add_column(header)
+    for claim in claims:
+        table.add_row(claim.topic, claim.ours, claim.verdict)
+    return table

@@ -1,0 +1,488 @@
+"""Transitions from the table itself, and the table checked against given ones.
+
+*Estimated.* With `n(s,a,t)` the logged moves from s to t under a, and `q(t|s)` the share of t among all moves from s,
+
+    T̂(t|s,a) = (n(s,a,t) + α q(t|s)) / (n(s,a) + α).
+
+The α added moves go where moves from s usually go, whatever the action; a larger α makes the actions of a state more alike. By
+default α is one half, and 0 where no action ever led from one state to two places in a table with at least `REPEATED` moves that
+could have shown it. The covariance of the row is that of `n(s,a)` independent moves, shrunk as the row is:
+
+    Cov T̂(·|s,a) = (diag(p) − p p') n / (n + α)²,   p = T̂(·|s,a),   n = n(s,a),
+
+so `MDP.sample_sizes` is `(n + α)² / n`. The error of q is left out: it has the small weight α / (n + α).
+
+A state in which nobody decided is terminal: episodes ended there. The initial distribution is the share of each state among the
+episodes' first ones.
+
+*Actions nobody took.* Nothing in the table says where such an action leads, and no other state can stand in: "down" may mean
+something else there. So it counts as unavailable, and a fit learns nothing from the fact that nobody took it. `untaken_actions`
+lists them. Where the user knows where they lead, `known` supplies those rows, and avoiding them counts as evidence.
+
+*Given.* A logged move of probability 0 contradicts the transitions; `impossible_moves` lists them. Moves may also be possible and
+yet contradict them, as where two actions have changed places; `unlikely_moves` tests that. Of the n moves by one action in one
+state, n_t led to t, which has probability p_t, among k possible ones. Two tests share one level:
+
+* of each row, the exact binomial chance of n_t or more moves to t, times k because t is the worst, and times the number of rows;
+* of all rows together, `x = Σ n_t log(n_t / (n p_t))`. Its moment generating function is below that of a gamma variable of shape
+  `d = Σ (k − 1)` (Agrawal, Finite-sample concentration of the multinomial in relative entropy, 2020), so a value x > d has at
+  most the chance `e^(d−x) (x/d)^d`.
+
+Neither is an approximation for many moves, so rows with few moves need no rule of their own. A contradiction is decisive, and
+refused, where a tenth of the moves of a row, or of all, went elsewhere. Smaller ones are a remark: no model of a task is exact,
+and in a large table every error shows. Where the table is right and the record of `next_state` is not, the user can leave that
+column out.
+
+A state that the transitions go on from, in which every episode that came by has stopped, contradicts them too. Stops are a share
+q of the visits to all states; the chance that all of m visits are stops is about `q^m`. With fewer than five visits nothing is
+said: a record may be cut off anywhere once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from scipy.stats import binom
+
+from multihorizon.checks import SMOOTHING, Bools, Floats, Ints, as_floats
+from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.data.rows import BESIDE, REMEDIES, Decision, TableError
+from multihorizon.files import in_order, positions
+from multihorizon.mdp import MDP
+
+#: A sentence lists at most this many items.
+LISTED = 5
+#: Moves contradict given transitions where their chance is smaller than this, over all tests of a table. It is small because a
+#: contradiction stops the work.
+CONTRADICTED = 0.001
+#: The share of moves that went elsewhere than given transitions say, from which a contradiction is decisive.
+DECISIVE = 0.1
+#: Moves that could have led elsewhere than the first one of their state and action. If none of 60 did, fewer than 5 % do.
+REPEATED = 60
+
+
+def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None, known: MDP | None = None) -> MDP:
+    """The MDP of a table with `next_state`, under the table's names for states and actions.
+
+    Args:
+        demonstrations: decisions with their next states; where episodes may be cut off, last decisions may lack theirs.
+        smoothing: α ≥ 0.
+        demonstrations: decisions with their next states.
+        smoothing: α ≥ 0; None takes the default above.
+        known: transitions that need no estimating. Each action that is available in a state that is not terminal there keeps its
+            row; all other rows are estimated. It may name states and actions that the table does not.
+
+    Returns:
+        An MDP whose `sample_sizes` say how many moves stand behind each row.
+
+    Raises:
+        ValueError: where a next state is missing, or every state is one in which nobody decided.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> table = Demonstrations.simulate(cliff().mdp, cliff().mce_experts(), episodes=200)
+        >>> estimate_mdp(table).n_states
+        12
+    """
+    if smoothing is not None and not as_floats(smoothing, "smoothing") >= 0:
+        raise ValueError(f"smoothing must be at least 0, received {smoothing}")
+    states, actions = _names(demonstrations, known)
+    n, cells = len(states), demonstrations.cells
+    place = positions(demonstrations.states, states, "state")
+    state, arrived = place[cells.state], place[cells.next_state]
+    rows = positions(demonstrations.actions, actions, "action")[cells.action] * n + state
+    given, is_given = _given_rows(known, states, actions)
+    _require_next(demonstrations, ~is_given[rows])
+    logged = cells.next_state >= 0
+    moves = _counts(rows[logged], arrived[logged], cells.count[logged], (len(actions) * n, n))
+    pooled = _counts(state[logged], arrived[logged], cells.count[logged], (n, n))
+    taken = moves.sum(axis=1)
+    alpha = default_smoothing(moves) if smoothing is None else float(smoothing)
+    estimated = (taken > 0) & ~is_given
+    stacked = sp.csr_array(given + sp.diags_array(1.0 * estimated) @ _smoothed(moves, pooled, alpha))
+    available = (estimated | is_given).reshape(len(actions), n).T
+    begun = np.bincount(place[: len(demonstrations.states)], demonstrations.first_states, minlength=n)
+    return MDP(
+        [stacked[a * n : (a + 1) * n] for a in range(len(actions))],
+        initial=begun / begun.sum(),
+        terminal=~available.any(axis=1),
+        available=available,
+        state_names=states,
+        action_names=actions,
+        sample_sizes=np.where(estimated, (taken + alpha) ** 2 / np.maximum(taken, 1.0), np.inf),
+    )
+
+
+def default_smoothing(moves: Any) -> float:
+    """α where the user gives none: 0 where the moves `(A·S,S)` look deterministic."""
+    repeated = float((moves.sum(axis=1) - 1).clip(min=0).sum())
+    return 0.0 if repeated >= REPEATED and np.diff(moves.indptr).max(initial=0) <= 1 else SMOOTHING
+
+
+def untaken_actions(mdp: MDP) -> dict[str, tuple[str, ...]]:
+    """Of an estimated MDP, the actions that nobody took, by state: they count as unavailable there.
+
+    Example:
+        >>> rows = [("ann", 0, 0, "x", "go", "y"), ("ann", 0, 1, "y", "stay", "z")]
+        >>> columns = ["expert", "episode", "step", "state", "action", "next_state"]
+        >>> untaken_actions(estimate_mdp(Demonstrations.from_frame(pd.DataFrame(rows, columns=columns))))
+        {'x': ('stay',), 'y': ('go',)}
+    """
+    missing = ~mdp.available & ~mdp.terminal[:, None]
+    return {
+        mdp.state_names[s]: tuple(mdp.action_names[a] for a in np.flatnonzero(missing[s]))
+        for s in np.flatnonzero(missing.any(axis=1))
+    }
+
+
+def describe_estimate(mdp: MDP, smoothing: float | None, demonstrations: Demonstrations | None = None) -> list[str]:
+    """What was assumed where transitions were estimated from a table, in sentences for a report."""
+    ends = [name for name, end in zip(mdp.state_names, mdp.terminal, strict=True) if end]
+    if mdp.sample_sizes is None or np.isinf(mdp.sample_sizes).all():
+        made = "No transitions were estimated: those that were given say where every action leads that somebody took."
+    elif smoothing is None and np.diff(mdp.stacked.indptr).max() <= 1:
+        made = "Transitions were taken from next_state: no action ever led from one state to two places."
+    else:
+        added = SMOOTHING if smoothing is None else smoothing
+        made = f"Transitions were estimated from next_state, with {added:g} smoothing moves per state and action."
+    sentences = [f"{made} States in which nobody decided end an episode: {_listed(ends) if ends else 'there are none'}."]
+    untaken = untaken_actions(mdp)
+    if untaken:
+        places = [f"{', '.join(actions)} in {state}" for state, actions in untaken.items()]
+        sentences.append(
+            f"Nobody took {_listed(places)}. Where these actions lead is not known, so they were left out: that everybody avoids "
+            "them is not counted as evidence, and rewards of places they may lead to can be far too high. If they are possible, "
+            "list where they lead in a CSV with the columns state, action, next_state, probability, and give it with "
+            "--transitions FILE --estimate-rest."
+        )
+    if demonstrations is not None and demonstrations.cut_off:
+        sentences.append(_describe_cut_off(demonstrations, mdp))
+    return sentences
+
+
+def _describe_cut_off(demonstrations: Demonstrations, mdp: MDP) -> str:
+    """How many episodes were cut off, and which of their last decisions do not count."""
+    cells, left_out = demonstrations.cells, demonstrations.left_out(mdp)
+    open_ends = int(cells.count[cells.next_state < 0].sum())
+    text = f"{open_ends:,} of {int(demonstrations.episode_counts.sum()):,} episodes were cut off: nobody knows what followed."
+    if not left_out.any():
+        return text
+    pairs = dict.fromkeys((int(cells.state[i]), int(cells.action[i])) for i in np.flatnonzero(left_out))
+    places = _listed([f"{demonstrations.actions[a]} in {demonstrations.states[s]}" for s, a in pairs])
+    return (
+        f"{text} Of their last decisions {int(cells.count[left_out].sum()):,} were left out, because nothing in the table says "
+        f"where they lead: {places}. States in which nobody else decided count as the end of an episode."
+    )
+
+
+def require_ends(demonstrations: Demonstrations, mdp: MDP) -> None:
+    """Raise where estimated transitions do not say where more than a tenth of the episodes ended: ends are often what pays."""
+    if not demonstrations.cut_off:
+        return
+    lost = int(demonstrations.cells.count[demonstrations.left_out(mdp)].sum())
+    episodes = int(demonstrations.episode_counts.sum())
+    if lost > max(10, episodes / 10):
+        raise ValueError(
+            f"{demonstrations.name} does not say where {lost:,} of {episodes:,} episodes ended, and an end is often what pays: "
+            "add the column next_state, or give the transitions with --transitions"
+        )
+
+
+def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
+    """The logged moves that the MDP gives probability 0, one row each: `state, action, next_state`, how often, and where first.
+
+    Decisions without a next state are not looked at.
+    """
+    cells, found = demonstrations.cells, _impossible(demonstrations, mdp)
+    rows = [
+        (
+            demonstrations.states[cells.state[cell]],
+            demonstrations.actions[cells.action[cell]],
+            demonstrations.states[cells.next_state[cell]],
+            count,
+            decision.expert,
+            decision.episode,
+            decision.step,
+        )
+        for cell, count, decision in found
+    ]
+    return pd.DataFrame(rows, columns=["state", "action", "next_state", "count", "expert", "episode", "step"])
+
+
+def require_agreement(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
+    """Raise one sentence where the table contradicts the transitions; sentences for a report on lesser differences.
+
+    Raises:
+        TableError: for moves of probability 0, for moves that are decisively unlikely, and for states that the transitions go on
+            from in which all episodes stop.
+    """
+    _require_possible(demonstrations, mdp)
+    moves, (stopping, absorbing) = _unlikely(demonstrations, mdp), endings_that_go_on(demonstrations, mdp)
+    if moves is not None and moves.decisive:
+        raise TableError(f"{moves} {CHOICES}", demonstrations.name, BESIDE)
+    if stopping:
+        message = (
+            f"every episode of the table that comes to {_listed(stopping)} stops there, and in the transitions one goes on. If "
+            "episodes end there, leave out the rows of the state, which makes it terminal. If they go on and the record stops, "
+            "leave out the column next_state."
+        )
+        raise TableError(message, demonstrations.name, BESIDE)
+    remarks = []
+    if moves is not None:
+        remarks.append(f"T{str(moves)[1:]} The difference is small, so the transitions were used as they were given.")
+    if absorbing:
+        remarks.append(
+            f"Every episode of the table that comes to {_listed(absorbing)} stops there. In the transitions the state goes on "
+            "for ever, and pays at each step. If episodes end there, leave out the rows of the state, which makes it terminal."
+        )
+    return remarks
+
+
+#: What a user can do about transitions that contradict the table.
+CHOICES = (
+    "Correct the transitions; or leave them out, and they are estimated from the table; or, if they are right and the record of "
+    "where moves led is wrong, leave out the column next_state."
+)
+
+
+def unlikely_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
+    """The rows of given transitions, by state and action, that the logged moves contradict, the worst first.
+
+    Returns:
+        One row each, with `state, action`; `moves`, how many there are; `next_state`, where more of them led than should; its
+        `observed` share and its `given` probability; `distance`, the share of moves that went elsewhere than they should; and
+        `p_value`, corrected for the number of rows.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> d = cliff()
+        >>> table = Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100)
+        >>> unlikely_moves(table, d.mdp).empty
+        True
+    """
+    found = _unlikely(demonstrations, mdp)
+    return _tested(demonstrations, mdp).iloc[:0] if found is None else found.rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Unlikely:
+    """Rows that moves contradict, the worst first; how many were tested; whether that is decisive; and what may be confused."""
+
+    rows: pd.DataFrame
+    tested: int
+    decisive: bool
+    confused: str
+
+    def __str__(self) -> str:
+        worst = self.rows.iloc[0]
+        others = (
+            f" {len(self.rows):,} of {self.tested:,} pairs of state and action differ like this." if len(self.rows) > 1 else ""
+        )
+        return (
+            f"the moves of the table contradict the transitions: in state {worst['state']!r}, {worst['action']!r} led to "
+            f"{worst['next_state']!r} in {worst['observed']:.0%} of {worst['moves']:,} moves, and the transitions say "
+            f"{worst['given']:.0%}.{others}{self.confused}"
+        )
+
+
+def _unlikely(demonstrations: Demonstrations, mdp: MDP) -> _Unlikely | None:
+    """What the moves contradict; None where nothing."""
+    rows = _tested(demonstrations, mdp)
+    x, d = rows["relative_entropy"].sum(), rows["freedom"].sum()
+    together = np.exp(d - x + d * np.log(x / d)) if x > d > 0 else 1.0
+    wrong = rows[rows["p_value"] < CONTRADICTED / 2]
+    if wrong.empty and together >= CONTRADICTED / 2:
+        return None
+    spread = wrong.empty
+    wrong = rows.iloc[:1] if spread else wrong
+    distance = np.average(rows["distance"], weights=rows["moves"]) if spread else wrong["distance"].max()
+    # The worst is the one by which most moves went astray, of those that are contradicted.
+    wrong = wrong.iloc[np.argsort(-(wrong["distance"] * wrong["moves"]).to_numpy(), kind="stable")]
+    columns = ["state", "action", "moves", "next_state", "observed", "given", "distance", "p_value"]
+    confused = _confused(demonstrations, mdp, wrong["row"].iloc[0])
+    return _Unlikely(wrong[columns].reset_index(drop=True), len(rows), bool(distance >= DECISIVE), confused)
+
+
+def _tested(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
+    """The tests of all rows that were given and have moves, by p-value; p-values are corrected for their number."""
+    row, after, counts = _given_moves(demonstrations, mdp)
+    chances = _values(mdp.stacked, row, after)
+    rows, place = np.unique(row, return_inverse=True)
+    moves = np.bincount(place, counts, minlength=rows.size)
+    share, possible = counts / moves[place], np.diff(mdp.stacked.indptr)[rows]
+    p_values = np.minimum(binom.sf(counts - 1, moves[place].astype(np.int64), chances) * possible[place] * rows.size, 1.0)
+    order = np.lexsort((after, -(share - chances), p_values, place))  # the worst next state of each row comes first
+    worst = order[np.unique(place[order], return_index=True)[1]]
+    entropy = np.bincount(place, counts * np.log(share / chances), minlength=rows.size)
+    found = pd.DataFrame(
+        {
+            "state": np.array(mdp.state_names, dtype=object)[rows % mdp.n_states],
+            "action": np.array(mdp.action_names, dtype=object)[rows // mdp.n_states],
+            "moves": moves.astype(np.int64),
+            "next_state": np.array(mdp.state_names, dtype=object)[after[worst]],
+            "observed": share[worst],
+            "given": chances[worst],
+            "distance": np.bincount(place, np.maximum(share - chances, 0.0), minlength=rows.size),
+            "p_value": p_values[worst],
+            "relative_entropy": entropy,
+            "freedom": possible - 1.0,
+            "row": rows,
+        }
+    )
+    return found.sort_values(["p_value", "row"], ignore_index=True)
+
+
+def _given_moves(demonstrations: Demonstrations, mdp: MDP) -> tuple[Ints, Ints, Ints]:
+    """The row a·S + s, the next state and the number of the logged moves that have a chance in rows that were given."""
+    cells, (states, actions) = demonstrations.cells, demonstrations.match(mdp)
+    row = actions[cells.action] * mdp.n_states + states[cells.state]
+    given = np.ones(mdp.stacked.shape[0], np.bool_) if mdp.sample_sizes is None else np.isinf(mdp.sample_sizes)
+    wanted = (cells.next_state >= 0) & given[row]
+    wanted[wanted] = _values(mdp.stacked, row[wanted], states[cells.next_state[wanted]]) > 0
+    width = mdp.n_states
+    keys, place = np.unique(row[wanted] * width + states[cells.next_state[wanted]], return_inverse=True)
+    counts: Ints = np.bincount(place, cells.count[wanted], minlength=keys.size).astype(np.int64)
+    return keys // width, keys % width, counts
+
+
+def _confused(demonstrations: Demonstrations, mdp: MDP, row: int) -> str:
+    """A question, where the moves of a contradicted row are those of another action in the same state."""
+    every, after, counts = _given_moves(demonstrations, mdp)
+    here, n = every == row, mdp.n_states
+    rivals = []
+    for action in np.flatnonzero(mdp.live[row % n]).tolist():
+        chances = _values(mdp.stacked, np.full(int(here.sum()), action * n + row % n), after[here])
+        with np.errstate(divide="ignore"):
+            rivals.append((float(counts[here] @ np.log(chances)), action))
+    best, action = max(rivals)
+    own = next(value for value, a in rivals if a == row // n)
+    if best - own < np.log(1 / CONTRADICTED):
+        return ""
+    return f" They agree better with its moves by {mdp.action_names[action]!r}: are two actions confused?"
+
+
+def endings_that_go_on(demonstrations: Demonstrations, mdp: MDP) -> tuple[list[str], list[str]]:
+    """States that given transitions go on from, and in which all episodes stop that come there.
+
+    The first list holds those that lead elsewhere, where that cannot be chance; the second those that lead only to themselves.
+    """
+    cells, (place, _), n = demonstrations.cells, demonstrations.match(mdp), mdp.n_states
+    known = cells.next_state >= 0
+    decided = np.bincount(place[cells.state], cells.count, minlength=n)
+    visits = np.bincount(place, demonstrations.first_states, minlength=n)
+    visits = visits + np.bincount(place[cells.next_state[known]], cells.count[known], minlength=n)
+    leaves = np.bincount(mdp.stacked.tocoo().coords[0] % n, mdp.stacked.tocoo().coords[0] % n != mdp.stacked.indices, minlength=n)
+    live = ~mdp.terminal & (visits > 0)
+    stops, others = live & (decided == 0), live & (decided > 0)
+    share = (visits[others].sum() - decided[others].sum() + 1) / (visits[others].sum() + 2)
+    certain = stops & (leaves > 0) & (visits >= 5) & (share**visits * live.sum() < CONTRADICTED)
+    certain_names, absorbing = ([mdp.state_names[s] for s in np.flatnonzero(w)] for w in (certain, stops & (leaves == 0)))
+    return certain_names, absorbing
+
+
+def _require_possible(demonstrations: Demonstrations, mdp: MDP) -> None:
+    """Raise one sentence that lists the impossible moves, if there are any."""
+    found, cells = _impossible(demonstrations, mdp), demonstrations.cells
+    if not found:
+        return
+    moves = [
+        f"from {demonstrations.states[cells.state[cell]]} by {demonstrations.actions[cells.action[cell]]} "
+        f"to {demonstrations.states[cells.next_state[cell]]} ({decision})"
+        for cell, _, decision in found
+    ]
+    listed = f"{len(moves)} impossible move{'s' if len(moves) > 1 else ''}: {_listed(moves)}"
+    message = f"the decisions must agree with the transitions, received {listed}. {CHOICES}"
+    raise TableError(message, demonstrations.name, BESIDE)
+
+
+def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, int, Decision]]:
+    """The moves of probability 0, in the order in which they first occur: a cell of each, how often, and the first decision."""
+    demonstrations.counts(mdp)
+    cells, (states, actions) = demonstrations.cells, demonstrations.match(mdp)
+    rows = actions[cells.action] * mdp.n_states + states[cells.state]
+    known = cells.next_state >= 0
+    chances = _values(mdp.stacked, rows, np.where(known, states[cells.next_state], 0))
+    wrong = np.flatnonzero(known & (chances == 0))
+    moves: dict[tuple[int, int], list[tuple[int, Decision]]] = {}
+    for cell, decision in zip(wrong.tolist(), demonstrations.decisions.first(wrong) if wrong.size else (), strict=True):
+        moves.setdefault((int(rows[cell]), int(cells.next_state[cell])), []).append((cell, decision))
+    found = []
+    for pairs in moves.values():
+        cell, decision = min(pairs, key=lambda pair: pair[1].order)
+        found.append((cell, int(cells.count[[number for number, _ in pairs]].sum()), decision))
+    return sorted(found, key=lambda move: move[2].order)
+
+
+def _listed(items: list[str]) -> str:
+    rest = "" if len(items) <= LISTED else f"; and {len(items) - LISTED} more"
+    return "; ".join(items[:LISTED]) + rest
+
+
+def _names(demonstrations: Demonstrations, known: MDP | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The states and the actions of the table and of what is known."""
+    if known is None:
+        return demonstrations.states, demonstrations.actions
+    states, actions = {*demonstrations.states, *known.state_names}, {*demonstrations.actions, *known.action_names}
+    return in_order(states), in_order(actions)
+
+
+def _given_rows(known: MDP | None, states: tuple[str, ...], actions: tuple[str, ...]) -> tuple[Any, Bools]:
+    """The known rows at their places among the given names, `(A·S,S)`, and which they are, `(A·S,)`."""
+    shape = (len(actions) * len(states), len(states))
+    if known is None:
+        return sp.csr_array(shape), np.zeros(shape[0], dtype=np.bool_)
+    place, column = positions(known.action_names, actions, "action"), positions(known.state_names, states, "state")
+    rows = (place[:, None] * len(states) + column).ravel()
+    entries = known.stacked.tocoo()
+    matrix = sp.csr_array((entries.data, (rows[entries.coords[0]], column[entries.coords[1]])), shape=shape)
+    is_given = np.zeros(shape[0], dtype=np.bool_)
+    is_given[rows] = known.live.T.ravel()
+    return matrix, is_given
+
+
+def _smoothed(moves: Any, pooled: Any, alpha: float) -> Any:
+    """T̂ in the rows that have moves, zero in the others."""
+    taken, n_states = moves.sum(axis=1), moves.shape[1]
+    share = sp.diags_array(1 / np.maximum(pooled.sum(axis=1), 1.0)) @ pooled
+    rows = np.flatnonzero(taken)
+    state_of = sp.csr_array((np.ones(rows.size), (rows, rows % n_states)), shape=moves.shape)
+    scale = sp.diags_array(np.where(taken > 0, 1 / (taken + alpha + (taken == 0)), 0.0))
+    return scale @ (moves + alpha * (state_of @ share))
+
+
+def _require_next(demonstrations: Demonstrations, needed: Bools) -> None:
+    missing = (demonstrations.cells.next_state < 0) & needed
+    no_column = bool((demonstrations.cells.next_state < 0).all()) and not demonstrations.cut_off
+    if missing.all() or (missing.any() and no_column):
+        raise TableError(
+            f"{demonstrations.name} must have a column next_state to estimate transitions from, received none: "
+            "add it, or give the transitions; if all episodes simply stop, say so with --cut-off (in Python cut_off=True)",
+            demonstrations.name,
+        )
+    if missing.any() and not demonstrations.cut_off:
+        decision = demonstrations.first(missing)[1]
+        raise TableError(
+            f"{decision} must have a next_state to estimate transitions from, received none{REMEDIES['cut off']}",
+            demonstrations.name,
+        )
+
+
+def _counts(rows: Ints, columns: Ints, counts: Ints, shape: tuple[int, int]) -> Any:
+    """How often each row moved to each column, as a CSR matrix."""
+    cells, place = np.unique(rows * shape[1] + columns, return_inverse=True)
+    return sp.csr_array((np.bincount(place, counts, minlength=cells.size), np.divmod(cells, shape[1])), shape=shape)
+
+
+def _values(matrix: Any, rows: Ints, columns: Ints) -> Floats:
+    """The entries of the matrix at the given places."""
+    width = matrix.shape[1]
+    cells = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)) * width + matrix.indices
+    order = np.argsort(cells)
+    wanted = rows * width + columns
+    place = order[np.minimum(np.searchsorted(cells, wanted, sorter=order), cells.size - 1)]
+    found: Floats = np.where(cells[place] == wanted, matrix.data[place], 0.0)
+    return found

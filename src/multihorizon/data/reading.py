@@ -1,0 +1,553 @@
+"""A CSV file as Python's own reader sees it: its header, its records, and the line on which each begins.
+
+Messages count lines as an editor does: the header is line 1, blank lines count. This reader takes any file that spreadsheets and
+statistics programs write. It is slow, so large files go through the database (`scan`), and come here where that refuses them.
+
+Files as one relation of an embedded database (DuckDB), which reads, orders and counts tables that are larger than memory.
+
+CSV is read as text, strictly by RFC 4180: cells between commas, quotation marks doubled inside quotation marks. One column more
+than the header has is asked for, so that a row that is too long or too short shows. A file that departs from this is first
+written anew by Python's reader (`csv_text`), which takes more and says on which line a mistake is.
+
+A table with the place of each row, so that every message can say where to look.
+
+Files into tables that are held in memory, through the database. Large tables of decisions are counted instead (`tables`).
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import tempfile
+import weakref
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import accumulate, chain, islice
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import duckdb
+import numpy as np
+import pandas as pd
+
+from multihorizon.checks import Floats, Ints, label
+from multihorizon.files import existing_file, from_spreadsheet, in_order, open_csv, require_csv
+
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+
+
+@dataclass(frozen=True)
+class Header:
+    """The names of the columns, and the number of lines up to the end of the header."""
+
+    names: tuple[str, ...]
+    lines: int
+
+
+def read_header(file: Path) -> Header:
+    """The header of a file; columns without a name get one of their own."""
+    records = _records(file)
+    try:
+        line, last, header = next(records, (1, 1, []))
+        following, _, first = next(records, (0, 0, []))
+    except csv.Error as error:
+        raise ValueError(f"{file}: a cell at the beginning is far too long: a quotation mark must be missing") from error
+    if not following and any("\n" in name.strip() for name in header):
+        raise ValueError(f"{file}, line {line}: a quotation mark is opened here and never closed")
+    names = [name.strip() for name in header]
+    if names and names[0].lower().startswith("sep="):
+        raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")
+    if len(names) == 1:
+        for mark, word in _SEPARATORS.items():
+            if mark in names[0]:
+                raise ValueError(f"{file} must be separated by commas, received columns separated by {word}: save it with commas")
+    twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
+    if twice is not None:
+        raise ValueError(f"{file}, line {line}: each column must be named once, received {twice} twice")
+    if len(names) == 1 and len(first) > 1:
+        raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")
+    if len(first) > len(names):
+        raise ValueError(_too_long(file, following, len(first), len(names)))
+    return Header(tuple(name or f"column {i + 1} without a name" for i, name in enumerate(names)), last)
+
+
+def read_records(file: Path, columns: int) -> Iterator[list[str | None]]:
+    """The rows of data, each with `columns` cells. A blank cell, or one that a short row lacks, is None.
+
+    Raises:
+        ValueError: for a row with too many cells, and for a quotation mark that is never closed.
+    """
+    line = 1
+    try:
+        for line, _, record in islice(_records(file), 1, None):
+            if len(record) > columns:
+                raise ValueError(_too_long(file, line, len(record), columns))
+            yield [cell or None for cell in record] + [None] * (columns - len(record))
+    except csv.Error as error:
+        raise ValueError(f"{file}, after line {line}: a cell is far too long: a quotation mark must be missing") from error
+    if _is_open(file, line):
+        raise ValueError(f"{file}, line {line}: a quotation mark is opened here and never closed")
+
+
+def lines_of(file: Path, rows: Collection[int]) -> dict[int, str]:
+    """The lines on which rows of data begin, in one reading of the file."""
+    wanted = set(rows)
+    records = islice(_records(file), 1, max(wanted) + 2)
+    return {row: f"line {line}" for row, (line, _, _) in enumerate(records) if row in wanted}
+
+
+def _records(file: Path) -> Iterator[tuple[int, int, list[str]]]:
+    """Each record that is not blank, with the lines on which it begins and ends."""
+    with open_csv(file) as text:
+        reader = csv.reader(text)
+        line = 1
+        for record in reader:
+            if len(record) > 1 or (record and record[0].strip()):
+                yield line, reader.line_num, record
+            line = reader.line_num + 1
+
+
+def _is_open(file: Path, line: int) -> bool:
+    """Whether a quotation mark is still open at the end of the file, after the last record, which begins on `line`."""
+    with open_csv(file) as text:
+        reader = csv.reader(islice(text, line - 1, None), strict=True)
+        try:
+            list(reader)
+        except csv.Error as error:
+            return "unexpected end of data" in str(error)
+    return False
+
+
+def _too_long(file: Path, line: int, cells: int, columns: int) -> str:
+    return (
+        f"{file}, line {line}: received {cells} cells under {columns} columns: is there a comma at the end of the line, "
+        "one inside a name that needs quotation marks, or a column without a name?"
+    )
+
+
+#: What the database keeps in memory; the rest goes to temporary files. Ten million rows must fit in a gigabyte with all else.
+MEMORY = "600MB"
+#: The column that has content only where a row of a CSV file has too many cells.
+EXTRA = "cell after the last column"
+#: What no cell of a text file holds: it tells a cell that is not there from one that is empty.
+NO_CELL = "\x01"
+_UNPACKED_BY_PYTHON = (".bz2", ".xz", ".zip")
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """Files that are read as one table.
+
+    Attributes:
+        name: the file or folder, as the user gave it.
+        files: the files in their order, for messages.
+        read: the files that the database reads: the same, or copies of them.
+        function, options: the table function that reads them, and its options, in SQL.
+        types: the type of each column, in the order of the files.
+        kept: what must not be deleted while the scan is used.
+        ends: the number of rows up to the end of each file, if known.
+    """
+
+    name: str
+    files: tuple[Path, ...]
+    read: tuple[Path, ...]
+    function: str
+    options: str
+    types: dict[str, str]
+    kept: Any = None
+    ends: tuple[int, ...] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Other processes get no copies of the files to keep."""
+        return {**self.__dict__, "kept": None}
+
+    @property
+    def is_csv(self) -> bool:
+        """Whether all cells are text."""
+        return self.function == "read_csv"
+
+    @property
+    def padded(self) -> bool:
+        """Whether rows may be longer or shorter than the header: then the column `EXTRA` or the last one shows it."""
+        return "null_padding" in self.options
+
+    @property
+    def relation(self) -> str:
+        """The table in SQL."""
+        return self._relation(self.read)
+
+    def place(self, row: int) -> str:
+        """Where a row of data stands: the line of a CSV file, the row of another; and the file, where there are several."""
+        return self.places([row])[row]
+
+    def places(self, rows: Collection[int]) -> dict[int, str]:
+        """The same of many rows; each file is read once."""
+        found: dict[int, str] = {}
+        ends = self._ends if len(self.files) > 1 else [max(rows, default=-1) + 1]
+        for file, start, end in zip(self.files, [0, *ends], ends, strict=False):
+            own = [row - start for row in rows if start <= row < end]
+            lines = lines_of(file, own) if own and self.is_csv else {row: f"row {row} (counted from 0)" for row in own}
+            before = f"{file.name}, " if len(self.files) > 1 else ""
+            found |= {row + start: f"{before}{words}" for row, words in lines.items()}
+        return found
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """The number of rows up to the end of each file."""
+        if self.ends is not None:
+            return list(self.ends)
+        with connect() as database:
+            counts = [database.execute(f"SELECT count(*) FROM {self._relation([file])}").fetchall()[0][0] for file in self.read]
+        return list(accumulate(counts))
+
+    def _relation(self, files: Sequence[Path]) -> str:
+        paths = ", ".join(text(_literal(file)) for file in files)
+        return f"{self.function}([{paths}], {self.options})"
+
+
+class _Folder:
+    """A temporary folder that is deleted with the object."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="multihorizon-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A database in memory that spills to a temporary folder of its own and never reaches for the network."""
+    folder = Path(tempfile.gettempdir(), f"multihorizon-{uuid4()}")  # made when needed, deleted on closing
+    options: dict[str, Any] = {"memory_limit": MEMORY, "temp_directory": str(folder), "autoinstall_known_extensions": "false"}
+    database = duckdb.connect(config=options)
+    database.execute("SET enable_progress_bar = false")
+    return database
+
+
+def scan_csv(name: str, files: Sequence[Path]) -> Scan:
+    """The scan of CSV files with one header; files that the database cannot unpack are written anew first."""
+    if any(file.suffix.lower() in _UNPACKED_BY_PYTHON for file in files):
+        return rewritten(name, files)
+    names, lines = _common_header(files)
+    padding = f", null_padding=true, nullstr={text(NO_CELL)}"
+    options = _csv_options((*names, EXTRA), lines) + padding
+    return Scan(name, tuple(files), tuple(files), "read_csv", options, dict.fromkeys(names, "VARCHAR"))
+
+
+def scan_parquet(name: str, files: Sequence[Path]) -> Scan:
+    """The scan of Parquet files; a column that some of them lack is empty there."""
+    found = Scan(name, tuple(files), tuple(files), "read_parquet", "union_by_name=true", {})
+    try:
+        with connect() as database:
+            described = database.execute(f"DESCRIBE SELECT * FROM {found.relation}").fetchall()
+    except duckdb.Error as error:
+        raise ValueError(f"{name} is damaged or no Parquet file: write it again, or save the table as CSV") from error
+    return replace(found, types={row[0]: row[1] for row in described})
+
+
+def rewritten(name: str, files: Sequence[Path]) -> Scan:
+    """The scan of CSV files that Python's reader writes anew in a temporary folder, row by row.
+
+    Raises:
+        ValueError: where the files are no tables, naming the line.
+    """
+    folder = _Folder()
+    names, _ = _common_header(files)
+    copies = [_copied(file, folder.path / f"{number}.csv", len(names)) for number, file in enumerate(files)]
+    types = dict.fromkeys(names, "VARCHAR")
+    return Scan(name, tuple(files), tuple(copies), "read_csv", _csv_options(names, 0), types, kept=folder)
+
+
+def quoted(name: str) -> str:
+    """A name of a column in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text(value: str) -> str:
+    """A text in SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _copied(file: Path, copy: Path, columns: int) -> Path:
+    try:
+        with copy.open("w", encoding="utf-8", newline="") as target:
+            csv.writer(target, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(read_records(file, columns))
+    except OSError as error:
+        error.filename = error.filename or str(copy)  # a full disk names no file
+        raise
+    return copy
+
+
+def _csv_options(names: Sequence[str], lines: int) -> str:
+    columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in names)
+    marks = "delim=',', quote='\"', escape='\"', strict_mode=true"
+    return f"auto_detect=false, header=false, skip={lines}, {marks}, columns={{{columns}}}"
+
+
+def _common_header(files: Sequence[Path]) -> tuple[tuple[str, ...], int]:
+    """The header that all files have, and its number of lines."""
+    for file in files:
+        require_csv(file)
+    headers = [read_header(file) for file in files]
+    other = next((i for i, header in enumerate(headers) if header != headers[0]), None)
+    if other is not None:
+        raise ValueError(
+            f"{files[other]} must begin like {files[0].name}, with the columns {', '.join(headers[0].names)}, "
+            f"received {', '.join(headers[other].names)}"
+        )
+    return headers[0].names, headers[0].lines
+
+
+def _literal(file: Path) -> str:
+    """The path, in which no character stands for others."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in str(file.absolute()))
+
+
+#: What columns of Parquet files may hold in place of labels, and what to do about it.
+BYTES = "bytes: write it as text, in pandas with .str.decode('utf-8')"
+NESTED = "lists or other nested values: write one value per cell"
+#: Larger numbers than this have no finite square, or nearly none.
+LARGEST_NUMBER = 1e100
+#: Up to this number, floats hold every whole number exactly.
+LARGEST_WHOLE = 2.0**53
+
+
+def _row(number: int) -> str:
+    return f"row {number} (counted from 0)"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A data frame, its name, how to say where a row stands, and how to read a label from a cell.
+
+    `columns` are all columns of the file, where the frame holds only those that are needed.
+    """
+
+    frame: pd.DataFrame
+    name: str = "the table"
+    place: Callable[[int], str] = _row
+    read_label: Callable[[Any, str], str] = label
+    columns: tuple[str, ...] = ()
+
+    def at(self, row: int) -> str:
+        """Where a row stands: the table's name and the line or row."""
+        return f"{self.name}, {self.place(row)}"
+
+    def require(self, *columns: str) -> None:
+        """Raise unless the table has rows, and these columns once each."""
+        found = [str(c) for c in self.columns or self.frame.columns]
+        missing = [c for c in columns if c not in found]
+        if missing:
+            raise ValueError(_without(self.name, columns, missing, found))
+        twice = next((c for c, times in Counter(found).items() if times > 1), None)
+        if twice is not None:
+            raise ValueError(f"{self.name} must have each column once, received {twice} twice")
+        if not len(self.frame):
+            raise ValueError(f"{self.name} must have at least one row, received none")
+
+    def labels(self, column: str, optional: bool = False, remedy: str = "") -> tuple[Ints, tuple[str, ...]]:
+        """Codes `(N,)` of a column and its labels in order; −1 where an optional label is blank.
+
+        `remedy` ends the sentence on a label that is blank and must not be.
+        """
+        try:
+            codes, values = pd.factorize(self.frame[column])
+        except TypeError as error:
+            is_bytes = self.frame[column].map(type).isin([bytes, bytearray]).any()
+            raise ValueError(
+                f"{self.name}: column {column} must hold text or numbers, received {BYTES if is_bytes else NESTED}"
+            ) from error
+        if (codes < 0).any() and not optional:
+            raise ValueError(f"{self.at(int(np.argmax(codes < 0)))}: column {column} must not be empty{remedy}")
+        raw = [self._label(column, value, codes, i) for i, value in enumerate(values)]
+        names = in_order(set(raw))
+        rank = {name: i for i, name in enumerate(names)}
+        return np.array([*(rank[name] for name in raw), -1], dtype=np.int64)[codes], names
+
+    def numbers(self, column: str) -> Floats:
+        """A column of finite numbers."""
+        values = self.frame[column]
+        numbers = _as_numbers(values)
+        wrong = ~(np.abs(numbers) <= LARGEST_NUMBER)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            number = f"a number of at most {LARGEST_NUMBER:g} in size" if np.isfinite(numbers[row]) else "a number"
+            raise ValueError(f"{self.at(row)}: column {column} must be {number}, received {_shown(values.iloc[row])}")
+        return numbers
+
+    def whole_numbers(self, column: str) -> Ints:
+        """A column of whole numbers."""
+        numbers = _as_numbers(self.frame[column])
+        wrong = ~(np.abs(numbers) <= LARGEST_WHOLE) | (numbers != np.round(numbers))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            value = _shown(self.frame[column].iloc[row])
+            small = f" of at most {LARGEST_WHOLE:.0e} in size" if LARGEST_WHOLE < abs(numbers[row]) < np.inf else ""
+            raise ValueError(f"{self.at(row)}: column {column} must be a whole number{small}, received {value}")
+        return numbers.astype(np.int64)
+
+    def _label(self, column: str, value: Any, codes: Ints, code: int) -> str:
+        try:
+            return self.read_label(value, f"column {column}")
+        except ValueError as error:
+            raise ValueError(f"{self.at(int(np.argmax(codes == code)))}: {error}") from error
+
+
+#: What the columns of a table of decisions say, for those who have named them otherwise.
+MEANINGS = {
+    "expert": "who decided",
+    "episode": "the run of decisions that the row belongs to",
+    "step": "0, 1, 2, … within the episode",
+    "state": "the situation",
+    "action": "what was done",
+}
+
+
+def _without(name: str, columns: tuple[str, ...], missing: list[str], found: list[str]) -> str:
+    """The sentence that columns are missing, with the fix: small letters, other names, or a first line with names."""
+    message = f"{name} must have the columns {', '.join(columns)}, received none named {', '.join(missing)}"
+    message += f" but {', '.join(found[:10]) or 'no columns'}"
+    if {c.lower() for c in missing} <= {c.strip().lower() for c in found}:
+        return f"{message}: write the names in small letters"
+    meanings = [f"{column} ({MEANINGS[column]})" for column in missing if column in MEANINGS]
+    fix = f": rename or add {', '.join(meanings)}" if meanings else ""
+    unnamed = "; if the first line holds no names of columns, add one that does" if len(missing) == len(columns) else ""
+    return f"{message}{fix}{unnamed}"
+
+
+def _as_numbers(values: pd.Series[Any]) -> Floats:
+    """The values as floats, NaN where one is no number. Dates and truth values are no numbers."""
+    if values.dtype.kind in "bmMc":
+        return np.full(len(values), np.nan)
+    try:
+        return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        return np.array([np.nan] * len(values))
+
+
+def _shown(value: Any) -> str:
+    if value is None or (isinstance(value, float | np.floating) and np.isnan(value)) or value is pd.NA:
+        return "an empty cell"
+    return repr(value.item() if isinstance(value, np.generic) else value)[:80]
+
+
+_PARQUET = (".parquet", ".pq")
+_OTHER_ENDINGS = {
+    ".xlsx": "in the spreadsheet program save it as CSV UTF-8",
+    ".xls": "in the spreadsheet program save it as CSV UTF-8",
+    ".ods": "in the spreadsheet program save it as CSV UTF-8",
+    ".tsv": "separate its columns by commas and let its name end in .csv",
+    ".txt": "separate its columns by commas and let its name end in .csv",
+    ".json": "export the table as CSV",
+    ".rds": 'in R, write.csv(table, "table.csv", row.names = FALSE) makes a CSV',
+    ".zst": "compress it as .csv.gz",
+}
+
+
+def read_table(path: str | Path, what: str, labels: Sequence[str], needed: Sequence[str] | None = None) -> Table:
+    """Read a file by the ending of its name; `what` names it in messages.
+
+    Columns named in `labels` are kept as text. With `needed`, only these columns are read, those of them that are there.
+    """
+    file = existing_file(path, what)
+    require_table(file, what)
+    return load(scan_files(str(path), [file]), labels, needed)
+
+
+def scan_files(name: str, files: Sequence[Path]) -> Scan:
+    """The scan of one file or of several of one kind, by the ending of their names."""
+    return scan_parquet(name, files) if file_kind(files[0]) == "Parquet" else scan_csv(name, files)
+
+
+def files_of(path: str | Path, what: str) -> list[Path]:
+    """The file, or the tables of a folder in the order of their names.
+
+    Raises:
+        ValueError: where a folder has no tables, or CSV and Parquet files side by side.
+    """
+    folder = Path(path)
+    if not os.path.isdir(path):  # unlike that of Path, it takes any text
+        file = existing_file(path, what)
+        require_table(file, what)
+        return [file]
+    files = sorted(
+        file for file in folder.iterdir() if file.is_file() and not file.name.startswith((".", "_")) and file_kind(file)
+    )
+    if not files:
+        raise ValueError(f"{what} must be a file or a folder of .csv or .parquet files, received {path}, a folder without any")
+    if len({file_kind(file) for file in files}) > 1:
+        raise ValueError(f"{what} must be files of one kind, received a folder with .csv and .parquet files: {path}")
+    return files
+
+
+def require_table(file: Path, what: str) -> None:
+    """Raise unless the ending of the name is that of a table."""
+    if not file_kind(file):
+        hint = _OTHER_ENDINGS.get(file.suffix.lower(), "let its name end in what it is")
+        raise ValueError(f"{what} must be a .csv or .parquet file, received {file}: {hint}")
+
+
+def load(scan: Scan, labels: Sequence[str], needed: Sequence[str] | None = None) -> Table:
+    """The rows of a scan; a CSV file that the database cannot read, or reads with odd rows, is read by Python."""
+    names = [name for name in scan.types if needed is None or name in needed]
+    last = list(scan.types)[-1]
+    columns = ", ".join(map(quoted, dict.fromkeys((*names, last, *((EXTRA,) if scan.padded else ())))))
+    try:
+        with connect() as database:
+            frame = database.execute(f"SELECT {columns} FROM {scan.relation}").df()
+    except duckdb.Error as error:
+        if not scan.is_csv:
+            raise ValueError(f"{scan.name} is damaged or no Parquet file: write it again, or save the table as CSV") from error
+        return _load_by_python(scan, labels, names)
+    odd = scan.padded and (frame[EXTRA].notna().any() or frame[last].isna().any())
+    return _load_by_python(scan, labels, names) if odd else as_table(frame[names], scan, labels)
+
+
+def _load_by_python(scan: Scan, labels: Sequence[str], names: Sequence[str]) -> Table:
+    place = {name: i for i, name in enumerate(scan.types)}
+    wanted = [place[name] for name in names]
+    parts = [[[cells[i] for i in wanted] for cells in read_records(file, len(place))] for file in scan.files]
+    frame = pd.DataFrame(list(chain.from_iterable(parts)), columns=list(names), dtype=object)
+    return as_table(frame, replace(scan, ends=tuple(accumulate(len(part) for part in parts))), labels)
+
+
+def as_table(frame: pd.DataFrame, scan: Scan, labels: Sequence[str], rows: Sequence[int] | None = None) -> Table:
+    """Rows of a scan, all of them or those of the given numbers, as a table that knows their places."""
+    place = scan.place if rows is None else partial(_place_of, scan, rows)
+    if not scan.is_csv:
+        return Table(frame, scan.name, place, columns=tuple(scan.types))
+    frame = frame.replace("", None)
+    for column in frame.columns:
+        if column not in labels:
+            frame[column] = numbers_or_text(frame[column])
+    return Table(frame, scan.name, place, spreadsheet_label, tuple(scan.types))
+
+
+def _place_of(scan: Scan, rows: Sequence[int], row: int) -> str:
+    return scan.place(rows[row])
+
+
+def spreadsheet_label(value: Any, name: str) -> str:
+    """The label in a cell of a CSV file."""
+    return label(from_spreadsheet(str(value)), name)
+
+
+def numbers_or_text(cells: pd.Series[Any]) -> pd.Series[Any]:
+    """The cells as numbers or truth values, if all that are not blank are, and as text otherwise."""
+    given = cells.dropna()
+    if len(given) and given.str.lower().isin(["true", "false"]).all():
+        return cells.str.lower().map({"true": True, "false": False})
+    try:
+        return pd.to_numeric(cells)
+    except (ValueError, TypeError):
+        return cells
+
+
+def file_kind(file: Path) -> str:
+    """ "Parquet", "CSV" or nothing, by the ending of the name."""
+    if file.suffix.lower() in _PARQUET:
+        return "Parquet"
+    is_csv = ".csv" in [ending.lower() for ending in file.suffixes] and file.suffix.lower() not in _OTHER_ENDINGS
+    return "CSV" if is_csv else ""

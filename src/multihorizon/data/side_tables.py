@@ -1,0 +1,217 @@
+"""Features that rewards are tied to, from a table.
+
+The columns are `state`, `action` and one per feature; without `action` the features belong to states and are earned on arrival.
+
+Every state of the task must have its row. Where transitions are given, every row must be about a state of the task. Where they
+were estimated from decisions, the task holds what somebody visited, and rows about other states and actions are left out. A name
+that is spelt wrong still shows, because the state that it means has no row then.
+
+Which experts share one discount, from a table with the columns `expert` and `group`; other columns are not looked at.
+
+Covariates of persons, from a table with the column `expert` and one row per person.
+
+Empty cells are values that are missing, and so is what R and others write for them: NA, N/A, NaN or null.
+
+Transitions from a file: the `.npz` that `MDP.to_npz` writes, or a table of moves.
+
+A table has the columns `state, action, next_state, probability`; one row per move. A state without rows of its own is terminal;
+an action without rows in a state is unavailable there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+
+from multihorizon.checks import LARGEST_UNIT, ROW_TOLERANCE, SMALLEST_UNIT, Bools, Floats, Ints, Sparse
+from multihorizon.data.reading import Table, numbers_or_text, read_table
+from multihorizon.files import closest, existing_file, in_order, positions
+from multihorizon.mdp import MDP
+
+KEYS = ("state", "action")
+
+
+def read_features(path: str | Path, mdp: MDP) -> tuple[Sparse, tuple[str, ...]]:
+    """F `(A·S,d)` and the features' names, from CSV or Parquet."""
+    dense, names, by_action = _read(_table(path, "features"), mdp)
+    return (sp.csr_array(dense) if by_action else sp.csr_array(mdp.stacked @ sp.csr_array(dense))), names
+
+
+def read_known_reward(path: str | Path, mdp: MDP) -> Floats:
+    """The known reward of a table with one column of numbers: `(S,)` paid on arrival, or `(A·S,)` where it has actions."""
+    table = _table(path, "the known reward")
+    names = _names(table)
+    if len(names) > 1:
+        raise ValueError(f"{path} must have one column with the known reward, received {', '.join(names)}")
+    reward: Floats = _read(table, mdp)[0][:, 0]
+    return reward
+
+
+def _table(path: str | Path, what: str) -> Table:
+    table = read_table(path, what, KEYS)
+    table.require("state")
+    if not _names(table):
+        raise ValueError(f"{path} must have a column of numbers for {what} besides {' or '.join(KEYS)}, received none: add it")
+    return table
+
+
+def _names(table: Table) -> tuple[str, ...]:
+    """The columns that hold numbers."""
+    return tuple(str(c) for c in table.frame.columns if c not in KEYS)
+
+
+def _read(table: Table, mdp: MDP) -> tuple[Floats, tuple[str, ...], bool]:
+    """The numbers of the table for each row a·S + s, or for each state where it has no actions."""
+    names = _names(table)
+    values = np.stack([table.numbers(name) for name in names], axis=1)
+    for name, size in zip(names, np.abs(values).max(axis=0).tolist(), strict=True):
+        if size and not SMALLEST_UNIT <= size <= LARGEST_UNIT:
+            raise ValueError(
+                f"{table.name}: the largest number of column {name} must be between {SMALLEST_UNIT:g} and {LARGEST_UNIT:g}, "
+                f"received {size:.3g}: use another unit"
+            )
+    by_action = "action" in table.frame.columns
+    rows = _rows(table, mdp, by_action)
+    _require_once(table, rows, mdp, by_action)
+    dense = np.zeros(((mdp.n_actions if by_action else 1) * mdp.n_states, len(names)))
+    dense[rows[rows >= 0]] = values[rows >= 0]
+    return dense, names, by_action
+
+
+def _rows(table: Table, mdp: MDP, by_action: bool) -> Ints:
+    """The row `a·S + s` of F, or `s` where features belong to states, of each row of the table; −1 of what nobody saw."""
+    states = _known(table, "state", mdp.state_names, mdp)
+    if not by_action:
+        return states
+    actions = _known(table, "action", mdp.action_names, mdp)
+    return np.where((states >= 0) & (actions >= 0), states + mdp.n_states * actions, -1)
+
+
+def _known(table: Table, column: str, names: tuple[str, ...], mdp: MDP) -> Ints:
+    """The index of each row's label; −1 of one that an estimate, which knows only what was seen, does not know."""
+    codes, labels = table.labels(column)
+    if mdp.sample_sizes is not None:
+        index = {name: i for i, name in enumerate(names)}
+        return np.array([index.get(label, -1) for label in labels], dtype=np.int64)[codes]
+    return positions(labels, names, column, lambda i: table.at(int(np.argmax(codes == i))))[codes]
+
+
+def _require_once(table: Table, rows: Ints, mdp: MDP, by_action: bool) -> None:
+    """Every state, or every available action of every state that is not terminal, has exactly one row."""
+    needed: Bools = mdp.live.T.ravel() if by_action else np.ones(mdp.n_states, dtype=np.bool_)
+    seen = np.bincount(rows[rows >= 0], minlength=needed.size)
+
+    def place(row: int) -> str:
+        action, state = divmod(row, mdp.n_states)
+        return f"state {mdp.state_names[state]}" + (f", action {mdp.action_names[action]}" if by_action else "")
+
+    if (seen > 1).any():
+        again = int(np.argmax(pd.Series(rows).duplicated() & (rows >= 0)))
+        raise ValueError(f"{table.at(again)}: there must be one row for {place(int(rows[again]))}, received another")
+    missing = np.flatnonzero(needed & (seen == 0))
+    if missing.size:
+        name = mdp.state_names[missing[0] % mdp.n_states]
+        close = closest(name, [label for label in table.labels("state")[1] if label not in mdp.state_names])
+        hint = f": it has one for {close!r}, and names must agree letter by letter" if close else ""
+        raise ValueError(f"{table.name} must have one row for {place(int(missing[0]))}, received none{hint}")
+
+
+COLUMNS = ("expert", "group")
+
+
+def read_groups(path: str | Path) -> dict[str, str]:
+    """The group of each expert, from CSV or Parquet; an expert without a row is in no group."""
+    table = read_table(path, "groups", COLUMNS)
+    table.require(*COLUMNS)
+    experts, names = table.labels("expert")
+    codes, groups = table.labels("group")
+    found: dict[str, str] = {}
+    for row, (expert, group) in enumerate(zip(experts, codes, strict=True)):
+        if names[expert] in found:
+            raise ValueError(f"{table.at(row)}: there must be one row for expert {names[expert]}, received another")
+        found[names[expert]] = groups[group]
+    return found
+
+
+def read_persons(path: str | Path) -> pd.DataFrame:
+    """The table, from CSV or Parquet, with the names of the experts as they are in tables of decisions."""
+    table = read_table(path, "persons", ("expert",))
+    table.require("expert")
+    codes, names = table.labels("expert")
+    frame = table.frame.assign(expert=[names[code] for code in codes])
+    for column in frame.columns.drop("expert"):
+        if pd.api.types.infer_dtype(frame[column]) == "string":
+            written = frame[column].str.strip().str.lower()
+            frame[column] = numbers_or_text(frame[column].mask(written.isin(["na", "n/a", "nan", "null"])))
+    return frame
+
+
+KEYS_TRANSITIONS = ("state", "action", "next_state")
+
+
+def read_transitions(path: str | Path) -> MDP:
+    """Read transitions from `.npz`, CSV or Parquet."""
+    if existing_file(path, "transitions").suffix.lower() == ".npz":
+        return MDP.from_npz(path)
+    return _from_table(read_table(path, "transitions that are not an .npz of MDP.to_npz", KEYS_TRANSITIONS))
+
+
+def transitions_from_frame(frame: pd.DataFrame) -> MDP:
+    """An MDP from rows `state, action, next_state, probability`.
+
+    Example:
+        >>> rows = pd.DataFrame({"state": ["a"], "action": ["go"], "next_state": ["b"], "probability": [1.0]})
+        >>> transitions_from_frame(rows).terminal.tolist()
+        [False, True]
+    """
+    return _from_table(Table(frame, "the table of transitions"))
+
+
+def _from_table(table: Table) -> MDP:
+    table.require(*KEYS_TRANSITIONS, "probability")
+    (state, own), (action, actions), (after, others) = (table.labels(column) for column in KEYS_TRANSITIONS)
+    states = in_order({*own, *others})
+    state, after = positions(own, states, "state")[state], positions(others, states, "state")[after]
+    n = len(states)
+    rows = action * n + state
+    chances = _probabilities(table, rows, rows * n + after)
+    stacked = sp.csr_array((chances, (rows, after)), shape=(len(actions) * n, n))
+    available = np.zeros(stacked.shape[0], dtype=np.bool_)
+    available[rows] = True
+    mask: Bools = available.reshape(len(actions), n).T
+    return MDP(
+        [stacked[a * n : (a + 1) * n] for a in range(len(actions))],
+        terminal=~mask.any(axis=1),
+        available=mask,
+        state_names=states,
+        action_names=actions,
+    )
+
+
+def _probabilities(table: Table, rows: Ints, cells: Ints) -> Floats:
+    """The column `probability`: from 0 to 1, each move once, and those of a state and action sum to 1."""
+    chances = table.numbers("probability")
+    outside = (chances < 0) | (chances > 1 + ROW_TOLERANCE)
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise ValueError(f"{table.at(row)}: column probability must be from 0 to 1, received {chances[row]:g}")
+    twice = pd.Series(cells).duplicated().to_numpy()
+    if twice.any():
+        row = int(np.argmax(twice))
+        state, action, after = (table.frame[column].iloc[row] for column in KEYS_TRANSITIONS)
+        first = table.place(int(np.argmax(cells == cells[row])))
+        raise ValueError(
+            f"{table.at(row)}: the move from {state} by {action} to {after} must be listed once, it is also in {first}"
+        )
+    sums = np.bincount(rows, chances)[rows]
+    off = np.abs(sums - 1) > ROW_TOLERANCE
+    if off.any():
+        row = int(np.argmax(off))
+        state, action = (table.frame[column].iloc[row] for column in KEYS_TRANSITIONS[:2])
+        raise ValueError(
+            f"{table.at(row)}: the probabilities of all moves from {state} by {action} must sum to 1, received {sums[row]:.6g}"
+        )
+    return chances

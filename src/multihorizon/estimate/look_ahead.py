@@ -1,0 +1,347 @@
+"""The search for the most likely look-ahead of one family, begun at the fit with discounts.
+
+The reward, the temperatures and how they are held are taken over from the exponential fit, so that families differ in nothing
+but their weights. Given these, persons are independent: each begins at the most likely of the values their family tries. Then all
+is climbed together (`ascent.py`), and each person is offered the tried values again, until nobody gains.
+
+A depth is a whole number and is not climbed: it is the most likely of 1, …, H, each with the temperature that suits it where the
+person has one of their own.
+
+What a fit with weights that are not exponential says: parameters with their errors, and how many there are.
+
+A parameter of a family has its error from the Fisher information by the chain rule. Where the decisions say nothing of it (of δ
+where β is 0, for example), it is not identified: it is NaN and has no error. Errors take the transitions as known, and the
+message says so where they were estimated.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from multihorizon.checks import INFORMATION_RANK_TOLERANCE, Bools, Floats, as_level, first_few
+from multihorizon.choice.tabular import Point
+from multihorizon.choice.weighted import WeightedLikelihood, WeightedPoint
+from multihorizon.estimate.ascent import Ascent, climb, projected_gradient
+from multihorizon.estimate.precision import precision, scaled_spectrum
+from multihorizon.estimate.search import POLISHED_GAIN, POLISHING_STEPS, without_level
+from multihorizon.lookahead import Depth, Lookahead, weights_of
+from multihorizon.mdp import MDP
+from multihorizon.problem import Problem
+from multihorizon.solution import Solution, Status
+
+#: Tried values are offered again in at most this many rounds; two are usual.
+MOST_ROUNDS = 10
+#: A tried value must be likelier by this much to be taken.
+LEAST_GAIN = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class LookaheadFit:
+    """The most likely answer of one family; for depths also the log-likelihood `(K,H)` of each."""
+
+    ascent: Ascent
+    depth_profile: Floats | None
+
+    @property
+    def point(self) -> WeightedPoint:
+        """The model at the answer."""
+        assert isinstance(self.ascent.point, WeightedPoint)
+        return self.ascent.point
+
+    @property
+    def model(self) -> WeightedLikelihood:
+        """The likelihood that was climbed."""
+        return self.point.likelihood
+
+
+def fit_lookahead(base: Point, family: Lookahead, others: Sequence[WeightedPoint] = ()) -> LookaheadFit:
+    """The most likely answer of a family.
+
+    Args:
+        base: the answer with discounts.
+        family: the family of weights.
+        others: answers of other families, at which free weights begin as well.
+    """
+    likelihood = base.likelihood
+    model = WeightedLikelihood(_transitions_as_known(likelihood.problem), family, likelihood.settings, ridge=likelihood.ridge)
+    penalty = None if likelihood.penalty is None else likelihood.penalty.without(likelihood.discount_slice, model.n_discounts)
+    model = model.holding(penalty, likelihood.ridge)
+    starts = [begin_at(model, base)]
+    for other in others:
+        steps = other.likelihood.family.step_discounts(_of_groups(other), model.steps)[0]
+        starts.append(_placed(model, other, steps.T))
+    return best_of([search(start) for start in starts])
+
+
+def best_of(ends: Sequence[LookaheadFit]) -> LookaheadFit:
+    """The likeliest end, carried on to the last digits."""
+    best = max(ends, key=lambda end: end.point.objective)
+    if not best.ascent.finished:
+        return best
+    finer = climb(best.point, max_steps=POLISHING_STEPS, gain=POLISHED_GAIN)
+    return replace(best, ascent=replace(finer, steps=best.ascent.steps + finer.steps, finished=True))
+
+
+def begin_at(model: WeightedLikelihood, base: Point) -> WeightedPoint:
+    """The model at the reward and temperatures of another, with the most likely tried values of each group."""
+    some = model.family.tried(model.steps)[[-1]]
+    return _offered(_placed(model, base, np.repeat(some, model.n_groups, axis=0)))[0]
+
+
+def search(start: WeightedPoint) -> LookaheadFit:
+    """Climb and offer tried values in turn, until nobody gains by them; unfinished where somebody still does after all rounds."""
+    end = climb(start)
+    profile = None
+    for _ in range(MOST_ROUNDS):
+        assert isinstance(end.point, WeightedPoint)
+        offered, profile = _offered(end.point)
+        if not offered.objective > end.point.objective + LEAST_GAIN:
+            break
+        further = climb(offered)
+        end = replace(further, steps=end.steps + further.steps)
+    else:
+        end = replace(end, finished=False)
+    return LookaheadFit(end, profile)
+
+
+def _offered(point: WeightedPoint) -> tuple[WeightedPoint, Floats | None]:
+    """The point where each group has the likeliest of its own and the tried values; for depths also their profile `(K,H)`."""
+    model = point.likelihood
+    depths = isinstance(model.family, Depth)
+    tried = [_placed(model, point, np.repeat(row[None], model.n_groups, axis=0)) for row in model.family.tried(model.steps)]
+    if depths:
+        tried = [_own_temperatures(there) for there in tried]
+    scores = np.array([person_values(there) for there in tried])
+    summed = np.zeros((len(tried), model.n_groups))
+    np.add.at(summed.T, model.groups, scores.T)
+    own = np.zeros(model.n_groups)
+    np.add.at(own, model.groups, person_values(point))
+    x = point.x.copy()
+    for group in np.flatnonzero(summed.max(axis=0) > own + LEAST_GAIN):
+        best = tried[int(summed[:, group].argmax())].x
+        for column in _columns(model, int(group), depths):
+            x[column] = best[column]
+    found = model.at(model.pack(model.reward(x), x[model.discount_slice], np.exp(x[model.temperature_slice])))
+    profile = scores.T if depths else None
+    return (point if found is None or found.objective < point.objective else found), profile
+
+
+def _columns(model: WeightedLikelihood, group: int, heats: bool) -> list[int]:
+    """The positions in x of a group's coordinates, and of its temperatures where those are its alone."""
+    members = np.flatnonzero(model.groups == group)
+    columns: list[int] = model.columns_of(int(members[0])).tolist()
+    for heat in np.unique(model.temperature_groups[members]) if heats else ():
+        if np.isin(np.flatnonzero(model.temperature_groups == heat), members).all():
+            columns.append(model.temperature_slice.start + int(heat))
+    return columns
+
+
+def _own_temperatures(point: WeightedPoint) -> WeightedPoint:
+    """The point with the most likely temperatures at its reward and depths, where they are free.
+
+    The reward sets the scale here, so the temperatures' common level is not held.
+    """
+    model = point.likelihood
+    held = np.ones(model.size, dtype=np.bool_)
+    held[model.temperature_slice] = False
+    if (held | model.fixed).all():
+        return point
+    start = model.holding(without_level(model), model.ridge).at(point.x)
+    assert start is not None
+    found = climb(start, held).point
+    assert isinstance(found, WeightedPoint)
+    return found
+
+
+def _placed(model: WeightedLikelihood, base: Point, coordinates: Floats) -> WeightedPoint:
+    """The model at the reward and temperatures of another, and at these coordinates `(G,m)`."""
+    likelihood = base.likelihood
+    x = np.concatenate([likelihood.reward(base.x), coordinates.ravel(), base.x[likelihood.temperature_slice]])
+    point = model.at(np.clip(x, model.lower, model.upper))
+    if point is None:
+        raise ValueError("the values of the task must be finite under the reward that fits best, received infinite ones")
+    return point
+
+
+def _of_groups(point: WeightedPoint) -> Floats:
+    """The coordinates of each group `(G,m)`."""
+    model = point.likelihood
+    return point.x[model.discount_slice].reshape(model.n_groups, model.n_coordinates)
+
+
+def person_values(point: WeightedPoint) -> Floats:
+    """The log-likelihood of each expert's decisions `(K,)`."""
+    total = np.zeros(point.likelihood.problem.n_experts)
+    for batch, plan in zip(point.likelihood.batches, point.plans, strict=True):
+        np.add.at(total, batch.owners, (batch.counts * plan.finite_log).sum(axis=(0, 1)))
+    return total
+
+
+def _transitions_as_known(problem: Problem) -> Problem:
+    """The problem without the errors of estimated transitions, which are not carried through these plans."""
+    twins: dict[int, MDP] = {}
+    for expert in problem.experts:
+        twin = copy.copy(expert.mdp)
+        object.__setattr__(twin, "sample_sizes", None)
+        twins.setdefault(id(expert.mdp), expert.mdp if expert.mdp.sample_sizes is None else twin)
+    return problem.with_experts(replace(expert, mdp=twins[id(expert.mdp)]) for expert in problem.experts)
+
+
+#: A parameter that moves by more than this share of the largest movement along a direction without information is not identified.
+NULL_SHARE = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """Values, standard errors and what is identified, each `(K,m)`, of a family's parameters. A depth has no standard error."""
+
+    names: tuple[str, ...]
+    values: Floats
+    errors: Floats
+    identified: Bools
+
+    def columns(self, table: Floats | Bools) -> dict[str, list[Any]]:
+        """One list of K entries for each parameter."""
+        return {name: table[:, j].tolist() for j, name in enumerate(self.names)}
+
+
+@dataclass(frozen=True)
+class NoIntervals:
+    """The intervals of discounts that do not exist."""
+
+    experts: int
+    computed: Mapping[float, Floats] = field(default_factory=dict)
+
+    def at(self, level: float) -> Floats:
+        """NaN: this look-ahead has no discount."""
+        as_level(level)
+        return np.full((self.experts, 2), np.nan)
+
+
+def parameters_of(found: LookaheadFit) -> Parameters:
+    """The parameters of each expert's look-ahead."""
+    model = found.model
+    if isinstance(model.family, Depth):
+        return _depths(found)
+    values, slopes = model.family.report(model.coordinates(found.point.x))
+    errors, identified = np.zeros_like(values), np.ones(values.shape, dtype=np.bool_)
+    precise = precision(found.point)
+    assert precise.covariance is not None
+    size = NULL_SHARE * np.abs(precise.null_space).max(initial=0.0)
+    for k, slope in enumerate(slopes):
+        own = model.columns_of(k)
+        with np.errstate(invalid="ignore"):  # a weight of 0 is an infinite κ
+            errors[k] = np.sqrt(np.diag(slope @ precise.covariance[np.ix_(own, own)] @ slope.T))
+            identified[k] = ~(np.abs(slope @ precise.null_space[own]).max(axis=1, initial=0.0) > size)
+    names = model.family.parameters(model.steps)
+    finite = identified & np.isfinite(values)
+    return Parameters(names, np.where(identified, values, np.nan), np.where(finite, errors, np.nan), identified)
+
+
+def _depths(found: LookaheadFit) -> Parameters:
+    """Depths, no deeper than a person could look; one that is as likely as another depth is not identified."""
+    model, profile = found.model, found.depth_profile
+    assert profile is not None
+    deepest = model.person_steps[:, None]
+    depths = np.minimum(model.coordinates(found.point.x), deepest)
+    reached = np.where(np.arange(1, model.steps + 1) <= deepest, profile, -np.inf)
+    near = reached >= reached.max(axis=1, keepdims=True) - LEAST_GAIN
+    identified = near.sum(axis=1, keepdims=True) == 1
+    return Parameters(("depth",), np.where(identified, depths, np.nan), np.full(depths.shape, np.nan), identified)
+
+
+def count_parameters(model: WeightedLikelihood, base: Point) -> int:
+    """How many parameters a family has: what the decisions can tell of rewards and temperatures, and each group's look-ahead.
+
+    A look-ahead has no more parameters than a person can look steps ahead, less the first.
+    """
+    likelihood = base.likelihood
+    others = ~likelihood.fixed
+    others[likelihood.discount_slice] = False
+    values = scaled_spectrum(base.information[np.ix_(others, others)])[0] if others.any() else np.zeros(1)
+    shared = int((values > INFORMATION_RANK_TOLERANCE * max(values[-1], 1.0)).sum())
+    return shared + sum(lookahead_counts(model))
+
+
+def lookahead_counts(model: WeightedLikelihood) -> list[int]:
+    """How many parameters of look-ahead each group has."""
+    reach = [int(model.person_steps[model.groups == group].max()) - 1 for group in range(model.n_groups)]
+    return [min(model.n_coordinates, steps) for steps in reach]
+
+
+def lookahead_evidence(found: LookaheadFit, base: Point) -> dict[str, Any]:
+    """What `Solution.evidence["lookahead"]` holds."""
+    model, parameters = found.model, parameters_of(found)
+    return {
+        "family": model.family.name,
+        "parameters": parameters.columns(parameters.values),
+        "standard_errors": parameters.columns(parameters.errors),
+        "identified": parameters.columns(parameters.identified),
+        "weights": _weights(found),
+        "steps": model.person_steps.tolist(),
+        "depth_profile": None if found.depth_profile is None else found.depth_profile.tolist(),
+        "parameter_count": count_parameters(model, base),
+    }
+
+
+def _weights(found: LookaheadFit) -> list[list[float]]:
+    """The weights d(1), d(2), … of each expert, as far as they could look."""
+    model = found.model
+    weights = weights_of(model.family.step_discounts(model.coordinates(found.point.x), model.steps)[0])
+    return [row[:steps].tolist() for row, steps in zip(weights, model.person_steps, strict=True)]
+
+
+def lookahead_solution(
+    problem: Problem, found: LookaheadFit, base: Point, ridge_reason: str, converged_gradient: float
+) -> Solution:
+    """The solution of a fit with weights that are not exponential."""
+    point, model = found.point, found.model
+    evidence = lookahead_evidence(found, base)
+    identified = all(all(column) for column in evidence["identified"].values())
+    residual = projected_gradient(point)
+    converged = found.ascent.finished and residual <= converged_gradient
+    status = Status.CONVERGED if converged else Status.NOT_CONVERGED
+    return Solution(
+        solver="MaximumLikelihood",
+        status=status if identified or not converged else Status.NOT_IDENTIFIED,
+        message=_message(problem, found, evidence, residual),
+        experts=problem.names,
+        discounts=np.full(problem.n_experts, np.nan),
+        reward=model.reward(point.x).copy(),
+        objective=point.value,
+        residual=residual,
+        temperature=model.temperatures(point.x),
+        problem=problem,
+        interval_source=NoIntervals(problem.n_experts),
+        evidence={
+            "log_likelihood": point.value,
+            "decisions": model.decisions,
+            "lookahead": evidence,
+            "no_discount": f"a {model.family.name} look-ahead has no single discount: its parameters stand under lookahead",
+            "ridge_weights": model.ridge.tolist(),
+            "ridge_reason": ridge_reason,
+            "steps": found.ascent.steps,
+        },
+    )
+
+
+def _message(problem: Problem, found: LookaheadFit, evidence: dict[str, Any], residual: float) -> str:
+    model = found.model
+    parts = [
+        f"Log-likelihood {found.point.value:.2f} of {model.decisions:.0f} decisions with {model.family.name} look-ahead, "
+        f"gradient {residual:.1e} per decision."
+    ]
+    for name, column in evidence["identified"].items():
+        unknown = [expert for expert, known in zip(problem.names, column, strict=True) if not known]
+        if unknown:
+            parts.append(f"The decisions do not tell {name} of {first_few(unknown)}.")
+    if any(expert.mdp.sample_sizes is not None for expert in problem.experts):
+        parts.append("Standard errors take the estimated transitions as known.")
+    if not found.ascent.finished:
+        parts.append("The climb was broken off unconverged: do not use this answer.")
+    return " ".join(parts)

@@ -1,0 +1,5 @@
+"""A study of people: effects of covariates, the spread of persons, and each person's value.
+
+Read in this order: `covariates` (the formula), `marginal` (the likelihood with persons averaged out), `effects` (what was
+found), `solver`.
+"""

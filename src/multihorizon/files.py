@@ -1,0 +1,508 @@
+"""Files found, unpacked and recognised: where a file is of another kind, the message says of which, and what to do.
+
+Labels of experts, states and actions: their order, and the name that a label stands for.
+
+Two tables mean the same state only where they write the same label. No label is ever taken for another: where one is unknown,
+the message says which name comes closest.
+
+What this library saved: arrays (`.npz`) and JSON. What a file says about itself is checked before it is used.
+
+Directories for results: checked before the work, and filled with all files or none.
+"""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import io
+import json
+import lzma
+import os
+import re
+import shutil
+import struct
+import tempfile
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import pandas as pd
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from multihorizon.checks import Floats, Ints
+
+#: What unpacking a damaged file raises.
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error, NotImplementedError, RuntimeError)
+#: How many bytes of a file are read to recognise it.
+OPENING_BYTES = 4096
+#: How many bytes are looked through at a time. A line that fills such a block is refused: the database drops it in silence if it
+#: is the last one and longer than 32 MB, and a small compressed file may hold more of it than memory.
+BLOCK = 1 << 23
+
+_AS_CSV = "in the spreadsheet program save it as CSV UTF-8 (comma delimited)"
+#: How other kinds of files begin, what they are, and what helps.
+_KINDS = (
+    (b"PK\x03\x04", "an Excel workbook or a zip archive", _AS_CSV),
+    (b"\xd0\xcf\x11\xe0", "an old Excel workbook", _AS_CSV),
+    (b"PAR1", "a Parquet file", "let its name end in .parquet"),
+    (
+        b"\x1f\x8b",
+        "compressed by gzip",
+        "let its name end in .csv.gz; if it does, it is compressed twice: unpack it once",
+    ),
+    (b"BZh", "compressed by bzip2", "let its name end in .csv.bz2"),
+    (b"\xfd7zXZ", "compressed by xz", "let its name end in .csv.xz"),
+    (b"%PDF", "a PDF document", "export the table as CSV"),
+    (b"\x89HDF", "an HDF5 file", "export the table as CSV"),
+    (b"SQLite format 3", "a database", "export the table as CSV"),
+    (b"\xff\xfe", "saved as UTF-16 or UTF-32", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
+    (b"\xfe\xff", "saved as UTF-16", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
+)
+_TEXT_KINDS = (
+    (b"<!doctype", "a web page", "download the table itself as CSV"),
+    (b"<html", "a web page", "download the table itself as CSV"),
+    (b"<?xml", "an XML document", "export the table as CSV"),
+    (b"{", "a JSON document", "export the table as CSV"),
+    (b"[", "a JSON document", "export the table as CSV"),
+)
+
+
+def existing_file(path: str | Path, what: str) -> Path:
+    """The path, if it is a file; `what` names it in the message."""
+    file = Path(path)
+    try:
+        found = file.is_file()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{what} must be a file, received a path that cannot be used: {_reason(error)}") from error
+    if not found:
+        other = "is a pipe or a device: save it to a file first" if file.exists() else f"does not exist{_near(file)}"
+        state = "is a directory" if file.is_dir() else other
+        raise ValueError(f"{what} must be a file, received {path}, which {state}")
+    return file
+
+
+def _near(file: Path) -> str:
+    """A hint at a file of nearly the same name in the same directory, if there is one."""
+    try:
+        others = [other.name for other in file.parent.iterdir() if other.is_file()]
+    except OSError:
+        return ""
+    near = get_close_matches(file.name, others, n=1, cutoff=0.75)
+    return f": did you mean {file.parent / near[0]}?" if near else ""
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def is_other_trouble(error: Exception) -> bool:
+    """Whether an error is the system's, such as a missing permission, and not the sign of a damaged file."""
+    return isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """The file's content, unpacked by the ending of its name; damage becomes one sentence."""
+    ending = path.suffix.lower()
+    try:
+        with _unpacked(path, ending) as file:
+            yield file
+    except (*DAMAGED, OSError) as error:
+        if is_other_trouble(error):
+            raise
+        locked = ", protected by a password" if ending == ".zip" else ""
+        raise ValueError(
+            f"{path} is damaged, cut short{locked}, or no {ending} file: make or download it again, or give the table unpacked, "
+            "as .csv"
+        ) from error
+
+
+@contextmanager
+def open_csv(path: Path) -> Iterator[IO[str]]:
+    """The text of a CSV file, without a byte order mark and with its line breaks as they are."""
+    with open_bytes(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+        try:
+            yield text
+        except UnicodeDecodeError as error:
+            line, byte = _first_foreign_line(path)
+            raise ValueError(
+                f"{path}, line {line}: received the byte 0x{byte:02x}, which is not UTF-8. The file was probably saved as "
+                "Latin-1 or Windows-1252 (or, if this is its last line, cut short): "
+                "save it as UTF-8 (in a spreadsheet program: CSV UTF-8)"
+            ) from error
+
+
+def require_csv(path: Path) -> None:
+    """Raise if the file is something other than a CSV table, or has lines that no table has.
+
+    It is read to its end: the checksum of a compressed file stands there, and the database does not look at it.
+    """
+    with open_bytes(path) as file:
+        beginning = file.read(OPENING_BYTES)
+        _require_text(path, beginning)
+        lines = 1 + beginning.count(b"\n")
+        while block := file.read(BLOCK):
+            if len(block) == BLOCK and b"\n" not in block and b"\r" not in block:
+                raise ValueError(
+                    f"{path}, line {lines}: the line must be shorter than {BLOCK >> 20} MB, received a longer one: "
+                    "the file is damaged or no table"
+                )
+            lines += block.count(b"\n")
+
+
+def _require_text(path: Path, beginning: bytes) -> None:
+    """Raise if the beginning of the file shows that it is something other than a CSV table."""
+    if not beginning.strip():
+        raise ValueError(f"{path} must be a CSV table with a header, received an empty file")
+    for mark, kind, help_ in _KINDS:
+        if beginning.startswith(mark):
+            raise ValueError(f"{path} must be a CSV table, received a file that is {kind}: {help_}")
+    text = beginning.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    for mark, kind, help_ in _TEXT_KINDS:
+        if text.startswith(mark):
+            raise ValueError(f"{path} must be a CSV table, received {kind}: {help_}")
+    if beginning[257:262] == b"ustar":
+        raise ValueError(f"{path} must be a CSV table, received a tar archive: unpack it and give the table in it")
+    if b"\x00" in beginning:
+        raise ValueError(f"{path} must be a CSV table, received a file that is no text: export the table as CSV UTF-8")
+
+
+def _unpacked(path: Path, ending: str) -> IO[bytes]:
+    if ending == ".gz":
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    if ending == ".bz2":
+        return bz2.open(path, "rb")
+    if ending == ".xz":
+        return lzma.open(path, "rb")
+    return _only_member(path) if ending == ".zip" else path.open("rb")
+
+
+def _only_member(path: Path) -> IO[bytes]:
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
+        if len(names) != 1:
+            raise ValueError(f"{path} must hold one CSV file, received an archive of {len(names)} files")
+        return archive.open(names[0])
+
+
+def _first_foreign_line(path: Path) -> tuple[int, int]:
+    """The first line that is not UTF-8, and its first foreign byte."""
+    with open_bytes(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                return number, line[error.start]
+    return number, line[-1]
+
+
+#: Longer numbers sort as text: Python turns no text of thousands of digits into a number.
+LONGEST_NUMBER = 300
+#: Near misses in spelling are looked for among at most this many names; comparing takes time for each.
+COMPARED_NAMES = 2000
+#: Groups of names that look alike are listed up to this many.
+LISTED_GROUPS = 5
+#: What a spreadsheet takes for the beginning of a formula.
+FORMULA = re.compile(r"'*[=+\-@\t\r]")
+
+
+def in_order(names: Collection[str]) -> tuple[str, ...]:
+    """Labels in their order: whole numbers as numbers, then text as text."""
+    return tuple(sorted(names, key=label_order))
+
+
+def positions(labels: Sequence[str], names: Sequence[str], what: str, place: Callable[[int], str] | None = None) -> Ints:
+    """The index of each label among `names`.
+
+    Args:
+        labels: what to look up.
+        names: where to look.
+        what: "state" or "action", for the message.
+        place: tells where the label of a position was read, for the message.
+
+    Raises:
+        ValueError: for the first label that is no name, with the name that comes closest.
+    """
+    index = {name: i for i, name in enumerate(names)}
+    unknown = next((i for i, one in enumerate(labels) if one not in index), None)
+    if unknown is not None:
+        where = "" if place is None else f"{place(unknown)}: "
+        close = closest(labels[unknown], names)
+        hint = (
+            f". Did you mean {_told_apart(close, labels[unknown])}? Names must agree letter by letter"
+            if close
+            else f". Correct the name, or add this {what} to the transitions"
+        )
+        raise ValueError(
+            f"{where}{what} {labels[unknown]!r} must be one of the {len(names)} {what}s of the transitions "
+            f"({', '.join(names[:5])}{', …' if len(names) > 5 else ''}){hint}"
+        )
+    return np.array([index[one] for one in labels], dtype=np.int64)
+
+
+def look_alikes(names: Sequence[str], what: str) -> str | None:
+    """A sentence on names that differ only in capitals or blanks; None where there are none.
+
+    Example:
+        >>> look_alikes(["Drug", "drug", "wait"], "action")[:88]
+        "Some actions differ only in capitals or blanks and count as different: 'Drug' and 'drug'"
+    """
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(_without_case(name), []).append(name)
+    alike = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
+    if not alike:
+        return None
+    listed = "; ".join(alike[:LISTED_GROUPS]) + (f"; and {len(alike) - LISTED_GROUPS} more" if len(alike) > LISTED_GROUPS else "")
+    return (
+        f"Some {what}s differ only in capitals or blanks and count as different: {listed}. If they mean the same, "
+        "write them alike in the table."
+    )
+
+
+def spreadsheet_safe(text: str) -> str:
+    """The label with ' before it where a spreadsheet would run it as a formula; `from_spreadsheet` takes it away again."""
+    return f"'{text}" if FORMULA.match(text) and not _is_number(text) else text
+
+
+def from_spreadsheet(text: str) -> str:
+    """The label that `spreadsheet_safe` wrote."""
+    return text[1:] if text.startswith("'") and FORMULA.match(text) else text
+
+
+def visible(text: str) -> str:
+    """The text with control characters written out, so that a terminal shows them instead of obeying them."""
+    if text.isprintable():
+        return text
+    return "".join(_escaped(c) if _commands(c) else c for c in text)
+
+
+def _commands(character: str) -> bool:
+    """Whether a character commands the terminal: controls except line breaks and tabs, changes of direction, broken pairs."""
+    kind = unicodedata.category(character)
+    return (kind == "Cc" and character not in "\n\t") or kind == "Cs" or unicodedata.bidirectional(character) in _DIRECTIONS
+
+
+_DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def label_order(name: str) -> tuple[int, int, str]:
+    """What labels are sorted by: whole numbers as numbers, then text as text."""
+    whole = name.removeprefix("-").isdecimal() and len(name) <= LONGEST_NUMBER
+    return (0, int(name), name) if whole else (1, 0, name)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def closest(label: str, names: Sequence[str]) -> str | None:
+    """The one name that differs from the label only in case, blanks or the text before its number; else one spelt alike."""
+    for form in (_without_case, _number_in):
+        wanted = form(label)
+        same = [name for name in names if wanted and form(name) == wanted]
+        if len(same) == 1:
+            return same[0]
+    near = get_close_matches(label, names[:COMPARED_NAMES], n=1, cutoff=0.75)
+    return near[0] if near else None
+
+
+def _told_apart(name: str, label: str) -> str:
+    """The name; with foreign letters written out where they may look the same as those of the label."""
+    return repr(name) if name.isascii() == label.isascii() else f"{name!r} (in letters {name!a}, not {label!a})"
+
+
+def _without_case(name: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def _number_in(name: str) -> str:
+    digits = re.findall(r"\d+", name)
+    return digits[0].lstrip("0") or "0" if len(digits) == 1 else ""
+
+
+#: No method of the zip format compresses more; a file that claims to is damaged or made to exhaust memory.
+TIGHTEST_PACKING = 1100
+
+
+def read_arrays(path: str | Path, what: str) -> dict[str, NDArray[Any]]:
+    """All arrays of an `.npz` file; `what` names the kind of file in messages, for example "a saved MDP".
+
+    Raises:
+        ValueError: if the file is no archive of arrays, is damaged, or claims more than it holds.
+    """
+    file = existing_file(path, what)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return {info.filename.removesuffix(".npy"): _read_array(archive, info) for info in archive.infolist()}
+    except (*DAMAGED, OSError, ValueError, KeyError, OverflowError, MemoryError, SyntaxError, TypeError) as error:
+        if is_other_trouble(error):
+            raise
+        why = "it is no .npz file" if not zipfile.is_zipfile(file) else "it is damaged or holds something other than plain arrays"
+        raise ValueError(f"{path} is not {what}: {why}; write it again") from error
+
+
+def read_json(path: str | Path, what: str) -> dict[str, Any]:
+    """The object in a JSON file; `what` names the kind of file in messages."""
+    file = existing_file(path, what)
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not {what}: it is no JSON, or cut short") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not {what}: it holds no JSON object")
+    return content
+
+
+def write_json(path: str | Path, content: dict[str, Any]) -> None:
+    """Write an object as JSON; what is not known is null."""
+    text = json.dumps(for_json(content), indent=1, ensure_ascii=False, allow_nan=False)
+    text = re.sub("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]", lambda c: f"\\u{ord(c[0]):04x}", text)  # a terminal obeys these
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def for_json(value: Any) -> Any:
+    """The same content as lists, dicts, strings and numbers that JSON has.
+
+    JSON has no NaN and no infinity. NaN, which stands for what is not known, becomes null; an infinite number, which is known,
+    becomes the string "infinity" or "-infinity". `read_numbers` reads all three back.
+    """
+    if isinstance(value, dict):
+        return {str(k): for_json(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [for_json(v) for v in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return for_json(value.tolist())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None if np.isnan(value) else "infinity" if value > 0 else "-infinity"
+    return value
+
+
+def read_numbers(value: Any) -> Floats:
+    """The numbers, in lists of any depth, that `for_json` wrote: null is NaN, "infinity" and "-infinity" are infinite."""
+    return np.array(value, dtype=np.float64)
+
+
+def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+    """One array, after its header was compared with the size of what follows."""
+    if info.file_size > TIGHTEST_PACKING * (info.compress_size + 1):
+        raise ValueError(f"{info.filename} claims {info.file_size} bytes")
+    with archive.open(info) as member:
+        shape, fortran, dtype = _read_header(member)
+        content = member.read()
+    if dtype.hasobject or int(np.prod([int(n) for n in shape], dtype=object)) * dtype.itemsize != len(content):
+        raise ValueError(f"{info.filename} does not hold what its header says")
+    return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C") if content else np.zeros(shape, dtype)
+
+
+def _read_header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    major, _ = npy.read_magic(member)
+    read = npy.read_array_header_1_0 if major == 1 else npy.read_array_header_2_0
+    header: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(member)
+    return header
+
+
+def check_output(directory: Path, files: Iterable[str], inputs: Iterable[Path]) -> None:
+    """Raise if `files` cannot be written to `directory`, or if one of them would replace one of `inputs`. Leaves no trace."""
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"--out must be a directory, received the file {directory}")
+    places = (directory, *directory.parents, *directory.absolute().parents)
+    nowhere = next((place for place in places if place.is_symlink() and not place.exists()), None)
+    if nowhere is not None:
+        raise ValueError(
+            f"--out must be a directory, received {directory}, where {nowhere} is a link to {os.readlink(nowhere)}, which does "
+            "not exist: make that directory or delete the link"
+        )
+    nearest = next(place for place in places if place.exists())
+    if not nearest.is_dir():
+        raise ValueError(f"--out must be a directory, received {directory}, which is inside the file {nearest}")
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        raise ValueError(f"--out must be a place where files can be written, received {directory}: {error.strerror}") from error
+    read = {path.resolve() for path in inputs}
+    if directory.resolve() in read:
+        raise ValueError(f"--out must be another folder than the one that is read, received {directory}")
+    for name in files:
+        if (directory / name).resolve() in read:
+            raise ValueError(f"--out would replace the input {directory / name}: choose another directory")
+        if (directory / name).is_dir():
+            raise ValueError(f"--out must leave room for the file {name}, received a directory of this name in {directory}")
+
+
+def write_all(directory: Path, files: Iterable[str], write: Callable[[Path], None]) -> None:
+    """Let `write` fill a hidden directory inside `directory`, and exchange old files for new ones when all are complete.
+
+    Args:
+        directory: where the files go. It is made if needed.
+        files: the names that belong together, which is all that an earlier run may have left. They are taken away before the
+            first new file comes in. So files of two runs never stand side by side, whenever the program is killed.
+        write: makes the new files, which may lie in folders.
+
+    Raises:
+        OSError: naming the directory, if its disk is full or fails. Then the old files are as they were.
+
+    The hidden directory is inside, not beside, because `directory` may be a disk of its own and files move within one disk only.
+    """
+    fresh = not directory.exists()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=directory, ignore_cleanup_errors=True) as draft:
+            new, old = Path(draft, "new"), Path(draft, "old")
+            new.mkdir()
+            write(new)
+            made = [str(file.relative_to(new)) for file in sorted(new.rglob("*")) if file.is_file()]
+            replaced = [name for name in dict.fromkeys((*files, *made)) if (directory / name).is_file()]
+            try:
+                _move(replaced, directory, old)
+                _move(made, new, directory)
+            except BaseException:
+                _move([name for name in made if not (new / name).exists()], directory, new)
+                _move([name for name in replaced if (old / name).exists()], old, directory)
+                raise
+    except BaseException as error:
+        if fresh:
+            shutil.rmtree(directory, ignore_errors=True)
+        if isinstance(error, OSError):
+            error.filename = str(directory)  # a full disk names no file
+        raise
+
+
+def _move(names: Iterable[str], source: Path, target: Path) -> None:
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(source / name, target / name)
+
+
+def write_csv(frame: pd.DataFrame, path: str | Path, read_again: bool = False) -> None:
+    """Write a table; text that a spreadsheet would run as a formula gets ' before it, and `read_csv` takes it away.
+
+    Control characters are written out, as on the terminal, except in a table that is to be `read_again` with the same labels.
+    """
+
+    def written(text: str) -> str:
+        return spreadsheet_safe(text if read_again else visible(text))
+
+    frame = frame.rename(columns=lambda name: written(str(name)))
+    for column in frame.select_dtypes(exclude="number"):
+        changed = {v: written(v) for v in frame[column].unique() if isinstance(v, str) and written(v) != v}
+        if changed:
+            frame[column] = frame[column].replace(changed)
+    frame.to_csv(path, index=False)

@@ -1,0 +1,133 @@
+"""Multi-planning-horizon ML-IRL, the paper's baseline: maximise the discounted likelihood over discounts and reward.
+
+For fixed Γ the likelihood is concave in θ and solved by Newton's method (`dual`); its maximum over θ is then maximised over
+Γ, by L-BFGS-B with the exact gradient of `discounted_likelihood` from several starts, or by any outer search. The maximiser
+is not the expert: L weighs decisions by γ^t, all of its terms are negative, and smaller discounts drop some of them.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.stats import qmc
+
+from multihorizon.checks import ENDLESS_DISCOUNT, Floats, Ints, as_count, as_positive
+from multihorizon.driver import Search, check_search
+from multihorizon.entropy.dual import Dual, DualSolution, discount_gradient, discounted_likelihood, expert_order, minimise_dual
+from multihorizon.entropy.mce import mismatch_evidence
+from multihorizon.parallel import Progress, silent
+from multihorizon.problem import Problem
+from multihorizon.solution import Solution, Status, Trace
+
+
+@dataclass(frozen=True)
+class MPML:
+    """The discounted-likelihood baseline.
+
+    The solution's `objective` is `L(θ, Γ)`, its `residual` the largest entry of the gradient of L in θ and, for discounts
+    inside (0,1), in Γ, recomputed at the answer.
+
+    Args:
+        temperature: the entropy weight λ that all experts share.
+        search: an outer search over Γ; None climbs along the exact gradient.
+        starts: number of starts of the climb.
+        tolerance: the largest entry of the gradient at which the answer counts as converged.
+    """
+
+    temperature: float = 1.0
+    search: Search | None = None
+    starts: int = 4
+    tolerance: float = 1e-5
+
+    def __post_init__(self) -> None:
+        as_positive(self.temperature, "temperature")
+        if self.search is not None:
+            check_search(self.search)
+        as_positive(self.tolerance, "tolerance")
+        as_count(self.starts, "starts")
+
+    def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
+        """Maximise over Γ and solve once more at the best one."""
+        profile = _Profile(problem, float(self.temperature), self.tolerance, np.argsort(expert_order(problem)))
+        if self.search is None:
+            trace = _climb(profile, problem.n_experts, self.starts, seed, progress)
+        else:
+            trace = self.search.run(profile, problem.n_experts, seed, progress).trace
+        trace = Trace(trace.discounts[:, profile.places], trace.values, trace.seconds)
+        best = trace.best_discounts
+        found, dual = profile.solve(best)
+        residual = _stationarity(best, found, discount_gradient(dual, found.point))
+        return Solution(
+            solver="MPML",
+            status=Status.CONVERGED if residual <= self.tolerance else Status.NOT_CONVERGED,
+            message=f"discounted log-likelihood {trace.best[-1]:.6g}, gradient {residual:.1e}",
+            experts=problem.names,
+            discounts=best,
+            reward=found.point.theta,
+            objective=discounted_likelihood(dual, found.point),
+            residual=residual,
+            temperature=np.full(problem.n_experts, float(self.temperature)),
+            trace=trace,
+            evidence=mismatch_evidence(found),
+        )
+
+
+@dataclass(frozen=True)
+class _Profile:
+    """`max_θ L(θ, Γ)` as a function of Γ, whose discounts stand in the order of `expert_order`."""
+
+    problem: Problem
+    temperature: float
+    tolerance: float
+    places: Ints
+
+    def solve(self, discounts: Floats) -> tuple[DualSolution, Dual]:
+        """The maximum over θ at discounts in the problem's own order."""
+        dual = Dual(self.problem, discounts, np.full(self.problem.n_experts, self.temperature))
+        return minimise_dual(dual, tolerance=1e-9), dual
+
+    def at(self, discounts: Floats) -> tuple[float, Floats]:
+        """The value and its gradient; NaN and zero where the maximum over θ does not exist or was not reached."""
+        try:
+            found, dual = self.solve(discounts[self.places])
+        except ValueError:
+            return np.nan, np.zeros_like(discounts)
+        if found.gradient_norm > self.tolerance:
+            return np.nan, np.zeros_like(discounts)
+        gradient = discount_gradient(dual, found.point)[np.argsort(self.places)]
+        return discounted_likelihood(dual, found.point), gradient
+
+    def __call__(self, discounts: Floats) -> float:
+        return self.at(discounts)[0]
+
+
+def _climb(profile: _Profile, n_experts: int, starts: int, seed: int, progress: Progress) -> Trace:
+    begin = time.perf_counter()
+    points: list[Floats] = []
+    values: list[float] = []
+    seconds: list[float] = []
+
+    def negative(discounts: Floats) -> tuple[float, Floats]:
+        value, gradient = profile.at(discounts)
+        points.append(discounts.copy())
+        values.append(value)
+        seconds.append(time.perf_counter() - begin)
+        return np.inf if np.isnan(value) else -value, -gradient
+
+    for number, start in enumerate(0.9 * qmc.Halton(n_experts, seed=seed).random(starts)):
+        minimize(
+            negative, start, jac=True, method="L-BFGS-B", bounds=[(0.0, ENDLESS_DISCOUNT)] * n_experts, options={"maxiter": 50}
+        )
+        progress((number + 1) / starts, f"MPML: best {np.fmax.reduce(values):.6g}")
+    return Trace(np.array(points), np.array(values), np.array(seconds))
+
+
+def _stationarity(discounts: Floats, found: DualSolution, gradient: Floats) -> float:
+    """The projected gradient: at a bound only the part that points inward counts."""
+    inward = np.where(
+        discounts <= 0, np.maximum(gradient, 0), np.where(discounts >= ENDLESS_DISCOUNT, np.minimum(gradient, 0), gradient)
+    )
+    return max(found.gradient_norm, float(np.abs(inward).max()))

@@ -1,0 +1,552 @@
+"""The figures of the study, each drawn from the parts' JSON alone.
+
+The tables of the study as plain text cells, from the parts' JSON; the report and the docs page print the same ones.
+
+Writing the study up: figures as SVG and PNG, a self-contained HTML report, and the docs page "The paper and us".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+import multihorizon as mh
+from multihorizon.domains.base import Domain
+from multihorizon.paper.claims import IN_PART, NOT, NOT_TESTED, REPRODUCED, Claim, distance, numbers
+from multihorizon.paper.parts import PAPER_NAMES
+from multihorizon.paper.settings import (
+    DISCOUNTS,
+    EPSILON,
+    GENERALIZATION,
+    L1,
+    REWARD_BOUND,
+    TEMPERATURE,
+    THRESHOLD,
+    TRUE_INTERVALS,
+    Progress,
+    Settings,
+    study_domains,
+)
+from multihorizon.report.charts import Page, Section, badge, figure, paragraph, table, warning
+from multihorizon.report.plots import COLOURS, plot_policy, plot_reward, save
+
+#: The parts' data by name, and the timings by name.
+Data = dict[str, Any]
+
+
+def _sheet(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def generalization(data: Data, timings: Data) -> Figure:
+    """Mean generalization error of each algorithm, with the paper's figure beside ours."""
+    figure, axes = _sheet(1, 3, 4.2, 3.4)
+    for ax, (domain, rows) in zip(axes[0], data["generalization"].items(), strict=True):
+        names = list(rows)
+        ax.barh(range(len(names)), [rows[n]["absolute mean"] for n in names], color=COLOURS[0], height=0.6)
+        for y, name in enumerate(names):
+            printed = GENERALIZATION.get(PAPER_NAMES.get(name, ""), {}).get(domain)
+            if printed:
+                ax.plot(printed[0], y, "D", color=COLOURS[4], ms=7)
+        ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [])
+        ax.invert_yaxis()
+        ax.set(title=domain, xlabel="mean |loss| / |optimum|")
+        ax.spines[["top", "right"]].set_visible(False)
+    handles = [
+        Line2D([], [], color=COLOURS[0], lw=7, label="ours"),
+        Line2D([], [], color=COLOURS[4], marker="D", ls="", label="paper"),
+    ]
+    axes[0, -1].legend(handles=handles, frameon=False)
+    return figure
+
+
+def discounts(data: Data, timings: Data) -> Figure:
+    """Learned discounts of each algorithm beside the true ones and the paper's."""
+    figure, axes = _sheet(1, 3, 4.4, 3.6)
+    for ax, (domain, rows) in zip(axes[0], data["learned"].items(), strict=True):
+        names = list(rows)
+        for y, name in enumerate(names):
+            printed = DISCOUNTS.get(PAPER_NAMES.get(name, ""), {}).get(domain, (None,) * 3)
+            for k, (true, ours, theirs) in enumerate(zip(rows[name]["true"], rows[name]["discounts"], printed, strict=True)):
+                ax.plot(true, y - 0.22, "|", color=COLOURS[k], ms=12, mew=2)
+                ax.plot(ours, y, "o", color=COLOURS[k], ms=7)
+                if theirs is not None:
+                    ax.plot(theirs, y + 0.22, "D", color=COLOURS[k], ms=5, mfc="none")
+        ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [])
+        ax.invert_yaxis()
+        ax.set(title=domain, xlabel="discount γ", xlim=(-0.04, 1.04))
+        ax.grid(axis="x", color="0.9")
+        ax.spines[["top", "right", "left"]].set_visible(False)
+    shapes = (("|", "true", COLOURS[6]), ("o", "ours", COLOURS[6]), ("D", "paper", "none"))
+    handles = [Line2D([], [], marker=m, ls="", color=COLOURS[6], mfc=fill, label=text) for m, text, fill in shapes]
+    figure.legend(handles=handles, frameon=False, ncols=3, loc="outside lower center")
+    return figure
+
+
+def thresholds(data: Data, timings: Data) -> Figure:
+    """The discounts that MPMCE learns against the threshold, with the printed and the true ones."""
+    figure, axes = _sheet(1, 3, 4.4, 3.6)
+    for ax, (domain, rows) in zip(axes[0], data["thresholds"].items(), strict=True):
+        x = [row["threshold"] for row in rows]
+        for k, (true, printed) in enumerate(zip(rows[0]["true"], DISCOUNTS["MPMCE"][domain], strict=True)):
+            ax.axhline(printed, color=COLOURS[k], ls="--", lw=1)
+            ax.axhline(true, color=COLOURS[k], ls=":", lw=1)
+            ax.plot(x, [row["discounts"][k] for row in rows], "-", color=COLOURS[k], lw=1.5)
+            for row in rows:
+                fill = COLOURS[k] if row["ordered"] and row["status"] == "converged" else "white"
+                ax.plot(row["threshold"], row["discounts"][k], "o", color=COLOURS[k], mfc=fill, ms=5)
+        ax.axvline(THRESHOLD, color="0.7", lw=1)
+        ax.set(title=domain, xscale="log", xlabel="threshold", ylabel="learned discount γ", ylim=(-0.04, 1.04))
+        ax.spines[["top", "right"]].set_visible(False)
+    kinds = (
+        ("-", "o", COLOURS[6], "learned"),
+        ("-", "o", "white", "order wrong or no maximum"),
+        ("--", "", "", "paper"),
+        (":", "", "", "true"),
+    )
+    handles = [Line2D([], [], color=COLOURS[6], ls=ls, marker=m, mfc=fill or None, label=text) for ls, m, fill, text in kinds]
+    figure.legend(handles=handles, frameon=False, ncols=4, loc="outside lower center")
+    return figure
+
+
+def toy_values(data: Data, timings: Data) -> Figure:
+    """Value of s0 under "always a0, a1, a2" for the true, the MPLP and the naive reward; learned discounts dashed."""
+    part = data["toy"]
+    figure, axes = _sheet(1, 3, 4.4, 3.6)
+    titles = {"true": "true reward", "MPLP": "reward learned by MPLP", "NaiveLP": "reward of the naive extension"}
+    for ax, (name, curves) in zip(axes[0], part["curves"].items(), strict=True):
+        for k, curve in enumerate(curves):
+            ax.plot(part["axis"], curve, color=COLOURS[k], lw=2, label=f"always a{k}")
+        marks = part["breakpoints"] if name == "true" else data["learned"]["toy"][name]["discounts"]
+        for k, mark in enumerate(marks):
+            ax.axvline(mark, color="0.6" if name == "true" else COLOURS[k], ls=":" if name == "true" else "--", lw=1.6)
+        ax.set(title=titles[name], xlabel="discount γ", ylabel="value of s0")
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].legend(frameon=False)
+    return figure
+
+
+def rewards(data: Data, timings: Data) -> Figure:
+    """True and learned rewards of the three domains, each divided by its largest value: one colour scale for all."""
+    names = ["MPLP", "MPLP, action sets", "MPMCE, threshold", "ClosedForm"]
+    figure, axes = _sheet(3, 5, 3.3, 2.3)
+    for row, (key, domain) in zip(axes, study_domains().items(), strict=True):
+        shown = [domain.reward, *(np.array(data["learned"][key][name]["reward"]) for name in names)]
+        for ax, reward, name in zip(row, shown, [f"{key}: true reward", *names], strict=True):
+            plot_reward(domain.mdp, reward / (np.abs(reward).max() or 1.0), ax, name, limit=1.0)
+            if domain.mdp.grid_shape is None:
+                ax.set_ylim(-1.05, 1.05)
+        for ax in row:
+            ax.title.set_fontsize(9)
+            for text in ax.texts:
+                text.set_fontsize(7)
+    return figure
+
+
+def policies(data: Data, timings: Data) -> Figure:
+    """The deterministic experts' optimal actions on the two grids."""
+    figure, axes = _sheet(2, 3, 4.2, 2.4)
+    grids: list[Domain] = [domain for domain in study_domains().values() if domain.mdp.grid_shape]
+    for row, domain in zip(axes, grids, strict=True):
+        for ax, sets, gamma in zip(row, domain.lp_action_sets(), domain.lp_discounts, strict=True):
+            plot_policy(domain.mdp, sets, ax, f"{domain.name}: expert with γ = {gamma}")
+    return figure
+
+
+def convergence(data: Data, timings: Data) -> Figure:
+    """The best value after each evaluation of Bayesian optimisation, with the best known optimum and the other searches."""
+    figure, axes = _sheet(2, 3, 4.6, 3.2)
+    for column, domain in enumerate(data["convergence"]):
+        _trace_panel(axes[0, column], domain, data, timings)
+        _mce_panel(axes[1, column], domain, data, timings)
+    handles = [handle for row in axes for handle in row[0].get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, frameon=False, ncols=3, loc="outside lower center")
+    return figure
+
+
+def _trace_panel(ax: Any, domain: str, data: Data, timings: Data) -> None:
+    found, times = data["convergence"][domain], timings["convergence"]["data"].get(domain, {})
+    _curve(ax, found["Bayesian"]["trace"]["best"], times.get("Bayesian"), COLOURS[0], "Bayesian")
+    ax.axhline(found["SequentialLP"]["objective"], color=COLOURS[4], ls="--", label="best known optimum (SequentialLP)")
+    ax.axhline(found["Grid"]["objective"], color=COLOURS[3], ls=":", label="grid search")
+    _point(ax, times.get("SequentialLP"), found["SequentialLP"]["objective"], COLOURS[4])
+    ax.set(title=f"MPLP on {domain}", xlabel="seconds", ylabel="best objective g*")
+
+
+def _mce_panel(ax: Any, domain: str, data: Data, timings: Data) -> None:
+    found, times = data["learned"][domain], timings["learned"]["data"].get(domain, {})
+    for colour, name in ((COLOURS[2], "MPMCE, per expert"), (COLOURS[1], "MPMCE, summed gap")):
+        _curve(ax, _scaled(found[name]["trace"]["best"]), times.get(name), colour, f"{name} (Bayesian)")
+    _point(ax, times.get("ClosedForm"), 1.0, COLOURS[4])
+    ax.plot([], [], "*", color=COLOURS[4], ls="", label="SequentialLP (above), ClosedForm (below)")
+    exact = found["ClosedForm"]
+    kind = "exact" if exact["status"] == "optimal" else "one answer of many"
+    ax.set_title(f"MPMCE on {domain}; ClosedForm is {kind}")
+    ax.set(xlabel="seconds", ylabel="best objective, scaled to [0, 1]")
+
+
+def _scaled(best: list[float]) -> Any:
+    """The best values from 0, the first that was found, to 1; not a number before it."""
+    values = _found(best)
+    first = float(np.nanmin(values)) if np.isfinite(values).any() else np.nan
+    span = values[-1] - first
+    return (values - first) / span if span > 0 else np.where(np.isnan(values), np.nan, 1.0)
+
+
+def _found(best: Any) -> Any:
+    """The best values after each evaluation; not a number where all so far were infeasible."""
+    values = np.array(best, dtype=np.float64)
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _curve(ax: Any, best: Any, times: Any, colour: str, label: str) -> None:
+    """The best value against seconds, with the number of evaluations on the upper edge."""
+    best = _found(best)
+    seconds = np.array(times["seconds"]["trace"]) if times else np.arange(1, len(best) + 1) / 10
+    ax.plot(seconds, best, color=colour, drawstyle="steps-post", label=label)
+    ax.set_xscale("log")
+    for count in (10, 25, 50, 100):
+        if count <= len(best):
+            ax.plot(seconds[count - 1], best[count - 1], "o", color=colour, ms=3)
+            ax.annotate(
+                f"{count}", (seconds[count - 1], best[count - 1]), (0, -10), textcoords="offset points", fontsize=7, ha="center"
+            )
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _point(ax: Any, times: Any, value: float, colour: str) -> None:
+    if times:
+        ax.plot(max(times["seconds"]["total"], 1e-4), value, "*", color=colour, ms=12)
+
+
+def identifiability(data: Data, timings: Data) -> Figure:
+    """Distance of the experts' rewards from each other over the grid: a plane through the truth, and a histogram of all
+    points."""
+    grids = data["identifiability"]["grids"]
+    figure, axes = _sheet(2, len(grids), 3.9, 3.3)
+    for column, (name, grid) in enumerate(grids.items()):
+        image = axes[0, column].imshow(
+            np.array(grid["plane"]["log10 residual"]).T, origin="lower", extent=(0, 1, 0, 1), cmap="viridis", vmin=-6, vmax=1
+        )
+        axes[0, column].plot(*grid["true"][:2], "*", color="red", ms=12)
+        axes[0, column].set(title=f"{name}, γ₃ = {grid['plane']['discount']:.2f}", xlabel="γ₁", ylabel="γ₂")
+        edges, counts = np.array(grid["histogram"]["edges"]), np.array(grid["histogram"]["counts"])
+        seen = counts > 0
+        axes[1, column].bar(edges[:-1][seen], counts[seen], width=0.45, align="edge", color=COLOURS[0])
+        axes[1, column].set(yscale="log", ylim=(0.5, None), xlim=(-16, 2), xlabel="log10 residual", ylabel="grid points")
+        axes[1, column].set_title(f"{len(grid['feasible'])} of {grid['points']:,} feasible")
+    figure.colorbar(image, ax=axes[0], label="log10 residual", shrink=0.8)
+    return figure
+
+
+def two_experts(data: Data, timings: Data) -> Figure:
+    """Generalization error of the rewards that explain two toy experts, over all pairs of discounts, and its percentiles."""
+    pairs = data["identifiability"]["two experts"]
+    figure, axes = _sheet(1, 3, 4.4, 3.6)
+    for ax, (ending, found) in zip(axes[0], pairs.items(), strict=False):
+        errors = np.array([[np.nan if x is None else x for x in row] for row in found["error"]])
+        image = ax.imshow(errors.T, origin="lower", extent=(0, 1, 0, 1), cmap="Blues", vmin=0, vmax=1)
+        ax.plot(*found["true"], "*", color="red", ms=13)
+        ax.set(title=f"{ending} ending", xlabel="γ₁", ylabel="γ₂")
+        figure.colorbar(image, ax=ax, shrink=0.8)
+        axes[0, 2].plot(found["percentiles"], label=f"{ending}: {found['share above 0.5']:.0%} above 0.5", lw=2)
+    axes[0, 2].axhline(0.5, color="0.6", lw=0.8)
+    axes[0, 2].set(xlabel="percentile", ylabel="generalization error", title="percentiles")
+    axes[0, 2].legend(frameon=False)
+    axes[0, 2].spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def toy_sets(data: Data, timings: Data) -> Figure:
+    """All discounts that explain three toy experts: a curve where episodes end, a surface where they do not."""
+    sets = data["identifiability"]["sets"]
+    figure = Figure(figsize=(9.5, 4.4), layout="constrained")
+    for number, (ending, found) in enumerate(sets.items(), start=1):
+        ax = figure.add_subplot(1, 2, number, projection="3d")
+        points = np.array(found["points"]).reshape(-1, 3)
+        ax.scatter(*points.T, s=4, c=points[:, 2], cmap="viridis", depthshade=False)
+        ax.plot(*[[g] for g in (0.3, 0.5, 0.95)], "*", color="red", ms=13)
+        ax.set(xlabel="γ₁", ylabel="γ₂", zlabel="γ₃", xlim=(0, 1), ylim=(0, 1), zlim=(0, 1))
+        ax.set_box_aspect(None, zoom=0.85)
+        ax.set_title(f"{ending} ending: {'a curve' if found['dimension'] == 1 else 'a surface'} of answers")
+    return figure
+
+
+FIGURES: dict[str, Callable[[Data, Data], Figure]] = {
+    "generalization": generalization,
+    "discounts": discounts,
+    "thresholds": thresholds,
+    "toy_values": toy_values,
+    "rewards": rewards,
+    "policies": policies,
+    "convergence": convergence,
+    "identifiability": identifiability,
+    "two_experts": two_experts,
+    "toy_sets": toy_sets,
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, column headers and rows of cells."""
+
+    title: str
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def generalization_tables(data: dict[str, Any]) -> Table:
+    """Mean ± standard deviation of the generalization error; signed as in Eq. 12, absolute, the median, and the paper's."""
+    rows = []
+    for domain, found in data["generalization"].items():
+        for name, row in found.items():
+            printed = GENERALIZATION.get(PAPER_NAMES.get(name, ""), {}).get(domain)
+            rows.append(
+                (
+                    domain,
+                    name,
+                    f"{row['mean']:.3f} ± {row['std']:.3f}",
+                    f"{row['absolute mean']:.3f} ± {row['absolute std']:.3f}",
+                    f"{row['median']:.3f}",
+                    f"{printed[0]:.3f} ± {printed[1]:.3f}" if printed else "",
+                )
+            )
+    return Table(
+        "Generalization error", ("domain", "algorithm", "signed ratio", "absolute ratio", "median", "paper"), tuple(rows)
+    )
+
+
+def discounts_tables(data: dict[str, Any]) -> Table:
+    """True, learned and printed discounts."""
+    rows = []
+    for domain, found in data["learned"].items():
+        for name, row in found.items():
+            printed = DISCOUNTS.get(PAPER_NAMES.get(name, ""), {}).get(domain)
+            rows.append(
+                (domain, name, _true(domain, name, row), numbers(row["discounts"], 4), numbers(printed) if printed else "")
+            )
+    return Table("Learned discounts", ("domain", "algorithm", "true", "ours", "paper"), tuple(rows))
+
+
+def _true(domain: str, name: str, row: dict[str, Any]) -> str:
+    if "LP" in name:
+        return ", ".join(f"[{low:g}, {high:g}]" for low, high in TRUE_INTERVALS[domain])
+    return numbers(row["true"])
+
+
+def thresholds_tables(data: dict[str, Any]) -> Table:
+    """What MPMCE learns as the threshold grows, how far that is from the printed discounts, and how it generalises."""
+    rows = tuple(
+        (
+            domain,
+            f"{row['threshold']:g}",
+            numbers(row["discounts"], 3),
+            "yes" if row["ordered"] else "no",
+            f"{distance(row, domain):.2f}",
+            f"{row['error']['absolute mean']:.3f}",
+            row["status"],
+        )
+        for domain, found in data["thresholds"].items()
+        for row in found
+    )
+    headers = ("domain", "threshold", "discounts", "true order", "distance to the paper", "generalization error", "status")
+    return Table("MPMCE within a threshold", headers, rows)
+
+
+def theory(data: dict[str, Any]) -> list[Table]:
+    """Theorem 2, Proposition 1 and the duality gap, by domain."""
+    part = data["theory"]
+    chain = tuple((d, *(f"{row[k]:.4f}" for k in ("dual", "primal", "likelihood"))) for d, row in part["chain"].items())
+    slopes = tuple(
+        (d, numbers(row["discounts"]), numbers(row["discounted"], 4), numbers(row["plain"], 4))
+        for d, row in part["slopes"].items()
+    )
+    gaps = tuple(
+        (d, numbers(row["discounts"]), f"{row['gap']:.1e}", ", ".join(f"{m:.1e}" for m in row["mismatch"]))
+        for d, rows in part["gap"].items()
+        for row in rows[:4]
+    )
+    return [
+        Table("Theorem 2: the dual, the entropy, the likelihood", ("domain", "G*", "H*", "−L*"), chain),
+        Table(
+            "Proposition 1: slope in logit γ at the experts", ("domain", "γ", "discounted likelihood", "plain likelihood"), slopes
+        ),
+        Table("The duality gap at the dual's optimum", ("domain", "Γ", "summed gap", "mismatch of each expert"), gaps),
+    ]
+
+
+def choices(data: dict[str, Any]) -> list[Table]:
+    """One table per choice."""
+    tables = []
+    for name, rows in data["choices"].items():
+        headers = tuple(rows[0])
+        tables.append(Table(f"Sensitivity: {name}", headers, tuple(tuple(_cell(row[h]) for h in headers) for row in rows)))
+    return tables
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return numbers(value) if len(value) <= 6 else f"{len(value)} values from {np.min(value):.3g} to {np.max(value):.3g}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def used(settings: Settings) -> Table:
+    """The choices of this run with the evidence for each."""
+    rows = (
+        ("bound on the reward", _each(REWARD_BOUND), "the largest true reward; with l1 = 0 it only scales the answer"),
+        (
+            "l1 weight",
+            _each(L1),
+            "on the toy the weight that gives the reward the paper shows; elsewhere the optimum is reached without",
+        ),
+        ("temperature", f"{TEMPERATURE:g}", "not stated; ClosedForm recovers the discounts at every temperature tried"),
+        (
+            "ties",
+            "the first optimal action in the order right, down, left, up",
+            "not stated; all optimal actions as a second row",
+        ),
+        ("height of big-small", "3", "not fixed by the printed intervals; see the table for how near each comes to the paper"),
+        ("gap ε of the printed rule", f"{EPSILON:g}", "not stated; see the table for others"),
+        ("threshold of MPMCE", f"{THRESHOLD:g}", "not stated; see the table for others"),
+        (
+            "policy in Eq. 12",
+            "optimal without entropy, first optimal action",
+            "reproduces the toy's printed errors for its printed rewards",
+        ),
+        ("value in Eq. 12", "from the initial distribution", "the domain's own"),
+        ("seed, tasks", f"{settings.seed}, {settings.tasks}", "100 tasks in the full run, as in the paper"),
+    )
+    return Table("Choices the paper does not state", ("choice", "value", "evidence"), rows)
+
+
+def _each(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in values.items())
+
+
+#: What stands at the top of a quick run.
+QUICK = "This was a quick run, with fewer tasks, evaluations and grid points than the paper's: its numbers are rough."
+
+
+def captions(data: dict[str, Any]) -> dict[str, str]:
+    """The caption of each figure; what they say of the numbers comes from the numbers."""
+    naive = sorted(data["learned"]["toy"]["NaiveLP"]["discounts"])
+    tied = " Under the naive reward two experts share the discount 1." if naive[1] > 1 - 1e-6 else ""
+    grid = data["identifiability"]["grids"]["toy"]
+    found = len(grid["feasible"])
+    return {
+        "generalization": "Generalization error of every algorithm. Bars: ours, absolute ratio; diamonds: the paper's.",
+        "discounts": "Discounts: true (bar), learned by us (dot), printed in the paper (diamond). One colour per expert.",
+        "thresholds": "Discounts that MPMCE learns when every expert is matched within a threshold. One colour per expert; "
+        "dashed: printed in the paper, dotted: true; the vertical line marks the threshold of the tables.",
+        "toy_values": "Toy domain: the value of s0 when one action is always taken, against the discount. Dotted: breakpoints; "
+        f"dashed: learned discounts.{tied}",
+        "rewards": "Rewards of the three domains, true and learned, on one colour scale: each is divided by its largest absolute "
+        "value.",
+        "policies": "What the deterministic experts do on the two grids; several arrows where several actions are optimal.",
+        "convergence": "The best objective against time (log scale); numbers on the curves count evaluations. Stars: "
+        "SequentialLP for MPLP, ClosedForm for MPMCE. The "
+        "MPMCE objectives are scaled to [0, 1] because the two rules have different units.",
+        "identifiability": "How far the experts' rewards stay apart over the grid of discounts. Top: the plane through the last "
+        "expert's discount, star at the truth. Bottom: all points of the grid; residuals near 1e-15 are exact explanations.",
+        "two_experts": "Two toy experts: generalization error of the reward that explains both, for every pair of discounts, and "
+        "its percentiles.",
+        "toy_sets": "Each of these points explains the three toy experts exactly (star: the true one). A grid of step "
+        f"{grid['step']} meets {found} of them.",
+    }
+
+
+def write_figures(directory: Path, data: dict[str, Any], timings: dict[str, Any], progress: Progress) -> None:
+    """Draw every figure from the data into a directory, as `NAME.svg` and `NAME.png`."""
+    for number, (name, draw) in enumerate(FIGURES.items()):
+        progress(number / len(FIGURES), name)
+        drawing = draw(data, timings)
+        for ending in ("svg", "png"):
+            save(drawing, directory / f"{name}.{ending}")
+
+
+def write_report(directory: Path, data: dict[str, Any], timings: dict[str, Any], claims: list[Claim], settings: Settings) -> None:
+    """`report.html`: verdicts first, then every table and figure, then the choices."""
+    texts = captions(data)
+
+    def drawn(name: str) -> str:
+        return figure(FIGURES[name](data, timings), texts[name])
+
+    sections = [
+        Section("What was claimed, what we get", [_counts(claims), *_claims(claims)]),
+        Section("Generalization error", [_html(generalization_tables(data)), drawn("generalization")]),
+        Section("Learned discounts", [_html(discounts_tables(data)), drawn("discounts")]),
+        Section("MPMCE within a threshold", [drawn("thresholds"), _html(thresholds_tables(data))]),
+        Section("The toy domain", [drawn("toy_values")]),
+        Section("Rewards and policies", [drawn("rewards"), drawn("policies")]),
+        Section("Convergence", [drawn("convergence")]),
+        Section("Identifiability", [drawn("identifiability"), drawn("two_experts"), drawn("toy_sets")]),
+        Section("Theorems in numbers", [_html(t) for t in theory(data)]),
+        Section("Choices", [_html(used(settings)), *(_html(t) for t in choices(data))]),
+    ]
+    Page(
+        "Multiple planning horizons: the paper and us",
+        "Every table and figure of the study, ours beside the paper's.",
+        sections,
+        f"multihorizon {mh.__version__}, seed {settings.seed}, {'quick' if settings.quick else 'full'} run.",
+        [warning(QUICK)] if settings.quick else [],
+    ).write(directory / "report.html")
+
+
+def write_page(directory: Path, data: dict[str, Any], claims: list[Claim], settings: Settings) -> None:
+    """`paper.md`, the page `docs/paper/results.md`: each claim, our number, the verdict and the reason."""
+    run = f"`multihorizon reproduce --out DIR --seed {settings.seed}{' --quick' if settings.quick else ''}`"
+    parts = [
+        "# Our numbers beside the paper's",
+        *([f"**{QUICK}**"] if settings.quick else []),
+        f"Generated by {run}, multihorizon {mh.__version__}; do not edit. Each verdict follows from this run's numbers by the "
+        "rule that is given with it.",
+        "## Each claim",
+        *(_claim_text(claim) for claim in claims),
+        "## Tables",
+        *(_markdown(t) for t in (generalization_tables(data), discounts_tables(data), thresholds_tables(data), *theory(data))),
+        "## What the paper leaves open",
+        *(_markdown(t) for t in (used(settings), *choices(data))),
+    ]
+    (directory / "paper.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _counts(claims: list[Claim]) -> str:
+    counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in (REPRODUCED, IN_PART, NOT, NOT_TESTED)}
+    return paragraph("; ".join(f"{verdict}: {count}" for verdict, count in counts.items() if count) + ".")
+
+
+def _claims(claims: Sequence[Claim]) -> list[str]:
+    """One block per claim: a table with these long cells could not be read on a telephone."""
+    kinds = {REPRODUCED: "good", IN_PART: "", NOT: "bad", NOT_TESTED: ""}
+    blocks = []
+    for claim in claims:
+        blocks += [
+            badge(f"{claim.topic}: {claim.verdict}", kinds[claim.verdict]),
+            paragraph(f"Paper: {claim.claim}"),
+            paragraph(f"Ours: {claim.ours}"),
+            paragraph(claim.reason),
+        ]
+    return blocks
+
+
+def _html(content: Table) -> str:
+    return table(content.headers, content.rows, content.title)
+
+
+def _markdown(content: Table) -> str:
+    rows = [content.headers, tuple("---" for _ in content.headers), *content.rows]
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return f"### {content.title}\n\n" + "\n".join(lines)
+
+
+def _claim_text(claim: Claim) -> str:
+    """One claim under a heading of its own, so that it can be found and linked to."""
+    heading = f"### {claim.topic}: {claim.verdict}"
+    return f"{heading}\n\n* Paper: {claim.claim}\n* Ours: {claim.ours}\n* Why: {claim.reason}"

@@ -1,0 +1,439 @@
+"""The paper's test: is there a reward that explains all experts at given discounts?
+
+At fixed Γ the experts' equations are linear in the reward and the value functions, `Φ x = b` with x = (θ, V_1, …, V_n):
+
+    F θ − (1 ⊗ I − γ_i T_A) V_i = λ log π_i        for every expert i (for one number per state, F = T_A).
+
+They have a solution exactly if `rank(Φ|b) = rank Φ`, and one up to the constants only if that rank is `K|S| + |S| − 1` (all
+states ordinary) or `K|S| + |S|` (with a terminal state, whose row says V = 0). Ranks count the singular values above `tolerance`
+times the largest; b is scaled to that size before it is appended, so that the same tolerance judges it. `rank_test` does this.
+
+`feasibility_grid` asks the same for a million points in seconds. There is a solution iff the experts' rewards can be made equal,
+`û_k − γ_k V̂_k + (N − γ_k P_k N) z_k = r` for all k (`one_expert`), in the unknowns r and z_k. Subtracting the mean over k removes
+r. What is left has K·dim N columns and, after all vectors are written in one orthonormal basis, a few dozen rows, whatever the
+number of states. One small singular value decomposition per point, done for many points at once, gives the distance of the
+experts' rewards from each other: a root mean square in units of the reward, so that "almost feasible" can be seen.
+
+A grid can miss a curve of solutions: it sees only the points that lie on it. `identify` does not.
+
+The paper's theory as small checks that can be run: each returns the numbers a statement is about.
+
+* Theorem 2, the chain `G* ≥ H* ≥ −L*` of the dual, the primal and the discounted likelihood: `duality_chain`.
+* Proposition 1, the expert is no critical point of the discounted likelihood, but is one of the plain likelihood:
+  `likelihood_slopes`.
+* The summed duality gap of Algorithm 2 vanishes at every Γ, the mismatch per expert does not: `gap_and_mismatch`.
+
+The paper's statements as checks that can be run: each returns the numbers that a statement is about.
+
+* Is there a reward at given discounts? `rank_test`, `feasibility_at`; the same on a grid: `feasibility_grid`.
+* Theorem 2, the chain of the dual, the primal and the discounted likelihood: `duality_chain`.
+* Proposition 1, the slope of the discounted likelihood at the experts' own discounts: `likelihood_slopes`.
+* The summed gap of Algorithm 2 and the mismatch of each expert: `gap_and_mismatch`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import minimize
+
+from multihorizon.checks import TINY, Bools, Floats, Ints, as_discount, as_positive
+from multihorizon.driver import Grid
+from multihorizon.entropy.dual import Dual, discount_gradient, minimise_dual
+from multihorizon.exact.equations import PolicyEquations, RewardFamily, read_equations, reward_families
+from multihorizon.mdp import MDP
+from multihorizon.parallel import Progress, in_parallel, silent
+from multihorizon.planning.soft_plan import soft_plan
+from multihorizon.problem import Expert, Problem
+
+#: Directions below this share of the largest singular value are not used to explain anything.
+SMALLEST_USED = 1e-10
+#: Points that one batch holds.
+BATCH = 5000
+
+
+@dataclass(frozen=True, eq=False)
+class RankTest:
+    """Ranks of Φ and (Φ|b), with the spectra they come from and the number of unknowns."""
+
+    rank: int
+    augmented_rank: int
+    unknowns: int
+    singular_values: Floats
+    augmented_singular_values: Floats
+    tolerance: float
+
+    @property
+    def feasible(self) -> bool:
+        """Whether some reward reproduces the experts at these discounts."""
+        return self.rank == self.augmented_rank
+
+
+@dataclass(frozen=True, eq=False)
+class RankGrid:
+    """The test on a grid: discounts `(n,K)`, ranks `(n,)` of Φ and of (Φ|b)."""
+
+    discounts: Floats
+    rank: Ints
+    augmented_rank: Ints
+
+    @property
+    def feasible(self) -> Bools:
+        """Where some reward reproduces the experts, `(n,)`."""
+        mask: Bools = self.rank == self.augmented_rank
+        return mask
+
+
+def rank_test(problem: Problem, discounts: Sequence[float], temperature: float = 1.0, tolerance: float = 1e-9) -> RankTest:
+    """The ranks of Φ and (Φ|b) at given discounts; dense, for small problems.
+
+    Args:
+        problem: experts given as policies without zero entries.
+        discounts: one for each expert.
+        temperature: the entropy weight λ.
+        tolerance: singular values below this share of the largest count as zero.
+
+    Example:
+        >>> from multihorizon.domains import toy
+        >>> d = toy(ending="absorbing")
+        >>> found = rank_test(Problem(d.mdp, d.mce_experts()[:2]), [0.2, 0.7])
+        >>> found.rank, found.augmented_rank
+        (11, 11)
+    """
+    if len(discounts) != problem.n_experts:
+        raise ValueError(f"discounts must have {problem.n_experts} entries, received {len(discounts)}")
+    gammas = [as_discount(gamma) for gamma in discounts]
+    as_positive(temperature, "temperature")
+    as_positive(tolerance, "tolerance")
+    blocks = [_Block(expert, read_equations(expert)) for expert in problem.experts]
+    return _test(problem, blocks, gammas, temperature, tolerance)
+
+
+class _Block:
+    """One expert's rows: all available actions of all states, and `V = 0` once for each terminal state."""
+
+    def __init__(self, expert: Expert, equations: PolicyEquations) -> None:
+        mdp = expert.mdp
+        keep = (mdp.available & (~mdp.terminal[:, None] | (np.arange(mdp.n_actions) == 0))).T.ravel()
+        self.n_states = mdp.n_states
+        self.features = sp.csr_array(expert.feature_matrix).toarray()[keep]
+        self.following = mdp.stacked.toarray()[keep]
+        self.here = np.tile(np.eye(mdp.n_states), (mdp.n_actions, 1))[keep]
+        self.logs = equations.log_policy.T.ravel()[keep]
+
+
+def _test(
+    problem: Problem, blocks: Sequence[_Block], discounts: Sequence[float], temperature: float, tolerance: float
+) -> RankTest:
+    width = problem.n_parameters + sum(block.n_states for block in blocks)
+    rows, column = [], problem.n_parameters
+    for block, owner in zip(blocks, problem.owner, strict=True):
+        row = np.zeros((block.logs.size, width))
+        row[:, : problem.n_parameters] = block.features
+        row[:, column : column + block.n_states] = float(discounts[owner]) * block.following - block.here
+        column += block.n_states
+        rows.append(row)
+    phi, b = np.vstack(rows), temperature * np.concatenate([block.logs for block in blocks])
+    values = np.linalg.svd(phi, compute_uv=False)
+    scaled = b * (values[0] / max(float(np.linalg.norm(b)), TINY))
+    augmented = np.linalg.svd(np.column_stack([phi, scaled]), compute_uv=False)
+    return RankTest(
+        _rank(values, values[0], tolerance), _rank(augmented, values[0], tolerance), width, values, augmented, tolerance
+    )
+
+
+def _rank(values: Floats, largest: float, tolerance: float) -> int:
+    return int((values > tolerance * largest).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class FeasibilityGrid:
+    """`residuals[i, j, …]` is how far the experts' rewards stay apart at the discounts `(axis[i], axis[j], …)`."""
+
+    axis: Floats
+    residuals: Floats
+    tolerance: float
+
+    @property
+    def feasible(self) -> Bools:
+        """Mask of the grid points with a residual up to the tolerance."""
+        mask: Bools = self.residuals <= self.tolerance
+        return mask
+
+    @property
+    def points(self) -> Floats:
+        """The discounts `(n,K)` of the feasible points."""
+        found: Floats = self.axis[np.argwhere(self.feasible)]
+        return found
+
+
+def feasibility_grid(
+    problem: Problem, grid: Grid | float, temperature: float = 1.0, tolerance: float = 1e-8, progress: Progress = silent
+) -> FeasibilityGrid:
+    """The paper's rank test on a grid of discounts, as a residual.
+
+    Args:
+        problem: one task, a reward of one number per state, experts given as policies without zero entries.
+        grid: the step, or a `Grid` of step and number of processes.
+        temperature: the entropy weight the experts share.
+        tolerance: residual, in units of the reward, up to which a point counts as feasible.
+        progress: called as batches finish.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> d = cliff()
+        >>> feasibility_grid(Problem(d.mdp, d.mce_experts()[1:]), Grid(0.04, jobs=1)).points.tolist()
+        [[0.2, 0.52]]
+    """
+    as_positive(tolerance, "tolerance")
+    grid = grid if isinstance(grid, Grid) else Grid(grid)
+    axis = grid.axis()
+    points = np.array(list(itertools.product(axis, repeat=problem.n_experts)))
+    residuals = feasibility_at(problem, points, temperature, grid.jobs, progress)
+    return FeasibilityGrid(axis, residuals.reshape((axis.size,) * problem.n_experts), tolerance)
+
+
+def feasibility_at(
+    problem: Problem, points: Floats, temperature: float = 1.0, jobs: int = 1, progress: Progress = silent
+) -> Floats:
+    """The residual `(m,)` at each of the discounts `(m,K)`: 0 where some reward explains all experts."""
+    vectors = _reduce(_families(problem), as_positive(temperature, "temperature"))
+    batches = np.array_split(points, max(1, len(points) // BATCH))
+    found: list[Floats] = []
+    for part in in_parallel(partial(_batch, vectors), batches, jobs):
+        found.append(part)
+        progress(len(found) / len(batches), "feasibility of the grid")
+    return np.concatenate(found)
+
+
+def _families(problem: Problem) -> list[RewardFamily]:
+    """What each expert says of the reward; raises where there are several tasks."""
+    if len({id(expert.mdp) for expert in problem.experts}) > 1:
+        raise ValueError("a grid of discounts needs a problem with one task, received one that joins several MDPs")
+    families = reward_families(problem, [read_equations(expert) for expert in problem.experts], error=1e-8)
+    if any(sp.issparse(family.basis) for family in families):
+        raise ValueError(
+            f"a grid of discounts needs a task whose actions tell most states apart, received one of {families[0].u.size} states "
+            "with very many that they do not: use identify"
+        )
+    return families
+
+
+@dataclass(frozen=True, eq=False)
+class _Vectors:
+    """û, V̂ `(K,n)` and N, P N `(K,n,p)` of all experts in one orthonormal basis; `states` is how many states they stand for."""
+
+    u: Floats
+    v: Floats
+    basis: Floats
+    pushed: Floats
+    states: int
+
+
+def _reduce(families: list[RewardFamily], lam: float) -> _Vectors:
+    u = lam * np.stack([family.u for family in families])
+    v = lam * np.stack([family.v for family in families])
+    basis, pushed = np.stack([family.basis for family in families]), np.stack([family.pushed for family in families])
+    columns = np.concatenate([u.T, v.T, *basis, *pushed], axis=1)
+    frame = np.linalg.qr(columns)[0] if columns.shape[1] < columns.shape[0] else np.eye(columns.shape[0])
+    turned = (u @ frame, v @ frame, frame.T @ basis, frame.T @ pushed)
+    return _Vectors(*turned, states=u.shape[1])
+
+
+def _batch(vectors: _Vectors, points: Floats) -> Floats:
+    """Distances by projection on the range of the nuisance columns, for a batch of points."""
+    n_experts, size, width = vectors.basis.shape
+    count = len(points)
+    data = vectors.u - points[:, :, None] * vectors.v
+    data = data - data.mean(axis=1, keepdims=True)
+    blocks = vectors.basis - points[:, :, None, None] * vectors.pushed
+    matrix = np.zeros((count, n_experts, size, n_experts, width))
+    for k in range(n_experts):
+        matrix[:, :, :, k] = -blocks[:, None, k] / n_experts
+        matrix[:, k, :, k] += blocks[:, k]
+    left, values, _ = np.linalg.svd(matrix.reshape(count, n_experts * size, n_experts * width), full_matrices=False)
+    used = left * (values > SMALLEST_USED * values.max(axis=1, keepdims=True))[:, None, :]
+    flat = data.reshape(count, -1, 1)
+    rest = flat - used @ (used.transpose(0, 2, 1) @ flat)
+    distance: Floats = np.sqrt((rest[:, :, 0] ** 2).sum(axis=1) / (n_experts * vectors.states))
+    return distance
+
+
+def rewards_at(problem: Problem, points: Floats, temperature: float = 1.0) -> Floats:
+    """The reward `(m,S)` that explains the experts best at each of the discounts `(m,K)`; of several, the one with least z.
+
+    Entries of states that no transition enters are 0.
+    """
+    lam = as_positive(temperature, "temperature")
+    families = _families(problem)
+    rewards = np.zeros((len(points), problem.n_parameters))
+    for row, discounts in zip(rewards, points, strict=True):
+        row[families[0].parameters] = _reward(families, discounts, lam)
+    return rewards
+
+
+def _reward(families: list[RewardFamily], discounts: Floats, lam: float) -> Floats:
+    data = [lam * (family.u - gamma * family.v) for family, gamma in zip(families, discounts, strict=True)]
+    blocks = [family.basis - gamma * family.pushed for family, gamma in zip(families, discounts, strict=True)]
+    mean = np.mean(data, axis=0)
+    shared = np.concatenate(blocks, axis=1) / len(families)
+    width = blocks[0].shape[1]
+    rows = [-shared.copy() for _ in blocks]
+    for k, block in enumerate(blocks):
+        rows[k][:, k * width : (k + 1) * width] += block
+    z = np.linalg.lstsq(np.concatenate(rows), -np.concatenate([d - mean for d in data]), rcond=SMALLEST_USED)[0]
+    reward: Floats = mean + shared @ z
+    return reward
+
+
+def rank_grid(problem: Problem, step: float, temperature: float = 1.0, tolerance: float = 1e-9, jobs: int = -1) -> RankGrid:
+    """The rank test on every point of a regular grid over [0,1]^K. Deprecated: use `feasibility_grid`."""
+    points = np.array(list(itertools.product(Grid(step).axis(), repeat=problem.n_experts)))
+    test = partial(rank_test, problem, temperature=temperature, tolerance=tolerance)
+    tests = in_parallel(test, points.tolist(), jobs if len(points) > 100 else 1)
+    ranks = np.array([(found.rank, found.augmented_rank) for found in tests], dtype=np.int64)
+    return RankGrid(points, ranks[:, 0], ranks[:, 1])
+
+
+#: The largest entry of the dual's gradient at which its minimum counts as reached.
+GRADIENT = 1e-6
+#: How far to either side of a discount slopes are differenced.
+DIFFERENCE = 1e-5
+
+
+@dataclass(frozen=True)
+class DualityChain:
+    """`dual` ≥ G*, `primal` = H* over the feasible discounts given, `likelihood` ≥ −L*; the theorem says dual ≥ primal ≥ −L*."""
+
+    dual: float
+    primal: float
+    likelihood: float
+
+
+def duality_chain(problem: Problem, feasible: Sequence[float], axis: Sequence[float], temperature: float = 1.0) -> DualityChain:
+    """The three values of Theorem 2, with discounts restricted to `axis` and the feasible point.
+
+    With `f(θ, Γ) = Σ_k ρᵀV_k − θᵀf*_k`: H* is the experts' entropy at their own discounts (`feasible`), the only feasible ones
+    of an identified problem; `G* = min_θ max_Γ f` separates over experts for fixed θ, is convex in θ, and is minimised by
+    smoothing the maxima; `−L* = min_Γ min_θ f`. Every value returned is attained by some θ and Γ. The true G* and −L* may be
+    smaller than returned, by what the optimisation missed.
+    """
+    lam = np.full(problem.n_experts, temperature)
+    own = np.asarray(feasible, dtype=np.float64)
+    levels = [np.unique([*axis, gamma]) for gamma in own]
+    primal_dual = Dual(problem, own, lam)
+    matched = minimise_dual(primal_dual).point
+    grids = [[_single(problem, k, gamma, temperature) for gamma in levels[k]] for k in range(problem.n_experts)]
+    theta = matched.theta
+    for sharpness in (3.0, 30.0, 300.0):
+        theta = minimize(_smoothed, theta, (grids, sharpness), jac=True, method="L-BFGS-B").x
+    candidates = [sum(max(_value(dual, t)[0] for dual in row) for row in grids) for t in (matched.theta, theta)]
+    lowest = minimise_dual(Dual(problem, np.array([level.min() for level in levels]), lam)).point.value
+    return DualityChain(min(candidates), temperature * primal_dual.expert_entropy, min(lowest, matched.value))
+
+
+def _single(problem: Problem, k: int, gamma: float, temperature: float) -> Dual:
+    """The part of the dual that belongs to expert k, in all of their tasks, at one discount."""
+    part = problem.with_experts(e for e, owner in zip(problem.experts, problem.owner, strict=True) if owner == k)
+    return Dual(part, np.array([gamma]), np.array([temperature]))
+
+
+def _value(dual: Dual, theta: Floats) -> tuple[float, Floats]:
+    point = dual.at(theta)
+    if point is None:
+        return np.inf, np.zeros_like(theta)
+    return point.value, point.gradient
+
+
+def _smoothed(theta: Floats, grids: list[list[Dual]], sharpness: float) -> tuple[float, Floats]:
+    """`Σ_k (1/s) log Σ_γ exp(s f_k(θ,γ))` and its gradient."""
+    total, gradient = 0.0, np.zeros_like(theta)
+    for row in grids:
+        values, slopes = zip(*(_value(dual, theta) for dual in row), strict=True)
+        peak = max(values)
+        weights = np.exp(sharpness * (np.array(values) - peak))
+        total += peak + float(np.log(weights.sum())) / sharpness
+        gradient += (weights / weights.sum()) @ np.array(slopes)
+    return total, gradient
+
+
+@dataclass(frozen=True)
+class LikelihoodSlopes:
+    """Derivatives in logit γ at the expert, per expert `(K,)`, and what the discounted one should be: `−∂H/∂ logit γ`."""
+
+    discounted: Floats
+    plain: Floats
+    entropy: Floats
+
+
+def likelihood_slopes(mdp: MDP, reward: Any, discounts: Sequence[float], temperature: float = 1.0) -> LikelihoodSlopes:
+    """Derivatives of the discounted and of the plain likelihood in logit γ, at the reward and discounts of the experts.
+
+    The discounted likelihood is exact (`discounted_likelihood`); the plain one, `Σ_s Σ_a π*(a|s) log π_γ(a|s)`, and the entropy
+    are differentiated numerically.
+    """
+    gammas = np.asarray(discounts, dtype=np.float64)
+    experts = [soft_plan(mdp, reward, gamma, temperature).policy for gamma in gammas]
+    problem = Problem(mdp, experts)
+    point = Dual(problem, gammas, np.full(gammas.size, temperature))
+    at = point.at(np.asarray(reward, dtype=np.float64))
+    assert at is not None
+    chain = gammas * (1 - gammas)
+    plain = [
+        _slope(lambda g, p=p: _plain(mdp, reward, g, temperature, p), gamma) for gamma, p in zip(gammas, experts, strict=True)
+    ]
+    entropy = [
+        _slope(lambda g, p=p: Dual(Problem(mdp, [p]), np.array([g]), np.ones(1)).expert_entropy, gamma)
+        for gamma, p in zip(gammas, experts, strict=True)
+    ]
+    return LikelihoodSlopes(chain * discount_gradient(point, at), chain * np.array(plain), chain * np.array(entropy))
+
+
+def _plain(mdp: MDP, reward: Any, gamma: float, temperature: float, policy: Floats) -> float:
+    logs = soft_plan(mdp, reward, gamma, temperature).log_policy
+    live = mdp.live
+    return float((policy * np.where(live, logs, 0.0))[live].sum())
+
+
+def _slope(function: Any, gamma: float) -> float:
+    low, high = max(gamma - DIFFERENCE, 0.0), min(gamma + DIFFERENCE, 1.0)
+    return float((function(high) - function(low)) / (high - low))
+
+
+@dataclass(frozen=True)
+class GapAndMismatch:
+    """At the dual's optimum for given discounts: the paper's gap `θᵀ Σ_k (f_k − f*_k)` and each `‖f_k − f*_k‖`."""
+
+    gap: float
+    mismatch: Floats
+
+
+def gap_and_mismatch(problem: Problem, discounts: Sequence[float], temperature: float = 1.0) -> GapAndMismatch:
+    """The summed gap and the mismatch per expert at given discounts; NaN where the dual's minimum was not reached."""
+    gammas = np.asarray(discounts, dtype=np.float64)
+    found = minimise_dual(Dual(problem, gammas, np.full(problem.n_experts, temperature)))
+    if found.gradient_norm > GRADIENT:
+        return GapAndMismatch(np.nan, np.full(len(problem.experts), np.nan))
+    return GapAndMismatch(found.point.gap, np.array([np.linalg.norm(response.mismatch) for response in found.point.responses]))
+
+
+__all__ = [
+    "DualityChain",
+    "FeasibilityGrid",
+    "GapAndMismatch",
+    "LikelihoodSlopes",
+    "RankTest",
+    "duality_chain",
+    "feasibility_at",
+    "feasibility_grid",
+    "gap_and_mismatch",
+    "likelihood_slopes",
+    "rank_test",
+    "rewards_at",
+]

@@ -1,0 +1,160 @@
+"""Bootstrap: the spread of the estimate over tables that might have been logged instead.
+
+* *parametric*: in each state where an expert decided n times, n new decisions are drawn from the fitted policy; right where the
+  model is, and cheap, because the states visited stay as they are.
+* *episodes*: each expert's episodes are drawn with replacement; right even where the decisions of one episode depend on each
+  other in ways that the model does not have. Needs the table, because a problem holds only counts.
+
+Each sample is fitted again from the estimate, in parallel; sample i uses the i-th child of the seed, so the number
+of processes does not change the answer. Fits that did not finish are left out and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from multihorizon.checks import Floats, as_count, as_level
+from multihorizon.choice.tabular import Likelihood, draw_decisions, require_counts
+from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.estimate.ascent import climb
+from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.parallel import Progress, in_parallel, silent
+from multihorizon.problem import Problem
+from multihorizon.solution import Solution
+
+Kind = Literal["parametric", "episodes"]
+Counts = list[Floats]
+#: Samples are fitted in so many tasks: enough for many processes, few enough that starting one costs little.
+CHUNKS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Bootstrap:
+    """Discounts `(B,K)` and rewards `(B,d)` of the samples whose fit finished, and how many did not."""
+
+    kind: Kind
+    discounts: Floats
+    rewards: Floats
+    failed: int
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Standard deviation of each discount `(K,)`."""
+        deviations: Floats = self.discounts.std(axis=0, ddof=1)
+        return deviations
+
+    def confidence_intervals(self, level: float = 0.95) -> Floats:
+        """Percentile intervals `(K,2)` of the discounts."""
+        tails = [(1 - as_level(level)) / 2, (1 + level) / 2]
+        ends: Floats = np.quantile(self.discounts, tails, axis=0).T
+        return ends
+
+
+def bootstrap(
+    solution: Solution,
+    samples: int = 200,
+    kind: Kind = "parametric",
+    demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
+    jobs: int = -1,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Bootstrap:
+    """Fit `samples` tables drawn around a maximum-likelihood solution.
+
+    Args:
+        solution: of `MaximumLikelihood`, with its problem.
+        samples: how many tables.
+        kind: "parametric" or "episodes".
+        demonstrations: for "episodes" the table the problem was made of, or one for each task in the order they were joined.
+        jobs: processes; −1 for all cores.
+        seed: same seed, same answer.
+        progress: called as samples finish.
+    """
+    as_count(samples, "samples", least=2)
+    point = resume(solution)
+    tables = _tables(point.likelihood.problem, kind, demonstrations)
+    seeds = np.random.SeedSequence(seed).spawn(samples)
+    chunks = [[seeds[i] for i in chunk] for chunk in np.array_split(np.arange(samples), min(samples, CHUNKS))]
+    found: list[Floats | None] = []
+    for part in in_parallel(partial(_refit, point.likelihood, point.x, tables), chunks, jobs):
+        found += part
+        progress(len(found) / samples, f"bootstrap {len(found)} of {samples}")
+    kept = np.array([x for x in found if x is not None])
+    if len(kept) < 2:
+        raise ValueError(f"fewer than two of {samples} bootstrap fits finished: the problem is too close to not being identified")
+    model = point.likelihood
+    discounts = np.array([model.discounts(x) for x in kept])
+    return Bootstrap(kind, discounts, kept[:, : model.n_reward], samples - len(kept))
+
+
+def resample(demonstrations: Demonstrations, rng: np.random.Generator) -> Floats:
+    """How often each episode counts, `(E,)`, when each expert's episodes are drawn with replacement."""
+    owners = demonstrations.by_episode.expert
+    times = np.zeros(owners.size)
+    for expert in range(len(demonstrations.experts)):
+        own = np.flatnonzero(owners == expert)
+        times[own] = rng.multinomial(own.size, np.full(own.size, 1 / own.size)) if own.size else 0
+    return times
+
+
+def _tables(
+    problem: Problem, kind: Kind, demonstrations: Demonstrations | Sequence[Demonstrations] | None
+) -> list[Demonstrations] | None:
+    if kind == "parametric":
+        return None
+    if kind != "episodes":
+        raise ValueError(f'kind must be "parametric" or "episodes", received {kind!r}')
+    if demonstrations is None:
+        raise ValueError("the bootstrap of episodes must be given the demonstrations, received none")
+    return tables_of(problem, demonstrations)
+
+
+def tables_of(
+    problem: Problem, demonstrations: Demonstrations | Sequence[Demonstrations], all_experts: bool = True
+) -> list[Demonstrations]:
+    """The tables that a problem was made of, one for each task in the order they were joined.
+
+    `all_experts` says that the problem must have all experts of the tables, and not only some.
+
+    Raises:
+        ValueError: for tables with other experts or other decisions than the problem's.
+    """
+    tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations)
+    kept = [np.array([all_experts or name in problem.names for name in table.experts]) for table in tables]
+    counts: Counts = []
+    for table, own_experts in zip(tables, kept, strict=True):
+        if len(counts) < len(problem.experts) and own_experts.any():
+            counts += list(table.counts(problem.experts[len(counts)].mdp)[own_experts])
+    own = [require_counts(expert) for expert in problem.experts]
+    if sum(map(np.sum, kept)) != len(own) or not all(map(np.array_equal, counts, own)):
+        raise ValueError("demonstrations must be the tables the problem was made of, one for each task in order")
+    return tables
+
+
+def _refit(
+    likelihood: Likelihood, x: Floats, tables: list[Demonstrations] | None, seeds: Sequence[np.random.SeedSequence]
+) -> list[Floats | None]:
+    """The parameters of the refitted samples, None where a fit did not finish."""
+    point = likelihood.at(x)
+    assert point is not None
+    found: list[Floats | None] = []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        counts = draw_decisions(point, rng) if tables is None else _draw_episodes(likelihood.problem, tables, rng)
+        start = likelihood.with_counts(counts).at(x, point)
+        end = None if start is None else climb(start)
+        found.append(end.point.x if end is not None and end.finished else None)
+    return found
+
+
+def _draw_episodes(problem: Problem, tables: list[Demonstrations], rng: np.random.Generator) -> Counts:
+    counts: Counts = []
+    for table in tables:
+        mdp = problem.experts[len(counts)].mdp
+        counts += list(table.counts_of_episodes(mdp, resample(table, rng)))
+    return counts

@@ -1,0 +1,411 @@
+"""Does the model fit? Held-out likelihood against simpler and richer models, calibration, and the states where it fits worst.
+
+*Held out.* Each expert's episodes are dealt into folds; the decisions of a fold are predicted by a model fitted to the others.
+Beside the fitted model stand three baselines: all experts share one discount, nobody plans (discount 0), and each expert's own
+smoothed frequencies, which know nothing of states without data but can express any behaviour. A model that is right beats all
+three once there are enough decisions; frequencies that win say that the experts do something the model cannot.
+
+*Calibration.* Held-out action probabilities in ten bins, against how often those actions were taken.
+
+*Worst states.* One expert's choices in a state can be compared with the model where they repeat. In many tasks of people they do
+not: hundreds of states, each met once or twice by each person. There the decisions of all experts in a state are summed, and so
+are the choices the model expects of them. `G² = 2 Σ_a N log(N/E)` is compared with χ² with one degree of freedom fewer than
+available actions. Experts who differ make the sums vary less than χ² says, so the test is conservative. p-values are multiplied
+by the number of cases looked at (Bonferroni). How widely the model fails is graded by the share of cases in which it does, and by
+its size: the share of decisions that would have to be others, `½ Σ|N − E|` in those cases. Of many decisions, tiny differences
+are more than chance.
+
+*Within episodes.* Under the model a choice depends on nothing but the state. If something else changes from episode to episode,
+such as a goal that the state column does not show, the choices of one episode lean the same way. `r_t` is the score of a choice,
+the slope of log π(a|s) in the reward, less the mean of the same expert's scores in the same state. So states that the model gets
+wrong say nothing here, nor do transitions that are known roughly. `C = Σ_episodes Σ_{t≠u} r_t r_uᵀ` has mean 0 if choices do not
+go together. It is measured by `(I + τ⁻²)^{-1/2} C (I + τ⁻²)^{-1/2}`, with I the mean information of an episode and τ a spread of
+rewards of ten temperatures, for the largest value of each feature. Its trace is large where episodes differ in many ways, its
+largest eigenvalue where they differ in one, such as which of two goals pays. For p-values the sign of each r_t is drawn anew:
+given what came before, its mean is 0 whatever its sign (a martingale), and only products of different choices change. Both
+numbers are measured in their standard deviations over the draws, and the larger counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import chi2
+
+from multihorizon.checks import TINY, Floats, Ints, as_count
+from multihorizon.choice.tabular import DENSE_REWARDS, Point, is_large, require_counts
+from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.estimate.ascent import climb
+from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.estimate.search import smoothed_policy
+from multihorizon.mdp import MDP
+from multihorizon.parallel import Progress, silent
+from multihorizon.problem import Problem
+from multihorizon.questions.bootstrap import tables_of
+from multihorizon.solution import Solution
+
+MODELS = ("this model", "one shared discount", "discount 0", "own frequencies")
+#: Bins of the calibration, and how many of the worst states are named.
+BINS, WORST = 10, 10
+#: Shares of fewer decisions say too little to be compared with the model.
+FEWEST_DECISIONS = 10
+#: A case in which choices differ from the model counts if its p-value is below this.
+ODD = 0.05
+#: How widely a model fits, by the largest share of odd cases and of decisions that would have to be others; beyond, it does not.
+EXTENTS = (("In nearly all states", 0.05, 0.02), ("In most states", 0.15, 0.05), ("In part", 0.5, 0.15))
+#: Where no more than this share of the decisions would have to be others, the share of cases does not matter.
+NEGLIGIBLE = 0.01
+#: Steps of a baseline's climb: it starts from the answer and need not be exact to be compared.
+BASELINE_STEPS = 60
+#: Choices of one episode are compared in the directions of the reward of which they say most, with so many draws of signs (more
+#: where the first make the model doubtful), and in episodes drawn at random where there are more decisions.
+DIRECTIONS, SIGN_DRAWS, COMPARED_DECISIONS = 20, (199, 999), 20_000
+#: The spread τ of rewards between episodes, in temperatures.
+SPREAD = 10.0
+#: Ridge of a fit to some of the episodes: without it a reward may run away that the whole table holds.
+PART_RIDGE = 1e-3
+
+
+class WithinEpisodes(NamedTuple):
+    """Whether choices of one episode go together more than the states explain.
+
+    `statistic` is by how many standard deviations they do; the smallest `p_value` that can be is 0.001. Both are NaN where there
+    is a `reason` why it was not tested.
+    """
+
+    statistic: float
+    p_value: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelChecks:
+    """What `check_model` found.
+
+    Attributes:
+        experts: their names.
+        decisions: held-out decisions of each expert `(K,)`.
+        held_out: for each of `MODELS` the mean held-out log-likelihood of a decision, `(K,)`.
+        calibration: one row per bin: the mean predicted probability, the share taken, and how many decisions were predicted.
+        worst: the first of `misfits`, as dicts.
+        within: whether choices of one episode go together.
+    """
+
+    experts: tuple[str, ...]
+    decisions: Floats
+    held_out: dict[str, Floats]
+    calibration: Floats
+    worst: list[dict[str, Any]]
+    within: WithinEpisodes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and dicts."""
+        return {
+            "held_out": {name: values.tolist() for name, values in self.held_out.items()},
+            "held_out_decisions": self.decisions.tolist(),
+            "calibration": self.calibration.tolist(),
+            "worst_states": self.worst,
+            "within_episodes": self.within._asdict(),
+        }
+
+
+def check_model(
+    solution: Solution,
+    demonstrations: Demonstrations | Sequence[Demonstrations],
+    folds: int = 2,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> ModelChecks:
+    """Check a maximum-likelihood solution on the table it was fitted to.
+
+    Args:
+        solution: of `MaximumLikelihood`, with its problem.
+        demonstrations: the table, or one for each task in the order they were joined.
+        folds: how many parts the episodes are dealt into; every expert needs at least as many episodes.
+        seed: deals the episodes.
+        progress: called after each fit.
+    """
+    point = resume(solution)
+    tables = tables_of(point.likelihood.problem, demonstrations)
+    parts = deal(point, tables, as_count(folds, "folds", least=2), np.random.default_rng(seed))
+    owner = np.array(point.likelihood.problem.owner)
+    totals = {name: np.zeros(len(solution.experts)) for name in MODELS}
+    decisions = np.zeros(len(solution.experts))
+    pairs: list[tuple[Floats, Floats, Floats]] = []
+    for fold, held in enumerate(parts):
+        train = [require_counts(expert) - test for expert, test in zip(point.likelihood.problem.experts, held, strict=True)]
+        for number, name in enumerate(MODELS):
+            policies = _predict(point, train, name)
+            for i, (test, policy) in enumerate(zip(held, policies, strict=True)):
+                totals[name][owner[i]] += float((test * np.log(np.where(test > 0, np.maximum(policy, 1e-300), 1.0))).sum())
+            if name == MODELS[0]:
+                pairs += _predictions(point, held, policies)
+            progress((fold * len(MODELS) + number + 1) / (len(parts) * len(MODELS)), f"fold {fold + 1}: {name}")
+        np.add.at(decisions, owner, [float(test.sum()) for test in held])
+    worst = [found._asdict() for found in misfits(point.likelihood.problem, point.policies())[:WORST]]
+    held_out = {name: total / np.maximum(decisions, 1.0) for name, total in totals.items()}
+    within = within_episodes(point, tables, seed)
+    return ModelChecks(solution.experts, decisions, held_out, calibration_bins(pairs), worst, within)
+
+
+def deal(point: Point, tables: list[Demonstrations], folds: int, rng: np.random.Generator) -> list[list[Floats]]:
+    """Counts of each expert and task in each fold."""
+    parts: list[list[Floats]] = [[] for _ in range(folds)]
+    position = 0
+    for table in tables:
+        fold = _fold_of_episodes(table, folds, rng)
+        mdp = point.likelihood.problem.experts[position].mdp
+        for number, part in enumerate(parts):
+            part += list(table.counts_of_episodes(mdp, fold == number))
+        position += len(table.experts)
+    return parts
+
+
+def _fold_of_episodes(table: Demonstrations, folds: int, rng: np.random.Generator) -> Ints:
+    owners = table.by_episode.expert
+    fold = np.zeros(owners.size, dtype=np.int64)
+    for expert, name in enumerate(table.experts):
+        own = rng.permutation(np.flatnonzero(owners == expert))
+        if own.size < folds:
+            raise ValueError(f"expert {name} must have at least {folds} episodes to hold some out, received {own.size}")
+        fold[own] = np.arange(own.size) % folds
+    return fold
+
+
+def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
+    """The policies `(S,A)` of one of `MODELS` fitted to the training counts."""
+    model = point.likelihood
+    if name == "own frequencies":
+        experts = model.problem.experts
+        return [smoothed_policy(expert.mdp, counts) for expert, counts in zip(experts, train, strict=True)]
+    fitted = model.with_counts(train).holding(model.penalty, np.maximum(model.ridge, PART_RIDGE))
+    if name == "one shared discount":
+        fitted = fitted.sharing((0,) * model.problem.n_experts)
+    fixed = np.zeros(fitted.size, dtype=np.bool_)
+    discounts = model.discounts(point.x)
+    grouped = np.array([discounts[fitted.groups == g].mean() for g in range(fitted.n_discounts)])
+    if name == "discount 0":
+        grouped = np.zeros_like(grouped)
+        fixed[fitted.discount_slice] = True
+    moved = point.x[model.transition_slice]
+    start = fitted.at(fitted.pack(model.reward(point.x), grouped, np.exp(point.x[model.temperature_slice]), moved))
+    if start is None:
+        raise ValueError(f"the baseline {name} has no finite soft values at the fitted reward")
+    return climb(start, fixed, BASELINE_STEPS, gain=1e-3).point.policies()
+
+
+def _predictions(point: Point, held: list[Floats], policies: list[Floats]) -> list[tuple[Floats, Floats, Floats]]:
+    """Predicted probability, times taken and times possible of each state and available action with held-out decisions."""
+    found = []
+    for expert, test, policy in zip(point.likelihood.problem.experts, held, policies, strict=True):
+        visits = np.broadcast_to(test.sum(axis=1, keepdims=True), test.shape)
+        seen = (visits > 0) & expert.mdp.available
+        found.append((policy[seen], test[seen], visits[seen]))
+    return found
+
+
+def calibration_bins(pairs: list[tuple[Floats, Floats, Floats]]) -> Floats:
+    """Mean prediction, share taken and weight of each occupied bin, `(n,3)`."""
+    predicted, taken, visits = (np.concatenate([pair[i] for pair in pairs]) for i in range(3))
+    place = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
+    weight, mean, share = (np.bincount(place, total, minlength=BINS) for total in (visits, visits * predicted, taken))
+    kept = weight > 0
+    rows: Floats = np.stack([mean[kept] / weight[kept], share[kept] / weight[kept], weight[kept]], axis=1)
+    return rows
+
+
+def within_episodes(point: Point, tables: Sequence[Demonstrations], seed: int = 0) -> WithinEpisodes:
+    """Test that choices of one episode do not go together, by the rule at the top."""
+    model, untested = point.likelihood, partial(WithinEpisodes, np.nan, np.nan)
+    if is_large(model):
+        return untested(f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}")
+    parts = _centred_scores(point, tables, seed)
+    if not any((scores**2).sum() for scores, starts in parts if len(starts) < len(scores)):
+        return untested("no two choices of one episode can be compared")
+    # Experts draw in the order of their scores, so that it does not matter how they are listed.
+    order = np.argsort([np.round((scores**2).sum(), 6) for scores, _ in parts], kind="stable")
+    streams = np.random.SeedSequence(seed).spawn(len(parts))
+    draws = [np.random.default_rng(streams[rank]) for rank in np.argsort(order)]
+    found = [_together(parts)]
+    for number in SIGN_DRAWS:
+        while len(found) <= number:
+            pairs = zip(draws, parts, strict=True)
+            found.append(_together([(x * rng.choice([-1.0, 1.0], len(x))[:, None], starts) for rng, (x, starts) in pairs]))
+        drawn = np.array(found[1:])
+        largest = ((np.array(found) - drawn.mean(axis=0)) / np.maximum(drawn.std(axis=0), TINY)).max(axis=1)
+        p_value = (1 + int((largest[1:] >= largest[0] - 1e-9).sum())) / (1 + number)
+        if p_value > ODD:
+            break
+    return WithinEpisodes(float(largest[0]), p_value)
+
+
+def _together(parts: Sequence[tuple[Floats, Ints]]) -> tuple[float, float]:
+    """Trace and largest eigenvalue of C, from the scores `(N,m)` of each expert and the rows that begin an episode."""
+    total = np.zeros((parts[0][0].shape[1],) * 2)
+    for scores, starts in parts:
+        sums = np.add.reduceat(scores, starts)
+        total += sums.T @ sums - scores.T @ scores
+    return float(np.trace(total)), float(np.linalg.eigvalsh(total)[-1])
+
+
+def _centred_scores(point: Point, tables: Sequence[Demonstrations], seed: int) -> list[tuple[Floats, Ints]]:
+    """The scores `(N,m)` of each expert's choices, weighted and centred in each state, and the rows that begin an episode."""
+    model = point.likelihood
+    share = min(1.0, COMPARED_DECISIONS / model.decisions)
+    choices = [choice for table in tables for choice in _some_choices(table, share, seed)]
+    # The reward, or where it is known the discounts and temperatures.
+    places, last = np.arange(model.size), model.transition_slice.start
+    free = places < model.n_reward if model.settings.reward is None else (places >= model.n_reward) & (places < last)
+    unit = np.where(free, 1.0, 0.0)
+    unit[: model.n_reward] *= model.known_temperature / model.feature_sizes
+    unit[model.discount_slice] *= point.x[model.discount_slice] * (1 - point.x[model.discount_slice])
+    episodes = sum(int(table.episode_counts.sum()) for table in tables)
+    values, vectors = np.linalg.eigh((point.information * unit[:, None] * unit)[np.ix_(free, free)] / episodes)
+    directions = np.zeros((model.size, min(DIRECTIONS, values.size)))
+    directions[free] = (vectors / np.sqrt(np.maximum(values, 0.0) + SPREAD**-2))[:, -DIRECTIONS:]
+    directions *= unit[:, None]
+    found = []
+    for b, batch in enumerate(model.batches):
+        rows, columns, slopes = point.scores(b)
+        place = np.zeros(batch.mdp.n_actions * batch.mdp.n_states, dtype=np.int64)
+        place[rows] = np.arange(rows.size)
+        for i, (position, own) in enumerate(zip(batch.positions, columns, strict=True)):
+            table, state, action, lengths = choices[position]
+            states, actions = table.match(batch.mdp)
+            state, action = states[state], actions[action]
+            scores = (slopes[:, i] @ directions[own])[place[action * batch.mdp.n_states + state]]
+            visits = np.maximum(np.bincount(state), 1)
+            means = np.stack([np.bincount(state, column) for column in scores.T], axis=1) / visits[:, None]
+            centred = (scores - means[state]) * np.sqrt(visits / np.maximum(visits - 1, 1))[state, None]
+            if state.size:
+                found.append((centred, np.cumsum(lengths) - lengths))
+    return found
+
+
+def _some_choices(table: Demonstrations, share: float, seed: int) -> list[tuple[Demonstrations, Ints, Ints, Ints]]:
+    """For each expert the table, the states and actions of a share of the episodes in order, and their lengths."""
+    expert, length = table.by_episode.expert, table.by_episode.length
+    kept = np.concatenate([np.random.default_rng(seed).random(int(n)) < share for n in table.episode_counts])
+    state, action = table.decisions.choices_of(kept)
+    owner = np.repeat(expert[kept], length[kept])
+    codes = range(len(table.experts))
+    return [(table, state[owner == k], action[owner == k], length[kept & (expert == k)]) for k in codes]
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """Decisions `(S,A)` of one expert, or of all in a task, beside those the model expects of them."""
+
+    expert: str
+    mdp: MDP
+    taken: Floats
+    expected: Floats
+
+    @property
+    def visits(self) -> Floats:
+        """Decisions in each state `(S,)`."""
+        total: Floats = self.taken.sum(axis=1)
+        return total
+
+
+class Misfit(NamedTuple):
+    """A case, that is, a state and who decided in it, with the action most out of line.
+
+    `taken` and `predicted` are shares of that action, `missed` the share of decisions that would have to be others.
+    """
+
+    expert: str
+    state: str
+    decisions: int
+    action: str
+    taken: float
+    predicted: float
+    missed: float
+    deviance: float
+    p_value: float
+
+
+class Extent(NamedTuple):
+    """How widely a model fits: cases that were compared, those with choices that differ from it by more than chance, the share of
+    decisions that would have to be others in these cases, and the same as a share of all decisions compared."""
+
+    compared: int
+    odd: int
+    missed: float
+    missed_of_all: float
+
+    @property
+    def answer(self) -> str:
+        """In which states the model fits: "Yes", one of `EXTENTS`, or "No"."""
+        if not self.odd:
+            return "Yes"
+        if self.missed_of_all <= NEGLIGIBLE:
+            return EXTENTS[0][0]
+        share = self.odd / self.compared
+        return next((words for words, cases, size in EXTENTS if share <= cases and self.missed_of_all <= size), "No")
+
+    @property
+    def nearly_everywhere(self) -> bool:
+        """Whether the model fits in all states or nearly all."""
+        return self.answer in ("Yes", EXTENTS[0][0])
+
+
+def misfits(problem: Problem, policies: Sequence[Floats]) -> list[Misfit]:
+    """Every case with enough decisions to be compared with policies `(S,A)` of the problem's experts, the worst first."""
+    compared = compared_choices(problem, policies)
+    looked_at = sum(int(_testable(c).sum()) for c in compared)
+    found = [misfit for choices in compared for misfit in _misfits(choices, looked_at)]
+    return sorted(found, key=lambda m: (m.p_value, -m.deviance, m.expert, m.state))
+
+
+def extent(found: Sequence[Misfit]) -> Extent:
+    """How widely the model fits, from all its `misfits`."""
+    odd = [misfit for misfit in found if misfit.p_value < ODD]
+    missed = sum(m.missed * m.decisions for m in odd)
+    there, everywhere = (max(sum(m.decisions for m in cases), 1) for cases in (odd, found))
+    return Extent(len(found), len(odd), missed / there, missed / everywhere)
+
+
+def choices_repeat(problem: Problem) -> bool:
+    """Whether most decisions were made in states that the same expert met often enough to be compared with the model."""
+    visits = [require_counts(expert).sum(axis=1) for expert in problem.experts]
+    often = sum(float(v[v >= FEWEST_DECISIONS].sum()) for v in visits)
+    return often > 0.5 * sum(float(v.sum()) for v in visits)
+
+
+def compared_choices(problem: Problem, policies: Sequence[Floats]) -> list[Choices]:
+    """The choices of each expert where they repeat, else of all experts of a task together."""
+    each = []
+    for expert, policy in zip(problem.experts, policies, strict=True):
+        counts = require_counts(expert)
+        each.append(Choices(expert.name, expert.mdp, counts, counts.sum(axis=1, keepdims=True) * policy))
+    if choices_repeat(problem):
+        return each
+    together: dict[int, Choices] = {}
+    for one in each:
+        before = together.get(id(one.mdp))
+        taken, expected = (0.0, 0.0) if before is None else (before.taken, before.expected)
+        together[id(one.mdp)] = Choices("all", one.mdp, taken + one.taken, expected + one.expected)
+    return list(together.values())
+
+
+def _testable(choices: Choices) -> Floats:
+    mask: Floats = (choices.visits >= FEWEST_DECISIONS) & (choices.mdp.available.sum(axis=1) > 1)
+    return mask
+
+
+def _misfits(choices: Choices, looked_at: int) -> Iterator[Misfit]:
+    taken, expected, mdp = choices.taken, choices.expected, choices.mdp
+    ratio = np.where(taken > 0, taken / np.maximum(expected, TINY), 1.0)
+    deviance = np.maximum(2 * (taken * np.log(ratio)).sum(axis=1), 0.0)
+    p_values = np.minimum(1.0, looked_at * chi2.sf(deviance, np.maximum(mdp.available.sum(axis=1) - 1, 1)))
+    for s in np.flatnonzero(_testable(choices)):
+        gap, visits = np.abs(taken[s] - expected[s]), float(taken[s].sum())
+        a = int(gap.argmax())
+        shares = float(taken[s, a]) / visits, float(expected[s, a]) / visits, float(gap.sum()) / 2 / visits
+        names = mdp.state_names[s], int(visits), mdp.action_names[a]
+        yield Misfit(choices.expert, *names, *shares, float(deviance[s]), float(p_values[s]))
