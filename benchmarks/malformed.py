@@ -34,7 +34,7 @@ import multihorizon.cli.reproduce  # noqa: F401 - loaded once for all cases
 from multihorizon import Demonstrations, domains
 from multihorizon.cli import app
 from multihorizon.data.side_tables import transitions_from_frame
-from multihorizon.solution import package_version
+from multihorizon.result import package_version
 
 HEADER = "expert,episode,step,state,action,next_state"
 ROWS = [

@@ -17,7 +17,7 @@ PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 PAGE = ROOT / "CONTRIBUTING.md"
 START, END = "<!-- rooms: written by docs/draw_architecture.py -->", "<!-- end of rooms -->"
 #: Rooms at the bottom that every other one may use; the picture and the table leave out imports of them.
-TOOLS = ("checks", "parallel", "progress", "tolerances")
+TOOLS = ("checks", "parallel", "files", "result")
 WIDTH, BOX_WIDTH, BOX_HEIGHT, ROW_HEIGHT, MARGIN = 880, 134, 30, 66, 20
 #: Sweeps of the ordering; the picture does not change after a few.
 SWEEPS = 12
@@ -28,8 +28,8 @@ def layers() -> list[list[str]]:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
     listed = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     found = [[room.strip() for room in entry.split("|")] for entry in listed if entry != "__main__"]
-    study = found.index(["study"])
-    return [*found[: study + 1], ["__init__"], *found[study + 1 :]]
+    paper = found.index(["paper"])
+    return [*found[: paper + 1], ["__init__"], *found[paper + 1 :]]
 
 
 def files(room: str) -> list[Path]:

@@ -102,7 +102,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         found = getattr(import_module(f"multihorizon.{_HOMES[name]}"), name)
     elif name == "__version__":
-        found = import_module("multihorizon.solution").package_version()
+        found = import_module("multihorizon.result").package_version()
     elif name in _SUBMODULES:
         found = import_module(f"multihorizon.{_SUBMODULES[name]}")
     elif name in _MOVED:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +23,7 @@ from multihorizon.mdp import MDP
 from multihorizon.planning.plan import plan, steps_left, weighted_plan
 from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Expert, Problem
+from multihorizon.result import package_version
 
 
 class Status(StrEnum):
@@ -268,11 +268,3 @@ def _check_range(values: Floats, low: float, high: float, name: str) -> None:
     if outside.any():
         expected = f"from {low:g} to {high:g}" if np.isfinite(high) else f"at least {low:g}"
         raise ValueError(f"{name} of the solution must be {expected}, received {values[outside][0]:g}")
-
-
-def package_version() -> str:
-    """The installed version of multihorizon."""
-    try:
-        return version("multihorizon")
-    except PackageNotFoundError:
-        return "unknown"

@@ -15,7 +15,7 @@ from multihorizon.data.reading import file_kind, files_of
 from multihorizon.files import write_all, write_json
 from multihorizon.report.charts import Cell, Page, Section, badge, paragraph, table
 from multihorizon.report.text import count, p_cell
-from multihorizon.solution import package_version
+from multihorizon.result import package_version
 
 FILES = ("check.json", "check.html")
 #: The terminal lists experts, and states, up to this many; the page lists all.

@@ -59,8 +59,6 @@ def fit(options: FitOptions) -> None:
     """Estimate each expert's planning horizon and the reward they share from logged decisions."""
     with checked(options, FILES):
         if options.state is not None:
-            from multihorizon.commands.fit_steps import fit_steps  # noqa: PLC0415 - scikit-learn takes long to load
-
             fit_steps(
                 options.demos,
                 options.state,

@@ -10,7 +10,7 @@ from multihorizon.cli.options import GoalsOptions
 from multihorizon.files import write_all, write_json
 from multihorizon.questions.goals import GoalEstimates, goals_of_decisions
 from multihorizon.report.sections import goals_page
-from multihorizon.solution import package_version
+from multihorizon.result import package_version
 
 FILES = ("goals.json", "goals.html")
 

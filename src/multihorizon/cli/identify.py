@@ -13,7 +13,8 @@ from multihorizon.exact.identify import Identification
 from multihorizon.files import write_all, write_json
 from multihorizon.report.findings import identify_fitted
 from multihorizon.report.fit_page import identify_page, these_decisions
-from multihorizon.solution import Solution, Status, package_version
+from multihorizon.result import package_version
+from multihorizon.solution import Solution, Status
 
 FILES = ("identify.json", "identify.html")
 

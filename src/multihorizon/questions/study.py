@@ -43,7 +43,8 @@ from multihorizon.files import read_json, write_json
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.problem import Problem
 from multihorizon.questions.bootstrap import tables_of
-from multihorizon.solution import Solution, Status, package_version
+from multihorizon.result import package_version
+from multihorizon.solution import Solution, Status
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,8 @@ from multihorizon.questions.model_checks import WORST
 from multihorizon.report.analysis import Analysis, SampledAnalysis, limit_of
 from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_page import fit_page, sampled_page
-from multihorizon.solution import Status, package_version
+from multihorizon.result import package_version
+from multihorizon.solution import Status
 
 FILES = ("result.json", "result.npz", "people.csv", "reward.csv", "report.html")
 

@@ -71,7 +71,8 @@ from multihorizon.report.text import (
     person_cells,
     sizes,
 )
-from multihorizon.solution import Solution, Status, package_version
+from multihorizon.result import package_version
+from multihorizon.solution import Solution, Status
 
 #: Up to this many experts the decisions of each are listed state by state.
 LISTED_EXPERTS = 8

@@ -78,7 +78,8 @@ from multihorizon.report.text import (
     p_cell,
     p_text,
 )
-from multihorizon.solution import Solution, Status, package_version
+from multihorizon.result import package_version
+from multihorizon.solution import Solution, Status
 
 #: Half the width of an interval at the level of the report, in standard errors.
 NORMAL_QUANTILE = 1.96
