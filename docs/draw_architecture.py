@@ -50,7 +50,7 @@ def imports(room: str) -> set[str]:
                 found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
             elif isinstance(node, ast.Import) and any(alias.name == "multihorizon" for alias in node.names):
                 found.add("__init__")
-    return found - {room}
+    return found - {room} - ({"paper"} if room == "__init__" else set())  # loaded when asked for, by those above
 
 
 def owns(room: str) -> str:

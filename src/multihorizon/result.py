@@ -1,7 +1,7 @@
 """What every result can do: say in words what it found, and become a table, a file, a cell of a notebook and a picture.
 
-A result is a frozen dataclass. It has two methods of its own, `summary()` and `to_frame()`, and names the columns of the table that are drawn. The rest
-follows from these. `Solution`, which can be read back, writes its file itself.
+A result is a frozen dataclass. It has two methods of its own, `summary()` and `to_frame()`, and names the columns of the table
+that are drawn. The rest follows from these. `Solution`, which can be read back, writes its file itself.
 """
 
 from __future__ import annotations
