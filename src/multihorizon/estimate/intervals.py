@@ -28,6 +28,7 @@ from multihorizon.choice.parameters import Quadratic
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.estimate.ascent import Dense, Metric, climb, metric_of
 from multihorizon.estimate.precision import Precision, precision
+from multihorizon.numerics.spectrum import positive_part
 from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
 
@@ -151,7 +152,7 @@ class _Part:
         own, free = here.information, np.ix_(~alone.fixed, ~alone.fixed)
         together, rest = np.zeros_like(own), np.zeros_like(own)
         together[free] = np.linalg.pinv(found.covariance[np.ix_(places, places)][free], rcond=1e-12, hermitian=True)
-        rest[free] = _positive_part((together - own)[free])
+        rest[free] = positive_part((together - own)[free])
         slope = point.gradient[places] - here.gradient
         held = alone.holding(Quadratic(point.x[places], slope, rest))
         start = held.at(point.x[places])
@@ -174,13 +175,6 @@ class _Part:
     def _exact(self, sign: int, target: float, error: float) -> float:
         index = int(self.places[self.index])
         return _profile_end(self.whole, index, sign, target, error, metric_of(self.whole))[0]
-
-
-def _positive_part(matrix: Floats) -> Floats:
-    """The nearest positive semidefinite matrix."""
-    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
-    found: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return found
 
 
 def _profile_end(point: Point, index: int, sign: int, target: float, error: float, metric: Metric) -> tuple[float, Point | None]:

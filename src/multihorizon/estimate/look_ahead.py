@@ -23,14 +23,15 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.checks import INFORMATION_RANK_TOLERANCE, Bools, Floats, as_level, first_few
+from multihorizon.checks import Bools, Floats, as_level, first_few
 from multihorizon.choice.tabular import Point
 from multihorizon.choice.weighted import WeightedLikelihood, WeightedPoint
 from multihorizon.estimate.ascent import Ascent, climb, projected_gradient
-from multihorizon.estimate.precision import precision, scaled_spectrum
+from multihorizon.estimate.precision import precision
 from multihorizon.estimate.search import POLISHED_GAIN, POLISHING_STEPS, without_level
 from multihorizon.lookahead import Depth, Lookahead, weights_of
 from multihorizon.mdp import MDP
+from multihorizon.numerics.spectrum import spectrum
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status
 
@@ -263,9 +264,7 @@ def count_parameters(model: WeightedLikelihood, base: Point) -> int:
     likelihood = base.likelihood
     others = ~likelihood.fixed
     others[likelihood.discount_slice] = False
-    values = scaled_spectrum(base.information[np.ix_(others, others)])[0] if others.any() else np.zeros(1)
-    shared = int((values > INFORMATION_RANK_TOLERANCE * max(values[-1], 1.0)).sum())
-    return shared + sum(lookahead_counts(model))
+    return spectrum(base.information[np.ix_(others, others)]).rank + sum(lookahead_counts(model))
 
 
 def lookahead_counts(model: WeightedLikelihood) -> list[int]:

@@ -7,9 +7,9 @@ rewards are not computed.
 
 How well the decisions determine the answer: what is identified, standard errors, and the error of estimated transitions.
 
-*Information.* With I the Fisher information at the answer, scaled to a unit diagonal, eigenvalues below
-`INFORMATION_RANK_TOLERANCE` of the largest span the directions in which the decisions say nothing. A parameter with a component
-in them is not identified: it gets NaN, not a number. The others' covariance is the pseudo-inverse.
+*Information.* With I the Fisher information at the answer, scaled to a unit diagonal, its smallest eigenvalues span directions
+of which the decisions say nothing (`numerics.spectrum`). A parameter with a component in them is not identified: it gets NaN, not
+a number. The others' covariance is the pseudo-inverse.
 
 *Estimated transitions* are among the parameters (`logged_moves.py`), so their error is part of every other one's.
 """
@@ -21,17 +21,16 @@ from functools import cached_property
 
 import numpy as np
 
-from multihorizon.checks import INFORMATION_RANK_TOLERANCE, Bools, Floats
+from multihorizon.checks import Bools, Floats
 from multihorizon.choice.tabular import Point, is_large
 from multihorizon.estimate.ascent import Products
+from multihorizon.numerics.spectrum import spectrum
 
 #: Relative residual of the conjugate gradients: it leaves errors of about 1e-10 in shares, for a third more work than 1e-5.
 PROFILED = 1e-9
 #: A discount keeps at least this share of its information when the reward is profiled out, or it is not identified. Where it is
 #: not, shares come out near 1e-13.
 SHARE = 1e-8
-#: The largest component in lost directions that is put down to rounding.
-LOST = 1e-3
 
 
 def profile_information(point: Point) -> tuple[Floats, Floats, Floats]:
@@ -59,16 +58,13 @@ def profile_covariances(point: Point) -> tuple[Floats, Bools, Floats]:
     d, m = model.n_reward, model.n_discounts + model.n_temperatures
     free = np.flatnonzero(~model.fixed[d : d + m])
     profiled, own, gives_way = profile_information(point)
-    scale = np.sqrt(np.where(own > 0, own, 1.0))
-    spectrum, vectors = np.linalg.eigh(profiled / np.outer(scale, scale))
-    kept = spectrum > SHARE
-    inverse = (vectors[:, kept] / spectrum[kept]) @ vectors[:, kept].T / np.outer(scale, scale)
+    found = spectrum(profiled, np.sqrt(np.where(own > 0, own, 1.0)), least=SHARE)
     covariances = np.zeros((m, model.size))
-    covariances[free] = -inverse @ gives_way
-    covariances[np.ix_(free, d + free)] = inverse
+    covariances[free] = -found.inverse @ gives_way
+    covariances[np.ix_(free, d + free)] = found.inverse
     identified = np.ones(m, dtype=np.bool_)
-    identified[free] = np.linalg.norm(vectors[:, ~kept], axis=1) <= LOST
-    return covariances, identified, spectrum
+    identified[free] = found.identified()
+    return covariances, identified, found.values
 
 
 #: The largest component in the null space that is put down to rounding.
@@ -113,35 +109,27 @@ def precision(point: Point) -> Precision:
         return _large_precision(point)
     free = np.flatnonzero(~model.fixed)
     information = point.information.copy() if model.penalty is None else point.information + model.penalty.matrix
-    matrix = information[np.ix_(free, free)]
-    spectrum, vectors, own_scale = scaled_spectrum(matrix)
-    null = spectrum <= INFORMATION_RANK_TOLERANCE * spectrum[-1]
-    lost = np.linalg.norm(vectors[:, null], axis=1) > NULL_COMPONENT
+    found = held = spectrum(information[np.ix_(free, free)])
     if model.ridge.any():
         information[np.arange(model.n_reward), np.arange(model.n_reward)] += model.ridge
-        penalised, directions, scale = scaled_spectrum(information[np.ix_(free, free)])
-        kept = penalised > INFORMATION_RANK_TOLERANCE * penalised[-1]
-        inverse = (directions[:, kept] / penalised[kept]) @ directions[:, kept].T / np.outer(scale, scale)
-    else:
-        inverse = (vectors[:, ~null] / spectrum[~null]) @ vectors[:, ~null].T / np.outer(own_scale, own_scale)
+        held = spectrum(information[np.ix_(free, free)])
     covariance = np.zeros((model.size, model.size))
-    covariance[np.ix_(free, free)] = inverse
+    covariance[np.ix_(free, free)] = held.inverse
     identified = np.ones(model.size, dtype=np.bool_)
-    identified[free] = ~lost
-    variance = np.diag(covariance)
-    null_space = np.zeros((model.size, int(null.sum())))
-    null_space[free] = vectors[:, null] / own_scale[:, None]
-    return Precision(variance, identified, spectrum, covariance, null_space, np.ones(model.size))
+    identified[free] = found.identified()
+    null_space = np.zeros((model.size, free.size - found.rank))
+    null_space[free] = found.null_space
+    return Precision(np.diag(covariance), identified, found.values, covariance, null_space, np.ones(model.size))
 
 
 def _large_precision(point: Point) -> Precision:
     """Of discounts and log-temperatures; the rewards count as not identified, because their errors are not computed."""
     model = point.likelihood
     d = model.n_reward
-    covariances, known, spectrum = profile_covariances(point)
+    covariances, known, values = profile_covariances(point)
     variance, identified, own = np.zeros(model.size), np.zeros(model.size, dtype=np.bool_), slice(d, d + known.size)
     variance[own], identified[own] = np.diag(covariances[:, own]), known
-    return Precision(variance, identified, spectrum, None, np.zeros((model.size, 0)), np.ones(model.size))
+    return Precision(variance, identified, values, None, np.zeros((model.size, 0)), np.ones(model.size))
 
 
 def transition_widening(point: Point, found: Precision) -> Floats:
@@ -159,11 +147,3 @@ def transition_widening(point: Point, found: Precision) -> Floats:
     widening[others] = np.sqrt(found.variance[others] / np.where(given > 0, given, np.inf))
     widening[others] = np.where(given > 0, widening[others], 1.0)
     return widening
-
-
-def scaled_spectrum(matrix: Floats) -> tuple[Floats, Floats, Floats]:
-    """Eigenvalues and vectors of a matrix scaled to a unit diagonal, and the scale."""
-    scale = np.sqrt(np.diag(matrix))
-    scale = np.where(scale > 0, scale, 1.0)
-    values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
-    return values, vectors, scale

@@ -43,7 +43,7 @@ import numpy as np
 import scipy.linalg as la
 from scipy.stats import chi2, qmc
 
-from multihorizon.checks import INFORMATION_RANK_TOLERANCE, Bools, Floats, Sparse
+from multihorizon.checks import Bools, Floats, Sparse
 from multihorizon.choice.parameters import Quadratic, Settings, placed
 from multihorizon.choice.tabular import (
     Likelihood,
@@ -57,9 +57,10 @@ from multihorizon.choice.tabular import (
     score_rows,
 )
 from multihorizon.estimate.ascent import MAX_STEPS, Ascent, Products, climb, curvature, resting
-from multihorizon.estimate.precision import precision, profile_information, scaled_spectrum
+from multihorizon.estimate.precision import precision, profile_information
 from multihorizon.exact.closed_form import closed_form_start
 from multihorizon.mdp import MDP
+from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.problem import Problem
 
@@ -313,10 +314,7 @@ def log_likelihood_given(point: Point, spread: float) -> float:
     contrasts[model.temperature_slice.start - first :][:n] = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[
         0
     ][:, 1:]
-    values, vectors, scale = scaled_spectrum(matrix)
-    kept = values > INFORMATION_RANK_TOLERANCE * values[-1]
-    seen = (contrasts[free] / scale[:, None]).T @ vectors[:, kept]
-    covariance = (seen / values[kept]) @ seen.T
+    covariance = contrasts[free].T @ spectrum(matrix).solve(contrasts[free])
     return point.objective - (n - 1) * float(np.log(spread)) + 0.5 * float(np.linalg.slogdet(covariance)[1])
 
 
