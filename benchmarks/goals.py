@@ -21,7 +21,8 @@ from itertools import combinations
 import numpy as np
 
 import multihorizon as mh
-from multihorizon.questions.goals import shared_goal_test
+from multihorizon.exact.goals import Goals
+from multihorizon.questions.goals import GoalEstimates, shared_goal_test
 
 
 def random_problem(seed: int) -> tuple[mh.Problem, list[int], np.ndarray, np.ndarray]:
@@ -41,7 +42,7 @@ def partition(goals: list[int]) -> set[frozenset[str]]:
     return {frozenset(str(k) for k, goal in enumerate(goals) if goal == g) for g in set(goals)}
 
 
-def errors(found: mh.Goals, goals: list[int], rewards: np.ndarray, discounts: np.ndarray) -> tuple[float, float]:
+def errors(found: Goals, goals: list[int], rewards: np.ndarray, discounts: np.ndarray) -> tuple[float, float]:
     """The largest errors in a discount and in a reward over the groups of two or more; NaN discounts count as errors of 1."""
     worst_discount = worst_reward = 0.0
     for group, solution in zip(found.groups, found.solutions, strict=True):
@@ -70,7 +71,7 @@ def exact(problems: int) -> None:
     print(f"  {undecided} pairs of groups undecided, error in Γ {worst[0]:.1e}, in rewards {worst[1]:.1e}, CPU {seconds:.1f} s")
 
 
-def wrong_links(found: mh.Goals, goals: list[int]) -> int:
+def wrong_links(found: Goals, goals: list[int]) -> int:
     """Pairs of experts with different rewards in one group."""
     return sum(goals[int(a)] != goals[int(b)] for group in found.groups for a, b in combinations(group, 2))
 
@@ -152,7 +153,7 @@ def decisions(name: str, goals: list[int], replications: int, first: int) -> Non
     start = time.process_time()
     for seed in range(first, first + replications):
         found = mh.goals(decided(name, goals, 1000, seed))
-        assert isinstance(found, mh.GoalEstimates)
+        assert isinstance(found, GoalEstimates)
         right += set(map(frozenset, found.groups)) == partition(goals)
         rejected += found.test.p_value <= 0.05
         verdicts[found.verdict] += 1

@@ -22,6 +22,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import multihorizon as mh
+from multihorizon.report.analysis import Analysis
 from multihorizon.report.plots import plot_reward
 
 DISCOUNTS = {"hasty": 0.5, "careful": 0.8, "patient": 0.95}
@@ -41,7 +42,7 @@ def lake() -> tuple[mh.MDP, np.ndarray]:
     return mdp, reward
 
 
-def main(episodes: int = 2000, quiet: bool = False) -> mh.Analysis:
+def main(episodes: int = 2000, quiet: bool = False) -> Analysis:
     """Run the example and return the analysis."""
     mdp, reward = lake()
     policies = [mh.soft_plan(mdp, reward, gamma).policy for gamma in DISCOUNTS.values()]
@@ -55,7 +56,7 @@ def main(episodes: int = 2000, quiet: bool = False) -> mh.Analysis:
     return analysis
 
 
-def draw(analysis: mh.Analysis) -> None:
+def draw(analysis: Analysis) -> None:
     """The reward that was found, and the discounts with their intervals beside the planted ones."""
     _, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
     solution, (mdp, _) = analysis.solution, lake()

@@ -10,7 +10,7 @@ import pytest
 import scipy
 
 import multihorizon as mh
-from multihorizon.data.dynamics import describe_estimate, require_agreement, untaken_actions
+from multihorizon.data.dynamics import describe_estimate, impossible_moves, require_agreement, unlikely_moves, untaken_actions
 from multihorizon.data.side_tables import transitions_from_frame
 from multihorizon.report.analysis import build_problem
 
@@ -66,16 +66,16 @@ def test_impossible_moves_are_listed_with_how_often_and_where_first():
         state_names=["x", "y", "z"],
         action_names=["go", "stay"],
     )
-    found = mh.impossible_moves(table([*SMALL, ("A", 4, 0, "x", "go", "z")]), mdp)
+    found = impossible_moves(table([*SMALL, ("A", 4, 0, "x", "go", "z")]), mdp)
     assert found[["state", "action", "next_state", "count", "episode"]].to_numpy().tolist() == [["x", "go", "z", 2, "2"]]
     with pytest.raises(ValueError, match="1 impossible move: from x by go to z"):
         require_agreement(table(SMALL), mdp)
-    assert mh.impossible_moves(table(SMALL[:2]), mdp).empty
+    assert impossible_moves(table(SMALL[:2]), mdp).empty
 
 
 def test_possible_tables_have_no_impossible_moves():
     d = mh.domains.cliff()
-    assert mh.impossible_moves(mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 100), d.mdp).empty
+    assert impossible_moves(mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 100), d.mdp).empty
 
 
 def test_sample_sizes_are_those_of_the_stated_covariance():
@@ -195,7 +195,7 @@ def test_moves_that_are_possible_and_yet_contradict_the_transitions_are_refused(
         require_agreement(walks(10), slippery(swapped))
     with pytest.raises(ValueError, match=r"in state 'a', 'left' led to 'a' in 74% of 42 moves, and the .* say 25%"):
         require_agreement(walks(20), slippery(uniform))
-    found = mh.unlikely_moves(walks(30), slippery(swapped))
+    found = unlikely_moves(walks(30), slippery(swapped))
     assert len(found) == 6
     assert found["p_value"].max() < 0.001
     assert found["distance"].min() > 0.4

@@ -10,6 +10,7 @@ import pytest
 from browser import Tab
 
 import multihorizon as mh
+from multihorizon.report.analysis import Analysis
 from multihorizon.report.charts import Page, Section, table
 from multihorizon.report.findings import identify_fitted
 from multihorizon.report.fit_page import fit_page, identify_page
@@ -24,7 +25,7 @@ SLIDER = ".explorer input[type=range]"
 
 
 @pytest.fixture(scope="module")
-def found() -> mh.Analysis:
+def found() -> Analysis:
     policies = [mh.soft_plan(CLIFF.mdp, CLIFF.reward / 4, gamma).policy for gamma in DISCOUNTS]
     return mh.analyse(
         [mh.Demonstrations.simulate(CLIFF.mdp, policies, 150, names=HOSTILE, max_steps=40)], [CLIFF.mdp], quick=True

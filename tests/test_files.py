@@ -25,6 +25,7 @@ from multihorizon.data.dynamics import require_agreement
 from multihorizon.data.reading import Table
 from multihorizon.data.side_tables import read_features, read_transitions
 from multihorizon.files import check_output, positions, visible, write_all
+from multihorizon.solution import Trace
 
 HEADER = "expert,episode,step,state,action,next_state"
 ROWS = ["ann,1,0,home,walk,road", "ann,1,1,road,ride,town", "bob,1,0,home,ride,home"]
@@ -353,7 +354,7 @@ def test_json_that_is_no_solution(text, tmp_path):
 
 def test_a_trace_with_an_infeasible_point_survives(tmp_path):
     domain = mh.domains.cliff()
-    trace = mh.Trace(np.zeros((2, 3)), np.array([-np.inf, 1.5]), np.array([0.1, 0.2]))
+    trace = Trace(np.zeros((2, 3)), np.array([-np.inf, 1.5]), np.array([0.1, 0.2]))
     mh.Solution("s", mh.Status.OPTIMAL, "", ("a", "b", "c"), np.zeros(3), domain.reward, 1.5, 0.0, trace=trace).to_json(
         tmp_path / "s.json"
     )

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
+from multihorizon.report.analysis import SampledAnalysis
 from multihorizon.report.files import write_sampled
 from multihorizon.report.findings import not_to_be_used
 from multihorizon.report.fit_page import sampled_page
@@ -95,7 +96,7 @@ def test_people_have_the_same_columns_as_in_a_list_of_states(found) -> None:
 
 
 @pytest.fixture(scope="module")
-def found() -> mh.SampledAnalysis:
+def found() -> SampledAnalysis:
     """A small fit in which one discount is known."""
     steps = mh.domains.navigation({"ann": 0.3, "bob": 0.9}).simulate(400, seed=4)
     solver = mh.SieveLikelihood(basis=mh.Splines(4), penalty=0.1, discounts={"ann": 0.3})

@@ -11,6 +11,7 @@ import multihorizon as mh
 from multihorizon.estimate.ascent import resting
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.questions.goals import (
+    GoalEstimates,
     Scores,
     _climbed_gains,
     _common_step,
@@ -41,7 +42,7 @@ def decided(goals, decisions, seed=0, names=None, temperatures=(1.0, 1.0, 1.0, 1
 
 def test_two_goals_are_told_apart():
     found = mh.goals(decided([0, 1, 0, 1], 5000))
-    assert isinstance(found, mh.GoalEstimates)
+    assert isinstance(found, GoalEstimates)
     assert found.groups == (("0", "2"), ("1", "3"))
     assert found.verdict == "differ"
     assert found.test.p_value == 0.001  # the smallest that 999 simulations can give

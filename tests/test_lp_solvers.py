@@ -12,6 +12,7 @@ from multihorizon.parallel import silent
 from multihorizon.programs.inner import Inner
 from multihorizon.programs.margins import build_margins
 from multihorizon.programs.solvers import contradiction
+from multihorizon.solution import Trace
 
 #: domain, reward bound, optimum and discounts (l1 = 0, one action per state), found by an independent prototype
 REFERENCE = {
@@ -321,7 +322,7 @@ class At:
 
     def run(self, objective, n_experts, seed=0, progress=silent):
         point = np.array(self.discounts)
-        return SearchResult(mh.Trace(point[None], np.array([objective(point)]), np.zeros(1)))
+        return SearchResult(Trace(point[None], np.array([objective(point)]), np.zeros(1)))
 
 
 def test_a_discount_on_the_limit_of_endless_policies_is_said() -> None:

@@ -9,6 +9,8 @@ import multihorizon as mh
 from multihorizon.driver import SearchResult
 from multihorizon.entropy.dual import Dual, discount_gradient, discounted_likelihood, minimise_dual
 from multihorizon.entropy.mpmce import match
+from multihorizon.planning.evaluation import causal_entropy, feature_counts
+from multihorizon.solution import Trace
 
 
 def slip_problem(gamma, ending="terminal"):
@@ -26,8 +28,8 @@ def test_mce_reproduces_the_expert_at_the_true_discount(gamma, ending):
     assert found.residual < 1e-8
     live = ~mdp.terminal
     np.testing.assert_allclose(found.policies()[0][live], problem.experts[0].policy[live], atol=1e-5)
-    counts = mh.feature_counts(mdp, found.policies()[0], gamma)
-    np.testing.assert_allclose(counts, mh.feature_counts(mdp, problem.experts[0].policy, gamma), atol=1e-7)
+    counts = feature_counts(mdp, found.policies()[0], gamma)
+    np.testing.assert_allclose(counts, feature_counts(mdp, problem.experts[0].policy, gamma), atol=1e-7)
 
 
 def test_a_reward_for_never_ending_has_no_value_at_discount_one():
@@ -66,7 +68,7 @@ def test_mce_value_is_the_experts_entropy():
     """Strong duality at a known discount: the dual's optimum is the causal entropy of the expert."""
     mdp, problem = slip_problem(0.7)
     found = mh.solve(problem, mh.MCE(discount=0.7))
-    assert found.objective == pytest.approx(mh.causal_entropy(mdp, problem.experts[0].policy, 0.7), rel=1e-8)
+    assert found.objective == pytest.approx(causal_entropy(mdp, problem.experts[0].policy, 0.7), rel=1e-8)
 
 
 def test_mce_matches_a_policy_that_no_reward_explains_in_its_counts():
@@ -74,8 +76,8 @@ def test_mce_matches_a_policy_that_no_reward_explains_in_its_counts():
     mdp = mh.domains.random_mdp(6, 3, seed=1)
     policy = rng.dirichlet(np.full(3, 5.0), 6)
     found = mh.solve(mh.Problem(mdp, [policy]), mh.MCE(discount=0.6))
-    np.testing.assert_allclose(mh.feature_counts(mdp, found.policies()[0], 0.6), mh.feature_counts(mdp, policy, 0.6), atol=1e-7)
-    assert mh.causal_entropy(mdp, found.policies()[0], 0.6) > mh.causal_entropy(mdp, policy, 0.6)
+    np.testing.assert_allclose(feature_counts(mdp, found.policies()[0], 0.6), feature_counts(mdp, policy, 0.6), atol=1e-7)
+    assert causal_entropy(mdp, found.policies()[0], 0.6) > causal_entropy(mdp, policy, 0.6)
 
 
 def test_mce_with_features_and_a_discount_per_expert():
@@ -189,7 +191,7 @@ class Points:
 
     def run(self, objective, n_experts, seed=0, progress=None):
         values = np.array([objective(np.array(point)) for point in self.points])
-        return SearchResult(mh.Trace(np.array(self.points), values, np.zeros(values.size)))
+        return SearchResult(Trace(np.array(self.points), values, np.zeros(values.size)))
 
 
 AROUND = Points(((0.4, 0.52), (0.2, 0.7), (0.2, 0.52), (0.52, 0.2), (0.6, 0.8), (0.0, 0.4)))

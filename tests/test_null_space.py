@@ -10,6 +10,7 @@ from multihorizon.exact import least_squares as column_space
 from multihorizon.exact import least_squares as normal_equations
 from multihorizon.exact import least_squares as null_space
 from multihorizon.exact.equations import Differences
+from multihorizon.exact.identify import Identification
 
 DISCOUNTS = np.array([0.3, 0.6, 0.85])
 
@@ -43,7 +44,7 @@ def problem(mdp: mh.MDP) -> tuple[mh.Problem, np.ndarray]:
     return mh.Problem(mdp, [mh.soft_plan(mdp, reward, gamma).policy for gamma in DISCOUNTS]), reward
 
 
-def errors(found: mh.Identification, reward: np.ndarray) -> np.ndarray:
+def errors(found: Identification, reward: np.ndarray) -> np.ndarray:
     """Errors of the identified rewards, without the constant that stays free."""
     apart = (found.reward - reward)[found.reward_identified]
     return apart - apart.mean() if found.free_constant else apart

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.questions.study import Outcome, policies_of, read_design
+from multihorizon.questions.study import Outcome, Recovery, policies_of, read_design
 from multihorizon.report.sections import FILES
 
 KNOWN = mh.MaximumLikelihood(1.0, known_reward=mh.domains.cliff().reward, starts=1)
@@ -111,13 +111,13 @@ def test_what_was_found_is_written(recovered, tmp_path) -> None:
 
 def test_what_was_written_is_read_again(recovered, tmp_path) -> None:
     recovered.to_json(tmp_path / "recover.json")
-    again = mh.Recovery.from_json(tmp_path / "recover.json")
+    again = Recovery.from_json(tmp_path / "recover.json")
     assert again.summary == recovered.summary
     pd.testing.assert_frame_equal(again.to_frame(), recovered.to_frame())
     assert (again.sizes[0].estimates == recovered.sizes[0].estimates).all()
     (tmp_path / "other.json").write_text("[1, 2]")
     with pytest.raises(ValueError, match=r"is not a recover\.json"):
-        mh.Recovery.from_json(tmp_path / "other.json")
+        Recovery.from_json(tmp_path / "other.json")
 
 
 def test_discounts_that_are_not_identified_are_no_estimates(cliff) -> None:

@@ -13,6 +13,7 @@ import multihorizon as mh
 from multihorizon.cli import app
 from multihorizon.questions.contrasts import reward_contrasts
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
+from multihorizon.report.analysis import Analysis
 from multihorizon.report.charts import Bar, Page, Section, badge, figure, listing, paragraph, table
 from multihorizon.report.files import result_of
 from multihorizon.report.findings import longest_episode, not_to_be_used, predicts_worse
@@ -25,13 +26,13 @@ LONG = "annabelle.featherstonehaugh-cholmondeley@example.org"
 
 
 @pytest.fixture(scope="module")
-def found() -> mh.Analysis:
+def found() -> Analysis:
     names = [LONG, "王小明 🙂", "Cy"]
     return mh.analyse([mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 1000, names=names)], [CLIFF.mdp])
 
 
 @pytest.fixture(scope="module")
-def unfinished(found) -> mh.Analysis:
+def unfinished(found) -> Analysis:
     """The same fit, as if its climb had been broken off."""
     solution = replace(found.solution, status=mh.Status.NOT_CONVERGED)
     nothing = np.full_like(found.intervals, np.nan)
@@ -217,7 +218,7 @@ def test_a_cap_is_shown_as_a_cap_and_infinity_differs_from_unknown():
     assert result_of(ending, {})["at_limit"] == ["largest", None]
 
 
-def known(found: mh.Analysis, identified: list[bool]) -> dict:
+def known(found: Analysis, identified: list[bool]) -> dict:
     return {**found.solution.evidence, "identified": identified}
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.parallel import silent
+from multihorizon.solution import Trace
 
 DOMAIN = mh.domains.cliff()
 
@@ -27,7 +28,7 @@ class Told:
             objective=1.5,
             residual=0.0,
             temperature=np.full(3, self.temperature) if self.temperature else None,
-            trace=mh.Trace(np.zeros((2, 3)), np.array([0.0, 1.5]), np.array([0.1, 0.2])),
+            trace=Trace(np.zeros((2, 3)), np.array([0.0, 1.5]), np.array([0.1, 0.2])),
             evidence={"ranks": [1, 2], "array": np.arange(2)},
         )
 
@@ -85,7 +86,7 @@ def test_no_answer_is_null_in_the_file_and_no_policy(tmp_path) -> None:
 
 def test_infinite_and_unknown_numbers_survive_json(tmp_path) -> None:
     values = np.array([-np.inf, 1.5, np.inf, np.nan])
-    trace = mh.Trace(np.zeros((4, 3)), values, np.arange(4.0))
+    trace = Trace(np.zeros((4, 3)), values, np.arange(4.0))
     saved = mh.Solution(
         "s", mh.Status.INFEASIBLE, "", ("a", "b", "c"), np.zeros(3), np.zeros(2), -np.inf, np.inf, trace=trace,
         evidence={"horizons": [np.inf, np.nan, 3.0]},

@@ -19,7 +19,6 @@ _HOMES = {
     "SampledProblem": "problem",
     "Solution": "solution",
     "Status": "solution",
-    "Trace": "solution",
     # The solvers and their searches.
     "LPIRL": "programs.solvers",
     "NaiveLP": "programs.solvers",
@@ -46,52 +45,53 @@ _HOMES = {
     "discount_intervals": "planning.breakpoints",
     "evaluate": "planning.evaluation",
     "occupancy": "planning.evaluation",
-    "feature_counts": "planning.evaluation",
-    "causal_entropy": "planning.evaluation",
     "gymnasium_reward": "mdp",
     "estimate_mdp": "data.dynamics",
-    "impossible_moves": "data.dynamics",
-    "unlikely_moves": "data.dynamics",
     "solve": "driver",
     "identify": "exact.identify",
-    "Identification": "exact.identify",
     "goals": "questions.goals",
-    "Goals": "exact.goals",
-    "GoalEstimates": "questions.goals",
-    "SharedGoalTest": "questions.goals",
     "bootstrap": "questions.bootstrap",
-    "Bootstrap": "questions.bootstrap",
     "cluster": "parallel",
     "shared_discount_test": "questions.shared_discount",
     "pairwise_tests": "questions.shared_discount",
-    "SharedDiscountTest": "questions.shared_discount",
     "compare_lookahead": "questions.lookahead_comparison",
-    "LookaheadComparison": "questions.lookahead_comparison",
     "recover": "questions.study",
-    "Recovery": "questions.study",
     "check_model": "questions.model_checks",
-    "ModelChecks": "questions.model_checks",
     "functions": "estimate.sieve",
-    "Functions": "estimate.sieve",
     "sampled_discount_tests": "questions.shared_discount",
     "analyse_steps": "report.analysis",
-    "SampledAnalysis": "report.analysis",
     "analyse": "report.analysis",
-    "Analysis": "report.analysis",
     "generalization_error": "domains.base",
-    "GeneralizationError": "domains.base",
 }
 _SUBMODULES = {"domains": "domains", "theory": "paper.theory"}
-#: Names that moved, and their new homes; they still work here in this release, with a warning.
+#: Names that moved or have another name now; the old ones still work here in this release, with a warning.
 _MOVED = {
-    "FeasibilityGrid": "paper.theory",
-    "RankGrid": "paper.theory",
-    "RankTest": "paper.theory",
-    "feasibility_at": "paper.theory",
-    "feasibility_grid": "paper.theory",
-    "rank_grid": "paper.theory",
-    "rank_test": "paper.theory",
-    "closed_form_start": "exact.closed_form",
+    "Analysis": "report.analysis.Analysis",
+    "Bootstrap": "questions.bootstrap.Bootstrap",
+    "FeasibilityGrid": "paper.theory.FeasibilityGrid",
+    "Functions": "estimate.sieve.Functions",
+    "GeneralizationError": "domains.base.GeneralizationError",
+    "GoalEstimates": "questions.goals.GoalEstimates",
+    "Goals": "exact.goals.Goals",
+    "Identification": "exact.identify.Identification",
+    "LookaheadComparison": "questions.lookahead_comparison.LookaheadComparison",
+    "ModelChecks": "questions.model_checks.ModelChecks",
+    "RankGrid": "paper.theory.RankGrid",
+    "RankTest": "paper.theory.RankTest",
+    "Recovery": "questions.study.Recovery",
+    "SampledAnalysis": "report.analysis.SampledAnalysis",
+    "SharedDiscountTest": "questions.shared_discount.SharedDiscountTest",
+    "SharedGoalTest": "questions.goals.SharedGoalTest",
+    "Trace": "solution.Trace",
+    "causal_entropy": "planning.evaluation.causal_entropy",
+    "closed_form_start": "exact.closed_form.closed_form_start",
+    "feasibility_at": "paper.theory.feasibility_at",
+    "feasibility_grid": "paper.theory.feasibility_grid",
+    "feature_counts": "planning.evaluation.feature_counts",
+    "impossible_moves": "data.dynamics.impossible_moves",
+    "rank_grid": "paper.theory.rank_grid",
+    "rank_test": "paper.theory.rank_test",
+    "unlikely_moves": "data.dynamics.unlikely_moves",
 }
 
 __all__ = [*_HOMES, *_SUBMODULES]
@@ -106,9 +106,9 @@ def __getattr__(name: str) -> Any:
     elif name in _SUBMODULES:
         found = import_module(f"multihorizon.{_SUBMODULES[name]}")
     elif name in _MOVED:
-        home = f"multihorizon.{_MOVED[name]}"
-        warnings.warn(f"multihorizon.{name} is now {home}.{name}", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(home), name)
+        warnings.warn(f"multihorizon.{name} is now multihorizon.{_MOVED[name]}", DeprecationWarning, stacklevel=2)
+        home, _, new = f"multihorizon.{_MOVED[name]}".rpartition(".")
+        return getattr(import_module(home), new)
     else:
         raise AttributeError(f"module 'multihorizon' has no attribute {name!r}")
     globals()[name] = found

@@ -3,10 +3,7 @@ from multihorizon import domains as domains
 from multihorizon.choice.basis import Splines as Splines
 from multihorizon.data.demonstrations import Demonstrations as Demonstrations
 from multihorizon.data.dynamics import estimate_mdp as estimate_mdp
-from multihorizon.data.dynamics import impossible_moves as impossible_moves
-from multihorizon.data.dynamics import unlikely_moves as unlikely_moves
 from multihorizon.data.steps import Steps as Steps
-from multihorizon.domains.base import GeneralizationError as GeneralizationError
 from multihorizon.domains.base import generalization_error as generalization_error
 from multihorizon.driver import Bayesian as Bayesian
 from multihorizon.driver import Grid as Grid
@@ -15,12 +12,9 @@ from multihorizon.entropy.mce import MCE as MCE
 from multihorizon.entropy.mpmce import MPMCE as MPMCE
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from multihorizon.estimate.population.solver import Population as Population
-from multihorizon.estimate.sieve import Functions as Functions
 from multihorizon.estimate.sieve import SieveLikelihood as SieveLikelihood
 from multihorizon.estimate.sieve import functions as functions
 from multihorizon.exact.closed_form import ClosedForm as ClosedForm
-from multihorizon.exact.goals import Goals as Goals
-from multihorizon.exact.identify import Identification as Identification
 from multihorizon.exact.identify import identify as identify
 from multihorizon.lookahead import Depth as Depth
 from multihorizon.lookahead import Exponential as Exponential
@@ -33,9 +27,7 @@ from multihorizon.paper import theory as theory
 from multihorizon.paper.mpml import MPML as MPML
 from multihorizon.parallel import cluster as cluster
 from multihorizon.planning.breakpoints import discount_intervals as discount_intervals
-from multihorizon.planning.evaluation import causal_entropy as causal_entropy
 from multihorizon.planning.evaluation import evaluate as evaluate
-from multihorizon.planning.evaluation import feature_counts as feature_counts
 from multihorizon.planning.evaluation import occupancy as occupancy
 from multihorizon.planning.plan import plan as plan
 from multihorizon.planning.soft_plan import soft_plan as soft_plan
@@ -46,27 +38,17 @@ from multihorizon.programs.search import SequentialLP as SequentialLP
 from multihorizon.programs.solvers import LPIRL as LPIRL
 from multihorizon.programs.solvers import MPLP as MPLP
 from multihorizon.programs.solvers import NaiveLP as NaiveLP
-from multihorizon.questions.bootstrap import Bootstrap as Bootstrap
 from multihorizon.questions.bootstrap import bootstrap as bootstrap
-from multihorizon.questions.goals import GoalEstimates as GoalEstimates
-from multihorizon.questions.goals import SharedGoalTest as SharedGoalTest
 from multihorizon.questions.goals import goals as goals
-from multihorizon.questions.lookahead_comparison import LookaheadComparison as LookaheadComparison
 from multihorizon.questions.lookahead_comparison import compare_lookahead as compare_lookahead
-from multihorizon.questions.model_checks import ModelChecks as ModelChecks
 from multihorizon.questions.model_checks import check_model as check_model
-from multihorizon.questions.shared_discount import SharedDiscountTest as SharedDiscountTest
 from multihorizon.questions.shared_discount import pairwise_tests as pairwise_tests
 from multihorizon.questions.shared_discount import sampled_discount_tests as sampled_discount_tests
 from multihorizon.questions.shared_discount import shared_discount_test as shared_discount_test
-from multihorizon.questions.study import Recovery as Recovery
 from multihorizon.questions.study import recover as recover
-from multihorizon.report.analysis import Analysis as Analysis
-from multihorizon.report.analysis import SampledAnalysis as SampledAnalysis
 from multihorizon.report.analysis import analyse as analyse
 from multihorizon.report.analysis import analyse_steps as analyse_steps
 from multihorizon.solution import Solution as Solution
 from multihorizon.solution import Status as Status
-from multihorizon.solution import Trace as Trace
 
 __version__: str

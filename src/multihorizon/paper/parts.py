@@ -58,6 +58,7 @@ from multihorizon.paper.theory import (
     likelihood_slopes,
     rewards_at,
 )
+from multihorizon.planning.evaluation import feature_counts
 
 Solver = mh.MPLP | mh.NaiveLP | mh.MPMCE | mh.ClosedForm
 
@@ -344,7 +345,7 @@ def _toy_errors(domain: Domain, rewards: Floats, settings: Settings) -> Floats:
     """
     losses = []
     for task in domain.tasks(settings.tasks, settings.seed):
-        counts = np.stack([mh.feature_counts(task.mdp, np.eye(3)[[a] * 4], task.discount) for a in range(3)])
+        counts = np.stack([feature_counts(task.mdp, np.eye(3)[[a] * 4], task.discount) for a in range(3)])
         true = counts @ domain.reward
         chosen = (rewards @ counts.T).argmax(axis=1)
         losses.append((true.max() - true[chosen]) / true.max())
