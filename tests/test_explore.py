@@ -10,9 +10,8 @@ import pytest
 from browser import Tab
 
 import multihorizon as mh
-from multihorizon.report.analysis import Analysis
+from multihorizon.analysis import Analysis, identify_fitted
 from multihorizon.report.charts import Page, Section, table
-from multihorizon.report.findings import identify_fitted
 from multihorizon.report.fit_page import fit_page, identify_page
 from multihorizon.report.sections import goals_page, recover_page
 

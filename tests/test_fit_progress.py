@@ -29,7 +29,7 @@ def test_ctrl_c_keeps_what_is_done(after, grid_folder, tmp_path, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    stage = {"model checks": "likelihood.intervals.profile_intervals", "intervals": "report.analysis.shared_discount_test"}[after]
+    stage = {"model checks": "likelihood.intervals.profile_intervals", "intervals": "analysis.shared_discount_test"}[after]
     monkeypatch.setattr(f"multihorizon.{stage}", interrupted)
     result = fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path)
     assert result.exit_code == 130
@@ -54,7 +54,7 @@ def test_pairs_are_corrected_for_their_number_only_when_all_are_there(grid_folde
         yield next(each_pair(solution))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("multihorizon.report.analysis.each_pair", broken_off)
+    monkeypatch.setattr("multihorizon.analysis.each_pair", broken_off)
     part = fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path / "part")
     assert part.exit_code == 130
     done, begun = (json.loads((tmp_path / name / "result.json").read_text())["pairwise_tests"] for name in ("whole", "part"))
@@ -68,7 +68,7 @@ def test_results_are_written_as_they_come(grid_folder, tmp_path, monkeypatch):
     (tmp_path / "report.html").write_text("of an older fit")
     monkeypatch.setattr("multihorizon.cli.fit.WRITING_SECONDS", 0.0)
     monkeypatch.setattr(
-        "multihorizon.report.analysis.shared_discount_test",
+        "multihorizon.analysis.shared_discount_test",
         lambda solution: seen.append(sorted(p.name for p in tmp_path.iterdir())),
     )
     assert fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path).exit_code == 0

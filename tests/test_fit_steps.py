@@ -9,12 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
+from multihorizon.analysis import SampledAnalysis, not_to_be_used, person_cells
 from multihorizon.cli import app
-from multihorizon.report.analysis import SampledAnalysis
 from multihorizon.report.files import write_sampled
-from multihorizon.report.findings import not_to_be_used
 from multihorizon.report.fit_page import sampled_page
-from multihorizon.report.text import person_cells
 
 
 @pytest.fixture(scope="module")

@@ -10,16 +10,23 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
+from multihorizon.analysis import (
+    Analysis,
+    discount_text,
+    interval_text,
+    longest_episode,
+    not_to_be_used,
+    predicts_worse,
+    steps_text,
+)
 from multihorizon.cli import app
 from multihorizon.questions.contrasts import reward_contrasts
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
-from multihorizon.report.analysis import Analysis
 from multihorizon.report.charts import Bar, Page, Section, badge, figure, listing, paragraph, table
 from multihorizon.report.files import result_of
-from multihorizon.report.findings import longest_episode, not_to_be_used, predicts_worse
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.plots import new_axes
-from multihorizon.report.text import discount_text, horizon_text, interval_text, steps_text
+from multihorizon.text import horizon_text
 
 CLIFF = mh.domains.cliff()
 LONG = "annabelle.featherstonehaugh-cholmondeley@example.org"
@@ -298,7 +305,7 @@ def test_where_states_rarely_repeat_the_decisions_of_all_are_compared():
 
 
 def test_pairs_of_many_are_compared_on_request(found, monkeypatch):
-    monkeypatch.setattr("multihorizon.report.analysis.FEW_EXPERTS", 2)
+    monkeypatch.setattr("multihorizon.analysis.FEW_EXPERTS", 2)
     data = [mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)]
     assert mh.analyse(data, [CLIFF.mdp]).pairs == []
     assert len(mh.analyse(data, [CLIFF.mdp], pairs=True).pairs) == 3

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
+from multihorizon.analysis import longest_episode
 from multihorizon.domains.space_adventure import Place
-from multihorizon.report.findings import longest_episode
 
 TASK = mh.domains.space_adventure()
 

@@ -59,14 +59,14 @@ _HOMES = {
     "check_model": "questions.model_checks",
     "functions": "estimate.sieve",
     "sampled_discount_tests": "questions.shared_discount",
-    "analyse_steps": "report.analysis",
-    "analyse": "report.analysis",
+    "analyse_steps": "analysis",
+    "analyse": "analysis",
     "generalization_error": "domains.base",
 }
 _SUBMODULES = {"domains": "domains", "theory": "paper.theory"}
 #: Names that moved or have another name now; the old ones still work here in this release, with a warning.
 _MOVED = {
-    "Analysis": "report.analysis.Analysis",
+    "Analysis": "analysis.Analysis",
     "Bootstrap": "questions.bootstrap.Bootstrap",
     "FeasibilityGrid": "paper.theory.FeasibilityGrid",
     "Functions": "estimate.sieve.Functions",
@@ -79,7 +79,7 @@ _MOVED = {
     "RankGrid": "paper.theory.RankGrid",
     "RankTest": "paper.theory.RankTest",
     "Recovery": "questions.study.Recovery",
-    "SampledAnalysis": "report.analysis.SampledAnalysis",
+    "SampledAnalysis": "analysis.SampledAnalysis",
     "SharedDiscountTest": "questions.shared_discount.SharedDiscountTest",
     "SharedGoalTest": "questions.goals.SharedGoalTest",
     "Trace": "solution.Trace",

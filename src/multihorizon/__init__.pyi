@@ -1,5 +1,9 @@
 # The public names, for type checkers and editors; `__init__.py` loads them when they are used.
 from multihorizon import domains as domains
+from multihorizon.analysis import Analysis as Analysis
+from multihorizon.analysis import SampledAnalysis as SampledAnalysis
+from multihorizon.analysis import analyse as analyse
+from multihorizon.analysis import analyse_steps as analyse_steps
 from multihorizon.choice.basis import Splines as Splines
 from multihorizon.data.demonstrations import Demonstrations as Demonstrations
 from multihorizon.data.dynamics import estimate_mdp as estimate_mdp
@@ -46,8 +50,6 @@ from multihorizon.questions.shared_discount import pairwise_tests as pairwise_te
 from multihorizon.questions.shared_discount import sampled_discount_tests as sampled_discount_tests
 from multihorizon.questions.shared_discount import shared_discount_test as shared_discount_test
 from multihorizon.questions.study import recover as recover
-from multihorizon.report.analysis import analyse as analyse
-from multihorizon.report.analysis import analyse_steps as analyse_steps
 from multihorizon.solution import Solution as Solution
 from multihorizon.solution import Status as Status
 

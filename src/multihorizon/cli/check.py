@@ -14,8 +14,8 @@ from multihorizon.data.check import CHANCE, Finding, TableCheck, check_table, wr
 from multihorizon.data.reading import file_kind, files_of
 from multihorizon.files import write_all, write_json
 from multihorizon.report.charts import Cell, Page, Section, badge, paragraph, table
-from multihorizon.report.text import count, p_cell
 from multihorizon.result import package_version
+from multihorizon.text import count, p_cell
 
 FILES = ("check.json", "check.html")
 #: The terminal lists experts, and states, up to this many; the page lists all.

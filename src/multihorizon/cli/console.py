@@ -21,6 +21,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bars
 from rich.text import Text
 
+from multihorizon.analysis import build_problem
 from multihorizon.checks import as_count, as_discount, as_floats, as_non_negative, as_positive
 from multihorizon.choice.parameters import Temperature
 from multihorizon.cli.options import FitOptions, RecoverOptions, TableOptions
@@ -38,7 +39,6 @@ from multihorizon.parallel import Progress, as_jobs, cluster, part_of
 from multihorizon.problem import Problem
 from multihorizon.questions.goals import LEAST_SIMULATIONS
 from multihorizon.questions.study import LEAST_STUDIES
-from multihorizon.report.analysis import build_problem
 
 #: Without a terminal, progress is written as a line after so many seconds.
 LINE_SECONDS = 10.0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from multihorizon.analysis import Analysis, analyse, own_steps_text, steps_text
 from multihorizon.cli.console import checked, out, progress_bar
 from multihorizon.cli.options import DemoOptions
 from multihorizon.data.demonstrations import Demonstrations
@@ -16,11 +17,9 @@ from multihorizon.exact.identify import identify
 from multihorizon.files import write_all
 from multihorizon.parallel import Progress, part_of
 from multihorizon.problem import Problem
-from multihorizon.report.analysis import Analysis, analyse
 from multihorizon.report.files import FILES as FIT_FILES
 from multihorizon.report.files import write_fit
 from multihorizon.report.plots import best_walk, plot_walks, save
-from multihorizon.report.text import own_steps_text, steps_text
 
 WALKERS = ("Ann", "Ben", "Cleo")
 START = "B3"

@@ -16,6 +16,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from multihorizon.analysis import NOT_TESTED, QUESTION, Analysis, SampledAnalysis, analyse, analyse_steps, person_cells, sizes
 from multihorizon.choice.parameters import Temperature
 from multihorizon.cli.console import (
     checked,
@@ -38,12 +39,10 @@ from multihorizon.estimate.population.solver import absent_words
 from multihorizon.estimate.sieve import SieveLikelihood
 from multihorizon.questions.lookahead_comparison import LookaheadComparison
 from multihorizon.questions.study import Recovery
-from multihorizon.report.analysis import NOT_TESTED, Analysis, SampledAnalysis, analyse, analyse_steps
 from multihorizon.report.files import FILES, STEP_FILES, write_fit, write_sampled, write_so_far
-from multihorizon.report.findings import QUESTION
 from multihorizon.report.sections import contrast_rows, effect_rows, family_cells, population_words
-from multihorizon.report.text import decimals, person_cells, sizes
 from multihorizon.solution import Solution, Status
+from multihorizon.text import decimals
 
 #: Exit code where the work was stopped by Ctrl-C, as shells have it.
 STOPPED = 130

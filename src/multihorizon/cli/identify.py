@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from multihorizon.analysis import identify_fitted
 from multihorizon.cli.console import checked, out, progress_bar, read_options, read_study, show_remarks, temperature_of
 from multihorizon.cli.options import IdentifyOptions
 from multihorizon.driver import solve
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.exact.identify import Identification
 from multihorizon.files import write_all, write_json
-from multihorizon.report.findings import identify_fitted
 from multihorizon.report.fit_page import identify_page, these_decisions
 from multihorizon.result import package_version
 from multihorizon.solution import Solution, Status

@@ -44,8 +44,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from multihorizon.files import visible
-from multihorizon.report.findings import effective_horizon
-from multihorizon.report.text import horizon_text
+from multihorizon.text import effective_horizon, horizon_text
 
 #: The parts of the script, in order.
 SCRIPTS = ("page.js", "tables.js", "figures.js", "explorer.js")

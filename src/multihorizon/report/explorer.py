@@ -18,7 +18,7 @@ from multihorizon.checks import Floats
 from multihorizon.mdp import MDP
 from multihorizon.report.charts import UNITS_RULERS, Cell, Either, Raw, Ruler, Unit, data_block, paragraph, table, text, whose
 from multihorizon.report.maps import LIKELY, PLANNED_STATES, TRIED, Stretches, best_actions, graph_map, grid_map, has_arrows
-from multihorizon.report.text import horizon_text
+from multihorizon.text import horizon_text
 
 #: The most states of a table, and the most changes that are marked on the slider's scale.
 MOST_ROWS, MOST_CHANGES = 200, 300

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from multihorizon.analysis import LEVEL, Analysis, SampledAnalysis, limit_of
 from multihorizon.checks import Floats
 from multihorizon.choice.sieve import LARGEST_DISCOUNT, value_points
 from multihorizon.choice.tabular import DENSE_REWARDS
@@ -24,8 +25,6 @@ from multihorizon.data.dynamics import untaken_actions
 from multihorizon.files import for_json, write_all, write_csv, write_json
 from multihorizon.mdp import MDP
 from multihorizon.questions.model_checks import WORST
-from multihorizon.report.analysis import Analysis, SampledAnalysis, limit_of
-from multihorizon.report.findings import LEVEL
 from multihorizon.report.fit_page import fit_page, sampled_page
 from multihorizon.result import package_version
 from multihorizon.solution import Status

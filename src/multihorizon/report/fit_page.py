@@ -18,11 +18,24 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from multihorizon.analysis import (
+    LEVEL,
+    NAMED_EXPERTS,
+    Analysis,
+    SampledAnalysis,
+    interval_meaning,
+    interval_steps_text,
+    interval_text,
+    most_steps,
+    own_discount_text,
+    own_steps_text,
+    person_cells,
+    sizes,
+)
 from multihorizon.checks import Floats
 from multihorizon.estimate.sieve import grid
 from multihorizon.exact.identify import Identification
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, MODELS, ODD, WORST
-from multihorizon.report.analysis import Analysis, SampledAnalysis
 from multihorizon.report.charts import (
     Bar,
     Cell,
@@ -41,7 +54,6 @@ from multihorizon.report.charts import (
     table,
     warning,
 )
-from multihorizon.report.findings import LEVEL, most_steps
 from multihorizon.report.plots import literal
 from multihorizon.report.sections import (
     NORMAL_QUANTILE,
@@ -57,22 +69,9 @@ from multihorizon.report.sections import (
     recovery_sections,
     reward_figure,
 )
-from multihorizon.report.text import (
-    NAMED_EXPERTS,
-    count,
-    decimals,
-    interval_meaning,
-    interval_steps_text,
-    interval_text,
-    own_discount_text,
-    own_steps_text,
-    p_cell,
-    p_text,
-    person_cells,
-    sizes,
-)
 from multihorizon.result import package_version
 from multihorizon.solution import Solution, Status
+from multihorizon.text import count, decimals, p_cell, p_text
 
 #: Up to this many experts the decisions of each are listed state by state.
 LISTED_EXPERTS = 8

@@ -26,7 +26,7 @@ from multihorizon.planning.breakpoints import DiscountInterval, discount_interva
 from multihorizon.planning.plan import plan
 from multihorizon.report.charts import framed, text
 from multihorizon.report.plots import ARROWS, READABLE_CELLS
-from multihorizon.report.text import shortened
+from multihorizon.text import shortened
 
 #: Up to this many states the changes are exact: the time of the exact sweep grows with states times changes.
 EXACT_STATES = 300

@@ -22,9 +22,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.special import logit
 
+from multihorizon.analysis import (
+    QUESTION,
+    Findings,
+    interval_text,
+    most_steps,
+    own_discount_text,
+    own_steps_text,
+    population_columns,
+)
 from multihorizon.checks import Bools, Floats
 from multihorizon.estimate.population.effects import LEVEL
 from multihorizon.estimate.population.solver import absent_words
@@ -64,22 +72,11 @@ from multihorizon.report.charts import (
     warning,
 )
 from multihorizon.report.explorer import Person, Task, explorer
-from multihorizon.report.findings import QUESTION, Findings, most_steps
 from multihorizon.report.maps import MOST_CELLS, grid_map
 from multihorizon.report.plots import new_axes, plot_reward
-from multihorizon.report.text import (
-    count,
-    decimals,
-    horizon_text,
-    in_words,
-    interval_text,
-    own_discount_text,
-    own_steps_text,
-    p_cell,
-    p_text,
-)
 from multihorizon.result import package_version
 from multihorizon.solution import Solution, Status
+from multihorizon.text import count, decimals, horizon_text, in_words, p_cell, p_text
 
 #: Half the width of an interval at the level of the report, in standard errors.
 NORMAL_QUANTILE = 1.96
@@ -442,24 +439,6 @@ def effect_rows(population: dict[str, Any], kind: str) -> list[tuple[str, str | 
 def _places(error: float) -> int:
     """Decimals that show two digits of a standard error, and at least two: effects per year of age are small."""
     return int(np.clip(1 - np.floor(np.log10(error)), 2, 6)) if error > 0 else 2
-
-
-def population_columns(findings: Findings) -> pd.DataFrame:
-    """Shrunken values and covariates for `people.csv`, one row per expert in the problem's order; NaN for those left out."""
-    found = findings.population
-    assert found is not None
-    population = found.evidence["population"]
-    ends = found.confidence_intervals(LEVEL)
-    covariates = {name: values for name, values in population["covariates"].items() if name != "expert"}
-    columns = {
-        "shrunken_discount": found.discounts,
-        "shrunken_low": ends[:, 0],
-        "shrunken_high": ends[:, 1],
-        "shrunken_temperature": found.temperature,
-        "reliability": population["individuals"]["discount_reliability"],
-    }
-    frame = pd.DataFrame({**columns, **{f"covariate_{name}": values for name, values in covariates.items()}}, found.experts)
-    return frame.reindex(findings.solution.experts).reset_index(drop=True)
 
 
 def _effects(population: dict[str, Any], kind: str, caption: str) -> str:
