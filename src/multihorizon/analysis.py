@@ -54,7 +54,7 @@ from multihorizon.questions.shared_discount import (
     with_holm,
 )
 from multihorizon.questions.study import Recovery
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import LikelihoodEvidence, Solution, Status
 from multihorizon.text import (
     count,
     decimals,
@@ -1271,8 +1271,8 @@ def _with_temperature_test(solution: Solution, problem: Problem, solver: Maximum
     if solver.temperature != "shared" or problem.n_experts == 1:
         return solution
     freer = solve(problem, replace(solver, temperature="pooled"), seed)
-    test = {"equal_temperatures_p": freer.evidence["equal_temperatures_p"]}
-    return replace(solution, evidence={**solution.evidence, **test})
+    tested = LikelihoodEvidence.of(freer).equal_temperatures_p
+    return replace(solution, evidence=replace(LikelihoodEvidence.of(solution), equal_temperatures_p=tested))
 
 
 def _with_checks(found: Analysis, tables: Sequence[Demonstrations], seed: int, progress: Progress) -> Analysis:

@@ -26,7 +26,7 @@ import tempfile
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -383,7 +383,7 @@ def for_json(value: Any) -> Any:
     JSON has no NaN and no infinity. NaN, which stands for what is not known, becomes null; an infinite number, which is known,
     becomes the string "infinity" or "-infinity". `read_numbers` reads all three back.
     """
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(k): for_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [for_json(v) for v in value]

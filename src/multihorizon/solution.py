@@ -1,17 +1,17 @@
 """What a solver found: the answer, its status, and the evidence for both.
 
 A solution is a value: it can be printed, saved as JSON and handed on. Everything that is an array with a meaning of its own
-has a field; what only one solver has to say (an Ω set, a Farkas ray, singular values) goes into `evidence`, which holds plain
-numbers, strings, lists and dicts.
+has a field; what only one solver has to say (an Ω set, a Farkas ray, singular values) goes into its `evidence`, a dataclass of
+plain numbers, strings, lists and dicts. There is one such class per kind of solver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -69,6 +69,328 @@ class Trace:
         return self.values.size
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Evidence(Mapping[str, Any]):
+    """What a solver says about its answer: fields, which can also be read by name as in a dict (`evidence["order"]`).
+
+    `other` holds what has no field: the evidence of your own solver or search, or of another version. A field that is None by
+    default and was not given does not count as there (`in`, `get`, iteration).
+    """
+
+    other: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, solution: Solution) -> Self:
+        """The evidence of a solution, which must be of this kind."""
+        if not isinstance(solution.evidence, cls):
+            raise ValueError(f"this needs a solution with {cls.__name__}, received one of {solution.solver}")
+        return solution.evidence
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Self:
+        """Evidence from a dict. A field that it lacks is None, and what has no field goes to `other`."""
+        names = [f.name for f in fields(cls) if f.name != "other"]
+        known = {name: _read_part(name, content.get(name)) for name in names}
+        return cls(**known, other={name: value for name, value in content.items() if name not in known})
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name) if name != "other" and name in self.__dataclass_fields__ else self.other[name]
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == known for known in self)
+
+    def __iter__(self) -> Iterator[str]:
+        for f in fields(self):
+            if f.name != "other" and not (f.default is None and getattr(self, f.name) is None):
+                yield f.name
+        yield from self.other
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of that name, or the default where it is not there."""
+        return self[name] if name in self else default  # noqa: SIM401
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProgramEvidence(Evidence):
+    """What `LPIRL`, `NaiveLP` and `MPLP` say.
+
+    Attributes:
+        starts: what each start of the search reached.
+        intervals: by expert, the discounts at which its policy is optimal under the reward found.
+        order: the experts from the shortest horizon to the longest; those with one discount share a place.
+        reproduced: by expert, whether its policy is optimal under the answer.
+        omega_sizes, rows: by expert, how many of its margins are in Ω, and how many there are.
+        worst_margin: the least margin in Ω.
+        violation: by how much the worst row is violated.
+        indistinguishable: pairs of experts that no reward distinguishes at these discounts.
+        contradiction: where no reward was found, margins that cannot all be positive, with their weights.
+        certificate: the proof of how far the answer is from the optimum, if one was asked for.
+    """
+
+    starts: list[dict[str, Any]] | None = None
+    intervals: dict[str, list[float]] | None = None
+    order: list[list[str]] | None = None
+    reproduced: dict[str, bool] | None = None
+    omega_sizes: dict[str, int] | None = None
+    rows: dict[str, int] | None = None
+    worst_margin: float | None = None
+    violation: float | None = None
+    indistinguishable: list[list[str]] | None = None
+    contradiction: dict[str, Any] | None = None
+    certificate: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EntropyEvidence(Evidence):
+    """What `MCE`, `MPML` and `MPMCE` say.
+
+    Attributes:
+        summed_gap: the paper's duality gap `θᵀ Σ_k (f_k − f*_k)`.
+        mismatch: the length of each expert's `f_k − f*_k`.
+        entropy: the summed causal entropies of the soft-optimal policies.
+        dual_gradient: the largest entry of the dual's gradient.
+        entropy_within_reach: the entropy that discounts nearby promise beyond the answer's, where a climb led to it.
+    """
+
+    summed_gap: float
+    mismatch: list[float]
+    entropy: float
+    dual_gradient: float
+    entropy_within_reach: float | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClosedFormEvidence(Evidence):
+    """What `ClosedForm` says: the report of `identify`, with None where nothing is known."""
+
+    status: str
+    dimension: int
+    discounts: list[float | None]
+    intervals: list[list[float | None]]
+    reward: list[float | None]
+    reward_identified: list[bool]
+    residual: float
+    singular_values: list[float]
+    temperature: list[float]
+    members: list[dict[str, Any]]
+    tolerance: float
+    misfit: float
+    surplus: int
+    coincidence: float
+    from_counts: bool
+    experts: list[str]
+    reward_dimension: int
+    free_constant: bool
+    unknown_parameters: list[str]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DecisionEvidence(Evidence):
+    """What every fit to decisions says: their log-likelihood and their number."""
+
+    log_likelihood: float
+    decisions: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DiscountEvidence(DecisionEvidence):
+    """What a fit of one discount per expert says, for listed states and for vectors.
+
+    Attributes:
+        identified: by expert, whether the decisions identify the discount.
+        unidentified_directions: of the reward.
+        temperature_spread: the spread of log temperatures between experts, None where none was estimated.
+        equal_temperatures_p: the p-value of one temperature for all, None where it was not tested.
+        steps: of the climb.
+        starts: what each climb reached.
+    """
+
+    identified: list[bool]
+    unidentified_directions: int
+    temperature_spread: float | None
+    equal_temperatures_p: float | None
+    steps: int
+    starts: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FamilyParameters(Evidence):
+    """The family of look-ahead, and each expert's parameters by name."""
+
+    family: str
+    parameters: dict[str, list[float]]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedLookahead(FamilyParameters):
+    """A look-ahead that is not exponential.
+
+    Attributes:
+        standard_errors, identified: of the parameters, by name.
+        weights: d(1), d(2), … of each expert, as far as they could look.
+        steps: how far that is.
+        depth_profile: the log-likelihood of each depth; None for other families.
+        parameter_count: how many parameters the fit has, those of the reward included.
+    """
+
+    standard_errors: dict[str, list[float]]
+    identified: dict[str, list[bool]]
+    weights: list[list[float]]
+    steps: list[int]
+    depth_profile: list[Any] | None
+    parameter_count: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LikelihoodEvidence(DiscountEvidence):
+    """What `MaximumLikelihood` says.
+
+    Attributes:
+        known: what was known and not estimated: whose discounts, whose temperatures, how much of the reward.
+        information_spectrum: eigenvalues of the information matrix.
+        reward_standard_errors: None where the decisions say nothing.
+        ridge, ridge_weights, ridge_reason: the penalty that holds the rewards, and why there is one.
+        lost_temperatures: by expert, whether the temperature is not identified although the scale of the reward is known.
+        log_temperature_errors: standard errors of the log temperatures.
+        transition_widening: by expert, how much wider estimated transitions make the standard error of the discount.
+        transitions: the transitions as the decisions changed them, where they are estimated with the rest.
+        equally_likely: other ends of the search that are as likely with other discounts.
+    """
+
+    known: dict[str, Any]
+    information_spectrum: list[float]
+    reward_standard_errors: list[float | None]
+    ridge: float
+    ridge_weights: list[float]
+    ridge_reason: str
+    lost_temperatures: list[bool]
+    log_temperature_errors: list[float | None]
+    transition_widening: list[float]
+    transitions: list[Any]
+    lookahead: FamilyParameters
+    equally_likely: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LookaheadEvidence(DecisionEvidence):
+    """What `MaximumLikelihood` says with a look-ahead that is not exponential; `no_discount` says why there is no discount."""
+
+    lookahead: FittedLookahead
+    no_discount: str
+    ridge_weights: list[float]
+    ridge_reason: str
+    steps: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SieveEvidence(DiscountEvidence):
+    """What `SieveLikelihood` says.
+
+    Attributes:
+        chance: the log-likelihood of choices at random.
+        unrestricted_logits: the log-likelihood of logits of each expert's own.
+        explained_share: how much of the way from the first to the second the fit goes.
+        basis, functions, penalty: the functions of the state, their number, and the penalty on roughness.
+        tried: the bases and penalties that were compared, with their held-out log-likelihoods.
+        first_stage, first_stage_smoothing, first_stage_widening: how next states are predicted, with which weights, and how much
+            wider its error makes the standard errors of the discounts.
+        resamples: how many times episodes were drawn again for the standard errors.
+        overlap: by expert, the share of its decisions made where others act too.
+        coordinates, left_out, relevance_p: the coordinates used, those left out, and how far each matters.
+        next_state_r2: by coordinate, how well state and action predict its change.
+        richer_basis, basis_too_poor: how much better more functions predict, and whether that is too much.
+    """
+
+    chance: float
+    unrestricted_logits: float
+    explained_share: float
+    basis: str
+    functions: int
+    penalty: float
+    tried: list[dict[str, Any]]
+    first_stage: str
+    first_stage_smoothing: dict[str, float | str] | None
+    first_stage_widening: list[float] | None
+    resamples: int
+    overlap: list[float]
+    coordinates: list[str]
+    left_out: list[str]
+    relevance_p: dict[str, float]
+    next_state_r2: dict[str, float]
+    richer_basis: dict[str, float]
+    basis_too_poor: bool
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PopulationFindings(Evidence):
+    """What a comparison of persons found.
+
+    Attributes:
+        persons, left_out, degrees: how many are compared, who is left out and why, and the degrees of freedom.
+        discount, temperature: the effects of the covariates on each, by term.
+        factors, contrasts: the same by factor, and between the levels of each factor.
+        columns_of: the terms of each covariate.
+        discount_covariance: of the effects on the discount.
+        weak_priors, cautions: how far weak priors move the findings, and the sentences that say so.
+        spread: the spread between persons.
+        predictions: the discount of a typical person of each group.
+        groups, covariates: of each person.
+        individuals: each person's discount and temperature, shrunken towards those of similar persons.
+        largest_discount, steps: the largest discount that is tried, and the steps of the climb.
+    """
+
+    persons: int
+    left_out: dict[str, str]
+    degrees: int
+    discount: dict[str, dict[str, Any]]
+    temperature: dict[str, dict[str, Any]]
+    factors: dict[str, Any]
+    contrasts: dict[str, Any]
+    columns_of: dict[str, list[str]]
+    discount_covariance: list[list[float]]
+    weak_priors: dict[str, Any]
+    spread: dict[str, Any]
+    predictions: Any
+    groups: list[Any]
+    covariates: dict[str, list[Any]]
+    individuals: dict[str, list[float]]
+    largest_discount: float
+    steps: int
+    cautions: list[str]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PopulationEvidence(DecisionEvidence):
+    """What `Population` says: the findings, and how the shared reward is held."""
+
+    population: PopulationFindings
+    reward_standard_errors: list[float | None]
+    ridge: float
+    ridge_reason: str
+
+
+def read_evidence(solver: str, content: Mapping[str, Any]) -> Evidence:
+    """The evidence of that solver from a dict, as files and solvers of your own have it."""
+    if solver == "MaximumLikelihood":
+        return (LookaheadEvidence if "weights" in content.get("lookahead", {}) else LikelihoodEvidence).read(content)
+    kinds: dict[str, type[Evidence]] = dict.fromkeys(("LPIRL", "NaiveLP", "MPLP"), ProgramEvidence)
+    kinds |= dict.fromkeys(("MCE", "MPML", "MPMCE"), EntropyEvidence)
+    kinds |= {"ClosedForm": ClosedFormEvidence, "SieveLikelihood": SieveEvidence, "Population": PopulationEvidence}
+    return kinds.get(solver, Evidence).read(content)
+
+
+def _read_part(name: str, value: Any) -> Any:
+    """A field of evidence from what a dict holds: two of them are evidence themselves."""
+    if name == "population" and value is not None:
+        return PopulationFindings.read(value)
+    if name == "lookahead" and value is not None:
+        return (FittedLookahead if "weights" in value else FamilyParameters).read(value)
+    return value
+
+
 class IntervalSource(Protocol):
     """What a solver leaves with its solution so that intervals `(K,2)` of the discounts can be asked for later, at any level."""
 
@@ -104,8 +426,8 @@ class Solution:
 
     `reward` is `(S,)` paid on arrival, or `(d,)` weights of the problem's features. `temperature` is None for experts who
     choose the best action, else the entropy weight `(K,)`. `residual` is recomputed from the answer; each solver's docstring
-    says of which equation. The arrays cannot be written to. `problem` is kept in memory and not saved; of `interval_source`,
-    what it has computed is saved.
+    says of which equation. `evidence` has fields by kind of solver; a dict becomes `Evidence`. The arrays cannot be written to.
+    `problem` is kept in memory and not saved; of `interval_source`, what it has computed is saved.
     """
 
     solver: str
@@ -119,7 +441,7 @@ class Solution:
     temperature: Floats | None = None
     trace: Trace | None = None
     standard_errors: Floats | None = None
-    evidence: dict[str, Any] = field(default_factory=dict)
+    evidence: Evidence = field(default_factory=Evidence)
     options: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     seconds: float = 0.0
@@ -141,6 +463,8 @@ class Solution:
             raise ValueError(
                 f"problem must be that of the experts {', '.join(self.experts)}, received {', '.join(self.problem.names)}"
             )
+        if not isinstance(self.evidence, Evidence):
+            object.__setattr__(self, "evidence", read_evidence(self.solver, self.evidence))
         for name in ("discounts", "reward", "temperature", "standard_errors"):
             array = getattr(self, name)
             object.__setattr__(self, name, None if array is None else read_only(array))
@@ -163,13 +487,12 @@ class Solution:
     @property
     def _weights(self) -> list[list[float]]:
         """The look-ahead weights of each expert where they are not those of a discount."""
-        weights: list[list[float]] = self.evidence.get("lookahead", {}).get("weights", [])
-        return weights
+        return self.evidence.lookahead.weights if isinstance(self.evidence, LookaheadEvidence) else []
 
     @property
     def _parameters(self) -> dict[str, Floats]:
         """The parameters `(K,)` of a look-ahead that is not exponential, by name; none for discounts."""
-        found = self.evidence["lookahead"]["parameters"] if self._weights else {}
+        found = self.evidence.lookahead.parameters if isinstance(self.evidence, LookaheadEvidence) else {}
         return {name: read_numbers(values) for name, values in found.items()}
 
     def confidence_intervals(self, level: float = 0.95) -> Floats:

@@ -12,7 +12,7 @@ from multihorizon.checks import Floats, as_discount, as_positive
 from multihorizon.entropy.dual import Dual, DualSolution, minimise_dual
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import EntropyEvidence, Solution, Status
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,19 @@ class MCE:
             objective=found.point.value,
             residual=found.gradient_norm,
             temperature=temperature,
-            evidence=mismatch_evidence(found),
+            evidence=entropy_evidence(found),
         )
 
 
-def mismatch_evidence(found: DualSolution) -> dict[str, Any]:
+def entropy_evidence(found: DualSolution, within_reach: float | None = None) -> EntropyEvidence:
     """The summed gap, each expert's mismatch and the entropy at a dual solution."""
-    return {
-        "summed_gap": found.point.gap,
-        "mismatch": [float(np.linalg.norm(response.mismatch)) for response in found.point.responses],
-        "entropy": found.point.entropy,
-        "dual_gradient": found.gradient_norm,
-    }
+    return EntropyEvidence(
+        summed_gap=found.point.gap,
+        mismatch=[float(np.linalg.norm(response.mismatch)) for response in found.point.responses],
+        entropy=found.point.entropy,
+        dual_gradient=found.gradient_norm,
+        entropy_within_reach=within_reach,
+    )
 
 
 def _discounts(discount: Any, problem: Problem) -> Floats:

@@ -56,7 +56,7 @@ from scipy.stats import qmc
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, as_count, as_positive
 from multihorizon.driver import Bayesian, Search, check_search
 from multihorizon.entropy.dual import FLAT, Dual, DualSolution, Response, discount_gradient, expert_order, minimise_dual
-from multihorizon.entropy.mce import mismatch_evidence
+from multihorizon.entropy.mce import entropy_evidence
 from multihorizon.parallel import Progress, silent
 from multihorizon.planning.linear import Resolvent
 from multihorizon.problem import Problem
@@ -362,7 +362,7 @@ class MPMCE:
             residual=residual,
             temperature=np.full(problem.n_experts, float(self.temperature)),
             trace=trace,
-            evidence={**mismatch_evidence(found), "entropy_within_reach": reach},
+            evidence=entropy_evidence(found, reach),
         )
 
     def _reach(self, inner: _Inner, discounts: Floats) -> float | None:

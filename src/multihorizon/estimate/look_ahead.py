@@ -33,7 +33,7 @@ from multihorizon.lookahead import Depth, Lookahead, weights_of
 from multihorizon.mdp import MDP
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.problem import Problem
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import FittedLookahead, LookaheadEvidence, Solution, Status
 
 #: Tried values are offered again in at most this many rounds; two are usual.
 MOST_ROUNDS = 10
@@ -317,15 +317,15 @@ def lookahead_solution(
         temperature=model.temperatures(point.x),
         problem=problem,
         interval_source=NoIntervals(problem.n_experts),
-        evidence={
-            "log_likelihood": point.value,
-            "decisions": model.decisions,
-            "lookahead": evidence,
-            "no_discount": f"a {model.family.name} look-ahead has no single discount: its parameters stand under lookahead",
-            "ridge_weights": model.ridge.tolist(),
-            "ridge_reason": ridge_reason,
-            "steps": found.ascent.steps,
-        },
+        evidence=LookaheadEvidence(
+            log_likelihood=point.value,
+            decisions=model.decisions,
+            lookahead=FittedLookahead(**evidence),
+            no_discount=f"a {model.family.name} look-ahead has no single discount: its parameters stand under lookahead",
+            ridge_weights=model.ridge.tolist(),
+            ridge_reason=ridge_reason,
+            steps=found.ascent.steps,
+        ),
     )
 
 

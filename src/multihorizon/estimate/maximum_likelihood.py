@@ -26,7 +26,7 @@ from multihorizon.estimate.search import Fit, fit, never_earned, temperature_pen
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import FamilyParameters, LikelihoodEvidence, LookaheadEvidence, Solution, Status
 
 #: The projected gradient per decision at or below which the answer counts as converged.
 CONVERGED_GRADIENT = 1e-5
@@ -115,8 +115,8 @@ def resume(solution: Solution) -> Point:
         return source.point
     if solution.solver != "MaximumLikelihood":
         raise ValueError(f"this needs a solution of MaximumLikelihood, received one of {solution.solver}")
-    if "no_discount" in solution.evidence:
-        raise ValueError(f"this needs a solution with discounts: {solution.evidence['no_discount']}")
+    if isinstance(solution.evidence, LookaheadEvidence):
+        raise ValueError(f"this needs a solution with discounts: {solution.evidence.no_discount}")
     point = _rebuilt(solution)
     if point is None:
         raise ValueError("the solution's soft values must be finite, received a problem that does not fit it")
@@ -128,14 +128,14 @@ def _rebuilt(solution: Solution) -> Point | None:
     options = MaximumLikelihood(**{name: value for name, value in solution.options.items() if name != "lookahead"})
     problem, reward = with_known_reward(solution.require_problem(), options.known_reward)
     settings = replace(read_settings(problem, options.temperature, options.discounts, options.groups, reward), moves=True)
-    evidence = solution.evidence
+    evidence = LikelihoodEvidence.of(solution)
     model = Likelihood(problem, settings)
-    model = model.holding(temperature_penalty(model), np.array(evidence["ridge_weights"]))
+    model = model.holding(temperature_penalty(model), np.array(evidence.ridge_weights))
     temperatures = np.ones(problem.n_experts) if solution.temperature is None else solution.temperature
-    if evidence["temperature_spread"]:
+    if evidence.temperature_spread:
         own = read_settings(problem, "per_expert", options.discounts, options.groups, reward)
         each = Likelihood(problem, replace(own, moves=True))
-        model = each.holding(temperature_penalty(each, float(evidence["temperature_spread"])), model.ridge)
+        model = each.holding(temperature_penalty(each, evidence.temperature_spread), model.ridge)
     discounts = np.array([solution.discounts[model.groups == g][0] for g in range(model.n_discounts)])
     heats = np.array([temperatures[model.temperature_groups == g][0] for g in range(model.n_temperatures)])
     fitted = {id(counted.mdp): expert.mdp for counted, expert in zip(model.problem.experts, problem.experts, strict=True)}
@@ -169,28 +169,28 @@ def _solution(problem: Problem, found: Fit) -> Solution:
         standard_errors=np.where(identified & converged, errors, np.nan),
         problem=problem,
         interval_source=ProfileIntervals(model, point.x, identified & converged, problem),
-        evidence={
-            "log_likelihood": point.value,
-            "decisions": model.decisions,
-            "identified": identified.tolist(),
-            "known": _known(model),
-            "unidentified_directions": precise.nullity,
-            "information_spectrum": precise.spectrum.tolist(),
-            "reward_standard_errors": _or_none(precise.standard_errors[: model.n_reward]),
-            "ridge": float(np.max(model.ridge, initial=0.0)),
-            "ridge_weights": model.ridge.tolist(),
-            "ridge_reason": found.ridge_reason,
-            "temperature_spread": None if found.spread is None else found.spread.value,
-            "equal_temperatures_p": None if found.spread is None else found.spread.p_equal,
-            "lost_temperatures": lost.tolist(),
-            "log_temperature_errors": _or_none(precise.standard_errors[model.temperature_slice][model.temperature_groups]),
-            "transition_widening": transition_widening(point, precise)[model.discount_slice][model.groups].tolist(),
-            "transitions": [moves.probabilities(t).tolist() for moves, t in model.moves_at(point.x)],
-            "lookahead": {"family": "exponential", "parameters": {"discount": model.discounts(point.x).tolist()}},
-            "steps": best.steps,
-            "starts": [_end(end) for end in found.ends],
-            "equally_likely": [_end(end) for end in others],
-        },
+        evidence=LikelihoodEvidence(
+            log_likelihood=point.value,
+            decisions=model.decisions,
+            identified=identified.tolist(),
+            known=_known(model),
+            unidentified_directions=precise.nullity,
+            information_spectrum=precise.spectrum.tolist(),
+            reward_standard_errors=_or_none(precise.standard_errors[: model.n_reward]),
+            ridge=float(np.max(model.ridge, initial=0.0)),
+            ridge_weights=model.ridge.tolist(),
+            ridge_reason=found.ridge_reason,
+            temperature_spread=None if found.spread is None else found.spread.value,
+            equal_temperatures_p=None if found.spread is None else found.spread.p_equal,
+            lost_temperatures=lost.tolist(),
+            log_temperature_errors=_or_none(precise.standard_errors[model.temperature_slice][model.temperature_groups]),
+            transition_widening=transition_widening(point, precise)[model.discount_slice][model.groups].tolist(),
+            transitions=[moves.probabilities(t).tolist() for moves, t in model.moves_at(point.x)],
+            lookahead=FamilyParameters(family="exponential", parameters={"discount": model.discounts(point.x).tolist()}),
+            steps=best.steps,
+            starts=[_end(end) for end in found.ends],
+            equally_likely=[_end(end) for end in others],
+        ),
     )
 
 

@@ -102,7 +102,7 @@ from multihorizon.estimate.precision import NULL_COMPONENT, Precision
 from multihorizon.estimate.search import estimate_spread, temperature_penalty
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem, SampledProblem, require_sampled
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import SieveEvidence, Solution, Status
 
 #: The logits' own penalty, and the gain below which their Newton steps end.
 LOGIT_RIDGE, LOGIT_GAIN, LOGIT_STEPS = 0.03, 1e-3, 30
@@ -622,16 +622,17 @@ def make_solution(
     errors = np.where(known, 0.0, np.where(identified & converged, errors, np.nan))
     poor = _poor(steps, choice, basis_given, regressor)
     status = Status.NOT_CONVERGED if not converged else Status.CONVERGED if identified.all() else Status.NOT_IDENTIFIED
-    evidence = _evidence(point, found, choice, precise, drawn) | {
-        "identified": identified.tolist(),
-        "overlap": shares.tolist(),
-        "coordinates": list(steps.coordinates),
-        "left_out": [name for name in problem.steps.coordinates if name not in steps.coordinates],
-        "relevance_p": relevance,
-        "next_state_r2": next_state_r2(steps, held_out_rows(steps), model.design.stage.smoothing, regressor),
-        "richer_basis": {"gain_share": poor[0], "standard_errors": poor[1]},
-        "basis_too_poor": bool(poor[0] > POOR_SHARE and poor[1] > POOR_ERRORS),
-    }
+    evidence = SieveEvidence(
+        **_evidence(point, found, choice, precise, drawn),
+        identified=identified.tolist(),
+        overlap=shares.tolist(),
+        coordinates=list(steps.coordinates),
+        left_out=[name for name in problem.steps.coordinates if name not in steps.coordinates],
+        relevance_p=relevance,
+        next_state_r2=next_state_r2(steps, held_out_rows(steps), model.design.stage.smoothing, regressor),
+        richer_basis={"gain_share": poor[0], "standard_errors": poor[1]},
+        basis_too_poor=bool(poor[0] > POOR_SHARE and poor[1] > POOR_ERRORS),
+    )
     return Solution(
         solver="SieveLikelihood",
         status=status,
@@ -707,12 +708,12 @@ def _message(
     identified: Bools,
     apart: Bools,
     converged: bool,
-    evidence: dict[str, Any],
+    evidence: SieveEvidence,
 ) -> str:
     model = point.likelihood
     parts = [
         f"Log-likelihood {point.value:.2f} of {model.decisions:.0f} decisions, gradient {residual:.1e} per decision, "
-        f"{model.design.functions} basis functions of {', '.join(evidence['coordinates'])}."
+        f"{model.design.functions} basis functions of {', '.join(evidence.coordinates)}."
     ]
     if not identified.all():
         names = ", ".join(name for name, known in zip(problem.names, identified, strict=True) if not known)
@@ -720,10 +721,10 @@ def _message(
         if problem.n_experts == 1:
             why = "any discount explains one expert with some reward"
         parts.append(f"The discounts of {names} are not identified: {why}.")
-    if evidence["basis_too_poor"]:
+    if evidence.basis_too_poor:
         parts.append("The basis is too poor: richer functions predict choices better, and the discounts may be far off.")
-    if dynamics_unknown(evidence["next_state_r2"]):
-        names = ", ".join(unpredicted(evidence["next_state_r2"]))
+    if dynamics_unknown(evidence.next_state_r2):
+        names = ", ".join(unpredicted(evidence.next_state_r2))
         parts.append(
             f"State and action do not predict how {names} will change, so what actions lead to is not known: do not rely on the "
             "discounts."

@@ -28,7 +28,7 @@ from multihorizon.exact.identify import Identification, Temperature, identify, l
 from multihorizon.exact.sets import build_system, minimise, project, solve_system
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import ClosedFormEvidence, Solution, Status
 
 #: Discounts of a start stay this far inside [0,1], so that an optimiser can move them both ways.
 MARGIN = 0.01
@@ -78,7 +78,7 @@ class ClosedForm:
             objective=-found.residual,
             residual=found.residual,
             temperature=found.temperature,
-            evidence=found.to_dict(),
+            evidence=ClosedFormEvidence(**found.to_dict()),
         )
 
     def _message(self, found: Identification) -> str:

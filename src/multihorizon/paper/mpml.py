@@ -17,7 +17,7 @@ from scipy.stats import qmc
 from multihorizon.checks import ENDLESS_DISCOUNT, Floats, Ints, as_count, as_positive
 from multihorizon.driver import Search, check_search
 from multihorizon.entropy.dual import Dual, DualSolution, discount_gradient, discounted_likelihood, expert_order, minimise_dual
-from multihorizon.entropy.mce import mismatch_evidence
+from multihorizon.entropy.mce import entropy_evidence
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status, Trace
@@ -71,7 +71,7 @@ class MPML:
             residual=residual,
             temperature=np.full(problem.n_experts, float(self.temperature)),
             trace=trace,
-            evidence=mismatch_evidence(found),
+            evidence=entropy_evidence(found),
         )
 
 

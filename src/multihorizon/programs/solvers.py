@@ -46,7 +46,7 @@ from multihorizon.programs.certificate import Certificate, bound_optimum
 from multihorizon.programs.inner import Evaluation, Inner, Objective
 from multihorizon.programs.margins import MarginRows, Margins, Part, build_margins
 from multihorizon.programs.search import SequentialLP
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import ProgramEvidence, Solution, Status
 
 #: Weights below this share of the largest are not named.
 NAMED_WEIGHT = 1e-6
@@ -115,10 +115,10 @@ def answer(solver: str, inner: Inner, point: Evaluation, search: SearchResult | 
     if not point.has_reward:
         return _without_reward(solver, inner, point, search)
     margins, names = inner.margins, inner.margins.names
-    found = {**(search.evidence if search else {}), **_explained(inner, point)}
-    residual = max(found["violation"], abs(_recomputed(inner, point) - point.objective))
     unseparated = inner.unseparated(inner.omega(point.discounts)) if inner.objective == "sum" else ()
-    found["indistinguishable"] = [[names[i], names[j]] for i, j in (*margins.alike, *unseparated)]
+    alike = [[names[i], names[j]] for i, j in (*margins.alike, *unseparated)]
+    found = {**(search.evidence if search else {}), **_explained(inner, point), "indistinguishable": alike}
+    residual = max(found["violation"], abs(_recomputed(inner, point) - point.objective))
     status, message = _judge(inner, point, status, found)
     if search is not None:
         message += _resting(margins, point.discounts)
@@ -126,7 +126,16 @@ def answer(solver: str, inner: Inner, point: Evaluation, search: SearchResult | 
             status, message = Status.NOT_CONVERGED, f"{message}; the best start stopped before it settled"
     trace = search.trace if search else None
     return Solution(
-        solver, status, message, names, point.discounts, point.parameters, point.objective, residual, trace=trace, evidence=found
+        solver=solver,
+        status=status,
+        message=message,
+        experts=names,
+        discounts=point.discounts,
+        reward=point.parameters,
+        objective=point.objective,
+        residual=residual,
+        trace=trace,
+        evidence=ProgramEvidence.read(found),
     )
 
 
@@ -229,9 +238,7 @@ def _without_reward(solver: str, inner: Inner, point: Evaluation, search: Search
     """No reward was found: name the pair and the rows that contradict each other, and give no numbers as an answer."""
     margins, names = inner.margins, inner.margins.names
     found = dict(search.evidence) if search else {}
-    failed = bool(point.failed) or (
-        search is not None and bool(found.get("failed_programs", np.isnan(search.trace.values).sum()))
-    )
+    failed = bool(point.failed) or (search is not None and bool(np.isnan(search.trace.values).any()))
     status, message = Status.INFEASIBLE, _why_not(names, point)
     message += f" at any of the {len(search.trace)} discount vectors searched" if search else " at these discounts"
     if point.unseparated:
@@ -241,7 +248,8 @@ def _without_reward(solver: str, inner: Inner, point: Evaluation, search: Search
         status, message = Status.NOT_CONVERGED, f"{message}, but HiGHS did not solve all programs: there may be one"
     nothing = np.full(margins.n_experts, np.nan), np.full(margins.n_parameters, np.nan)
     trace = search.trace if search else None
-    return Solution(solver, status, message, names, *nothing, point.objective, INFINITY, trace=trace, evidence=found)
+    evidence = ProgramEvidence.read(found)
+    return Solution(solver, status, message, names, *nothing, point.objective, INFINITY, trace=trace, evidence=evidence)
 
 
 def _why_not(names: tuple[str, ...], point: Evaluation) -> str:
@@ -391,7 +399,7 @@ def _least(inner: Inner, point: Evaluation) -> Evaluation:
 
 def _certified(solution: Solution, proof: Certificate) -> Solution:
     status = Status.OPTIMAL if proof.proved and solution.status == Status.CONVERGED else solution.status
-    evidence = {**solution.evidence, "certificate": proof.as_evidence()}
+    evidence = replace(ProgramEvidence.of(solution), certificate=proof.as_evidence())
     return replace(solution, status=status, message=f"{solution.message}; {proof.message}", evidence=evidence)
 
 

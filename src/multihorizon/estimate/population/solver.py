@@ -41,7 +41,7 @@ from multihorizon.estimate.precision import precision
 from multihorizon.estimate.search import fit
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 
 #: The least standard deviations of logit γ and log λ with which the search begins, and the largest |logit γ| of a person.
 FIRST_DEVIATIONS, FIRST_LOGIT = np.array([1.0, 0.5]), 3.0
@@ -143,12 +143,12 @@ class Population:
         """
         if solution.solver != "Population" or solution.status != Status.CONVERGED:
             raise ValueError(f"a prediction needs a converged Population, received {solution.solver}: {solution.status}")
-        found = solution.evidence["population"]
+        found = PopulationEvidence.of(solution).population
         rows = new_rows(self.formula, self.persons, solution.experts, persons, self.reference)
-        effects = np.array([effect["estimate"] for effect in found["discount"].values()])
-        between = found["spread"]["discount"]["estimate"] ** 2
-        covariance = np.array(found["discount_covariance"])
-        values = predicted(rows, effects, covariance, between, found["largest_discount"], found["degrees"])
+        effects = np.array([effect["estimate"] for effect in found.discount.values()])
+        between = found.spread["discount"]["estimate"] ** 2
+        covariance = np.array(found.discount_covariance)
+        values = predicted(rows, effects, covariance, between, found.largest_discount, found.degrees)
         return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=persons.index)
 
     def _start(self, problem: Problem, seed: int, progress: Progress) -> _Start:
@@ -222,14 +222,14 @@ def _solution(answer: Inference, ridge_reason: str) -> Solution:
         standard_errors=np.where(known, errors, np.nan),
         problem=model.problem,
         interval_source=ShrunkenIntervals(persons.mean[:, 0], np.sqrt(persons.covariance[:, 0, 0]), marginal.largest, known),
-        evidence={
-            "population": {**answer.to_dict(), "cautions": prior_words(answer)},
-            "log_likelihood": float(found.value.persons.sum()),
-            "decisions": model.decisions,
-            "reward_standard_errors": reward_errors.tolist() if known else [None] * model.n_reward,
-            "ridge": float(np.max(model.ridge, initial=0.0)),
-            "ridge_reason": ridge_reason,
-        },
+        evidence=PopulationEvidence(
+            population=PopulationFindings(**answer.to_dict(), cautions=prior_words(answer)),
+            log_likelihood=float(found.value.persons.sum()),
+            decisions=model.decisions,
+            reward_standard_errors=[float(error) if known else None for error in reward_errors],
+            ridge=float(np.max(model.ridge, initial=0.0)),
+            ridge_reason=ridge_reason,
+        ),
     )
 
 
