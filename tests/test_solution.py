@@ -1,13 +1,35 @@
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import multihorizon as mh
 from multihorizon.parallel import silent
-from multihorizon.solution import Trace
+from multihorizon.solution import (
+    ClosedFormEvidence,
+    EntropyEvidence,
+    LikelihoodEvidence,
+    LookaheadEvidence,
+    PopulationEvidence,
+    ProgramEvidence,
+    SieveEvidence,
+    Trace,
+)
 
 DOMAIN = mh.domains.cliff()
+#: Solutions of the toy domain as version 0.2 wrote them, one for each kind of solver.
+OLD = json.loads(Path(__file__).with_name("old_solutions.json").read_text(encoding="utf-8"))
+EVIDENCE = {
+    "programs": ProgramEvidence,
+    "entropy": EntropyEvidence,
+    "closed form": ClosedFormEvidence,
+    "likelihood": LikelihoodEvidence,
+    "look-ahead": LookaheadEvidence,
+    "population": PopulationEvidence,
+    "sieve": SieveEvidence,
+}
 
 
 @dataclass(frozen=True)
@@ -116,6 +138,31 @@ def test_a_look_ahead_that_is_not_known_can_be_printed_after_it_was_saved(tmp_pa
     saved = mh.Solution.from_json(tmp_path / "solution.json")
     assert str(saved) == str(plain)
     assert saved.to_frame().equals(plain.to_frame())
+
+
+@pytest.mark.parametrize("kind", OLD)
+def test_a_file_of_the_version_before_is_read_and_its_evidence_keeps_its_names(kind, tmp_path) -> None:
+    (tmp_path / "old.json").write_text(json.dumps(OLD[kind]))
+    solution = mh.Solution.from_json(tmp_path / "old.json")
+    assert type(solution.evidence) is EVIDENCE[kind]
+    assert dict(solution.evidence) == OLD[kind]["evidence"]
+    assert not solution.evidence.other
+    solution.to_json(tmp_path / "new.json")
+    assert json.loads((tmp_path / "new.json").read_text())["evidence"] == OLD[kind]["evidence"]
+
+
+def test_evidence_reads_as_fields_and_as_a_dict() -> None:
+    solution = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts()), mh.MCE(discount=0.4))
+    evidence = solution.evidence
+    assert evidence["entropy"] == evidence.get("entropy") == evidence.entropy
+    assert "entropy_within_reach" not in evidence
+    assert evidence["entropy_within_reach"] is None
+    assert evidence.get("nothing of that name", 3) == 3
+    assert {**evidence, "entropy": 0.0}["summed_gap"] == evidence.summed_gap
+    with pytest.raises(KeyError, match="nothing"):
+        evidence["nothing of that name"]
+    with pytest.raises(ValueError, match="needs a solution with LikelihoodEvidence, received one of MCE"):
+        LikelihoodEvidence.of(solution)
 
 
 def test_a_solver_that_forgets_an_expert_is_caught() -> None:

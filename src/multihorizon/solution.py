@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from multihorizon.mdp import MDP
 from multihorizon.planning.plan import plan, steps_left, weighted_plan
 from multihorizon.planning.soft_plan import soft_plan
 from multihorizon.problem import Expert, Problem
-from multihorizon.result import package_version
+from multihorizon.result import Result, package_version
 
 
 class Status(StrEnum):
@@ -421,7 +421,7 @@ class SavedIntervals:
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
+class Solution(Result):
     """The shared reward and each expert's discount.
 
     `reward` is `(S,)` paid on arrival, or `(d,)` weights of the problem's features. `temperature` is None for experts who
@@ -429,6 +429,8 @@ class Solution:
     says of which equation. `evidence` has fields by kind of solver; a dict becomes `Evidence`. The arrays cannot be written to.
     `problem` is kept in memory and not saved; of `interval_source`, what it has computed is saved.
     """
+
+    _drawn: ClassVar[tuple[str, ...]] = ("expert", "discount")
 
     solver: str
     status: Status
@@ -507,6 +509,15 @@ class Solution:
             raise ValueError(f"confidence intervals need a solution of MaximumLikelihood, received one of {self.solver}")
         return self.interval_source.at(level)
 
+    def summary(self) -> str:
+        """Solver, status and message, and one line per expert."""
+        columns = self._parameters or {"discount": self.discounts}
+        rows = [
+            f"  {name}: {', '.join(f'{what} {values[k]:.4f}' for what, values in columns.items())}"
+            for k, name in enumerate(self.experts)
+        ]
+        return "\n".join([f"{self.solver}: {self.status}. {self.message}", *rows])
+
     def to_frame(self, level: float | None = None) -> pd.DataFrame:
         """One row per expert: the discount and the horizon 1/(1−γ), the temperature and the standard error where there are any,
         the parameters of another look-ahead, and with a level the ends of the confidence interval. What is not known is NaN.
@@ -553,14 +564,6 @@ class Solution:
             return cls(**found, problem=problem)
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{path} is not a saved solution: {error}") from error
-
-    def __str__(self) -> str:
-        columns = self._parameters or {"discount": self.discounts}
-        rows = [
-            f"  {name}: {', '.join(f'{what} {values[k]:.4f}' for what, values in columns.items())}"
-            for k, name in enumerate(self.experts)
-        ]
-        return "\n".join([f"{self.solver}: {self.status}. {self.message}", *rows])
 
 
 def _weighted_policy(mdp: MDP, reward: Floats, weights: list[float], temperature: float) -> Floats:
