@@ -6,9 +6,7 @@ import scipy.sparse as sp
 
 import multihorizon as mh
 from multihorizon.exact import identify as explanation
-from multihorizon.exact import least_squares as column_space
-from multihorizon.exact import least_squares as normal_equations
-from multihorizon.exact import least_squares as null_space
+from multihorizon.exact import least_squares
 from multihorizon.exact.equations import Differences
 from multihorizon.exact.identify import Identification
 
@@ -61,8 +59,8 @@ TASKS = {
 def test_a_sparse_null_space_gives_the_answer_of_a_dense_one(task, monkeypatch):
     posed, reward = problem(TASKS[task]())
     dense = mh.identify(posed)
-    monkeypatch.setattr(null_space, "LARGEST_DENSE", 10)
-    monkeypatch.setattr(null_space, "DENSE_ENTRIES", 0)
+    monkeypatch.setattr(least_squares, "LARGEST_DENSE", 10)
+    monkeypatch.setattr(least_squares, "DENSE_ENTRIES", 0)
     sparse = mh.identify(posed)
     assert sparse.status == dense.status == "unique"
     np.testing.assert_allclose(sparse.discounts, DISCOUNTS, atol=1e-6)
@@ -76,13 +74,13 @@ def test_unrelated_rewards_stay_infeasible(monkeypatch):
     mdp = single_actions(12, 0.0, 0.5)
     rewards = np.random.default_rng(2).normal(size=(3, mdp.n_states))
     policies = [mh.soft_plan(mdp, reward, gamma).policy for reward, gamma in zip(rewards, DISCOUNTS, strict=True)]
-    monkeypatch.setattr(null_space, "DENSE_ENTRIES", 0)
+    monkeypatch.setattr(least_squares, "DENSE_ENTRIES", 0)
     assert mh.identify(mh.Problem(mdp, policies)).status == "infeasible"
 
 
 def test_large_tables_with_many_single_actions_are_solved():
     mdp = single_actions(70, 0.0, 0.7)
-    assert mdp.n_states > null_space.LARGEST_DENSE
+    assert mdp.n_states > least_squares.LARGEST_DENSE
     solution = mh.solve(problem(mdp)[0], mh.ClosedForm())
     assert solution.status == mh.Status.OPTIMAL
     np.testing.assert_allclose(solution.discounts, DISCOUNTS, atol=1e-8)
@@ -107,8 +105,8 @@ def test_the_order_of_the_states_does_not_matter():
 
 def test_large_and_small_parts_are_solved_apart(monkeypatch):
     mdp = single_actions(20, 0.0, 0.5)
-    monkeypatch.setattr(normal_equations, "FACTORED", 50)
-    assert isinstance(Differences(mdp, mdp.live / 1.0).null_space.solver, normal_equations.Apart)
+    monkeypatch.setattr(least_squares, "FACTORED", 50)
+    assert isinstance(Differences(mdp, mdp.live / 1.0).null_space.solver, least_squares.Apart)
     np.testing.assert_allclose(mh.identify(problem(mdp)[0]).discounts, DISCOUNTS, atol=1e-9)
 
 
@@ -119,7 +117,7 @@ def test_an_answer_that_does_not_reproduce_the_policies_is_refused(monkeypatch):
 
 
 def test_a_grid_of_discounts_is_refused_where_very_much_is_open(monkeypatch):
-    monkeypatch.setattr(null_space, "DENSE_ENTRIES", 0)
+    monkeypatch.setattr(least_squares, "DENSE_ENTRIES", 0)
     with pytest.raises(ValueError, match="tell most states apart, received one of 144 states"):
         mh.theory.feasibility_grid(problem(single_actions(12, 0.1, 0.5))[0], 0.5)
 
@@ -131,14 +129,14 @@ def test_sparse_columns_project_and_count_as_dense_ones_do(bound):
     matrix[:, 19] = matrix[:, 0] - 2 * matrix[:, 1]
     constraints = np.zeros((0, 20)) if not bound else np.eye(3, 20, 4) - np.eye(3, 20, 8)
     allowed = np.linalg.svd(np.vstack([constraints, np.zeros((20, 20))]))[2][len(constraints) :].T
-    coefficients = column_space.Coefficients(sp.csr_array(np.eye(20)), sp.csr_array(constraints), allowed.shape[1])
-    sparse = column_space.SparseColumns(sp.csr_array(matrix), coefficients)
-    dense = column_space.DenseColumns(matrix @ allowed, 1e-11)
+    coefficients = least_squares.Coefficients(sp.csr_array(constraints), allowed.shape[1])
+    sparse = least_squares.SparseColumns(sp.csr_array(matrix), coefficients)
+    dense = least_squares.DenseColumns(matrix @ allowed, 1e-11)
     vectors = rng.normal(size=(60, 3))
     np.testing.assert_allclose(sparse.outside(vectors), dense.outside(vectors), atol=1e-9)
     np.testing.assert_allclose(sparse.solve(vectors), allowed @ dense.solve(vectors), atol=1e-4)
     assert (sparse.rank, sparse.nullity) == (dense.rank, dense.nullity)
-    moves = sparse.null_moves()
+    moves = sparse.null
     assert np.abs(matrix @ moves).max() < 1e-9
     assert np.linalg.matrix_rank(moves, tol=1e-6) == sparse.nullity
 

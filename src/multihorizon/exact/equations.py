@@ -57,7 +57,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, TINY, Bools, Floats, Ints, Sparse
-from multihorizon.exact.least_squares import DENSE_ROUNDING, Coefficients, null_space, side_by_side, unbound
+from multihorizon.exact.least_squares import Coefficients, DenseColumns, null_space
 from multihorizon.mdp import MDP
 from multihorizon.planning.linear import DENSE_STATES, Resolvent
 from multihorizon.problem import Expert, Problem
@@ -102,7 +102,7 @@ class Differences:
         explain.
         """
         right = self._centred(log_policy)
-        solution = self.null_space.solve(right, rough=False)
+        solution = self.null_space.solve(right, False)
         right -= self.matrix @ solution
         return solution, float(np.linalg.norm(right)) / np.sqrt(max(int(self.mdp.live.sum()), 1))
 
@@ -440,7 +440,7 @@ class SharedReward:
     @property
     def misfit(self) -> float:
         """The largest part of any expert's log π that no reward and discount can explain, in units of its assumed error."""
-        return max(family.misfit / max(family.error, DENSE_ROUNDING) for family in self.families)
+        return max(family.misfit / max(family.error, DenseColumns.rounding) for family in self.families)
 
     def place(self, pieces: dict[int, Floats]) -> Floats:
         """Stack pieces by the number of their family (zeros elsewhere), weighted, and remove the shared reward."""
@@ -469,7 +469,7 @@ class SharedReward:
         """What the z of each family may be where the blocks are sparse."""
         if all(family.coefficients is None for family in self.families):
             return None
-        return [f.coefficients or unbound(sp.csr_array(f.basis.T @ f.basis)) for f in self.families]
+        return [f.coefficients or Coefficients.free(f.basis.shape[1]) for f in self.families]
 
     def mean(self, pieces: Sequence[Floats]) -> Floats:
         """The reward `(n_parameters,)`: the weighted mean of what the families say about each entry, 0 where none does."""
@@ -525,8 +525,8 @@ class StateEquations:
         parts = self.shared.coefficients()
         if parts is None:
             return None
-        more = [] if self.temperature is not None else [unbound(sp.csr_array(sp.eye_array(self.n_experts - 1)))]
-        return side_by_side([*parts, *more])
+        more = [] if self.temperature is not None else [Coefficients.free(self.n_experts - 1)]
+        return Coefficients.side_by_side([*parts, *more])
 
     def at(self, discounts: Floats) -> tuple[Floats | Sparse, Floats]:
         """Columns for z and free temperatures, and minus the part with a known temperature."""

@@ -47,7 +47,7 @@ from multihorizon.exact.equations import (
     reward_families,
     state_columns,
 )
-from multihorizon.exact.least_squares import column_space
+from multihorizon.exact.least_squares import columns_of
 from multihorizon.exact.sets import (
     LIMIT,
     MISFIT,
@@ -429,7 +429,7 @@ class Case:
     def reward(self, point: Candidate) -> tuple[Floats, Bools]:
         """The reward at a point, with mean 0 where a constant is free, and which entries the equations fix at these discounts."""
         reward = self.joint.read(point.discounts, point.x)[0]
-        moves = [self.joint.read(point.discounts, point.x + v)[0] - reward for v in point.columns.null_moves().T]
+        moves = [self.joint.read(point.discounts, point.x + v)[0] - reward for v in point.columns.null.T]
         if self.free_constant:
             reward, *moves = (np.where(self.entered, r - r[self.entered].mean(), 0.0) for r in (reward, *moves))
         fixed = self.entered.copy()
@@ -657,7 +657,7 @@ def read_temperature(temperature: Temperature) -> float | None:
 def _affine(shared: SharedReward) -> bool:
     """Whether `P_π N` stays in the span of N for every expert, so that the linear system loses nothing."""
     for family in shared.families:
-        span = column_space(family.basis, RANK_TOLERANCE, family.coefficients)
+        span = columns_of(family.basis, RANK_TOLERANCE, family.coefficients)
         drawn = np.random.default_rng(0).standard_normal((family.u.size, 4))
         if np.abs(span.outside(family.pushed @ span.solve(drawn))).max(initial=0.0) > SAME_SPAN:
             return False

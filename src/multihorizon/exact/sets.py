@@ -53,7 +53,7 @@ from scipy.optimize import linprog, lsq_linear
 
 from multihorizon.checks import TINY, Bools, Floats
 from multihorizon.exact.equations import JointEquations, SharedReward
-from multihorizon.exact.least_squares import ColumnSpace, column_space, side_by_side
+from multihorizon.exact.least_squares import Coefficients, Columns, columns_of
 
 #: The largest spread of possible answers at which a direction of discounts counts as identified.
 LIMIT = 0.1
@@ -76,7 +76,7 @@ class LinearSystem:
     shared: SharedReward
     n_experts: int
     temperature: float | None
-    nuisance: ColumnSpace
+    nuisance: Columns
     matrix: Floats
     right: Floats
     size: float
@@ -143,14 +143,14 @@ def build_system(shared: SharedReward, n_experts: int, temperature: float | None
     return LinearSystem(shared, n_experts, temperature, nuisance, matrix, right, size)
 
 
-def _nuisance(shared: SharedReward) -> ColumnSpace:
+def _nuisance(shared: SharedReward) -> Columns:
     """The columns for z and w of every family, without the shared reward."""
     parts = shared.coefficients()
     if parts is None:
         columns = [np.hstack([-family.basis, family.pushed]) for family in shared.families]
-        return column_space(shared.blocks(columns), SMALLEST_NUISANCE)
+        return columns_of(shared.blocks(columns), SMALLEST_NUISANCE, None)
     sparse = shared.blocks([sp.hstack([-family.basis, family.pushed], format="csr") for family in shared.families])
-    return column_space(sparse, SMALLEST_NUISANCE, side_by_side([part for part in parts for _ in range(2)]))
+    return columns_of(sparse, SMALLEST_NUISANCE, Coefficients.side_by_side([part for part in parts for _ in range(2)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,7 +330,7 @@ class Candidate:
     x: Floats
     residual: Floats
     jacobian: Floats
-    columns: ColumnSpace
+    columns: Columns
     size: float
 
     @property
@@ -352,7 +352,7 @@ class Candidate:
 def project(equations: JointEquations, discounts: Floats) -> Candidate:
     """Solve for the linear unknowns at given discounts."""
     matrix, right = equations.at(discounts)
-    columns = column_space(matrix, SMALLEST_COLUMN, equations.coefficients)
+    columns = columns_of(matrix, SMALLEST_COLUMN, equations.coefficients)
     x = columns.solve(right)
     slopes = equations.slopes(discounts, x)
     size = float(np.linalg.norm(right) + np.linalg.norm(slopes))
