@@ -84,7 +84,7 @@ def core(seed: int, decisions: int, size: int) -> dict[str, Any]:
     task = mh.domains.navigation()
     steps = task.simulate(decisions, seed=seed)
     design = make_design(steps, mh.Splines(size))
-    problem = mh.SampledProblem(steps).with_basis(design.basis.names)
+    problem = mh.SampledProblem(steps, design.basis.names)
     model = SieveModel(problem, design, Settings(temperatures=np.ones(3)), 0.1)
     end = climb(starts(model, fit_logits(design))[0], gain=1e-4)
     precise = sieve_precision(end.point)[0]

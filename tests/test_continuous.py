@@ -54,7 +54,7 @@ def test_indicators_give_the_tabular_estimate(make) -> None:
 
 def small_model(steps: mh.Steps, transformer, **settings) -> SieveModel:
     design = make_design(steps, transformer)
-    problem = mh.SampledProblem(steps).with_basis(design.basis.names)
+    problem = mh.SampledProblem(steps, design.basis.names)
     return SieveModel(problem, design, Settings(**settings), 0.1)
 
 

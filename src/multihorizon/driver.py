@@ -20,23 +20,23 @@ import pandas as pd
 
 from multihorizon.checks import Floats, as_count, as_positive
 from multihorizon.parallel import Progress, as_jobs, in_parallel, part_of, silent
-from multihorizon.problem import Problem
+from multihorizon.problem import AnyProblem, Problem, SampledProblem, require_finite
 from multihorizon.solution import Solution, Trace
 
 
 class Solver(Protocol):
-    """A small frozen dataclass of options with one method."""
+    """A small frozen dataclass of options with one method. One for logged steps says so with `takes = SampledProblem`."""
 
-    def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
+    def solve(self, problem: Any, seed: int = 0, progress: Progress = silent) -> Solution:
         """Solve the problem; `seed` fixes all randomness."""
         ...
 
 
-def solve(problem: Problem, solver: Solver, seed: int = 0, progress: Progress = silent) -> Solution:
+def solve(problem: AnyProblem, solver: Solver, seed: int = 0, progress: Progress = silent) -> Solution:
     """Infer the shared reward and the experts' discounts.
 
     Args:
-        problem: MDP and experts.
+        problem: a `Problem`, or a `SampledProblem` for `SieveLikelihood`.
         solver: one of the solver dataclasses, holding its options.
         seed: a whole number that fixes all randomness; the same seed gives the same answer.
         progress: called with the share of work done and a message.
@@ -44,10 +44,13 @@ def solve(problem: Problem, solver: Solver, seed: int = 0, progress: Progress = 
     Returns:
         The solution, with solver, options, seed and time recorded. Infeasible, not identified and not converged are statuses.
     """
-    if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a Problem, received {type(problem).__name__}")
     if isinstance(solver, type) or not hasattr(solver, "solve"):
         raise ValueError(f"solver must be a solver such as MPLP(), received {solver!r}")
+    if getattr(solver, "takes", Problem) is Problem:
+        require_finite(problem)
+    elif not isinstance(problem, SampledProblem):
+        name = type(solver).__name__
+        raise ValueError(f"{name} needs a problem of logged steps: make one with SampledProblem(Steps.from_frame(…))")
     as_count(seed, "seed", least=0)
     start = time.perf_counter()
     solution = solver.solve(problem, seed, part_of(progress, 0.0, 1.0))

@@ -16,6 +16,7 @@ A problem whose task is known from samples only: logged steps between states tha
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -207,8 +208,33 @@ def _equal_mix(sets: Bools) -> Floats:
 ExpertData = ArrayLike | Expert | Demonstrations
 
 
+class AnyProblem(ABC):
+    """What solving and its answer need of any problem: experts with names, and one reward for all of them with its parameters.
+
+    `Problem` is known in full, `SampledProblem` from samples only.
+    """
+
+    #: Labels of the reward parameters `(d,)`.
+    parameter_names: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The distinct names of the experts `(K,)`, in order of appearance."""
+
+    @property
+    def n_experts(self) -> int:
+        """K, the number of distinct experts and so of discounts."""
+        return len(self.names)
+
+    @property
+    def n_parameters(self) -> int:
+        """d, the length of the reward: the number of states, of features, or of basis functions."""
+        return len(self.parameter_names)
+
+
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class Problem:
+class Problem(AnyProblem):
     """An MDP, its experts, and how the reward is parametrised. A problem is never changed; `with_experts` makes another one.
 
     Args:
@@ -303,7 +329,7 @@ class Problem:
         """
         if not problems:
             raise ValueError("join must be given at least one problem, received none")
-        parameter_names = _joint_parameters(problems)
+        parameter_names = _joint_parameters([require_finite(problem) for problem in problems])
         column = {name: i for i, name in enumerate(parameter_names)}
         widened = (
             _widened(expert, [column[name] for name in problem.parameter_names], len(column))
@@ -342,16 +368,6 @@ class Problem:
         """Which of the K distinct `names` each of `experts` is, `(n,)`; 0, 1, … where there is one task."""
         number = {name: k for k, name in enumerate(self.names)}
         return tuple(number[expert.name] for expert in self.experts)
-
-    @property
-    def n_experts(self) -> int:
-        """K, the number of distinct experts and so of discounts."""
-        return len(self.names)
-
-    @property
-    def n_parameters(self) -> int:
-        """d, the length of the reward: the number of states, or of features."""
-        return len(self.parameter_names)
 
     @property
     def mdp(self) -> MDP:
@@ -461,11 +477,13 @@ def _placed(features: Sparse, columns: list[int], width: int) -> Sparse:
     return placed
 
 
-class SampledProblem(Problem):
+@dataclass(frozen=True, eq=False, repr=False)
+class SampledProblem(AnyProblem):
     """Experts who act for one reward in a task that only their own logged steps describe.
 
     Args:
         steps: the decisions, with the states they led to.
+        parameter_names: the basis functions of which the reward is made; the solver names them.
 
     Example:
         >>> from multihorizon.domains import navigation
@@ -473,36 +491,26 @@ class SampledProblem(Problem):
         ('near', 'middle', 'far')
     """
 
-    def __init__(self, steps: Steps) -> None:
-        if not isinstance(steps, Steps):
-            raise ValueError(f"steps must be Steps, received {type(steps).__name__}")
-        object.__setattr__(self, "steps", steps)
-        object.__setattr__(self, "parameter_names", ())
-
     steps: Steps
+    parameter_names: tuple[str, ...] = ()
 
-    def with_basis(self, names: tuple[str, ...]) -> SampledProblem:
-        """The same problem with a reward of these basis functions."""
-        made = SampledProblem(self.steps)
-        object.__setattr__(made, "parameter_names", names)
-        return made
+    def __post_init__(self) -> None:
+        if not isinstance(self.steps, Steps):
+            raise ValueError(f"steps must be Steps, received {type(self.steps).__name__}")
 
     @property
     def names(self) -> tuple[str, ...]:
         """The experts' names `(K,)`."""
         return self.steps.experts
 
-    @property
-    def experts(self) -> Any:
-        """Raises: the experts of a sampled problem act in no finite task."""
-        raise ValueError("this needs a problem with a finite task, received one of logged steps: solve it with SieveLikelihood()")
-
     def __repr__(self) -> str:
         return f"SampledProblem({len(self.steps)} steps in {', '.join(self.steps.coordinates)}, experts {', '.join(self.names)})"
 
 
-def require_sampled(problem: Problem) -> SampledProblem:
-    """The problem, if it is sampled; raises otherwise."""
-    if not isinstance(problem, SampledProblem):
-        raise ValueError("SieveLikelihood needs a problem of logged steps: make one with SampledProblem(Steps.from_frame(…))")
+def require_finite(problem: object) -> Problem:
+    """The problem, if its task is known in full; raises otherwise."""
+    if isinstance(problem, SampledProblem):
+        raise ValueError("this needs a problem with a finite task, received one of logged steps: solve it with SieveLikelihood()")
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be a Problem, received {type(problem).__name__}")
     return problem

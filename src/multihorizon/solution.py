@@ -22,7 +22,7 @@ from multihorizon.lookahead import step_discounts_of
 from multihorizon.mdp import MDP
 from multihorizon.planning.plan import plan, steps_left, weighted_plan
 from multihorizon.planning.soft_plan import soft_plan
-from multihorizon.problem import Expert, Problem
+from multihorizon.problem import AnyProblem, Expert, Problem, require_finite
 from multihorizon.result import Result, package_version
 
 
@@ -447,7 +447,7 @@ class Solution(Result):
     options: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     seconds: float = 0.0
-    problem: Problem | None = None
+    problem: AnyProblem | None = None
     interval_source: IntervalSource | None = None
 
     def __post_init__(self) -> None:
@@ -531,14 +531,15 @@ class Solution(Result):
         return pd.DataFrame({name: values for name, values in columns.items() if values is not None})
 
     def reward_frame(self) -> pd.DataFrame:
-        """One row per state, or per feature where rewards are tied: its name and its reward."""
-        return pd.DataFrame({"parameter": self.require_problem().parameter_names, "reward": self.reward})
+        """One row per state, or per feature where rewards are tied, or per basis function: its name and its reward."""
+        problem = self.problem or self.require_problem()
+        return pd.DataFrame({"parameter": problem.parameter_names, "reward": self.reward})
 
     def require_problem(self) -> Problem:
-        """The problem this solves; a solution read from a file needs it handed back."""
+        """The finite problem this solves; a solution read from a file needs it handed back."""
         if self.problem is None:
             raise ValueError("this solution was read from a file: hand its problem to Solution.from_json(path, problem=…)")
-        return self.problem
+        return require_finite(self.problem)
 
     def to_json(self, path: str | Path) -> None:
         """Write everything but the problem, with version, seed and options; what is not known is null."""
@@ -550,7 +551,7 @@ class Solution(Result):
         write_json(path, content)
 
     @classmethod
-    def from_json(cls, path: str | Path, problem: Problem | None = None) -> Solution:
+    def from_json(cls, path: str | Path, problem: AnyProblem | None = None) -> Solution:
         """Read what `to_json` wrote; hand the problem in to use `policies()`."""
         content = read_json(path, "a saved solution")
         missing = {f.name for f in fields(cls)} - {"problem", "interval_source"} - set(content)
@@ -560,7 +561,7 @@ class Solution(Result):
             found = _fields_from(content)
             fitted = found["evidence"].get("transitions")
             if problem is not None and fitted:
-                problem = problem.with_transitions([read_numbers(data) for data in fitted])
+                problem = require_finite(problem).with_transitions([read_numbers(data) for data in fitted])
             return cls(**found, problem=problem)
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{path} is not a saved solution: {error}") from error

@@ -332,7 +332,7 @@ LARGEST_DISCOUNT = 0.999
 class SieveModel(Likelihood):
     """The log-likelihood of sampled decisions as a function of `x = (θ, γ, log λ)`."""
 
-    problem: SampledProblem
+    problem: SampledProblem  # type: ignore[assignment]
     has_products = False
 
     def __init__(

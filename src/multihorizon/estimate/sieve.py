@@ -70,7 +70,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -101,7 +101,7 @@ from multihorizon.estimate.maximum_likelihood import CONVERGED_GRADIENT
 from multihorizon.estimate.precision import NULL_COMPONENT, Precision
 from multihorizon.estimate.search import estimate_spread, temperature_penalty
 from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.problem import Problem, SampledProblem, require_sampled
+from multihorizon.problem import SampledProblem
 from multihorizon.solution import SieveEvidence, Solution, Status
 
 #: The logits' own penalty, and the gain below which their Newton steps end.
@@ -343,7 +343,7 @@ class _Trial:
 def _trial(steps: Steps, held: Bools, candidate: Any, penalty: float, regressor: Any, settings: Settings) -> _Trial | None:
     train = steps.select(~held)
     design = make_design(train, candidate, regressor)
-    model = SieveModel(SampledProblem(train).with_basis(design.basis.names), design, settings, penalty)
+    model = SieveModel(SampledProblem(train, design.basis.names), design, settings, penalty)
     begin = starts(model, fit_logits(design))
     return None if not begin else _climbed(begin[0], steps.select(held), penalty)
 
@@ -644,7 +644,7 @@ def make_solution(
         residual=residual,
         temperature=model.temperatures(point.x),
         standard_errors=errors,
-        problem=problem.with_basis(model.design.basis.names),
+        problem=replace(problem, parameter_names=model.design.basis.names),
         interval_source=SieveIntervals(point, errors),
         evidence=evidence,
     )
@@ -874,6 +874,8 @@ class SieveLikelihood:
         ('converged', True)
     """
 
+    takes: ClassVar = SampledProblem
+
     basis: Any = None
     regressor: Any = None
     penalty: float | None = None
@@ -892,12 +894,11 @@ class SieveLikelihood:
         check_discounts(self.discounts)
         as_count(self.resamples, "resamples", least=0)
 
-    def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
+    def solve(self, problem: SampledProblem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Fit; `seed` draws resampled episodes."""
-        sampled = require_sampled(problem)
-        settings = _settings(sampled, self.temperature, self.discounts)
-        kept, relevance = relevant_coordinates(sampled.steps) if self.basis is None else (None, {})
-        steps = sampled.steps if kept is None else sampled.steps.keeping(kept)
+        settings = _settings(problem, self.temperature, self.discounts)
+        kept, relevance = relevant_coordinates(problem.steps) if self.basis is None else (None, {})
+        steps = problem.steps if kept is None else problem.steps.keeping(kept)
         basis = _with_sources(self.basis, steps)
         choice = choose(steps, basis, self.penalty, self.regressor, settings, part_of(progress, 0.0, 0.5))
         progress(0.5, "fit")
@@ -905,7 +906,7 @@ class SieveLikelihood:
         progress(0.8, "standard errors")
         count = self.resamples or (RESAMPLES if self.regressor is not None else 0)
         drawn = resampled(found.end.point, choice, self.regressor, count, seed, part_of(progress, 0.8, 1.0)) if count else None
-        return make_solution(sampled, found, choice, relevance, drawn, self.basis is not None, self.regressor)
+        return make_solution(problem, found, choice, relevance, drawn, self.basis is not None, self.regressor)
 
 
 def _settings(problem: SampledProblem, temperature: Temperature, discounts: Any) -> Settings:
@@ -942,7 +943,7 @@ def _with_sources(basis: Any, steps: Steps) -> Any:
 
 
 def _model(steps: Steps, design: Design, settings: Settings, penalty: float) -> SieveModel:
-    bare = SieveModel(SampledProblem(steps).with_basis(design.basis.names), design, settings, penalty)
+    bare = SieveModel(SampledProblem(steps, design.basis.names), design, settings, penalty)
     return bare.holding(temperature_penalty(bare))
 
 

@@ -67,7 +67,7 @@ from multihorizon.exact.sets import (
 from multihorizon.mdp import MDP
 from multihorizon.planning.linear import SingularError, matrix_resolvent
 from multihorizon.planning.soft_plan import soft_plan
-from multihorizon.problem import Expert, Problem
+from multihorizon.problem import Expert, Problem, require_finite
 
 #: Ranges narrower than this are printed as one number, and ends this close to 0 or 1 as the limit that they are.
 PRINTED = 5e-5
@@ -592,7 +592,7 @@ def identify(
     lam = read_temperature(temperature)
     as_positive(tolerance, "tolerance")
     as_positive(smoothing, "smoothing")
-    ordered = in_order_of_content(problem, smoothing)
+    ordered = in_order_of_content(require_finite(problem), smoothing)
     equations = [read_equations(expert, smoothing) for expert in ordered.experts]
     families = None if has_features(ordered) else reward_families(ordered, equations, tolerance)
     case = make_case(ordered, equations, families, lam, tolerance, _known_identify(ordered, known))

@@ -85,7 +85,7 @@ from multihorizon.exact.goals import goals as goals_of_policies
 from multihorizon.exact.identify import Temperature as PolicyTemperature
 from multihorizon.files import for_json
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
-from multihorizon.problem import Problem
+from multihorizon.problem import Problem, require_finite
 from multihorizon.solution import Solution, Status
 
 #: Standard deviations of rewards that are tried, in temperatures.
@@ -645,7 +645,7 @@ def goals(
         >>> goals(Problem(mdp, table)).groups
         (('ann', 'cem'), ('ben',))
     """
-    if any(expert.counts is None for expert in problem.experts):
+    if any(expert.counts is None for expert in require_finite(problem).experts):
         return goals_of_policies(problem, cast(PolicyTemperature, temperature), tolerance, progress)
     return goals_of_decisions(problem, temperature, simulations, seed, progress, jobs)
 

@@ -39,7 +39,7 @@ from multihorizon.estimate.look_ahead import LookaheadFit, fit_lookahead, lookah
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.lookahead import FAMILIES, Exponential, FreeWeights, Lookahead, QuasiHyperbolic
 from multihorizon.parallel import Progress, silent
-from multihorizon.problem import Problem
+from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.questions.model_checks import PART_RIDGE, deal
 
@@ -219,7 +219,7 @@ def compare_lookahead(
         ValueError: for a task in which a state can come again, or one with very many rewards.
     """
     solver = solver or MaximumLikelihood()
-    check_comparable(problem, solver)
+    check_comparable(require_finite(problem), solver)
     found = solver.search(problem, seed, lambda share, message: progress(0.4 * share, message))[1]
     return compare_from(found.best.point, families, demonstrations, seed, lambda s, message: progress(0.4 + 0.6 * s, message))
 

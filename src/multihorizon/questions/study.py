@@ -41,7 +41,7 @@ from multihorizon.estimate.population.covariates import PERSON, SPARE_PERSONS
 from multihorizon.estimate.population.solver import Population
 from multihorizon.files import read_json, write_json
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
-from multihorizon.problem import Problem
+from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.result import package_version
 from multihorizon.solution import Solution, Status
@@ -453,14 +453,14 @@ def recover(
     """
     as_count(studies, "studies", least=LEAST_STUDIES)
     as_jobs(jobs)
-    problem = study if isinstance(study, Problem) else study.require_problem()
-    used = solver or (MaximumLikelihood() if isinstance(study, Problem) else _solver_of(study))
+    used = solver or (_solver_of(study) if isinstance(study, Solution) else MaximumLikelihood())
+    problem = study.require_problem() if isinstance(study, Solution) else require_finite(study)
     problem = used.compared(problem) if isinstance(used, Population) else problem
     design = read_design(problem, demonstrations)
     varied = _term(used, problem, term)
     _check_request(used, problem, varied, effects, discounts, decisions, people)
     chosen = by_name(problem, discounts or {}, "discount")
-    fitted = _with_answer(solve(problem, used, seed) if isinstance(study, Problem) else study)
+    fitted = _with_answer(study if isinstance(study, Solution) else solve(problem, used, seed))
     truth = _truth(fitted, used, problem, varied, chosen)
     sizes = _sizes(design, truth, effects, decisions, people)
     task = _Study(design, truth, used, seed)
