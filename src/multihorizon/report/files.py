@@ -248,7 +248,7 @@ def result_of_sampled_report(found: SampledAnalysis, options: dict[str, Any]) ->
         "standard_errors": people["standard_error"].tolist(),
         "effective_horizons": [None if g is None else 1 / (1 - g) for g in discounts],
         "temperatures": found.temperatures,
-        "reward": dict(zip(solution.require_problem().parameter_names, reward.tolist(), strict=True)),
+        "reward": dict(zip(solution.reward_frame()["parameter"], reward.tolist(), strict=True)),
         "coordinates": solution.evidence["coordinates"],
         "status": str(solution.status),
         "message": solution.message,
