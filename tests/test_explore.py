@@ -11,9 +11,9 @@ from browser import Tab
 
 import multihorizon as mh
 from multihorizon.analysis import Analysis, identify_fitted
-from multihorizon.report.charts import Page, Section, table
-from multihorizon.report.fit_page import fit_page, identify_page
-from multihorizon.report.sections import goals_page, recover_page
+from multihorizon.report.charts import Page, PageTable, Section
+from multihorizon.report.fit_page import fit_page
+from multihorizon.report.question_pages import goals_page, identify_page, recover_page
 
 #: Labels that try to be markup, script, an address, another direction of writing, and a picture.
 HOSTILE = ['</script><script>window.stolen="yes"</script>', '"><img src=x onerror=window.stolen=1>', "javascript:alert(1)//🙂"]
@@ -255,7 +255,7 @@ def test_without_scripts_every_number_is_there(tab, page, found) -> None:
 
 def test_folded_tables_are_printed(tab, tmp_path) -> None:
     rows = [[f"name {i}", i] for i in range(30)]
-    Page("Long", "", [Section("Table", [table(["a", "b"], rows, "Names")])]).write(tmp_path / "long.html")
+    Page("Long", "", [Section("Table", [PageTable(["a", "b"], rows, "Names")])]).write(tmp_path / "long.html")
     tab.open(tmp_path / "long.html")
     counts = []
     for kind in ("screen", "print"):

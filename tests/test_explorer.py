@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.report import maps as stretches
-from multihorizon.report.charts import Axis, Either, Mark, Page, Panel, Ruler, Section, asset, chart, data_block, script, table
-from multihorizon.report.explorer import Person, Task, explorer
-from multihorizon.report.maps import DARKEST, best_actions, graph_map, grid_map, has_arrows
+from multihorizon.report.charts import Axis, Chart, Either, Mark, Page, PageTable, Panel, Ruler, Section, asset, script
+from multihorizon.report.explorer import Person, RewardedTask, Stretches, best_actions, explorer
+from multihorizon.report.maps import DARKEST, graph_map, grid_map, has_arrows
 
 CLIFF, TOY = mh.domains.cliff(), mh.domains.toy()
 NASTY = "</script><b>\u2028&'\"\u202e"
@@ -22,16 +22,22 @@ def expected(domain: mh.domains.Domain) -> np.ndarray:
     return domain.mdp.expected_reward(domain.reward)
 
 
-def task(domain: mh.domains.Domain, steps: float = np.inf) -> Task:
+def task(domain: mh.domains.Domain, steps: float = np.inf) -> RewardedTask:
     n = domain.mdp.n_states
-    return Task(domain.mdp, expected(domain), np.zeros(n), ["tip"] * n, np.ones(n), steps)
+    return RewardedTask(domain.mdp, expected(domain), np.zeros(n), ["tip"] * n, np.ones(n), steps)
+
+
+def arrows(found: Stretches, discount: float) -> list[tuple[int, int, bool]]:
+    """Every action that is best somewhere, and whether it is best at a discount."""
+    best = found.best_at(discount)
+    return [(state, action, i in best) for i, (state, action) in enumerate(found.pairs)]
 
 
 @pytest.mark.parametrize("domain", [CLIFF, TOY, mh.domains.big_small()], ids=lambda d: d.name)
 def test_stretches_are_the_exact_intervals(domain) -> None:
     found = best_actions(domain.mdp, expected(domain))
     intervals = mh.discount_intervals(domain.mdp, domain.reward)
-    assert found.exact
+    assert not found.tried
     for interval in intervals:
         middle = (interval.low + interval.high) / 2
         best = np.zeros_like(interval.optimal_actions)
@@ -41,22 +47,19 @@ def test_stretches_are_the_exact_intervals(domain) -> None:
     assert found.changes == pytest.approx([interval.low for interval in intervals], abs=1e-9)
 
 
-def test_changes_of_a_state_are_those_of_the_whole(monkeypatch) -> None:
+def test_changes_of_a_state_are_those_of_the_whole() -> None:
     found = best_actions(TOY.mdp, expected(TOY))
     first = [(round(change, 3), actions) for change, actions in found.by_state()[0]]
     assert first == [(0.0, [0]), (0.432, [1]), (0.876, [2])]
 
 
-def test_a_large_task_is_planned_at_many_discounts(monkeypatch) -> None:
+def test_a_large_task_is_planned_at_many_discounts() -> None:
     exact = best_actions(CLIFF.mdp, expected(CLIFF))
-    monkeypatch.setattr(stretches, "EXACT_STATES", 3)
-    rough = best_actions(CLIFF.mdp, expected(CLIFF))
-    assert not rough.exact
+    rough = best_actions(CLIFF.mdp, expected(CLIFF), exact_states=3)
+    assert len(rough.tried) > 100
     for gamma in (0.0, 0.5, 0.9):
         one, two = ({found.pairs[i] for i in found.best_at(gamma)} for found in (exact, rough))
         assert one == two
-    monkeypatch.setattr(stretches, "PLANNED_STATES", 3)
-    assert best_actions(CLIFF.mdp, expected(CLIFF)) is None
 
 
 def test_of_many_states_those_with_the_most_decisions_are_kept() -> None:
@@ -70,7 +73,7 @@ def test_of_many_states_those_with_the_most_decisions_are_kept() -> None:
 def test_names_of_states_are_drawn_whole_where_they_fit_on_two_lines() -> None:
     chance = np.eye(3)[[1, 2, 2]][None]
     mdp = mh.MDP(chance, terminal=[2], state_names=["very severe", "recovered", "discharged"])
-    drawn = graph_map(mdp, ["tip"] * 3, "Graph", best_actions(mdp, np.ones((3, 1))), set())
+    drawn = graph_map(mdp, ["tip"] * 3, "Graph", arrows(best_actions(mdp, np.ones((3, 1))), 0.5)).__html__()
     for line in ("very", "severe", "recovered", "discharg…"):
         assert f">{line}</text>" in drawn
 
@@ -78,7 +81,7 @@ def test_names_of_states_are_drawn_whole_where_they_fit_on_two_lines() -> None:
 def test_every_arrow_that_is_best_somewhere_is_drawn_once() -> None:
     assert has_arrows(CLIFF.mdp)
     found = best_actions(CLIFF.mdp, expected(CLIFF))
-    drawn = grid_map(CLIFF.mdp, CLIFF.reward, ["tip"] * 12, "Map", found, found.best_at(0.5))
+    drawn = grid_map(CLIFF.mdp, CLIFF.reward, ["tip"] * 12, "Map", arrows(found, 0.5)).__html__()
     assert drawn.count('class="choice arrow') == len(found.pairs)
     assert drawn.count('class="choice arrow on') == len(found.best_at(0.5))
     assert drawn.count("<title>") == 12
@@ -86,13 +89,12 @@ def test_every_arrow_that_is_best_somewhere_is_drawn_once() -> None:
 
 def test_a_small_task_without_a_grid_is_a_graph_and_a_large_one_a_table() -> None:
     found = best_actions(TOY.mdp, expected(TOY))
-    drawn = graph_map(TOY.mdp, ["tip"] * 4, "Graph", found, found.best_at(0.5))
-    assert drawn is not None
+    drawn = graph_map(TOY.mdp, ["tip"] * 4, "Graph", arrows(found, 0.5)).__html__()
     assert drawn.count("<circle") == 4
     assert drawn.count('<g class="choice') == len(found.pairs) + 1
     many = mh.domains.random_mdp(40, 2, seed=0)
     reward = np.random.default_rng(0).normal(size=(40, 2))
-    assert graph_map(many, ["tip"] * 40, "Graph", best_actions(many, reward), set()) is None
+    assert graph_map(many, ["tip"] * 40, "Graph", arrows(best_actions(many, reward), 0.5)) is None
 
 
 def test_layers_of_a_graph_follow_its_moves() -> None:
@@ -102,36 +104,33 @@ def test_layers_of_a_graph_follow_its_moves() -> None:
     for here, following in ((0, 1), (1, 2), (2, 3)):
         chain[0, order[here], order[following]] = 1
     mdp = mh.MDP(chain, initial=np.eye(4)[order[0]], terminal=[order[3]])
-    drawn = graph_map(mdp, ["tip"] * 4, "Chain", best_actions(mdp, np.ones((4, 1))), set())
+    drawn = graph_map(mdp, ["tip"] * 4, "Chain", arrows(best_actions(mdp, np.ones((4, 1))), 0.5)).__html__()
     places = [float(x) for x in re.findall(r'<circle [^>]*cx="([\d.]+)"', drawn)]
     assert [places[s] for s in order] == sorted(places)
     loop = np.array([[[0, 1.0], [1.0, 0]]])
     endless = mh.MDP(loop, initial=[1, 0])
-    assert graph_map(endless, ["a", "b"], "Loop", best_actions(endless, np.ones((2, 1))), {0, 1}) is not None
+    assert graph_map(endless, ["a", "b"], "Loop", arrows(best_actions(endless, np.ones((2, 1))), 0.5)) is not None
 
 
 def test_the_slider_stores_numbers_only_and_starts_at_the_median() -> None:
     people = [Person(0, NASTY, 0.2), Person(1, "b", 0.6), Person(2, "c", 0.95)]
-    blocks = explorer(task(TOY), people)
-    data = json.loads(re.search(r"<script[^>]*>(.*?)</script>", blocks[0]).group(1))
+    drawn = explorer(task(TOY), people)[0].__html__()
+    data = json.loads(re.search(r"<script[^>]*>(.*?)</script>", drawn).group(1))
     assert data["start"] == 0.6
     assert data["steps"] is None
     assert data["farthest"] == 100
     assert data["changes"] == pytest.approx([0, 0.4322, 0.8764], abs=1e-4)
-    assert "</script><b>" not in blocks[0]
-    assert "a0 up to 0.4322, a1 up to 0.8764, then a2" in blocks[0]
-    assert "a0 up to 1.8, a1 up to 8.1, then a2" in blocks[0]
+    assert "</script><b>" not in drawn
+    assert "a0 up to 0.4322, a1 up to 0.8764, then a2" in drawn
+    assert "a0 up to 1.8, a1 up to 8.1, then a2" in drawn
 
 
-def test_a_task_that_is_too_large_says_so(monkeypatch) -> None:
-    monkeypatch.setattr(stretches, "PLANNED_STATES", 3)
-    assert "The task has 4 states" in explorer(task(TOY), [])[0]
+def test_a_task_that_is_too_large_says_so() -> None:
+    assert "The task has 4 states" in explorer(task(TOY), [], planned_states=3)[0]
 
 
-def test_what_is_left_out_is_said(monkeypatch) -> None:
-    monkeypatch.setattr("multihorizon.report.explorer.MOST_ROWS", 2)
-    monkeypatch.setattr(stretches, "EXACT_STATES", 3)
-    said = " ".join(explorer(task(TOY), [])[1:])
+def test_what_is_left_out_is_said() -> None:
+    said = " ".join(explorer(task(TOY), [], most_rows=2, exact_states=3)[1:])
     assert "the 2 states with the most decisions, of 3" in said
     assert "computed at" in said
 
@@ -152,12 +151,13 @@ def test_rulers_agree_on_order_and_ends() -> None:
 
 
 def test_data_cannot_end_their_block() -> None:
-    block = data_block({"label": NASTY, "number": 1.5})
-    inner = block.removeprefix('<script type="application/json">').removesuffix("</script>")
+    block = explorer(task(TOY), [])[0]
+    drawn = replace(block, data=block.data | {"label": NASTY, "number": 1.5}).__html__()
+    inner = re.search(r'<script type="application/json">(.*?)</script>', drawn).group(1)
     assert not set("<>&\u2028\u2029") & set(inner)
-    assert json.loads(inner) == {"label": NASTY, "number": 1.5}
+    assert json.loads(inner) | {"label": NASTY, "number": 1.5} == json.loads(inner)
     with pytest.raises(ValueError, match="not JSON compliant"):
-        data_block([float("nan")])
+        replace(block, data=block.data | {"number": float("nan")}).__html__()
 
 
 def test_labels_are_text_wherever_they_stand() -> None:
@@ -166,8 +166,8 @@ def test_labels_are_text_wherever_they_stand() -> None:
         NASTY,
         NASTY,
         [
-            Section(NASTY, [table([NASTY], [[NASTY], [Either(NASTY, "1")]], NASTY, [[0], []])]),
-            Section("b", [chart(NASTY, [Panel(Axis(NASTY), Axis(NASTY), [mark])])]),
+            Section(NASTY, [PageTable([NASTY], [[NASTY], [Either(NASTY, "1")]], NASTY, [[0], []])]),
+            Section("b", [Chart(NASTY, [Panel(Axis(NASTY), Axis(NASTY), [mark])])]),
         ],
         NASTY,
         experts=[(0, NASTY), (1, "b")],
@@ -194,11 +194,12 @@ def test_the_script_writes_no_markup_and_loads_nothing() -> None:
 
 
 def test_rows_columns_and_marks_say_whose_they_are() -> None:
-    drawn = table(["a", "b"], [[1, 2], [3, 4]], experts=[[7], [7, 8]], columns=[[], [5]])
+    drawn = PageTable(["a", "b"], [[1, 2], [3, 4]], experts=[[7], [7, 8]], columns=[[], [5]]).__html__()
     assert '<tr data-experts="7">' in drawn
     assert '<tr data-experts="7 8">' in drawn
     assert drawn.count('data-experts="5"') == 3
-    both = chart("c", [Panel(Axis("x"), Axis("y"), [Mark(0.1, 0.2, "t", [3]), Mark(0.1, 0.2, "t", [4], across=(0.0, 0.3))])])
+    marks = [Mark(0.1, 0.2, "t", [3]), Mark(0.1, 0.2, "t", [4], across=(0.0, 0.3))]
+    both = Chart("c", [Panel(Axis("x"), Axis("y"), marks)]).__html__()
     assert 'data-experts="3"' in both
     assert 'data-experts="4"' in both
 
@@ -207,7 +208,7 @@ def test_a_page_does_not_depend_on_the_order_of_experts() -> None:
     """The same experts in another order have the same table and slider, apart from their numbers."""
     people = [Person(0, "a", 0.2), Person(1, "b", 0.6)]
     swapped = [Person(1, "a", 0.2), Person(0, "b", 0.6)]
-    one, two = (re.sub(r' data-experts="\d"', "", "".join(explorer(task(CLIFF), who))) for who in (people, swapped))
+    one, two = (re.sub(r' data-experts="\d"', "", explorer(task(CLIFF), who)[0].__html__()) for who in (people, swapped))
     assert one == two
 
 

@@ -12,7 +12,7 @@ import multihorizon as mh
 from multihorizon.analysis import SampledAnalysis, not_to_be_used, person_cells
 from multihorizon.cli import app
 from multihorizon.report.files import write_sampled
-from multihorizon.report.fit_page import sampled_page
+from multihorizon.report.fit_page import fit_page
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def found() -> SampledAnalysis:
 def test_a_known_discount_is_called_known_and_is_no_estimate(found) -> None:
     assert person_cells(found, 0)[:3] == ("1.4", "0.3", "known")
     assert person_cells(found, 1)[2] != "known"
-    page = sampled_page(found, {}).render()
+    page = fit_page(found, {}).render()
     assert "0.300 to 0.300" not in page
     assert ">known<" in page
 

@@ -22,7 +22,7 @@ from multihorizon.analysis import (
 from multihorizon.cli import app
 from multihorizon.questions.contrasts import reward_contrasts
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
-from multihorizon.report.charts import Bar, Page, Section, badge, figure, listing, paragraph, table
+from multihorizon.report.charts import Badge, Bar, Listing, Page, PageTable, Section, figure
 from multihorizon.report.files import result_of
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.plots import new_axes
@@ -234,14 +234,14 @@ def test_text_in_figures_stays_text():
     ax.set_title("王小明 🙂")
     import base64
 
-    picture = figure(ax, "A figure").split("base64,")[1].split('"')[0]
+    picture = figure(ax, "A figure").content
     assert "王小明 🙂" in base64.b64decode(picture).decode()
 
 
 def test_long_tables_are_folded_and_short_ones_are_not():
     rows = [[f"name {i}", i / 7, Bar(0.1, 0.2, 0.3, (0.0, 1.0))] for i in range(21)]
-    assert table(["a", "b", "c"], rows, "People").startswith("<details><summary>People (21 rows)</summary>")
-    assert "<details" not in table(["a", "b", "c"], rows[:20], "People")
+    assert PageTable(["a", "b", "c"], rows, "People").__html__().startswith("<details><summary>People (21 rows)</summary>")
+    assert "<details" not in PageTable(["a", "b", "c"], rows[:20], "People").__html__()
 
 
 def test_a_person_at_chance_gets_no_discount_but_a_reason():
@@ -312,11 +312,9 @@ def test_pairs_of_many_are_compared_on_request(found, monkeypatch):
 
 
 def test_pages_escape_all_text():
-    page = Page(
-        "<t>", "<l>", [Section("<h>", [paragraph("<p>"), badge("<b>"), listing("<c>"), table(["<d>"], [["<e>"]])])], "<f>"
-    )
+    page = Page("<t>", "<l>", [Section("<h>", ["<p>", Badge("<b>"), Listing("<c>"), PageTable(["<d>"], [["<e>"]])])], "<f>")
     body = page.render()
-    for letter in "tlhbcdef":
+    for letter in "tlhpbcdef":
         assert f"&lt;{letter}&gt;" in body
 
 

@@ -13,7 +13,7 @@ from multihorizon.cli.options import CheckOptions
 from multihorizon.data.check import CHANCE, Finding, TableCheck, check_table, write_mended
 from multihorizon.data.reading import file_kind, files_of
 from multihorizon.files import write_all, write_json
-from multihorizon.report.charts import Cell, Page, Section, badge, paragraph, table
+from multihorizon.report.charts import Badge, Block, Cell, Page, PageTable, Section
 from multihorizon.result import package_version
 from multihorizon.text import count, p_cell
 
@@ -143,26 +143,23 @@ def _action_rows(found: TableCheck) -> tuple[list[str], list[list[Cell]]]:
 def _page(found: TableCheck, written: Sequence[str], transitions: bool) -> Page:
     """The report."""
     wrong = any(finding.stops for finding in found.findings)
-    blocks = [badge("A fit refuses this table" if wrong else "Nothing stops a fit", "bad" if wrong else "good")]
-    blocks.append(paragraph(found.summary))
+    badge = Badge("A fit refuses this table", "bad") if wrong else Badge("Nothing stops a fit", "good")
+    blocks: list[str | Block] = [badge, found.summary]
     if found.findings:
-        blocks.append(table(list(FOUND), [_finding_row(finding) for finding in found.findings]))
-    blocks += [paragraph(line) for line in written]
+        blocks.append(PageTable(list(FOUND), [_finding_row(finding) for finding in found.findings]))
+    blocks += written
     compared = "It was compared with the given transitions." if transitions else "It was not compared with transitions."
-    holds = [paragraph(compared)]
+    holds: list[str | Block] = [compared]
     parts = (
         ("How often each expert decided", _expert_rows(found)),
         ("States", _state_rows(found)),
         ("Actions", _action_rows(found)),
     )
-    for caption, (headers, rows) in parts:
-        holds += [table(list(headers), rows, caption)] if rows else []
+    holds += [PageTable(headers, rows, caption) for caption, (headers, rows) in parts if rows]
     if "chance_p" in found.experts:
         holds.append(
-            paragraph(
-                "The last column of experts is a test of their decisions against equally likely actions in each state. A small p "
-                f"says that they do not choose at random; from {CHANCE} on they may."
-            )
+            "The last column of experts is a test of their decisions against equally likely actions in each state. A small p "
+            f"says that they do not choose at random; from {CHANCE} on they may."
         )
     sections = [Section("What is wrong, and how to mend it", blocks), Section("What the table holds", holds)]
     return Page(

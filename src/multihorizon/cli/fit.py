@@ -40,7 +40,8 @@ from multihorizon.estimate.sieve import SieveLikelihood
 from multihorizon.questions.lookahead_comparison import LookaheadComparison
 from multihorizon.questions.study import Recovery
 from multihorizon.report.files import FILES, STEP_FILES, write_fit, write_sampled, write_so_far
-from multihorizon.report.sections import contrast_rows, effect_rows, family_cells, population_words
+from multihorizon.report.population import contrast_rows, effect_rows, population_words
+from multihorizon.report.question_pages import family_cells
 from multihorizon.solution import Solution, Status
 from multihorizon.text import decimals
 

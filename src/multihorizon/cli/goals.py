@@ -9,7 +9,7 @@ from multihorizon.cli.console import checked, out, progress_bar, read_options, r
 from multihorizon.cli.options import GoalsOptions
 from multihorizon.files import write_all, write_json
 from multihorizon.questions.goals import GoalEstimates, goals_of_decisions
-from multihorizon.report.sections import goals_page
+from multihorizon.report.question_pages import goals_page
 from multihorizon.result import package_version
 
 FILES = ("goals.json", "goals.html")

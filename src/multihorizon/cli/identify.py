@@ -12,7 +12,7 @@ from multihorizon.driver import solve
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.exact.identify import Identification
 from multihorizon.files import write_all, write_json
-from multihorizon.report.fit_page import identify_page, these_decisions
+from multihorizon.report.question_pages import identify_page, these_decisions
 from multihorizon.result import package_version
 from multihorizon.solution import Solution, Status
 

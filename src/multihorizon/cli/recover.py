@@ -22,7 +22,7 @@ from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.estimate.population.solver import Population
 from multihorizon.questions.study import Recovery
 from multihorizon.questions.study import recover as simulate_studies
-from multihorizon.report.sections import FILES, size_cells, write_recovery
+from multihorizon.report.question_pages import FILES, size_cells, write_recovery
 
 #: The columns that fit on a terminal; the report has all.
 SHOWN = ("people", "decisions", "effect", "error", "correlation", "coverage", "power")

@@ -33,7 +33,7 @@ from multihorizon.paper.settings import (
     Settings,
     study_domains,
 )
-from multihorizon.report.charts import Page, Section, badge, figure, paragraph, table, warning
+from multihorizon.report.charts import Badge, Block, Notice, Page, PageTable, Picture, Section, figure
 from multihorizon.report.plots import COLOURS, plot_policy, plot_reward, save
 
 #: The parts' data by name, and the timings by name.
@@ -475,7 +475,7 @@ def write_report(directory: Path, data: dict[str, Any], timings: dict[str, Any],
     """`report.html`: verdicts first, then every table and figure, then the choices."""
     texts = captions(data)
 
-    def drawn(name: str) -> str:
+    def drawn(name: str) -> Picture:
         return figure(FIGURES[name](data, timings), texts[name])
 
     sections = [
@@ -495,7 +495,7 @@ def write_report(directory: Path, data: dict[str, Any], timings: dict[str, Any],
         "Every table and figure of the study, ours beside the paper's.",
         sections,
         f"multihorizon {mh.__version__}, seed {settings.seed}, {'quick' if settings.quick else 'full'} run.",
-        [warning(QUICK)] if settings.quick else [],
+        [Notice(QUICK)] if settings.quick else [],
     ).write(directory / "report.html")
 
 
@@ -519,25 +519,25 @@ def write_page(directory: Path, data: dict[str, Any], claims: list[Claim], setti
 
 def _counts(claims: list[Claim]) -> str:
     counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in (REPRODUCED, IN_PART, NOT, NOT_TESTED)}
-    return paragraph("; ".join(f"{verdict}: {count}" for verdict, count in counts.items() if count) + ".")
+    return "; ".join(f"{verdict}: {count}" for verdict, count in counts.items() if count) + "."
 
 
-def _claims(claims: Sequence[Claim]) -> list[str]:
+def _claims(claims: Sequence[Claim]) -> list[str | Block]:
     """One block per claim: a table with these long cells could not be read on a telephone."""
     kinds = {REPRODUCED: "good", IN_PART: "", NOT: "bad", NOT_TESTED: ""}
-    blocks = []
+    blocks: list[str | Block] = []
     for claim in claims:
         blocks += [
-            badge(f"{claim.topic}: {claim.verdict}", kinds[claim.verdict]),
-            paragraph(f"Paper: {claim.claim}"),
-            paragraph(f"Ours: {claim.ours}"),
-            paragraph(claim.reason),
+            Badge(f"{claim.topic}: {claim.verdict}", kinds[claim.verdict]),
+            f"Paper: {claim.claim}",
+            f"Ours: {claim.ours}",
+            claim.reason,
         ]
     return blocks
 
 
-def _html(content: Table) -> str:
-    return table(content.headers, content.rows, content.title)
+def _html(content: Table) -> PageTable:
+    return PageTable(content.headers, content.rows, content.title)
 
 
 def _markdown(content: Table) -> str:

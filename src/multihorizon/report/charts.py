@@ -1,25 +1,20 @@
-"""Around every page: inert text, the style, the script with its controls, and what a browser may do.
+"""What a page is made of: blocks of plain data, which the templates in `templates/` draw when the page is rendered.
+
+A page is one HTML file with its style, script and figures inside; it needs no network. It has a title, a line under it, opening
+blocks, and sections of blocks. A block is a string, which is a paragraph, or a `Block`: the macro with the name of its class
+draws it. Templates escape all that they are handed, so a label is shown as it is, whatever it contains.
 
 Without scripts a page shows every number. The script (`assets/*.js`) adds controls, and finds what they act on by these names:
 
 - `data-experts="2 5"`: a row, cell or mark that belongs to experts 2 and 5. It is hidden unless both are chosen.
 - `class="in-discount"` and `class="in-steps"`: the same look-ahead as a discount and in steps. One of them is shown.
-- `class="mark"` with a `<title>`: a mark in a figure, and what it tells under the pointer.
+- `class="mark"` with a `<title>`: a mark in a figure, and what it says under the pointer.
 
 The page's own policy (a `Content-Security-Policy`) lets the browser run this one script, known by its hash, and load nothing.
 
-A self-contained page: one HTML file with its style, script and figures inside, which needs no network.
-
-A page is a title, a line under it, opening blocks, and sections of blocks. Blocks are made by `paragraph`, `table`, `figure`,
-`listing`, `badge`, `cards` and `warning` here, and by the drawings of `charts` and `explorer`. All text goes through `text`, so a
-label is shown as it is, whatever it contains. What a reader can do with a page is described in `shell`.
-
-Charts drawn as SVG in the page: marks tell their numbers under the pointer, and belong to experts who can be chosen.
-
-A chart has one panel, or one for each unit of look-ahead, of which the page shows one. Axes run from 0 to 1 unless they say
-otherwise. Colours come from the page's style, so a chart is light or dark as the page is.
-
-Two rulers for one look-ahead: the discount γ itself, and the effective horizon in steps on a logarithmic scale.
+A chart has one panel, or one for each unit of look-ahead, of which the page shows one. Colours come from the page's style, so a
+chart is light or dark as the page is. A look-ahead has two rulers: the discount γ itself, and the effective horizon in steps on a
+logarithmic scale.
 """
 
 from __future__ import annotations
@@ -27,68 +22,49 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-import json
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from html import escape
 from importlib import resources
-from math import ceil, inf, isnan, log, log10
+from math import ceil, inf, isnan, log, log10, nan
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import matplotlib as mpl
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from multihorizon.files import visible
 from multihorizon.text import effective_horizon, horizon_text
 
-#: The parts of the script, in order.
-SCRIPTS = ("page.js", "tables.js", "figures.js", "explorer.js")
+Unit = Literal["discount", "steps"]
+UNITS: tuple[Unit, ...] = ("discount", "steps")
 
 
-def text(value: str) -> str:
-    """Text for the page or for an attribute: markup and characters that change the direction of writing are shown, not obeyed."""
-    return escape(visible(value))
+@cache
+def templates() -> Environment:
+    """The templates. They escape text, and write out characters that would change the direction of writing."""
 
+    def shown(value: Any) -> Any:
+        return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
-def data_block(value: Any) -> str:
-    """Data for the script, as JSON in which nothing can end the block or be taken for markup."""
-    content = json.dumps(value, allow_nan=False, separators=(",", ":"))  # ASCII: line separators are written out
-    for character in "<>&":
-        content = content.replace(character, f"\\u{ord(character):04x}")
-    return f'<script type="application/json">{content}</script>'
-
-
-def controls(experts: Sequence[tuple[int, str]], units: bool) -> str:
-    """What acts on the whole page. It is hidden until the script runs."""
-    return (
-        f'<div class="controls page" hidden>{UNITS if units else ""}{THEMES}{_chooser(experts) if len(experts) > 1 else ""}</div>'
+    found = Environment(
+        loader=PackageLoader("multihorizon.report"),
+        autoescape=True,
+        auto_reload=False,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
     )
-
-
-UNITS = (
-    '<fieldset><legend>Look-ahead</legend><label><input type="radio" name="unit" class="unit" value="discount" checked '
-    'autocomplete="off"> discount γ</label><label><input type="radio" name="unit" class="unit" value="steps" '
-    'autocomplete="off"> steps</label></fieldset>'
-)
-THEMES = (
-    '<label>Colours <select class="theme" autocomplete="off"><option value="">as the system</option>'
-    '<option value="light">light</option><option value="dark">dark</option></select></label>'
-)
-
-
-def _chooser(experts: Sequence[tuple[int, str]]) -> str:
-    box = '<li><label><input type="checkbox" value="{}" checked autocomplete="off"> {}</label></li>'
-    boxes = "".join(box.format(number, text(name)) for number, name in experts)
-    return (
-        f'<details class="chooser"><summary>Experts: <output>all {len(experts)}</output></summary><label>Find '
-        '<input type="search" class="find" autocomplete="off"></label> <button type="button" class="every">All listed'
-        f'</button> <button type="button" class="none">None listed</button><ul>{boxes}</ul></details>'
-    )
+    found.filters["cell"] = cell_text
+    found.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return found
 
 
 @cache
@@ -100,33 +76,25 @@ def asset(name: str) -> str:
 @cache
 def script() -> str:
     """The script of every page."""
-    return "".join(asset(name) for name in SCRIPTS)
+    return "".join(asset(f"{name}.js") for name in ("page", "tables", "figures", "explorer"))
 
 
-@cache
-def security_policy() -> str:
-    """Nothing may be loaded, and no script may run but this page's own."""
-    digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode("ascii")
-    rules = ["default-src 'none'", "img-src data:", "style-src 'unsafe-inline'", f"script-src 'sha256-{digest}'"]
-    return escape("; ".join([*rules, "base-uri 'none'", "form-action 'none'"]), quote=False)
+class Block:
+    """A piece of a page: data that the macro with the name of its class draws, in the template that the class names."""
 
+    template: ClassVar[str] = "blocks.html"
 
-#: The longest text of a cell that is kept on one line.
-SHORT = 24
-#: Tables with more rows are folded.
-LONG_TABLE = 20
-#: What a cell with a number looks like.
-NUMBER = re.compile(r"[≥<=\s\d.,%−+–-]*(to[\s\d.,−-]*)?")
-#: Widest display of an inch of a figure: text in it is then about as large as the page's.
-PIXELS = 125
+    def __html__(self) -> str:
+        drawn: str = getattr(templates().get_template(self.template).module, type(self).__name__)(self)
+        return drawn
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and its blocks, which are pieces of HTML."""
+    """A heading and its blocks; a string is a paragraph."""
 
     heading: str
-    blocks: Sequence[str]
+    blocks: Sequence[str | Block]
 
 
 @dataclass(frozen=True)
@@ -140,185 +108,164 @@ class Page:
     lead: str
     sections: Sequence[Section]
     footer: str = ""
-    opening: Sequence[str] = ()
+    opening: Sequence[str | Block] = ()
     experts: Sequence[tuple[int, str]] = ()
 
     def render(self) -> str:
         """The page as one string."""
-        body = "\n".join(
-            f'<section id="part-{i}"><h2>{text(section.heading)}</h2>\n{"".join(section.blocks)}</section>'
-            for i, section in enumerate(self.sections, 1)
-        )
+        digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode("ascii")
+        rules = ["default-src 'none'", "img-src data:", "style-src 'unsafe-inline'", f"script-src 'sha256-{digest}'"]
         return (
-            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-            f'<meta http-equiv="Content-Security-Policy" content="{security_policy()}">'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{text(self.title)}</title><style>{asset('page.css')}</style></head>\n<body><main>"
-            f'<h1>{text(self.title)}</h1><p class="lead">{text(self.lead)}</p>\n{self._contents()}'
-            f"{controls(self.experts, 'in-steps' in body)}\n{''.join(self.opening)}\n{body}"
-            f"<footer>{text(self.footer)}</footer></main><script>{script()}</script></body></html>\n"
+            templates()
+            .get_template("page.html")
+            .render(
+                page=self,
+                policy="; ".join([*rules, "base-uri 'none'", "form-action 'none'"]),
+                style=Markup(asset("page.css")),
+                script=Markup(script()),
+            )
         )
-
-    def _contents(self) -> str:
-        links = [f'<li><a href="#part-{i}">{text(section.heading)}</a></li>' for i, section in enumerate(self.sections, 1)]
-        return f'<nav aria-label="Sections"><ul>{"".join(links)}</ul></nav>' if len(links) > 1 else ""
 
     def write(self, path: str | Path) -> None:
         """Write the page as UTF-8."""
         Path(path).write_text(self.render(), encoding="utf-8", newline="\n")
 
 
-def paragraph(content: str) -> str:
-    """A paragraph."""
-    return f"<p>{text(content)}</p>"
-
-
-def badge(content: str, kind: str = "") -> str:
-    """A short verdict that stands out; `kind` is "good", "bad" or nothing."""
-    return f'<p><span class="badge {text(kind)}">{text(content)}</span></p>'
-
-
-def listing(content: str) -> str:
-    """Text with its line breaks kept."""
-    return f"<pre>{text(content)}</pre>"
-
-
-def side_by_side(blocks: Sequence[str]) -> str:
-    """Blocks beside each other where there is room."""
-    return f'<div class="beside">{"".join(blocks)}</div>'
-
-
-def warning(content: str) -> str:
+@dataclass(frozen=True)
+class Notice(Block):
     """What a reader must know before anything else."""
-    return f'<p class="warning">{text(content)}</p>'
+
+    content: str
 
 
-def cards(verdicts: Sequence[tuple[str, str, str]]) -> str:
+@dataclass(frozen=True)
+class Badge(Block):
+    """A short verdict that stands out; `kind` is "good", "bad" or nothing."""
+
+    content: str
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Listing(Block):
+    """Text with its line breaks kept."""
+
+    content: str
+
+
+@dataclass(frozen=True)
+class Subheading(Block):
+    """A heading inside a section."""
+
+    content: str
+
+
+@dataclass(frozen=True)
+class Items(Block):
+    """A list of sentences."""
+
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Cards(Block):
     """Questions side by side, each with its answer and a kind: "good", "caution" or "bad"."""
-    parts = [
-        f'<div class="card {text(kind)}"><h3>{text(question)}</h3><strong>{text(answer)}</strong></div>'
-        for question, answer, kind in verdicts
-    ]
-    return f'<div class="cards">{"".join(parts)}</div>'
+
+    verdicts: Sequence[tuple[str, str, str]]
 
 
-def whose(experts: Sequence[int]) -> str:
-    """The attribute that says to whom a row, a cell or a mark belongs."""
-    return f' data-experts="{" ".join(map(str, experts))}"' if experts else ""
+@dataclass(frozen=True)
+class Beside(Block):
+    """Blocks beside each other where there is room."""
+
+    blocks: Sequence[Block]
 
 
-class Bar(NamedTuple):
+@dataclass(frozen=True)
+class Bar(Block):
     """A cell that draws an estimate and its interval on a scale; NaN leaves a part out."""
 
     low: float
     value: float
     high: float
-    scale: tuple[float, float]
+    scale: tuple[float, float] = (0.0, 1.0)
 
-    def draw(self, kind: str = "") -> str:
-        """The drawing, with the scale's zero or start as a line."""
+    @property
+    def key(self) -> float:
+        """What the cell is sorted by."""
+        return self.value
+
+    def at(self, value: float) -> float:
+        """Where a value stands on the scale, in per cent."""
         start, end = self.scale
-        low, value, high = (100 * (x - start) / ((end - start) or 1.0) for x in (self.low, self.value, self.high))
-        zero = min(max(-100 * start / ((end - start) or 1.0), 0.0), 100.0)
-        parts = [f'<path d="M{zero:.1f} 0V20" stroke="currentColor" opacity=".35" vector-effect="non-scaling-stroke"/>']
-        if low == low and high == high:
-            parts.append(
-                f'<path d="M{low:.1f} 10H{max(high, low + 0.5):.1f}" stroke="currentColor" stroke-width="6" opacity=".45"/>'
-            )
-        if value == value:
-            parts.append(f'<path d="M{value - 0.8:.1f} 10H{value + 0.8:.1f}" stroke="currentColor" stroke-width="14"/>')
-        name = f' class="{kind}"' if kind else ""
-        return f'<svg{name} viewBox="0 0 100 20" preserveAspectRatio="none" aria-hidden="true">{"".join(parts)}</svg>'
+        return 100 * (value - start) / ((end - start) or 1.0)
 
 
-class Either(NamedTuple):
+@dataclass(frozen=True)
+class Either(Block):
     """A look-ahead as a discount and in steps: the reader chooses which is shown. `key` sorts, NaN last."""
 
     discount: str | Bar
     steps: str | Bar
-    key: float = float("nan")
-
-    def draw(self) -> str:
-        """Both, of which the style shows one."""
-        if isinstance(self.discount, Bar) and isinstance(self.steps, Bar):
-            return self.discount.draw("in-discount") + self.steps.draw("in-steps")
-        if self.discount == self.steps:
-            return text(show(self.discount))
-        parts = [("in-discount", self.discount), ("in-both", " · "), ("in-steps", self.steps)]
-        return "".join(f'<span class="{kind}">{text(show(value))}</span>' for kind, value in parts)
+    key: float = nan
 
 
-class Raw(NamedTuple):
-    """A cell that is HTML already; `words` says how wide it is."""
+@dataclass(frozen=True)
+class BestActions(Block):
+    """A cell of actions, each with whether it is best now."""
 
-    html: str
-    words: str
-
-
-Cell = str | float | int | Bar | Either | Raw | None
+    actions: Sequence[tuple[str, bool]]
 
 
-def table(
-    headers: Sequence[str | Either],
-    rows: Sequence[Sequence[Cell]],
-    caption: str = "",
-    experts: Sequence[Sequence[int]] = (),
-    columns: Sequence[Sequence[int]] = (),
-) -> str:
-    """A table that scrolls sideways where it does not fit; numbers are right-aligned. A long one is folded.
-
-    `experts` says for each row, and `columns` for each column, which experts it belongs to.
-    """
-    kind = [_cell_class([row[i] for row in rows]) for i in range(len(headers))]
-    own = [whose(of) for of in columns] or [""] * len(headers)
-    head = "".join(f'<th class="{k}"{o}>{_inner(h)}</th>' for h, k, o in zip(headers, kind, own, strict=True))
-    lines = []
-    for row, of in zip(rows, experts or [()] * len(rows), strict=True):
-        cells = "".join(_cell(cell, k, o) for cell, k, o in zip(row, kind, own, strict=True))
-        lines.append(f"<tr{whose(of)}>{cells}</tr>")
-    long = len(rows) > LONG_TABLE
-    title = f"<caption>{text(caption)}</caption>" if caption and not long else ""
-    label = f' aria-label="{text(caption)}"' if caption and long else ""
-    drawn = (
-        f'<div class="scroll"><table{label}>{title}<thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-    )
-    return f"<details><summary>{text(caption or 'Table')} ({len(rows):,} rows)</summary>{drawn}</details>" if long else drawn
+Cell = str | float | int | Bar | Either | BestActions | None
 
 
-def _cell(cell: Cell, kind: str, own: str) -> str:
-    key = cell.value if isinstance(cell, Bar) else cell.key if isinstance(cell, Either) else None
-    sort = "" if key is None else f' data-key="{f"{key:.6g}" if key == key else ""}"'
-    return f'<td class="{kind}"{sort}{own}>{_inner(cell)}</td>'
-
-
-def _inner(cell: Cell) -> str:
-    if isinstance(cell, Bar | Either):
-        return cell.draw()
-    return cell.html if isinstance(cell, Raw) else text(show(cell))
-
-
-def _cell_class(column: Sequence[Cell]) -> str:
-    """Numbers to the right; short texts on one line."""
-    plain = [cell.discount if isinstance(cell, Either) else cell.words if isinstance(cell, Raw) else cell for cell in column]
-    if any(isinstance(cell, Bar) for cell in plain):
-        return "bar"
-    texts = [show(cell) for cell in plain]
-    if column and all(NUMBER.fullmatch(content) for content in texts):
-        return "number"
-    return "short" if all(len(content) <= SHORT for content in texts) else "text"
-
-
-def show(value: Any) -> str:
-    """A cell: numbers short, what is missing as a dash."""
+def cell_text(value: Cell) -> str | Block:
+    """A cell: numbers short, what is missing as a dash, and a block as it is."""
     if value is None or (isinstance(value, float) and value != value):
         return "–"
     if isinstance(value, float):
         return f"{value:.0f}" if value == round(value) and abs(value) >= 1000 else f"{value:.4g}"
-    return str(value)
+    return value if isinstance(value, Block) else str(value)
 
 
-def figure(drawing: Axes | Figure, caption: str) -> str:
-    """A matplotlib figure as an inline SVG picture; the caption is also its text for readers who cannot see it."""
+@dataclass(frozen=True)
+class PageTable(Block):
+    """A table that scrolls sideways where it does not fit; numbers are right-aligned. One of more than 20 rows is folded.
+
+    `experts` says for each row, and `columns` for each column, which experts it belongs to.
+    """
+
+    headers: Sequence[str | Either]
+    rows: Sequence[Sequence[Cell]]
+    caption: str = ""
+    experts: Sequence[Sequence[int]] = ()
+    columns: Sequence[Sequence[int]] = ()
+
+    def kind(self, column: int) -> str:
+        """How a column is set: numbers to the right, short texts on one line, bars wide."""
+        cells = [row[column] for row in self.rows]
+        plain = [cell.discount if isinstance(cell, Either) else cell for cell in cells]
+        if any(isinstance(cell, Bar) for cell in plain):
+            return "bar"
+        texts = [name for cell in plain if isinstance(cell, BestActions) for name, _ in cell.actions]
+        texts += [str(cell_text(cell)) for cell in plain if not isinstance(cell, BestActions)]
+        if cells and all(re.fullmatch(r"[≥<=\s\d.,%−+–-]*(to[\s\d.,−-]*)?", content) for content in texts):
+            return "number"
+        return "short" if all(len(content) <= 24 for content in texts) else "text"
+
+
+@dataclass(frozen=True)
+class Picture(Block):
+    """A picture as base64 of SVG, at most so many pixels wide; the caption is also its text for readers who cannot see it."""
+
+    content: str
+    caption: str
+    width: int
+
+
+def figure(drawing: Axes | Figure, caption: str) -> Picture:
+    """A matplotlib figure as a picture in the page."""
     whole = drawing if isinstance(drawing, Figure) else drawing.get_figure(root=True)
     assert whole is not None
     buffer = io.BytesIO()
@@ -326,36 +273,27 @@ def figure(drawing: Axes | Figure, caption: str) -> str:
         # The browser draws the text, with fonts of its own for scripts that matplotlib's font lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         whole.savefig(buffer, format="svg", metadata={"Date": None})
-    data = base64.b64encode(buffer.getvalue()).decode("ascii")
-    picture = f'<img alt="{text(caption)}" src="data:image/svg+xml;base64,{data}">'
-    return framed(picture, caption, int(PIXELS * whole.get_size_inches()[0]))
+    # At 125 pixels for an inch, text in the figure is about as large as the page's.
+    return Picture(base64.b64encode(buffer.getvalue()).decode("ascii"), caption, int(125 * whole.get_size_inches()[0]))
 
 
-def framed(picture: str, caption: str, width: int) -> str:
-    """A picture, at most so many pixels wide, with its caption."""
-    return f'<figure style="max-width: {width}px">{picture}<figcaption>{text(caption)}</figcaption></figure>'
-
-
-#: The size of a chart and the room around its panel, in the units of its drawing, which are about pixels.
-WIDTH, HEIGHT = 420.0, 340.0
-LEFT, RIGHT, TOP, BOTTOM = 48.0, 14.0, 12.0, 44.0
-#: The most dots of a figure.
-MOST_DOTS = 1500
-#: Numbers from 0 to 1.
-FIFTHS = [(share, f"{share:g}") for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)]
-
-
-class Axis(NamedTuple):
-    """A label, the range, and numbers at places of it."""
+@dataclass(frozen=True)
+class Axis:
+    """A label, numbers at places of the axis, and its range."""
 
     label: str
-    ticks: Sequence[tuple[float, str]] = FIFTHS
+    ticks: Sequence[tuple[float, str]] = tuple((i / 5, f"{i / 5:g}") for i in range(6))
     low: float = 0.0
     high: float = 1.0
 
+    def share(self, value: float) -> float:
+        """How far along the axis a value stands, from 0 to 1; what is outside stands just outside."""
+        return min(max((value - self.low) / ((self.high - self.low) or 1.0), -0.02), 1.02)
 
-class Mark(NamedTuple):
-    """A dot with what it tells; `across` or `up` is an interval drawn through it, and `colour` counts from 0."""
+
+@dataclass(frozen=True)
+class Mark:
+    """A dot with what it says; `across` or `up` is an interval drawn through it, and `colour` counts from 0."""
 
     x: float
     y: float
@@ -367,14 +305,18 @@ class Mark(NamedTuple):
     colour: int = 0
 
 
-class Line(NamedTuple):
-    """A line through points, drawn under the marks; a label stands in the legend, and `filled` shades what is below."""
+@dataclass(frozen=True)
+class Line:
+    """A line through points, drawn under the marks; `kind` is "stroke", "frame" for a thin one, or "area" to shade what is below.
+
+    A label stands in the legend, in the middle of the panel, or at the height `label_at` of its left edge.
+    """
 
     points: Sequence[tuple[float, float]]
     label: str = ""
     colour: int = 0
-    plain: bool = False
-    filled: bool = False
+    kind: str = "stroke"
+    label_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -384,97 +326,22 @@ class Panel:
     x: Axis
     y: Axis
     marks: Sequence[Mark]
-    lines: Sequence[Line] = field(default=())
+    lines: Sequence[Line] = ()
     kind: str = ""
-
-    def draw(self, height: float) -> str:
-        """The panel as a group of SVG."""
-        pen = _Pen(self.x, self.y, height)
-        parts = [pen.axes(), *(pen.line(line) for line in self.lines), *(pen.mark(mark) for mark in self.marks)]
-        named = [line for line in self.lines if line.label]
-        parts += [pen.legend(i, line) for i, line in enumerate(named)]
-        return f'<g class="{self.kind}">{"".join(parts)}</g>'
-
-
-def chart(caption: str, panels: Sequence[Panel], height: float = HEIGHT) -> str:
-    """A figure of one panel, or of one for each unit; the caption is also its text for readers who cannot see it."""
-    body = "".join(panel.draw(height) for panel in panels)
-    drawn = f'<svg class="chart" role="img" aria-label="{text(caption)}" viewBox="0 0 {WIDTH:g} {height:g}">{body}</svg>'
-    return framed(drawn, caption, 560)
-
-
-def diagonal() -> Line:
-    """The line on which both axes agree."""
-    return Line([(0.0, 0.0), (1.0, 1.0)], plain=True)
 
 
 @dataclass(frozen=True)
-class _Pen:
-    """From values to places in the drawing."""
+class Chart(Block):
+    """A figure of one panel, or of one for each unit; the caption is also its text for readers who cannot see it."""
 
-    x: Axis
-    y: Axis
-    height: float
-
-    def right(self, value: float) -> float:
-        share = (value - self.x.low) / ((self.x.high - self.x.low) or 1.0)
-        return LEFT + min(max(share, -0.02), 1.02) * (WIDTH - LEFT - RIGHT)
-
-    def down(self, value: float) -> float:
-        share = (value - self.y.low) / ((self.y.high - self.y.low) or 1.0)
-        return self.height - BOTTOM - min(max(share, -0.02), 1.02) * (self.height - TOP - BOTTOM)
-
-    def axes(self) -> str:
-        bottom, end = self.height - BOTTOM, WIDTH - RIGHT
-        parts = []
-        for value, label in self.x.ticks:
-            at = self.right(value)
-            parts.append(f'<path class="grid" d="M{at:.1f} {TOP:g}V{bottom:g}"/>')
-            parts.append(f'<text class="soft" x="{at:.1f}" y="{bottom + 16:g}" text-anchor="middle">{text(label)}</text>')
-        for value, label in self.y.ticks:
-            at = self.down(value)
-            parts.append(f'<path class="grid" d="M{LEFT:g} {at:.1f}H{end:g}"/>')
-            parts.append(f'<text class="soft" x="{LEFT - 6:g}" y="{at + 4:.1f}" text-anchor="end">{text(label)}</text>')
-        middle = (TOP + bottom) / 2
-        parts.append(f'<path class="frame" d="M{LEFT:g} {TOP:g}V{bottom:g}H{end:g}"/>')
-        parts.append(f'<text x="{(LEFT + end) / 2:g}" y="{self.height - 8:g}" text-anchor="middle">{text(self.x.label)}</text>')
-        parts.append(f'<text transform="translate(12 {middle:g}) rotate(-90)" text-anchor="middle">{text(self.y.label)}</text>')
-        return "".join(parts)
-
-    def mark(self, mark: Mark) -> str:
-        x, y, colour = self.right(mark.x), self.down(mark.y), f" c{mark.colour}" if mark.colour else ""
-        place = f'cx="{x:.1f}" cy="{y:.1f}" r="{mark.size:.3g}"'
-        title = f"<title>{text(mark.tip)}</title>"
-        reach = self._reach(mark, x, y)
-        if not reach:
-            return f'<circle class="mark dot{colour}" {place}{whose(mark.experts)}>{title}</circle>'
-        parts = f'<path class="stroke" stroke-width="{mark.size:.3g}" d="{reach}"/><circle class="dot" {place}/>'
-        return f'<g class="mark{colour}"{whose(mark.experts)}>{title}{parts}</g>'
-
-    def _reach(self, mark: Mark, x: float, y: float) -> str:
-        """The path of the interval through a mark, if it has one."""
-        if mark.across is not None:
-            return f"M{self.right(mark.across[0]):.1f} {y:.1f}H{self.right(mark.across[1]):.1f}"
-        if mark.up is not None:
-            return f"M{x:.1f} {self.down(mark.up[0]):.1f}V{self.down(mark.up[1]):.1f}"
-        return ""
-
-    def line(self, line: Line) -> str:
-        places = " ".join(f"{self.right(x):.1f},{self.down(y):.1f}" for x, y in line.points)
-        colour = f" c{line.colour}" if line.colour else ""
-        return f'<polyline class="{"frame" if line.plain else "area" if line.filled else "stroke"}{colour}" points="{places}"/>'
-
-    def legend(self, number: int, line: Line) -> str:
-        """A line's sign and name, from the middle of the panel downward: shares and errors keep to its edges."""
-        y, colour = self.height / 2 + 16 * number, f" c{line.colour}" if line.colour else ""
-        sign = f'<path class="stroke{colour}" stroke-width="3" d="M{LEFT + 10:g} {y - 4:g}h18"/>'
-        return f'{sign}<text x="{LEFT + 34:g}" y="{y:g}">{text(line.label)}</text>'
+    template: ClassVar[str] = "charts.html"
+    caption: str
+    panels: Sequence[Panel]
+    height: float = 340.0
 
 
-Unit = Literal["discount", "steps"]
-UNITS_RULERS: tuple[Unit, ...] = ("discount", "steps")
-#: The ruler of an endless task ends at a power of ten between these.
-NEAREST_END, FARTHEST_END = 10.0, 10_000.0
+#: The line on which two axes from 0 to 1 agree.
+DIAGONAL = Line([(0.0, 0.0), (1.0, 1.0)], kind="frame")
 
 
 @dataclass(frozen=True)
@@ -491,7 +358,7 @@ class Ruler:
 
     @classmethod
     def over(cls, discounts: Iterable[float], steps: float) -> Ruler:
-        """The rulers that hold these discounts, as far as a ruler goes.
+        """The rulers that hold these discounts; that of an endless task ends at a power of ten from 10 to 10,000.
 
         Example:
             >>> ruler = Ruler.over([0.5, 0.95], steps=float("inf"))
@@ -499,9 +366,9 @@ class Ruler:
             (100.0, 0.5, 0.9)
         """
         found = [effective_horizon(discount, steps) for discount in discounts if not isnan(discount)]
-        largest = max((h for h in found if h < inf), default=NEAREST_END)
+        largest = max((h for h in found if h < inf), default=10.0)
         end = 10.0 ** ceil(log10(max(largest, 1.0)) - 1e-9)
-        return cls(steps, max(min(max(end, NEAREST_END), FARTHEST_END, steps), 2.0))
+        return cls(steps, max(min(max(end, 10.0), 10_000.0, steps), 2.0))
 
     def place(self, discount: float, unit: Unit) -> float:
         """Where a discount stands, from 0 to 1; NaN for NaN."""
@@ -509,26 +376,24 @@ class Ruler:
             return discount
         return log(min(effective_horizon(discount, self.steps), self.farthest)) / log(self.farthest)
 
-    def ticks(self, unit: Unit) -> list[tuple[float, str]]:
-        """Places with their numbers."""
+    def axis(self, unit: Unit) -> Axis:
+        """The ruler as an axis, with numbers at some places."""
         if unit == "discount":
-            return [(i / 5, f"{i / 5:g}") for i in range(6)]
+            return Axis("discount γ")
         steps = [m * 10.0**e for e in range(5) for m in (1, 2, 5) if m * 10.0**e <= self.farthest]
         shown = steps if len(steps) <= 8 else [s for s in steps if log10(s) % 1 < 1e-9]
-        return [(log(s) / log(self.farthest), f"{s:,.0f}") for s in shown]
+        ticks = [(log(s) / log(self.farthest), f"{s:,.0f}") for s in shown]
+        return Axis("horizon in steps, on a logarithmic scale", ticks)
 
     def bar(self, low: float, discount: float, high: float) -> Either:
         """An interval drawn on each ruler."""
-        by_discount, by_steps = (self._bar(low, discount, high, unit) for unit in UNITS_RULERS)
+        by_discount, by_steps = (Bar(self.place(low, u), self.place(discount, u), self.place(high, u)) for u in UNITS)
         return Either(by_discount, by_steps, discount)
 
     @property
     def title(self) -> Either:
         """From where to where the rulers go."""
         return Either("0 to 1", f"1 to {self.farthest:,.0f} steps")
-
-    def _bar(self, low: float, discount: float, high: float, unit: Unit) -> Bar:
-        return Bar(self.place(low, unit), self.place(discount, unit), self.place(high, unit), (0.0, 1.0))
 
 
 def look_ahead(discount: float, steps: float) -> Either | None:
@@ -541,9 +406,4 @@ def look_ahead_range(ends: Iterable[float], steps: float) -> Either | None:
     low, high = ends
     if isnan(low + high):
         return None
-    words = f"{low:.3f} to {high:.3f}", f"{horizon_text(low, steps)} to {horizon_text(high, steps)}"
-    return Either(*words, key=low)
-
-
-#: What stands at each ruler.
-LABELS: dict[Unit, str] = {"discount": "discount γ", "steps": "horizon in steps, on a logarithmic scale"}
+    return Either(f"{low:.3f} to {high:.3f}", f"{horizon_text(low, steps)} to {horizon_text(high, steps)}", low)

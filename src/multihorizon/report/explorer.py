@@ -1,8 +1,12 @@
 """What is best at each look-ahead: a slider over the discount, and the best actions of a reward as it moves.
 
-The best actions of all discounts are computed here (`stretches`) and stored in the page as numbers: where they change, and which
-actions come and go there. The script only shows and hides what is drawn. Without it, the page shows the best actions at one
-discount, and the table says for every state where they change.
+The best actions of all discounts are computed here and stored in the page as numbers: where they change, and which actions come
+and go there. The script only shows and hides what is drawn. Without it, the page shows the best actions at one discount, and the
+table says for every state where they change.
+
+For small tasks the changes are exact (`planning/breakpoints.py`). Larger ones are planned at many discounts, and a change stands
+at the first discount where it was seen. Of many states only some are kept: those with the largest weights, which are decisions
+where decisions are known.
 """
 
 from __future__ import annotations
@@ -10,18 +14,102 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from multihorizon.checks import Floats
+from multihorizon.checks import Floats, Ints
 from multihorizon.mdp import MDP
-from multihorizon.report.charts import UNITS_RULERS, Cell, Either, Raw, Ruler, Unit, data_block, paragraph, table, text, whose
-from multihorizon.report.maps import LIKELY, PLANNED_STATES, TRIED, Stretches, best_actions, graph_map, grid_map, has_arrows
+from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
+from multihorizon.planning.plan import plan
+from multihorizon.report.charts import UNITS, BestActions, Block, Cell, Either, PageTable, Ruler, Unit
+from multihorizon.report.maps import LIKELY, GraphMap, GridMap, graph_map, grid_map, has_arrows
 from multihorizon.text import horizon_text
 
-#: The most states of a table, and the most changes that are marked on the slider's scale.
-MOST_ROWS, MOST_CHANGES = 200, 300
+
+@dataclass(frozen=True)
+class Stretches:
+    """Stretches of discounts with the same best actions.
+
+    Attributes:
+        mdp: the task.
+        states: the states that are kept, in the task's order.
+        pairs: pairs of state and action that are best somewhere, by state.
+        changes: where each stretch begins; the first begins at 0 and the last ends at 1.
+        toggles: for each stretch, the positions in `pairs` that come or go where it begins.
+        tried: the discounts that were planned at; empty where the changes are exact.
+    """
+
+    mdp: MDP
+    states: tuple[int, ...]
+    pairs: tuple[tuple[int, int], ...]
+    changes: tuple[float, ...]
+    toggles: tuple[tuple[int, ...], ...]
+    tried: tuple[float, ...]
+
+    def best_at(self, discount: float) -> set[int]:
+        """Positions in `pairs` of the best actions at a discount."""
+        best: set[int] = set()
+        for change, toggled in zip(self.changes, self.toggles, strict=True):
+            if change > discount:
+                break
+            best ^= set(toggled)
+        return best
+
+    def by_state(self) -> dict[int, list[tuple[float, list[int]]]]:
+        """For each state, where its best actions change, and to which ones."""
+        found: dict[int, list[tuple[float, list[int]]]] = {state: [] for state in self.states}
+        best: dict[int, set[int]] = {state: set() for state in self.states}
+        for change, toggled in zip(self.changes, self.toggles, strict=True):
+            for position in toggled:
+                best[self.pairs[position][0]] ^= {self.pairs[position][1]}
+            for state in sorted({self.pairs[position][0] for position in toggled}):
+                found[state].append((change, sorted(best[state])))
+        return found
+
+
+def best_actions(
+    mdp: MDP, reward: Floats, weights: Floats | None = None, most_states: int | None = None, exact_states: int = 300
+) -> Stretches:
+    """The best actions of a reward `(S,A)` over all discounts.
+
+    Args:
+        mdp: the task.
+        reward: the expected immediate reward.
+        weights: `(S,)`, the states to keep first; by default the order of the task.
+        most_states: how many states to keep; by default all.
+        exact_states: up to so many states the changes are exact; the time of that grows with states times changes.
+    """
+    found: list[DiscountInterval] = []
+    tried: tuple[float, ...] = ()
+    if mdp.n_states <= exact_states:
+        try:
+            found = discount_intervals(mdp, reward)
+        except RuntimeError:  # rounding keeps the exact sweep from settling
+            found = []
+    if not found:
+        tried = (*(i / 100 for i in range(100)), 0.995)
+        # The first stretch is what is best just above 0: at 0 itself, actions that pay the same at once are all best.
+        sets = [plan(mdp, reward, max(discount, 0.01)).optimal_actions for discount in tried]
+        found = [DiscountInterval(low, high, best) for low, high, best in zip(tried, (*tried[1:], 1.0), sets, strict=True)]
+    states: Ints = np.flatnonzero(~mdp.terminal)
+    if most_states is not None and states.size > most_states:
+        rank = np.zeros(states.size) if weights is None else -weights[states]
+        states = np.sort(states[np.argsort(rank, kind="stable")[:most_states]])
+    kept = [interval.optimal_actions[states] & mdp.available[states] for interval in found]
+    pairs = np.argwhere(np.any(kept, axis=0))
+    before = np.zeros(len(pairs), dtype=np.bool_)
+    changes: list[float] = []
+    toggles: list[tuple[int, ...]] = []
+    for interval, best in zip(found, kept, strict=True):
+        now = best[tuple(pairs.T)]
+        changed = np.flatnonzero(now != before)
+        if changed.size or not changes:
+            changes.append(float(interval.low))
+            toggles.append(tuple(changed.tolist()))
+        before = now
+    own = tuple((int(states[s]), int(a)) for s, a in pairs)
+    return Stretches(mdp, tuple(states.tolist()), own, tuple(changes), tuple(toggles), tried)
 
 
 class Person(NamedTuple):
@@ -33,11 +121,11 @@ class Person(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class RewardedTask:
     """What is planned for: a task with the reward of each action `(S,A)`.
 
-    `values` `(S,)` colour the cells of a grid, NaN where not known; `tips` tell of each state; `weights` `(S,)` say which states
-    matter most where not all can be shown; `steps` is the most steps an episode can have.
+    `values` `(S,)` colour the cells of a grid, NaN where not known; `tips` say what each state is; `weights` `(S,)` say which
+    states matter most where not all can be shown; `steps` is the most steps an episode can have.
     """
 
     mdp: MDP
@@ -48,115 +136,98 @@ class Task:
     steps: float
 
 
-def explorer(task: Task, people: Sequence[Person], number: int = 1) -> list[str]:
-    """The blocks of a slider over the discount; `number` tells the sliders of a page apart."""
+@dataclass(frozen=True)
+class Explorer(Block):
+    """A slider with what it shows; `number` distinguishes the sliders of a page."""
+
+    template: ClassVar[str] = "explorer.html"
+    number: int
+    data: dict[str, Any]
+    drawing: GridMap | GraphMap | None
+    table: PageTable
+    people: Sequence[Person]
+    ruler: Ruler
+    units: ClassVar[tuple[Unit, ...]] = UNITS
+
+    def horizon(self, discount: float) -> str:
+        """The horizon of a discount in steps, as it is written."""
+        return horizon_text(discount, self.ruler.steps)
+
+
+def explorer(
+    task: RewardedTask,
+    people: Sequence[Person],
+    number: int = 1,
+    most_rows: int = 200,
+    exact_states: int = 300,
+    planned_states: int = 3000,
+) -> list[str | Block]:
+    """The blocks of a slider over the discount.
+
+    Args:
+        task: what is planned for.
+        people: the experts whose discounts stand on the slider.
+        number: distinguishes the sliders of a page.
+        most_rows: the most states of the table.
+        exact_states: up to so many states the changes are exact.
+        planned_states: the most states of a task that is planned again and again; a larger one would keep its reader waiting.
+    """
     mdp = task.mdp
-    found = best_actions(mdp, task.reward, task.weights, None if has_arrows(mdp) else MOST_ROWS)
-    if found is None:
-        return [paragraph(f"The task has {mdp.n_states:,} states. Best actions are shown for at most {PLANNED_STATES:,}.")]
+    if mdp.n_states > planned_states:
+        return [f"The task has {mdp.n_states:,} states. Best actions are shown for at most {planned_states:,}."]
+    found = best_actions(mdp, task.reward, task.weights, None if has_arrows(mdp) else most_rows, exact_states)
     start = float(median(person.discount for person in people)) if people else 0.5
     ruler = Ruler.over([*(person.discount for person in people), *found.changes], task.steps)
-    infinite = bool(np.isinf(task.steps))
     data = {
         "changes": [round(change, 9) for change in found.changes],
         "toggles": found.toggles,
         "start": start,
-        "steps": None if infinite else task.steps,
+        "steps": None if np.isinf(task.steps) else task.steps,
         "farthest": ruler.farthest,
     }
-    said = f'<output for="look-{number}">Shown at γ = {start:.4f}, {horizon_text(start, task.steps)} steps.</output>'
-    parts = [_drawing(task, found, start), _controls(found, people, ruler, number), said, _table(found, task, start)]
-    remarks = [paragraph(line) for line in _remarks(found)]
-    return [f'<div class="explorer">{data_block(data)}{"".join(parts)}</div>', *remarks]
-
-
-def _drawing(task: Task, found: Stretches, start: float) -> str:
     best = found.best_at(start)
-    if has_arrows(task.mdp):
-        caption = "Arrows: the best actions at the look-ahead that stands below, thick where they have just become best. "
+    arrows = [(state, action, i in best) for i, (state, action) in enumerate(found.pairs)]
+    drawing: GridMap | GraphMap | None
+    if has_arrows(mdp):
+        caption = "Arrows: the best actions at the look-ahead chosen below, thick where they have just become best. "
         caption += "Blue cells pay more than the middle one, orange cells less. " if task.values.any() else ""
-        caption += "Dashed frames end the episode." if task.mdp.terminal.any() else ""
-        return grid_map(task.mdp, task.values, task.tips, caption.strip(), found, best)
-    caption = "Arrows: where the best actions lead at the look-ahead that stands below; wider ones are likelier. "
-    caption += f"Moves with a chance below {LIKELY:g} are left out, unless they are the likeliest."
-    return graph_map(task.mdp, task.tips, caption, found, best) or ""
+        caption += "Dashed frames end the episode." if mdp.terminal.any() else ""
+        drawing = grid_map(mdp, task.values, task.tips, caption.strip(), arrows)
+    else:
+        caption = "Arrows: where the best actions lead at the look-ahead chosen below; wider ones are likelier. "
+        caption += f"Moves with a chance below {LIKELY:g} are left out, unless they are the likeliest."
+        drawing = graph_map(mdp, task.tips, caption, arrows)
+    blocks: list[str | Block] = [Explorer(number, data, drawing, _table(found, best, task.steps), people, ruler)]
+    if found.tried:
+        blocks.append(
+            f"The best actions were computed at {len(found.tried)} discounts up to {found.tried[-1]:g}; a change may lie up to "
+            "0.01 below the place where it is shown."
+        )
+    deciding = int((~mdp.terminal).sum())
+    if len(found.states) < deciding:
+        blocks.append(f"Shown are the {len(found.states):,} states with the most decisions, of {deciding:,}.")
+    return blocks
 
 
-def _controls(found: Stretches, people: Sequence[Person], ruler: Ruler, number: int) -> str:
-    options = "".join(f'<option value="{p.discount:.6g}"{whose([p.number])}>{text(p.name)}</option>' for p in people)
-    ask = "<option value=''>choose an expert</option>"
-    chooser = f'<label>As far as <select autocomplete="off">{ask}{options}</select></label>' if people else ""
-    return (
-        '<div class="controls" hidden><button type="button" class="before">Previous change</button>'
-        f'<button type="button" class="after">Next change</button>{chooser}'
-        f'<div class="slide"><label for="look-{number}">Look-ahead: <span class="in-discount">discount γ</span>'
-        f'<span class="in-steps">steps, on a logarithmic scale</span></label>{_strip(found, people, ruler)}'
-        f'<input type="range" id="look-{number}" min="0" max="100" autocomplete="off"></div></div>'
-    )
-
-
-def _strip(found: Stretches, people: Sequence[Person], ruler: Ruler) -> str:
-    """The scale above the slider, with the experts as dots and the changes as strokes."""
-    label = "Experts as dots and changes of the best actions as strokes, on the scale of the slider."
-    panels = "".join(f'<g class="in-{unit}">{_scale(found, people, ruler, unit)}</g>' for unit in UNITS_RULERS)
-    return f'<svg class="chart strip" role="img" aria-label="{label}">{panels}</svg>'
-
-
-def _scale(found: Stretches, people: Sequence[Person], ruler: Ruler, unit: Unit) -> str:
-    parts = [
-        f'<text class="soft" x="{100 * at:.2f}%" y="13" text-anchor="middle">{label}</text>' for at, label in ruler.ticks(unit)
-    ]
-    for change in found.changes[1 : MOST_CHANGES + 1]:
-        at = f"{100 * ruler.place(change, unit):.2f}%"
-        parts.append(f'<line class="frame" x1="{at}" x2="{at}" y1="20" y2="40"/>')
-    for person in people:
-        tip = f"{person.name}\nγ {person.discount:.3f}, {horizon_text(person.discount, ruler.steps)} steps"
-        dot = f'cx="{100 * ruler.place(person.discount, unit):.2f}%" cy="30" r="6"'
-        parts.append(f'<circle class="mark dot" {dot}{whose([person.number])}><title>{text(tip)}</title></circle>')
-    return "".join(parts)
-
-
-def _table(found: Stretches, task: Task, start: float) -> str:
+def _table(found: Stretches, best: set[int], steps: float) -> PageTable:
     """For every state the best actions at the chosen look-ahead, and where they change."""
-    best, names = found.best_at(start), found.mdp.action_names
-    own: dict[int, list[str]] = {state: [] for state in found.states}
+    names = found.mdp.action_names
+
+    def ranges(changes: Sequence[tuple[float, list[int]]], unit: Unit) -> str:
+        """Best actions with the look-ahead up to which they are best."""
+        parts = [" or ".join(names[a] for a in actions) for _, actions in changes]
+        for i, (end, _) in enumerate(changes[1:]):
+            discount = f"{end:g}" if found.tried else f"{end:.4f}"
+            parts[i] += f" up to {discount if unit == 'discount' else horizon_text(end, steps)}"
+        return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}, then {parts[-1]}"
+
+    own: dict[int, list[tuple[str, bool]]] = {state: [] for state in found.states}
     for i, (state, action) in enumerate(found.pairs):
-        own[state].append(f'<span class="choice{" on" * (i in best)}">{text(names[action])}</span>')
+        own[state].append((names[action], i in best))
     rows: list[list[Cell]] = []
     for state, changes in found.by_state().items():
-        by_discount, by_steps = (_ranges(found, changes, task.steps, unit) for unit in UNITS_RULERS)
-        now = Raw("".join(own[state]), max((names[a] for _, actions in changes for a in actions), key=len, default=""))
-        rows.append([found.mdp.state_names[state], now, Either(by_discount, by_steps)])
-    headers: list[str | Either] = [
-        "state",
-        "best at the chosen look-ahead",
-        Either("best actions by discount γ", "best actions by horizon in steps"),
-    ]
-    return f'<div class="choices">{table(headers, rows, "The best actions of each state, and where they change")}</div>'
-
-
-def _ranges(found: Stretches, changes: Sequence[tuple[float, list[int]]], steps: float, unit: Unit) -> str:
-    """Best actions with the look-ahead up to which they are best."""
-    parts, names = [], found.mdp.action_names
-    for i, (_, actions) in enumerate(changes):
-        chosen = " or ".join(names[a] for a in actions)
-        if i + 1 < len(changes):
-            end = changes[i + 1][0]
-            discount = f"{end:.4f}" if found.exact else f"{end:g}"
-            chosen += f" up to {discount if unit == 'discount' else horizon_text(end, steps)}"
-        parts.append(chosen)
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}, then {parts[-1]}"
-
-
-def _remarks(found: Stretches) -> list[str]:
-    """What a reader must know of how the stretches were found."""
-    remarks = []
-    if not found.exact:
-        remarks.append(
-            f"The best actions were computed at {len(TRIED)} discounts up to {TRIED[-1]:g}; a change may lie up to 0.01 below "
-            "the place where it is shown."
-        )
-    deciding = int((~found.mdp.terminal).sum())
-    if len(found.states) < deciding:
-        remarks.append(f"Shown are the {len(found.states):,} states with the most decisions, of {deciding:,}.")
-    return remarks
+        by_discount, by_steps = (ranges(changes, unit) for unit in UNITS)
+        rows.append([found.mdp.state_names[state], BestActions(own[state]), Either(by_discount, by_steps)])
+    by_look_ahead = Either("best actions by discount γ", "best actions by horizon in steps")
+    headers: list[str | Either] = ["state", "best at the chosen look-ahead", by_look_ahead]
+    return PageTable(headers, rows, "The best actions of each state, and where they change")

@@ -25,7 +25,7 @@ from multihorizon.data.dynamics import untaken_actions
 from multihorizon.files import for_json, write_all, write_csv, write_json
 from multihorizon.mdp import MDP
 from multihorizon.questions.model_checks import WORST
-from multihorizon.report.fit_page import fit_page, sampled_page
+from multihorizon.report.fit_page import fit_page
 from multihorizon.result import package_version
 from multihorizon.solution import Status
 
@@ -222,7 +222,7 @@ def write_sampled(directory: Path, found: SampledAnalysis, options: dict[str, An
         write_json(draft / "result.json", result_of_sampled_report(found, options))
         write_csv(found.to_frame(), draft / "people.csv")
         write_csv(_rewards(found), draft / "reward.csv")
-        sampled_page(found, options).write(draft / "report.html")
+        fit_page(found, options).write(draft / "report.html")
 
     write_all(directory, STEP_FILES, write)
 

@@ -1,0 +1,312 @@
+"""A population: whether discounts and temperatures differ with covariates, in words, rows and figures, and its section of a page.
+
+Effects are on the logit of the discount, log(γ/(1−γ)), and on the logarithm of the temperature. A difference between two groups,
+or between the quartiles of a number, is a contrast; contrasts of several pairs have Holm's correction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.special import logit
+
+from multihorizon.analysis import Findings, population_columns
+from multihorizon.estimate.population.effects import LEVEL
+from multihorizon.estimate.population.solver import absent_words
+from multihorizon.report.charts import (
+    DIAGONAL,
+    UNITS,
+    Axis,
+    Bar,
+    Beside,
+    Block,
+    Cell,
+    Chart,
+    Either,
+    Line,
+    Mark,
+    Notice,
+    PageTable,
+    Panel,
+    Section,
+    Unit,
+    look_ahead,
+    look_ahead_range,
+)
+from multihorizon.solution import Solution, Status
+from multihorizon.text import decimals, horizon_text, in_words, p_cell, p_text, shortened
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Whether discounts or temperatures differ with a column, or with a term of several columns.
+
+    Attributes:
+        name: of the column, or of the term.
+        p: of the test that they do not.
+        pairs: its contrasts, if it is a column: all pairs of groups, or the quartiles of its numbers. Each is turned so that its
+            second level has the larger discount or temperature.
+    """
+
+    name: str
+    p: float
+    pairs: list[dict[str, Any]]
+
+    @property
+    def clear(self) -> bool:
+        """Whether the difference is more than chance."""
+        return self.p < 1 - LEVEL
+
+    @property
+    def clear_pairs(self) -> list[dict[str, Any]]:
+        """The contrasts that are more than chance after Holm's correction."""
+        return [pair for pair in self.pairs if pair["adjusted"] < 1 - LEVEL]
+
+
+def differences_of(population: dict[str, Any], kind: str) -> list[Difference]:
+    """One for each column that stands alone in its terms, then one for each term that has several columns or bends.
+
+    A column of two groups, or of numbers, has the p-value of its contrast, and one of several groups that of all its terms
+    together. Where it also interacts with another, its groups are compared on the mean of the other's.
+    """
+    factors, columns_of = population["factors"][kind], population["columns_of"]
+    joined = {term: name for name, factor in factors.items() for term in factor["terms"]}
+    tests = {joined.get(term, term): e["p"] for term, e in population[kind].items() if columns_of[term]}
+    tests |= {name: factor["p"] for name, factor in factors.items()}
+    found = []
+    for column in dict.fromkeys(row["column"] for row in population["contrasts"][kind]):
+        pairs = [row for row in population["contrasts"][kind] if row["column"] == column]
+        terms = [name for name in tests if column in columns_of[name]]
+        alone = len(terms) == 1 and list(columns_of[terms[0]]) == [column]
+        if pairs[0]["number"] and not (alone and terms[0] not in factors):
+            continue
+        p = tests[terms[0]] if alone else float(np.nanmin([row["adjusted"] for row in pairs]))
+        turned = [
+            pair if pair["estimate"] >= 0 else {**pair, "levels": pair["levels"][::-1], "typical": pair["typical"][::-1]}
+            for pair in pairs
+        ]
+        found.append(Difference(column, p, turned))
+        tests = {name: p for name, p in tests.items() if list(columns_of[name]) != [column]}
+    return [*found, *(Difference(name, p, []) for name, p in tests.items())]
+
+
+def population_cards(findings: Findings) -> list[tuple[str, str, str]]:
+    """The question on the covariates with its answer and kind, for the top of the page; nothing where none was asked."""
+    found, question = findings.population, "Do discounts differ with the covariates?"
+    if found is None:
+        return []
+    if found.status != Status.CONVERGED:
+        return [(question, "No usable answer", "bad")]
+    differences = differences_of(found.evidence["population"], "discount")
+    clear = [difference for difference in differences if difference.clear]
+    if not clear:
+        return [(question, "No more than by chance", "good")] if differences else []
+    one = clear[0].pairs[0] if len(clear) == 1 and len(clear[0].pairs) == 1 else None
+    if one is None or one["number"]:
+        return [(question, f"Yes, with {', '.join(difference.name for difference in clear)}", "good")]
+    near, far = one["levels"]
+    return [(question, f"Yes: {far} look further than {near}", "good")]
+
+
+def population_words(found: Solution, steps: float) -> list[str]:
+    """What was found of groups and persons, in sentences; the task has so many steps."""
+    population = found.evidence["population"]
+    differences = differences_of(population, "discount")
+    words = [text for difference in differences if difference.clear for text in _discounts_differ(difference, steps)]
+    rest = [difference.name for difference in differences if not difference.clear]
+    if rest:
+        words.append(f"Discounts differ with {in_words(rest)} by no more than chance.")
+    hotter = [difference for difference in differences_of(population, "temperature") if difference.clear]
+    words += [text for difference in hotter for text in _temperatures_differ(difference)]
+    spread, share = population["spread"]["discount"], float(np.mean(population["individuals"]["discount_reliability"]))
+    size = f"{spread['estimate']:.2f} ({spread['interval'][0]:.2f} to {spread['interval'][1]:.2f})"
+    words.append(f"Between persons the logit of the discount has a standard deviation of {size}.")
+    words.append(f"The mean reliability of a person's discount is {share:.2f}, where 0 is no knowledge and 1 is exact.")
+    return [*words, *population["cautions"]]
+
+
+def _discounts_differ(difference: Difference, steps: float) -> list[str]:
+    """Who looks further ahead than whom, and how far, where discounts differ."""
+    column, several = difference.name, len(difference.pairs) > 1
+    whole = f"Discounts differ with {column} (p {p_text(difference.p)})"
+    if several and not difference.clear_pairs:
+        return [f"{whole}, but those of no two groups after Holm's correction."]
+    words = [f"{whole}."] if several or not difference.pairs else []
+    for pair in difference.clear_pairs if several else difference.pairs:
+        (near, far), (low, high) = pair["levels"], pair["typical"]
+        reach = f"{high:.2f} and {low:.2f}, or {horizon_text(high, steps)} and {horizon_text(low, steps)} steps"
+        how = f"(p {p_text(pair['adjusted'])}{' by Holm' if several else ''})"
+        if pair["number"]:
+            longer = "higher" if pair["estimate"] >= 0 else "lower"
+            at = f"typical discounts at {column} {far} and {near} are {reach} {how}."
+            words.append(f"Persons with {longer} {column} look further ahead: {at}")
+        else:
+            whom = f"Persons with {column} = {far} look further ahead than those with {column} = {near}"
+            words.append(f"{whom}: typical discounts {reach} {how}.")
+    return words
+
+
+def _temperatures_differ(difference: Difference) -> list[str]:
+    """Who chooses more at random than whom, where temperatures differ."""
+    column, words = difference.name, []
+    for pair in difference.clear_pairs:
+        (low, high), times = pair["levels"], f"{np.exp(abs(pair['estimate'])):.2g} times"
+        how = f"(p {p_text(pair['adjusted'])})"
+        if pair["number"]:
+            more = "higher" if pair["estimate"] >= 0 else "lower"
+            at = f"the temperature at {column} {high} is {times} that at {low} {how}."
+            words.append(f"Persons with {more} {column} choose more at random: {at}")
+        else:
+            whom = f"Persons with {column} = {high} choose more at random than those with {column} = {low}"
+            words.append(f"{whom}: their temperature is {times} as high {how}.")
+    return words or [f"Temperatures differ with {column} (p {p_text(difference.p)})."]
+
+
+def contrast_rows(population: dict[str, Any], steps: float) -> list[tuple[str, str, str, str, str]]:
+    """Who is compared, typical discounts, steps, the difference of logits with its interval, and p, as they are printed."""
+    rows = []
+    for pair in population["contrasts"]["discount"]:
+        (first, second), (a, b), places = pair["levels"], pair["typical"], _places(pair["standard_error"])
+        low, high = pair["interval"]
+        ends = "" if np.isnan(low + high) else f" ({low:.{places}f} to {high:.{places}f})"
+        who, typical = f"{pair['column']}: {second} against {first}", f"{b:.3f}, {a:.3f}"
+        reach, difference = f"{horizon_text(b, steps)}, {horizon_text(a, steps)}", f"{pair['estimate']:.{places}f}{ends}"
+        rows.append((who, typical, reach, difference, p_cell(pair["adjusted"])))
+    return rows
+
+
+def effect_rows(population: dict[str, Any], kind: str) -> list[tuple[str, str | None, str, str]]:
+    """Term, estimate, interval and p-value as they are printed; factors with several terms have a row of their own."""
+    rows: list[tuple[str, str | None, str, str]] = []
+    for term, effect in population[kind].items():
+        (low, high), places = effect["interval"], _places(effect["standard_error"])
+        interval = "–" if np.isnan(low + high) else f"{low:.{places}f} to {high:.{places}f}"
+        rows.append((term, decimals(effect["estimate"], places), interval, p_cell(effect["p"])))
+    for name, test in population["factors"][kind].items():
+        text = "–" if np.isnan(test["F"]) else f"F({test['degrees'][0]}, {test['degrees'][1]}) = {test['F']:.2f}"
+        rows.append((f"{name}, all terms together", None, text, p_cell(test["p"])))
+    return rows
+
+
+def _places(error: float) -> int:
+    """Decimals that show two digits of a standard error, and at least two: effects per year of age are small."""
+    return int(np.clip(1 - np.floor(np.log10(error)), 2, 6)) if error > 0 else 2
+
+
+def population_sections(findings: Findings) -> list[Section]:
+    """The section on groups, or nothing where no population was fitted."""
+    found = findings.population
+    if found is None:
+        return []
+    population, steps = found.evidence["population"], findings.steps
+    if found.status != Status.CONVERGED:
+        return [Section("Groups and persons", [Notice(f"The population could not be estimated. {found.message}")])]
+    blocks: list[str | Block] = [*map(Notice, absent_words(population["left_out"], population["persons"], most=1000))]
+    blocks.append(" ".join(population_words(found, steps)))
+    if population["contrasts"]["discount"]:
+        headers = ["persons with", "typical discounts", "in steps", "difference of logits, 95 % interval", "p"]
+        caption = "Persons who differ in one covariate alone; p-values of several pairs have Holm's correction"
+        blocks.append(PageTable(headers, contrast_rows(population, steps), caption))
+    for kind, caption in (
+        ("discount", "Effects on the logit of the discount: positive numbers stand for longer horizons"),
+        ("temperature", "Effects on the logarithm of the temperature: positive numbers stand for more random choices"),
+    ):
+        effects = population[kind].values()
+        ends = [0.0, *(end for effect in effects for end in effect["interval"] if not np.isnan(end))]
+        bars: list[Bar | None] = [Bar(e["interval"][0], e["estimate"], e["interval"][1], (min(ends), max(ends))) for e in effects]
+        bars += [None] * len(population["factors"][kind])
+        rows: list[list[Cell]] = [[*row, bar] for row, bar in zip(effect_rows(population, kind), bars, strict=True)]
+        blocks.append(PageTable(["term", "estimate", "95 % interval or test", "p", ""], rows, caption))
+    blocks.append(
+        "The logit of a discount γ is log(γ/(1−γ)). Persons differ around the mean of their group, so a difference between "
+        "groups is judged by the number of persons, not by the number of decisions (Student's t with "
+        f"{population['degrees']} degrees of freedom)."
+    )
+    blocks.append(Beside([_groups_figure(findings, found), _shrinkage_figure(findings, found)]))
+    rows = [
+        [
+            name,
+            population["groups"].count(name),
+            look_ahead(group["typical_discount"], steps),
+            look_ahead_range(group["typical_interval"], steps),
+            look_ahead_range(group["new_person_interval"], steps),
+        ]
+        for name, group in population["predictions"].items()
+    ]
+    typical = Either("typical discount", "typical horizon, steps")
+    of_groups: list[str | Either] = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
+    blocks.append(PageTable(of_groups, rows, "What to expect of persons with these covariates"))
+    return [Section("Groups and persons", [*blocks, _persons(findings)])]
+
+
+def _persons(findings: Findings) -> PageTable:
+    """Shrunken beside raw discounts."""
+    columns, raw, steps = population_columns(findings), findings.solution.discounts, findings.steps
+    compared = columns["shrunken_discount"].dropna()
+    order = [int(k) for k in compared.index[np.argsort(compared)]]
+    rows: list[list[Cell]] = []
+    for k in order:
+        row = columns.iloc[k]
+        interval = look_ahead_range((float(row["shrunken_low"]), float(row["shrunken_high"])), steps)
+        own = look_ahead(float(raw[k]), steps) if findings.given[k] else None
+        shrunken = look_ahead(float(row["shrunken_discount"]), steps)
+        rows.append([findings.solution.experts[k], own, shrunken, interval, decimals(row["reliability"], 2)])
+    own_look = Either("raw discount", "raw horizon, steps")
+    headers: list[str | Either] = ["person", own_look, "shrunken", "95 % interval", "reliability"]
+    return PageTable(headers, rows, "Shrunken beside raw discounts", [[k] for k in order])
+
+
+def _groups_figure(findings: Findings, found: Solution) -> Chart:
+    """Shrunken discounts as dots and the distribution of each group as a curve, on the logit scale."""
+    population, standard = found.evidence["population"], np.linspace(-3, 3, 61)
+    largest, spread = population["largest_discount"], population["spread"]["discount"]["estimate"]
+    persons = np.array(population["individuals"]["logit_discount"])
+    lines, marks = [], []
+    for i, (name, group) in enumerate(population["predictions"].items()):
+        places = float(logit(group["typical_discount"] / largest)) + spread * standard
+        curve = list(zip(places.tolist(), (i + 0.8 * np.exp(-0.5 * standard**2)).tolist(), strict=True))
+        colour = i % 5  # as many as the page's style has
+        lines.append(Line([(curve[0][0], i), *curve], shortened(name, 40), colour, "area", label_at=i + 0.55))
+        for k in (k for k, of in enumerate(population["groups"]) if of == name):
+            expert = findings.solution.experts.index(found.experts[k])
+            marks.append(Mark(float(persons[k]), i - 0.1, _tip(findings, found, k, name), [expert], colour=colour))
+    ends = [x for line in lines for x, _ in line.points] + persons.tolist()
+    y = Axis("groups", (), -0.3, float(len(lines)))
+    panels = [Panel(_logit_axis(findings, unit, largest, ends), y, marks, lines, f"in-{unit}") for unit in UNITS]
+    caption = "Persons as dots below the distribution of their group, whose name stands beside it."
+    return Chart(caption, panels, max(340.0, 56 + 22 * len(lines)))
+
+
+def _shrinkage_figure(findings: Findings, found: Solution) -> Chart:
+    """Shrunken against raw discounts, with the line on which both agree."""
+    raw = findings.solution.discounts
+    places = [findings.solution.experts.index(name) for name in found.experts]
+    marks = [
+        Mark(float(raw[i]), float(found.discounts[k]), f"{_tip(findings, found, k)}\nraw γ {raw[i]:.3f}", [i])
+        for k, i in enumerate(places)
+        if findings.given[i]
+    ]
+    caption = "Shrunken against raw discounts: what a person's decisions leave open, the population fills in."
+    return Chart(caption, [Panel(Axis("raw discount"), Axis("shrunken discount"), marks, [DIAGONAL])])
+
+
+def _tip(findings: Findings, found: Solution, k: int, *group: str) -> str:
+    discount = float(found.discounts[k])
+    reach = f"shrunken γ {discount:.3f}, {horizon_text(discount, findings.steps)} steps"
+    return "\n".join([found.experts[k], *group, reach])
+
+
+def _logit_axis(findings: Findings, unit: Unit, largest: float, ends: Sequence[float]) -> Axis:
+    """An axis over these logits, with numbers that do not touch."""
+    low, high = min(ends), max(ends)
+    ticks = []
+    for gamma in (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999):
+        ticks.append((float(logit(gamma / largest)), f"{gamma:g}" if unit == "discount" else horizon_text(gamma, findings.steps)))
+    inside = [tick for tick in ticks if low <= tick[0] <= high]
+    apart = inside[:1] + [after for before, after in pairwise(inside) if after[0] - before[0] > 0.09 * (high - low)]
+    label = "discount γ, on the logit scale" if unit == "discount" else "horizon in steps, on the logit scale of the discount"
+    return Axis(label, apart, low, high)
