@@ -37,7 +37,7 @@ from multihorizon.choice.tabular import Likelihood, require_counts
 from multihorizon.data.demonstrations import Demonstrations, simulate_policy
 from multihorizon.driver import solve
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
-from multihorizon.estimate.population.covariates import PERSON, SPARE_PERSONS
+from multihorizon.estimate.population.covariates import least_persons
 from multihorizon.estimate.population.solver import Population
 from multihorizon.files import read_json, write_json
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
@@ -455,7 +455,7 @@ def recover(
     as_jobs(jobs)
     used = solver or (_solver_of(study) if isinstance(study, Solution) else MaximumLikelihood())
     problem = study.require_problem() if isinstance(study, Solution) else require_finite(study)
-    problem = used.compared(problem) if isinstance(used, Population) else problem
+    problem = used.covariates(problem).compared(problem) if isinstance(used, Population) else problem
     design = read_design(problem, demonstrations)
     varied = _term(used, problem, term)
     _check_request(used, problem, varied, effects, discounts, decisions, people)
@@ -541,9 +541,9 @@ def _check_request(
         raise ValueError("other numbers of people need a Population to draw them from, received MaximumLikelihood")
     if people and isinstance(solver, Population):
         terms = len(solver.covariates(problem).terms)
-        if min(people) < terms + SPARE_PERSONS:
+        if min(people) < least_persons(terms):
             raise ValueError(
-                f"people must be at least {terms + SPARE_PERSONS}, as the formula has {terms} terms, received {min(people)}"
+                f"people must be at least {least_persons(terms)}, as the formula has {terms} terms, received {min(people)}"
             )
     if discounts is not None and isinstance(solver, Population):
         raise ValueError("chosen discounts need MaximumLikelihood: persons of a Population are drawn, received a Population")
@@ -654,8 +654,8 @@ class _Study:
         if not isinstance(self.solver, Population) or self.solver.persons is None:
             return self.solver
         names = self.design.problem.names
-        labels = [label(value, f"column {PERSON} of persons") for value in self.solver.persons[PERSON]]
-        rows = self.solver.persons.assign(**{PERSON: labels}).set_index(PERSON)
+        labels = [label(value, "column expert of persons") for value in self.solver.persons["expert"]]
+        rows = self.solver.persons.assign(expert=labels).set_index("expert")
         frame: pd.DataFrame = rows.loc[[names[k] for k in members]].reset_index()
-        frame[PERSON] = names_of(self.design.problem, members)
+        frame["expert"] = names_of(self.design.problem, members)
         return replace(self.solver, persons=frame, missing="fail")

@@ -15,8 +15,7 @@ import numpy as np
 from scipy.special import logit
 
 from multihorizon.analysis import Findings, population_columns
-from multihorizon.estimate.population.effects import LEVEL
-from multihorizon.estimate.population.solver import absent_words
+from multihorizon.estimate.population.solver import LEVEL, absent_words
 from multihorizon.report.charts import (
     DIAGONAL,
     UNITS,

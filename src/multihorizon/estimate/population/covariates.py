@@ -18,7 +18,7 @@ import ast
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -33,81 +33,17 @@ from formulaic.parser.types import ASTNode, Factor, Token
 from formulaic.utils.code import sanitize_variable_names
 
 from multihorizon.checks import RANK_TOLERANCE, Floats, first_few, label
+from multihorizon.problem import Problem
 
 #: What to do with persons who cannot be compared.
 Missing = Literal["drop", "fail"]
-#: The column that says which expert a row is of, as in tables of decisions.
-PERSON = "expert"
-#: This many more persons than terms are needed: with fewer, nothing says how much persons differ.
-SPARE_PERSONS = 2
+#: All that a formula may call besides the codings.
+FUNCTIONS = ("C", "I", "center", "scale", "standardize", "log", "log2", "log10", "exp", "sqrt", "poly", "bs", "cr", "cs", "cc")
 #: Ways to code groups: what a formula may hand to `C`, as a name or as a call.
 CODINGS = (
-    "Treatment",
-    "Sum",
-    "Helmert",
-    "Diff",
-    "Poly",
+    *("Treatment", "Sum", "Helmert", "Diff", "Poly"),
     *(f"contr.{kind}" for kind in ("treatment", "sum", "helmert", "diff", "poly")),
 )
-#: Functions that make several columns of one; their size is their second argument, or `df`, or `degree`.
-BASES = ("poly", "bs", "cr", "cs", "cc")
-#: All that a formula may call.
-FUNCTIONS = ("C", "I", "center", "scale", "standardize", "log", "log2", "log10", "exp", "sqrt", *BASES, *CODINGS)
-#: The most terms of a formula, and the most columns of a term.
-MOST_TERMS, MOST_COLUMNS = 1000, 100
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Typical persons who differ in one column alone: all its groups, or the lower and the upper quartile of its numbers.
-
-    Other numbers are at their mean, and other groups count equally.
-
-    Attributes:
-        column: the column.
-        is_number: whether it holds numbers.
-        levels: the names of its groups, first the one that others are compared with, or both quartiles.
-        rows: the rows of X `(m,p)` of these persons.
-    """
-
-    column: str
-    is_number: bool
-    levels: tuple[str, ...]
-    rows: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class Covariates:
-    """The design of a study.
-
-    Attributes:
-        terms: names of the columns of X.
-        factors: parts of the formula with several columns, such as a group of three levels, and the places of these columns.
-        matrix: X `(n,p)`, one row per person in the problem's order.
-        units: T `(p,p)`, so that X T has columns of size 1 around 0, whatever the units of the covariates: effects b of X are
-            `T β` with β those of X T. A column without the intercept beside it is not moved.
-        patterns: a name for each pattern of the covariates: every combination of groups that occurs, with numbers at their mean.
-        pattern_rows: the rows of X `(m,p)` that belong to them.
-        groups: which of the patterns each person's groups are `(n,)`.
-        frame: the covariates that the formula uses, one row per person in the problem's order.
-        names: of these persons.
-        left_out: everyone else of the problem or of the table of persons, and why.
-        comparisons: for each column, typical persons who differ in it alone.
-        columns_of: the columns that each term, and each of `factors`, is made of.
-    """
-
-    terms: tuple[str, ...]
-    factors: dict[str, tuple[int, ...]]
-    matrix: Floats
-    units: Floats
-    patterns: tuple[str, ...]
-    pattern_rows: Floats
-    groups: tuple[int, ...]
-    frame: pd.DataFrame
-    names: tuple[str, ...]
-    left_out: dict[str, str]
-    comparisons: tuple[Comparison, ...]
-    columns_of: dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +61,24 @@ class ReadFormula:
     terms: SimpleFormula
     columns: tuple[str, ...]
     grouped: frozenset[str]
+
+    def is_number(self, values: pd.Series) -> bool:
+        """Whether a column holds numbers, and not the names of groups."""
+        number = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+        return values.name not in self.grouped and bool(number)
+
+    def evaluate(self, spec: SimpleFormula | ModelSpec, frame: pd.DataFrame) -> Any:
+        """Terms with the values of these persons; what a function cannot do with them is said in one sentence."""
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("error", DataMismatchWarning)
+                return spec.get_model_matrix(frame, na_action="ignore", output="pandas", context={"sqrt": np.sqrt})
+        except Exception as error:  # of functions with values that they were not made for
+            reason = _reason(error)
+            text = [c for c in self.columns if not pd.api.types.is_numeric_dtype(frame[c])]
+            if text and "TypeError" in reason:
+                reason = f"functions such as log need numbers, received text in {first_few(text)}"
+            raise ValueError(f"formula {_shown(self.text)} cannot be used: {reason}") from error
 
 
 def read_formula(text: str) -> ReadFormula:
@@ -145,8 +99,8 @@ def read_formula(text: str) -> ReadFormula:
                 columns[column] = None
                 grouped |= {column} if in_groups else set()
     parser = DefaultFormulaParser()
-    if _parsed(text, lambda: _most_terms(parser.get_ast(text))) > MOST_TERMS:
-        raise ValueError(f"formula must have at most {MOST_TERMS} terms, received more in {_shown(text)}")
+    if _parsed(text, lambda: _most_terms(parser.get_ast(text))) > 1000:
+        raise ValueError(f"formula must have at most 1000 terms, received more in {_shown(text)}")
     terms = _parsed(text, lambda: Formula(text, _parser=parser))
     if not isinstance(terms, SimpleFormula):
         raise ValueError(f"formula must have terms only to the right of ~, received {_shown(text)}")
@@ -156,6 +110,11 @@ def read_formula(text: str) -> ReadFormula:
 def _shown(text: str) -> str:
     """The text between quotes, or its beginning: formulas come from anywhere."""
     return repr(text if len(text) <= 200 else f"{text[:200]}…")
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what another package says, without the colours that it has for terminals."""
+    return re.sub(r"\x1b\[[\d;]*m|[⧛⧚]", "", str(error)).split("\n")[0] or type(error).__name__
 
 
 def _parsed(text: str, step: Callable[[], Any]) -> Any:
@@ -197,30 +156,32 @@ def _names_in(text: str, code: str) -> Iterator[tuple[str, bool]]:
                 parts = [*node.args, *(keyword.value for keyword in node.keywords)]
                 todo += [(part, ast.unparse(node.func) == "C" and part is parts[0]) for part in parts]
             case _:
-                allowed = ", ".join(name for name in FUNCTIONS if name not in CODINGS)
                 raise ValueError(
                     f"formula {_shown(text)} must not hold {_shown(ast.unparse(node))}: use columns, numbers, operators, and the "
-                    f"functions {allowed} with sizes and powers of at most {MOST_COLUMNS}"
+                    f"functions {', '.join(FUNCTIONS)} with sizes and powers of at most 100"
                 )
 
 
 def _is_arithmetic(node: ast.BinOp) -> bool:
     """Whether this ends: powers of numbers alone, and texts and lists times a number, can be made to fill the memory."""
-    parts = (node.left, node.right)
     if isinstance(node.op, ast.Pow):
         power = node.right.value if isinstance(node.right, ast.Constant) else None
         with_column = any(isinstance(part, ast.Name) for part in ast.walk(node.left))
-        return isinstance(power, int | float) and power <= MOST_COLUMNS and with_column
+        return isinstance(power, int | float) and power <= 100 and with_column
+    parts = (node.left, node.right)
     texts = any(isinstance(part, ast.List | ast.Tuple) or isinstance(getattr(part, "value", 0), str) for part in parts)
     return isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div) and not texts
 
 
 def _may_be_called(node: ast.Call, aliases: dict[str, str]) -> bool:
-    """Whether this is one of `FUNCTIONS`, with arguments of its own, and makes no more columns than anyone needs."""
+    """Whether this is a function that may be called, with arguments of its own, and makes no more columns than anyone needs."""
     name, given = ast.unparse(node.func), {keyword.arg or "_": keyword.value for keyword in node.keywords}
-    sizes = [*node.args[1:2], *(given[size] for size in ("df", "degree") if size in given)] if name in BASES else []
-    small = all(isinstance(size, ast.Constant) and isinstance(size.value, int) and size.value <= MOST_COLUMNS for size in sizes)
-    return name in FUNCTIONS and name not in aliases and small and not any(keyword.startswith("_") for keyword in given)
+    sizes = []
+    if name in ("poly", "bs", "cr", "cs", "cc"):  # these make several columns of one
+        sizes = [*node.args[1:2], *(given[size] for size in ("df", "degree") if size in given)]
+    small = all(isinstance(size, ast.Constant) and isinstance(size.value, int) and size.value <= 100 for size in sizes)
+    allowed = name in (*FUNCTIONS, *CODINGS) and name not in aliases
+    return allowed and small and not any(keyword.startswith("_") for keyword in given)
 
 
 def _most_terms(node: ASTNode | Token | None) -> float:
@@ -236,6 +197,85 @@ def _most_terms(node: ASTNode | Token | None) -> float:
             return sum(sizes) + float(np.prod(sizes))
         case _:
             return sum(sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Typical persons who differ in one column alone: all its groups, or the lower and the upper quartile of its numbers.
+
+    Other numbers are at their mean, and other groups count equally.
+
+    Attributes:
+        column: the column.
+        is_number: whether it holds numbers.
+        levels: the names of its groups, first the one that others are compared with, or both quartiles.
+        rows: the rows of X `(m,p)` of these persons.
+    """
+
+    column: str
+    is_number: bool
+    levels: tuple[str, ...]
+    rows: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Covariates:
+    """The design of a study.
+
+    Attributes:
+        formula, spec: the formula as it was read, and with the groups and means of these persons.
+        frame: the covariates that the formula uses, one row per person in the problem's order.
+        names: of these persons.
+        left_out: everyone else of the problem or of the table of persons, and why.
+        terms: names of the columns of X.
+        matrix: X `(n,p)`.
+        units: T `(p,p)`, so that X T has columns of size 1 around 0, whatever the units of the covariates: effects b of X are
+            `T β` with β those of X T. A column without the intercept beside it is not moved.
+        factors: parts of the formula with several columns, such as a group of three levels, and the places of these columns.
+        columns_of: the columns of the table that each term, and each of `factors`, is made of.
+        patterns: a name for each pattern of the covariates: every combination of groups that occurs, with numbers at their mean.
+        pattern_rows: the rows of X `(m,p)` that belong to them.
+        groups: which of the patterns each person's groups are `(n,)`.
+        comparisons: for each column, typical persons who differ in it alone.
+    """
+
+    formula: ReadFormula
+    spec: ModelSpec
+    frame: pd.DataFrame
+    names: tuple[str, ...]
+    left_out: dict[str, str]
+    terms: tuple[str, ...]
+    matrix: Floats
+    units: Floats
+    factors: dict[str, tuple[int, ...]]
+    columns_of: dict[str, list[str]]
+    patterns: tuple[str, ...]
+    pattern_rows: Floats
+    groups: tuple[int, ...]
+    comparisons: tuple[Comparison, ...]
+
+    def compared(self, problem: Problem) -> Problem:
+        """The problem of the persons who can be compared."""
+        return problem.with_experts([expert for expert in problem.experts if expert.name in self.names])
+
+    def rows_of(self, new: pd.DataFrame) -> Floats:
+        """The rows of X of persons who were not in the study.
+
+        Raises:
+            ValueError: where a covariate is missing, or a group did not occur in the study.
+        """
+        for column in self.formula.columns:
+            if column not in new.columns or new[column].isna().any():
+                raise ValueError(f"new persons must have a value in column {column}, received none")
+            known = set(map(str, self.frame[column]))
+            strange = set(map(str, new[column])) - known
+            if strange and not self.formula.is_number(self.frame[column]):
+                raise ValueError(
+                    f"column {column} of new persons must have values of the study ({first_few(sorted(known))}), "
+                    f"received {first_few(sorted(strange))}"
+                )
+        rows: Floats = self.formula.evaluate(self.spec, new).to_numpy(dtype=np.float64)
+        return rows
 
 
 def read_covariates(
@@ -260,67 +300,35 @@ def read_covariates(
             f"nobody must be left out with --missing fail, received {left_out_words(left_out)}: complete the table of persons, "
             'or leave these persons out with --missing drop (in Python missing="drop")'
         )
-    matrix = _evaluated(read, read.terms, frame)
-    terms = tuple(map(str, matrix.columns))
+    matrix = read.evaluate(read.terms, frame)
+    spec, terms, used = matrix.model_spec, tuple(map(str, matrix.columns)), frame[sorted(read.columns)]
     values = matrix.to_numpy(dtype=np.float64)
-    used = frame[sorted(read.columns)]
     units = _units(terms, values)
     _require_estimable(formula, terms, values @ units)
-    patterns = _patterns(read, matrix.model_spec, used, values)
-    comparisons = _comparisons(read, matrix.model_spec, used)
-    kept = tuple(name for name in names if name not in left_out)
-    factors, columns_of = _factors(matrix.model_spec), _columns_of(read, matrix.model_spec)
-    return Covariates(terms, factors, values, units, *patterns, used, kept, left_out, comparisons, columns_of)
-
-
-def left_out_words(left_out: Mapping[str, str], most: int = 5) -> str:
-    """Who is left out and why, in words; of more than `most` with one reason, the first and how many more."""
-    reasons: dict[str, list[str]] = {}
-    for name, reason in left_out.items():
-        reasons.setdefault(reason, []).append(name)
-    parts = []
-    for reason, who in reasons.items():
-        shown = ", ".join(who[:most]) + (f" and {len(who) - most} more" if len(who) > most else "")
-        parts.append(f"{shown} ({reason})")
-    return "; ".join(parts)
-
-
-def new_rows(
-    formula: str, persons: pd.DataFrame | None, names: tuple[str, ...], new: pd.DataFrame, reference: Mapping[str, str] | None
-) -> Floats:
-    """The rows of X of persons who were not in the study.
-
-    Raises:
-        ValueError: where a covariate is missing, or a group did not occur in the study.
-    """
-    read = read_formula(formula)
-    frame, _ = _comparable(read, persons, names, reference or {})
-    spec = _evaluated(read, read.terms, frame).model_spec
-    for column in read.columns:
-        if column not in new.columns or new[column].isna().any():
-            raise ValueError(f"new persons must have a value in column {column}, received none")
-        strange = (
-            []
-            if _is_number(frame[column], column in read.grouped)
-            else sorted(set(map(str, new[column])) - set(map(str, frame[column])))
-        )
-        if strange:
-            known = first_few(sorted(set(map(str, frame[column]))))
-            raise ValueError(
-                f"column {column} of new persons must have values of the study ({known}), received {first_few(strange)}"
-            )
-    rows: Floats = _evaluated(read, spec, new).to_numpy(dtype=np.float64)
-    return rows
-
-
-def _is_number(values: pd.Series, grouped: bool) -> bool:
-    """Whether a column holds numbers, and not the names of groups; `grouped` says that the formula uses it as groups."""
-    return not grouped and bool(pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values))
-
-
-def _factors(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
-    columns = {str(term): tuple(range(place.start, place.stop)) for term, place in spec.term_slices.items()}
-    return {term: places for term, places in columns.items() if len(places) > 1}
+    columns_of: dict[str, list[str]] = {}
+    for term, place in spec.term_slices.items():
+        columns = {f.expr for f in term.factors if f.eval_method is Factor.EvalMethod.LOOKUP}
+        called = [f.expr for f in term.factors if f.eval_method is Factor.EvalMethod.PYTHON]
+        columns |= {column for code in called for column, _ in _names_in(formula, code)}
+        columns_of |= dict.fromkeys(map(str, (term, *spec.column_names[place])), sorted(columns))
+    return Covariates(
+        read,
+        spec,
+        used,
+        names=tuple(name for name in names if name not in left_out),
+        left_out=left_out,
+        terms=terms,
+        matrix=values,
+        units=units,
+        factors={
+            str(term): tuple(range(place.start, place.stop))
+            for term, place in spec.term_slices.items()
+            if place.stop - place.start > 1
+        },
+        columns_of=columns_of,
+        **_patterns(read, spec, used, values),
+        comparisons=_comparisons(read, spec, used),
+    )
 
 
 def _comparable(
@@ -337,9 +345,9 @@ def _comparable(
         raise ValueError(f"{what}, which persons do not have: the columns are {', '.join(columns) or 'none'}")
     if persons is None or not read.columns:
         return pd.DataFrame(index=range(len(names))), {}
-    if PERSON not in columns:
-        raise ValueError(f"persons must have the column {PERSON}, received {', '.join(columns)}")
-    labels = [label(value, f"column {PERSON} of persons") for value in persons[PERSON]]
+    if "expert" not in columns:
+        raise ValueError(f"persons must have the column expert, received {', '.join(columns)}")
+    labels = [label(value, "column expert of persons") for value in persons["expert"]]
     twice = next((name for name, number in Counter(labels).items() if number > 1), None)
     if twice is not None:
         raise ValueError(f"persons must have one row for each expert, received {twice} twice: delete or rename a row")
@@ -351,50 +359,36 @@ def _comparable(
     left_out |= {str(name): f"no {' and '.join(empty.columns[row])}" for name, row in empty.iterrows() if row.any()}
     frame = frame[~empty.any(axis=1)]
     _require_numbers_or_groups(read, frame)
-    while alone := {name: column for column in read.columns for name in _alone(read, frame, column)}:
+    groups = [column for column in read.columns if not read.is_number(frame[column])]
+    while alone := {name: column for column in groups for name in frame.index[~frame[column].duplicated(keep=False)]}:
         left_out |= {name: f"the only one of their {column}" for name, column in alone.items()}
         frame = frame.drop(index=list(alone))
     for column in read.columns:
+        if not len(frame) and len(names) > 2:
+            advice = "Fill in the empty cells, or use a column whose groups have several persons"
+            if set(names).isdisjoint(labels):
+                advice = "Write the names in column expert as they are in the table of decisions"
+            raise ValueError(
+                f"persons must be comparable by column {column}, received nobody who can be compared: "
+                f"{left_out_words(left_out)}. {advice}"
+            )
         if frame[column].nunique() < 2 < len(names):
-            if not len(frame):
-                raise ValueError(
-                    f"persons must be comparable by column {column}, received nobody who can be compared: "
-                    f"{left_out_words(left_out)}. {_nobody_left(names, labels)}"
-                )
-            found = f"{frame[column].iloc[0]} for everyone"
             why = f", without {left_out_words(left_out)}" if left_out else ": leave it out"
-            raise ValueError(f"column {column} of persons must vary, received {found}{why}")
-    groups = {column: _with_levels(read, frame[column], reference.get(column)) for column in read.columns}
-    return frame.assign(**groups).reset_index(drop=True), left_out
+            raise ValueError(f"column {column} of persons must vary, received {frame[column].iloc[0]} for everyone{why}")
+    leveled = {column: _with_levels(read, frame[column], reference.get(column)) for column in read.columns}
+    return frame.assign(**leveled).reset_index(drop=True), left_out
 
 
-def _nobody_left(names: Sequence[str], labels: Sequence[str]) -> str:
-    """What to do where no person can be compared."""
-    if set(names).isdisjoint(labels):
-        return f"Write the names in column {PERSON} as they are in the table of decisions"
-    return "Fill in the empty cells, or use a column whose groups have several persons"
-
-
-def _with_levels(read: ReadFormula, values: pd.Series[Any], first: str | None) -> pd.Series[Any]:
-    """A column of groups with the levels that occur in it, the one to compare with first; other columns as they are."""
-    column = str(values.name)
-    if first is None:
-        return values.cat.remove_unused_categories() if isinstance(values.dtype, pd.CategoricalDtype) else values
-    if _is_number(values, column in read.grouped):
-        raise ValueError(
-            f"reference must name a column of groups, received {column}, which holds numbers: if these are groups, write "
-            f"C({column}) in the formula; if not, leave the reference out"
-        )
-    levels = _levels(values)
-    found = [level for level in levels if label(level, "reference") == label(first, "reference")]
-    if not found:
-        raise ValueError(f"reference of {column} must be one of {first_few(list(map(str, levels)))}, received {first}")
-    return values.astype(pd.CategoricalDtype([*found, *(level for level in levels if level not in found)]))
-
-
-def _levels(values: pd.Series[Any]) -> list[Any]:
-    """The groups of a column, in order."""
-    return list(pd.Categorical(values).categories)
+def left_out_words(left_out: Mapping[str, str], most: int = 5) -> str:
+    """Who is left out and why, in words; of more than `most` with one reason, the first and how many more."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in left_out.items():
+        reasons.setdefault(reason, []).append(name)
+    parts = []
+    for reason, who in reasons.items():
+        shown = ", ".join(who[:most]) + (f" and {len(who) - most} more" if len(who) > most else "")
+        parts.append(f"{shown} ({reason})")
+    return "; ".join(parts)
 
 
 def _require_numbers_or_groups(read: ReadFormula, frame: pd.DataFrame) -> None:
@@ -402,7 +396,7 @@ def _require_numbers_or_groups(read: ReadFormula, frame: pd.DataFrame) -> None:
     for column in read.columns:
         if frame[column].map(lambda cell: isinstance(cell, list | tuple | dict | set | np.ndarray | bytes)).any():
             raise ValueError(f"column {column} of persons must hold text or numbers, received bytes or nested values")
-        if column not in {*read.grouped, PERSON} and not pd.api.types.is_numeric_dtype(frame[column]):
+        if column not in {*read.grouped, "expert"} and not pd.api.types.is_numeric_dtype(frame[column]):
             slips = frame[column][pd.to_numeric(frame[column].astype(str), errors="coerce").isna()]
             if 0 < len(slips) < len(frame) / 2:
                 raise ValueError(
@@ -411,31 +405,21 @@ def _require_numbers_or_groups(read: ReadFormula, frame: pd.DataFrame) -> None:
                 )
 
 
-def _alone(read: ReadFormula, frame: pd.DataFrame, column: str) -> list[str]:
-    """Persons who are the only ones of their group."""
-    if _is_number(frame[column], column in read.grouped):
-        return []
-    return list(frame.index[~frame[column].duplicated(keep=False)])
-
-
-def _evaluated(read: ReadFormula, spec: SimpleFormula | ModelSpec, frame: pd.DataFrame) -> Any:
-    """Terms with the values of these persons; what a function cannot do with them is said in one sentence."""
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("error", DataMismatchWarning)
-            return spec.get_model_matrix(frame, na_action="ignore", output="pandas", context={"sqrt": np.sqrt})
-    except Exception as error:  # of functions with values that they were not made for
-        text = [c for c in read.columns if not pd.api.types.is_numeric_dtype(frame[c])]
-        why = f"functions such as log need numbers, received text in {first_few(text)}" if text else ""
-        reason = _reason(error)
+def _with_levels(read: ReadFormula, values: pd.Series[Any], first: str | None) -> pd.Series[Any]:
+    """A column of groups with the levels that occur in it, the one to compare with first; other columns as they are."""
+    column = values.name
+    if first is None:
+        return values.cat.remove_unused_categories() if isinstance(values.dtype, pd.CategoricalDtype) else values
+    if read.is_number(values):
         raise ValueError(
-            f"formula {_shown(read.text)} cannot be used: {why if 'TypeError' in reason and why else reason}"
-        ) from error
-
-
-def _reason(error: Exception) -> str:
-    """The first line of what another package says, without the colours that it has for terminals."""
-    return re.sub(r"\x1b\[[\d;]*m|[⧛⧚]", "", str(error)).split("\n")[0] or type(error).__name__
+            f"reference must name a column of groups, received {column}, which holds numbers: if these are groups, write "
+            f"C({column}) in the formula; if not, leave the reference out"
+        )
+    levels = list(pd.Categorical(values).categories)
+    found = [level for level in levels if label(level, "reference") == label(first, "reference")]
+    if not found:
+        raise ValueError(f"reference of {column} must be one of {first_few(list(map(str, levels)))}, received {first}")
+    return values.astype(pd.CategoricalDtype([*found, *(level for level in levels if level not in found)]))
 
 
 def _units(terms: tuple[str, ...], values: Floats) -> Floats:
@@ -465,26 +449,46 @@ def _units(terms: tuple[str, ...], values: Floats) -> Floats:
     return units / np.where(sizes > 0, sizes, 1.0)
 
 
+def least_persons(terms: int) -> int:
+    """How many persons so many terms need: with fewer, nothing says how much persons differ."""
+    return terms + 2
+
+
 def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats) -> None:
     n, p = values.shape
     if not p:
         raise ValueError(f"formula must have at least one term, received {formula!r}: use ~ 1 where there is no covariate")
-    if n < p + SPARE_PERSONS:
+    if n < least_persons(p):
         raise ValueError(
-            f"{p} terms need at least {p + SPARE_PERSONS} persons, received {n}: use fewer terms, "
+            f"{p} terms need at least {least_persons(p)} persons, received {n}: use fewer terms, "
             "join small groups, or add persons"
         )
     for last in range(1, p):
         if np.linalg.matrix_rank(values[:, : last + 1], tol=RANK_TOLERANCE * n) <= last:
-            others = first_few(terms[:last])
             raise ValueError(
-                f"the term {terms[last]} must add something to {others}, received a combination of them: leave it out"
+                f"the term {terms[last]} must add something to {first_few(terms[:last])}, received a combination of them: "
+                "leave it out"
             )
+
+
+def _patterns(read: ReadFormula, spec: ModelSpec, used: pd.DataFrame, values: Floats) -> dict[str, Any]:
+    """The combinations of groups that occur, in order, with numbers at their mean, and whose each person is."""
+    if not len(used.columns):
+        return {"patterns": ("everyone",), "pattern_rows": values[:1], "groups": (0,) * len(values)}
+    means = {column: float(used[column].mean()) for column in used.columns if read.is_number(used[column])}
+    kinds = [column for column in used.columns if column not in means]
+    keys = [tuple(map(str, row)) for row in used[kinds].itertuples(index=False)]
+    distinct = sorted(set(keys))
+    typical = used.iloc[[keys.index(key) for key in distinct]].assign(**means)
+    at_mean = [f"{column} = {mean:.4g}" for column, mean in means.items()]
+    names = (", ".join([*(f"{c} = {v}" for c, v in zip(kinds, key, strict=True)), *at_mean]) for key in distinct)
+    rows = read.evaluate(spec, typical).to_numpy(dtype=np.float64)
+    return {"patterns": tuple(names), "pattern_rows": rows, "groups": tuple(distinct.index(key) for key in keys)}
 
 
 def _comparisons(read: ReadFormula, spec: ModelSpec, used: pd.DataFrame) -> tuple[Comparison, ...]:
     """What `Covariates` says of them."""
-    numbers = [column for column in used.columns if _is_number(used[column], column in read.grouped)]
+    numbers = [column for column in used.columns if read.is_number(used[column])]
     typical = used.assign(**{column: float(used[column].mean()) for column in numbers}).drop_duplicates()
     found = []
     for column in read.columns:
@@ -494,45 +498,10 @@ def _comparisons(read: ReadFormula, spec: ModelSpec, used: pd.DataFrame) -> tupl
             levels: list[Any] = [low, high] if low < high else [float(values.min()), float(values.max())]
             names = tuple(f"{level:.4g}" for level in levels)
         else:
-            levels = _levels(values)
+            levels = list(pd.Categorical(values).categories)
             names = tuple(map(str, levels))
         others = typical.drop_duplicates([c for c in used.columns if c != column]) if len(used.columns) > 1 else typical.iloc[:1]
         alike = [others.assign(**{column: pd.Series(level, others.index).astype(typical[column].dtype)}) for level in levels]
-        rows = _evaluated(read, spec, pd.concat(alike)).to_numpy(dtype=np.float64).reshape(len(levels), len(others), -1)
-        found.append(Comparison(str(column), column in numbers, names, rows.mean(axis=1)))
+        rows = read.evaluate(spec, pd.concat(alike)).to_numpy(dtype=np.float64).reshape(len(levels), len(others), -1)
+        found.append(Comparison(column, column in numbers, names, rows.mean(axis=1)))
     return tuple(found)
-
-
-def _columns_of(read: ReadFormula, spec: ModelSpec) -> dict[str, tuple[str, ...]]:
-    """What `Covariates` says of them."""
-    found: dict[str, tuple[str, ...]] = {}
-    for term, place in spec.term_slices.items():
-        columns: set[str] = set()
-        for factor in term.factors:
-            if factor.eval_method is Factor.EvalMethod.LOOKUP:
-                columns.add(factor.expr)
-            elif factor.eval_method is Factor.EvalMethod.PYTHON:
-                columns |= {column for column, _ in _names_in(read.text, factor.expr)}
-        for name in (str(term), *spec.column_names[place]):
-            found[str(name)] = tuple(sorted(columns))
-    return found
-
-
-def _patterns(
-    read: ReadFormula, spec: ModelSpec, used: pd.DataFrame, values: Floats
-) -> tuple[tuple[str, ...], Floats, tuple[int, ...]]:
-    """The combinations of groups that occur, in order, with numbers at their mean, and whose each person is."""
-    numbers = [c for c in used.columns if _is_number(used[c], c in read.grouped)]
-    kinds = [c for c in used.columns if c not in numbers]
-    if not len(used.columns):
-        return ("everyone",), values[:1], (0,) * len(values)
-    keys = [tuple(map(str, row)) for row in used[kinds].itertuples(index=False)]
-    distinct = sorted(set(keys))
-    typical = used.iloc[[keys.index(key) for key in distinct]].copy()
-    for column in numbers:
-        typical[column] = float(used[column].mean())
-    rows = _evaluated(read, spec, typical).to_numpy(dtype=np.float64)
-    means = [f"{c} = {float(used[c].mean()):.4g}" for c in numbers]
-    names = tuple(", ".join([*(f"{c} = {v}" for c, v in zip(kinds, key, strict=True)), *means]) for key in distinct)
-    place = {key: i for i, key in enumerate(distinct)}
-    return names, rows, tuple(place[key] for key in keys)

@@ -1,52 +1,74 @@
 """A population of persons: group differences, how much persons differ, and what is known of each.
 
-Person i has `(logit γ_i, log λ_i) ~ N((X_i b, X_i c), Σ)`, X from a table of persons and a formula, and all share one reward. The
-marginal likelihood of `marginal.py` is maximised by `marginal_ascent.py`; γ_i at 0 or 1, persons who choose at random and persons
-with few decisions need no special treatment, because what their decisions leave open the population fills in.
+Person i has `(logit γ_i, log λ_i) ~ N((X_i b, X_i c), Σ)`, X from a table of persons and a formula (`covariates.py`), and all
+share one reward. The likelihood with persons averaged out is maximised in `marginal.py`. γ_i at 0 or 1, persons who choose at
+random and persons with few decisions need no special treatment, because what their decisions leave open the population fills in.
 
-`effects.py` says what follows from it.
+What follows from the maximum. The search has the covariates in units of its own, X T, so that effects are b = T β and c = T κ
+with β and κ those that it finds. With C the covariance of ψ, n persons and p terms:
+
+* *Effects* b on logit γ and c on log λ have intervals and tests by Student's t with n − p degrees of freedom.
+* *Effects on logit γ that weak priors hold* have them by the profile likelihood. Where all persons of a group may as well plan
+  for ever, the likelihood of their mean rises towards a limit and stays there. An interval that is symmetric around the estimate
+  is then wrong at both ends, and the further the estimate runs away, the less it seems to differ from 0 (Hauck and Donner,
+  1977). With l(v) the maximum over all other parameters where the effect is v, and l the maximum over all,
+  `r(v) = √(2 (l − l(v)))` is compared with Student's t. The end of an interval is where r(v) is its quantile, found by the secant
+  method. Where the decisions do not bound an effect, the weak prior does.
+* *A factor* with several columns, such as a group of three levels, has one test for all of them: that its part of `X_i b` is the
+  same for everyone. With q independent differences d of covariance D it is `d'D⁻¹d/q`, by Fisher's F with q and n − p degrees
+  of freedom. It does not depend on the level that others are compared with.
+* *Contrasts* are differences between typical persons who differ in one column alone: every pair of its groups, or the quartiles
+  of its numbers. With k the difference of their rows of X they are `k'b`, by Student's t; p-values of pairs of more than two
+  groups are corrected for their number by Holm's method.
+* *Weak priors* move the answer by about `C g`. Where that is much, the solution's message says so.
+* *Persons.* Given the decisions, η_i has the mean and the covariance of the quadrature, averaged over the likely spreads. The
+  errors of reward and effects add `D_i C' D_iᵀ`, D_i the derivative of that mean in ψ and C' what is left of C at a given
+  spread. The *reliability* of η_i is the share of the variance between persons that the decisions explain, `1 − K_i/Σ`, K_i the
+  covariance at the most likely Σ.
+* *Estimated transitions* are drawn anew around their estimates, with their sample sizes. A draw that moves the gradient by δg
+  moves ψ by `C δg`; the mean of the squares is added to C.
+* *A new person* with covariates x has a logit γ with mean `x'b` and variance `Σ₁₁ + x' Cov(b) x`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, logit
+from scipy.special import expit
+from scipy.stats import f, norm, t
 
-from multihorizon.checks import ENDLESS_DISCOUNT, Floats, as_count, as_floats
+from multihorizon.checks import RANK_TOLERANCE, Floats, as_count, as_floats, as_positive
 from multihorizon.choice.parameters import Settings, read_settings, with_known_reward
-from multihorizon.choice.tabular import Likelihood
-from multihorizon.estimate.population.covariates import (
-    Covariates,
-    Missing,
-    left_out_words,
-    new_rows,
-    read_covariates,
-    read_formula,
+from multihorizon.choice.tabular import Likelihood, redrawn
+from multihorizon.estimate.intervals import holm
+from multihorizon.estimate.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
+from multihorizon.estimate.population.marginal import (
+    WIDEST,
+    Marginal,
+    Maximum,
+    PersonMoments,
+    PsiLayout,
+    averaged_shares,
+    covariance_at_spread,
+    first_psi,
+    maximise,
+    maximum_at,
+    spectrum_of,
 )
-from multihorizon.estimate.population.effects import (
-    MOVED_CORRELATION,
-    MOVED_EFFECT,
-    MOVED_SPREAD,
-    Inference,
-    ShrunkenIntervals,
-    predicted,
-)
-from multihorizon.estimate.population.marginal import WIDEST, Layout, Maximum, maximise, modes
 from multihorizon.estimate.precision import precision
 from multihorizon.estimate.search import fit
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 
-#: The least standard deviations of logit γ and log λ with which the search begins, and the largest |logit γ| of a person.
-FIRST_DEVIATIONS, FIRST_LOGIT = np.array([1.0, 0.5]), 3.0
-#: Where the reward is known: discounts, and temperatures relative to the largest reward, of which the most likely begin.
-FIRST_DISCOUNTS, FIRST_TEMPERATURES = (0.05, 0.3, 0.6, 0.8, 0.95), (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+#: The level of all intervals but those of persons' discounts, which can be asked for at any.
+LEVEL = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +93,8 @@ class Population:
             so in the message, and names them in `evidence["population"]["left_out"]`; "fail" raises.
         reference: for columns of groups, the one that the others are compared with: `{"group": "control"}`. By default it is
             the first in the order of the alphabet.
+        tol: the distance to the maximum, in standard errors, at which the search ends.
+        max_iter: the steps after which it is given up.
 
     Raises:
         ValueError: for a formula that is made of anything else; when solving, where persons and decisions do not belong
@@ -93,6 +117,8 @@ class Population:
     nodes: int = 15
     missing: Missing = "drop"
     reference: Mapping[str, str] | None = None
+    tol: float = 1e-6
+    max_iter: int = 60
 
     def __post_init__(self) -> None:
         if not isinstance(self.formula, str):
@@ -107,25 +133,32 @@ class Population:
         if self.reference is not None and not isinstance(self.reference, Mapping):
             raise ValueError(f"reference must map columns to groups, received {self.reference!r}")
         as_count(self.nodes, "nodes", least=3)
+        as_positive(self.tol, "tol")
+        as_count(self.max_iter, "max_iter")
 
     def covariates(self, problem: Problem) -> Covariates:
         """The design of the study; raises where it cannot be used."""
         return read_covariates(self.formula, self.persons, problem.names, self.missing, self.reference)
 
-    def compared(self, problem: Problem) -> Problem:
-        """The problem of the persons who can be compared."""
-        names = set(self.covariates(problem).names)
-        return problem.with_experts(expert for expert in problem.experts if expert.name in names)
-
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Fit the persons one by one, and from there the population; `seed` scatters the starts of the first fit."""
-        covariates, problem = self.covariates(problem), self.compared(problem)
-        paid, reward = with_known_reward(problem, self.known_reward)
+        covariates = self.covariates(problem)
+        paid, reward = with_known_reward(covariates.compared(problem), self.known_reward)
         model = Likelihood(paid, Settings(temperatures=np.full(paid.n_experts, np.nan), reward=reward))
-        start = _known_start(model, reward) if reward is not None else self._start(paid, seed, part_of(progress, 0.0, 0.3))
-        layout = Layout(model.holding(None, start.ridge), covariates.matrix @ covariates.units)
-        found = _search(layout, start, self.nodes, part_of(progress, 0.3, 1.0))
-        return _solution(Inference(covariates, found, start.identified), start.ridge_reason)
+        identified, ridge_reason = True, ""
+        if reward is not None:
+            ridge, (discount, temperature) = np.zeros(model.n_reward), _likely_person(model, reward)
+            discounts = np.full(paid.n_experts, discount)
+        else:  # the most likely reward where each has a discount and all have one temperature
+            settings = read_settings(paid, "shared", None, None, None)
+            first = fit(paid, settings, False, self.ridge, 2, seed, part_of(progress, 0.0, 0.3))
+            x, start, ridge_reason = first.best.point.x, first.best.point.likelihood, first.ridge_reason
+            reward, discounts, temperature, ridge = start.reward(x), start.discounts(x), start.temperatures(x)[0], start.ridge
+            identified = bool(precision(first.best.point).identified[start.discount_slice].any())
+        layout = PsiLayout(model.holding(None, ridge), covariates.matrix @ covariates.units)
+        psi = first_psi(layout, reward, discounts, float(temperature))
+        found = maximise(layout, psi, self.nodes, self.tol, self.max_iter, part_of(progress, 0.3, 1.0))
+        return Inference(covariates, found, identified).solution(ridge_reason)
 
     def predict(self, solution: Solution, persons: pd.DataFrame) -> pd.DataFrame:
         """Discounts to expect of persons who were not in the study.
@@ -144,110 +177,367 @@ class Population:
         if solution.solver != "Population" or solution.status != Status.CONVERGED:
             raise ValueError(f"a prediction needs a converged Population, received {solution.solver}: {solution.status}")
         found = PopulationEvidence.of(solution).population
-        rows = new_rows(self.formula, self.persons, solution.experts, persons, self.reference)
+        rows = read_covariates(self.formula, self.persons, solution.experts, "drop", self.reference).rows_of(persons)
         effects = np.array([effect["estimate"] for effect in found.discount.values()])
         between = found.spread["discount"]["estimate"] ** 2
-        covariance = np.array(found.discount_covariance)
-        values = predicted(rows, effects, covariance, between, found.largest_discount, found.degrees)
+        values = _predicted(rows, effects, np.array(found.discount_covariance), between, found.largest_discount, found.degrees)
         return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=persons.index)
 
-    def _start(self, problem: Problem, seed: int, progress: Progress) -> _Start:
-        """The most likely reward where each has a discount and all have one temperature."""
-        first = fit(problem, read_settings(problem, "shared", None, None, None), False, self.ridge, 2, seed, progress)
-        x, model = first.best.point.x, first.best.point.likelihood
-        known = bool(precision(first.best.point).identified[model.discount_slice].any())
-        heat = float(model.temperatures(x)[0])
-        return _Start(model.reward(x), model.discounts(x), heat, model.ridge, first.ridge_reason, known)
 
-
-@dataclass(frozen=True, eq=False)
-class _Start:
-    """Where the search begins: a reward, discounts, one temperature, and the penalty that holds the reward.
-
-    `identified` says whether the decisions identify anybody's discount at all.
-    """
-
-    reward: Floats
-    discounts: Floats
-    temperature: float
-    ridge: Floats
-    ridge_reason: str = ""
-    identified: bool = True
-
-
-def _known_start(model: Likelihood, reward: Floats) -> _Start:
+def _likely_person(model: Likelihood, reward: Floats) -> tuple[float, float]:
     """The most likely of some discounts and temperatures for everyone, where the reward is known."""
     n = model.problem.n_experts
     size = max(float(np.abs(batch.reward(reward)).max()) for batch in model.batches) or 1.0
-    tried = [(g, size * heat) for g in FIRST_DISCOUNTS for heat in FIRST_TEMPERATURES]
-    points = (model.at(np.concatenate([reward, np.full(n, g), np.full(n, np.log(heat))])) for g, heat in tried)
-    values = [-np.inf if point is None else point.value for point in points]
-    gamma, heat = tried[int(np.argmax(values))]
-    return _Start(reward, np.full(n, gamma), heat, np.zeros(model.n_reward))
+    best, found = -np.inf, (0.05, 0.01 * size)
+    for gamma in (0.05, 0.3, 0.6, 0.8, 0.95):
+        for temperature in size * np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0]):
+            point = model.at(np.concatenate([reward, np.full(n, gamma), np.full(n, np.log(temperature))]))
+            if point is not None and point.value > best:
+                best, found = point.value, (gamma, float(temperature))
+    return found
 
 
-def _search(layout: Layout, start: _Start, nodes: int, progress: Progress) -> Maximum:
-    """The maximum, from each person's mode at the start."""
-    model = layout.model
-    largest = ENDLESS_DISCOUNT if any(batch.mdp.never_ends().any() for batch in model.batches) else 1.0
-    edge = expit(-FIRST_LOGIT)
-    logits = logit(np.clip(start.discounts / largest, edge, 1 - edge))
-    deviations = np.maximum(FIRST_DEVIATIONS, [logits.std(), 0.0])
-    psi = layout.pack(start.reward, np.array([logits.mean(), np.log(start.temperature)]), deviations)
-    parts = layout.unpack(psi)
-    persons = modes(model, parts.theta, layout.design @ parts.effects, parts.root, largest)
-    return maximise(layout, psi, persons, nodes, largest, progress)
+class Inference:
+    """The maximum and what follows from it; `known` says whether the decisions identify anybody's discount.
+
+    Where a kind is asked for, 0 is logit γ and 1 is log λ.
+    """
+
+    def __init__(self, covariates: Covariates, found: Maximum, known: bool = True) -> None:
+        self.covariates, self.found, self.layout = covariates, found, found.marginal.layout
+        self.parts, decided = self.layout.unpack(found.psi), spectrum_of(found.information)
+        self.covariance: Floats = decided.inverse + _transition_covariance(found, decided.inverse)
+        if known and not found.finished:  # where nobody's discount is identified, the maximum decides nothing
+            self.status = Status.NOT_CONVERGED
+        else:
+            identified = known and decided.identified()[self.layout.discount].all()
+            self.status = Status.CONVERGED if identified else Status.NOT_IDENTIFIED
+        self.converged = self.status == Status.CONVERGED
+        n, p = covariates.matrix.shape
+        self.degrees = int(n - p)
+        # the shares (n,Q) of nodes given the decisions, and each person's η with the errors of spread, reward and effects
+        self.shares = averaged_shares(found) if self.converged else found.value.shares
+        mean, within = found.marginal.moments(self.shares)
+        moved = found.marginal.mean_slopes(found.psi, found.value.shares)
+        left = covariance_at_spread(found, self.covariance)
+        self.persons = PersonMoments(mean, within + moved @ left @ moved.transpose(0, 2, 1), found.marginal.precisions)
+
+    def own_covariance(self, kind: int) -> Floats:
+        """The covariance `(p,p)` of β or κ, the effects in units of the search."""
+        if kind == 0:
+            return self.covariance[self.layout.discount, self.layout.discount]
+        basis, place = self.layout.temperature_basis, self.layout.temperature
+        return basis @ self.covariance[place, place] @ basis.T
+
+    def effect_covariance(self, kind: int) -> Floats:
+        """The covariance `(p,p)` of the effects b or c."""
+        covariance: Floats = self.covariates.units @ self.own_covariance(kind) @ self.covariates.units.T
+        return covariance
+
+    @cached_property
+    def moved_by_priors(self) -> dict[str, dict[str, float]]:
+        """What weak priors move: effects on logit γ by how many standard errors, the spreads by which share, the correlation."""
+        pull = self.layout.weak_priors(self.parts)[1]
+        moved = self.covariates.units @ (self.covariance @ pull["means"])[self.layout.discount]
+        effects = moved / np.sqrt(np.diag(self.effect_covariance(0)))
+        before = self.layout.unpack(self.found.psi - self.covariance @ pull["spread"]).covariance
+        shares = np.sqrt(np.diag(self.parts.covariance) / np.diag(before)) - 1
+        loose = self.layout.unpack(self.found.psi - self.covariance @ pull["correlation"])
+        return {
+            "effects": dict(zip(self.covariates.terms, effects.tolist(), strict=True)),
+            "spread": dict(zip(("discount", "temperature"), shares.tolist(), strict=True)),
+            "correlation": {"moved": self.parts.correlation - loose.correlation},
+        }
+
+    @cached_property
+    def hardly_bound(self) -> dict[str, float]:
+        """The effects on logit γ that weak priors move by more than 0.1 standard errors, and by how many."""
+        moved = self.moved_by_priors["effects"] if self.converged else {}
+        return {term: abs(errors) for term, errors in moved.items() if abs(errors) > 0.1}
+
+    def tested(self, estimate: float, error: float) -> dict[str, Any]:
+        """Interval and p-value by Student's t; NaN where there are none."""
+        half = float(t.ppf(0.5 + LEVEL / 2, self.degrees)) * error if self.converged else np.nan
+        p = 2 * t.sf(abs(estimate) / error, self.degrees) if self.converged and error > 0 else np.nan
+        return {"interval": [float(estimate - half), float(estimate + half)], "p": float(p), "method": "standard error"}
+
+    def effects(self, kind: int) -> dict[str, dict[str, Any]]:
+        """Estimate, interval and p-value of each term. What only sets the scale of the reward has no interval."""
+        errors = np.sqrt(np.diag(self.effect_covariance(kind)))
+        effects = self.covariates.units @ self.parts.effects[:, kind]
+        table = {}
+        for term, estimate, error in zip(self.covariates.terms, effects.tolist(), errors.tolist(), strict=True):
+            known = not (kind == 1 and term == "Intercept" and self.layout.model.scale_is_free)
+            error = error if known else np.nan
+            table[term] = {"estimate": estimate, "standard_error": error, **self.tested(estimate, error)}
+        if kind == 0:
+            for term in [term for term in self.hardly_bound if term != "Intercept"]:
+                place = self.covariates.terms.index(term)
+                profile = EffectProfile(self.found, self.layout.discount.start + place, self.covariance, self.degrees)
+                low, high, p = *profile.interval(LEVEL), profile.p_value()
+                if np.isfinite([low, high, p]).all():
+                    unit = float(self.covariates.units[place, place])
+                    table[term] |= {"interval": [unit * low, unit * high], "p": p, "method": "profile likelihood"}
+        return table
+
+    def factors(self, kind: int) -> dict[str, dict[str, Any]]:
+        """The test of each factor with several columns: F, its degrees of freedom, p, and the terms of its columns."""
+        table = {}
+        for name, places in self.covariates.factors.items():
+            columns = self.layout.design[:, places]
+            _, sizes, rows = np.linalg.svd(columns - columns.mean(axis=0), full_matrices=False)
+            varied = rows[sizes > RANK_TOLERANCE * len(columns) * sizes.max(initial=0.0)]
+            apart = varied @ self.parts.effects[list(places), kind]
+            covariance = varied @ self.own_covariance(kind)[np.ix_(places, places)] @ varied.T
+            known = self.converged and len(varied) > 0
+            statistic = float(apart @ np.linalg.solve(covariance, apart)) / len(varied) if known else np.nan
+            p = float(f.sf(statistic, len(varied), self.degrees)) if known else np.nan
+            terms = [self.covariates.terms[place] for place in places]
+            table[name] = {"F": statistic, "degrees": [len(varied), self.degrees], "p": p, "terms": terms}
+        return table
+
+    def contrasts(self, kind: int, effects: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+        """All pairs of groups, and the quartiles of numbers: how much higher logit γ or log λ is in the second level."""
+        covariance, table = self.own_covariance(kind), []
+        for comparison in self.covariates.comparisons:
+            rows = comparison.rows @ self.covariates.units
+            means = rows @ self.parts.effects[:, kind]
+            typical = (self.layout.largest * expit(means) if kind == 0 else np.exp(means)).tolist()
+            found: list[dict[str, Any]] = []
+            for i, j in combinations(range(len(rows)), 2):
+                apart, own = comparison.rows[j] - comparison.rows[i], rows[j] - rows[i]
+                estimate, error = float(own @ self.parts.effects[:, kind]), float(np.sqrt(own @ covariance @ own))
+                said = self.tested(estimate, error)
+                used = np.flatnonzero(np.abs(apart) > RANK_TOLERANCE * np.abs(apart).max(initial=0.0))
+                if used.size == 1:  # one term says it all, and may be known by its profile
+                    term, size = effects[self.covariates.terms[used[0]]], float(apart[used[0]])
+                    said = {"interval": sorted(size * end for end in term["interval"]), "p": term["p"], "method": term["method"]}
+                found.append(
+                    {
+                        "column": comparison.column,
+                        "number": comparison.is_number,
+                        "levels": [comparison.levels[i], comparison.levels[j]],
+                        "typical": [typical[i], typical[j]],
+                        "estimate": estimate,
+                        "standard_error": error,
+                        **said,
+                    }
+                )
+            adjusted = holm(np.array([row["p"] for row in found]))
+            table += [{**row, "adjusted": float(p)} for row, p in zip(found, adjusted, strict=True)]
+        return table
+
+    def spread(self) -> dict[str, dict[str, Any]]:
+        """Standard deviations between persons and the correlation, with intervals by the delta method on scales of their own."""
+        at, errors = self.found.psi[self.layout.spread], self.covariance[self.layout.spread, self.layout.spread]
+        z = float(norm.ppf(0.5 + LEVEL / 2)) if self.converged else np.nan
+        scales: dict[str, tuple[Any, Any]] = {
+            "discount": (lambda v: v[0], np.exp),
+            "temperature": (lambda v: 0.5 * np.log(v[1] ** 2 + np.exp(2 * v[2])), np.exp),
+            "correlation": (lambda v: np.arcsinh(v[1] / np.exp(v[2])), np.tanh),
+        }
+        table = {}
+        for name, (forth, back) in scales.items():
+            slope = np.array([(forth(at + h) - forth(at - h)) / 2e-5 for h in 1e-5 * np.eye(3)])
+            half = z * np.sqrt(max(slope @ errors @ slope, 0.0))
+            centre, low, high = (float(back(forth(at) + move)) for move in (0.0, -half, half))
+            table[name] = {"estimate": centre, "interval": [low, high]}
+        return table
+
+    def predictions(self) -> dict[str, dict[str, Any]]:
+        """For each pattern of covariates the discount of a typical person, and where a new person's may lie."""
+        rows = self.covariates.pattern_rows @ self.covariates.units
+        covariance = self.own_covariance(0) if self.converged else np.nan * self.own_covariance(0)
+        between = float(self.parts.covariance[0, 0])
+        ends = _predicted(rows, self.parts.effects[:, 0], covariance, between, self.layout.largest, self.degrees)
+        temperatures = np.exp(rows @ self.parts.effects[:, 1])
+        return {
+            name: {
+                "typical_discount": float(ends[i, 0]),
+                "typical_interval": ends[i, 1:3].tolist(),
+                "new_person_interval": ends[i, 3:].tolist(),
+                "typical_temperature": float(temperatures[i]),
+            }
+            for i, name in enumerate(self.covariates.patterns)
+        }
+
+    def findings(self) -> PopulationFindings:
+        """What `evidence["population"]` says."""
+        discount, temperature = self.effects(0), self.effects(1)
+        within = self.found.marginal.moments(self.found.value.shares)[1]
+        reliability = np.clip(1 - np.diagonal(within, axis1=1, axis2=2) / np.diag(self.parts.covariance), 0.0, 1.0)
+        errors = np.sqrt(np.diagonal(self.persons.covariance, axis1=1, axis2=2))
+        covariates = self.covariates
+        return PopulationFindings(
+            persons=len(covariates.matrix),
+            left_out=covariates.left_out,
+            degrees=self.degrees,
+            discount=discount,
+            temperature=temperature,
+            factors={"discount": self.factors(0), "temperature": self.factors(1)},
+            contrasts={"discount": self.contrasts(0, discount), "temperature": self.contrasts(1, temperature)},
+            columns_of=covariates.columns_of,
+            discount_covariance=self.effect_covariance(0).tolist(),
+            weak_priors=self.moved_by_priors,
+            spread=self.spread(),
+            predictions=self.predictions(),
+            groups=[covariates.patterns[group] for group in covariates.groups],
+            covariates={str(column): covariates.frame[column].tolist() for column in covariates.frame.columns},
+            individuals={
+                "logit_discount": self.persons.mean[:, 0].tolist(),
+                "logit_discount_error": errors[:, 0].tolist(),
+                "log_temperature": self.persons.mean[:, 1].tolist(),
+                "log_temperature_error": errors[:, 1].tolist(),
+                "discount_reliability": reliability[:, 0].tolist(),
+                "temperature_reliability": reliability[:, 1].tolist(),
+            },
+            largest_discount=self.layout.largest,
+            steps=self.found.steps,
+            cautions=self.cautions(),
+        )
+
+    def cautions(self) -> list[str]:
+        """Where weak priors matter, and by how much, in sentences; nothing where there is no answer."""
+        if not self.converged:
+            return []
+        words = [
+            f"The decisions hardly bound the effect of {term} on the discount: a weak prior, for logits within {WIDEST:g} of 0, "
+            f"moves it by {errors:.1f} standard errors, and the far end of its interval is that of the prior."
+            for term, errors in self.hardly_bound.items()
+        ]
+        for kind, share in self.moved_by_priors["spread"].items():
+            if abs(share) > 0.25:
+                size = f"{100 * abs(share):.0f} % {'larger' if share > 0 else 'smaller'}"
+                words.append(f"The spread of {kind}s between persons is hardly determined: a weak prior makes it about {size}.")
+        drawn = abs(self.moved_by_priors["correlation"]["moved"])
+        if drawn > 0.15:
+            words.append(
+                "The correlation of discounts and temperatures between persons is hardly determined: "
+                f"a weak prior moves it by about {drawn:.1f} towards 0."
+            )
+        return words
+
+    def solution(self, ridge_reason: str) -> Solution:
+        """All of it, with the shrunken discounts; `ridge_reason` says why a penalty holds the rewards."""
+        found, layout, model, known = self.found, self.layout, self.layout.model, self.converged
+        gammas = layout.largest * expit(found.marginal.places[:, :, 0])
+        discounts = np.minimum((self.shares * gammas).sum(axis=1), layout.largest)
+        variances = self.persons.covariance[:, 0, 0]
+        wider = variances / found.marginal.moments(self.shares)[1][:, 0, 0]
+        errors = np.sqrt((self.shares * (gammas - discounts[:, None]) ** 2).sum(axis=1) * wider)
+        reward_errors = np.zeros(model.n_reward)
+        reward_errors[layout.free] = np.sqrt(np.diag(self.covariance)[layout.reward])
+        likelihood, findings = float(found.value.persons.sum()), self.findings()
+        size = f"{model.decisions:.0f} decisions of {model.problem.n_experts} persons"
+        words = [
+            f"Marginal log-likelihood {likelihood:.2f} of {size}.",
+            *absent_words(self.covariates.left_out, model.problem.n_experts),
+        ]
+        if self.status == Status.NOT_IDENTIFIED:
+            words.append("The effects on the discount are not identified: the likelihood is flat in their direction.")
+        if not found.finished:
+            words.append(f"The search ended {found.distance:.2g} standard errors from the maximum: do not use this answer.")
+        words += findings.cautions
+        if ridge_reason:
+            words.append(f"A penalty of weight {model.ridge.max():.3g} holds the rewards: {ridge_reason}.")
+        return Solution(
+            solver="Population",
+            status=self.status,
+            message=" ".join(words),
+            experts=model.problem.names,
+            discounts=discounts,
+            reward=self.parts.theta,
+            objective=likelihood,
+            residual=found.distance,
+            temperature=np.exp(self.persons.mean[:, 1]),
+            standard_errors=np.where(known, errors, np.nan),
+            problem=model.problem,
+            interval_source=ShrunkenIntervals(self.persons.mean[:, 0], np.sqrt(variances), layout.largest, known),
+            evidence=PopulationEvidence(
+                population=findings,
+                log_likelihood=likelihood,
+                decisions=model.decisions,
+                reward_standard_errors=[float(error) if known else None for error in reward_errors],
+                ridge=float(np.max(model.ridge, initial=0.0)),
+                ridge_reason=ridge_reason,
+            ),
+        )
 
 
-def _solution(answer: Inference, ridge_reason: str) -> Solution:
-    found = answer.found
-    marginal, model = found.marginal, found.marginal.layout.model
-    gammas, shares = marginal.discounts(), answer.shares
-    discounts = np.minimum((shares * gammas).sum(axis=1), marginal.largest)
-    persons, known = answer.persons(), answer.status == Status.CONVERGED
-    wider = persons.covariance[:, 0, 0] / marginal.moments(shares)[1][:, 0, 0]
-    errors = np.sqrt((shares * (gammas - discounts[:, None]) ** 2).sum(axis=1) * wider)
-    reward_errors = np.zeros(model.n_reward)
-    reward_errors[marginal.layout.free] = np.sqrt(np.diag(answer.covariance)[marginal.layout.reward])
-    return Solution(
-        solver="Population",
-        status=answer.status,
-        message=_message(answer, ridge_reason),
-        experts=model.problem.names,
-        discounts=discounts,
-        reward=answer.parts.theta,
-        objective=float(found.value.persons.sum()),
-        residual=found.distance,
-        temperature=np.exp(persons.mean[:, 1]),
-        standard_errors=np.where(known, errors, np.nan),
-        problem=model.problem,
-        interval_source=ShrunkenIntervals(persons.mean[:, 0], np.sqrt(persons.covariance[:, 0, 0]), marginal.largest, known),
-        evidence=PopulationEvidence(
-            population=PopulationFindings(**answer.to_dict(), cautions=prior_words(answer)),
-            log_likelihood=float(found.value.persons.sum()),
-            decisions=model.decisions,
-            reward_standard_errors=[float(error) if known else None for error in reward_errors],
-            ridge=float(np.max(model.ridge, initial=0.0)),
-            ridge_reason=ridge_reason,
-        ),
-    )
+def _transition_covariance(found: Maximum, covariance: Floats) -> Floats:
+    """What the error of estimated transitions adds to the covariance of ψ."""
+    layout, model = found.marginal.layout, found.marginal.layout.model
+    if all(batch.mdp.sample_sizes is None for batch in model.batches):
+        return np.zeros_like(covariance)
+    rng, here, moves = np.random.default_rng(0), Marginal(layout, found.persons, 5).at(found.psi), []
+    for _ in range(40):
+        drawn = Likelihood(redrawn(model.problem, rng), model.settings, ridge=model.ridge)
+        there = Marginal(PsiLayout(drawn, layout.design, layout.largest), found.persons, 5).at(found.psi)
+        if here is not None and there is not None:
+            moves.append(covariance @ (there.gradient - here.gradient))
+    added: Floats = np.mean([np.outer(move, move) for move in moves], axis=0)
+    return added
 
 
-def _message(answer: Inference, ridge_reason: str) -> str:
-    found, model = answer.found, answer.found.marginal.layout.model
-    size = f"{model.decisions:.0f} decisions of {model.problem.n_experts} persons"
-    parts = [
-        f"Marginal log-likelihood {found.value.persons.sum():.2f} of {size}.",
-        *absent_words(answer.covariates.left_out, model.problem.n_experts),
-    ]
-    if answer.status == Status.NOT_IDENTIFIED:
-        parts.append("The effects on the discount are not identified: the likelihood is flat in their direction.")
-    if not found.finished:
-        parts.append(f"The search ended {found.distance:.2g} standard errors from the maximum: do not use this answer.")
-    parts += prior_words(answer)
-    if ridge_reason:
-        parts.append(f"A penalty of weight {model.ridge.max():.3g} holds the rewards: {ridge_reason}.")
-    return " ".join(parts)
+def _predicted(rows: Floats, effects: Floats, covariance: Floats, between: float, largest: float, degrees: int) -> Floats:
+    """For rows of X `(m,p)` the discount of a typical person, its interval, and the interval of a new person `(m,5)`."""
+    centre = rows @ effects
+    error = np.einsum("mp,pq,mq->m", rows, covariance, rows)
+    halves = [float(t.ppf(0.5 + LEVEL / 2, degrees)) * np.sqrt(variance) for variance in (error, error + between)]
+    ends = [centre, *(centre + sign * half for half in halves for sign in (-1, 1))]
+    found: Floats = largest * expit(np.stack(ends, axis=1))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class EffectProfile:
+    """The profile of ψ_j around the maximum `found`, whose parameters have this covariance. Each maximum starts from the last."""
+
+    found: Maximum
+    j: int
+    covariance: Floats
+    degrees: int
+
+    @cached_property
+    def top(self) -> Maximum:
+        """The maximum, with as many nodes as the maxima that it is compared with."""
+        return self._at(self.found, float(self.found.psi[self.j]))
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Both ends; NaN where a maximum on the way did not finish."""
+        quantile = float(t.ppf(0.5 + level / 2, self.degrees))
+        return self._end(-1.0, quantile), self._end(1.0, quantile)
+
+    def p_value(self) -> float:
+        """Of the test that the effect is 0."""
+        at, centre = self.top, float(self.top.psi[self.j])
+        for share in np.linspace(1, 0, 2 + int(abs(centre) / 1.5))[1:]:
+            at = self._at(at, share * centre)
+        return float(2 * t.sf(self._root(at), self.degrees))
+
+    def _at(self, start: Maximum, value: float) -> Maximum:
+        return maximum_at(start, self.j, value, self.covariance[:, self.j] / self.covariance[self.j, self.j])
+
+    def _root(self, at: Maximum) -> float:
+        """r; NaN where the maximum did not finish."""
+        gap = self.top.value.objective - at.value.objective
+        return float(np.sqrt(2 * max(gap, 0.0))) if at.finished and self.top.finished else np.nan
+
+    def _end(self, sign: float, quantile: float) -> float:
+        """Where r is the quantile to ±0.02, in steps outwards of at most 1.5."""
+        inside, reached, longest = self.top, 0.0, 1.5
+        step = min(float(np.sqrt(self.covariance[self.j, self.j])), longest)
+        for _ in range(30):
+            at = self._at(inside, float(inside.psi[self.j]) + sign * step)
+            root = self._root(at)
+            if not root > reached or abs(root - quantile) <= 0.02:
+                return float(at.psi[self.j]) if root > reached else np.nan
+            missing = step * (quantile - reached) / (root - reached)
+            if root > quantile:
+                step = missing
+            else:
+                inside, reached, step = at, root, min(missing - step, longest)
+        return np.nan
 
 
 def absent_words(left_out: Mapping[str, str], compared: int, most: int = 5) -> list[str]:
@@ -257,25 +547,21 @@ def absent_words(left_out: Mapping[str, str], compared: int, most: int = 5) -> l
     return [f"{number}: {left_out_words(left_out, most)}."] if left_out else []
 
 
-def prior_words(answer: Inference) -> list[str]:
-    """Where weak priors matter, and by how much; nothing where there is no answer."""
-    if answer.status != Status.CONVERGED:
-        return []
-    moved = answer.moved_by_priors()
-    words = [
-        f"The decisions hardly bound the effect of {term} on the discount: a weak prior, for logits within {WIDEST:g} of 0, "
-        f"moves it by {abs(errors):.1f} standard errors, and the far end of its interval is that of the prior."
-        for term, errors in moved["effects"].items()
-        if abs(errors) > MOVED_EFFECT
-    ]
-    for kind, share in moved["spread"].items():
-        if abs(share) > MOVED_SPREAD:
-            size = f"{100 * abs(share):.0f} % {'larger' if share > 0 else 'smaller'}"
-            words.append(f"The spread of {kind}s between persons is hardly determined: a weak prior makes it about {size}.")
-    drawn = moved["correlation"]["moved"]
-    if abs(drawn) > MOVED_CORRELATION:
-        words.append(
-            "The correlation of discounts and temperatures between persons is hardly determined: "
-            f"a weak prior moves it by about {abs(drawn):.1f} towards 0."
-        )
-    return words
+@dataclass(frozen=True, eq=False)
+class ShrunkenIntervals:
+    """Where each person's discount lies given the decisions and the population; normal on the logit scale."""
+
+    mean: Floats
+    error: Floats
+    largest: float
+    known: bool
+    computed: dict[float, Floats] = field(default_factory=dict)
+
+    def at(self, level: float) -> Floats:
+        """The intervals `(K,2)` at this level."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1, received {level}")
+        half = norm.ppf(0.5 + level / 2) * self.error * (1.0 if self.known else np.nan)
+        ends: Floats = self.largest * expit(np.stack([self.mean - half, self.mean + half], axis=1))
+        self.computed[level] = ends
+        return ends.copy()
