@@ -51,7 +51,7 @@ def navigation(seed: int, decisions: int, extra: int, size: int | None) -> dict[
     solution, seconds = fit(steps, **options)
     places = [steps.coordinates.index(name) for name in solution.evidence["coordinates"]]
     arrived = steps.next_states[::5]
-    found = mh.functions(solution).reward(arrived[:, places])
+    found = mh.reward_functions(solution).reward(arrived[:, places])
     return {
         "kind": "noise" if extra else "navigation",
         "seed": seed,

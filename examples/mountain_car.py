@@ -146,7 +146,7 @@ def main(decisions: int = 20_000, quick: bool = False) -> mh.Solution:
     print(f"{len(steps):,} decisions, {solution.evidence['functions']} basis functions; {solution.status}")
     for name, gamma, (low, high) in zip(solution.experts, solution.discounts, ends, strict=True):
         print(f"  {name:8} true {DISCOUNTS[name]:.2f}  found {gamma:.3f}  95 % interval {low:.3f} to {high:.3f}")
-    found = mh.functions(solution)
+    found = mh.reward_functions(solution)
     for place in np.column_stack([[-1.0, -0.5, 0.0, 0.45], np.zeros(4)]):
         value, error, true = found.reward([place])[0], found.reward_errors([place])[0], car.reward(place[None])[0]
         print(f"  reward at position {place[0]:5.2f}, standing still: {value:5.2f} ± {error:.2f}, true {true:5.2f}")

@@ -93,7 +93,7 @@ def test_navigation_is_recovered(walk, solution) -> None:
     assert solution.status is Status.CONVERGED
     assert (np.abs(solution.discounts - TRUE) < 3.5 * solution.standard_errors).all()
     assert (np.diff(solution.discounts) > 0).all()
-    task, found = mh.domains.navigation(), mh.functions(solution)
+    task, found = mh.domains.navigation(), mh.reward_functions(solution)
     arrived = walk.next_states[::5]
     assert np.corrcoef(found.reward(arrived), task.reward(arrived))[0, 1] > 0.95
     assert np.corrcoef(found.values("far", arrived), task.values("far", arrived))[0, 1] > 0.97
@@ -154,7 +154,7 @@ def test_one_expert_is_not_identified(walk, monkeypatch) -> None:
     known = mh.solve(mh.SampledProblem(alone), mh.SieveLikelihood(basis=mh.Splines(5), penalty=1.0, discounts=0.8))
     assert known.status is Status.CONVERGED
     points = walk.next_states[::9]
-    assert np.corrcoef(mh.functions(known).reward(points), mh.domains.navigation().reward(points))[0, 1] > 0.6
+    assert np.corrcoef(mh.reward_functions(known).reward(points), mh.domains.navigation().reward(points))[0, 1] > 0.6
     monkeypatch.setattr("multihorizon.estimate.sieve.CONVERGED_GRADIENT", -1.0)
     broken = mh.solve(mh.SampledProblem(alone), mh.SieveLikelihood(basis=mh.Splines(4), penalty=0.1))
     assert broken.status is Status.NOT_CONVERGED  # which comes first, as with a list of states
@@ -230,7 +230,7 @@ def test_a_known_temperature_per_expert() -> None:
 
 
 def test_shared_discounts(solution) -> None:
-    together, pairs = mh.sampled_discount_tests(solution)
+    together, pairs = mh.shared_discount_test(solution), mh.pairwise_tests(solution)
     assert together.p_value < 1e-6
     assert len(pairs) == 3
     assert all(test.adjusted < 0.01 for test in pairs)
@@ -242,7 +242,7 @@ def test_a_solution_is_saved_and_read(solution, tmp_path) -> None:
     read = mh.Solution.from_json(tmp_path / "solution.json")
     np.testing.assert_allclose(read.confidence_intervals(), solution.confidence_intervals())
     with pytest.raises(ValueError, match="solve again"):
-        mh.functions(read)
+        mh.reward_functions(read)
 
 
 def test_precision_counts_what_is_known(solution) -> None:

@@ -44,5 +44,5 @@ def test_mountain_car():
     found = dict(zip(solution.experts, solution.discounts, strict=True))
     assert solution.status == mh.Status.CONVERGED
     assert found["hasty"] < found["steady"] < found["patient"]
-    valley, slope, flag = mh.functions(solution).reward([[-0.5, 0.0], [0.0, 0.0], [0.45, 0.0]])
+    valley, slope, flag = mh.reward_functions(solution).reward([[-0.5, 0.0], [0.0, 0.0], [0.45, 0.0]])
     assert valley < slope < flag

@@ -17,7 +17,7 @@ from multihorizon.entropy.mpmce import MPMCE as MPMCE
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from multihorizon.estimate.population.solver import Population as Population
 from multihorizon.estimate.sieve import SieveLikelihood as SieveLikelihood
-from multihorizon.estimate.sieve import functions as functions
+from multihorizon.estimate.sieve import reward_functions as reward_functions
 from multihorizon.exact.closed_form import ClosedForm as ClosedForm
 from multihorizon.exact.identify import identify as identify
 from multihorizon.lookahead import Depth as Depth
@@ -47,7 +47,6 @@ from multihorizon.questions.goals import goals as goals
 from multihorizon.questions.lookahead_comparison import compare_lookahead as compare_lookahead
 from multihorizon.questions.model_checks import check_model as check_model
 from multihorizon.questions.shared_discount import pairwise_tests as pairwise_tests
-from multihorizon.questions.shared_discount import sampled_discount_tests as sampled_discount_tests
 from multihorizon.questions.shared_discount import shared_discount_test as shared_discount_test
 from multihorizon.questions.study import recover as recover
 from multihorizon.solution import Solution as Solution

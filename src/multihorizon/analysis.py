@@ -25,7 +25,7 @@ from multihorizon.driver import solve
 from multihorizon.estimate.intervals import ProfileIntervals
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.estimate.population.solver import Population
-from multihorizon.estimate.sieve import Functions, SieveLikelihood, dynamics_unknown, functions, unpredicted
+from multihorizon.estimate.sieve import RewardFunctions, SieveLikelihood, dynamics_unknown, reward_functions, unpredicted
 from multihorizon.exact.goals import DIFFER
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.files import look_alikes
@@ -49,7 +49,7 @@ from multihorizon.questions.model_checks import (
 from multihorizon.questions.shared_discount import (
     SharedDiscountTest,
     each_pair,
-    sampled_discount_tests,
+    pairwise_tests,
     shared_discount_test,
     with_holm,
 )
@@ -1338,7 +1338,7 @@ class SampledAnalysis(Judged):
     """What `analyse_steps` found, in numbers and in words. `quick` leaves out the tests."""
 
     steps: Steps
-    functions: Functions
+    functions: RewardFunctions
 
     @property
     def known(self) -> list[bool]:
@@ -1419,8 +1419,11 @@ def analyse_steps(
         progress: called with the share of the work that is done and where it stands.
     """
     solution = solve(SampledProblem(steps), solver or SieveLikelihood(), seed, part_of(progress, 0.0, 0.7))
-    tested = not quick and solution.status is Status.CONVERGED
-    shared, pairs = sampled_discount_tests(solution, part_of(progress, 0.7, 1.0)) if tested else (None, [])
+    tested = not quick and solution.status is Status.CONVERGED and len(solution.experts) > 1
+    shared = shared_discount_test(solution) if tested else None
+    pairs = [] if shared is None else [shared]
+    if len(solution.experts) > 2:
+        pairs = pairwise_tests(solution, part_of(progress, 0.8, 1.0)) if tested else []
     found = SampledAnalysis(
         solution=solution,
         intervals=solution.confidence_intervals(LEVEL),
@@ -1430,7 +1433,7 @@ def analyse_steps(
         withheld=not_to_be_used(solution),
         quick=quick,
         steps=steps,
-        functions=functions(solution),
+        functions=reward_functions(solution),
     )
     return replace(found, intervals=np.where(np.array(found.given)[:, None], found.intervals, np.nan))
 

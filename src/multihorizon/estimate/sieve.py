@@ -76,6 +76,7 @@ import numpy as np
 import pandas as pd
 import scipy.linalg as la
 import scipy.sparse as sp
+from scipy.ndimage import maximum_filter
 from scipy.stats import chi2, norm, qmc
 
 from multihorizon.checks import INFORMATION_RANK_TOLERANCE, Bools, Floats, Ints, as_count, as_floats, first_few
@@ -94,6 +95,7 @@ from multihorizon.choice.sieve import (
     predicted_scores,
     project,
     soft_values,
+    value_points,
 )
 from multihorizon.data.steps import Steps
 from multihorizon.estimate.ascent import Ascent, climb, curvature, projected_gradient
@@ -102,6 +104,7 @@ from multihorizon.estimate.precision import NULL_COMPONENT, Precision
 from multihorizon.estimate.search import estimate_spread, temperature_penalty
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import SampledProblem
+from multihorizon.result import Result, plain
 from multihorizon.solution import SieveEvidence, Solution, Status
 
 #: The logits' own penalty, and the gain below which their Newton steps end.
@@ -735,7 +738,7 @@ def _message(
 
 
 @dataclass(frozen=True, eq=False)
-class Functions:
+class RewardFunctions(Result):
     """Reward, values and policies of an answer. States are `(n,d)`, or a frame with the columns in `coordinates`."""
 
     point: SievePoint
@@ -762,6 +765,64 @@ class Functions:
         """The expert's probability of each action, `(n,A)`; 0 where it is not known what the action leads to."""
         chosen: Floats = np.exp(self._plan(expert, states)[1].T)
         return chosen
+
+    def summary(self) -> str:
+        """Where arriving pays most and least, among states spread over the log."""
+        frame = self.to_frame().sort_values("reward", ascending=False)
+        most, least = (
+            f"{row['reward']:.3g} at {', '.join(f'{name} = {row[name]:.4g}' for name in self.coordinates)}"
+            for row in (frame.iloc[0], frame.iloc[-1])
+        )
+        return f"Of {len(frame)} states spread over the log, arriving pays most, {most}, and least, {least}."
+
+    def to_frame(self) -> pd.DataFrame:
+        """The reward and its standard error at up to 500 states spread over the log, one row per state."""
+        points = value_points(self.point.likelihood.problem.steps)
+        chosen = points[np.linspace(0, len(points) - 1, min(len(points), 500)).round().astype(np.int64)]
+        frame = pd.DataFrame(chosen, columns=list(self.coordinates))
+        return frame.assign(reward=self.reward(chosen), standard_error=self.reward_errors(chosen))
+
+    def plot(self, axes: Any = None, over: Sequence[int] = (0, 1)) -> Any:
+        """Draw the reward over one or two coordinates, given by their places, with the others at their medians.
+
+        Over one it is a curve with 95 % intervals. Over two, blue pays more and red less, and nobody was near where it is grey.
+        """
+        if axes is None:
+            import matplotlib.pyplot as plt  # noqa: PLC0415  a picture is asked for: only now is matplotlib needed
+
+            axes = plt.subplots(layout="constrained")[1]
+        steps = self.point.likelihood.problem.steps
+        arrived, places = steps.next_states[steps.known_next], list(over)[: len(self.coordinates)]
+        if len(places) == 1:
+            points = np.tile(np.median(arrived, axis=0), (200, 1))
+            x = points[:, places[0]] = np.linspace(arrived[:, places[0]].min(), arrived[:, places[0]].max(), 200)
+            reward, half = self.reward(points), 1.96 * self.reward_errors(points)
+            axes.fill_between(x, reward - half, reward + half, alpha=0.3)
+            axes.plot(x, reward)
+        else:
+            x, y, shown = self._surface(arrived, places)
+            limit = float(np.nanmax(np.abs(shown)))
+            axes.set_facecolor("0.85")
+            drawn = axes.pcolormesh(x, y, shown.T, cmap="RdBu", vmin=-limit, vmax=limit, shading="nearest")
+            axes.figure.colorbar(drawn, ax=axes, label="reward")
+        axes.set(xlabel=self.coordinates[places[0]], ylabel="reward" if len(places) == 1 else self.coordinates[places[1]])
+        return axes
+
+    def _surface(self, arrived: Floats, pair: list[int]) -> tuple[Floats, Floats, Floats]:
+        """Axes of a pair of coordinates, and the reward over them: NaN where nobody arrived within a sixteenth of the range."""
+        size = 40
+        ends = np.quantile(arrived[:, pair], [0.005, 0.995], axis=0)
+        x, y = (np.linspace(low, high, size) for low, high in ends.T.tolist())
+        points = np.tile(np.median(arrived, axis=0), (size * size, 1))
+        points[:, pair] = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
+        edges = [np.concatenate([[-np.inf], (axis[1:] + axis[:-1]) / 2, [np.inf]]) for axis in (x, y)]
+        counts = np.histogram2d(arrived[:, pair[0]], arrived[:, pair[1]], bins=edges)[0]
+        near = maximum_filter(counts, 2 * (size // 16) + 1, mode="constant") > 0
+        return x, y, np.where(near, self.reward(points).reshape(size, size), np.nan)
+
+    def _content(self) -> dict[str, Any]:
+        content: dict[str, Any] = plain(self.to_frame())
+        return content
 
     def _plan(self, expert: str, states: Any) -> tuple[Floats, Floats]:
         model = self.point.likelihood
@@ -791,13 +852,13 @@ class Functions:
         return points
 
 
-def functions(solution: Solution) -> Functions:
-    """The functions of a solution of `SieveLikelihood`, as `solve` returned it.
+def reward_functions(solution: Solution) -> RewardFunctions:
+    """Reward, values and policies as functions of the state, from a solution of `SieveLikelihood`, as `solve` returned it.
 
     Example:
         >>> import multihorizon as mh
         >>> problem = mh.SampledProblem(mh.domains.navigation().simulate(decisions=1200))
-        >>> found = functions(mh.solve(problem, mh.SieveLikelihood(basis=mh.Splines(5), penalty=0.1)))
+        >>> found = reward_functions(mh.solve(problem, mh.SieveLikelihood(basis=mh.Splines(5), penalty=0.1)))
         >>> pit, goal = found.reward([[0.55, 0.5], [0.8, 0.75]])
         >>> bool(pit < goal)
         True
@@ -807,32 +868,7 @@ def functions(solution: Solution) -> Functions:
     arrived = model.design.basis(steps.next_states[steps.known_next])
     origin = np.zeros(model.n_reward) if model.design.ends else np.asarray(arrived.mean(axis=0)).ravel()
     covariance = sieve_precision(point)[1][: model.n_reward, : model.n_reward]
-    return Functions(point, steps.coordinates, origin, covariance)
-
-
-def grid(found: Functions, pair: Sequence[int], size: int = 40) -> tuple[Floats, Floats, Floats, Floats]:
-    """Axes `(n,)` and `(n,)` of a pair of coordinates, the reward `(n,n)` over them with the others at their medians, and whether
-    anyone arrived near each point: NaN in the last array, `(n,n)`, where nobody did."""
-    steps = found.point.likelihood.problem.steps
-    arrived = steps.next_states[steps.known_next]
-    ends = np.quantile(arrived[:, list(pair)], [0.005, 0.995], axis=0)
-    axes = [np.linspace(low, high, size) for low, high in ends.T.tolist()]
-    points = np.tile(np.median(arrived, axis=0), (size * size, 1))
-    points[:, list(pair)] = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
-    edges = [np.concatenate([[-np.inf], (axis[1:] + axis[:-1]) / 2, [np.inf]]) for axis in axes]
-    counts = np.histogram2d(arrived[:, pair[0]], arrived[:, pair[1]], bins=edges)[0]
-    near = _spread(counts, max(1, size // 16))
-    return axes[0], axes[1], found.reward(points).reshape(size, size), np.where(near > 0, near, np.nan)
-
-
-def _spread(counts: Floats, reach: int) -> Floats:
-    """Counts within so many cells."""
-    padded = np.pad(counts, reach)
-    width = 2 * reach + 1
-    return sum(
-        (padded[i : i + counts.shape[0], j : j + counts.shape[1]] for i in range(width) for j in range(width)),
-        np.zeros_like(counts),
-    )
+    return RewardFunctions(point, steps.coordinates, origin, covariance)
 
 
 #: The climb to the answer stops when less log-likelihood than this is promised. A few more steps give the last digits.
@@ -852,7 +888,7 @@ class SieveLikelihood:
     """The most likely reward, discounts and temperatures of decisions in sampled states.
 
     Maximises `Σ_k Σ_i log π_k(a_i|s_i) − penalty/2 θᵀRθ` with `r(s) = φ(s)ᵀθ`, R its roughness, and values solved inside.
-    The solution's `reward` holds θ; `functions(solution)` evaluates rewards, values and policies anywhere.
+    The solution's `reward` holds θ; `reward_functions(solution)` evaluates rewards, values and policies anywhere.
 
     Args:
         basis: a scikit-learn transformer of states, such as `Splines(9)`, `RBFSampler()` or `OneHotEncoder()`. None chooses

@@ -16,17 +16,14 @@ on a bound the true distribution is smaller than χ², and the test is conservat
 
 Pairwise p-values come with Holm's correction for testing all pairs.
 
-Do the experts plan equally far? Tests that discounts are shared, for sampled states.
-
-As in `likelihood.horizon_tests`: the likelihood is maximised again with one discount for the members, and twice the loss is
-compared with χ², with two more degrees for each direction that is open under the hypothesis only. The learned dynamics make the
-loss larger than χ² by the factor by which they widen the variance of the members' differences, and it is divided by this
-factor.
+*Sampled states.* For a solution of `SieveLikelihood` the learned dynamics make the loss larger than χ², by the factor by which
+they widen the variance of the members' differences. It is divided by this factor. Directions are counted at the two answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -36,12 +33,12 @@ import numpy as np
 from scipy.stats import chi2
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.choice.sieve import SieveModel, SievePoint
+from multihorizon.choice.sieve import SievePoint
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.estimate.ascent import Ascent, climb
 from multihorizon.estimate.intervals import holm
 from multihorizon.estimate.maximum_likelihood import resume
-from multihorizon.estimate.precision import precision
+from multihorizon.estimate.precision import Precision, precision
 from multihorizon.estimate.search import choice_probability_start, log_likelihood_given
 from multihorizon.estimate.sieve import resume_sieve, sieve_precision
 from multihorizon.parallel import Progress, in_parallel, silent
@@ -74,8 +71,8 @@ class SharedDiscountTest:
 
 
 def shared_discount_test(solution: Solution) -> SharedDiscountTest:
-    """Test that all experts of a maximum-likelihood solution have one discount."""
-    return _test(resume(solution), _spread(solution), tuple(range(solution.discounts.size)))
+    """Test that all experts of a solution of `MaximumLikelihood` or `SieveLikelihood` have one discount."""
+    return _tests_of(solution)[1](tuple(range(solution.discounts.size)))
 
 
 def pairwise_tests(solution: Solution, progress: Progress = silent, jobs: int = 1) -> list[SharedDiscountTest]:
@@ -85,9 +82,9 @@ def pairwise_tests(solution: Solution, progress: Progress = silent, jobs: int = 
 
 def each_pair(solution: Solution, progress: Progress = silent, jobs: int = 1) -> Iterator[SharedDiscountTest]:
     """The test of each pair that has something to test, as soon as it is done, not yet corrected."""
-    point = resume(solution)
-    pairs = [pair for pair in combinations(range(solution.discounts.size), 2) if _contrasts(point.likelihood, pair)]
-    for number, test in enumerate(in_parallel(partial(_test, point, _spread(solution)), pairs, jobs), start=1):
+    model, test_of = _tests_of(solution)
+    pairs = [pair for pair in combinations(range(solution.discounts.size), 2) if _contrasts(model, pair)]
+    for number, test in enumerate(in_parallel(test_of, pairs, jobs), start=1):
         progress(number / len(pairs), f"pair {number} of {len(pairs)}")
         yield test
 
@@ -98,9 +95,14 @@ def with_holm(tests: Sequence[SharedDiscountTest]) -> list[SharedDiscountTest]:
     return [replace(test, adjusted=float(p)) for test, p in zip(tests, adjusted, strict=True)]
 
 
-def _spread(solution: Solution) -> float:
-    """The estimated spread of log-temperatures; 0 where they are equal, known or untied."""
-    return float(solution.evidence["temperature_spread"] or 0.0)
+def _tests_of(solution: Solution) -> tuple[Likelihood, Callable[[tuple[int, ...]], SharedDiscountTest]]:
+    """The model of a solution, and the test of some of its experts."""
+    if solution.solver == "SieveLikelihood":
+        sampled = resume_sieve(solution)
+        return sampled.likelihood, partial(_sampled_test, sampled, *sieve_precision(sampled))
+    # The spread of log-temperatures is 0 where they are equal, known or untied.
+    point, spread = resume(solution), float(solution.evidence["temperature_spread"] or 0.0)
+    return point.likelihood, partial(_test, point, spread)
 
 
 def _test(point: Point, spread: float, members: tuple[int, ...]) -> SharedDiscountTest:
@@ -170,62 +172,34 @@ def merged_groups(groups: Ints, members: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(number[g] for g in merged)
 
 
-#: The climb under the hypothesis may leave this much log-likelihood, and is broken off after this many steps.
-TEST_GAIN, TEST_STEPS = 1e-3, 40
+def _sampled_test(point: SievePoint, precise: Precision, full: Floats, members: tuple[int, ...]) -> SharedDiscountTest:
+    """The test in sampled states; `precise` is the answer's precision, and `full` `(p,p)` its covariance with the first stage."""
+    model = point.likelihood
+    names = tuple(model.problem.names[i] for i in members)
+    contrasts = _contrasts(model, members)
+    shared = model.sharing(merged_groups(model.groups, members))
+    values = np.array([model.discounts(point.x)[shared.groups == g].mean() for g in range(shared.n_discounts)])
+    start = shared.at(shared.pack(model.reward(point.x), values, np.exp(point.x[model.temperature_slice]))) if contrasts else None
+    if start is None:
+        return SharedDiscountTest(names, np.nan, np.nan, 0, np.nan, np.nan)
+    end = climb(start, max_steps=40, gain=1e-3).point
+    assert isinstance(end, SievePoint)
+    degrees = contrasts + 2 * max(sieve_precision(end)[0].nullity - precise.nullity, 0)
+    # The first stage widens the variance of the members' differences by this factor, on average over them.
+    assert precise.covariance is not None
+    places = model.n_reward + np.unique(model.groups[list(members)])
+    apart = np.eye(places.size)[1:] - np.eye(places.size)[:1]
+    narrow, wide = (apart @ matrix[np.ix_(places, places)] @ apart.T for matrix in (precise.covariance, full))
+    widening = max(1.0, float(np.trace(np.linalg.lstsq(narrow, wide, rcond=1e-12)[0])) / contrasts)
+    statistic = max(0.0, 2 * (point.objective - end.objective)) / widening
+    p_value = float(chi2.sf(statistic, degrees))
+    return SharedDiscountTest(names, float(shared.discounts(end.x)[members[0]]), statistic, degrees, p_value, p_value)
 
 
 def sampled_discount_tests(
     solution: Solution, progress: Progress = silent
 ) -> tuple[SharedDiscountTest | None, list[SharedDiscountTest]]:
-    """The test that all experts have one discount, and those of all pairs with Holm's correction; None for one expert."""
-    point = resume_sieve(solution)
-    size = len(solution.experts)
-    if size < 2:
-        return None, []
-    members = [tuple(range(size)), *(combinations(range(size), 2) if size > 2 else ())]
-    full = sieve_precision(point)
-    tests = []
-    for number, some in enumerate(members):
-        progress(number / len(members), f"test {number + 1} of {len(members)}")
-        tests.append(_sampled_test(point, full[0].covariance, full[1], full[0].nullity, some))
-    return tests[0], with_holm(tests[1:] if size > 2 else tests)
-
-
-def _sampled_test(
-    point: SievePoint, own: Floats | None, full: Floats, nullity: int, members: tuple[int, ...]
-) -> SharedDiscountTest:
-    model = point.likelihood
-    names = tuple(model.problem.names[i] for i in members)
-    unknown = SharedDiscountTest(names, np.nan, np.nan, 0, np.nan, np.nan)
-    groups = np.unique(model.groups[list(members)])
-    if groups.size < 2 or model.fixed[model.n_reward + groups].any():
-        return unknown
-    restricted = _sampled_restricted(point, members)
-    if restricted is None:
-        return unknown
-    open_only = max(sieve_precision(restricted)[0].nullity - nullity, 0)
-    degrees = groups.size - 1 + 2 * open_only
-    assert own is not None
-    loss = max(0.0, 2 * (point.objective - restricted.objective))
-    statistic = loss / _inflation(own, full, model.n_reward + groups)
-    shared = float(restricted.likelihood.discounts(restricted.x)[members[0]])
-    p_value = float(chi2.sf(statistic, degrees))
-    return SharedDiscountTest(names, shared, statistic, degrees, p_value, p_value)
-
-
-def _sampled_restricted(point: SievePoint, members: tuple[int, ...]) -> SievePoint | None:
-    """The maximum with one discount for the members; None where no climb to it ended."""
-    model = point.likelihood
-    shared = model.sharing(merged_groups(model.groups, members))
-    assert isinstance(shared, SieveModel)
-    values = np.array([model.discounts(point.x)[shared.groups == g].mean() for g in range(shared.n_discounts)])
-    start = shared.at(shared.pack(model.reward(point.x), values, np.exp(point.x[model.temperature_slice])))
-    end = None if start is None else climb(start, max_steps=TEST_STEPS, gain=TEST_GAIN)
-    return end.point if end is not None and isinstance(end.point, SievePoint) else None
-
-
-def _inflation(own: Floats, full: Floats, places: Ints) -> float:
-    """The factor by which the first stage widens the variance of differences of discounts, on average over them."""
-    contrasts = np.eye(places.size)[1:] - np.eye(places.size)[:1]
-    narrow, wide = (contrasts @ matrix[np.ix_(places, places)] @ contrasts.T for matrix in (own, full))
-    return max(1.0, float(np.trace(np.linalg.lstsq(narrow, wide, rcond=1e-12)[0])) / len(contrasts))
+    """`shared_discount_test` and `pairwise_tests`, which now take solutions of `SieveLikelihood` too; None for one expert."""
+    warnings.warn("use shared_discount_test and pairwise_tests, which take this solution too", DeprecationWarning, stacklevel=2)
+    together = shared_discount_test(solution) if len(solution.experts) > 1 else None
+    return together, pairwise_tests(solution, progress)

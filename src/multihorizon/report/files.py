@@ -4,7 +4,7 @@ A number that the data do not determine is null in the JSON, NaN in the arrays a
 
 What a fit to states that are vectors leaves behind: `result.json`, `people.csv`, `reward.csv` and `report.html`, all or none.
 
-`reward.csv` holds the reward and its standard error at states spread over the log; `functions` evaluates it anywhere.
+`reward.csv` holds the reward and its standard error at states spread over the log; `reward_functions` evaluates it anywhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pandas as pd
 
 from multihorizon.analysis import LEVEL, Analysis, SampledAnalysis, limit_of
 from multihorizon.checks import Floats
-from multihorizon.choice.sieve import LARGEST_DISCOUNT, value_points
+from multihorizon.choice.sieve import LARGEST_DISCOUNT
 from multihorizon.choice.tabular import DENSE_REWARDS
 from multihorizon.data.dynamics import untaken_actions
 from multihorizon.files import for_json, write_all, write_csv, write_json
@@ -211,8 +211,6 @@ def _reward_frame(analysis: Analysis) -> pd.DataFrame:
 
 
 STEP_FILES = ("result.json", "people.csv", "reward.csv", "report.html")
-#: States at which the reward is written.
-STATES = 500
 
 
 def write_sampled(directory: Path, found: SampledAnalysis, options: dict[str, Any]) -> None:
@@ -270,9 +268,5 @@ def result_of_sampled_report(found: SampledAnalysis, options: dict[str, Any]) ->
 
 
 def _rewards(found: SampledAnalysis) -> pd.DataFrame:
-    points = value_points(found.functions.point.likelihood.problem.steps)
-    chosen = points[np.linspace(0, len(points) - 1, min(len(points), STATES)).round().astype(np.int64)]
-    frame = pd.DataFrame(chosen, columns=list(found.functions.coordinates))
-    if found.withheld:
-        return frame.assign(reward=np.nan, standard_error=np.nan)
-    return frame.assign(reward=found.functions.reward(chosen), standard_error=found.functions.reward_errors(chosen))
+    frame = found.functions.to_frame()
+    return frame.assign(reward=np.nan, standard_error=np.nan) if found.withheld else frame

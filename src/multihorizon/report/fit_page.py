@@ -32,7 +32,6 @@ from multihorizon.analysis import (
     sizes,
 )
 from multihorizon.checks import Floats
-from multihorizon.estimate.sieve import grid
 from multihorizon.mdp import MDP
 from multihorizon.problem import Expert
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, MODELS, ODD, WORST, compared_choices
@@ -391,37 +390,20 @@ def _reward_over_coordinates(found: SampledAnalysis) -> Section:
     text = "What arriving somewhere pays, measured from the average logged arrival."
     blocks: list[str | Block] = [f"{text} Blue pays more and red less. Grey: nobody was near."]
     for pair in combinations(whole, 2):
-        blocks.append(figure(_surface(found, pair), f"Reward over {names[pair[0]]} and {names[pair[1]]}."))
+        blocks.append(figure(_drawn_over(found, pair, new_axes()), f"Reward over {names[pair[0]]} and {names[pair[1]]}."))
     if len(whole) == 1:
-        blocks.append(figure(_curve(found, whole[0]), f"Reward over {names[whole[0]]}, with 95 % intervals."))
+        blocks.append(
+            figure(_drawn_over(found, (whole[0],), new_axes(5.0, 3.0)), f"Reward over {names[whole[0]]}, with 95 % intervals.")
+        )
     if found.solution.evidence["left_out"]:
         blocks.append(f"Left out, because nobody acts on them: {', '.join(found.solution.evidence['left_out'])}.")
     return Section(heading, blocks)
 
 
-def _surface(found: SampledAnalysis, pair: tuple[int, int]) -> Axes:
-    names = literal(found.functions.coordinates)
-    x, y, reward, near = grid(found.functions, pair)
-    shown = np.where(np.isnan(near), np.nan, reward)
-    limit = float(np.nanmax(np.abs(shown)))
-    axes = new_axes()
-    axes.set_facecolor("0.85")
-    drawn = axes.pcolormesh(x, y, shown.T, cmap="RdBu", vmin=-limit, vmax=limit, shading="nearest")
-    axes.figure.colorbar(drawn, ax=axes, label="reward")
-    axes.set(xlabel=names[pair[0]], ylabel=names[pair[1]])
-    return axes
-
-
-def _curve(found: SampledAnalysis, place: int) -> Axes:
-    steps = found.functions.point.likelihood.problem.steps
-    arrived = steps.next_states[steps.known_next]
-    points = np.tile(np.median(arrived, axis=0), (200, 1))
-    points[:, place] = np.linspace(arrived[:, place].min(), arrived[:, place].max(), 200)
-    reward, error = found.functions.reward(points), found.functions.reward_errors(points)
-    axes = new_axes(5.0, 3.0)
-    axes.fill_between(points[:, place], reward - 1.96 * error, reward + 1.96 * error, alpha=0.3)
-    axes.plot(points[:, place], reward)
-    axes.set(xlabel=literal(found.functions.coordinates)[place], ylabel="reward")
+def _drawn_over(found: SampledAnalysis, places: tuple[int, ...], axes: Axes) -> Axes:
+    names = [*literal([found.functions.coordinates[i] for i in places]), "reward"]
+    found.functions.plot(axes, places)
+    axes.set(xlabel=names[0], ylabel=names[1])
     return axes
 
 
