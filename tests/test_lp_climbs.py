@@ -9,7 +9,6 @@ from posing import acting_best
 
 import multihorizon as mh
 from multihorizon.numerics.lp import LPStatus, solve_lp
-from multihorizon.programs import inner as inner_module
 from multihorizon.programs import search as climb
 from multihorizon.programs.inner import Inner, program
 from multihorizon.programs.margins import build_margins
@@ -77,16 +76,16 @@ def test_steps_ruled_out_by_a_few_rows_lead_no_higher(monkeypatch):
     problem = deterministic_cliff(8)
     solver = mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=3))
     plain = mh.solve(problem, solver)
-    monkeypatch.setattr(inner_module, "MOST_SIMPLEX_ROWS", 0)
+    monkeypatch.setattr(climb, "MOST_SIMPLEX_ROWS", 0)
     checked = []
 
     def checking(inner, point, step):
         out = whole(inner, point, step)
-        checked.append((out, inner.at(step.discounts).objective <= point.objective))
+        checked.append((out, inner.at(step.target).objective <= point.objective))
         return out
 
-    whole = climb._ruled_out
-    monkeypatch.setattr(climb, "_ruled_out", checking)
+    whole = climb.ruled_out
+    monkeypatch.setattr(climb, "ruled_out", checking)
     screened = mh.solve(problem, solver)
     found, useless = np.array(checked).T
     assert (found <= useless).all()

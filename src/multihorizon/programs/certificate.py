@@ -1,7 +1,8 @@
-"""An upper bound on g* over a box of discounts.
+"""A proof of how far the answer is from the global optimum: branch and bound over boxes of Γ.
 
-Expert k's margins are `w(γ) θ` with `w(γ) = A + D H(γ) F` and `H(γ) = γ (I − γP)^{-1} = Σ_n γ^{n+1} Pⁿ`, which is entrywise
-non-negative, increasing and convex in γ, with derivative `H' = (I − γP)^{-2}`. On [l, h] with `γ = (1−λ) l + λ h`:
+**The bound on a box.** Expert k's margins are `w(γ) θ` with `w(γ) = A + D H(γ) F` and `H(γ) = γ (I − γP)^{-1} = Σ_n γ^{n+1} Pⁿ`,
+which is entrywise non-negative, increasing and convex in γ, with derivative `H' = (I − γP)^{-2}`. On [l, h] with
+`γ = (1−λ) l + λ h`:
 
     H(γ) = (1−λ) H(l) + λ H(h) − κ,        0 ≤ κ ≤ λ(1−λ)(h−l)(H'(h) − H'(l)) ≤ κ̄ = ¼ (h−l)(H'(h) − H'(l)),
 
@@ -14,15 +15,12 @@ and the product `q_k = λ_k θ` is relaxed to its convex hull on |θ| ≤ r_max:
 What is left is one small dense linear program per box. Its optimum bounds the objective for every Γ in the box. (Narrowing the
 ranges of θ box by box, two programs for each θ, was measured: fewer boxes, more time.)
 
-A proof of how far the answer is from the global optimum: branch and bound over boxes of Γ.
-
-Each box has the upper bound of `relaxation.py`. Boxes whose bound is within the gap of the answer are done; the others are split
-along the expert whose relaxed product is farthest from exact. The bound proved is the largest over all boxes done and open, so
-it is valid whenever the work stops.
-
-What is bounded is the worst margin over the rows of the answer's Ω, for every Γ in the box of discounts searched. That is g*(Γ)
-wherever Ω(Γ) contains those rows. Where it does not, the paper's g* counts fewer rows and can be larger; such Γ are excluded by
-Theorem 1 itself if each of those rows is the only one that tells some pair apart (`covers_all`), as on the toy domain.
+**Branch and bound.** Boxes whose bound is within the gap of the answer are done; the others are split along the expert whose
+relaxed product is farthest from exact. The bound proved is the largest over all boxes done and open, so it is valid whenever the
+work stops. What is bounded is the worst margin over the rows of the answer's Ω, for every Γ in the box of discounts searched.
+That is g*(Γ) wherever Ω(Γ) contains those rows. Where it does not, the paper's g* counts fewer rows and can be larger; such Γ are
+excluded by Theorem 1 itself if each of those rows is the only one that distinguishes some pair (`covers_all`), as on the toy
+domain.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -41,11 +39,8 @@ import scipy.sparse.linalg as spla
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
 from multihorizon.parallel import Progress, in_parallel, n_workers, silent
-from multihorizon.programs.inner import POSITIVE_MARGIN, Evaluation, Inner
-from multihorizon.programs.margins import MarginRows, Margins
-
-#: A side of a box shorter than this share of the longest is not split further.
-SHORTEST_SIDE = 1 / 8
+from multihorizon.programs.inner import POSITIVE_MARGIN, Inner, Optimum
+from multihorizon.programs.margins import Margins
 
 
 class RowsAt(NamedTuple):
@@ -68,14 +63,15 @@ class RelaxedRows(NamedTuple):
 class Relaxation:
     """The bound for one problem; `required` are the strict rows whose worst margin is bounded.
 
-    Everything here is dense in the number of states and meant for problems of up to a few hundred of them.
+    Everything here is dense in the number of states and meant for problems of up to a few hundred of them. The variables of the
+    program are `θ⁺ θ⁻ | q_1 … q_K | λ | t`.
     """
 
     margins: Margins
     required: Bools
     l1: float
     bound: float
-    _rows: dict[tuple[int, float], tuple[RowsAt, RowsAt]] = field(default_factory=dict)
+    _rows: dict[tuple[int, float], RowsAt] = field(default_factory=dict)
     _basis: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -108,70 +104,52 @@ class Relaxation:
         error[2 * d : (2 + k) * d] = result.values[2 * d : (2 + k) * d] - np.outer(shares, theta).ravel()
         rows = np.abs(program.matrix[: owners.size] @ error)
         worst = np.array([rows[owners == i].max(initial=0.0) for i in range(k)]) + 1e-9 * width
-        return int(np.argmax(np.where(width >= SHORTEST_SIDE * width.max(), worst, -1.0)))
+        return int(np.argmax(np.where(width >= width.max() / 8, worst, -1.0)))
 
     def _program(self, low: Floats, high: Floats) -> tuple[LinearProgram, Ints]:
         """The program of a box, and the expert of each of its margin rows."""
         d, k = self.margins.n_parameters, self.margins.n_experts
-        blocks, owners = [], []
+        blocks = []
         for i in range(k):
-            strict, ties = self.relaxed(i, float(low[i]), float(high[i]))
-            mask = self.required[self.margins.strict.expert == i]
-            blocks.append(self._place(i, strict, -1.0 * mask))
-            blocks.append(self._place(i, ties, np.zeros(len(ties.positive))))
-            owners.append(np.full(len(blocks[-1]) + len(blocks[-2]), i))
-        dense = np.concatenate(blocks)
+            rows = self.relaxed(i, float(low[i]), float(high[i]))
+            required = self.required[self.margins.strict.expert == i]
+            placed = np.zeros((len(rows.positive), (2 + k) * d + k + 1))
+            placed[:, :d], placed[:, d : 2 * d], placed[:, (2 + i) * d : (3 + i) * d] = rows
+            placed[: required.size, -1] = -1.0 * required
+            blocks.append(placed)
+        owners = np.repeat(np.arange(k), [len(block) for block in blocks])
         costs = np.zeros((2 + k) * d + k + 1)
         costs[: 2 * d], costs[-1] = -self.l1, 1.0
         hull, hull_lower = self._hull
-        matrix = sp.csr_array(np.concatenate([dense, hull]))
-        row_lower = np.concatenate([np.zeros(len(dense)), hull_lower])
+        matrix = sp.csr_array(np.concatenate([*blocks, hull]))
+        row_lower = np.concatenate([np.zeros(owners.size), hull_lower])
         lower, upper = np.zeros(matrix.shape[1]), np.full(matrix.shape[1], self.bound)
         lower[2 * d : (2 + k) * d], upper[2 * d : (2 + k) * d] = -INFINITY, INFINITY
         upper[(2 + k) * d : -1], upper[-1] = 1.0, INFINITY
-        program = LinearProgram(costs, matrix, row_lower, np.full(matrix.shape[0], INFINITY), lower, upper)
-        return program, np.concatenate(owners)
+        return LinearProgram(costs, matrix, row_lower, np.full(matrix.shape[0], INFINITY), lower, upper), owners
 
-    def _place(self, i: int, rows: RelaxedRows, worst: Floats) -> Floats:
-        """Rows of expert i on `θ⁺ θ⁻ | q_1 … q_K | λ | t`."""
-        d, k = self.margins.n_parameters, self.margins.n_experts
-        placed = np.zeros((len(worst), (2 + k) * d + k + 1))
-        placed[:, :d], placed[:, d : 2 * d] = rows.positive, rows.negative
-        placed[:, (2 + i) * d : (3 + i) * d] = rows.product
-        placed[:, -1] = worst
-        return placed
+    def relaxed(self, i: int, low: float, high: float) -> RelaxedRows:
+        """Expert i's strict rows, its ties and their negatives, bounded from above on [low, high]."""
+        one, other = self._at(i, low), self._at(i, high)
+        same, opposite = ((high - low) / 4 * (b - a) for a, b in zip(one[1:], other[1:], strict=True))
+        return RelaxedRows(one.margins + opposite, same - one.margins, other.margins - one.margins)
 
-    def relaxed(self, i: int, low: float, high: float) -> tuple[RelaxedRows, RelaxedRows]:
-        """Expert i's strict rows and both signs of its ties, relaxed on [low, high]."""
-        (strict_low, ties_low), (strict_high, ties_high) = self._at(i, low), self._at(i, high)
-        quarter = (high - low) / 4
-        both = [_relaxed(ties_low, ties_high, quarter, sign) for sign in (1.0, -1.0)]
-        ties = RelaxedRows(*(np.vstack(pair) for pair in zip(*both, strict=True)))
-        return _relaxed(strict_low, strict_high, quarter, 1.0), ties
-
-    def _at(self, i: int, gamma: float) -> tuple[RowsAt, RowsAt]:
-        """Expert i's strict rows and ties at γ, kept: neighbouring boxes share their ends."""
-        if (i, gamma) not in self._rows:
-            self._rows[i, gamma] = self._compute(i, gamma)
-        return self._rows[i, gamma]
-
-    def _compute(self, i: int, gamma: float) -> tuple[RowsAt, RowsAt]:
+    def _at(self, i: int, gamma: float) -> RowsAt:
+        """Expert i's strict rows, ties and their negatives at γ, kept: neighbouring boxes share their ends."""
+        if (i, gamma) in self._rows:
+            return self._rows[i, gamma]
         d, places = self.margins.n_parameters, np.flatnonzero(self.margins.owner == i)
-        columns = d + places
         values = self.margins.values[places]
-        factor = spla.splu(sp.csc_array(sp.eye_array(places.size) - gamma * values[:, columns]))
+        factor = spla.splu(sp.csc_array(sp.eye_array(places.size) - gamma * values[:, d + places]))
         features = values[:, :d].toarray()
         positive, negative = (factor.solve(factor.solve(np.maximum(sign * features, 0.0))) for sign in (1.0, -1.0))
-        ahead = gamma * factor.solve(features)
-
-        def rows_at(rows: MarginRows) -> RowsAt:
-            own = rows.matrix[np.flatnonzero(rows.expert == i)]
-            step = own[:, columns].toarray()
-            up, down = np.maximum(step, 0.0), np.maximum(-step, 0.0)
-            margins = own[:, :d].toarray() + step @ ahead
-            return RowsAt(margins, up @ positive + down @ negative, up @ negative + down @ positive)
-
-        return rows_at(self.margins.strict), rows_at(self.margins.ties)
+        strict, ties = (rows.matrix[np.flatnonzero(rows.expert == i)] for rows in (self.margins.strict, self.margins.ties))
+        own = sp.vstack([strict, ties, -ties], format="csr")
+        step = own[:, d + places].toarray()
+        up, down = np.maximum(step, 0.0), np.maximum(-step, 0.0)
+        margins = own[:, :d].toarray() + step @ (gamma * factor.solve(features))
+        self._rows[i, gamma] = RowsAt(margins, up @ positive + down @ negative, up @ negative + down @ positive)
+        return self._rows[i, gamma]
 
     @cached_property
     def _hull(self) -> tuple[Floats, Floats]:
@@ -192,27 +170,6 @@ class Relaxation:
         return np.concatenate([rows.reshape(-1, rows.shape[-1]), size]), np.concatenate([lower.ravel(), np.full(d, -self.bound)])
 
 
-def _relaxed(low: RowsAt, high: RowsAt, quarter: float, sign: float) -> RelaxedRows:
-    """Coefficients in an upper bound of `sign · w(γ) θ`."""
-    same, other = quarter * (high.same_sign - low.same_sign), quarter * (high.other_sign - low.other_sign)
-    slack = (other, same) if sign > 0 else (same, other)
-    return RelaxedRows(sign * low.margins + slack[0], -sign * low.margins + slack[1], sign * (high.margins - low.margins))
-
-
-#: Seconds a process works on its boxes before all open boxes are divided again.
-ROUND_SECONDS = 4.0
-
-
-@dataclass(frozen=True, eq=False)
-class Box:
-    """A box of Γ with its bound and the expert to split."""
-
-    bound: float
-    low: Floats
-    high: Floats
-    split: int
-
-
 @dataclass(frozen=True)
 class Certificate:
     """The `upper` bound proved, the answer's `objective`, their relative `gap`, and the work it took.
@@ -230,52 +187,62 @@ class Certificate:
     boxes: int
     open_boxes: int
     seconds: float
-    limits: tuple[float, ...]
+    limits: list[float]
 
     @property
     def message(self) -> str:
         """One sentence."""
         if not self.objective > -INFINITY:
-            return f"no worst margin above {self.upper:.3g} exists, by {self.boxes} boxes" + (
-                "" if self.proved else " (not settled)"
-            )
+            settled = "" if self.proved else " (not settled)"
+            return f"no worst margin above {self.upper:.3g} exists, by {self.boxes} boxes{settled}"
         where = "" if self.covers_all else " wherever Ω contains the answer's"
         done = "proved" if self.proved else f"out of time with {self.open_boxes} boxes open"
         above = f"{100 * self.gap:.3g} % above the answer"
         return f"{done}: the optimum{where} is at most {self.upper:.6g}, {above} ({self.boxes} boxes)"
 
-    def as_evidence(self) -> dict[str, Any]:
-        """Plain numbers for `Solution.evidence`."""
-        return {**asdict(self), "limits": list(self.limits)}
-
 
 def bound_optimum(
-    inner: Inner, point: Evaluation, gap: float, seconds: float, jobs: int = -1, progress: Progress = silent
+    inner: Inner, point: Optimum, gap: float, seconds: float, jobs: int = -1, progress: Progress = silent
 ) -> Certificate:
     """Prove an upper bound on the worst margin over the point's Ω, to a relative `gap` if `seconds` allow it.
 
     For a point without a reward (g* = −inf) all rows are required and the target is a worst margin that counts as zero.
     """
     begun = time.perf_counter()
-    margins = inner.margins
-    found = point.has_reward
+    margins, found = inner.margins, point.has_reward
     required = point.omega if found else inner.every
     relaxation = Relaxation(margins, required, inner.l1, inner.bound)
     target = max(point.objective * (1 + gap) if found else 0.0, POSITIVE_MARGIN * inner.bound)
     settled, boxes, count = _branch(relaxation, target, begun + seconds, jobs, progress)
     upper = max([settled, *[box.bound for box in boxes], *([point.objective] if found else [])])
+    # A row that alone distinguishes a pair is in every Ω, by Theorem 1.
+    forced = {int(rows[0]) for rows in margins.pairs.values() if rows.size == 1}
     return Certificate(
         upper=upper,
         objective=point.objective,
         gap=upper / point.objective - 1 if found and point.objective > 0 else INFINITY,
         target=gap,
         proved=not boxes,
-        covers_all=_covers_all(margins, required),
+        covers_all=forced.issuperset(np.flatnonzero(required).tolist()),
         boxes=count,
         open_boxes=len(boxes),
         seconds=time.perf_counter() - begun,
-        limits=tuple(margins.limits.tolist()),
+        limits=margins.limits.tolist(),
     )
+
+
+class Box(NamedTuple):
+    """A box of Γ with its bound and the expert to split."""
+
+    bound: float
+    low: Floats
+    high: Floats
+    split: int
+
+
+def _bounded(relaxation: Relaxation, low: Floats, high: Floats, target: float) -> Box:
+    bound, split = relaxation.box(low, high, target)
+    return Box(bound, low, high, split)
 
 
 def _branch(
@@ -287,14 +254,13 @@ def _branch(
     begun, settled, count, first = time.perf_counter(), -INFINITY, 1, boxes[0].bound
     short, workers = True, n_workers(jobs)
     while boxes and time.perf_counter() < deadline:
-        # The first round is one process and short: many problems are done before a second process has started.
-        seconds = min(1.0 if short else ROUND_SECONDS, deadline - time.perf_counter())
+        # The first round is one process and short: many problems are done before a second process has started. Later rounds
+        # last four seconds; then all open boxes are divided again.
+        seconds = min(1.0 if short else 4.0, deadline - time.perf_counter())
         shares = [boxes] if short or workers == 1 else [boxes[i::workers] for i in range(min(workers, len(boxes)))]
         short = False
-        if len(shares) == 1:
-            results = [_work(relaxation, target, seconds, shares[0])]
-        else:
-            results = list(in_parallel(partial(_work, relaxation, target, seconds), shares, jobs))
+        work = partial(_work, relaxation, target, seconds)
+        results = [work(boxes)] if len(shares) == 1 else list(in_parallel(work, shares, jobs))
         settled = max([settled, *[result[0] for result in results]])
         boxes = sorted((box for result in results for box in result[1]), key=lambda box: -box.bound)
         count += sum(result[2] for result in results)
@@ -312,31 +278,14 @@ def _work(relaxation: Relaxation, target: float, seconds: float, boxes: list[Box
     heapq.heapify(heap)
     count, deadline = 0, time.perf_counter() + seconds
     while heap and time.perf_counter() < deadline:
-        parent = heapq.heappop(heap)[2]
-        middle = (parent.low[parent.split] + parent.high[parent.split]) / 2
-        for start, end in ((parent.low[parent.split], middle), (middle, parent.high[parent.split])):
-            low, high = _replaced(parent.low, parent.split, start), _replaced(parent.high, parent.split, end)
-            box = _bounded(relaxation, low, high, target)
+        _, low, high, split = heapq.heappop(heap)[2]
+        lower_high, upper_low = high.copy(), low.copy()
+        lower_high[split] = upper_low[split] = (low[split] + high[split]) / 2
+        for ends in ((low, lower_high), (upper_low, high)):
+            box = _bounded(relaxation, *ends, target)
             count += 1
             if box.bound > target:
                 heapq.heappush(heap, (-box.bound, next(numbers), box))
             else:
                 settled = max(settled, box.bound)
     return settled, [item[2] for item in heap], count
-
-
-def _bounded(relaxation: Relaxation, low: Floats, high: Floats, target: float) -> Box:
-    bound, split = relaxation.box(low, high, target)
-    return Box(bound, low, high, split)
-
-
-def _replaced(values: Floats, place: int, value: float) -> Floats:
-    array = values.copy()
-    array[place] = value
-    return array
-
-
-def _covers_all(margins: Margins, required: Any) -> bool:
-    """Whether each required row is the only one that tells some pair apart, so that Theorem 1 puts it in every Ω."""
-    forced = {int(rows[0]) for rows in margins.pairs.values() if rows.size == 1}
-    return all(int(i) in forced for i in np.flatnonzero(required))

@@ -31,36 +31,35 @@ from multihorizon.problem import Expert, Problem
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """One expert in one task: the number `k` of the expert, the policy followed `(S,)`, the states that are not terminal.
+class ExpertTask:
+    """Expert number `k` in one task: the actions chosen `(S,A)`, the policy followed `(S,)`, the states that are not terminal.
 
-    `places` are those of its values among the values of all parts.
+    `places` are those of its values among the values of all experts and tasks.
     """
 
     k: int
     expert: Expert
+    chosen: Bools
     policy: Ints
     live: Ints
     places: Ints
 
-    @property
-    def chosen(self) -> Bools:
-        """The actions the expert chooses, `(S,A)`."""
-        return self.expert.require_sets()
-
-    @property
-    def never_ends(self) -> bool:
-        """Whether the policy never ends from some state."""
-        mdp = self.expert.mdp
-        return bool(mdp.never_ends(one_hot(self.policy, mdp.n_actions)).any())
+    def q_rows(self, action: Ints, state: Ints, size: int) -> Any:
+        """Q of pairs of action and state as rows `[F_a(s) | T_a(s) at the places]` on `(θ, x)`, where x has that size."""
+        index = action * self.expert.mdp.n_states + state
+        features = sp.csr_array(self.expert.feature_matrix[index])
+        successors = sp.csr_array(self.expert.mdp.stacked[index][:, self.live])
+        before = sp.csr_array((index.size, self.places[0]))
+        after = sp.csr_array((index.size, size - before.shape[1] - successors.shape[1]))
+        return sp.hstack([features, before, successors, after], format="csr")
 
 
 @dataclass(frozen=True, eq=False)
 class MarginRows:
-    """Some margins: `matrix` `(m, d+N)` on `(θ, x)`, and which part, expert, state and action each row is about."""
+    """Some margins: `matrix` `(m, d+N)` on `(θ, x)`, and which task, expert, state and action each row is about."""
 
     matrix: Any
-    part: Ints
+    task: Ints
     expert: Ints
     state: Ints
     action: Ints
@@ -73,13 +72,13 @@ class MarginRows:
 class Margins:
     """The margins of K experts.
 
-    `values` `(N, d+N)` gives the values V of all parts from `(θ, x)`, and `owner` `(N,)` says whose discount each falls under.
-    `strict` are the margins against actions not chosen, `ties` those that must vanish. `indifferent` are the (part, state) in
+    `values` `(N, d+N)` gives the values V in all tasks from `(θ, x)`, and `owner` `(N,)` says whose discount each falls under.
+    `strict` are the margins against actions not chosen, `ties` those that must vanish. `indifferent` are the (task, state) in
     which an action that is not chosen leads where the chosen one does.
     """
 
     names: tuple[str, ...]
-    parts: tuple[Part, ...]
+    tasks: tuple[ExpertTask, ...]
     values: Any
     owner: Ints
     strict: MarginRows
@@ -98,19 +97,23 @@ class Margins:
 
     @cached_property
     def limits(self) -> Floats:
-        """The largest discount `(K,)` that a search may try."""
-        endless = [any(part.never_ends for part in self.parts if part.k == k) for k in range(self.n_experts)]
-        return np.where(endless, ENDLESS_DISCOUNT, 1.0)
+        """The largest discount `(K,)` that a search may try: below 1 where the policy never ends from some state."""
+        limits = np.ones(self.n_experts)
+        for task in self.tasks:
+            mdp = task.expert.mdp
+            if mdp.never_ends(one_hot(task.policy, mdp.n_actions)).any():
+                limits[task.k] = ENDLESS_DISCOUNT
+        return limits
 
     @cached_property
     def pairs(self) -> dict[tuple[int, int], Ints]:
         """For each ordered pair (i, j) who differ in a task they share, the strict rows of i against actions that j chooses."""
         found: dict[tuple[int, int], list[Ints]] = {}
-        for number, mine in enumerate(self.parts):
-            for other in self.parts:
+        for number, mine in enumerate(self.tasks):
+            for other in self.tasks:
                 if mine.k == other.k or mine.expert.mdp is not other.expert.mdp:
                     continue
-                rows = np.flatnonzero(self.strict.part == number)
+                rows = np.flatnonzero(self.strict.task == number)
                 rows = rows[other.chosen[self.strict.state[rows], self.strict.action[rows]]]
                 if rows.size or (other.chosen & ~mine.chosen)[mine.live].any():
                     found.setdefault((mine.k, other.k), []).append(rows)
@@ -118,13 +121,13 @@ class Margins:
 
     @cached_property
     def telling(self) -> Ints:
-        """The strict rows that tell some pair of experts apart."""
+        """The strict rows that distinguish some pair of experts."""
         return np.unique(np.concatenate([*self.pairs.values(), np.empty(0, dtype=np.int64)]))
 
     @cached_property
     def alike(self) -> list[tuple[int, int]]:
-        """Pairs of experts with the same tasks who choose the same actions everywhere: nothing can tell them apart."""
-        tasks = [{id(part.expert.mdp) for part in self.parts if part.k == k} for k in range(self.n_experts)]
+        """Pairs of experts with the same tasks who choose the same actions everywhere: nothing distinguishes them."""
+        tasks = [{id(task.expert.mdp) for task in self.tasks if task.k == k} for k in range(self.n_experts)]
         return [
             (i, j)
             for j in range(self.n_experts)
@@ -132,29 +135,19 @@ class Margins:
             if tasks[i] == tasks[j] and (i, j) not in self.pairs and (j, i) not in self.pairs
         ]
 
-    @property
-    def by_choices(self) -> list[int]:
-        """The experts in an order that depends on what they choose and not on how they are listed."""
-        choices = [b"".join(part.chosen.tobytes() for part in self.parts if part.k == k) for k in range(self.n_experts)]
-        return sorted(range(self.n_experts), key=lambda k: choices[k])
-
     def of(self, experts: Sequence[int]) -> Margins:
         """The margins of some of the experts, numbered in the order given."""
-        numbered = [(new, part.expert) for new, k in enumerate(experts) for part in self.parts if part.k == k]
+        numbered = [(new, task.expert) for new, k in enumerate(experts) for task in self.tasks if task.k == k]
         return _assemble(tuple(self.names[k] for k in experts), numbered)
-
-    def singular(self, discounts: Floats) -> Ints:
-        """Experts whose policy never ends from some state and whose discount is 1, so that their values do not exist."""
-        return np.flatnonzero((discounts >= 1) & (self.limits < 1))
 
     def continuation(self, parameters: Floats, discounts: Floats) -> Floats:
         """`(θ, x)`, with each `x_k` solved from its equation."""
         point = np.concatenate([parameters, np.zeros(self.owner.size)])
         immediate = self.values @ point
-        for part in self.parts:
-            gamma, columns = float(discounts[part.k]), self.n_parameters + part.places
-            transitions = self.values[part.places][:, columns]
-            point[columns] = gamma * Resolvent(transitions, gamma).solve(immediate[part.places])
+        for task in self.tasks:
+            gamma, columns = float(discounts[task.k]), self.n_parameters + task.places
+            transitions = self.values[task.places][:, columns]
+            point[columns] = gamma * Resolvent(transitions, gamma).solve(immediate[task.places])
         return point
 
 
@@ -165,58 +158,34 @@ def build_margins(problem: Problem) -> Margins:
 
 def _assemble(names: tuple[str, ...], experts: list[tuple[int, Expert]]) -> Margins:
     """The margins of experts in their tasks, each with the number of the expert."""
-    parts = _parts(experts)
-    blocks = [_margins_of(part, number, parts[-1].places[-1] + 1) for number, part in enumerate(parts)]
-    return Margins(
-        names=names,
-        parts=parts,
-        values=sp.vstack([values for values, _, _, _ in blocks], format="csr"),
-        owner=np.concatenate([np.full(part.places.size, part.k) for part in parts]),
-        strict=_join([strict for _, strict, _, _ in blocks]),
-        ties=_join([ties for _, _, ties, _ in blocks]),
-        indifferent=frozenset((number, int(s)) for number, (*_, states) in enumerate(blocks) for s in states),
-    )
+    tasks, values, indifferent = [], [], []
+    rows: dict[str, list[tuple[Any, Ints, Ints, Ints, Ints]]] = {"strict": [], "ties": []}
+    size = sum(int((~expert.mdp.terminal).sum()) for _, expert in experts)
+    filled = 0
+    for number, (k, expert) in enumerate(experts):
+        mdp, chosen = expert.mdp, expert.require_sets()
+        live, policy = np.flatnonzero(~mdp.terminal), chosen.argmax(axis=1)
+        task = ExpertTask(k, expert, chosen, policy, live, filled + np.arange(live.size))
+        filled += live.size
+        followed = task.q_rows(policy[live], live, size)
+        others = np.argwhere(mdp.available[live] & (np.arange(mdp.n_actions) != policy[live, None]))
+        state, action = live[others[:, 0]], others[:, 1]
+        margins = sp.csr_array(followed[others[:, 0]] - task.q_rows(action, state, size))
+        margins.data[np.abs(margins.data) <= ROUNDING] = 0.0
+        margins.eliminate_zeros()
+        differs, tied = np.diff(margins.indptr) > 0, chosen[state, action]
+        for kind, of_kind in (("strict", ~tied), ("ties", tied)):
+            these = np.flatnonzero(differs & of_kind)
+            numbers = (np.full(these.size, number), np.full(these.size, k))
+            rows[kind].append((margins[these], *numbers, state[these], action[these]))
+        tasks.append(task)
+        values.append(followed)
+        indifferent += [(number, int(s)) for s in state[~differs & ~tied]]
 
+    def joined(kind: str) -> MarginRows:
+        matrices, *columns = zip(*rows[kind], strict=True)
+        return MarginRows(sp.csr_array(sp.vstack(matrices, format="csr")), *(np.concatenate(column) for column in columns))
 
-def _parts(experts: list[tuple[int, Expert]]) -> tuple[Part, ...]:
-    live = [np.flatnonzero(~expert.mdp.terminal) for _, expert in experts]
-    places = np.split(np.arange(sum(map(len, live))), np.cumsum([len(states) for states in live])[:-1])
-    return tuple(
-        Part(k, expert, expert.require_sets().argmax(axis=1), live[i], places[i]) for i, (k, expert) in enumerate(experts)
-    )
-
-
-def _margins_of(part: Part, number: int, size: int) -> tuple[Any, MarginRows, MarginRows, Ints]:
-    """The values, strict rows and ties of one part, and the states in which an action not chosen equals the chosen one."""
-    mdp, live, policy = part.expert.mdp, part.live, part.policy
-    chosen = _action_values(part, policy[live], live, size)
-    others = np.argwhere(mdp.available[live] & (np.arange(mdp.n_actions) != policy[live, None]))
-    state, action = live[others[:, 0]], others[:, 1]
-    rows = sp.csr_array(chosen[others[:, 0]] - _action_values(part, action, state, size))
-    rows.data[np.abs(rows.data) <= ROUNDING] = 0.0
-    rows.eliminate_zeros()
-    differs = np.diff(rows.indptr) > 0
-    tied = part.chosen[state, action]
-    strict, ties = (_select(rows, part, number, state, action, differs & which) for which in (~tied, tied))
-    return chosen, strict, ties, state[~differs & ~tied]
-
-
-def _action_values(part: Part, action: Ints, state: Ints, size: int) -> Any:
-    """Q of pairs of action and state as rows `[F_a(s) | T_a(s) at the part's places]` on `(θ, x)`."""
-    index = action * part.expert.mdp.n_states + state
-    features = sp.csr_array(part.expert.feature_matrix[index])
-    successors = sp.csr_array(part.expert.mdp.stacked[index][:, part.live])
-    before = sp.csr_array((index.size, part.places[0]))
-    after = sp.csr_array((index.size, size - before.shape[1] - successors.shape[1]))
-    return sp.hstack([features, before, successors, after], format="csr")
-
-
-def _select(matrix: Any, part: Part, number: int, state: Ints, action: Ints, mask: Bools) -> MarginRows:
-    rows = np.flatnonzero(mask)
-    return MarginRows(matrix[rows], np.full(rows.size, number), np.full(rows.size, part.k), state[rows], action[rows])
-
-
-def _join(blocks: list[MarginRows]) -> MarginRows:
-    fields = ("part", "expert", "state", "action")
-    matrix = sp.csr_array(sp.vstack([block.matrix for block in blocks], format="csr"))
-    return MarginRows(matrix, *(np.concatenate([getattr(block, name) for block in blocks]) for name in fields))
+    owner = np.concatenate([np.full(task.places.size, task.k) for task in tasks])
+    whole = sp.vstack(values, format="csr")
+    return Margins(names, tuple(tasks), whole, owner, joined("strict"), joined("ties"), frozenset(indifferent))

@@ -1,44 +1,30 @@
-"""Climbing g* from one Γ by sequential linear programming in a trust region.
+"""The default search of the LP solvers: climbs by sequential linear programming, in the order of horizons that promises most.
 
-g*(Γ) is a linear program for fixed Γ, and Γ enters it through the bilinear `x_k = γ_k V_k` alone. At a point (θ̄, V̄, Γ̄) that
-product is replaced by its linearisation
+**One climb.** g*(Γ) is a linear program for fixed Γ, and Γ enters it through the bilinear `x_k = γ_k V_k` alone. At a point
+(θ̄, V̄, Γ̄) that product is replaced by its linearisation
 
     x_k = γ̄_k V_k + V̄_k ν_k,        |ν_k| ≤ Δ,        0 ≤ γ̄_k + ν_k ≤ 1,
 
-one linear program in (θ, x, ν) whose optimum predicts g*(Γ̄ + ν). The step is taken if the true g*, from the program at the
-new Γ, is larger; Δ grows where the prediction was good and shrinks where it was not. A climb has converged when the best step in
-the trust region promises less than `tolerance` of the objective, or when Δ falls below `tolerance`. A step whose program HiGHS
-does not solve is tried again in a smaller region; a climb that ends because of such steps has not converged.
+one linear program in (θ, x, ν) whose optimum predicts g*(Γ̄ + ν); `numerics/slp.py` has the trust region around it. Most long
+steps lead nowhere, and that is seen cheaply: g* over all rows is at most its optimum over some of them. The rows that have a
+price in the step's program and those that distinguish experts, a few in a hundred, give nearly the same optimum. A step that
+they rule out is not evaluated. A climb that has all rows in Ω keeps them: it does not ask for Ω at Γ where some of them cannot be
+positive, since g* over fewer rows is not comparable. Where no reward satisfies all rows, θ = 0 is the optimum and every slope is
+zero. There the same steps are taken on another program first: the worst margin (now negative) of a reward whose mean margin is 1.
 
-Most long steps lead nowhere, and that is seen cheaply: g* over all rows is at most its optimum over some of them. The rows that
-have a price in the step's program and those that tell experts apart, a few in a hundred, give nearly the same optimum. A step
-that they rule out is not evaluated. A climb that has all rows in Ω keeps them: it does not ask for Ω at Γ where some of them
-cannot be positive, since g* over fewer rows is not comparable.
+**Which order.** At γ_i = γ_j no reward distinguishes experts i and j who differ, so the orders of the experts are separate hills,
+and a climb stays on the hill it starts from. Up to four experts every order is scored at a few spread-out discounts. More experts
+are inserted one after the other: a reward that explains some experts in some order explains any of them left out as well, so g*
+of a part of the experts in their order bounds g* of all from above. The most promising part is extended first, by the next
+expert in every place, each climbed roughly. Pairs of experts come first and decide most of the order. There are three kinds of
+score. Rewards under which every action not chosen is strictly worse come first, then those under which Ω is smaller. Discounts
+without a reward come last; they are compared by the worst margin of a reward whose mean margin is 1. So every order has a score,
+and the choice between orders is never arbitrary.
 
-Where no reward satisfies all rows, θ = 0 is the optimum and every slope is zero. There the same steps are taken on another
-program first: the worst margin (now negative) of a reward whose mean margin is 1.
-
-The trust region is our own because its step is a linear program: g* has kinks, and SciPy's trust regions take smooth functions.
-
-In which order of horizons to climb.
-
-At γ_i = γ_j experts i and j who differ cannot be told apart, so the orders of the experts are separate hills, and a climb stays
-on the hill it starts from. Up to `ALL_ORDERS` experts every order is scored at a few spread-out discounts. More experts are
-inserted one after the other: a reward that explains some experts in some order explains any of them left out as well, so g* of
-a part of the experts in their order bounds g* of all from above. The most promising part is extended first, by the next
-expert in every place, each climbed roughly. Pairs of experts come first and tell most orders apart.
-
-There are three kinds of score. Rewards under which every action not chosen is strictly worse come first, then those under which Ω
-is smaller. Discounts without a reward come last; they are compared by the worst margin of a reward whose mean margin is 1. So
-every order has a score, and the choice between orders is never arbitrary.
-
-The default search of the LP solvers: climbs from several starts, in the order of horizons that promises most.
-
-The first start is the best of rough climbs in the orders that `orders.py` ranks, as long as they can still catch up with the
+**The search.** The first start is the best of rough climbs in the orders ranked so, as long as they can still catch up with the
 best. The others are a scrambled Sobol sequence, put in the order that won; they keep it. With an l1 weight the climbs are made
-without it first: θ = 0 is optimal on whole regions of Γ if the weight is large, and a climb that starts there sees no slope.
-
-It is a local search. That all starts agree says that they found the same hill of one order, not that there is no higher one.
+without it first: θ = 0 is optimal on whole regions of Γ if the weight is large, and a climb that starts there sees no slope. It
+is a local search. That all starts agree says that they found the same hill of one order, not that there is no higher one.
 """
 
 from __future__ import annotations
@@ -55,25 +41,18 @@ from scipy.stats import qmc
 
 from multihorizon.checks import Floats, Ints, as_count, as_positive
 from multihorizon.driver import Objective, SearchResult
-from multihorizon.numerics.lp import INFINITY, LPStatus
+from multihorizon.numerics import slp
+from multihorizon.numerics.lp import INFINITY, MOST_SIMPLEX_ROWS, LPStatus
 from multihorizon.parallel import Progress, silent
-from multihorizon.programs.inner import POSITIVE_MARGIN, Bases, Evaluation, Inner, program
+from multihorizon.programs.inner import POSITIVE_MARGIN, Bases, Inner, Optimum, program
 from multihorizon.solution import Trace
 
 #: The first trust region: half the range, so that a climb can leave the basin its start happens to lie in.
 FIRST_RADIUS = 0.5
-#: A climb is given up if this many steps, each with the gain that the next one promises, would not reach the rival.
-STEPS_TO_RIVAL = 4.0
-#: A climb this close to a higher top is on the same hill: only many short steps along the ridge are left.
-SAME_HILL = 0.03
-#: Dual prices below this are rounding.
-PRICED = 1e-9
-#: Steps shorter than this are not checked by a small program first: from a basis this near the whole costs no more.
-SHORT_STEP = 0.02
 #: Bound on the reward where the mean margin is held at 1; only there to keep HiGHS' numbers finite.
 MEAN_BOUND = 1e5
-#: Gains of the relative worst margin below this are rounding: its reward is larger than 1 by orders of magnitude.
-RELATIVE_GAIN = 1e-7
+
+Score = tuple[int, float]
 
 
 @dataclass(eq=False)
@@ -91,7 +70,7 @@ class EvaluationLog:
         """How many programs HiGHS did not solve."""
         return self.failures + int(np.isnan(self.values).sum())
 
-    def evaluate(self, inner: Inner, gamma: Floats, over_all: bool = False) -> Evaluation:
+    def evaluate(self, inner: Inner, gamma: Floats, over_all: bool = False) -> Optimum:
         """Solve at Γ, over all rows where that is wanted, and write it down."""
         point = inner.at(gamma, over_all)
         self.discounts.append(gamma)
@@ -101,19 +80,11 @@ class EvaluationLog:
 
 
 @dataclass(frozen=True, eq=False)
-class Ascent:
-    """The top of one climb, and whether it stopped because no step promised more."""
+class Top:
+    """Where one climb ended, and whether it stopped because no step promised more."""
 
-    top: Evaluation
+    point: Optimum
     converged: bool
-
-
-class Step(NamedTuple):
-    """Where a step leads, the g* that it promises there, and the strict rows that have a price in its program."""
-
-    discounts: Floats
-    predicted: float
-    priced: Ints
 
 
 @dataclass(frozen=True)
@@ -125,114 +96,100 @@ class Climber:
     keep_order: bool = True
 
     def ascend(
-        self,
-        inner: Inner,
-        log: EvaluationLog,
-        point: Evaluation,
-        rival: float = -INFINITY,
-        known: Sequence[Ascent] = (),
-    ) -> Ascent:
+        self, inner: Inner, log: EvaluationLog, point: Optimum, rival: float = -INFINITY, known: Sequence[Top] = ()
+    ) -> Top:
         """Steps from one point until none promises more, or until it cannot catch up with the `rival`.
 
-        A climb also ends when it comes close to a higher top that is `known`.
+        A climb that comes close to a higher top that is `known` ends there: only many short steps along the ridge are left.
         """
+        limits = {"radius": FIRST_RADIUS, "smallest": self.tolerance, "largest": 1.0}
         if not point.objective > 0:
-            point = self._restore(inner, log, point)
-        radius, hindered = FIRST_RADIUS, False
-        for _ in range(self.max_steps):
-            if not point.has_reward:
-                break
-            for other in known:
-                if other.top.objective >= point.objective and _distance(other.top, point) <= SAME_HILL:
-                    return other
-            step = self._step(inner, point, radius)
-            if step is None:
-                log.failures += 1
-                radius, hindered = radius / 4, True
-                if radius <= self.tolerance:
-                    break
-                continue
-            gain = step.predicted - point.objective
-            if gain <= self.tolerance * abs(point.objective) or radius <= self.tolerance:
-                return Ascent(point, not hindered)
-            if point.objective + STEPS_TO_RIVAL * gain < rival:
-                break
-            length = float(np.abs(step.discounts - point.discounts).max())
-            if length > SHORT_STEP and _ruled_out(inner, point, step):
-                radius = _next_radius(radius, length, -INFINITY)
-                continue
-            there = log.evaluate(inner, step.discounts, over_all=bool(point.omega.all()))
-            ratio = -INFINITY if there.failed else (there.objective - point.objective) / gain
-            radius = _next_radius(radius, length, ratio)
-            hindered = bool(there.failed) or (hindered and not ratio > 0)
-            point = there if ratio > 0 else point
-        return Ascent(point, converged=False)
+            start = Relative(point, *relative_margin(inner, point.discounts, log))
+            point = slp.climb(_Restoring(inner, log), start, **limits, max_steps=self.max_steps)[0].point
+        hill = _Objective(inner, log, self.tolerance, self.keep_order, rival, known)
+        found = Top(*slp.climb(hill, point, **limits, max_steps=self.max_steps))
+        return hill.met(found.point) or found
 
-    def _step(self, inner: Inner, point: Evaluation, radius: float) -> Step | None:
-        """The best step of the linearised program within the trust region; None without an answer."""
+
+@dataclass(frozen=True, eq=False)
+class _Objective:
+    """g* as a hill."""
+
+    inner: Inner
+    log: EvaluationLog
+    tolerance: float
+    keep_order: bool
+    rival: float
+    known: Sequence[Top]
+
+    def met(self, point: Optimum) -> Top | None:
+        """A known top that is higher and so close that it is on the same hill."""
+        for top in self.known:
+            apart = np.abs(top.point.discounts - point.discounts).max()
+            if point.has_reward and top.point.objective >= point.objective and apart <= 0.03:
+                return top
+        return None
+
+    def ended(self, point: Optimum) -> bool:
+        return not point.has_reward or self.met(point) is not None
+
+    def least_gain(self, point: Optimum) -> float:
+        """A share of the objective; or what would not reach the rival in four steps."""
+        return max(self.tolerance * abs(point.objective), (self.rival - point.objective) / 4)
+
+    def step(self, point: Optimum, radius: float) -> slp.Step | None:
+        """The best step of the linearised program, with the strict rows that have a price in it."""
+        inner, layout = self.inner, self.inner.layout
         lp = program(
-            inner.layout,
+            layout,
             point.discounts,
             point.omega,
             l1=inner.l1,
             bound=inner.bound,
             values=point.values,
             steps=_step_bounds(inner, point.discounts, radius),
-            # Sums of margins do not need the experts to be told apart: for them no order is a hill of its own.
+            # Sums of margins do not need the experts to differ: for them no order is a hill of its own.
             keep_order=self.keep_order and inner.objective == "worst",
         )
         result = inner.solve("step", lp, point.discounts, like="objective")
         if not result.optimal:
+            self.log.failures += 1
             return None
-        target = _moved(inner, point.discounts, result.values[inner.layout.columns.steps])
-        return Step(target, result.objective, np.flatnonzero(np.abs(result.duals[inner.layout.rows.strict]) > PRICED))
+        target = np.clip(point.discounts + result.values[layout.columns.steps], 0.0, inner.margins.limits)
+        length = float(np.abs(target - point.discounts).max())
+        priced = np.flatnonzero(np.abs(result.duals[layout.rows.strict]) > 1e-9)
+        return slp.Step(target, length, result.objective - point.objective, priced)
 
-    def _restore(self, inner: Inner, log: EvaluationLog, point: Evaluation) -> Evaluation:
-        """Steps on the worst margin relative to the mean one, until g* is positive or no step promises more."""
-        gamma, radius = point.discounts, FIRST_RADIUS
-        worst, values = relative_margin(inner, gamma, log)
-        for _ in range(self.max_steps):
-            if not worst > -INFINITY or radius <= self.tolerance:
-                break
-            target, predicted = self._relative_step(inner, gamma, values, radius, log)
-            gain = predicted - worst
-            if gain <= RELATIVE_GAIN * max(1.0, abs(worst)):
-                break
-            reached, there = relative_margin(inner, target, log)
-            ratio = (reached - worst) / gain
-            radius = _next_radius(radius, float(np.abs(target - gamma).max()), ratio)
-            if ratio > 0:
-                gamma, worst, values = target, reached, there
-                point = log.evaluate(inner, gamma)
-                if point.objective > 0:
-                    break
-        return point
+    def move(self, point: Optimum, step: slp.Step) -> tuple[Optimum, float]:
+        """The optimum at the end of a step, unless a small program shows that it is no higher.
 
-    def _relative_step(
-        self, inner: Inner, gamma: Floats, values: Floats, radius: float, log: EvaluationLog
-    ) -> tuple[Floats, float]:
-        bounds = _step_bounds(inner, gamma, radius)
-        lp = program(inner.worst, gamma, inner.every, l1=0.0, bound=MEAN_BOUND, values=values, steps=bounds, mean=True)
-        result = inner.solve("relative step", lp, gamma, like="relative")
-        if not result.optimal:
-            log.failures += result.status == LPStatus.FAILED
-            return gamma, -INFINITY
-        return _moved(inner, gamma, result.values[inner.worst.columns.steps]), result.objective
+        A short step is not checked by a small program: from a basis this near the whole costs no more.
+        """
+        if step.length > 0.02 and ruled_out(self.inner, point, step):
+            return point, -INFINITY
+        there = self.log.evaluate(self.inner, step.target, over_all=bool(point.omega.all()))
+        return there, np.nan if there.failed else there.objective - point.objective
 
 
-def _ruled_out(inner: Inner, point: Evaluation, step: Step) -> bool:
+def ruled_out(inner: Inner, point: Optimum, step: slp.Step) -> bool:
     """Whether a small program shows that a step leads no higher.
 
-    The rows that tell experts apart and those with a price in the step's program bound g* from above, and nearly decide it.
+    The rows that distinguish experts and those with a price in the step's program bound g* from above, and nearly decide it. It
+    is asked only where the whole program is large and has ten times as many rows.
     """
     if inner.objective != "worst" or not point.omega.all():
         return False
-    rows = np.union1d(step.priced, inner.margins.telling)
-    return inner.few(rows) and inner.ceiling(step.discounts, rows) <= point.objective
+    rows = np.union1d(step.detail, inner.margins.telling)
+    small = inner.layout.rows.order.stop > MOST_SIMPLEX_ROWS and rows.size <= 0.1 * len(inner.margins.strict)
+    return small and inner.ceiling(step.target, rows) <= point.objective
 
 
-def _distance(one: Evaluation, other: Evaluation) -> float:
-    return float(np.abs(one.discounts - other.discounts).max())
+class Relative(NamedTuple):
+    """The optimum at a point, and the largest worst margin there of a reward with mean margin 1, with its values."""
+
+    point: Optimum
+    worst: float
+    values: Floats
 
 
 def relative_margin(inner: Inner, gamma: Floats, log: EvaluationLog) -> tuple[float, Floats]:
@@ -242,47 +199,53 @@ def relative_margin(inner: Inner, gamma: Floats, log: EvaluationLog) -> tuple[fl
     if not result.optimal:
         log.failures += result.status == LPStatus.FAILED
         return -INFINITY, np.zeros(inner.margins.owner.size)
-    return result.objective, inner.values(inner.worst, result)
+    return result.objective, inner.read(inner.worst, result)[1]
+
+
+@dataclass(frozen=True, eq=False)
+class _Restoring:
+    """The worst margin relative to the mean one as a hill, until g* is positive."""
+
+    inner: Inner
+    log: EvaluationLog
+
+    def ended(self, here: Relative) -> bool:
+        return here.point.objective > 0 or not here.worst > -INFINITY
+
+    def least_gain(self, here: Relative) -> float:
+        """What is rounding: the reward is larger than 1 by orders of magnitude."""
+        return 1e-7 * max(1.0, abs(here.worst))
+
+    def step(self, here: Relative, radius: float) -> slp.Step | None:
+        inner, gamma = self.inner, here.point.discounts
+        bounds = _step_bounds(inner, gamma, radius)
+        lp = program(inner.worst, gamma, inner.every, l1=0.0, bound=MEAN_BOUND, values=here.values, steps=bounds, mean=True)
+        result = inner.solve("relative step", lp, gamma, like="relative")
+        if not result.optimal:
+            self.log.failures += result.status == LPStatus.FAILED
+            return None
+        target = np.clip(gamma + result.values[inner.worst.columns.steps], 0.0, inner.margins.limits)
+        return slp.Step(target, float(np.abs(target - gamma).max()), result.objective - here.worst)
+
+    def move(self, here: Relative, step: slp.Step) -> tuple[Relative, float]:
+        worst, values = relative_margin(self.inner, step.target, self.log)
+        higher = worst > here.worst
+        return Relative(self.log.evaluate(self.inner, step.target) if higher else here.point, worst, values), worst - here.worst
 
 
 def _step_bounds(inner: Inner, gamma: Floats, radius: float) -> tuple[Floats, Floats]:
     return np.maximum(-radius, -gamma), np.minimum(radius, inner.margins.limits - gamma)
 
 
-def _moved(inner: Inner, gamma: Floats, step: Floats) -> Floats:
-    moved: Floats = np.clip(gamma + step, 0.0, inner.margins.limits)
-    return moved
-
-
-def _next_radius(radius: float, length: float, ratio: float) -> float:
-    """A quarter of the step that failed; twice the region if the step was good and filled it."""
-    if ratio < 0.1:
-        return min(radius, length) / 4
-    if ratio > 0.5 and length > 0.9 * radius:
-        return min(1.0, 2 * radius)
-    return radius
-
-
-#: Up to this many experts every order of their horizons is scored.
-ALL_ORDERS = 4
-#: At most this many parts with the same number of experts are extended.
-MOST_EXTENDED = 6
 #: Orders are compared by climbs to this accuracy, with at most this many steps.
-ROUGH_TOLERANCE, ROUGH_STEPS = 1e-3, 20
-
-Score = tuple[int, float]
+ROUGH = Climber(1e-3, 20)
 
 
 def starts_by_order(inner: Inner, log: EvaluationLog) -> list[Floats]:
     """Discounts to climb from, one vector for each order worth a climb, from the best to the worst."""
-    experts = _distinct(inner)
-    return _all_orders(inner, log) if len(experts) <= ALL_ORDERS else _insert(inner, experts, log)
-
-
-def _distinct(inner: Inner) -> list[int]:
-    """The experts without those who act as another does."""
     twins = {j for _, j in inner.margins.alike}
-    return [k for k in range(inner.margins.n_experts) if k not in twins]
+    experts = [k for k in range(inner.margins.n_experts) if k not in twins]
+    return _all_orders(inner, log) if len(experts) <= 4 else _insert(inner, experts, log)
 
 
 def _all_orders(inner: Inner, log: EvaluationLog) -> list[Floats]:
@@ -295,51 +258,46 @@ def _all_orders(inner: Inner, log: EvaluationLog) -> list[Floats]:
 
 
 def _insert(inner: Inner, experts: list[int], log: EvaluationLog) -> list[Floats]:
-    """Extend the most promising part first, until the most promising one has all experts."""
+    """Extend the most promising part first, until the most promising one has all experts; six parts of each size at most."""
     parts = {m: replace(inner, margins=inner.margins.of(experts[:m]), _bases=Bases()) for m in range(2, len(experts) + 1)}
     number = itertools.count()
     heap: list[tuple[Score, int, Floats]] = [((0, 0.0), next(number), np.array([0.5]))]
     extended = np.zeros(len(experts) + 1, dtype=int)
     while heap[0][2].size < len(experts):
         _, _, gamma = heapq.heappop(heap)
-        if extended[gamma.size] == MOST_EXTENDED:
+        if extended[gamma.size] == 6:
             continue
         extended[gamma.size] += 1
         for place in range(gamma.size + 1):
             (kind, value), top = _insert_at(parts[gamma.size + 1], gamma, place, log)
             heapq.heappush(heap, ((-kind, -value), next(number), top))
     whole = [((-kind, -value), gamma) for (kind, value), _, gamma in heap if gamma.size == len(experts)]
-    return [_with_twins(inner, experts, gamma) for gamma in _ranked(whole)]
+    starts = []
+    for gamma in _ranked(whole):
+        start = np.full(inner.margins.n_experts, np.nan)
+        start[experts] = gamma
+        for i, j in inner.margins.alike:
+            start[j] = start[i] if np.isnan(start[j]) else start[j]
+        starts.append(start)
+    return starts
 
 
 def _insert_at(part: Inner, gamma: Floats, place: int, log: EvaluationLog) -> tuple[Score, Floats]:
-    """The last expert of a part inserted in one place among the others, climbed roughly."""
-    order = np.insert(np.argsort(gamma, kind="stable"), place, gamma.size)
-    starts = [in_order(values, order, part.margins.limits) for values in _with_gap(np.sort(gamma), place)]
+    """The last expert of a part inserted in one place among the others, climbed roughly.
+
+    It starts from the best of these: halfway between its neighbours; the same spread out a little; spread-out discounts.
+    """
+    order, ranked = np.insert(np.argsort(gamma, kind="stable"), place, gamma.size), np.sort(gamma)
+    edges, spreads = np.concatenate([[0.0], ranked, [1.0]]), _spreads(gamma.size + 1)
+    between = np.insert(ranked, place, (edges[place] + edges[place + 1]) / 2)
+    starts = [in_order(v, order, part.margins.limits) for v in (between, 0.7 * between + 0.3 * spreads[0], *spreads)]
     first = starts[int(np.argmax([score[1] for score in _scores(part, starts, log)]))]
     apart = EvaluationLog()
-    top = Climber(ROUGH_TOLERANCE, ROUGH_STEPS).ascend(part, apart, apart.evaluate(part, first)).top
+    top = ROUGH.ascend(part, apart, apart.evaluate(part, first)).point
     log.failures += apart.n_failed
     if not top.objective > 0:
         return (0, relative_margin(part, top.discounts, log)[0]), top.discounts
     return (2 if top.omega.all() else 1, top.objective), top.discounts
-
-
-def _with_gap(gamma: Floats, place: int) -> list[Floats]:
-    """Sorted discounts with a new one halfway between its neighbours; the same spread out a little; spread-out discounts."""
-    edges = np.concatenate([[0.0], gamma, [1.0]])
-    inserted = np.insert(gamma, place, (edges[place] + edges[place + 1]) / 2)
-    spreads = _spreads(inserted.size)
-    return [inserted, 0.7 * inserted + 0.3 * spreads[0], *spreads]
-
-
-def _with_twins(inner: Inner, experts: list[int], gamma: Floats) -> Floats:
-    """Discounts of all experts: those who act as another does have the same one."""
-    whole = np.full(inner.margins.n_experts, np.nan)
-    whole[experts] = gamma
-    for i, j in inner.margins.alike:
-        whole[j] = whole[i] if np.isnan(whole[j]) else whole[j]
-    return whole
 
 
 def _scores(inner: Inner, points: list[Floats], log: EvaluationLog) -> list[Score]:
@@ -397,56 +355,55 @@ class SequentialLP:
         """
         if not isinstance(objective, Inner):
             raise ValueError("SequentialLP needs the linear programs of MPLP or NaiveLP, received another objective")
-        experts = objective.margins.by_choices
-        sorted_inner = replace(objective, margins=objective.margins.of(experts), _bases=Bases())
-        log, ascents, evaluations = self._climbs(sorted_inner, seed, progress)
+        margins = objective.margins
+        choices = [b"".join(task.chosen.tobytes() for task in margins.tasks if task.k == k) for k in range(margins.n_experts)]
+        experts = sorted(range(margins.n_experts), key=lambda k: choices[k])
+        log, tops, evaluations = self._climbs(replace(objective, margins=margins.of(experts), _bases=Bases()), seed, progress)
         places = np.argsort(experts)
         trace = Trace(np.array(log.discounts)[:, places], np.array(log.values), np.array(log.seconds))
         starts = [
             {
-                "objective": ascent.top.objective,
-                "discounts": ascent.top.discounts[places].tolist(),
+                "objective": top.point.objective,
+                "discounts": top.point.discounts[places].tolist(),
                 "evaluations": count,
-                "converged": ascent.converged,
+                "converged": top.converged,
             }
-            for ascent, count in zip(ascents, evaluations, strict=True)
+            for top, count in zip(tops, evaluations, strict=True)
         ]
-        best = int(np.argmax([-np.inf if ascent.top.failed else ascent.top.objective for ascent in ascents]))
-        return SearchResult(trace, {"starts": starts}, ascents[best].converged, log.failures)
+        best = int(np.argmax([-np.inf if top.point.failed else top.point.objective for top in tops]))
+        return SearchResult(trace, {"starts": starts}, tops[best].converged, log.failures)
 
-    def _climbs(self, inner: Inner, seed: int, progress: Progress) -> tuple[EvaluationLog, list[Ascent], list[int]]:
+    def _climbs(self, inner: Inner, seed: int, progress: Progress) -> tuple[EvaluationLog, list[Top], list[int]]:
         """All climbs, with the log of evaluations and how many of them each start took."""
         log = EvaluationLog()
         plain, apart = (inner, log) if inner.l1 == 0 else (replace(inner, l1=0.0, _bases=Bases()), EvaluationLog())
         climber = Climber(self.tolerance, self.max_steps)
         first = self._survey(plain, apart)
-        tops: list[Ascent] = []
-        ascents: list[Ascent] = []
+        order = np.argsort(first.discounts, kind="stable")
+        points = qmc.Sobol(first.discounts.size, seed=seed).random_base2(int(np.ceil(np.log2(self.starts))))
+        begins = [first.discounts, *(in_order(point, order, inner.margins.limits) for point in points[: self.starts - 1])]
+        plain_tops: list[Top] = []
+        tops: list[Top] = []
         counts = [0]
-        for number, start in enumerate([first.discounts, *self._other_starts(first, inner.margins.limits, seed)], start=1):
-            tops.append(climber.ascend(plain, apart, first if number == 1 else apart.evaluate(plain, start), known=tops))
-            ascents.append(tops[-1])
+        for number, gamma in enumerate(begins, start=1):
+            begin = first if number == 1 else apart.evaluate(plain, gamma)
+            plain_tops.append(climber.ascend(plain, apart, begin, known=plain_tops))
+            tops.append(plain_tops[-1])
             if plain is not inner:
-                begin = log.evaluate(inner, tops[-1].top.discounts)
-                ascents[-1] = climber.ascend(inner, log, begin, known=ascents[:-1])
+                begin = log.evaluate(inner, tops[-1].point.discounts)
+                tops[-1] = climber.ascend(inner, log, begin, known=tops[:-1])
             counts.append(len(log.values))
             best = np.fmax.reduce(log.values)
             progress(number / self.starts, f"sequential LP: start {number} of {self.starts}, best {best:.6g}")
         log.failures += 0 if apart is log else apart.n_failed
-        return log, ascents, np.diff(counts).tolist()
+        return log, tops, np.diff(counts).tolist()
 
-    def _survey(self, plain: Inner, log: EvaluationLog) -> Evaluation:
+    def _survey(self, plain: Inner, log: EvaluationLog) -> Optimum:
         """The best of rough climbs in every order worth one, each as long as it can catch up with the best so far."""
-        climber = Climber(max(ROUGH_TOLERANCE, self.tolerance), min(ROUGH_STEPS, self.max_steps), keep_order=False)
+        climber = Climber(max(ROUGH.tolerance, self.tolerance), min(ROUGH.max_steps, self.max_steps), keep_order=False)
         first, *others = starts_by_order(plain, log)
-        best = climber.ascend(plain, log, log.evaluate(plain, first)).top
+        best = climber.ascend(plain, log, log.evaluate(plain, first)).point
         for gamma in others:
-            top = climber.ascend(plain, log, log.evaluate(plain, gamma), rival=best.objective).top
+            top = climber.ascend(plain, log, log.evaluate(plain, gamma), rival=best.objective).point
             best = top if best.failed or top.objective > best.objective else best
         return best
-
-    def _other_starts(self, first: Evaluation, limits: Floats, seed: int) -> list[Floats]:
-        """Points of a Sobol sequence in the order of the first start."""
-        order = np.argsort(first.discounts, kind="stable")
-        points = qmc.Sobol(limits.size, seed=seed).random_base2(int(np.ceil(np.log2(self.starts))))
-        return [in_order(point, order, limits) for point in points[: self.starts - 1]]

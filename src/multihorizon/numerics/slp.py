@@ -1,0 +1,73 @@
+"""Ascent by linear programs in a trust region, for functions with kinks (SciPy's trust regions take smooth ones).
+
+At a point the function is replaced by a linear program that is exact nearby. Its best step within the radius promises a gain. The
+step is tried, and taken if the function rises. The radius then follows the ratio of the rise to the promise: below 0.1 it becomes
+a quarter of the step, and above 0.5 it doubles if the step filled it.
+
+A climb has converged when the best step promises no more than `least_gain`, or when the radius is no larger than `smallest`. A
+program without an answer is tried again in a quarter of the radius. A climb that ends because of such programs has not converged.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from multihorizon.checks import Floats
+
+Place = TypeVar("Place")
+
+
+class Step(NamedTuple):
+    """Where a step leads, its largest entry, the gain that its program promises, and what else `Hill.move` needs of it."""
+
+    target: Floats
+    length: float
+    gain: float
+    detail: Any = None
+
+
+class Hill(Protocol[Place]):
+    """A function to climb; a place is whatever is known at one point of it."""
+
+    def ended(self, place: Place) -> bool:
+        """Whether there is no reason to go on from here."""
+        ...
+
+    def step(self, place: Place, radius: float) -> Step | None:
+        """The best step of the linear program, or None where it has no answer."""
+        ...
+
+    def least_gain(self, place: Place) -> float:
+        """A step that promises no more than this is not worth taking."""
+        ...
+
+    def move(self, place: Place, step: Step) -> tuple[Place, float]:
+        """The place a step leads to and the rise to there; NaN where that could not be computed."""
+        ...
+
+
+def climb(hill: Hill[Place], place: Place, radius: float, smallest: float, largest: float, max_steps: int) -> tuple[Place, bool]:
+    """Climb from a place, with a first radius; returns the last place, and whether the climb converged there."""
+    hindered = False
+    for _ in range(max_steps):
+        if hill.ended(place):
+            break
+        if radius <= smallest:
+            return place, not hindered
+        step = hill.step(place, radius)
+        if step is None:
+            radius, hindered = radius / 4, True
+            continue
+        if step.gain <= hill.least_gain(place):
+            return place, not hindered
+        there, rise = hill.move(place, step)
+        ratio = -np.inf if np.isnan(rise) else rise / step.gain
+        hindered = bool(np.isnan(rise)) or (hindered and not ratio > 0)
+        if ratio < 0.1:
+            radius = min(radius, step.length) / 4
+        elif ratio > 0.5 and step.length > 0.9 * radius:
+            radius = min(largest, 2 * radius)
+        place = there if ratio > 0 else place
+    return place, False
