@@ -10,8 +10,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 import multihorizon as mh
-from multihorizon.exact.equations import SharedReward, StateEquations, read_equations, reward_families
-from multihorizon.exact.sets import minimise, project, walk
+from multihorizon.exact.equations import JointEquations, joint_equations, read_equations
+from multihorizon.exact.identify import minimise, walk
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -20,15 +20,14 @@ BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85}
 LEVELS = np.linspace(-2, 1, 13)
 
 
-def form_of(domain: mh.domains.Domain, members: tuple[int, ...]) -> StateEquations:
+def form_of(domain: mh.domains.Domain, members: tuple[int, ...]) -> JointEquations:
     """The equations of some of a domain's experts, with everything but the discounts projected out."""
     experts = domain.mce_experts()
     problem = mh.Problem(domain.mdp, [experts[i] for i in members])
-    families = reward_families(problem, [read_equations(expert) for expert in problem.experts], 1e-8)
-    return StateEquations(SharedReward(families, problem.n_parameters), problem.n_experts, 1.0)
+    return joint_equations(problem, [read_equations(expert) for expert in problem.experts])
 
 
-def plane(form: StateEquations, axis: np.ndarray) -> np.ndarray:
+def plane(form: JointEquations, axis: np.ndarray) -> np.ndarray:
     """The misfit over the plane of the first and last discount, at the best discount of an expert between them."""
     gaps = np.zeros((axis.size, axis.size))
     for i, first in enumerate(axis):
@@ -37,12 +36,12 @@ def plane(form: StateEquations, axis: np.ndarray) -> np.ndarray:
     return gaps
 
 
-def _best_between(form: StateEquations, first: float, last: float) -> float:
+def _best_between(form: JointEquations, first: float, last: float) -> float:
     if form.n_experts == 2:
-        return project(form, np.array([first, last])).gap
+        return form.project(np.array([first, last])).gap
 
     def gap(middle: float) -> float:
-        return project(form, np.array([first, middle, last])).gap
+        return form.project(np.array([first, middle, last])).gap
 
     coarse = np.linspace(0, 1, 21)
     best = coarse[np.argmin([gap(middle) for middle in coarse])]
@@ -65,7 +64,7 @@ def main(path: str) -> None:
     )
     left.set(title="cliff, two experts: one answer", xlabel="discount of the first expert", ylabel="discount of the last expert")
     start = minimise(toy, np.array([0.3, 0.5, 0.95]))
-    ends = [walk(toy, start, 0, sign, 1, 1e-9) for sign in (-1.0, 1.0)]
+    ends = [walk(start, 0, sign, 1, 1e-9) for sign in (-1.0, 1.0)]
     curve = np.array([p.discounts for p in (*ends[0][::-1], *ends[1][1:])])
     right.plot(curve[:, 0], curve[:, 2], color="#b2182b", linewidth=2)
     grid = np.arange(0, 1.01, 0.05)

@@ -3,12 +3,12 @@
 import numpy as np
 
 import multihorizon as mh
-from multihorizon.exact.equations import SharedReward, StateEquations, read_equations, reward_families
+from multihorizon.exact.equations import joint_equations, read_equations
 
 
-def state_equations(problem, temperature=1.0):
-    families = reward_families(problem, [read_equations(expert) for expert in problem.experts], 1e-8)
-    return StateEquations(SharedReward(families, problem.n_parameters), problem.n_experts, temperature)
+def equations_of(problem, temperature=1.0):
+    """The equations of all experts, as `identify` poses them."""
+    return joint_equations(problem, [read_equations(expert) for expert in problem.experts], temperature)
 
 
 def features_of(mdp, seed):

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from posing import features_of, state_equations
+from posing import equations_of, features_of
 
 import multihorizon as mh
-from multihorizon.exact.equations import FeatureEquations, read_equations
-from multihorizon.exact.sets import minimise, project
+from multihorizon.exact.identify import minimise
 
 
 def toy_problem(ending, members=(0, 1, 2)):
@@ -34,17 +33,16 @@ def test_the_toy_domain_is_not_identifiable(ending, dimension):
 
 def test_the_order_of_the_toy_experts_can_be_reversed():
     domain, problem = toy_problem("absorbing")
-    form = state_equations(problem)
+    form = equations_of(problem)
     point = minimise(form, np.array([0.702, 0.542, 0.158]))
-    reward = form.read(point.discounts, point.x)[0]
     assert point.discounts[0] > point.discounts[1] > point.discounts[2]
     for gamma, expert in zip(point.discounts, domain.mce_experts(), strict=True):
-        np.testing.assert_allclose(mh.soft_plan(domain.mdp, reward, gamma).policy, expert, atol=1e-12)
+        np.testing.assert_allclose(mh.soft_plan(domain.mdp, point.reward, gamma).policy, expert, atol=1e-12)
 
 
 def test_the_ranges_of_the_terminal_toy_are_those_of_a_brute_force_search():
     _, problem = toy_problem("terminal")
-    form = state_equations(problem)
+    form = equations_of(problem)
     axis = np.linspace(0.1, 0.9, 4)
     points = [minimise(form, np.array([a, b, c])) for a in axis for b in axis for c in axis]
     solutions = np.array([p.discounts for p in points if p.gap < 1e-10])
@@ -107,17 +105,16 @@ def test_features_and_action_costs(temperature):
 def test_jacobians_are_finite_differences(temperature):
     domain = mh.domains.cliff()
     problem = mh.Problem(domain.mdp, domain.mce_experts())
-    tied = mh.Problem(domain.mdp, domain.mce_experts(), features=domain.mdp.stacked)
-    states = state_equations(problem, temperature)
+    tied = mh.Problem(domain.mdp, domain.mce_experts(), features=features_of(domain.mdp, 1))
     here, step = np.array([0.2, 0.4, 0.7]), 1e-6
-    for form in (states, FeatureEquations(tied, [read_equations(expert) for expert in tied.experts], temperature)):
-        point = project(form, here)
+    for form in (equations_of(problem, temperature), equations_of(tied, temperature)):
+        point = form.project(here)
         slopes = form.slopes(here, point.x)
         for k in range(3):
             move = step * (np.arange(3) == k)
             ahead, behind = ((lambda m, h: m @ point.x - h)(*form.at(here + sign * move)) for sign in (1, -1))
             np.testing.assert_allclose(slopes[:, k], (ahead - behind) / (2 * step), atol=1e-6)
-            gaps = [project(form, here + sign * move).gap ** 2 / 2 for sign in (1, -1)]
+            gaps = [form.project(here + sign * move).gap ** 2 / 2 for sign in (1, -1)]
             gradient = (point.jacobian.T @ point.residual)[k]
             np.testing.assert_allclose(gradient, (gaps[0] - gaps[1]) / (2 * step), rtol=1e-4, atol=1e-7)
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from posing import features_of, state_equations
+from posing import equations_of, features_of
 
 import multihorizon as mh
-from multihorizon.exact import equations as joint_equations
+from multihorizon.exact import equations
 
 
 def shuffled(mdp, seed):
@@ -85,10 +85,10 @@ def test_compact_equations_say_the_same_as_those_of_every_state(name, monkeypatc
     strange = mh.soft_plan(mdp, np.random.default_rng(3).normal(size=mdp.n_states), 0.5).policy
     for experts in (plans, [*plans[:2], strange], plans[:1]):
         problem = mh.Problem(mdp, experts)
-        monkeypatch.setattr(joint_equations, "LEAST_ROWS", 4)
-        assert state_equations(problem).shared.compact.size < 300
+        monkeypatch.setattr(equations, "LEAST_ROWS", 4)
+        assert equations_of(problem).rows.size < 300
         compact = mh.identify(problem, temperature)
-        monkeypatch.setattr(joint_equations, "LEAST_ROWS", 1e9)
+        monkeypatch.setattr(equations, "LEAST_ROWS", 1e9)
         full = mh.identify(problem, temperature)
         assert (compact.status, compact.dimension, compact.surplus) == (full.status, full.dimension, full.surplus)
         assert compact.coincidence == pytest.approx(full.coincidence, rel=1e-6)

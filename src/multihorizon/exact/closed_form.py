@@ -14,26 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from multihorizon.checks import Floats, as_positive
-from multihorizon.exact.equations import (
-    FeatureEquations,
-    JointEquations,
-    SharedReward,
-    StateEquations,
-    in_order_of_content,
-    read_equations,
-    reward_families,
-    state_columns,
+from multihorizon.exact.equations import StateEquations, in_order_of_content, joint_equations, read_equations
+from multihorizon.exact.identify import (
+    LinearSystem,
+    Temperature,
+    identify,
+    log_likelihood,
+    minimise,
+    planned,
+    read_temperature,
 )
-from multihorizon.exact.identify import Identification, Temperature, identify, log_likelihood, read_temperature
-from multihorizon.exact.sets import build_system, minimise, project, solve_system
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import ClosedFormEvidence, Solution, Status
-
-#: Discounts of a start stay this far inside [0,1], so that an optimiser can move them both ways.
-MARGIN = 0.01
-SHRINKS = (1.0, 0.5, 0.2)
-_STATUS = {"unique": Status.OPTIMAL, "set": Status.NOT_IDENTIFIED, "infeasible": Status.INFEASIBLE}
 
 
 @dataclass(frozen=True)
@@ -67,11 +60,20 @@ class ClosedForm:
         """Solve the experts' equations; nothing in it is random."""
         progress(0.0, "closed form: solving the experts' equations")
         found = identify(problem, self.temperature, self.tolerance, smoothing=self.smoothing)
-        exact = found.status != "unique" or not found.from_counts
+        status = {"unique": Status.OPTIMAL, "set": Status.NOT_IDENTIFIED, "infeasible": Status.INFEASIBLE}[found.status]
+        message = [found.headline(), f"The equations hold to {found.residual:.1e} in log π."]
+        if found.status == "set":
+            widest = float(np.diff(found.intervals, axis=1).max())
+            message.append(f"The discounts and the reward given are one explanation of many; the widest range is {widest:.2f}.")
+        if found.from_counts:
+            message.append(
+                f"Frequencies with {self.smoothing:g} added to each count stand in for policies: "
+                "this is a start for MaximumLikelihood, not an efficient estimate."
+            )
         return Solution(
             solver="ClosedForm",
-            status=_STATUS[found.status] if exact else Status.CONVERGED,
-            message=self._message(found),
+            status=Status.CONVERGED if found.status == "unique" and found.from_counts else status,
+            message=" ".join(message),
             experts=problem.names,
             discounts=found.discounts,
             reward=found.reward,
@@ -81,21 +83,9 @@ class ClosedForm:
             evidence=ClosedFormEvidence(**found.to_dict()),
         )
 
-    def _message(self, found: Identification) -> str:
-        parts = [found.headline(), f"The equations hold to {found.residual:.1e} in log π."]
-        if found.status == "set":
-            widest = float(np.diff(found.intervals, axis=1).max())
-            parts.append(f"The discounts and the reward given are one explanation of many; the widest range is {widest:.2f}.")
-        if found.from_counts:
-            parts.append(
-                f"Frequencies with {self.smoothing:g} added to each count stand in for policies: "
-                "this is a start for MaximumLikelihood, not an efficient estimate."
-            )
-        return " ".join(parts)
-
 
 @dataclass(frozen=True, eq=False)
-class Start:
+class ClosedFormStart:
     """Discounts `(K,)`, reward parameters, temperatures `(K,)`, and the log-likelihood of the decisions under them."""
 
     discounts: Floats
@@ -104,7 +94,7 @@ class Start:
     log_likelihood: float
 
 
-def closed_form_start(problem: Problem, smoothing: float = 0.5, temperature: Temperature = 1.0) -> Start:
+def closed_form_start(problem: Problem, smoothing: float = 0.5, temperature: Temperature = 1.0) -> ClosedFormStart:
     """A finite start for maximum likelihood from demonstrations (policies count as one decision per state).
 
     Args:
@@ -114,32 +104,27 @@ def closed_form_start(problem: Problem, smoothing: float = 0.5, temperature: Tem
     """
     lam = read_temperature(temperature)
     ordered = in_order_of_content(problem, smoothing)
-    start = _most_likely(ordered, lam, smoothing)
+    k = ordered.n_experts
+    equations = joint_equations(ordered, [read_equations(expert, smoothing) for expert in ordered.experts], lam, 1.0)
+    guesses: list[Floats] = []
+    if isinstance(equations, StateEquations):
+        system = LinearSystem(equations)
+        guesses = [system.read(system.y)[0]]
+    best: tuple[float, Floats, Floats, Floats] | None = None
+    for guess in (*guesses, np.full(k, 0.5), np.full(k, 0.9), np.linspace(0.2, 0.8, k)):
+        for found in (equations.project(guess), minimise(equations, guess)):
+            temperatures = np.clip(np.nan_to_num(found.temperature, nan=1.0), 0.1, 10.0)
+            discounts = np.clip(found.discounts, 0.01, 0.99)  # inside the limits, so that an optimiser can move them both ways
+            reward = np.nan_to_num(equations.reward(found.discounts, found.x))
+            for shrunk in (reward, 0.5 * reward, 0.2 * reward):
+                try:
+                    likelihood = log_likelihood(ordered, planned(ordered, discounts, shrunk, temperatures))
+                except ValueError:  # no such plan exists
+                    likelihood = -np.inf
+                if best is None or likelihood > best[0]:
+                    best = likelihood, discounts, shrunk, temperatures
+    assert best is not None
+    likelihood, discounts, reward, temperatures = best
     place = [ordered.names.index(name) for name in problem.names]
-    scale = float(start.temperature[place[0]]) if lam is None else 1.0
-    return Start(start.discounts[place], start.reward / scale, start.temperature[place] / scale, start.log_likelihood)
-
-
-def _most_likely(problem: Problem, lam: float | None, smoothing: float) -> Start:
-    joint, guesses = _equations(problem, lam, smoothing)
-    k = problem.n_experts
-    guesses += [np.full(k, 0.5), np.full(k, 0.9), np.linspace(0.2, 0.8, k)]
-    candidates: list[tuple[Floats, Floats, Floats]] = []
-    for guess in guesses:
-        for found in (project(joint, guess), minimise(joint, guess)):
-            reward, lams = joint.read(found.discounts, found.x)
-            lams = np.clip(np.nan_to_num(lams, nan=1.0), 0.1, 10.0)
-            candidates += [(np.clip(found.discounts, MARGIN, 1 - MARGIN), np.nan_to_num(reward) * s, lams) for s in SHRINKS]
-    scored = [Start(*candidate, log_likelihood(problem, *candidate)) for candidate in candidates]
-    return max(scored, key=lambda start: start.log_likelihood)
-
-
-def _equations(problem: Problem, lam: float | None, smoothing: float) -> tuple[JointEquations, list[Floats]]:
-    """The equations with weights, and the linear system's answer where there is one."""
-    equations = [read_equations(expert, smoothing) for expert in problem.experts]
-    if any(state_columns(problem, expert) is None for expert in problem.experts):
-        return FeatureEquations(problem, equations, lam), []
-    shared = SharedReward(reward_families(problem, equations, 1.0), problem.n_parameters)
-    system = build_system(shared.compact, problem.n_experts, lam)
-    guess = np.clip(system.read(solve_system(system).y)[0], 0.0, 1.0)
-    return StateEquations(shared, problem.n_experts, lam), [guess]
+    scale = float(temperatures[place[0]]) if lam is None else 1.0
+    return ClosedFormStart(discounts[place], reward / scale, temperatures[place] / scale, likelihood)

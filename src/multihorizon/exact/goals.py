@@ -24,17 +24,15 @@ import pandas as pd
 from scipy.sparse.csgraph import connected_components
 
 from multihorizon.checks import Floats, as_positive
-from multihorizon.exact.equations import in_order_of_content, read_equations, reward_families
-from multihorizon.exact.identify import (
-    Case,
-    Identification,
-    Temperature,
-    Verdict,
+from multihorizon.exact.equations import (
+    JointEquations,
     has_features,
-    judge,
-    make_case,
-    read_temperature,
+    in_order_of_content,
+    joint_equations,
+    read_equations,
+    reward_families,
 )
+from multihorizon.exact.identify import Finding, Identification, Temperature, judge, read_temperature
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 
@@ -201,49 +199,47 @@ class _Everyone:
     def __init__(self, problem: Problem, lam: float | None, tolerance: float) -> None:
         self.problem, self._lam, self._tolerance = in_order_of_content(problem), lam, tolerance
         self.names = self.problem.names
-        self._equations = [read_equations(expert) for expert in self.problem.experts]
-        self._families = None if has_features(problem) else reward_families(self.problem, self._equations, tolerance)
+        self._policies = [read_equations(expert) for expert in self.problem.experts]
+        self._families = None if has_features(problem) else reward_families(self.problem, self._policies, tolerance)
 
-    def case(self, names: Sequence[str] | Group) -> Case:
+    def equations(self, names: Sequence[str] | Group) -> JointEquations:
         """The system of some experts."""
         chosen = [i for i, expert in enumerate(self.problem.experts) if expert.name in names]
         problem = self.problem.with_experts([self.problem.experts[i] for i in chosen])
-        equations = [self._equations[i] for i in chosen]
+        policies = [self._policies[i] for i in chosen]
         families = None
         if self._families is not None:
             families = [replace(self._families[i], owner=k) for i, k in zip(chosen, problem.owner, strict=True)]
-        return make_case(problem, equations, families, self._lam, self._tolerance, np.full(problem.n_experts, np.nan))
+        return joint_equations(problem, policies, self._lam, self._tolerance, families=families)
 
     def identify(self, names: Sequence[str]) -> Identification:
         """What `identify` says of some experts."""
-        case = self.case(names)
-        return case.report(judge(case))
+        return judge(self.equations(names)).report()
 
-    def judged(self, names: Group) -> tuple[Verdict, float, float]:
-        """The verdict on some experts without the extent of a set, the misfit, and the logarithm of a coincidence's chance."""
-        case = self.case(names)
-        verdict = judge(case, extent=False)
-        return verdict, case.misfit(verdict.answer), case.log_coincidence(verdict)
+    def judged(self, names: Group) -> tuple[Finding, float]:
+        """What is found of some experts, without the extent of a set, and the logarithm of a coincidence's chance."""
+        found = judge(self.equations(names), extent=False)
+        return found, found.surplus()[1]
 
     def share(self, groups: Sequence[Group]) -> bool:
         """Whether some groups are identified together, and not by coincidence; only the equations between groups count."""
-        verdict, _, together = self.judged(frozenset().union(*groups))
-        if verdict.status != "unique":
+        found, together = self.judged(frozenset().union(*groups))
+        if found.status != "unique":
             return False
-        return bool(together - sum(self.judged(group)[2] for group in groups) <= np.log10(LARGEST_COINCIDENCE))
+        return bool(together - sum(self.judged(group)[1] for group in groups) <= np.log10(LARGEST_COINCIDENCE))
 
 
 def _judge_pairs(everyone: _Everyone, progress: Progress) -> list[Pair]:
     pairs = []
     both = list(combinations(everyone.names, 2))
     for number, (first, second) in enumerate(both, start=1):
-        verdict, misfit, logarithm = everyone.judged(frozenset((first, second)))
+        found, logarithm = everyone.judged(frozenset((first, second)))
         word = CANNOT_TELL
-        if verdict.status == "infeasible":
+        if found.status == "infeasible":
             word = DIFFER
-        elif verdict.status == "unique" and logarithm <= np.log10(LARGEST_COINCIDENCE):
+        elif found.status == "unique" and logarithm <= np.log10(LARGEST_COINCIDENCE):
             word = SHARE
-        pairs.append(Pair((first, second), word, verdict.status, misfit, float(10.0**logarithm)))
+        pairs.append(Pair((first, second), word, found.status, found.misfit, float(10.0**logarithm)))
         progress(number / len(both), f"pair {number} of {len(both)}")
     return pairs
 

@@ -1,76 +1,671 @@
-"""The report on identifiability, in numbers and in plain words.
+"""What the experts' behaviour can and cannot say about their discounts and reward.
 
-An explanation checked against the experts and written into the report.
+`identify` solves the experts' `equations` exactly where they are linear and by variable projection where they are not, and then
+asks how many directions of the discounts stay open when the policies may be wrong by `tolerance`:
 
-Everything said about an explanation is computed again from its discounts, reward and temperatures alone: the residual of the
-Bellman equations, the policies planned from it, and the likelihood of the decisions.
-
-What the experts' behaviour can and cannot say about their discounts and reward.
-
-`identify` solves the experts' equations exactly where they are linear (`linear_system`) and by variable projection where they are
-not, and then asks how many directions of the discounts stay open when the policies may be wrong by `tolerance`:
-
-* `unique`: one answer, up to the spread that errors of that size cause, which is at most LIMIT;
+* `unique`: one answer, up to the spread that errors of that size cause, which is at most 0.1;
 * `set`: a curve, surface, … of answers; each discount's range over it and two members that reproduce the experts as proof;
 * `infeasible`: no discounts and reward explain the experts up to the tolerance; the closest explanation and its residual.
 
-Where the set is affine its ranges are linear programs, exact up to rounding; else they come from walks along the set
-(`solution_set`): every value in them is attained, and pieces of the set that no start reaches are missed. Counts of decisions
-are too inexact to bound a discount that their equations leave open (ranges made from their errors held the truth in 44 to 100 %
-of simulated tables): it may be anything.
+*The linear system.* Each expert i, whose discount is γ_k, allows the rewards `λ_k û_i + N_i z_i − γ_k (λ_k V̂_i + P_i N_i z_i)`.
+Equating them gives, on the states of each task,
 
-The answer does not depend on the order of experts, states and actions: the experts are first sorted by what they do.
+    λ_k û_i = r + β_k V̂_i − N_i z_i + P_i N_i w_i,        β_k = λ_k γ_k,        w_i = γ_k z_i.
+
+With w_i as an unknown of its own the system is linear in y = Γ, or, with temperatures per expert and λ_1 = 1, in
+`y = (λ_2 … λ_K, β_1 … β_K)`. The reward is projected out by subtracting from each row the mean over the rows of the same state,
+z and w as columns; what remains is a tall matrix A with K or 2K − 1 columns. `w_i = γ_k z_i` is dropped, so the true set of
+discounts is contained in the one found. Nothing is lost where `P_i N_i` lies in the span of N_i, as for null(D) = constants
+without terminal states; then the set is exactly affine. The box 0 ≤ γ ≤ 1 makes it a bounded least-squares problem in few
+unknowns; ranges over an affine set are linear programs, exact up to rounding.
+
+*Rank at a noise level.* A singular direction v_j of A with value s_j counts as identified if the answers it leaves possible
+stay within 0.1: plus and minus three standard deviations `s_j^{-1} w_jᵀ e` of the error e that errors of the given size in log π
+cause on the right-hand side, plus the bias `(‖δA v_j‖ / s_j)²` they cause through the matrix itself. Where the equations hold
+worse than errors of that size explain, but not so badly that the problem is infeasible, the errors are taken to be as large as
+the misfit suggests.
+
+*Variable projection.* Where the system is not linear, ‖ρ(Γ)‖ is minimised by a Levenberg–Marquardt iteration inside the box
+[0,1]^K with steps of least norm, so that from a point near a curve or a surface of solutions it goes to a nearby point of it.
+Where ‖ρ‖ has a narrow and curved valley, a step that fails is followed by one back into the valley before it is shortened;
+without this, hundreds of short steps may be needed. It stops when a step no longer reduces ‖ρ‖ or is below rounding. SciPy's
+`least_squares` does worse here: "trf" never reaches a discount of 0 (a gap of 1e-10 where this gives 1e-16, in ten times the
+time), and "dogbox" fails where the Jacobian is singular (4 of 12 starts on the toy domain).
+
+*Sets.* Where the Jacobian of ρ has a null space of dimension n at a solution, the solutions near it form a set of that dimension.
+Its extent in one discount is found by walking: step along the tangent that raises (or lowers) that discount most without leaving
+the box, return to the set, and halve the step when the return fails or gains nothing. The walk ends at the box or where the
+tangent no longer moves the discount. Every point on the way is a solution, so a range found is attained. Pieces of the set that
+no start reaches are missed. A walk may end early where the set turns back on itself, so walks start from several points. Counts
+of decisions are too inexact to bound a discount that their equations leave open (ranges made from their errors held the truth in
+44 to 100 % of simulated tables): it may be anything.
+
+Everything said about an explanation is computed again from its discounts, reward and temperatures alone: the residual of the
+Bellman equations, the policies planned from it, and the likelihood of the decisions. The answer does not depend on the order of
+experts, states and actions: the experts are first sorted by what they do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal
+from itertools import islice
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
+from scipy.optimize import linprog, lsq_linear
 from scipy.stats import chi2, qmc
 
 from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, RANK_TOLERANCE, TINY, Bools, Floats, as_discount, as_positive
 from multihorizon.exact.equations import (
-    FeatureEquations,
     JointEquations,
-    KnownDiscounts,
+    Point,
     PolicyEquations,
-    RewardFamily,
-    SharedReward,
     StateEquations,
     in_order_of_content,
+    joint_equations,
     read_equations,
-    reward_families,
-    state_columns,
 )
-from multihorizon.exact.least_squares import columns_of
-from multihorizon.exact.sets import (
-    LIMIT,
-    MISFIT,
-    NO_EFFECT,
-    Answer,
-    Candidate,
-    LinearSystem,
-    build_system,
-    explore,
-    hull,
-    judge_solution,
-    minimise,
-    minimise_from,
-    project,
-    solve_system,
-)
-from multihorizon.mdp import MDP
+from multihorizon.exact.least_squares import Coefficients, columns_of
 from multihorizon.planning.linear import SingularError, matrix_resolvent
-from multihorizon.planning.soft_plan import soft_plan
+from multihorizon.planning.soft_plan import SoftPlan, soft_plan
 from multihorizon.problem import Expert, Problem, require_finite
+from multihorizon.result import Result
 
-#: Ranges narrower than this are printed as one number, and ends this close to 0 or 1 as the limit that they are.
-PRINTED = 5e-5
+Temperature = float | Literal["per_expert"]
+#: The largest spread of possible answers at which a direction of discounts counts as identified.
+LIMIT = 0.1
+#: Residuals beyond this many times what the errors in log π explain make a problem infeasible.
+MISFIT = 5.0
+
+
+def identify(
+    problem: Problem,
+    temperature: Temperature = 1.0,
+    tolerance: float = 1e-8,
+    starts: int = 12,
+    known: Mapping[str, float] | None = None,
+    smoothing: float = 0.5,
+) -> Identification:
+    """Say whether the experts' policies identify their discounts, and give the answer, the set of answers, or the closest one.
+
+    Args:
+        problem: experts given as policies without zero entries, or as demonstrations (whose frequencies are smoothed, and whose
+            errors are those of the counts).
+        temperature: the entropy weight λ that all experts share, or "per_expert": each has their own, the first has 1.
+        tolerance: how large the errors in the policies may be, as the standard deviation of log π, which is the relative error
+            of a probability. The answer is called unique only if such errors move no discount by more than 0.1.
+        starts: number of starting points where the equations are not linear.
+        known: discounts that are known from elsewhere, by the expert's name.
+        smoothing: added to each available action's count of demonstrations.
+
+    Raises:
+        ValueError: on malformed options, zero probabilities, or experts given as best actions, and where the equations are too
+            weak to be solved.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> d = cliff()
+        >>> found = identify(Problem(d.mdp, d.mce_experts()))
+        >>> found.status, found.discounts.round(6).tolist()
+        ('unique', [0.0, 0.2, 0.52])
+    """
+    lam = read_temperature(temperature)
+    as_positive(tolerance, "tolerance")
+    as_positive(smoothing, "smoothing")
+    ordered = in_order_of_content(require_finite(problem), smoothing)
+    values = np.full(problem.n_experts, np.nan)
+    for name, discount in (known or {}).items():
+        if name not in problem.names:
+            raise ValueError(f"known must name experts among {', '.join(problem.names)}, received {name!r}")
+        values[ordered.names.index(name)] = as_discount(discount, f"known discount of expert {name}")
+    if not np.isnan(values).any():
+        raise ValueError("known must leave at least one discount open, received all of them: use MCE at known discounts")
+    policies = [read_equations(expert, smoothing) for expert in ordered.experts]
+    found = judge(joint_equations(ordered, policies, lam, tolerance, values), starts)
+    return found.report().listed_as(problem.names, free_temperatures=lam is None)
+
+
+def read_temperature(temperature: Temperature) -> float | None:
+    """The shared temperature, or None for one per expert."""
+    if isinstance(temperature, str):
+        if temperature != "per_expert":
+            raise ValueError(f'temperature must be a positive number or "per_expert", received {temperature!r}')
+        return None
+    return as_positive(temperature, "temperature")
+
+
+def judge(equations: JointEquations, starts: int = 12, extent: bool = True) -> Finding:
+    """Solve the equations of all experts, and say what their solutions are; `extent` is whether a set is to be walked along."""
+    if not isinstance(equations, StateEquations) or not equations.unknown.all():
+        return _nonlinear(equations, [], starts, extent)
+    system = LinearSystem(equations)
+    open_ = system.directions
+    if not open_.free.size:  # one answer, polished with what the relaxation dropped, unless it has twelve digits already
+        start = system.read(system.y)[0]
+        point = minimise(equations, start) if equations.rows.size <= 50_000 else equations.project(start)
+        unique = _feasible(equations, open_) and point.gap <= MISFIT * open_.expected
+        return Finding("unique" if unique else "infeasible", point, open_, _widened(_hull([point]), open_))
+    ranges, extremes = system.ranges()
+    if not _affine(equations):
+        return _nonlinear(equations, [system.read(y)[0] for y in (system.y, *extremes)], starts, extent)
+    if not _feasible(equations, open_) or not extremes:
+        return Finding("infeasible", equations.project(system.read(system.y)[0]), open_, ranges)
+    centre = np.mean(extremes, axis=0)
+    points = [equations.project(system.read(0.98 * y + 0.02 * centre)[0]) for y in extremes]
+    return Finding("set", equations.project(system.read(centre)[0]), open_, _widened(ranges, open_), points)
+
+
+def _affine(equations: StateEquations) -> bool:
+    """Whether `P_π N` stays in the span of N for every expert, so that the linear system loses nothing."""
+    for family in equations.rows.families:
+        span = columns_of(family.basis, RANK_TOLERANCE, family.coefficients)
+        drawn = np.random.default_rng(0).standard_normal((family.u.size, 4))
+        if np.abs(span.outside(family.pushed @ span.solve(drawn))).max(initial=0.0) > 1e-9:
+            return False
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """Which directions of the unknowns the equations leave open at the given noise.
+
+    Attributes:
+        fixed, free: the right singular vectors that are identified and open.
+        singular_values: of the equations in the unknowns.
+        spread: `(K,)`, the half-width that the noise gives each discount in the identified directions.
+        gap, expected: the norm of the residual, and what the noise explains of it.
+    """
+
+    fixed: Floats
+    free: Floats
+    singular_values: Floats
+    spread: Floats
+    gap: float
+    expected: float
+
+    @staticmethod
+    def judged(
+        values: Floats,
+        right: Floats,
+        effects: Floats,
+        null: Bools,
+        errors: tuple[Floats, Floats, float],
+        gap: float,
+        rounding: float,
+        outside: float,
+        walked: bool,
+    ) -> Directions:
+        """By the rule at the top.
+
+        Args:
+            values: the singular values.
+            right: their right vectors, one per row.
+            effects: how much a unit step along each of these moves each discount, and relatively each temperature.
+            null: the directions that are open whatever the noise.
+            errors: mean squares of what errors in log π do to the right-hand side along each left vector, to the matrix times
+                each right vector, and to the residual in all.
+            gap: the norm of the residual.
+            rounding: what of it is rounding, which is noise too.
+            outside: the misfit of log π that no discounts can remove, in units of its assumed error.
+            walked: whether null directions are followed later, and only these, so that the spread must hold all others.
+        """
+        safe = np.maximum(values, 1e-140)  # its square is still above the smallest number that floats hold
+        expected = max(float(np.sqrt(errors[2])), rounding, 1e-140)
+        larger = min(max(1.0, outside, gap / expected), MISFIT)
+        deviation, bias = larger * np.sqrt(errors[0]) / safe, larger**2 * errors[1] / safe**2
+        open_ = ((6 * deviation + bias) * effects.max(axis=1) > LIMIT) | null
+        moved = (effects * np.minimum(2 * deviation + bias, 1.0)[:, None])[~(null if walked else open_)]
+        return Directions(right[~open_], right[open_], values, np.sqrt((moved**2).sum(axis=0)), gap, expected)
+
+
+def _feasible(equations: JointEquations, found: Directions) -> bool:
+    """Whether the equations, and each expert's own, hold up to the errors."""
+    return found.gap <= MISFIT * found.expected and equations.outside <= MISFIT
+
+
+def _widened(ranges: Floats, found: Directions) -> Floats:
+    """Ranges `(K,2)` and what the noise adds on both sides."""
+    wider: Floats = (ranges + np.outer(found.spread, [-1.0, 1.0])).clip(0.0, 1.0)
+    return wider
+
+
+def _hull(points: Sequence[Point]) -> Floats:
+    """The smallest and the largest of each discount `(K,2)`."""
+    discounts = np.stack([point.discounts for point in points])
+    return np.stack([discounts.min(axis=0), discounts.max(axis=0)], axis=1)
+
+
+# The linear system.
+
+
+class LinearSystem:
+    """`A y = h` with reward, z and w projected out.
+
+    Attributes:
+        y: the closest solution in the box.
+        directions: which directions of y are open.
+    """
+
+    def __init__(self, equations: StateEquations) -> None:
+        self._rows, self._temperature = equations.rows, equations.temperature
+        self._n_experts = k = equations.n_experts
+        families, lam = self._rows.families, 1.0 if self._temperature is None else self._temperature
+        u, v = [lam * column for column in equations.u], [lam * column for column in equations.v]
+        free = self._temperature is None
+        columns, right = ([*(-column for column in u[1:]), *v], u[0]) if free else (v, np.sum(u, axis=0))
+        parts = self._rows.coefficients()
+        if parts is None:
+            blocks = [np.hstack([-family.basis, family.pushed]) for family in families]
+        else:
+            blocks = [sp.hstack([-family.basis, family.pushed], format="csr") for family in families]
+            parts = [part for part in parts for _ in range(2)]
+        coefficients = None if parts is None else Coefficients.side_by_side(parts)
+        self._nuisance = columns_of(self._rows.blocks(blocks), 1e-10, coefficients)
+        matrix, right = self._nuisance.outside(np.stack(columns, axis=1)), self._nuisance.outside(right)
+        left, values, vectors = np.linalg.svd(matrix, full_matrices=False)
+        # y = change · x, where x has plain bounds: x = Γ, or x = (λ − β, β) with λ_1 = 1.
+        self._change, self._upper = np.eye(len(columns)), np.ones(k)
+        if free:
+            self._change[np.arange(k - 1), np.arange(k, 2 * k - 1)] = 1.0
+            self._upper = np.where(np.arange(2 * k - 1) == k - 1, 1.0, np.inf)
+        self.y = self._solve(left.T @ right, values, vectors)
+        discounts, temperature = self.read(self.y)
+        moved = np.array([self._factors(vector) for vector in vectors])
+        effects = np.abs(vectors)
+        if free:
+            scale = np.maximum(np.abs(temperature), 1e-12)
+            effects = np.abs(np.hstack([moved[:, 1] - discounts * moved[:, 0], moved[:, 0]])) / np.tile(scale, 2)
+        size = float(np.sqrt(sum((family.weights * (family.u**2 + family.v**2)).sum() for family in families)))
+        rounding = self._nuisance.rounding * size
+        gap = float(np.linalg.norm(matrix @ self.y - right))
+        errors = self._errors(left, moved, discounts, temperature)
+        found = Directions.judged(
+            values, vectors, effects, values <= rounding, errors, gap, rounding, equations.outside, walked=False
+        )
+        self.directions = replace(found, spread=found.spread[:k])
+
+    def read(self, y: Floats) -> tuple[Floats, Floats]:
+        """Discounts and temperatures `(K,)` of a solution y."""
+        if self._temperature is not None:
+            return y, np.full(self._n_experts, self._temperature)
+        temperature = np.concatenate([[1.0], y[: self._n_experts - 1]])
+        return y[self._n_experts - 1 :] / np.maximum(temperature, TINY), temperature
+
+    def _factors(self, direction: Floats) -> tuple[Floats, Floats]:
+        """What a direction of y adds to the factors `(K,)` of û and of V̂."""
+        if self._temperature is not None:
+            return np.zeros(self._n_experts), self._temperature * direction
+        return np.concatenate([[0.0], direction[: self._n_experts - 1]]), direction[self._n_experts - 1 :]
+
+    def _solve(self, right: Floats, values: Floats, vectors: Floats) -> Floats:
+        """Bounded least squares; the unbounded solution where it respects the box up to rounding, as it is the more exact one."""
+        change, upper = self._change, self._upper
+        if (values > 1e-13 * max(float(values.max(initial=0.0)), TINY)).all():
+            x = np.linalg.solve(change, vectors.T @ (right / values))
+            slack = 1e-9 * max(1.0, float(np.abs(x).max()))
+            if (x >= -slack).all() and (x <= upper + slack).all():
+                inside: Floats = change @ np.clip(x, 0.0, upper)
+                return inside
+        bounded = lsq_linear(values[:, None] * vectors @ change, right, (np.zeros(upper.size), upper), method="bvls", tol=1e-15)
+        y: Floats = change @ bounded.x
+        return y
+
+    def _errors(self, left: Floats, moved: Floats, discounts: Floats, temperature: Floats) -> tuple[Floats, Floats, float]:
+        """Mean squares of the errors of the right-hand side along each left vector, of A times each right vector, and in all."""
+        sides, changes, total = np.zeros(len(moved)), np.zeros(len(moved)), 0.0
+        for number, family in enumerate(self._rows.families):
+            k, columns = family.owner, family.error_u.shape[1]
+            placed = self._rows.place({number: np.hstack([family.error_u, family.error_v])})
+            u, v = np.split(self._nuisance.outside(placed), [columns], axis=1)
+            error = temperature[k] * (u - discounts[k] * v)
+            sides += ((left.T @ error) ** 2).mean(axis=1)
+            total += float((error**2).sum()) / columns
+            uu, uv, vv = ((a * b).sum() / columns for a, b in ((u, u), (u, v), (v, v)))
+            a, b = moved[:, 0, k], moved[:, 1, k]
+            changes += a**2 * uu - 2 * a * b * uv + b**2 * vv
+        return sides, changes, total
+
+    def ranges(self) -> tuple[Floats, list[Floats]]:
+        """Each discount's range `(K,2)` over the affine set of y in the box, by linear programs, and the points that attain them.
+
+        An end whose program fails is 0 or 1: nothing bounds it. With free temperatures the discount β_k/λ_k is a ratio; the
+        program in `(x t, t)` is linear because t is chosen so that λ_k = 1.
+        """
+        fixed, n = self.directions.fixed, self._upper.size
+        bounded = np.flatnonzero(np.isfinite(self._upper))
+        below = np.zeros((bounded.size, n + 1))
+        below[np.arange(bounded.size), bounded] = 1.0
+        below[:, n] = -self._upper[bounded]
+        limits, points = np.tile([0.0, 1.0], (self._n_experts, 1)), []
+        for k in range(self._n_experts):
+            scaling = np.eye(n + 1)[n]
+            if self._temperature is None and k > 0:
+                scaling = np.append(self._change[k - 1], 0.0)
+            equal = np.vstack([np.hstack([fixed @ self._change, -(fixed @ self.y)[:, None]]), scaling])
+            goal = np.append(np.zeros(len(fixed)), 1.0)
+            for end, sign in enumerate((1.0, -1.0)):
+                objective = sign * np.eye(n + 1)[n - self._n_experts + k]
+                result: Any = linprog(objective, below, np.zeros(bounded.size), equal, goal, bounds=(0, None), method="highs")
+                if result.status == 0 and result.x[n] > 1e-12:
+                    points.append(self._change @ (result.x[:n] / result.x[n]))
+                    limits[k, end] = np.clip(self.read(points[-1])[0][k], 0.0, 1.0)
+        return limits, points
+
+
+# Variable projection, and sets.
+
+
+def _nonlinear(equations: JointEquations, guesses: list[Floats], starts: int, extent: bool) -> Finding:
+    """Local minimisers from several starts; the rank of the Jacobian at the best; walks along the set.
+
+    The best is the first solution that gives the policies back when they are computed again from it. Solutions at discounts near
+    1 need not: there the values of a policy that never ends do not exist, and the point is only a limit of explanations.
+    """
+    middle = np.full(equations.n_experts, 0.5)
+    wide = equations.at(middle)[0].size > 20_000
+    spread_out = np.tile(middle, (min(starts, 4) if wide else starts, 1))
+    spread_out[:, equations.unknown] = qmc.Halton(int(equations.unknown.sum()), seed=0).random(len(spread_out))
+    minima = [minimise(equations, start) for start in (middle, *spread_out, *(guesses[:1] if wide else guesses))]
+    minima.sort(key=lambda p: p.gap if p.gap > 1e-12 * p.size else 0.0)  # solutions stay in the order of their starts
+    good = [p for p in minima if (p.temperature > 0).all()] or minima
+    enough = _largest_residual(equations)
+    best = next((p for p in good if p.gap <= p.rounding and bellman_residual(p) <= enough), good[0])
+    found = _directions_at(best)
+    if not _feasible(equations, found):
+        return Finding("infeasible", best, found, _hull([best]))
+    largest = MISFIT * found.expected
+    alike = [p for p in good if p.gap <= largest]
+    # Solutions are one up to the noise if, to first order, the step between them changes no equation beyond it.
+    steps = [best.jacobian @ (p.discounts - best.discounts)[equations.unknown] for p in alike]
+    if not found.free.size and all(np.linalg.norm(step) <= 2 * largest for step in steps):
+        return Finding("unique", best, found, _widened(_hull([best]), found))
+    points = list(alike)
+    dimension = int((found.singular_values <= best.no_effect).sum())
+    if not equations.from_counts and dimension and extent:
+        for expert in range(equations.n_experts):
+            for sign in (1.0, -1.0):
+                farthest = max(points, key=lambda p: sign * p.discounts[expert])
+                for start in (farthest, alike[0]):
+                    points += walk(start, expert, sign, dimension, largest)[1:]
+    ranges = _hull(points)
+    if equations.from_counts:
+        ranges[np.abs(found.free).max(axis=0, initial=0.0) > 1e-8] = 0.0, 1.0
+    for direction in [sign * v for v in found.free for sign in (1.0, -1.0)]:  # aside, as far as the noise explains it
+        aside = (equations.project(best.discounts + length * direction) for length in (0.5, 0.2, 0.1, 0.05))
+        points += islice((p for p in aside if p.gap <= largest), 1)
+    return Finding("set", best, found, _widened(ranges, found), points)
+
+
+def minimise(equations: JointEquations, start: Floats, max_iter: int = 300) -> Point:
+    """The nearest local minimiser of ‖ρ(Γ)‖ in the box."""
+    best, damping = equations.project(start), 1e-3
+    for _ in range(max_iter):
+        step = _step(best, damping)
+        if np.abs(step).max(initial=0.0) < 1e-15 or best.gap < 1e-2 * best.rounding:
+            break
+        trial = equations.project(best.discounts + step)
+        if trial.gap >= best.gap:  # it may have left a curved valley: one more step goes back
+            trial = equations.project(trial.discounts + _step(trial, damping))
+        if trial.gap < best.gap:
+            best, damping = trial, max(damping / 10, 1e-14)
+        elif damping > 1e6 or np.abs(step).max() < 1e-12:
+            break
+        else:
+            damping *= 10
+    return best
+
+
+def _step(here: Point, damping: float) -> Floats:
+    """A damped Gauss–Newton step of least norm on the discounts that the box does not hold back."""
+    unknown, step = here.equations.unknown, np.zeros_like(here.discounts)
+    discounts, gradient = here.discounts[unknown], here.jacobian.T @ here.residual
+    moving = ~(((discounts <= 0) & (gradient > 0)) | ((discounts >= 1) & (gradient < 0)))
+    if moving.any():
+        left, values, right = np.linalg.svd(here.jacobian[:, moving], full_matrices=False)
+        largest = max(float(values.max(initial=0.0)), np.sqrt(TINY))
+        filtered = values / (values**2 + damping * largest**2 * 1e-2)
+        filtered[values < 1e-10 * largest] = 0.0
+        step[np.flatnonzero(unknown)[moving]] = -right.T @ (filtered * (left.T @ here.residual))
+    return step
+
+
+def _right_vectors(here: Point) -> tuple[Floats, Floats, Floats]:
+    """The singular value decomposition of the Jacobian with one right vector `(K,)` for each unknown discount."""
+    unknown = here.equations.unknown
+    n = here.jacobian.shape[1]
+    left, values, right = np.linalg.svd(here.jacobian, full_matrices=here.jacobian.shape[0] < n)
+    vectors = np.zeros((n, unknown.size))
+    vectors[:, unknown] = right
+    return left, np.append(values, np.zeros(n - values.size)), vectors
+
+
+def _directions_at(point: Point) -> Directions:
+    """Which directions of the discounts are open at a solution.
+
+    The spread covers the directions that noise leaves open, not those in which the equations do not change at all: these have to
+    be walked.
+    """
+    left, values, right = _right_vectors(point)
+    sides, changes, total = np.zeros(values.size), np.zeros(values.size), 0.0
+    for owner, residual, slope in point.equations.errors(point.discounts, point.x):
+        error, columns = point.columns.outside(residual), residual.shape[1]
+        sides[: left.shape[1]] += ((left.T @ error) ** 2).mean(axis=1)
+        changes += right[:, owner] ** 2 * float((point.columns.outside(slope) ** 2).sum()) / columns
+        total += float((error**2).sum()) / columns
+    null, outside = values <= point.no_effect, point.equations.outside
+    return Directions.judged(
+        values, right, np.abs(right), null, (sides, changes, total), point.gap, point.rounding, outside, walked=True
+    )
+
+
+def walk(start: Point, expert: int, sign: float, dimension: int, largest_gap: float, max_steps: int = 200) -> list[Point]:
+    """Points of the set from `start` on, in the direction that raises (sign 1) or lowers (−1) one expert's discount."""
+    longest, shortest = 0.1, 1e-6
+    points, step = [start], longest
+    for _ in range(max_steps):
+        here = points[-1]
+        direction = _tangent(here, expert, sign, dimension)
+        if direction is None or step < shortest:
+            break
+        trial = minimise(here.equations, here.discounts + step * direction)
+        if trial.gap <= largest_gap and sign * (trial.discounts - here.discounts)[expert] > 0.05 * step * abs(direction[expert]):
+            points.append(trial)
+            step = min(1.5 * step, longest)
+        else:
+            step /= 2
+    return points
+
+
+def _tangent(here: Point, expert: int, sign: float, dimension: int) -> Floats | None:
+    """The unit tangent that moves one discount most, with the discounts that the box holds back kept still."""
+    discounts = here.discounts
+    tangent = _right_vectors(here)[2][here.jacobian.shape[1] - dimension :]
+    goal = sign * np.eye(discounts.size)[expert]
+    held = np.zeros(discounts.size, dtype=np.bool_)
+    for _ in range(discounts.size):
+        allowed = tangent
+        if held.any():
+            _, values, right = np.linalg.svd(tangent[:, held].T, full_matrices=True)
+            allowed = right[int((values > 1e-9).sum()) :] @ tangent
+        direction: Floats = allowed.T @ (allowed @ goal)
+        out = ((discounts <= 0) & (direction < -1e-12)) | ((discounts >= 1) & (direction > 1e-12))
+        if not out.any():
+            break
+        held |= out
+    length = float(np.linalg.norm(direction))
+    return direction / length if length > 1e-5 and sign * direction[expert] > 1e-7 else None
+
+
+# The report.
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """What was found: a status, an explanation, the ranges `(K,2)`, and other explanations where there is a set."""
+
+    status: str
+    point: Point
+    directions: Directions
+    ranges: Floats
+    others: Sequence[Point] = ()
+
+    @property
+    def misfit(self) -> float:
+        """How much worse the equations hold than the assumed errors explain."""
+        return max(self.point.equations.outside, self.directions.gap / self.directions.expected)
+
+    def surplus(self) -> tuple[int, float]:
+        """How many more equations than unknowns the experts have in common, and the logarithm of the chance of a coincidence.
+
+        The surplus is what could have contradicted a shared reward. The decimal logarithm is of a rough chance that experts with
+        unrelated rewards would fit by coincidence. The residual of unrelated rewards has as many free directions as there are
+        surplus equations, and in each it is about as large as the reward varies. The chance is the volume of the ball of
+        residuals that count as a fit, relative to the volume of residuals of that size.
+        """
+        point = self.point
+        slopes = np.linalg.svd(point.jacobian, compute_uv=False)
+        unknowns = point.columns.rank + int((slopes > point.no_effect).sum())
+        common, scale = point.equations.scale(point.discounts, point.x)
+        surplus = int(max(0, common - unknowns))
+        share = MISFIT * self.directions.expected / max(scale * np.sqrt(surplus), TINY)
+        return surplus, surplus * float(np.log10(min(1.0, share)))
+
+    def report(self) -> Identification:
+        """The finding with everything that is recomputed from it."""
+        status, point, equations = self.status, self.point, self.point.equations
+        reward, identified = point.reward, point.fixed()
+        if status == "set":
+            identified &= bool(self.others)
+            for other in self.others:
+                identified &= np.abs(other.reward - reward) <= 1e-6 * max(1.0, float(np.abs(reward).max()))
+        residual = bellman_residual(point)
+        if status != "infeasible" and residual > _largest_residual(equations):
+            raise ValueError(
+                f"the equations of these experts are too weak in some directions to be solved: the answer found gives log π "
+                f"only up to {residual:.1g}; join states that the actions hardly distinguish"
+            )
+        unexplained = (status == "infeasible") & equations.unknown[:, None]
+        surplus, logarithm = self.surplus()
+        names = zip(equations.problem.parameter_names, equations.entered, strict=True)
+        return Identification(
+            status=status,
+            dimension=len(self.directions.free),
+            discounts=point.discounts,
+            intervals=np.where(unexplained, np.nan, self.ranges),
+            reward=reward,
+            reward_identified=identified & (status != "infeasible"),
+            residual=residual,
+            singular_values=self.directions.singular_values,
+            temperature=point.temperature,
+            members=_far_apart(self.others),
+            tolerance=equations.tolerance,
+            misfit=self.misfit,
+            surplus=surplus,
+            coincidence=float(10.0**logarithm),
+            from_counts=equations.from_counts,
+            experts=equations.problem.names,
+            reward_dimension=point.columns.nullity,
+            free_constant=equations.free_constant and point.columns.nullity > 0,
+            unknown_parameters=tuple(name for name, entered in names if not entered),
+        )
+
+
+def bellman_residual(point: Point) -> float:
+    """`max |(Q − V)/λ − log π*|` with V and Q the values of the experts' own policies under the answer.
+
+    It is 0 exactly if every expert is soft-optimal. Its unit is that of log π. V is solved for from the answer; the values that
+    the equations have only make that quicker. Where a policy never ends, or not before rounding hides it, a discount of 1 is read
+    as a little less.
+    """
+    equations, reward = point.equations, point.reward
+    worst, values = 0.0, equations.values(point.x)
+    for expert, policy, owner, guess in zip(
+        equations.problem.experts, equations.policies, equations.problem.owner, values, strict=True
+    ):
+        gamma, lam = float(point.discounts[owner]), float(point.temperature[owner])
+        if gamma > LARGEST_SOLVABLE_DISCOUNT and expert.mdp.never_ends(policy.policy).any():
+            gamma = LARGEST_SOLVABLE_DISCOUNT
+        try:
+            found = _one_residual(expert, policy, reward, gamma, lam, guess)
+        except SingularError:
+            if gamma <= LARGEST_SOLVABLE_DISCOUNT:
+                raise
+            found = _one_residual(expert, policy, reward, LARGEST_SOLVABLE_DISCOUNT, lam, guess)
+        worst = max(worst, found)
+    return worst
+
+
+def _one_residual(
+    expert: Expert, policy: PolicyEquations, reward: Floats, gamma: float, lam: float, guess: Floats | None
+) -> float:
+    mdp = expert.mdp
+    immediate, under = expert.expected_reward(reward), mdp.under(policy.policy)
+    earned = np.where(mdp.terminal, 0.0, np.vecdot(policy.policy, immediate)) + lam * policy.entropy
+    # One backup gives the states that nobody enters their values too.
+    known = None if guess is None else earned + gamma * (under @ guess)
+    values = matrix_resolvent(mdp, under, gamma).solve(earned, guess=known)
+    gap = (immediate + gamma * mdp.expect(values) - values[:, None]) / lam - policy.log_policy
+    return float(np.abs(gap).max(where=mdp.live, initial=0.0))
+
+
+def _largest_residual(equations: JointEquations) -> float:
+    """A solution with a larger residual was not solved for; from counts any residual may be noise."""
+    return np.inf if equations.from_counts else max(1e-5, 1000 * equations.tolerance)
+
+
+def planned(problem: Problem, discounts: Floats, reward: Floats, temperature: Floats) -> list[SoftPlan]:
+    """The soft-optimal plan of each expert; raises ValueError where one does not exist."""
+    return [
+        soft_plan(expert.mdp, expert.expected_reward(reward), float(discounts[owner]), float(temperature[owner]))
+        for expert, owner in zip(problem.experts, problem.owner, strict=True)
+    ]
+
+
+def log_likelihood(problem: Problem, plans: Sequence[SoftPlan]) -> float:
+    """`Σ N(s,a) log π(a|s)`; experts given as policies count with weight 1 in every state."""
+    total = 0.0
+    for expert, plan in zip(problem.experts, plans, strict=True):
+        counts = expert.counts if expert.counts is not None else read_equations(expert).policy
+        live = ~expert.mdp.terminal[:, None] & (counts > 0)
+        total += float((counts * np.where(live, plan.log_policy, 0.0))[live].sum())
+    return total
+
+
+def _far_apart(points: Sequence[Point]) -> tuple[Member, ...]:
+    """Two members of the set that are confirmed and far apart: the pair with the largest distance; none where all are close.
+
+    Confirmed are those that reproduce the policies within the tolerance, or make the decisions as likely as the best of them.
+    """
+    members = []
+    for point in points[:: max(1, len(points) // 40)]:
+        problem, policies = point.equations.problem, point.equations.policies
+        if (point.temperature <= 0).any():
+            continue
+        try:
+            plans = planned(problem, point.discounts, point.reward, point.temperature)
+        except ValueError:  # a discount of 1, at which no policy exists
+            continue
+        gaps = [np.abs(plan.policy - own.policy)[~own.mdp.terminal] for plan, own in zip(plans, policies, strict=True)]
+        likelihood = log_likelihood(problem, plans) if point.equations.from_counts else np.nan
+        error = max(float(gap.max(initial=0.0)) for gap in gaps)
+        members.append(Member(point.discounts, point.reward, point.temperature, error, likelihood))
+    if not members:
+        return ()
+    equations = points[0].equations
+    if equations.from_counts:
+        likely = max(m.log_likelihood for m in members) - chi2.ppf(0.95, equations.n_experts) / 2
+        members = [m for m in members if m.log_likelihood >= likely]
+    else:
+        best = min(m.error for m in members)
+        members = [m for m in members if m.error <= min(max(100 * best, 1e-11), MISFIT * equations.tolerance)]
+    pairs = [
+        (float(np.linalg.norm(a.discounts - b.discounts)), i, j) for i, a in enumerate(members) for j, b in enumerate(members[:i])
+    ]
+    distance, i, j = max(pairs, default=(0.0, 0, 0))
+    return (members[j], members[i]) if distance > 0.01 else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +684,7 @@ class Member:
 
 
 @dataclass(frozen=True, eq=False)
-class Identification:
+class Identification(Result):
     """Whether the experts identify their discounts.
 
     Attributes:
@@ -112,6 +707,8 @@ class Identification:
         free_constant: whether one of them is a constant added to the whole reward.
         unknown_parameters: states that no transition enters, about whose reward nothing can be said.
     """
+
+    _drawn: ClassVar[tuple[str, ...]] = ("expert", "discount", "discount_low", "discount_high")
 
     status: str
     dimension: int
@@ -144,19 +741,13 @@ class Identification:
         place = [self.experts.index(name) for name in names]
         first = float(self.temperature[place[0]])
         scale = first if free_temperatures and first > 0 else 1.0
-        members = [
-            replace(m, discounts=m.discounts[place], reward=m.reward / scale, temperature=m.temperature[place] / scale)
-            for m in self.members
-        ]
-        return replace(
-            self,
-            experts=names,
-            discounts=self.discounts[place],
-            intervals=self.intervals[place],
-            reward=self.reward / scale,
-            temperature=self.temperature[place] / scale,
-            members=tuple(members),
-        )
+
+        def listed(found: Any) -> dict[str, Any]:
+            discounts, temperature = found.discounts[place], found.temperature[place] / scale
+            return {"discounts": discounts, "reward": found.reward / scale, "temperature": temperature}
+
+        members = tuple(replace(member, **listed(member)) for member in self.members)
+        return replace(self, experts=names, intervals=self.intervals[place], members=members, **listed(self))
 
     def to_frame(self) -> pd.DataFrame:
         """One row per expert: the discount, NaN where it is not identified, and its range over all explanations."""
@@ -166,39 +757,51 @@ class Identification:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dicts, as JSON and `Solution.evidence` take them; None where nothing is known."""
-        plain: dict[str, Any] = {}
-        for name, value in vars(self).items():
-            plain[name] = value.tolist() if isinstance(value, np.ndarray) else value
         closest = self.status == "infeasible"
-        plain["discounts"] = _known(self.discounts, self.discounts_identified | closest)
-        plain["reward"] = _known(self.reward, self.reward_identified | closest)
-        plain["intervals"] = [[None if np.isnan(end) else float(end) for end in pair] for pair in self.intervals]
-        plain["members"] = [_plain_member(m) for m in self.members]
-        plain["unknown_parameters"] = list(self.unknown_parameters)
-        plain["experts"] = list(self.experts)
-        return plain
+        known = {
+            "discounts": np.where(self.discounts_identified | closest, self.discounts, np.nan),
+            "reward": np.where(self.reward_identified | closest, self.reward, np.nan),
+            "members": [{name: _plain(value) for name, value in vars(member).items()} for member in self.members],
+        }
+        return {name: _plain(value) for name, value in (vars(self) | known).items()}
+
+    def _content(self) -> dict[str, Any]:
+        return self.to_dict()
 
     def summary(self) -> str:
         """The finding in plain words, with what to do next."""
-        return "\n".join([self.headline(), *self._ranges(), *self._proof(), *self._reward(), *self._advice()])
+        lines = [self.headline()]
+        for name, gamma, (low, high) in zip(self.experts, self.discounts, self.intervals, strict=True):
+            lines.append(f"  {name}: {self._range(float(gamma), float(low), float(high))}")
+        for m in self.members:
+            evidence = (
+                f"makes the decisions as likely as any found (log-likelihood {m.log_likelihood:.1f})"
+                if self.from_counts
+                else f"reproduces every policy to {m.error:.1e}"
+            )
+            discounts = ", ".join(f"{gamma:.4f}" for gamma in m.discounts)
+            lines.append(f"  For example {discounts} with a reward of its own {evidence}.")
+        if self.free_constant:
+            lines.append("A constant may be added to the whole reward; its mean is set to 0.")
+        if others := self.reward_dimension - self.free_constant:
+            lines.append(f"Even at given discounts the reward is open in {_counted(others, 'further direction')}.")
+        if self.unknown_parameters:
+            some = ", ".join(self.unknown_parameters[:5]) + (", …" if len(self.unknown_parameters) > 5 else "")
+            lines.append(f"Nothing can be said about the reward of states that are never entered: {some}.")
+        return "\n".join([*lines, *self._advice()])
 
     def headline(self) -> str:
         """The finding in one sentence."""
+        errors = "the errors of their counts" if self.from_counts else f"errors of {self.tolerance:.3g} in log π"
+        shape = {1: "a curve", 2: "a surface"}.get(self.dimension, f"a set of dimension {self.dimension}")
+        open_ = _counted(self.dimension, "combination")
         if self.status == "unique":
-            return f"The experts identify their discounts, up to {self._errors()}."
+            return f"The experts identify their discounts, up to {errors}."
         if self.status == "infeasible":
             return (
-                f"No discounts and shared reward explain the experts up to {self._errors()}: "
+                f"No discounts and shared reward explain the experts up to {errors}: "
                 f"the equations hold {self.misfit:.3g} times worse than that. The closest explanation leaves {self.residual:.3g}."
             )
-        return self._set_headline()
-
-    def _errors(self) -> str:
-        return "the errors of their counts" if self.from_counts else f"errors of {self.tolerance:.3g} in log π"
-
-    def _set_headline(self) -> str:
-        shape = {1: "a curve", 2: "a surface"}.get(self.dimension, f"a set of dimension {self.dimension}")
-        open_ = counted(self.dimension, "combination")
         if self.dimension == 0:
             return "Several separate explanations fit the experts equally well."
         if self.from_counts:
@@ -212,45 +815,20 @@ class Identification:
             return f"Errors as large as those of the policies leave {open_} of the discounts open."
         return f"The experts do not identify their discounts: {shape} of them explains the same behaviour."
 
-    def _ranges(self) -> list[str]:
-        rows = zip(self.experts, self.discounts, self.intervals, strict=True)
-        return [f"  {name}: {self._range(float(gamma), float(low), float(high))}" for name, gamma, (low, high) in rows]
-
     def _range(self, gamma: float, low: float, high: float) -> str:
+        """Narrow ranges are one number, and an end that is printed as 0 or 1 is the limit that it is."""
+        printed = 5e-5
         if self.status == "infeasible":
             return f"closest discount {gamma:.4f}"
-        if high - low <= 2 * PRINTED:
+        if high - low <= 2 * printed:
             return f"discount {gamma:.4f}"
-        if low <= PRINTED and high >= 1 - PRINTED:
+        if low <= printed and high >= 1 - printed:
             return "any discount from 0 to 1"
-        if low <= PRINTED:
+        if low <= printed:
             return f"discount at most {high:.4f}"
-        if high >= 1 - PRINTED:
+        if high >= 1 - printed:
             return f"discount at least {low:.4f}"
         return f"discount from {low:.4f} to {high:.4f}"
-
-    def _proof(self) -> list[str]:
-        lines = []
-        for m in self.members:
-            discounts = ", ".join(f"{gamma:.4f}" for gamma in m.discounts)
-            evidence = (
-                f"makes the decisions as likely as any found (log-likelihood {m.log_likelihood:.1f})"
-                if self.from_counts
-                else f"reproduces every policy to {m.error:.1e}"
-            )
-            lines.append(f"  For example {discounts} with a reward of its own {evidence}.")
-        return lines
-
-    def _reward(self) -> list[str]:
-        lines = []
-        if self.free_constant:
-            lines.append("A constant may be added to the whole reward; its mean is set to 0.")
-        if others := self.reward_dimension - self.free_constant:
-            lines.append(f"Even at given discounts the reward is open in {counted(others, 'further direction')}.")
-        if self.unknown_parameters:
-            some = ", ".join(self.unknown_parameters[:5]) + (", …" if len(self.unknown_parameters) > 5 else "")
-            lines.append(f"Nothing can be said about the reward of states that are never entered: {some}.")
-        return lines
 
     def _advice(self) -> list[str]:
         if self.status == "unique":
@@ -269,468 +847,15 @@ class Identification:
         ]
 
 
-def counted(number: int, noun: str) -> str:
+def _counted(number: int, noun: str) -> str:
     """ "1 direction", "2 directions"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _known(values: Floats, known: Bools) -> list[float | None]:
-    return [float(value) if ok else None for value, ok in zip(values, known, strict=True)]
-
-
-def _plain_member(member: Member) -> dict[str, Any]:
-    likelihood = None if np.isnan(member.log_likelihood) else member.log_likelihood
-    return {
-        "discounts": member.discounts.tolist(),
-        "reward": member.reward.tolist(),
-        "temperature": member.temperature.tolist(),
-        "error": member.error,
-        "log_likelihood": likelihood,
-    }
-
-
-#: Rewards of two explanations count as different if they differ by more than this share of the largest.
-SAME_REWARD = 1e-6
-#: An explanation that reproduces log π worse than this, and far worse than the tolerance, was not solved for.
-UNRESOLVED = 1e-5
-#: Two members of a set are shown as its proof if their discounts are at least this far apart.
-FAR_APART = 0.01
-
-
-@dataclass(frozen=True, eq=False)
-class Verdict:
-    """What was found: a status, the explanation `found`, the ranges `(K,2)`, and other explanations where there is a set."""
-
-    status: str
-    found: Candidate
-    answer: Answer
-    ranges: Floats
-    others: Sequence[Candidate] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """What stays the same during the analysis of one problem.
-
-    `outside` is the misfit of log π in units of its assumed error, `known` the discounts `(K,)` that are known, NaN elsewhere.
-    """
-
-    problem: Problem
-    equations: Sequence[PolicyEquations]
-    tolerance: float
-    base: StateEquations | FeatureEquations
-    outside: float
-    known: Floats
-
-    @cached_property
-    def with_known(self) -> KnownDiscounts:
-        """The equations in the unknown discounts."""
-        return KnownDiscounts(self.base, self.known)
-
-    @property
-    def joint(self) -> JointEquations:
-        """The equations to solve."""
-        return self.base if np.isnan(self.known).all() else self.with_known
-
-    @property
-    def from_counts(self) -> bool:
-        """Whether frequencies of decisions stand in for policies."""
-        return any(expert.counts is not None for expert in self.problem.experts)
-
-    def report(self, verdict: Verdict) -> Identification:
-        """The verdict with everything that is recomputed from it."""
-        status, found, answer = verdict.status, verdict.found, verdict.answer
-        reward, identified = self.reward(found)
-        temperature = self.joint.read(found.discounts, found.x)[1]
-        discounts = self.with_known.expand(found.discounts)
-        if status == "set":
-            identified &= bool(verdict.others)
-            for other in verdict.others:
-                identified &= np.abs(self.reward(other)[0] - reward) <= SAME_REWARD * max(1.0, float(np.abs(reward).max()))
-        ranges = verdict.ranges if status != "infeasible" else np.full(verdict.ranges.shape, np.nan)
-        residual = self.residual(found)
-        if status != "infeasible" and residual > self.unresolved:
-            raise ValueError(
-                f"the equations of these experts are too weak in some directions to be solved: the answer found gives log π "
-                f"only up to {residual:.1g}; join states that the actions hardly tell apart"
-            )
-        return Identification(
-            status=status,
-            dimension=answer.free.shape[0],
-            discounts=discounts,
-            intervals=self.with_known.expand(ranges),
-            reward=reward,
-            reward_identified=identified & (status != "infeasible"),
-            residual=residual,
-            singular_values=answer.singular_values,
-            temperature=temperature,
-            members=tuple(_far_apart(self, verdict.others)),
-            tolerance=self.tolerance,
-            misfit=self.misfit(answer),
-            surplus=self.surplus(verdict),
-            coincidence=float(10.0 ** self.log_coincidence(verdict)),
-            from_counts=self.from_counts,
-            experts=self.problem.names,
-            reward_dimension=found.columns.nullity,
-            free_constant=self.free_constant and found.columns.nullity > 0,
-            unknown_parameters=tuple(n for n, k in zip(self.problem.parameter_names, self.entered, strict=True) if not k),
-        )
-
-    def residual(self, point: Candidate) -> float:
-        """How far log π, computed again from a point, is from what the experts do."""
-        reward, temperature = self.reward(point)[0], self.joint.read(point.discounts, point.x)[1]
-        discounts = self.with_known.expand(point.discounts)
-        return bellman_residual(self.problem, self.equations, discounts, reward, temperature, self.values(point))
-
-    @property
-    def unresolved(self) -> float:
-        """A solution with a larger residual was not solved for; from counts any residual may be noise."""
-        return np.inf if self.from_counts else max(UNRESOLVED, 1000 * self.tolerance)
-
-    def misfit(self, answer: Answer) -> float:
-        """How much worse the equations hold than the assumed errors explain."""
-        return max(self.outside, answer.gap / answer.expected)
-
-    def surplus(self, verdict: Verdict) -> int:
-        """How many more equations than unknowns the experts have in common: what could have contradicted a shared reward."""
-        found = verdict.found
-        slopes = np.linalg.svd(found.jacobian, compute_uv=False)
-        unknowns = found.columns.rank + int((slopes > found.no_effect).sum())
-        common = self.base.common_equations(self.with_known.expand(found.discounts), found.x)
-        return int(max(0, common - unknowns))
-
-    def log_coincidence(self, verdict: Verdict) -> float:
-        """The decimal logarithm of a rough chance that experts with unrelated rewards would fit by coincidence.
-
-        The residual of unrelated rewards has as many free directions as there are surplus equations, and in each it is about as
-        large as the reward varies. The chance is the volume of the ball of residuals that count as a fit, relative to the volume
-        of residuals of that size.
-        """
-        surplus = self.surplus(verdict)
-        scale = self.base.reward_scale(self.with_known.expand(verdict.found.discounts), verdict.found.x)
-        share = MISFIT * verdict.answer.expected / max(scale * np.sqrt(surplus), TINY)
-        return surplus * float(np.log10(min(1.0, share)))
-
-    def feasible(self, answer: Answer) -> bool:
-        """Whether the equations, and each expert's own, hold up to the errors."""
-        return answer.feasible and self.outside <= MISFIT
-
-    @property
-    def entered(self) -> Bools:
-        """The reward parameters `(d,)` that some equation holds."""
-        everything = np.ones(self.problem.n_parameters, dtype=np.bool_)
-        return self.base.shared.entered if isinstance(self.base, StateEquations) else everything
-
-    @property
-    def free_constant(self) -> bool:
-        """Whether a constant added to the reward of every state changes nothing: no move ends an episode."""
-        return isinstance(self.base, StateEquations) and not any(e.mdp.entered_ends.any() for e in self.problem.experts)
-
-    def reward(self, point: Candidate) -> tuple[Floats, Bools]:
-        """The reward at a point, with mean 0 where a constant is free, and which entries the equations fix at these discounts."""
-        reward = self.joint.read(point.discounts, point.x)[0]
-        moves = [self.joint.read(point.discounts, point.x + v)[0] - reward for v in point.columns.null.T]
-        if self.free_constant:
-            reward, *moves = (np.where(self.entered, r - r[self.entered].mean(), 0.0) for r in (reward, *moves))
-        fixed = self.entered.copy()
-        for move in moves:
-            fixed &= np.abs(move) <= SAME_REWARD
-        return reward, fixed
-
-    def values(self, point: Candidate) -> Sequence[Floats | None]:
-        """Each expert's value function `(S,)` as the equations have it, where they do; 0 at states that nobody enters."""
-        if isinstance(self.base, FeatureEquations):
-            return [None] * len(self.problem.experts)
-        known = self.base.values(point.x)
-        return [_on_states(e.mdp, v) for e, v in zip(self.problem.experts, known, strict=True)]
-
-    def member(self, point: Candidate) -> Member | None:
-        """The point as a member with its evidence, or None where its policies do not exist (discount 1, λ ≤ 0)."""
-        temperature = self.joint.read(point.discounts, point.x)[1]
-        reward, discounts = self.reward(point)[0], self.with_known.expand(point.discounts)
-        if (temperature <= 0).any():
-            return None
-        try:
-            error = reproduction_error(self.problem, self.equations, discounts, reward, temperature)
-        except ValueError:
-            return None
-        likelihood = log_likelihood(self.problem, discounts, reward, temperature) if self.from_counts else np.nan
-        return Member(discounts, reward, temperature, error, likelihood)
-
-
-def _far_apart(case: Case, points: Sequence[Candidate]) -> list[Member]:
-    """Two confirmed members of the set that are far apart: the pair with the largest distance; none where all are close."""
-    members = _confirmed(case, [m for m in (case.member(p) for p in points[:: max(1, len(points) // 40)]) if m is not None])
-    pairs = [
-        (float(np.linalg.norm(a.discounts - b.discounts)), i, j) for i, a in enumerate(members) for j, b in enumerate(members[:i])
-    ]
-    distance, i, j = max(pairs, default=(0.0, 0, 0))
-    return [members[j], members[i]] if distance > FAR_APART else []
-
-
-def _confirmed(case: Case, members: list[Member]) -> list[Member]:
-    """The members that reproduce the policies within the tolerance, or make the decisions as likely as the best of them does."""
-    if case.from_counts:
-        most = max((m.log_likelihood for m in members), default=0.0)
-        return [m for m in members if 2 * (most - m.log_likelihood) <= chi2.ppf(0.95, case.problem.n_experts)]
-    best = min((m.error for m in members), default=0.0)
-    return [m for m in members if m.error <= min(max(100 * best, 1e-11), MISFIT * case.tolerance)]
-
-
-def _on_states(mdp: MDP, entered: Floats) -> Floats:
-    """Numbers of the states that some move enters, with 0 for the others."""
-    values = np.zeros(mdp.n_states)
-    values[mdp.entered] = entered
-    return values
-
-
-def bellman_residual(
-    problem: Problem,
-    equations: Sequence[PolicyEquations],
-    discounts: Floats,
-    reward: Floats,
-    temperature: Floats,
-    guesses: Sequence[Floats | None],
-) -> float:
-    """`max |(Q − V)/λ − log π*|` with V and Q the values of the experts' own policies under the answer.
-
-    It is 0 exactly if every expert is soft-optimal. Its unit is that of log π. V is solved for from the answer; a guess `(S,)`
-    only makes that quicker. Where a policy never ends, or not before rounding hides it, a discount of 1 is read as a little less.
-    """
-    cases = zip(problem.experts, equations, problem.owner, guesses, strict=True)
-    return max(_one_residual(expert, e, reward, float(discounts[k]), float(temperature[k]), v) for expert, e, k, v in cases)
-
-
-def _one_residual(
-    expert: Expert, equations: PolicyEquations, reward: Floats, gamma: float, lam: float, guess: Floats | None
-) -> float:
-    mdp = expert.mdp
-    if gamma > LARGEST_SOLVABLE_DISCOUNT and mdp.never_ends(equations.policy).any():
-        gamma = LARGEST_SOLVABLE_DISCOUNT
-    immediate = expert.expected_reward(reward)
-    earned = np.where(mdp.terminal, 0.0, np.vecdot(equations.policy, immediate)) + lam * equations.entropy
-    under = equations.under()
-    # One backup gives the states that nobody enters their values too.
-    known = None if guess is None else earned + gamma * (under @ guess)
-    try:
-        values = matrix_resolvent(mdp, under, gamma).solve(earned, guess=known)
-    except SingularError:
-        if gamma <= LARGEST_SOLVABLE_DISCOUNT:
-            raise
-        return _one_residual(expert, equations, reward, LARGEST_SOLVABLE_DISCOUNT, lam, guess)
-    gap = (immediate + gamma * mdp.expect(values) - values[:, None]) / lam - equations.log_policy
-    return float(np.abs(gap).max(where=mdp.live, initial=0.0))
-
-
-def reproduction_error(
-    problem: Problem, equations: Sequence[PolicyEquations], discounts: Floats, reward: Floats, temperature: Floats
-) -> float:
-    """`max |π − π*|` over experts, states and actions, with π planned again from the answer."""
-    worst = 0.0
-    for expert, e, owner in zip(problem.experts, equations, problem.owner, strict=True):
-        planned = soft_plan(expert.mdp, expert.expected_reward(reward), float(discounts[owner]), float(temperature[owner]))
-        worst = max(worst, float(np.abs(planned.policy - e.policy)[~expert.mdp.terminal].max(initial=0.0)))
-    return worst
-
-
-def log_likelihood(problem: Problem, discounts: Floats, reward: Floats, temperature: Floats) -> float:
-    """`Σ N(s,a) log π(a|s)`; experts given as policies count with weight 1 in every state; −inf where no plan exists."""
-    total = 0.0
-    for expert, owner in zip(problem.experts, problem.owner, strict=True):
-        counts = expert.counts if expert.counts is not None else read_equations(expert).policy
-        live = ~expert.mdp.terminal[:, None] & (counts > 0)
-        try:
-            planned = soft_plan(expert.mdp, expert.expected_reward(reward), float(discounts[owner]), float(temperature[owner]))
-        except ValueError:
-            return -np.inf
-        total += float((counts * np.where(live, planned.log_policy, 0.0))[live].sum())
-    return total
-
-
-Temperature = float | Literal["per_expert"]
-#: Above this many rows the linear system's answer is not polished: it has twelve digits already, and a step takes long.
-POLISHED_ROWS = 50_000
-#: Random vectors that leave a span by more than this are not in it.
-SAME_SPAN = 1e-9
-#: Starting points where the equations are not linear.
-STARTS = 12
-#: Above this many entries of M only a few starts are made.
-WIDE = 20_000
-
-
-def identify(
-    problem: Problem,
-    temperature: Temperature = 1.0,
-    tolerance: float = 1e-8,
-    starts: int = STARTS,
-    known: Mapping[str, float] | None = None,
-    smoothing: float = 0.5,
-) -> Identification:
-    """Say whether the experts' policies identify their discounts, and give the answer, the set of answers, or the closest one.
-
-    Args:
-        problem: experts given as policies without zero entries, or as demonstrations (whose frequencies are smoothed, and whose
-            errors are those of the counts).
-        temperature: the entropy weight λ that all experts share, or "per_expert": each has their own, the first has 1.
-        tolerance: how large the errors in the policies may be, as the standard deviation of log π, which is the relative error
-            of a probability. The answer is called unique only if such errors move no discount by more than 0.1.
-        starts: number of starting points where the equations are not linear.
-        known: discounts that are known from elsewhere, by the expert's name.
-        smoothing: added to each available action's count of demonstrations.
-
-    Raises:
-        ValueError: on malformed options, zero probabilities, or experts given as best actions, and where the equations are too
-            weak to be solved.
-
-    Example:
-        >>> from multihorizon.domains import cliff
-        >>> d = cliff()
-        >>> found = identify(Problem(d.mdp, d.mce_experts()))
-        >>> found.status, found.discounts.round(6).tolist()
-        ('unique', [0.0, 0.2, 0.52])
-    """
-    lam = read_temperature(temperature)
-    as_positive(tolerance, "tolerance")
-    as_positive(smoothing, "smoothing")
-    ordered = in_order_of_content(require_finite(problem), smoothing)
-    equations = [read_equations(expert, smoothing) for expert in ordered.experts]
-    families = None if has_features(ordered) else reward_families(ordered, equations, tolerance)
-    case = make_case(ordered, equations, families, lam, tolerance, _known_identify(ordered, known))
-    return case.report(judge(case, starts)).listed_as(problem.names, free_temperatures=lam is None)
-
-
-def has_features(problem: Problem) -> bool:
-    """Whether the reward is made of features other than one number per state."""
-    return any(state_columns(problem, expert) is None for expert in problem.experts)
-
-
-def make_case(
-    problem: Problem,
-    equations: Sequence[PolicyEquations],
-    families: Sequence[RewardFamily] | None,
-    lam: float | None,
-    tolerance: float,
-    known: Floats,
-) -> Case:
-    """The system of all experts, from what each of them says; `families` is None where the reward is made of features."""
-    if families is None:
-        return Case(problem, equations, tolerance, FeatureEquations(problem, equations, lam, tolerance), 0.0, known)
-    shared = SharedReward(families, problem.n_parameters)
-    return Case(problem, equations, tolerance, StateEquations(shared, problem.n_experts, lam), shared.misfit, known)
-
-
-def judge(case: Case, starts: int = STARTS, extent: bool = True) -> Verdict:
-    """Solve the system of all experts, and say what its solutions are; `extent` is whether a set is to be walked along."""
-    if isinstance(case.base, FeatureEquations) or not np.isnan(case.known).all():
-        return _nonlinear(case, [], starts, extent)
-    system = build_system(case.base.shared.compact, case.problem.n_experts, case.base.temperature)
-    answer = solve_system(system)
-    if not answer.free.size:
-        return _single(case, system, answer)
-    if _affine(case.base.shared.compact):
-        return _affine_set(case, system, answer)
-    relaxed = [answer.y, *system.discount_ranges(answer)[1]]
-    return _nonlinear(case, [system.read(y)[0] for y in relaxed], starts, extent)
-
-
-def _known_identify(problem: Problem, known: Mapping[str, float] | None) -> Floats:
-    """The known discounts `(K,)`, NaN where unknown."""
-    values = np.full(problem.n_experts, np.nan)
-    for name, discount in (known or {}).items():
-        if name not in problem.names:
-            raise ValueError(f"known must name experts among {', '.join(problem.names)}, received {name!r}")
-        values[problem.names.index(name)] = as_discount(discount, f"known discount of expert {name}")
-    if not np.isnan(values).any():
-        raise ValueError("known must leave at least one discount open, received all of them: use MCE at known discounts")
-    return values
-
-
-def read_temperature(temperature: Temperature) -> float | None:
-    """The shared temperature, or None for one per expert."""
-    if isinstance(temperature, str):
-        if temperature != "per_expert":
-            raise ValueError(f'temperature must be a positive number or "per_expert", received {temperature!r}')
-        return None
-    return as_positive(temperature, "temperature")
-
-
-def _affine(shared: SharedReward) -> bool:
-    """Whether `P_π N` stays in the span of N for every expert, so that the linear system loses nothing."""
-    for family in shared.families:
-        span = columns_of(family.basis, RANK_TOLERANCE, family.coefficients)
-        drawn = np.random.default_rng(0).standard_normal((family.u.size, 4))
-        if np.abs(span.outside(family.pushed @ span.solve(drawn))).max(initial=0.0) > SAME_SPAN:
-            return False
-    return True
-
-
-def _single(case: Case, system: LinearSystem, answer: Answer) -> Verdict:
-    """One answer of the linear system, polished with the equations the relaxation dropped."""
-    discounts = np.clip(system.read(answer.y)[0], 0.0, 1.0)
-    point = minimise(case.joint, discounts) if system.shared.size <= POLISHED_ROWS else project(case.joint, discounts)
-    feasible = case.feasible(answer) and point.gap <= MISFIT * answer.expected
-    return Verdict("unique" if feasible else "infeasible", point, answer, _widened(hull([point]), answer))
-
-
-def _affine_set(case: Case, system: LinearSystem, answer: Answer) -> Verdict:
-    intervals, extremes = system.discount_ranges(answer)
-    if not case.feasible(answer) or not extremes:
-        point = project(case.joint, np.clip(system.read(answer.y)[0], 0.0, 1.0))
-        return Verdict("infeasible", point, answer, intervals)
-    centre = np.mean(extremes, axis=0)
-    inner = [0.98 * y + 0.02 * centre for y in extremes]
-    points = [project(case.joint, np.clip(system.read(y)[0], 0.0, 1.0)) for y in inner]
-    middle = project(case.joint, np.clip(system.read(centre)[0], 0.0, 1.0))
-    return Verdict("set", middle, answer, _widened(intervals, answer), points)
-
-
-def _nonlinear(case: Case, guesses: list[Floats], starts: int, extent: bool) -> Verdict:
-    """Local minimisers from several starts; the rank of the Jacobian at the best; walks along the set.
-
-    The best is the first solution that gives the policies back when they are computed again from it. Solutions at discounts near
-    1 need not: there the values of a policy that never ends do not exist, and the point is only a limit of explanations.
-    """
-    middle = np.full(case.joint.n_experts, 0.5)
-    wide = case.joint.at(middle)[0].size > WIDE
-    spread_out = qmc.Halton(case.joint.n_experts, seed=0).random(min(starts, 4) if wide else starts)
-    minima = minimise_from(case.joint, [middle, *spread_out, *np.clip(guesses[:1] if wide else guesses, 0.0, 1.0)])
-    good = [p for p in minima if (case.joint.read(p.discounts, p.x)[1] > 0).all()] or minima
-    best = next((p for p in good if p.gap <= p.rounding and case.residual(p) <= case.unresolved), good[0])
-    answer = judge_solution(case.joint, best, case.outside)
-    if not case.feasible(answer):
-        return Verdict("infeasible", best, answer, hull([best]))
-    largest = MISFIT * answer.expected
-    alike = [p for p in good if p.gap <= largest]
-    if not answer.free.size and all(_same(best, p, largest) for p in alike):
-        return Verdict("unique", best, answer, _widened(hull([best]), answer))
-    null = int((answer.singular_values <= best.no_effect).sum())
-    ranges, points = hull(alike), alike
-    if case.from_counts:
-        ranges[np.abs(answer.free).max(axis=0, initial=0.0) > NO_EFFECT] = 0.0, 1.0
-    elif null and extent:
-        ranges, points = explore(case.joint, alike, null, largest)
-    points = points + _steps_aside(case, best, answer, largest)
-    return Verdict("set", best, answer, _widened(ranges, answer), points)
-
-
-def _same(first: Candidate, second: Candidate, largest: float) -> bool:
-    """Whether two solutions are one up to the noise: to first order the step between them changes no equation beyond it."""
-    return float(np.linalg.norm(first.jacobian @ (second.discounts - first.discounts))) <= 2 * largest
-
-
-def _widened(ranges: Floats, answer: Answer) -> Floats:
-    """Ranges `(K,2)` and what the noise adds on both sides."""
-    wider: Floats = (ranges + np.outer(answer.spread, [-1.0, 1.0])).clip(0.0, 1.0)
-    return wider
-
-
-def _steps_aside(case: Case, best: Candidate, answer: Answer, largest: float) -> list[Candidate]:
-    """Points to both sides of the best along directions that only the noise leaves open, as far as the noise explains them."""
-    found = []
-    for direction in [sign * v for v in answer.free for sign in (1.0, -1.0)]:
-        for length in (0.5, 0.2, 0.1, 0.05):
-            point = project(case.joint, np.clip(best.discounts + length * direction, 0.0, 1.0))
-            if point.gap <= largest:
-                found.append(point)
-                break
-    return found
+def _plain(value: Any) -> Any:
+    """Arrays and tuples as lists, and None for NaN."""
+    if isinstance(value, np.ndarray | tuple):
+        return [_plain(item) for item in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and np.isnan(value) else value
