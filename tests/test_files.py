@@ -224,7 +224,7 @@ def test_damaged_compressed_files(ending, tmp_path):
 
 def test_a_small_file_that_unpacks_without_end_is_refused_at_its_first_line(tmp_path, monkeypatch):
     """Nothing is read after the first block that holds no end of a line."""
-    monkeypatch.setattr("multihorizon.files.BLOCK", 1 << 16)
+    monkeypatch.setattr("multihorizon.data.reading.BLOCK", 1 << 16)
     with gzip.open(tmp_path / "d.csv.gz", "wb") as file:
         for _ in range(20):
             file.write(b"a" * (1 << 20))

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.data import rows as counted
+from multihorizon.data import demonstrations as counted
+from multihorizon.data.demonstrations import CountedFiles
 from multihorizon.data.dynamics import unlikely_moves
-from multihorizon.data.rows import CountedFiles
 
 COLUMNS = ["expert", "episode", "step", "state", "action", "next_state"]
 DOMAIN = mh.domains.cliff()
@@ -103,7 +103,7 @@ def test_what_is_kept_of_a_counted_table_does_not_grow_with_its_episodes(tmp_pat
     mdp = mh.estimate_mdp(table)
     assert mdp.initial == pytest.approx([0.3334, 0.3333, 0.3333, 0.0])
     assert "by_episode" not in vars(table.decisions)
-    monkeypatch.setattr("multihorizon.data.rows.FETCHED_VECTORS", 1)
+    monkeypatch.setattr("multihorizon.data.demonstrations.FETCHED_VECTORS", 1)
     np.testing.assert_array_equal(table.by_episode.first_state, (9999 - number) % 3)
     assert (table.by_episode.length == 1).all()
 

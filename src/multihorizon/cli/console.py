@@ -25,9 +25,8 @@ from multihorizon.analysis import build_problem
 from multihorizon.checks import as_count, as_discount, as_floats, as_non_negative, as_positive
 from multihorizon.choice.parameters import Temperature
 from multihorizon.cli.options import FitOptions, RecoverOptions, TableOptions
-from multihorizon.data.demonstrations import Demonstrations, read_tables
+from multihorizon.data.demonstrations import Demonstrations, TableError, read_tables
 from multihorizon.data.reading import files_of
-from multihorizon.data.rows import TableError
 from multihorizon.data.side_tables import read_features, read_persons, read_transitions
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.estimate.population.covariates import Missing

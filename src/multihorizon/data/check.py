@@ -33,10 +33,20 @@ import pandas as pd
 from scipy.stats import gamma
 
 from multihorizon.checks import Bools, Floats, Ints
-from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.data.demonstrations import (
+    BAD_STEP,
+    COLUMNS,
+    KEPT_ROWS,
+    LABELS,
+    REMEDIES,
+    Demonstrations,
+    Rows,
+    label_reader,
+    require_labels,
+    spelt,
+)
 from multihorizon.data.dynamics import DECISIVE, endings_that_go_on, impossible_moves, unlikely_moves
 from multihorizon.data.reading import Scan, Table, connect, files_of, quoted, rewritten, scan_files, text
-from multihorizon.data.rows import BAD_STEP, COLUMNS, KEPT_ROWS, LABELS, REMEDIES, Rows, label_reader, require_labels, spelt
 from multihorizon.files import closest, in_order, look_alikes, positions, spreadsheet_safe
 from multihorizon.mdp import MDP
 

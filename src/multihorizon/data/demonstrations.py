@@ -1,4 +1,36 @@
-"""Decisions drawn from a policy and the transitions.
+"""What a table of decisions comes down to: how often each expert moved where by which action, and one entry per episode.
+
+Estimates need no more than this, so it is all that is kept of a table that is too large to load.
+
+A table of decisions in memory: integer codes with one list of labels per column, sorted by expert, episode and step.
+
+The steps of an episode are consecutive whole numbers. Where `next_state` is given it must be the state of the following step;
+left blank, it is taken from there.
+
+The rows of a large table in SQL: as they are spelt in its files, and with codes for labels.
+
+A large table of decisions, checked and counted by the database, without ever being in memory.
+
+*Counting* takes one pass: rows are grouped by expert, state, action and next state.
+
+*Checking* takes another: rows are grouped by episode. With h a random function of 64 bits, an episode whose steps run from f to l
+is in order if, over its rows,
+
+    Σ h(step, state) − Σ h(step + 1, next state) = h(f, first state) − h(l + 1, last next state),
+
+because then all terms but two cancel: every step is there once, and every next state is the state of the following step. A wrong
+episode passes by chance once in 10¹⁸. No row is sorted, and of each episode a few numbers are kept.
+
+Both passes read labels as they are spelt in the files. Where two spellings mean one label (3 and 3.0), or next states are blank
+inside an episode, the second pass goes over codes instead, which is slower. Where something is wrong, the rows in question are
+loaded, and the checks of tables in memory (`rows`) say what it is and on which line.
+
+Decisions in files: loaded where they are few, counted where they are many.
+
+Of a counted table only the cells are in memory. The database has one entry per episode, on disk where there are very many. What
+more is asked for is read from the files again.
+
+Decisions drawn from a policy and the transitions.
 
 Logged behaviour: who did what in which state.
 
@@ -16,35 +48,746 @@ A table is held as integer codes (`rows`). One in a file of more than about half
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, Protocol
 
+import duckdb
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, as_count, as_names, as_shape
-from multihorizon.data.reading import Table, files_of, scan_csv, scan_files, scan_parquet
-from multihorizon.data.rows import (
-    BESIDE,
-    CODES,
-    Cells,
-    CountedFiles,
-    Decision,
-    Episodes,
-    Rows,
-    TableError,
-    decisions_of,
-    moved,
-    refusing,
-    rows_of,
+from multihorizon.checks import Bools, Floats, Ints, as_count, as_names, as_shape, label
+from multihorizon.data.reading import (
+    BYTES,
+    EXTRA,
+    LARGEST_WHOLE,
+    MEMORY,
+    NESTED,
+    Scan,
+    Table,
+    as_table,
+    connect,
+    files_of,
+    load,
+    quoted,
+    rewritten,
+    scan_csv,
+    scan_files,
+    scan_parquet,
+    spreadsheet_label,
 )
-from multihorizon.files import existing_file, positions, write_csv
+from multihorizon.files import existing_file, in_order, label_order, positions, write_csv
 from multihorizon.mdp import MDP
 from multihorizon.planning.evaluation import check_policy
+
+#: The option that looks at a table beside given transitions.
+BESIDE = "--transitions FILE"
+
+
+class TableError(ValueError):
+    """What is wrong with a table of decisions, and which table it is: `multihorizon check` lists all that is wrong with it.
+
+    `options` are those of the command that looks at what is wrong, such as `--transitions FILE`.
+    """
+
+    def __init__(self, message: str, table: str = "", options: str = "") -> None:
+        super().__init__(message)
+        self.table, self.options = table, options
+
+
+@contextmanager
+def refusing(table: str, options: str = "") -> Iterator[None]:
+    """What is refused in this block is wrong with the table of this name."""
+    try:
+        yield
+    except TableError:
+        raise
+    except ValueError as error:
+        raise TableError(str(error), table, options) from error
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The distinct decisions, one entry each, `(M,)`, in the order of their codes.
+
+    `expert`, `state`, `action`, `next_state` are codes into the table's labels; `next_state` is −1 where unknown. `count` is how
+    often the decision was taken.
+    """
+
+    expert: Ints
+    state: Ints
+    action: Ints
+    next_state: Ints
+    count: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """The expert, the first state and the number of decisions of each episode, `(E,)`, by expert and by episode label."""
+
+    expert: Ints
+    first_state: Ints
+    length: Ints
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One row of a table, for messages: who, when, and where it stands, if in a file."""
+
+    code: int
+    expert: str
+    episode: str
+    step: int
+    place: str = ""
+
+    @property
+    def order(self) -> tuple[int, tuple[int, int, str], int]:
+        """What tables are sorted by: expert, episode and step."""
+        return self.code, label_order(self.episode), self.step
+
+    def __str__(self) -> str:
+        decision = f"expert {self.expert}, episode {self.episode}, step {self.step}"
+        return f"{self.place} ({decision})" if self.place else decision
+
+
+class Decisions(Protocol):
+    """A table of decisions, loaded (`rows.Rows`) or counted (`counted.CountedFiles`)."""
+
+    @property
+    def name(self) -> str:
+        """The file, or "the table"."""
+
+    @property
+    def experts(self) -> tuple[str, ...]:
+        """Labels."""
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Labels of states and next states."""
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Labels."""
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether episodes may simply stop: the next state of a last decision may then be unknown."""
+
+    @property
+    def cells(self) -> Cells:
+        """How often each decision was taken."""
+
+    @property
+    def episode_counts(self) -> Ints:
+        """The number of episodes of each expert."""
+
+    @property
+    def first_states(self) -> Ints:
+        """The number of episodes that begin in each state."""
+
+    @property
+    def by_episode(self) -> Episodes:
+        """One entry per episode."""
+
+    def first(self, cells: Ints) -> list[Decision]:
+        """The first row of each of the given cells."""
+
+    def count_episodes(self, times: Floats) -> Floats:
+        """How often each decision was taken, `(M,)`, if episode e counts `times[e]` times."""
+
+    def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
+        """State and action of each decision of the episodes kept, `(E,)`, by episode and step."""
+
+
+COLUMNS = ("expert", "episode", "step", "state", "action")
+LABELS = ("expert", "episode", "state", "action", "next_state")
+#: The arrays of a table, one entry per decision each.
+CODES = ("expert", "episode", "step", "state", "action", "next_state")
+#: What helps where a table is not in order: the end of the sentence on what is wrong.
+REMEDIES = {
+    "blank": ": fill it in, or leave the row out and give the steps after it an episode of their own",
+    "gap": ": if the steps between were lost, give the steps after the gap an episode of their own; "
+    "if none was lost, number the steps 0, 1, 2, …",
+    "twice": ": if it is one decision, drop the other rows; if not, give them steps or episodes of their own",
+    "next_state": ": correct one of the two, or leave next_state blank to take it from the next step",
+    "cut off": ": write into next_state how the episode ended; if it simply stopped, say so with --cut-off (in Python "
+    "cut_off=True)",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """`expert`, `episode`, `state`, `action`, `next_state` are `(N,)` codes into `experts`, `episodes`, `states`, `actions`;
+    `next_state` is −1 where unknown. `place` says where in its file a decision stands, and is None for other tables. `cut_off`
+    says whether episodes may simply stop: then a last decision need not have a next state."""
+
+    expert: Ints
+    episode: Ints
+    step: Ints
+    state: Ints
+    action: Ints
+    next_state: Ints
+    experts: tuple[str, ...]
+    episodes: tuple[str, ...]
+    states: tuple[str, ...]
+    actions: tuple[str, ...]
+    name: str = "the table"
+    place: Callable[[int], str] | None = None
+    cut_off: bool = False
+
+    def __post_init__(self) -> None:
+        for column in CODES:
+            array = getattr(self, column).view()
+            array.setflags(write=False)
+            object.__setattr__(self, column, array)
+
+    @cached_property
+    def cells(self) -> Cells:
+        """How often each decision was taken."""
+        first, _, counts = self._cells
+        return Cells(self.expert[first], self.state[first], self.action[first], self.next_state[first], counts)
+
+    @cached_property
+    def by_episode(self) -> Episodes:
+        """One entry per episode."""
+        first = self.first_rows
+        return Episodes(self.expert[first], self.state[first], np.diff(np.append(first, self.state.size)))
+
+    @property
+    def episode_counts(self) -> Ints:
+        """The number of episodes of each expert."""
+        return np.bincount(self.by_episode.expert, minlength=len(self.experts))
+
+    @property
+    def first_states(self) -> Ints:
+        """The number of episodes that begin in each state."""
+        return np.bincount(self.by_episode.first_state, minlength=len(self.states))
+
+    @cached_property
+    def first_rows(self) -> Ints:
+        """The rows that begin an episode."""
+        return np.concatenate([[0], np.flatnonzero(~self._continues) + 1]).astype(np.int64)
+
+    def first(self, cells: Ints) -> list[Decision]:
+        """The first row of each of the given cells."""
+        return [self.decision(row) for row in self._cells[0][cells].tolist()]
+
+    def count_episodes(self, times: Floats) -> Floats:
+        """How often each decision was taken, `(M,)`, if episode e counts `times[e]` times."""
+        return self.count_rows(np.repeat(times, self.by_episode.length))
+
+    def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
+        """State and action of each decision of the episodes kept, `(E,)`, by episode and step."""
+        chosen = np.repeat(kept, self.by_episode.length)
+        return self.state[chosen], self.action[chosen]
+
+    def count_rows(self, weights: Floats) -> Floats:
+        """How often each decision was taken, `(M,)`, if row i counts `weights[i]` times."""
+        return np.bincount(self._cells[1], weights, minlength=self.cells.count.size).astype(np.float64)
+
+    def decision(self, row: int) -> Decision:
+        """A row for messages."""
+        code = int(self.expert[row])
+        place = "" if self.place is None else f"{self.name}, {self.place(row)}"
+        return Decision(code, self.experts[code], self.episodes[self.episode[row]], int(self.step[row]), place)
+
+    @cached_property
+    def _cells(self) -> tuple[Ints, Ints, Ints]:
+        """The first row of each cell `(M,)`, the cell of each row `(N,)`, and the rows of each cell `(M,)`."""
+        key = np.ravel_multi_index(
+            (self.expert, self.state, self.action, self.next_state + 1),
+            (len(self.experts), len(self.states), len(self.actions), len(self.states) + 1),
+        )
+        _, first, cell, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+        return first, cell, counts
+
+    @property
+    def _continues(self) -> Bools:
+        """Whether the next decision belongs to the same episode, `(N−1,)`."""
+        same: Bools = (np.diff(self.expert) == 0) & (np.diff(self.episode) == 0)
+        return same
+
+    def _refuse(self, wrong: Bools, reason: Callable[[int], str]) -> None:
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise ValueError(f"{self.decision(row)}: {reason(row)}")
+
+    def _check_steps(self, table: Table, order: Ints) -> None:
+        """Steps of an episode are consecutive, and none occurs twice."""
+        jump = np.diff(self.step)
+        twice = self._continues & (jump == 0)
+        if twice.any():
+            row = int(np.argmax(twice))
+            first, again = sorted(int(order[row + i]) for i in (0, 1))
+            both = f"{table.place(first)} and {table.place(again)}"
+            raise ValueError(f"{self.decision(row)}: each step must occur once, received it in {both}{REMEDIES['twice']}")
+        self._refuse(
+            self._continues & (jump != 1),
+            lambda row: f"must be followed by step {self.step[row] + 1}, received step {self.step[row + 1]}{REMEDIES['gap']}",
+        )
+
+    def _with_next_states(self) -> Rows:
+        """The table with blank next states taken from the next step; raises where one that was given differs from it."""
+        filled = self.next_state.copy()
+        blank = (filled[:-1] < 0) & self._continues
+        filled[:-1][blank] = self.state[1:][blank]
+
+        def reason(row: int) -> str:
+            given, true = self.states[filled[row]], self.states[self.state[row + 1]]
+            return f"next_state is {given!r}, but the next step is in {true!r}{REMEDIES['next_state']}"
+
+        self._refuse(self._continues & (filled[:-1] != self.state[1:]), reason)
+        return replace(self, next_state=filled)
+
+
+def rows_of(table: Table, from_file: bool = True, cut_off: bool = False) -> Rows:
+    """The decisions of a table, checked. Where episodes may be `cut_off`, a table needs no column `next_state` to know moves.
+
+    Raises:
+        TableError: naming the row and what is wrong with it.
+    """
+    table.require(*COLUMNS)
+    with refusing(table.name):
+        return _checked(table, from_file, cut_off)
+
+
+def _checked(table: Table, from_file: bool, cut_off: bool) -> Rows:
+    (expert, experts), (episode, episodes), (action, actions) = (
+        table.labels(c, remedy=REMEDIES["blank"]) for c in ("expert", "episode", "action")
+    )
+    step = table.whole_numbers("step")
+    state, next_state, states = _state_codes(table)
+    order = np.lexsort((step, episode, expert))
+    expert, episode, step, state, action, next_state = (c[order] for c in (expert, episode, step, state, action, next_state))
+    place = partial(moved, table.place, order) if from_file else None
+    codes, labels = (expert, episode, step, state, action, next_state), (experts, episodes, states, actions)
+    rows = Rows(*codes, *labels, table.name, place, cut_off)
+    rows._check_steps(table, order)
+    return rows._with_next_states() if cut_off or "next_state" in table.frame.columns else rows
+
+
+def moved(place: Callable[[int], str], rows: Ints, row: int) -> str:
+    """The place of a row that was row `rows[row]` before."""
+    return place(int(rows[row]))
+
+
+def _state_codes(table: Table) -> tuple[Ints, Ints, tuple[str, ...]]:
+    """Codes of the states and next states into one list of labels; −1 where a next state is unknown."""
+    state, own = table.labels("state", remedy=REMEDIES["blank"])
+    if "next_state" not in table.frame.columns:
+        return state, np.full(state.size, -1, dtype=np.int64), own
+    after, others = table.labels("next_state", optional=True)
+    states = in_order({*own, *others})
+    return positions(own, states, "state")[state], np.append(positions(others, states, "state"), -1)[after], states
+
+
+_FLOATS = ("FLOAT", "DOUBLE")
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT")
+#: What is true of a step that is no whole number.
+BAD_STEP = f"step IS NULL OR abs(step) > {LARGEST_WHOLE} OR step <> round(step)"
+#: What is true of episode labels that are read as they stand: ASCII that can be seen, not 3.0, no mark of a spreadsheet.
+PLAIN = r"regexp_full_match({0}, '[!-~]([ -~]*[!-~])?') AND NOT regexp_full_match({0}, '-?[0-9]+\.0*|''.*')"
+#: The order of the labels of episodes: whole numbers as numbers, then text as text.
+LABEL_ORDER = "CASE WHEN regexp_full_match(label, '-?[0-9]{1,18}') THEN label::BIGINT END NULLS LAST, label"
+
+
+def spelt(scan: Scan, numbered: bool = False, vector: Sequence[str] = ()) -> str:
+    """The rows as they are spelt, in SQL.
+
+    Labels have the type they have in the file, and states and next states one type; `step` is a number, empty where it is none;
+    `odd` says whether a row is longer or shorter than the header; `number`, if asked for, counts rows from 0. Where the
+    state is a vector of columns, it is their cells in one text, and nothing is said of the next one.
+    """
+    state, after = (_vector(vector), "NULL::VARCHAR") if vector else _states(scan.types)
+    columns = [f"{quoted(column)} AS {column}" for column in ("expert", "episode", "action")]
+    columns += [f"{_step(scan.types['step'])} AS step", f"{state} AS state", f"{after} AS next_state"]
+    odd = f"{quoted(EXTRA)} IS NOT NULL OR {quoted(list(scan.types)[-1])} IS NULL" if scan.padded else "false"
+    columns.append(f"({odd}) AS odd")
+    columns += ["row_number() OVER () - 1 AS number"] if numbered else []
+    return f"(SELECT {', '.join(columns)} FROM {scan.relation})"
+
+
+def coded(scan: Scan, filled: bool, numbered: bool = False) -> str:
+    """The rows with codes, in SQL, from the tables `<column>_label` of the database, and episodes with their labels.
+
+    With `filled`, blank next states inside an episode are taken from the next step.
+    """
+    number = ", r.number" if numbered else ""
+    rows = f"""SELECT e.code AS expert, coalesce(l.label, r.episode::VARCHAR) AS episode, r.step, s.code AS state,
+        a.code AS action, t.code AS next_state{number} FROM {spelt(scan, numbered)} r
+        JOIN expert_label e ON e.raw = r.expert::VARCHAR JOIN action_label a ON a.raw = r.action::VARCHAR
+        JOIN state_label s ON s.raw = r.state::VARCHAR LEFT JOIN state_label t ON t.raw = r.next_state::VARCHAR
+        LEFT JOIN episode_label l ON l.raw = r.episode::VARCHAR"""
+    if not filled:
+        return f"({rows})"
+    following = "lead(state) OVER (PARTITION BY expert, episode ORDER BY step)"
+    return f"(SELECT * REPLACE (coalesce(next_state, {following}) AS next_state) FROM ({rows}))"
+
+
+def label_reader(scan: Scan, column: str) -> Callable[[str, str], str]:
+    """How the text that SQL makes of a cell becomes the label that Python makes of it."""
+    if scan.is_csv:
+        return spreadsheet_label
+    kind = "DOUBLE" if column in ("state", "next_state") and "DOUBLE" in _states(scan.types)[0] else scan.types[column]
+    if kind in _FLOATS:
+        return lambda raw, name: label(float(raw), name)
+    return (lambda raw, name: label(raw == "true", name)) if kind == "BOOLEAN" else label
+
+
+def require_labels(scan: Scan, columns: tuple[str, ...]) -> None:
+    """Raise where a column cannot hold labels."""
+    for column in columns:
+        kind = scan.types.get(column, "")
+        if kind == "BLOB" or kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION")):
+            received = BYTES if kind == "BLOB" else NESTED
+            raise ValueError(f"{scan.name}: column {column} must hold text or numbers, received {received}")
+
+
+def _states(types: dict[str, str]) -> tuple[str, str]:
+    """State and next state in SQL, in one type: numbers that differ in theirs as floats, anything else as text."""
+    state, after = types["state"], types.get("next_state")
+    if after is None:
+        return "state", "NULL::VARCHAR"
+    if state == after:
+        return "state", "nullif(next_state, '')" if after == "VARCHAR" else "next_state"
+    one = "DOUBLE" if {state, after} <= {*_FLOATS, *_WHOLE} else "VARCHAR"
+    return f"state::{one}", f"nullif(next_state::{one}, '')" if one == "VARCHAR" else f"next_state::{one}"
+
+
+def _vector(columns: Sequence[str]) -> str:
+    """The cells of several columns in one text, empty where one of them is."""
+    cells = [f"nullif({quoted(column)}::VARCHAR, '')" for column in columns]
+    return " || ' ' || ".join(cells)
+
+
+def _step(kind: str) -> str:
+    """The step as a number in SQL; dates and truth values are no numbers."""
+    number = kind in (*_FLOATS, *_WHOLE, "VARCHAR") or kind.startswith("DECIMAL")
+    return "TRY_CAST(step AS DOUBLE)" if number else "NULL::DOUBLE"
+
+
+#: Of so many wrong episodes the rows are loaded to say what is wrong: most often there are few.
+EXPLAINED = 1000
+#: Episodes are fetched in pieces of so many vectors of the database, which have 2048 entries each.
+FETCHED_VECTORS = 64
+_BLANK = "{0} IS NULL OR {0}::VARCHAR = ''"
+
+
+class Counting:
+    """The passes over one scan.
+
+    Attributes:
+        experts, states, actions: labels.
+        cells: how often each decision was taken.
+        filled: whether blank next states inside episodes are taken from the next step.
+
+    The table `episode` of the database has one row per episode: number, expert, label, first_state, n.
+    """
+
+    def __init__(self, scan: Scan, cut_off: bool = False) -> None:
+        Table(pd.DataFrame([[None] * len(scan.types)], columns=list(scan.types)), scan.name).require(*COLUMNS)
+        require_labels(scan, LABELS)
+        self.scan, self.cut_off, self.database = scan, cut_off, connect()
+        self.has_next = "next_state" in scan.types
+        self.filled = self.respelt = False
+        self._count_spelt()
+        self.experts = self._read_labels("expert")
+        self.actions = self._read_labels("action")
+        self.states = self._read_labels("state", "next_state")
+        self._check_episodes()
+        self.cells = self._count()
+        self.database.execute("DROP TABLE spelt; DROP TABLE grouped")
+
+    def coded(self, numbered: bool = False) -> str:
+        """The rows with codes, in SQL."""
+        return coded(self.scan, self.filled, numbered)
+
+    def run(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """The answer to a query."""
+        return self.database.execute(query, list(values)).fetchall()
+
+    def arrays(self, query: str) -> list[Ints]:
+        """The columns of the answer to a query, all of whole numbers."""
+        return [np.asarray(column, dtype=np.int64) for column in self.database.execute(query).fetchnumpy().values()]
+
+    def number_of_episodes(self, column: str, size: int) -> Ints:
+        """How many episodes have each of `size` codes in a column of the table `episode`."""
+        found: Ints = np.zeros(size, dtype=np.int64)
+        codes, counts = self.arrays(f"SELECT {column}, count(*) AS n FROM episode GROUP BY {column}")
+        found[codes] = counts
+        return found
+
+    def episodes(self) -> Episodes:
+        """One entry per episode, fetched piece by piece: all at once, the database's answer would take as much memory again."""
+        size = int(self.run("SELECT count(*) FROM episode")[0][0])
+        columns = {name: np.empty(size, dtype=np.int64) for name in ("expert", "first_state", "n")}
+        answer = self.database.execute(f"SELECT number, {', '.join(columns)} FROM episode")
+        while len(piece := answer.fetch_df_chunk(FETCHED_VECTORS)):
+            for name, column in columns.items():
+                column[piece["number"]] = piece[name]
+        return Episodes(*columns.values())
+
+    def keep(self, name: str, **columns: Sequence[object]) -> None:
+        """Make a table of the database; its columns are text, and numbers where the first entry is one."""
+        types = [f"{c} {'BIGINT' if len(v) and not isinstance(v[0], str) else 'VARCHAR'}" for c, v in columns.items()]
+        self.database.execute(f"CREATE OR REPLACE TEMP TABLE {name} ({', '.join(types)})")
+        frame = pd.DataFrame(columns)
+        if len(frame):
+            self.database.register("given", frame.astype(dict.fromkeys(frame.select_dtypes(exclude="number"), object)))
+            self.database.execute(f"INSERT INTO {name} SELECT * FROM given")
+            self.database.unregister("given")
+
+    def _count_spelt(self) -> None:
+        """The table `spelt`; a CSV file that the database cannot read, or reads with odd rows, is written anew first."""
+        query = f"""CREATE OR REPLACE TEMP TABLE spelt AS SELECT expert, state, action, next_state, count(*) AS n,
+            count_if(odd) AS odd FROM {spelt(self.scan)} GROUP BY expert, state, action, next_state"""
+        try:
+            self.database.execute(query)
+            unusual = self.run("SELECT coalesce(sum(odd), 0) FROM spelt")[0][0] > 0
+        except duckdb.Error as error:
+            if isinstance(error, duckdb.OutOfMemoryException) or not self.scan.padded:
+                raise
+            unusual = True
+        if unusual:
+            self.scan = rewritten(self.scan.name, self.scan.files)
+            self._count_spelt()
+
+    def _read_labels(self, *columns: str) -> tuple[str, ...]:
+        """The labels of columns that share theirs; the table `<column>_label` holds the code of each spelling."""
+        found = " UNION ".join(f"SELECT DISTINCT {column}::VARCHAR, '{column}' FROM spelt" for column in columns)
+        names: dict[str, str] = {}
+        for raw, column in self.run(f"SELECT * FROM ({found}) ORDER BY ALL"):
+            if raw:
+                names[raw] = self._label(column, raw)
+            elif column != "next_state":
+                self._explain(_BLANK.format(column))
+        labels = in_order(set(names.values()))
+        code = {name: i for i, name in enumerate(labels)}
+        self.keep(f"{columns[0]}_label", raw=list(names), code=[code[name] for name in names.values()])
+        self.respelt = self.respelt or len(labels) < len(names)
+        return labels
+
+    def _label(self, column: str, raw: str) -> str:
+        try:
+            return label_reader(self.scan, column)(raw, f"column {column}")
+        except ValueError:
+            self._explain(f"{column}::VARCHAR = ?", [raw])
+
+    def _check_episodes(self) -> None:
+        """The table `episode`, or a message about the first episode that is not in order."""
+        self._group_episodes(spelt(self.scan))
+        self._read_episode_labels()
+        if self.run("SELECT count(*) FROM grouped WHERE bad")[0][0]:
+            self._explain(BAD_STEP)
+        inside = "SELECT count(*) FROM grouped WHERE n - known > CASE WHEN last_next IS NULL THEN 1 ELSE 0 END"
+        self.filled = self.run(inside)[0][0] > 0 if self.has_next else self.cut_off
+        if self.filled or self.respelt:
+            self._group_episodes(self.coded())
+            named = "SELECT *, episode AS label FROM grouped"
+        else:
+            named = """SELECT g.* REPLACE (e.code AS expert, s.code AS first_state), s.raw, coalesce(l.label, g.episode::VARCHAR)
+                AS label FROM grouped g JOIN expert_label e ON e.raw = g.expert::VARCHAR
+                JOIN state_label s ON s.raw = g.first_state::VARCHAR LEFT JOIN episode_label l ON l.raw = g.episode::VARCHAR"""
+        self.database.execute(
+            f"""CREATE OR REPLACE TEMP TABLE episode AS SELECT row_number() OVER (ORDER BY expert, {LABEL_ORDER}) - 1 AS number,
+            expert, label, first_state, n, wrong FROM ({named})"""
+        )
+        if self.run("SELECT count(*) FROM episode WHERE wrong")[0][0]:
+            some = f"SELECT expert, label FROM episode WHERE wrong ORDER BY number LIMIT {EXPLAINED}"
+            self._explain(f"(expert, episode) IN ({some})", rows=self.coded(numbered=True), most=None)
+
+    def _group_episodes(self, rows: str) -> None:
+        """The table `grouped`: each episode, as it is spelt or by its code and label, and whether it is in order."""
+        h = "hash(hash({}, {}))" if self.has_next else "hash({})"
+        after = f"CASE WHEN {{}} IS NOT NULL THEN {h.format('{} + 1', '{}')} ELSE 0 END" if self.has_next else "hash({1} + 1)"
+        sums = f"sum({h.format('step', 'state')}) - sum({after.format('next_state', 'step', 'next_state')})"
+        ends = f"{h.format('low', 'first_state')}::HUGEINT - {after.format('last_next', 'high', 'last_next')}::HUGEINT"
+        self.database.execute(
+            f"""CREATE OR REPLACE TEMP TABLE grouped AS SELECT *, sums <> {ends} AS wrong FROM (
+            SELECT expert, episode, count(*) AS n, min(step) AS low, max(step) AS high, {sums} AS sums,
+            arg_min(state, step) AS first_state, arg_max_null(next_state, step) AS last_next, count(next_state) AS known,
+            bool_or({BAD_STEP}) AS bad FROM {rows} GROUP BY expert, episode)"""
+        )
+
+    def _read_episode_labels(self) -> None:
+        """The table `episode_label`, for the episodes that may not be called as they are spelt."""
+        plain = PLAIN.format("episode::VARCHAR")
+        query = f"SELECT DISTINCT episode::VARCHAR AS raw FROM grouped WHERE ({plain}) IS NOT TRUE ORDER BY raw"
+        unclear = [raw for (raw,) in self.run(query)]
+        if None in unclear or "" in unclear:
+            self._explain(_BLANK.format("episode"))
+        self.keep("episode_label", raw=unclear, label=[self._label("episode", raw) for raw in unclear])
+        called = "SELECT count(DISTINCT episode), count(DISTINCT coalesce(label, episode::VARCHAR)) FROM grouped LEFT JOIN"
+        spellings, names = self.run(f"{called} episode_label ON raw = episode::VARCHAR")[0] if unclear else (0, 0)
+        self.respelt = self.respelt or spellings > names
+
+    def _count(self) -> Cells:
+        counted = f"SELECT expert, state, action, next_state, count(*) AS n FROM {self.coded()} GROUP BY ALL"
+        if not self.filled:
+            counted = """SELECT e.code AS expert, s.code AS state, a.code AS action, t.code AS next_state, sum(c.n) AS n
+                FROM spelt c JOIN expert_label e ON e.raw = c.expert::VARCHAR JOIN action_label a ON a.raw = c.action::VARCHAR
+                JOIN state_label s ON s.raw = c.state::VARCHAR LEFT JOIN state_label t ON t.raw = c.next_state::VARCHAR
+                GROUP BY ALL"""
+        found = self.arrays(f"SELECT expert, state, action, coalesce(next_state, -1) AS next_state, n FROM ({counted})")
+        order = np.lexsort(found[3::-1])
+        return Cells(*(column[order] for column in found))
+
+    def _explain(self, condition: str, values: Sequence[object] = (), rows: str = "", most: int | None = 1) -> NoReturn:
+        """Raise what the checks of tables in memory say about the first rows that meet a condition."""
+        self.database.execute("SET threads = 1")  # rows are numbered in the order of the file
+        query = f"SELECT number FROM {rows or spelt(self.scan, numbered=True)} WHERE {condition} ORDER BY number"
+        numbers = [number for (number,) in self.run(query if most is None else f"{query} LIMIT {most}", values)]
+        self.keep("wanted", place=numbers)
+        columns = ", ".join(quoted(column) for column in self.scan.types if column in (*COLUMNS, "next_state"))
+        every = f"(SELECT {columns}, row_number() OVER () - 1 AS place_in_table FROM {self.scan.relation})"
+        found = self.database.execute(f"SELECT {columns} FROM {every} JOIN wanted ON place = place_in_table ORDER BY place").df()
+        rows_of(as_table(found, self.scan, LABELS, numbers))
+        raise ValueError(f"{self.scan.name} changed while it was read: read it again")
+
+
+#: Files of more bytes, or of more rows, are counted: loading takes longer, and some hundred bytes of memory for each row.
+LOADED_BYTES, LOADED_ROWS = 16_000_000, 500_000
+#: A byte of a compressed file stands for about so many.
+PACKED_BYTES = 8
+#: The rows of larger tables are not loaded: a row takes about a hundred bytes while that is done.
+MOST_ROWS = 50_000_000
+#: Files are read again for so many questions about episodes. With the next one, tables of up to so many rows are loaded.
+REREADINGS, KEPT_ROWS = 4, 10_000_000
+#: The codes that make a cell, in the order of cells.
+CELL = ("expert", "state", "action", "next_state")
+
+
+class CountedFiles:
+    """A table of decisions that the database has checked and counted; as `cells.Decisions` says."""
+
+    def __init__(self, scan: Scan, cut_off: bool = False) -> None:
+        try:
+            self._counting = counting = Counting(scan, cut_off)
+        except duckdb.OutOfMemoryException as error:
+            raise MemoryError(f"{scan.name} has too many episodes and labels to be counted in {MEMORY}") from error
+        except duckdb.Error as error:
+            raise ValueError(f"{scan.name} is damaged, or cannot be read: {str(error).splitlines()[0]}") from error
+        self.name, self.experts, self.states, self.actions = scan.name, counting.experts, counting.states, counting.actions
+        self.cut_off, self.cells, self._rereadings = cut_off, counting.cells, 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CountedFiles, (self._counting.scan, self.cut_off)
+
+    @cached_property
+    def episode_counts(self) -> Ints:
+        """The number of episodes of each expert."""
+        return self._counting.number_of_episodes("expert", len(self.experts))
+
+    @cached_property
+    def first_states(self) -> Ints:
+        """The number of episodes that begin in each state."""
+        return self._counting.number_of_episodes("first_state", len(self.states))
+
+    @cached_property
+    def by_episode(self) -> Episodes:
+        """One entry per episode."""
+        return self._counting.episodes()
+
+    def first(self, cells: Ints) -> list[Decision]:
+        """The first row of each of the given cells."""
+        counting, codes = self._counting, (getattr(self.cells, name)[cells].tolist() for name in CELL)
+        counting.keep("wanted", cell=cells.tolist(), **dict(zip(CELL, codes, strict=True)))
+        counting.database.execute("SET threads = 1")  # rows are numbered in the order of the file
+        found = counting.run(
+            f"""SELECT w.cell, r.expert, r.label, r.step, r.number FROM wanted w
+            JOIN (SELECT *, episode AS label FROM {counting.coded(numbered=True)}) r ON r.expert = w.expert
+            AND r.state = w.state AND r.action = w.action AND coalesce(r.next_state, -1) = w.next_state
+            QUALIFY row_number() OVER (PARTITION BY w.cell ORDER BY {LABEL_ORDER}, r.step) = 1 ORDER BY w.cell"""
+        )
+        counting.database.execute("RESET threads")
+        place = counting.scan.place
+        return [
+            Decision(expert, self.experts[expert], episode, int(step), f"{self.name}, {place(row)}")
+            for _, expert, episode, step, row in found
+        ]
+
+    def count_episodes(self, times: Floats) -> Floats:
+        """How often each decision was taken, `(M,)`, if episode e counts `times[e]` times; this reads the files again."""
+        self._rereadings += 1
+        if self._rereadings > REREADINGS and self.cells.count.sum() <= KEPT_ROWS:
+            return self.rows.count_episodes(times)
+        database = self._counting.database
+        database.register("given", pd.DataFrame({"number": np.arange(times.size), "times": times}))
+        found = database.execute(
+            f"""SELECT r.expert, r.state, r.action, coalesce(r.next_state, -1) AS next_state, sum(g.times) AS times
+            FROM {self._counting.coded()} r JOIN episode e ON e.expert = r.expert AND e.label = r.episode
+            JOIN given g ON g.number = e.number WHERE g.times <> 0 GROUP BY ALL"""
+        ).fetchnumpy()
+        database.unregister("given")
+        counts = np.zeros(self.cells.count.size)
+        here = self._keys(*(np.asarray(found[name], dtype=np.int64) for name in CELL))
+        counts[np.searchsorted(self._keys(*(getattr(self.cells, name) for name in CELL)), here)] = found["times"]
+        return counts
+
+    def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
+        """State and action of each decision of the episodes kept, `(E,)`, by episode and step; this reads the files again."""
+        self._counting.database.register("given", pd.DataFrame({"number": np.flatnonzero(kept)}))
+        state, action = self._counting.arrays(
+            f"""SELECT r.state, r.action FROM {self._counting.coded()} r
+            JOIN episode e ON e.expert = r.expert AND e.label = r.episode JOIN given g ON g.number = e.number
+            ORDER BY e.number, r.step"""
+        )
+        self._counting.database.unregister("given")
+        return state, action
+
+    def _keys(self, expert: Ints, state: Ints, action: Ints, next_state: Ints) -> Ints:
+        """One number for each cell, in their order."""
+        size = len(self.states)
+        keys: Ints = ((expert * size + state) * len(self.actions) + action) * (size + 1) + next_state + 1
+        return keys
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The table in memory.
+
+        Raises:
+            ValueError: where it is too large for that.
+        """
+        size = int(self.cells.count.sum())
+        if size > MOST_ROWS:
+            raise ValueError(
+                f"{self.name} must have at most {MOST_ROWS} decisions to be loaded one by one, received {size}: it can be "
+                "counted, fitted and checked, but its rows cannot be listed"
+            )
+        labels = [label for (label,) in self._counting.run("SELECT label FROM episode ORDER BY number")]
+        episodes = in_order(set(labels))
+        code = {name: i for i, name in enumerate(episodes)}
+        number, step, state, action, next_state = self._counting.arrays(
+            f"""SELECT e.number, r.step::BIGINT AS step, r.state, r.action, coalesce(r.next_state, -1) AS next_state
+            FROM {self._counting.coded()} r JOIN episode e ON e.expert = r.expert AND e.label = r.episode
+            ORDER BY e.number, r.step"""
+        )
+        episode = np.array([code[label] for label in labels], dtype=np.int64)[number]
+        codes = self.by_episode.expert[number], episode, step, state, action, next_state
+        return Rows(*codes, self.experts, episodes, self.states, self.actions, self.name, cut_off=self.cut_off)
+
+
+def decisions_of(scan: Scan, cut_off: bool = False) -> Rows | CountedFiles:
+    """The decisions of a scan, loaded or counted.
+
+    Raises:
+        ValueError: naming the line or row and what is wrong with it.
+    """
+    return (
+        CountedFiles(scan, cut_off) if is_large(scan) else rows_of(load(scan, LABELS, (*COLUMNS, "next_state")), cut_off=cut_off)
+    )
+
+
+def is_large(scan: Scan) -> bool:
+    """Whether the rows of a scan are too many to be loaded without need."""
+    if scan.is_csv:
+        return sum(file.stat().st_size * (1 if file.suffix == ".csv" else PACKED_BYTES) for file in scan.read) > LOADED_BYTES
+    with connect() as database:
+        return int(database.execute(f"SELECT count(*) FROM {scan.relation}").fetchall()[0][0]) > LOADED_ROWS
 
 
 def check_starts(mdp: MDP, starts: ArrayLike, episodes: int) -> Ints:

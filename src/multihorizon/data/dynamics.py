@@ -49,8 +49,7 @@ import scipy.sparse as sp
 from scipy.stats import binom
 
 from multihorizon.checks import SMOOTHING, Bools, Floats, Ints, as_floats
-from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.data.rows import BESIDE, REMEDIES, Decision, TableError
+from multihorizon.data.demonstrations import BESIDE, REMEDIES, Decision, Demonstrations, TableError
 from multihorizon.files import in_order, positions
 from multihorizon.mdp import MDP
 

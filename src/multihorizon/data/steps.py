@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.data.demonstrations import REMEDIES, refusing
 from multihorizon.data.reading import Table, read_table
-from multihorizon.data.rows import REMEDIES, refusing
 from multihorizon.files import write_csv
 
 COLUMNS = ("expert", "episode", "step", "action")
