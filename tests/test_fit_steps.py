@@ -1,7 +1,9 @@
-"""`multihorizon fit --state`: tables of vectors on the command line."""
+"""`multihorizon fit --state`: tables of vectors on the command line, and one schema for the files of every fit."""
 
 import json
 from dataclasses import replace
+from io import StringIO
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
-from multihorizon.analysis import SampledAnalysis, not_to_be_used, person_cells
+from multihorizon.analysis import Analysis, not_to_be_used, person_cells
 from multihorizon.cli import app
-from multihorizon.report.files import write_sampled
-from multihorizon.report.fit_page import fit_page
+from multihorizon.files import for_json
+from multihorizon.report.files import result_of, write_fit
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +32,10 @@ def test_a_table_of_vectors_is_fitted(table, tmp_path) -> None:
     done = run("fit", table, "--state", "x,y", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     assert "How far do they look ahead?" in done.output
-    assert "Do they share a goal? This was not tested: there is no test of it yet for states that are vectors." in done.output
+    assert "Do they share a goal? This was not tested. There is no test of it yet for states that are vectors." in done.output
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["experts"] == ["ann", "bob"]
-    assert result["headline"].startswith("Do they share a goal? This was not tested")
+    assert result["headline"].startswith("Whether the experts share one reward was not tested")
     assert result["discounts"][0] < result["discounts"][1]
     assert result["status"] == "converged"
     assert all(low <= gamma <= high for gamma, (low, high) in zip(result["discounts"], result["intervals"], strict=True))
@@ -44,6 +46,7 @@ def test_a_table_of_vectors_is_fitted(table, tmp_path) -> None:
         "people.csv",
         "report.html",
         "result.json",
+        "result.npz",
         "reward.csv",
     ]
 
@@ -79,7 +82,7 @@ def test_coin_flips_get_no_discounts(tmp_path) -> None:
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert result["discounts"] == [None, None]
     assert result["reasons"] == {"ann": "no better than chance", "bob": "no better than chance"}
-    assert [(verdict["answer"], verdict["kind"]) for verdict in result["verdicts"][1:]] == [("No", "bad"), ("No", "bad")]
+    assert [(verdict["answer"], verdict["kind"]) for verdict in result["verdicts"][1:3]] == [("No", "bad"), ("No", "bad")]
     assert "are no likelier than by chance, so no discount is given" in result["headline"]
 
 
@@ -94,17 +97,18 @@ def test_people_have_the_same_columns_as_in_a_list_of_states(found) -> None:
 
 
 @pytest.fixture(scope="module")
-def found() -> SampledAnalysis:
+def found() -> Analysis:
     """A small fit in which one discount is known."""
     steps = mh.domains.navigation({"ann": 0.3, "bob": 0.9}).simulate(400, seed=4)
     solver = mh.SieveLikelihood(basis=mh.Splines(4), penalty=0.1, discounts={"ann": 0.3})
-    return mh.analyse_steps(steps, solver, quick=True)
+    return mh.analyse(steps, solver=solver, quick=True)
 
 
-def test_a_known_discount_is_called_known_and_is_no_estimate(found) -> None:
+def test_a_known_discount_is_called_known_and_is_no_estimate(found, tmp_path) -> None:
     assert person_cells(found, 0)[:3] == ("1.4", "0.3", "known")
     assert person_cells(found, 1)[2] != "known"
-    page = fit_page(found, {}).render()
+    write_fit(tmp_path, found, {})
+    page = (tmp_path / "report.html").read_text()
     assert "0.300 to 0.300" not in page
     assert ">known<" in page
 
@@ -112,11 +116,58 @@ def test_a_known_discount_is_called_known_and_is_no_estimate(found) -> None:
 def test_a_fit_without_a_maximum_gives_no_numbers_and_blames_no_data(found, tmp_path) -> None:
     solution = replace(found.solution, status=mh.Status.NOT_CONVERGED)
     broken = replace(found, solution=solution, withheld=not_to_be_used(solution))
-    answers = [verdict.answer for verdict in broken.verdicts]
+    answers = [verdict.answer for verdict in broken.verdicts[:3]]
     assert answers == ["No usable answer", "Not with this fit", "Not with this fit"]
     assert broken.headline.startswith("Do not use these numbers. The fit did not finish")
-    write_sampled(tmp_path, broken, {})
+    write_fit(tmp_path, broken, {})
     content = json.loads((tmp_path / "result.json").read_text())
     assert content["discounts"] == [None, None]
     assert set(content["reward"].values()) == {None}
     assert np.isnan(np.genfromtxt(tmp_path / "reward.csv", delimiter=",", skip_header=1)[:, -2:]).all()
+
+
+def test_the_files_keep_what_they_held_and_are_the_same_for_all_kinds_of_state(found) -> None:
+    """Every key and column of version 0.2 is there with the same value; words may be better ones."""
+    old = json.loads(Path(__file__).with_name("old_results.json").read_text(encoding="utf-8"))
+    cliff = mh.domains.cliff()
+    table = mh.Demonstrations.simulate(cliff.mdp, cliff.mce_experts(), 200, names=["ann", "bob", "cy"])
+    new = {"lists": mh.analyse(table, [cliff.mdp], quick=True), "vectors": found}
+    contents = {kind: json.loads(json.dumps(for_json(result_of(analysis, {})))) for kind, analysis in new.items()}
+    assert contents["lists"].keys() == contents["vectors"].keys()
+    assert contents["lists"]["schema"] == 2
+    in_words = {"headline", "warnings", "verdicts", "verdict", "goals", "identification", "evidence", "residual"}
+    for kind, before in old.items():
+        assert before["result"].keys() <= contents[kind].keys()
+        for key in before["result"].keys() - in_words:
+            if key == "known":
+                assert before["result"][key]["discounts"] == contents[kind][key]["discounts"]
+            else:
+                assert _alike(before["result"][key], contents[kind][key]), key
+        people = pd.read_csv(StringIO(before["people"]))
+        pd.testing.assert_frame_equal(people, pd.read_csv(StringIO(new[kind].to_frame().to_csv(index=False))), rtol=1e-5)
+
+
+def _alike(one, other) -> bool:
+    """Whether two contents of JSON agree, numbers in five digits."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return one == pytest.approx(other, rel=1e-5, abs=1e-7)
+    return one == other
+
+
+def test_steps_come_without_what_belongs_to_a_list_of_states() -> None:
+    steps = mh.domains.navigation({"ann": 0.3, "bob": 0.9}).simulate(50, seed=4)
+    with pytest.raises(ValueError, match=r"Steps must come without .* received ridge and population"):
+        mh.analyse(steps, ridge=1.0, population=mh.Population("~ 1"))
+    with pytest.raises(ValueError, match=r"Steps must come without .* received MaximumLikelihood"):
+        mh.analyse(steps, solver=mh.MaximumLikelihood())
+
+
+def test_the_old_names_still_work_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="analyse_steps"):
+        assert callable(mh.analyse_steps)
+    with pytest.warns(DeprecationWarning, match="SampledAnalysis"):
+        assert issubclass(mh.SampledAnalysis, Analysis)

@@ -58,7 +58,6 @@ _HOMES = {
     "recover": "questions.study",
     "check_model": "questions.model_checks",
     "reward_functions": "estimate.sieve",
-    "analyse_steps": "analysis",
     "analyse": "analysis",
     "generalization_error": "domains.base",
 }
@@ -78,7 +77,8 @@ _MOVED = {
     "RankGrid": "paper.theory.RankGrid",
     "RankTest": "paper.theory.RankTest",
     "Recovery": "questions.study.Recovery",
-    "SampledAnalysis": "analysis.SampledAnalysis",
+    "SampledAnalysis": "analysis.Analysis",
+    "analyse_steps": "analysis.analyse_steps",
     "SharedDiscountTest": "questions.shared_discount.SharedDiscountTest",
     "SharedGoalTest": "questions.goals.SharedGoalTest",
     "Trace": "solution.Trace",

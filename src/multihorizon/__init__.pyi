@@ -1,9 +1,6 @@
 # The public names, for type checkers and editors; `__init__.py` loads them when they are used.
 from multihorizon import domains as domains
-from multihorizon.analysis import Analysis as Analysis
-from multihorizon.analysis import SampledAnalysis as SampledAnalysis
 from multihorizon.analysis import analyse as analyse
-from multihorizon.analysis import analyse_steps as analyse_steps
 from multihorizon.choice.basis import Splines as Splines
 from multihorizon.data.demonstrations import Demonstrations as Demonstrations
 from multihorizon.data.dynamics import estimate_mdp as estimate_mdp

@@ -34,7 +34,7 @@ goal? Where a result must not be used, that comes first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -159,13 +159,14 @@ class GoalCheck:
         """The answer, and its reasons."""
         p = self.test.words
         if self.test.reason:
-            return Answer(QUESTION, "This was not tested", f"The reason: {self.test.reason}.", "caution")
+            return Answer(QUESTION, "This was not tested", f"{self.test.reason[0].upper()}{self.test.reason[1:]}.", "caution")
         if not self.test.rejected:
             return Answer(QUESTION, "Nothing speaks against it", f"One reward for all is not rejected ({p}).", "good")
         if self.apart is not None and self.model_fails:
             reasons = (
-                f"One reward for all is rejected ({p}), but with a reward for each expert the model does not fit either: choices "
-                f"differ from it in {self.apart.odd:,} of {self.apart.compared:,} cases. So different goals need not be the cause."
+                f"One reward for all is rejected ({p}), but with a reward for each expert the model does not fit either: "
+                f"choices differ from it in {self.apart.odd:,} of {self.apart.compared:,} cases. So different goals need not be "
+                "the cause."
             )
             return Answer(QUESTION, "It is not known", reasons, "caution")
         if not self.rejected:
@@ -202,6 +203,7 @@ class Analysis(Result):
         largest_discount: the largest discount the fit tries: 1, or less in a task that may never end.
         estimated_rewards: how many reward parameters were estimated.
         determined_rewards: how many directions of the reward the decisions can determine, at most.
+        contrasts: the reward as differences; not known where states are vectors.
         withheld: why intervals and tests are withheld; empty where they are given.
         shared: the test that all experts have one discount; None for one expert or where withheld.
         pairs: the same for every pair.
@@ -212,7 +214,6 @@ class Analysis(Result):
 
     Attributes of tasks with a list of states, None where states are vectors:
         policies: the fitted policy `(S,A)` of each of the problem's experts.
-        contrasts: the reward as differences.
         checks: held-out predictions; None where they could not be made.
         identification: what exact policies would identify; None where it is not known.
         penalty: what a ridge the user asked for moved.
@@ -235,15 +236,15 @@ class Analysis(Result):
     largest_discount: float
     estimated_rewards: int
     determined_rewards: int
+    contrasts: Contrasts
     withheld: str
     shared: SharedDiscountTest | None = None
-    pairs: Sequence[SharedDiscountTest] = ()
+    pairs: list[SharedDiscountTest] = field(default_factory=list)
     goals: GoalCheck | None = None
-    remarks: Sequence[str] = ()
+    remarks: list[str] = field(default_factory=list)
     quick: bool = False
     finished: bool = False
-    policies: Sequence[Floats] = ()
-    contrasts: Contrasts | None = None
+    policies: list[Floats] = field(default_factory=list)
     checks: ModelChecks | None = None
     identification: Identification | None = None
     penalty: Penalty | None = None
@@ -263,6 +264,11 @@ class Analysis(Result):
     def evidence(self) -> LikelihoodEvidence | SieveEvidence:
         """What the solver says about its answer."""
         return (LikelihoodEvidence if self.functions is None else SieveEvidence).of(self.solution)
+
+    @property
+    def steps(self) -> Any:
+        """The old name of `longest`."""
+        return self.longest
 
     @property
     def reward_given(self) -> bool:
@@ -408,14 +414,12 @@ class Analysis(Result):
         from zero), each with its standard error. NaN where the decisions do not determine them or they are withheld.
         """
         frame = self.solution.reward_frame().set_index("parameter").assign(standard_error=np.nan)
-        frame = frame.assign(difference=np.nan, difference_standard_error=np.nan)
-        if isinstance(self.evidence, LikelihoodEvidence) and self.contrasts is not None:
+        if isinstance(self.evidence, LikelihoodEvidence):
             errors = np.array(self.evidence.reward_standard_errors, dtype=np.float64)
             known = np.isfinite(errors) | (errors.size > DENSE_REWARDS)  # of so many, errors are not computed
             known &= self.solution.status != Status.NOT_IDENTIFIED
-            frame["reward"], frame["standard_error"] = frame["reward"].where(known), np.where(known, errors, np.nan)
-            frame["difference"] = self.contrasts.values
-            frame["difference_standard_error"] = self.contrasts.standard_errors
+            frame = frame.assign(reward=frame["reward"].where(known), standard_error=np.where(known, errors, np.nan))
+        frame["difference"], frame["difference_standard_error"] = self.contrasts.values, self.contrasts.standard_errors
         return frame * (np.nan if self.withheld else 1.0)
 
     def _content(self) -> dict[str, Any]:
@@ -484,7 +488,7 @@ class Analysis(Result):
             "population": None if self.population is None else self._groups_and_persons(self.population),
             "recovery": as_dict(self.recovery),
             "evidence": None if lists else evidence,
-            "remarks": list(self.remarks),
+            "remarks": self.remarks,
             "seconds": solution.seconds,
             "seed": solution.seed,
             "version": package_version(),
@@ -516,6 +520,22 @@ class Analysis(Result):
             "intervals": found.confidence_intervals(LEVEL),
             "temperatures": found.temperature,
         }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SampledAnalysis(Analysis):
+    """An analysis of states that are vectors."""
+
+    functions: Functions
+
+    @property
+    def steps(self) -> Any:
+        """The decisions."""
+        return self.functions.point.likelihood.problem.steps
+
+
+Findings = Analysis
+Judged = Analysis
 
 
 def population_columns(found: Analysis) -> pd.DataFrame:
@@ -841,7 +861,8 @@ def _analyse_vectors(
     decisions = np.array([float(batch.visits.sum()) for batch in batches])
     totals = [float((batch.counts * plan.finite_log).sum()) for batch, plan in zip(batches, plans, strict=True)]
     no_test = SharedGoalTest(np.nan, np.nan, 0, "there is no test of it yet for states that are vectors")
-    found = Analysis(
+    unknown = np.full(solution.reward.size, np.nan)
+    found = SampledAnalysis(
         solution=solution,
         intervals=solution.confidence_intervals(LEVEL),
         episodes=np.array([np.unique(steps.episode_numbers[steps.expert == k]).size for k in range(size)]),
@@ -853,6 +874,7 @@ def _analyse_vectors(
         largest_discount=LARGEST_DISCOUNT,
         estimated_rewards=evidence.functions,
         determined_rewards=max(0, evidence.functions - evidence.unidentified_directions),
+        contrasts=Contrasts(unknown, unknown),
         withheld=not_to_be_used(solution),
         goals=GoalCheck(no_test) if size > 1 else None,
         quick=quick,
@@ -956,7 +978,7 @@ def _warnings(found: Analysis) -> Iterable[str]:
             "usually help."
         )
     elif found.fit.answer == "No" and not _different_goals(found):
-        yield "The model does not fit these decisions, so its discounts and its reward may be wrong, whatever their intervals say."
+        yield "The model does not fit these decisions, so discounts and reward may be wrong, whatever the intervals say."
     if found.goals is not None and found.goals.test.reason:
         yield f"Whether the experts share one reward was not tested: {found.goals.test.reason}."
     elif _different_goals(found) and found.goals is not None:
@@ -1100,7 +1122,7 @@ def _look_ahead(found: Analysis) -> Answer:
 
 
 def _identifiability(found: Analysis) -> Answer:
-    """Whether the decisions identify the discounts, and how narrowly; the intervals of a model that does not fit promise nothing."""
+    """Whether the decisions identify the discounts, and how narrowly; intervals of a model that does not fit promise nothing."""
     question, evidence = "Can the data tell?", found.evidence
     if all(found.known) and not found.withheld:
         return Answer(question, "Not asked", " ".join(["No discount was estimated.", *_open_directions(found)]), "good")
@@ -1228,9 +1250,9 @@ def _fit_of_lists(found: Analysis) -> Answer:
         together = f" Whether something outside the state column changes between episodes was not tested: {within.reason}."
     elif perhaps:
         together = (
-            f"choices of one episode go together more than their states explain (p {'≤' if surely else '='} {within.p_value:.3f}). "
-            f"So something outside the state column, such as the goal, {'changes' if surely else 'may change'} between episodes; "
-            "if it was recorded, make it part of the state."
+            f"choices of one episode go together more than their states explain (p {'≤' if surely else '='} "
+            f"{within.p_value:.3f}). So something outside the state column, such as the goal, "
+            f"{'changes' if surely else 'may change'} between episodes; if it was recorded, make it part of the state."
         )
     if surely:
         return Answer(question, "No", f"The model does not fit: {together} {worse}".strip(), "bad")
@@ -1241,9 +1263,11 @@ def _fit_of_lists(found: Analysis) -> Answer:
     lost = total["own frequencies"] - total["this model"]
     if found.choices_repeat and lost > 3 * np.sqrt(2 * (found.estimated_rewards + len(checks.experts))):
         why = "The experts do something that one shared reward and one discount each cannot explain."
+        if _different_goals(found):
+            why = "They do not share one goal."
         reasons = (
             "The model does not fit: each expert's own habits predict held-out decisions better, by "
-            f"{per_decision(lost)} in log-likelihood per decision. {'They do not share one goal.' if _different_goals(found) else why}"
+            f"{per_decision(lost)} in log-likelihood per decision. {why}"
         )
         return Answer(question, "No", reasons, "bad")
     better = f"it predicts held-out decisions better than chance, by {per_decision(gain)} in log-likelihood per decision"

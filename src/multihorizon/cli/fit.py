@@ -16,7 +16,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from multihorizon.analysis import NOT_TESTED, QUESTION, Analysis, SampledAnalysis, analyse, analyse_steps, person_cells, sizes
+from multihorizon.analysis import Analysis, analyse, person_cells, sizes
 from multihorizon.choice.parameters import Temperature
 from multihorizon.cli.console import (
     checked,
@@ -39,7 +39,7 @@ from multihorizon.estimate.population.solver import absent_words
 from multihorizon.estimate.sieve import SieveLikelihood
 from multihorizon.questions.lookahead_comparison import LookaheadComparison
 from multihorizon.questions.study import Recovery
-from multihorizon.report.files import FILES, STEP_FILES, write_fit, write_sampled, write_so_far
+from multihorizon.report.files import FILES, write_fit
 from multihorizon.report.population import contrast_rows, effect_rows, population_words
 from multihorizon.report.question_pages import family_cells
 from multihorizon.solution import Solution, Status
@@ -163,7 +163,7 @@ class _Results:
         """Remember this, and write it if the last writing was some time ago."""
         self.latest = analysis
         if self.directory is not None and time.monotonic() - self.written >= WRITING_SECONDS:
-            write_so_far(self.directory, analysis, self.options)
+            write_fit(self.directory, analysis, self.options, so_far=True)
             self.written = time.monotonic()
 
 
@@ -172,7 +172,7 @@ def _show(analysis: Analysis) -> None:
         out.print(text, style="bold red", soft_wrap=True)
     out.print(sizes(analysis))
     if analysis.population is not None:
-        _show_population(analysis.population, analysis.steps)
+        _show_population(analysis.population, analysis.longest)
     if len(analysis.given) <= LISTED_EXPERTS:
         out.print(_table(analysis))
     if analysis.lookahead is not None:
@@ -180,8 +180,6 @@ def _show(analysis: Analysis) -> None:
         out.print(analysis.lookahead.summary, soft_wrap=True)
     if analysis.recovery is not None:
         out.print(analysis.recovery.summary, soft_wrap=True)
-    if analysis.goals is not None:
-        out.print(f"{QUESTION} {analysis.goals.answer}", soft_wrap=True)
     for verdict in analysis.verdicts:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
     differ = analysis.goals is not None and analysis.goals.rejected
@@ -220,7 +218,7 @@ def _show_population(found: Solution, steps: float) -> None:
 
 def _table(analysis: Analysis) -> Table:
     """One row per expert, from the shortest horizon to the longest."""
-    reach = "1/(1−γ) in steps" if np.isinf(analysis.steps) else f"in steps of a task of {analysis.steps}"
+    reach = "1/(1−γ) in steps" if np.isinf(analysis.longest) else f"in steps of a task of {analysis.longest}"
     table = Table(title=f"Planning horizons {reach} ({analysis.solution.status})")
     table.add_column("expert", overflow="fold", min_width=12)
     for header in ("horizon", "discount", "95 % interval", "temperature", "R²"):
@@ -260,7 +258,8 @@ def fit_steps(
         raise ValueError(f"--state must come with one table of decisions, received {len(demos)}")
     steps = Steps.from_file(demos[0], columns)
     with progress_bar("fit") as progress:
-        found = analyse_steps(steps, SieveLikelihood(temperature=known[0], discounts=known[1]), seed, quick, progress)
+        solver = SieveLikelihood(temperature=known[0], discounts=known[1])
+        found = analyse(steps, solver=solver, quick=quick, seed=seed, progress=progress)
     _show_fit_steps(found)
     if out_dir is not None:
         options = {
@@ -270,8 +269,8 @@ def fit_steps(
             "discounts": known[1],
             "quick": quick,
         }
-        write_sampled(out_dir, found, options)
-        out.print(f"Written to {out_dir}: {', '.join(STEP_FILES)}", soft_wrap=True)
+        write_fit(out_dir, found, options)
+        out.print(f"Written to {out_dir}: {', '.join(FILES)}", soft_wrap=True)
         out.print(f"Open {out_dir / 'report.html'} in a browser.", soft_wrap=True)
 
 
@@ -286,16 +285,14 @@ def _state_columns(text: str, others: dict[str, Any]) -> list[str]:
     return columns
 
 
-def _show_fit_steps(found: SampledAnalysis) -> None:
+def _show_fit_steps(found: Analysis) -> None:
     for text in found.warnings:
         out.print(text, style="bold red", soft_wrap=True)
-    table = Table(title=f"{len(found.steps):,} decisions, {found.solution.evidence['functions']} basis functions")
+    table = Table(title=f"{int(found.decisions.sum()):,} decisions, {found.solution.evidence['functions']} basis functions")
     for header in ("expert", "horizon", "discount", "95 % interval", "temperature"):
         table.add_column(header, justify="left" if header == "expert" else "right")
     for k, name in enumerate(found.solution.experts):
         table.add_row(name, *person_cells(found, k))
     out.print(table)
-    if len(found.solution.experts) > 1:
-        out.print(f"{QUESTION} {NOT_TESTED}", soft_wrap=True)
     for verdict in found.verdicts:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from multihorizon.analysis import Analysis
+from multihorizon.analysis import Analysis, SampledAnalysis
 from multihorizon.choice.sieve import value_points
 from multihorizon.files import for_json, write_all, write_csv, write_json
 from multihorizon.report.fit_page import fit_page, sampled_page
@@ -31,20 +31,21 @@ def write_fit(directory: Path, found: Analysis, options: dict[str, Any], *, so_f
         if so_far:
             return
         write_csv(_reward_frame(found), draft / "reward.csv")
+        reward = found.reward_frame()["reward"]
         np.savez_compressed(
             draft / "result.npz",
             experts=np.array(found.solution.experts),
             discounts=np.where(found.given, found.solution.discounts, np.nan),
             intervals=found.intervals,
-            reward=found.reward_frame()["reward"].to_numpy(),
-            reward_names=np.array(found.problem.parameter_names),
+            reward=reward.to_numpy(),
+            reward_names=np.array(reward.index, dtype=str),
             version=np.array(package_version()),
             seed=np.array(found.solution.seed),
             options=np.array(json.dumps(for_json(options))),
             **{f"policy_{i}": policy for i, policy in enumerate(found.policies)},  # type: ignore[arg-type]
         )
-        page = fit_page if found.functions is None else sampled_page
-        page(found, options).write(draft / "report.html")
+        page = sampled_page(found, options) if isinstance(found, SampledAnalysis) else fit_page(found, options)
+        page.write(draft / "report.html")
 
     write_all(directory, FILES, write)
 
