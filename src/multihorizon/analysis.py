@@ -53,7 +53,7 @@ from multihorizon.driver import solve
 from multihorizon.estimate.intervals import ProfileIntervals
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.estimate.population.solver import Population
-from multihorizon.estimate.sieve import Functions, SieveLikelihood, dynamics_unknown, functions, unpredicted
+from multihorizon.estimate.sieve import RewardFunctions, SieveLikelihood, dynamics_unknown, reward_functions, unpredicted
 from multihorizon.exact.goals import DIFFER
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.files import look_alikes
@@ -78,7 +78,7 @@ from multihorizon.questions.model_checks import (
 from multihorizon.questions.shared_discount import (
     SharedDiscountTest,
     each_pair,
-    sampled_discount_tests,
+    pairwise_tests,
     shared_discount_test,
     with_holm,
 )
@@ -251,7 +251,7 @@ class Analysis(Result):
     lookahead: LookaheadComparison | None = None
     population: Solution | None = None
     recovery: Recovery | None = None
-    functions: Functions | None = None
+    functions: RewardFunctions | None = None
 
     _drawn: ClassVar[tuple[str, ...]] = ("expert", "discount", "discount_low", "discount_high")
 
@@ -264,11 +264,6 @@ class Analysis(Result):
     def evidence(self) -> LikelihoodEvidence | SieveEvidence:
         """What the solver says about its answer."""
         return (LikelihoodEvidence if self.functions is None else SieveEvidence).of(self.solution)
-
-    @property
-    def steps(self) -> Any:
-        """The old name of `longest`."""
-        return self.longest
 
     @property
     def reward_given(self) -> bool:
@@ -520,22 +515,6 @@ class Analysis(Result):
             "intervals": found.confidence_intervals(LEVEL),
             "temperatures": found.temperature,
         }
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SampledAnalysis(Analysis):
-    """An analysis of states that are vectors."""
-
-    functions: Functions
-
-    @property
-    def steps(self) -> Any:
-        """The decisions."""
-        return self.functions.point.likelihood.problem.steps
-
-
-Findings = Analysis
-Judged = Analysis
 
 
 def population_columns(found: Analysis) -> pd.DataFrame:
@@ -856,13 +835,13 @@ def _analyse_vectors(
 ) -> Analysis:
     """The same for states that are vectors: the fit, the tests of shared discounts, and the reward as a function."""
     solution = solve(SampledProblem(steps), solver, seed, part_of(progress, 0.0, 0.7))
-    evidence, told, made = SieveEvidence.of(solution), solution.options.get("discounts"), functions(solution)
+    evidence, told, made = SieveEvidence.of(solution), solution.options.get("discounts"), reward_functions(solution)
     batches, plans, size = made.point.likelihood.design.decisions, made.point.plans, len(steps.experts)
     decisions = np.array([float(batch.visits.sum()) for batch in batches])
     totals = [float((batch.counts * plan.finite_log).sum()) for batch, plan in zip(batches, plans, strict=True)]
     no_test = SharedGoalTest(np.nan, np.nan, 0, "there is no test of it yet for states that are vectors")
     unknown = np.full(solution.reward.size, np.nan)
-    found = SampledAnalysis(
+    found = Analysis(
         solution=solution,
         intervals=solution.confidence_intervals(LEVEL),
         episodes=np.array([np.unique(steps.episode_numbers[steps.expert == k]).size for k in range(size)]),
@@ -882,9 +861,12 @@ def _analyse_vectors(
     )
     found = replace(found, intervals=np.where(np.array(found.given)[:, None], found.intervals, np.nan))
     keep(found)
-    if not quick and solution.status is Status.CONVERGED:
-        shared, pairs = sampled_discount_tests(solution, part_of(progress, 0.7, 1.0))
-        found = replace(found, shared=shared, pairs=pairs)
+    if not quick and solution.status is Status.CONVERGED and size > 1:
+        shared = shared_discount_test(solution)
+        found = replace(found, shared=shared, pairs=[shared])
+        keep(found)
+    if size > 2 and found.shared is not None:
+        found = replace(found, pairs=pairwise_tests(solution, part_of(progress, 0.8, 1.0)))
     return replace(found, finished=True)
 
 

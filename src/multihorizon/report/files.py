@@ -1,7 +1,7 @@
 """What a fit leaves behind: `result.json`, `result.npz`, `people.csv`, `reward.csv` and `report.html`, all or none.
 
 A number that the data do not determine is null in the JSON, NaN in the arrays and empty in the CSV. Where states are vectors,
-`reward.csv` holds the reward at states spread over the log; `functions` evaluates it anywhere.
+`reward.csv` holds the reward at states spread over the log; `reward_functions` evaluates it anywhere.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from multihorizon.analysis import Analysis, SampledAnalysis
-from multihorizon.choice.sieve import value_points
+from multihorizon.analysis import Analysis
 from multihorizon.files import for_json, write_all, write_csv, write_json
-from multihorizon.report.fit_page import fit_page, sampled_page
+from multihorizon.report.fit_page import fit_page
 from multihorizon.result import package_version
 
 FILES = ("result.json", "result.npz", "people.csv", "reward.csv", "report.html")
@@ -44,8 +43,7 @@ def write_fit(directory: Path, found: Analysis, options: dict[str, Any], *, so_f
             options=np.array(json.dumps(for_json(options))),
             **{f"policy_{i}": policy for i, policy in enumerate(found.policies)},  # type: ignore[arg-type]
         )
-        page = sampled_page(found, options) if isinstance(found, SampledAnalysis) else fit_page(found, options)
-        page.write(draft / "report.html")
+        fit_page(found, options).write(draft / "report.html")
 
     write_all(directory, FILES, write)
 
@@ -56,13 +54,9 @@ def result_of(found: Analysis, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reward_frame(found: Analysis) -> pd.DataFrame:
-    """The reward with its standard error: of each state or feature, or at up to 500 states spread over the log."""
+    """The reward with its standard error: of each state or feature, or at states spread over the log."""
     if found.functions is not None:
-        points = value_points(found.functions.point.likelihood.problem.steps)
-        chosen = points[np.linspace(0, len(points) - 1, min(len(points), 500)).round().astype(np.int64)]
-        frame = pd.DataFrame(chosen, columns=list(found.functions.coordinates))
-        if found.withheld:
-            return frame.assign(reward=np.nan, standard_error=np.nan)
-        return frame.assign(reward=found.functions.reward(chosen), standard_error=found.functions.reward_errors(chosen))
+        frame = found.functions.to_frame()
+        return frame.assign(reward=np.nan, standard_error=np.nan) if found.withheld else frame
     kind = "state" if found.problem.parameter_names == found.problem.experts[0].mdp.state_names else "parameter"
     return found.reward_frame().rename_axis(kind).reset_index()

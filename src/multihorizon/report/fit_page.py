@@ -22,8 +22,6 @@ from multihorizon.analysis import (
     NAMED_EXPERTS,
     QUESTION,
     Analysis,
-    Judged,
-    SampledAnalysis,
     interval_meaning,
     interval_steps_text,
     interval_text,
@@ -32,6 +30,7 @@ from multihorizon.analysis import (
     sizes,
 )
 from multihorizon.checks import Floats
+from multihorizon.estimate.sieve import RewardFunctions
 from multihorizon.mdp import MDP
 from multihorizon.problem import Expert
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, MODELS, ODD, WORST, compared_choices
@@ -68,14 +67,13 @@ from multihorizon.solution import Status
 from multihorizon.text import count, decimals, p_cell, p_text
 
 
-def fit_page(found: Analysis | SampledAnalysis, options: dict[str, Any]) -> Page:
+def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
     """The report of a fit."""
     cards: list[tuple[str, str, str]] = [(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]
-    if isinstance(found, SampledAnalysis):
-        numbers = {"expert": len(found.solution.experts), "decision": len(found.steps)}
-        lead = ", ".join(count(number, noun) for noun, number in numbers.items())
-        lead += f", in states of {count(len(found.steps.coordinates), 'number')}."
-        sections = [_horizons(found), _reward_over_coordinates(found), _dynamics(found)]
+    if found.functions is not None:
+        coordinates = [*found.functions.coordinates, *found.solution.evidence["left_out"]]
+        lead = f"{sizes(found).removesuffix('.')}, in states of {count(len(coordinates), 'number')}."
+        sections = [_horizons(found), _reward_over_coordinates(found, found.functions), _dynamics(found)]
     else:
         lead, cards = sizes(found), [*population_cards(found), *cards]
         sections = [*population_sections(found), _horizons(found), *_questions(found), _identifiability(found), _reward(found)]
@@ -90,7 +88,7 @@ def fit_page(found: Analysis | SampledAnalysis, options: dict[str, Any]) -> Page
     )
 
 
-def _horizons(found: Judged) -> Section:
+def _horizons(found: Analysis) -> Section:
     """Each expert's discount with its interval, and tests of shared discounts."""
     solution, order = found.solution, found.order
     ruler = Ruler.over(solution.discounts[found.given].tolist(), found.longest)
@@ -114,7 +112,7 @@ def _horizons(found: Judged) -> Section:
     table = PageTable(headers, rows, "Experts from the shortest horizon to the longest", [[k] for k in order])
     blocks: list[str | Block] = [_people_figure(found, ruler), table] if sum(found.given) > NAMED_EXPERTS else [table]
     steps = "1/(1−γ) steps" if np.isinf(found.longest) else f"1 + γ + γ² + … over the {found.longest} steps of the task"
-    meaning = f" {interval_meaning(found)}" if isinstance(found, Analysis) else ""
+    meaning = f" {interval_meaning(found)}" if found.functions is None else ""
     blocks.append(f"The horizon is {steps}.{meaning}")
     blocks.append("Pseudo-R² is 0 for choices explained no better than by chance, and 1 for choices predicted with certainty.")
     if found.shared is None:
@@ -123,7 +121,7 @@ def _horizons(found: Judged) -> Section:
         blocks.append("Whether all experts share one discount cannot be tested with these data.")
     else:
         held = " (with the penalty that holds the rewards)" if solution.evidence.get("ridge") else ""
-        kind = "Test" if isinstance(found, SampledAnalysis) else f"Likelihood-ratio test{held}"
+        kind = "Test" if found.functions is not None else f"Likelihood-ratio test{held}"
         blocks.append(f"{kind} that all experts share one discount: p {p_text(found.shared.p_value)}.")
     place = {solution.experts[k]: i for i, k in enumerate(order)}
     tests, pairs = [], []
@@ -138,7 +136,7 @@ def _horizons(found: Judged) -> Section:
     return Section("Planning horizons", blocks)
 
 
-def _people_figure(found: Judged, ruler: Ruler) -> Chart:
+def _people_figure(found: Analysis, ruler: Ruler) -> Chart:
     """Every discount with its interval, from the shortest horizon at the bottom to the longest."""
     order = [k for k in found.order if found.given[k]]
     size, panels = float(np.clip(150 / len(order), 1.5, 4.0)), []
@@ -260,7 +258,7 @@ def _best_by_look_ahead(found: Analysis) -> Section:
             blocks.append(Subheading(f"Task {number} of {len(tasks)}"))
         mdp, reward = experts[0].mdp, experts[0].expected_reward(solution.reward)
         decisions: Floats = np.sum([expert.counts.sum(axis=1) for expert in experts if expert.counts is not None], axis=0)
-        blocks += explorer(RewardedTask(mdp, reward, *_states(found, mdp), decisions, found.steps), people, number)
+        blocks += explorer(RewardedTask(mdp, reward, *_states(found, mdp), decisions, found.longest), people, number)
     if len(tasks) > most_tasks:
         blocks.append(f"Shown are {most_tasks} of {count(len(tasks), 'task')}.")
     return Section(heading, blocks)
@@ -381,33 +379,35 @@ def _decisions(found: Analysis) -> Section:
     return Section("Decisions by state", [PageTable(headers, rows, "Decisions in each state", columns=columns)])
 
 
-def _reward_over_coordinates(found: SampledAnalysis) -> Section:
+def _reward_over_coordinates(found: Analysis, functions: RewardFunctions) -> Section:
     """The reward over each pair of the first four coordinates it depends on; over one, as a curve."""
-    heading, names = "The reward they share", found.functions.coordinates
+    heading, names = "The reward they share", functions.coordinates
     whole = [i for i in range(len(names)) if "=" not in names[i]][:4]
     if found.withheld:
         return Section(heading, ["No reward is given, because no maximum of the likelihood was found."])
     text = "What arriving somewhere pays, measured from the average logged arrival."
     blocks: list[str | Block] = [f"{text} Blue pays more and red less. Grey: nobody was near."]
     for pair in combinations(whole, 2):
-        blocks.append(figure(_drawn_over(found, pair, new_axes()), f"Reward over {names[pair[0]]} and {names[pair[1]]}."))
+        blocks.append(figure(_drawn_over(functions, pair, new_axes()), f"Reward over {names[pair[0]]} and {names[pair[1]]}."))
     if len(whole) == 1:
         blocks.append(
-            figure(_drawn_over(found, (whole[0],), new_axes(5.0, 3.0)), f"Reward over {names[whole[0]]}, with 95 % intervals.")
+            figure(
+                _drawn_over(functions, (whole[0],), new_axes(5.0, 3.0)), f"Reward over {names[whole[0]]}, with 95 % intervals."
+            )
         )
     if found.solution.evidence["left_out"]:
         blocks.append(f"Left out, because nobody acts on them: {', '.join(found.solution.evidence['left_out'])}.")
     return Section(heading, blocks)
 
 
-def _drawn_over(found: SampledAnalysis, places: tuple[int, ...], axes: Axes) -> Axes:
-    names = [*literal([found.functions.coordinates[i] for i in places]), "reward"]
-    found.functions.plot(axes, places)
+def _drawn_over(functions: RewardFunctions, places: tuple[int, ...], axes: Axes) -> Axes:
+    names = [*literal([functions.coordinates[i] for i in places]), "reward"]
+    functions.plot(axes, places)
     axes.set(xlabel=names[0], ylabel=names[1])
     return axes
 
 
-def _dynamics(found: SampledAnalysis) -> Section:
+def _dynamics(found: Analysis) -> Section:
     """How well the log says where actions lead, and who decided where others did too."""
     evidence = found.solution.evidence
     predicted: list[list[Cell]] = [[name, float(r2)] for name, r2 in evidence["next_state_r2"].items()]
@@ -420,10 +420,10 @@ def _dynamics(found: SampledAnalysis) -> Section:
     return Section("What the log says about the task", blocks)
 
 
-def _method(found: Analysis | SampledAnalysis, options: dict[str, Any]) -> Section:
+def _method(found: Analysis, options: dict[str, Any]) -> Section:
     evidence = found.solution.evidence
     blocks: list[str | Block] = [found.solution.message]
-    if isinstance(found, SampledAnalysis):
+    if found.functions is not None:
         blocks.append(f"The first stage is {evidence['first_stage']}; the penalty on roughness is {evidence['penalty']:g}.")
         rows: list[list[Cell]] = [
             [str(row["basis"]), int(row["functions"]), float(row["penalty"]), f"{row['held_out']:.5f}"]

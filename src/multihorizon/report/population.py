@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from multihorizon.analysis import Findings, population_columns
+from multihorizon.analysis import Analysis, population_columns
 from multihorizon.estimate.population.solver import LEVEL, absent_words
 from multihorizon.report.charts import (
     DIAGONAL,
@@ -93,7 +93,7 @@ def differences_of(population: dict[str, Any], kind: str) -> list[Difference]:
     return [*found, *(Difference(name, p, []) for name, p in tests.items())]
 
 
-def population_cards(findings: Findings) -> list[tuple[str, str, str]]:
+def population_cards(findings: Analysis) -> list[tuple[str, str, str]]:
     """The question on the covariates with its answer and kind, for the top of the page; nothing where none was asked."""
     found, question = findings.population, "Do discounts differ with the covariates?"
     if found is None:
@@ -196,12 +196,12 @@ def _places(error: float) -> int:
     return int(np.clip(1 - np.floor(np.log10(error)), 2, 6)) if error > 0 else 2
 
 
-def population_sections(findings: Findings) -> list[Section]:
+def population_sections(findings: Analysis) -> list[Section]:
     """The section on groups, or nothing where no population was fitted."""
     found = findings.population
     if found is None:
         return []
-    population, steps = found.evidence["population"], findings.steps
+    population, steps = found.evidence["population"], findings.longest
     if found.status != Status.CONVERGED:
         return [Section("Groups and persons", [Notice(f"The population could not be estimated. {found.message}")])]
     blocks: list[str | Block] = [*map(Notice, absent_words(population["left_out"], population["persons"], most=1000))]
@@ -242,9 +242,9 @@ def population_sections(findings: Findings) -> list[Section]:
     return [Section("Groups and persons", [*blocks, _persons(findings)])]
 
 
-def _persons(findings: Findings) -> PageTable:
+def _persons(findings: Analysis) -> PageTable:
     """Shrunken beside raw discounts."""
-    columns, raw, steps = population_columns(findings), findings.solution.discounts, findings.steps
+    columns, raw, steps = population_columns(findings), findings.solution.discounts, findings.longest
     compared = columns["shrunken_discount"].dropna()
     order = [int(k) for k in compared.index[np.argsort(compared)]]
     rows: list[list[Cell]] = []
@@ -259,7 +259,7 @@ def _persons(findings: Findings) -> PageTable:
     return PageTable(headers, rows, "Shrunken beside raw discounts", [[k] for k in order])
 
 
-def _groups_figure(findings: Findings, found: Solution) -> Chart:
+def _groups_figure(findings: Analysis, found: Solution) -> Chart:
     """Shrunken discounts as dots and the distribution of each group as a curve, on the logit scale."""
     population, standard = found.evidence["population"], np.linspace(-3, 3, 61)
     largest, spread = population["largest_discount"], population["spread"]["discount"]["estimate"]
@@ -280,7 +280,7 @@ def _groups_figure(findings: Findings, found: Solution) -> Chart:
     return Chart(caption, panels, max(340.0, 56 + 22 * len(lines)))
 
 
-def _shrinkage_figure(findings: Findings, found: Solution) -> Chart:
+def _shrinkage_figure(findings: Analysis, found: Solution) -> Chart:
     """Shrunken against raw discounts, with the line on which both agree."""
     raw = findings.solution.discounts
     places = [findings.solution.experts.index(name) for name in found.experts]
@@ -293,18 +293,19 @@ def _shrinkage_figure(findings: Findings, found: Solution) -> Chart:
     return Chart(caption, [Panel(Axis("raw discount"), Axis("shrunken discount"), marks, [DIAGONAL])])
 
 
-def _tip(findings: Findings, found: Solution, k: int, *group: str) -> str:
+def _tip(findings: Analysis, found: Solution, k: int, *group: str) -> str:
     discount = float(found.discounts[k])
-    reach = f"shrunken γ {discount:.3f}, {horizon_text(discount, findings.steps)} steps"
+    reach = f"shrunken γ {discount:.3f}, {horizon_text(discount, findings.longest)} steps"
     return "\n".join([found.experts[k], *group, reach])
 
 
-def _logit_axis(findings: Findings, unit: Unit, largest: float, ends: Sequence[float]) -> Axis:
+def _logit_axis(findings: Analysis, unit: Unit, largest: float, ends: Sequence[float]) -> Axis:
     """An axis over these logits, with numbers that do not touch."""
     low, high = min(ends), max(ends)
     ticks = []
     for gamma in (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999):
-        ticks.append((float(logit(gamma / largest)), f"{gamma:g}" if unit == "discount" else horizon_text(gamma, findings.steps)))
+        label = f"{gamma:g}" if unit == "discount" else horizon_text(gamma, findings.longest)
+        ticks.append((float(logit(gamma / largest)), label))
     inside = [tick for tick in ticks if low <= tick[0] <= high]
     apart = inside[:1] + [after for before, after in pairwise(inside) if after[0] - before[0] > 0.09 * (high - low)]
     label = "discount γ, on the logit scale" if unit == "discount" else "horizon in steps, on the logit scale of the discount"
