@@ -323,8 +323,9 @@ def space(_: argparse.Namespace) -> Answers:
     yield from of_solution("population", mh.solve(problem, group))
     features = mh.Problem(task.mdp, drawn.demonstrations, features=task.features, feature_names=task.feature_names)
     yield from of_solution("population with features", mh.solve(features, mh.Population()))
-    yield "recover", mh.recover(problem, alone, drawn.demonstrations, decisions=[60], studies=2).to_dict()
-    study = mh.recover(problem, group, drawn.demonstrations, effects=[0.0, 1.0], people=[8], studies=2)
+    simulate = getattr(mh, "simulate_study", None) or mh.recover  # its name before
+    yield "recover", simulate(problem, alone, drawn.demonstrations, decisions=[60], studies=2).to_dict()
+    study = simulate(problem, group, drawn.demonstrations, effects=[0.0, 1.0], people=[8], studies=2)
     yield "recover population", study.to_dict()
 
 

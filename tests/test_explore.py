@@ -282,7 +282,7 @@ def other_pages(tmp_path_factory) -> list[Path]:
     solution = mh.solve(problem, mh.MaximumLikelihood())
     pages = {
         "goals": goals_page(mh.goals(problem, simulations=19), [], 0),
-        "recover": recover_page(mh.recover(problem, studies=2, decisions=[200]), {}),
+        "recover": recover_page(mh.simulate_study(problem, studies=2, decisions=[200]), {}),
         "identify": identify_page(solution, identify_fitted(solution), []),
     }
     folder = tmp_path_factory.mktemp("pages")

@@ -106,7 +106,7 @@ def test_another_table_than_the_problems_is_refused(solution, table):
         with pytest.raises(ValueError, match="demonstrations must be the tables the problem was made of"):
             mh.bootstrap(solution, 4, "episodes", wrong)
         with pytest.raises(ValueError, match="demonstrations must be the tables the problem was made of"):
-            mh.recover(solution, demonstrations=wrong)
+            mh.simulate_study(solution, demonstrations=wrong)
 
 
 def test_no_p_value_from_a_fit_that_did_not_end(solution, monkeypatch):

@@ -527,7 +527,7 @@ def test_a_saved_population_cannot_carry_code(solution: mh.Solution, tmp_path, m
         replace(solution, options={**solution.options, **options}).to_json(tmp_path / "population.json")
         again = mh.Solution.from_json(tmp_path / "population.json", known_problem())
         with pytest.raises(ValueError, match=said):
-            mh.recover(again, studies=2)
+            mh.simulate_study(again, studies=2)
     assert [path.name for path in tmp_path.iterdir()] == ["population.json"]
 
 
@@ -573,9 +573,9 @@ def test_a_study_with_gaps_is_simulated_without_those_who_were_left_out() -> Non
         mh.solve(known_problem(), solver),
         {"term": "age", "effects": [0.0], "decisions": [], "people": [], "studies": 2},
     )
-    found = mh.recover(solution, None, PEOPLE.demonstrations, **asked)
+    found = mh.simulate_study(solution, None, PEOPLE.demonstrations, **asked)
     assert found.sizes[0].people == 21
-    again = mh.recover(known_problem(), solver, PEOPLE.demonstrations, **asked)
+    again = mh.simulate_study(known_problem(), solver, PEOPLE.demonstrations, **asked)
     np.testing.assert_array_equal(again.sizes[0].estimates, found.sizes[0].estimates)
 
 

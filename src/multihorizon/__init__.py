@@ -55,7 +55,7 @@ _HOMES = {
     "shared_discount_test": "questions.shared_discount",
     "pairwise_tests": "questions.shared_discount",
     "compare_lookahead": "questions.lookahead_comparison",
-    "recover": "questions.study",
+    "simulate_study": "questions.study",
     "check_model": "questions.model_checks",
     "reward_functions": "estimate.sieve",
     "analyse": "analysis",
@@ -91,6 +91,7 @@ _MOVED = {
     "impossible_moves": "data.dynamics.impossible_moves",
     "rank_grid": "paper.theory.rank_grid",
     "rank_test": "paper.theory.rank_test",
+    "recover": "simulate_study",
     "sampled_discount_tests": "questions.shared_discount.sampled_discount_tests",
     "unlikely_moves": "data.dynamics.unlikely_moves",
 }

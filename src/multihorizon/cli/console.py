@@ -37,7 +37,6 @@ from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, as_jobs, cluster, part_of
 from multihorizon.problem import Problem
 from multihorizon.questions.goals import LEAST_SIMULATIONS
-from multihorizon.questions.study import LEAST_STUDIES
 
 #: Without a terminal, progress is written as a line after so many seconds.
 LINE_SECONDS = 10.0
@@ -153,7 +152,7 @@ _NUMBERS: dict[str, Callable[[Any, str], object]] = {
     "seed": partial(as_count, least=0),
     "jobs": as_jobs,
     "simulations": partial(as_count, least=LEAST_SIMULATIONS),
-    "studies": partial(as_count, least=LEAST_STUDIES),
+    "studies": partial(as_count, least=2),
     "decisions": as_count,
     "people": as_count,
     "effect": as_floats,

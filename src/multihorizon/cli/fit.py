@@ -179,7 +179,7 @@ def _show(analysis: Analysis) -> None:
         out.print(_families(analysis.lookahead))
         out.print(analysis.lookahead.summary, soft_wrap=True)
     if analysis.recovery is not None:
-        out.print(analysis.recovery.summary, soft_wrap=True)
+        out.print(analysis.recovery.summary(), soft_wrap=True)
     for verdict in analysis.verdicts:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
     differ = analysis.goals is not None and analysis.goals.rejected

@@ -1,4 +1,4 @@
-"""`multihorizon recover`: could this study have told? Simulated as designed, fitted again, compared."""
+"""`multihorizon recover`: what could this study have shown? Simulated as designed, fitted again, compared."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from multihorizon.cli.options import RecoverOptions
 from multihorizon.data.side_tables import read_known_reward
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.estimate.population.solver import Population
-from multihorizon.questions.study import Recovery
-from multihorizon.questions.study import recover as simulate_studies
+from multihorizon.questions.study import Recovery, simulate_study
 from multihorizon.report.question_pages import FILES, size_cells, write_recovery
 
 #: The columns that fit on a terminal; the report has all.
@@ -29,7 +28,7 @@ SHOWN = ("people", "decisions", "effect", "error", "correlation", "coverage", "p
 
 
 def recover(options: RecoverOptions) -> None:
-    """Simulate the study as designed, fit it again, and say what it could have told."""
+    """Simulate the study as designed, fit it again, and say what it could have shown."""
     with checked(options, FILES):
         if options.temperature and options.formula:
             raise ValueError("--temperature must come without --formula: in a population each person has a temperature")
@@ -42,7 +41,7 @@ def recover(options: RecoverOptions) -> None:
         known = None if options.known_reward is None else read_known_reward(options.known_reward, study.problem.mdp)
         solver: MaximumLikelihood | Population = replace(population or plain, known_reward=known)
         with progress_bar("recover") as progress:
-            found = simulate_studies(
+            found = simulate_study(
                 study.problem,
                 solver,
                 study.tables,
@@ -59,10 +58,9 @@ def recover(options: RecoverOptions) -> None:
         show_remarks(study.remarks)
         if options.out_dir is not None:
             read = read_options(options)
-            heat = None if options.formula else read["temperature"]  # a population has one for each person
             recorded = {
                 **read,
-                "temperature": heat,
+                "temperature": None if options.formula else read["temperature"],  # a population has one for each person
                 "formula": options.formula,
                 "missing": options.missing if options.formula else None,
                 "reference": options.reference,
@@ -81,4 +79,4 @@ def _show(found: Recovery) -> None:
         cells = size_cells(size)
         table.add_row(*(cells[header] for header in SHOWN))
     out.print(table)
-    out.print(found.summary, soft_wrap=True)
+    out.print(found.summary(), soft_wrap=True)

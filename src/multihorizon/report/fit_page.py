@@ -161,7 +161,7 @@ def _questions(found: Analysis) -> list[Section]:
     if found.lookahead is not None:
         sections.append(Section("In what shape they look ahead", lookahead_blocks(found.lookahead, names)))
     if found.recovery is not None:
-        sections.append(Section("Can this design tell?", recovery_blocks(found.recovery)))
+        sections.append(Section("What can this design show?", recovery_blocks(found.recovery)))
     if found.goals is not None:
         groups = None if found.goals.model_fails else found.goals.groups
         sections.append(Section(QUESTION, [found.goals.answer, *([] if groups is None else goals_blocks(groups, names))]))

@@ -21,7 +21,7 @@ from multihorizon.files import write_all, write_csv, write_json
 from multihorizon.questions.contrasts import reward_contrasts
 from multihorizon.questions.goals import GoalEstimates
 from multihorizon.questions.lookahead_comparison import FamilyRow, LookaheadComparison
-from multihorizon.questions.study import COVERAGE, SEEN, Recovery, SizeResult
+from multihorizon.questions.study import Recovery, SizeResult
 from multihorizon.report.charts import (
     DIAGONAL,
     Axis,
@@ -213,7 +213,7 @@ def write_recovery(directory: Path, found: Recovery, options: dict[str, Any], re
 def recover_page(found: Recovery, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
     """The report of simulated studies."""
     return Page(
-        "Can this design tell?",
+        "What can this design show?",
         f"{found.sizes[0].studies} simulated studies of each size, fitted by {found.solver}",
         [
             Section("Truth and recovery", recovery_blocks(found)),
@@ -247,7 +247,7 @@ def recovery_blocks(found: Recovery) -> list[str | Block]:
         "alarms, which should be near 5 %. The number after ± is the standard error of a share with so many simulated studies."
     )
     table = PageTable(list(cells[0]), rows, "The study as designed first, then one change at a time")
-    return [found.summary, Beside(pictures), table, meaning]
+    return [found.summary(), Beside(pictures), table, meaning]
 
 
 def _truth_figure(size: SizeResult) -> Chart:
@@ -269,9 +269,9 @@ def _power_figure(sizes: Sequence[SizeResult], term: str | None) -> Chart:
         error = size.share_error(size.power)
         tip = f"true effect {size.effect:.2f}\npower {_share(size.power, error)}"
         marks.append(Mark(size.effect, size.power, tip, up=(size.power - error, size.power + error)))
-    lines = [Line([(min(x), SEEN), (max(x), SEEN)], kind="frame"), Line([(mark.x, mark.y) for mark in marks])]
+    lines = [Line([(min(x), 0.05), (max(x), 0.05)], kind="frame"), Line([(mark.x, mark.y) for mark in marks])]
     axis = Axis("true effect on the logit of the discount", [(at, f"{at:.2g}") for at in x], min(x), max(x))
-    caption = f"How often a study sees an effect of {term}. The thin line stands at {SEEN:g}, the level of the test."
+    caption = f"How often a study sees an effect of {term}. The thin line stands at 0.05, the level of the test."
     return Chart(caption, [Panel(axis, Axis("power"), marks, lines)])
 
 
@@ -281,13 +281,13 @@ def _sizes_figure(sizes: Sequence[SizeResult], name: str, label: str) -> Chart:
     found = [("error of a discount", [s.error for s in sizes]), ("coverage of discounts", [s.coverage for s in sizes])]
     if any(np.isfinite(size.power) for size in sizes):
         found.append((f"power, effect {sizes[0].effect:.2g}", [s.power for s in sizes]))
-    lines, marks = [Line([(0.0, COVERAGE), (max(x), COVERAGE)], kind="frame")], []
+    lines, marks = [Line([(0.0, 0.95), (max(x), 0.95)], kind="frame")], []
     for colour, (kind, values) in enumerate(found):
         points = [(at, value) for at, value in zip(x, values, strict=True) if np.isfinite(value)]
         lines.append(Line(points, kind, colour))
         marks += [Mark(at, value, f"{at:,.0f} {label}\n{kind}: {value:.3f}", colour=colour) for at, value in points]
     axis = Axis(label, [(at, f"{at:,.0f}") for at in x], 0.0, max(x))
-    caption = f"How the answer changes with the number of {label}. The thin line stands at {COVERAGE:g}."
+    caption = f"How the answer changes with the number of {label}. The thin line stands at 0.95."
     return Chart(caption, [Panel(axis, Axis("error, or share of studies"), marks, lines)])
 
 
