@@ -176,9 +176,9 @@ def test_all_that_is_typed_is_checked_before_any_work(typed, tmp_path, monkeypat
 
     monkeypatch.chdir(tmp_path)
     for module, name in (
-        ("tables.demonstrations", "decisions_of"),
-        ("commands.demo", "meadow"),
-        ("commands.reproduce", "run_part"),
+        ("data.demonstrations", "decisions_of"),
+        ("cli.demo", "meadow"),
+        ("cli.reproduce", "run_part"),
     ):
         monkeypatch.setattr(f"multihorizon.{module}.{name}", work)
     (tmp_path / "d.csv").write_text("expert,episode,step,state,action\nann,1,0,home,walk\n")
