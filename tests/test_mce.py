@@ -7,8 +7,9 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.driver import SearchResult
-from multihorizon.entropy.dual import Dual, discount_gradient, discounted_likelihood, minimise_dual
+from multihorizon.entropy.dual import Dual, discount_gradient, minimise_dual
 from multihorizon.entropy.mpmce import match
+from multihorizon.paper.mpml import discounted_likelihood
 from multihorizon.planning.evaluation import causal_entropy, feature_counts
 from multihorizon.solution import Trace
 
@@ -251,10 +252,10 @@ def test_no_discounts_nearby_pass_the_threshold_with_more_entropy():
     assert others.objective < found.objective + 1e-3
 
 
-def test_a_climb_that_did_not_end_is_not_converged(monkeypatch):
-    monkeypatch.setattr("multihorizon.entropy.mpmce.MAX_STEPS", 0)
+def test_a_climb_that_did_not_end_is_not_converged():
     domain = mh.domains.big_small()
-    found = mh.solve(mh.Problem(domain.mdp, domain.mce_experts()), mh.MPMCE(gap="threshold", threshold=1e-2, starts=1))
+    solver = mh.MPMCE(gap="threshold", threshold=1e-2, starts=1, max_steps=1)
+    found = mh.solve(mh.Problem(domain.mdp, domain.mce_experts()), solver)
     assert found.status == "not converged"
     assert "the climb did not end" in found.message
 
@@ -312,14 +313,13 @@ def test_a_threshold_nobody_passes_is_not_converged():
 
 
 @pytest.mark.parametrize("gap", ["per_expert", "summed", "threshold"])
-def test_an_inner_problem_that_did_not_finish_is_no_answer(gap, monkeypatch):
-    monkeypatch.setattr("multihorizon.entropy.dual.MAX_STEPS", 1)
-    found = mh.solve(two_cliff_experts(), mh.MPMCE(gap=gap, search=AROUND))
+def test_an_inner_problem_that_did_not_finish_is_no_answer(gap):
+    found = mh.solve(two_cliff_experts(), mh.MPMCE(gap=gap, search=AROUND, inner_tolerance=1e-30))
     assert np.isnan(found.trace.values).all()
     assert found.status == "not converged"
     assert "the reward is not reliable" in found.message
-    assert mh.solve(two_cliff_experts(), mh.MPML(search=AROUND)).status == "not converged"
-    assert mh.solve(two_cliff_experts(), mh.MPML(starts=1)).status == "not converged"
+    assert mh.solve(two_cliff_experts(), mh.MPML(search=AROUND, tolerance=1e-30)).status == "not converged"
+    assert mh.solve(two_cliff_experts(), mh.MPML(starts=1, tolerance=1e-30)).status == "not converged"
 
 
 def test_mpmce_takes_a_bayesian_search_and_repeats_it_with_the_same_seed():

@@ -109,6 +109,31 @@ class SearchResult:
         return int(np.isnan(self.trace.values).sum()) + self.failures
 
 
+class EvaluationLog:
+    """The evaluations of a search in order, with the seconds since its start; its trace when the search has ended."""
+
+    def __init__(self) -> None:
+        self.discounts: list[Floats] = []
+        self.values: list[float] = []
+        self.seconds: list[float] = []
+        self._begun = time.perf_counter()
+
+    def add(self, discounts: Floats, value: float) -> None:
+        """Write down one evaluation."""
+        self.discounts.append(discounts)
+        self.values.append(value)
+        self.seconds.append(time.perf_counter() - self._begun)
+
+    @property
+    def best(self) -> float:
+        """The largest value so far."""
+        return float(np.fmax.reduce(self.values))
+
+    def trace(self) -> Trace:
+        """Everything that was evaluated."""
+        return Trace(np.array(self.discounts), np.array(self.values), np.array(self.seconds))
+
+
 class Search(Protocol):
     """What a solver asks of an outer search."""
 
@@ -181,18 +206,13 @@ class Bayesian:
         """Evaluate one point after the other; the same seed gives the same points."""
         optimizer = _optimizer(n_experts, seed)
         uniform = np.random.default_rng(seed).uniform(size=(self.initial, n_experts))
-        start = time.perf_counter()
-        points: list[Floats] = []
-        values: list[float] = []
-        seconds: list[float] = []
+        log = EvaluationLog()
         for number in range(self.max_evaluations):
             point = uniform[number] if number < self.initial else _suggest(optimizer, n_experts)
-            points.append(point)
-            values.append(float(objective(point)))
-            seconds.append(time.perf_counter() - start)
-            _register(optimizer, points, values)
-            progress((number + 1) / self.max_evaluations, f"Bayesian: best {np.fmax.reduce(values):.6g}")
-        return SearchResult(Trace(np.array(points), np.array(values), np.array(seconds)))
+            log.add(point, float(objective(point)))
+            _register(optimizer, log.discounts, log.values)
+            progress((number + 1) / self.max_evaluations, f"Bayesian: best {log.best:.6g}")
+        return SearchResult(log.trace())
 
 
 def _evaluate(objective: Objective, points: Floats) -> Floats:

@@ -13,16 +13,14 @@ Near discount 1 some rewards have no finite value; there J counts as infinite, a
 change no policy, such as a constant reward, are flat and left alone. The minimum is reached when the largest entry of the
 gradient, recomputed, is below the tolerance.
 
-The discounted likelihood of the paper's MPML-IRL, and its exact gradient in the discounts.
+**In the discounts** the minimum moves as the discounted likelihood of the paper's MPML-IRL does,
 
     L(θ, Γ) = Σ_i Σ μ*_i(s,a) log π_{θ,γ}(a|s) = Σ_i (θᵀ f*_i − ρᵀ V_i(θ)) / λ,      μ*_i the expert's discounted visits at γ,
 
-so that for fixed Γ its maximiser in θ is the dual's minimiser (`dual`). The weights μ* depend on γ, which is why L is no
-likelihood of the decisions. With `R = (I − γP_π)^{-1}` for the policy planned from θ and `R*` for the expert's,
+whose maximiser in θ at fixed Γ is the dual's minimiser. With `R = (I − γP_π)^{-1}` for the policy planned from θ and `R*` for the
+expert's,
 
     ∂(ρᵀV)/∂γ = ρᵀ R P_π V,      ∂(θᵀf*)/∂γ = ρᵀ R* P_π* R* r_π*,      r_π* = Σ_a π*(a|·) (F θ)(·,a).
-
-An order of the experts that does not depend on how they are listed or named.
 """
 
 from __future__ import annotations
@@ -35,8 +33,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 from scipy.optimize import minimize
 
-from multihorizon.checks import ROUNDING, Bools, Floats
-from multihorizon.mdp import MDP
+from multihorizon.checks import ROUNDING, Floats
 from multihorizon.planning.evaluation import causal_entropy, feature_counts, occupancy, policy_entropy
 from multihorizon.planning.linear import Resolvent
 from multihorizon.planning.soft_plan import soft_plan
@@ -46,12 +43,6 @@ from multihorizon.problem import Expert, Problem
 DENSE_FEATURES = 400
 #: Curvatures below this share of the largest belong to rewards that change no policy.
 FLAT = 1e-12
-#: Plain Newton steps after SciPy's, each of which squares the error.
-POLISHING_STEPS = 3
-#: The largest step in the reward; where two discounts are nearly equal, only rewards of millions tell them apart.
-LARGEST_STEP = 1e10
-#: Newton steps after which a minimisation is given up.
-MAX_STEPS = 200
 
 
 def expert_policy(expert: Expert) -> Floats:
@@ -92,6 +83,7 @@ class Response:
         result: Floats = moved + self.discount * ahead - np.tile(change, (n_actions, 1))
         return result
 
+    @property
     def weights(self) -> Floats:
         """`μ(s) π(a|s) / λ` as `(A·S,)`."""
         weights: Floats = (self.visits[:, None] * self.policy).T.ravel() / self.temperature
@@ -100,12 +92,12 @@ class Response:
     def hessian(self) -> Floats:
         """This expert's part of the Hessian, `(d,d)`."""
         derivative = self.advantage_change(np.eye(self.mismatch.size))
-        built: Floats = derivative.T @ (self.weights()[:, None] * derivative)
+        built: Floats = derivative.T @ (self.weights[:, None] * derivative)
         return built
 
     def hessian_product(self, direction: Floats) -> Floats:
         """The Hessian times one direction `(d,)`."""
-        y = self.weights() * self.advantage_change(direction[:, None])[:, 0]
+        y = self.weights * self.advantage_change(direction[:, None])[:, 0]
         pulled = self.resolvent.solve(self.discount * (self.expert.mdp.stacked.T @ y), transpose=True)
         spread = y + (pulled[:, None] * self.policy).T.ravel()
         result: Floats = self.expert.feature_matrix.T @ spread
@@ -220,6 +212,16 @@ def minimise_dual(dual: Dual, start: Floats | None = None, tolerance: float = 1e
     return min(found, key=lambda solution: solution.gradient_norm)
 
 
+def _starts(dual: Dual, start: Floats | None) -> Iterator[Floats]:
+    """The given start, no reward, and a cost of each decision above its entropy: at discount 1 only the last has values."""
+    if start is not None:
+        yield start
+    yield np.zeros(dual.problem.n_parameters)
+    tasks = {id(expert.feature_matrix): expert for expert in dual.problem.experts}.values()
+    costs = [-2 * float(dual.temperatures.max()) * np.log(task.mdp.n_actions) * task.mdp.live.T.ravel() for task in tasks]
+    yield spla.lsqr(sp.vstack([task.feature_matrix for task in tasks], format="csr"), np.concatenate(costs))[0]
+
+
 def _newton(dual: Dual, start: DualPoint, tolerance: float) -> DualSolution:
     """SciPy's trust-region Newton method from one point; it stops by the gradient's length, which bounds its largest entry."""
     path = _Path(dual, start)
@@ -232,22 +234,14 @@ def _newton(dual: Dual, start: DualPoint, tolerance: float) -> DualSolution:
             hess=(lambda theta: path.reached(theta).hessian()) if dense else None,
             hessp=None if dense else (lambda theta, direction: path.reached(theta).hessian_product(direction)),
             method="trust-exact" if dense else "trust-ncg",
-            options={"gtol": tolerance, "maxiter": MAX_STEPS, "max_trust_radius": LARGEST_STEP},
+            # Where two discounts are nearly equal, only rewards of millions distinguish the experts.
+            options={"gtol": tolerance, "maxiter": 200, "max_trust_radius": 1e10},
         )
     point = path.reached(found.x)
-    if dense:
-        point = _polish(dual, point)
-    norm = float(np.abs(point.gradient).max())
-    return DualSolution(point, norm, int(found.nit), norm <= tolerance)
-
-
-def _polish(dual: Dual, point: DualPoint) -> DualPoint:
-    """Plain Newton steps while they halve the gradient, toward the reward of least length with these policies.
-
-    Near the minimum J itself no longer shows which of two points is lower, and where it is nearly flat a gradient of 1e-8 can
-    leave a reward far from its limit.
-    """
-    for number in range(POLISHING_STEPS):
+    # Three plain Newton steps, each of which squares the error, while they halve the gradient, toward the reward of least length
+    # with these policies. Near the minimum J itself no longer shows which of two points is lower, and where it is nearly flat a
+    # gradient of 1e-8 can leave a reward far from its limit.
+    for number in range(3 if dense else 0):
         curvatures, axes = np.linalg.eigh(point.hessian())
         curved = curvatures > FLAT * curvatures[-1]
         along = axes[:, curved]
@@ -256,7 +250,8 @@ def _polish(dual: Dual, point: DualPoint) -> DualPoint:
         if moved is None or np.abs(moved.gradient).max() > enough * np.abs(point.gradient).max() + ROUNDING:
             break
         point = moved
-    return point
+    norm = float(np.abs(point.gradient).max())
+    return DualSolution(point, norm, int(found.nit), norm <= tolerance)
 
 
 class _Path:
@@ -286,31 +281,6 @@ class _Path:
             self.last = point
             self.lowest = min(self.lowest, point, key=lambda known: known.value)
         return point
-
-
-def _starts(dual: Dual, start: Floats | None) -> Iterator[Floats]:
-    """The given start, no reward, and a cost of each decision above its entropy: at discount 1 only the last has values."""
-    if start is not None:
-        yield start
-    yield np.zeros(dual.problem.n_parameters)
-    tasks = {id(expert.feature_matrix): expert for expert in dual.problem.experts}.values()
-    costs = [-2 * float(dual.temperatures.max()) * np.log(task.mdp.n_actions) * _live(task.mdp) for task in tasks]
-    yield spla.lsqr(sp.vstack([task.feature_matrix for task in tasks], format="csr"), np.concatenate(costs))[0]
-
-
-def _live(mdp: MDP) -> Bools:
-    """Mask `(A·S,)` of the rows in which a decision is taken."""
-    mask: Bools = mdp.live.T.ravel()
-    return mask
-
-
-def discounted_likelihood(dual: Dual, point: DualPoint) -> float:
-    """`L(θ, Γ)` at a point of the dual."""
-    total = 0.0
-    for response, target, paid in zip(point.responses, dual.targets, dual.paid, strict=True):
-        soft = float(response.expert.mdp.initial @ response.values)
-        total += (float(point.theta @ target) + paid - soft) / response.temperature
-    return total
 
 
 def discount_gradient(dual: Dual, point: DualPoint) -> Floats:

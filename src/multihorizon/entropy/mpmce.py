@@ -1,31 +1,4 @@
-"""How well one reward can match every expert at discounts Γ, and how that changes with Γ.
-
-At the dual's minimiser θ(Γ) (`dual`), with `m_i = f_i − f*_i` the mismatch of expert i and `B_i` its part of the Hessian,
-
-    ∂m_i/∂γ_j = B_i ∂θ/∂γ_j + [i = j] (∂f_i/∂γ − ∂f*_i/∂γ)|_θ,      (Σ_i B_i) ∂θ/∂γ_j = −(∂f_j/∂γ − ∂f*_j/∂γ)|_θ.
-
-At fixed θ the soft values move by `∂V/∂γ = R P_π V`, the policy by `∂π = π (∂Q − ∂V) / λ`, and the visits by
-`∂μ = Rᵀ (P_πᵀ μ + γ Σ_a T_aᵀ (μ ∂π_a))`, with `R = (I − γP_π)^{-1}`. The expert's own policy stays: `∂μ* = R*ᵀ P_π*ᵀ μ*`.
-
-The mismatches sum to zero at θ(Γ), so the dual's value is λ times the summed entropy, and the entropy's gradient in Γ is that
-of the dual: minus the gradient of the discounted likelihood.
-
-The discounts of largest entropy among those at which every expert is matched within a threshold ε.
-
-    max_Γ Σ_k H_k(Γ)      subject to      −ε ≤ f_k(Γ) − f*_k ≤ ε  in every entry, for every expert k,
-
-with the policies of `matching`. This is how the paper's discussion describes its second algorithm: features are matched "within
-some threshold". At ε = 0 only discounts that explain every expert pass. As ε grows, the entropy, which rises with the
-discounts, pulls them upward.
-
-The set that passes can have several parts, so the search begins at several points. From each it goes to the least squared
-mismatch nearby (SciPy's `least_squares`), and from there, with ε opened in the steps of OPENING, it climbs by linear programs in
-a trust region, which use the exact derivatives of `matching`. The answer is mostly a corner, where as many constraints are tight
-as there are discounts; there such steps converge as fast as Newton's. SciPy's SLSQP took 500 evaluations where these take 20.
-A climb ends when a step promises less than GAIN. Every point tried is recorded, and the best that passes is the answer. What a
-further step of NEARBY in each discount still promises there is the evidence that it is one (`entropy_within_reach`).
-
-Multi-planning-horizon MCE-IRL (the paper's Algorithm 2): search over Γ, maximum causal entropy inside.
+"""Multi-planning-horizon MCE-IRL (the paper's Algorithm 2): search over Γ, maximum causal entropy inside.
 
 At each Γ the dual of `dual` is minimised, giving θ. What the search then maximises depends on `gap`:
 
@@ -39,14 +12,35 @@ At each Γ the dual of `dual` is minimised, giving θ. What the search then maxi
   around the answer, which is narrow in m, for a Gaussian process; it was the most reliable of −m, −√m and −log m.
 
 A Γ at which the dual could not be minimised is never an answer: its value is NaN.
+
+**How the mismatch moves with Γ.** At the dual's minimiser θ(Γ), with `m_i = f_i − f*_i` the mismatch of expert i and `B_i` its
+part of the Hessian,
+
+    ∂m_i/∂γ_j = B_i ∂θ/∂γ_j + [i = j] (∂f_i/∂γ − ∂f*_i/∂γ)|_θ,      (Σ_i B_i) ∂θ/∂γ_j = −(∂f_j/∂γ − ∂f*_j/∂γ)|_θ.
+
+At fixed θ the soft values move by `∂V/∂γ = R P_π V`, the policy by `∂π = π (∂Q − ∂V) / λ`, and the visits by
+`∂μ = Rᵀ (P_πᵀ μ + γ Σ_a T_aᵀ (μ ∂π_a))`, with `R = (I − γP_π)^{-1}`. The expert's own policy stays: `∂μ* = R*ᵀ P_π*ᵀ μ*`. The
+mismatches sum to zero at θ(Γ), so the dual's value is λ times the summed entropy, and the entropy's gradient in Γ is that of the
+dual: minus the gradient of the discounted likelihood.
+
+**The climb** of the rule "threshold" solves
+
+    max_Γ Σ_k H_k(Γ)      subject to      −ε ≤ f_k(Γ) − f*_k ≤ ε  in every entry, for every expert k.
+
+At ε = 0 only discounts that explain every expert pass. As ε grows, the entropy, which rises with the discounts, pulls them up.
+The set that passes can have several parts, so the climb begins at several points. From each it goes to the least squared mismatch
+nearby (SciPy's `least_squares`), and from there, with ε opened step by step, it climbs by linear programs in a trust region
+(`numerics/slp.py`) with the exact derivatives above. The answer is mostly a corner, where as many constraints are tight as there
+are discounts; there such steps converge as fast as Newton's. SciPy's SLSQP took 500 evaluations where these take 20. Every point
+tried is recorded, and the best that passes is the answer. What a further step of NEARBY in each discount still promises there is
+the evidence that it is one (`entropy_within_reach`).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -54,19 +48,29 @@ from scipy.optimize import least_squares, linprog
 from scipy.stats import qmc
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, as_count, as_positive
-from multihorizon.driver import Bayesian, Search, check_search
+from multihorizon.driver import Bayesian, EvaluationLog, Search, check_search
 from multihorizon.entropy.dual import FLAT, Dual, DualSolution, Response, discount_gradient, expert_order, minimise_dual
 from multihorizon.entropy.mce import entropy_evidence
+from multihorizon.numerics import slp
 from multihorizon.parallel import Progress, silent
 from multihorizon.planning.linear import Resolvent
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status, Trace
+
+#: How far around the answer of a climb it is checked that no discounts are better.
+NEARBY = 1e-3
+#: The penalty, in entropy, of a mismatch of twice the threshold: more than a wider threshold could add.
+PENALTY = 10.0
+#: The climb aims at this share of ε, so that what it finds still passes when the inner problem is solved afresh. Points up to the
+#: second share compete: its corners do, and what it tried beyond them does not.
+AIM, COMPETING = 0.999, 0.99901
 
 
 @dataclass(frozen=True, eq=False)
 class Matching:
     """The dual solution at Γ, and each expert's mismatch `(n,d)` with its derivative `(n,d,K)` in the discounts."""
 
+    discounts: Floats
     found: DualSolution
     mismatch: Floats
     derivative: Floats
@@ -95,7 +99,7 @@ def match(dual: Dual, tolerance: float, start: Floats | None = None) -> Matching
     derivative = np.stack([hessian @ moved for hessian in hessians])
     derivative[np.arange(len(responses)), :, owner] += direct
     mismatch = np.array([response.mismatch for response in responses])
-    return Matching(found, mismatch, derivative, -discount_gradient(dual, found.point))
+    return Matching(dual.discounts, found, mismatch, derivative, -discount_gradient(dual, found.point))
 
 
 def _direct(response: Response, policy: Floats) -> Floats:
@@ -108,66 +112,53 @@ def _direct(response: Response, policy: Floats) -> Floats:
     inflow = P.T @ response.visits + response.discount * (mdp.stacked.T @ (response.visits[:, None] * moved).T.ravel())
     visits = response.resolvent.solve(inflow, transpose=True)
     counts = visits[:, None] * response.policy + response.visits[:, None] * moved
-    change: Floats = response.expert.feature_matrix.T @ (counts - _expert_counts(response, policy)).T.ravel()
-    return change
-
-
-def _expert_counts(response: Response, policy: Floats) -> Floats:
-    """`∂μ*(s,a)/∂γ` `(S,A)` of the expert's own policy."""
-    mdp = response.expert.mdp
     pi = np.where(mdp.terminal[:, None], 0.0, policy)
     P = mdp.under(pi)
     resolvent = Resolvent(P, response.discount)
-    visits = np.where(mdp.terminal, 0.0, resolvent.solve(mdp.initial, transpose=True))
-    return resolvent.solve(P.T @ visits, transpose=True)[:, None] * pi
-
-
-#: Up to this many times the wanted starts are tried while no discounts pass.
-MORE_STARTS = 5
-#: Discounts that differ by no more than this count as one start.
-SAME = 1e-5
-#: Shares of ε for a sequence of climbs, each of which begins where the one before it ended.
-OPENING = (0.03, 0.06, 0.125, 0.25, 0.5, 1.0)
-#: A step that promises less entropy than this ends a climb.
-GAIN = 1e-8
-#: Steps after which a climb is given up.
-MAX_STEPS = 150
-#: How far around the answer it is checked that no discounts are better.
-NEARBY = 1e-3
-#: The largest step of one discount, and the one at which a climb ends.
-FIRST_RADIUS, SMALLEST_RADIUS = 0.1, 1e-7
-#: The penalty, in entropy, of a mismatch of twice the threshold: more than a wider threshold could add.
-PENALTY = 10.0
-#: The climb aims at this share of ε, so that what it finds still passes when the inner problem is solved afresh.
-AIM = 0.999
-#: The share of ε up to which points of a climb compete: its corners do, and what it tried beyond them does not.
-COMPETING = 0.99901
+    own = np.where(mdp.terminal, 0.0, resolvent.solve(mdp.initial, transpose=True))
+    counts -= resolvent.solve(P.T @ own, transpose=True)[:, None] * pi
+    change: Floats = response.expert.feature_matrix.T @ counts.T.ravel()
+    return change
 
 
 class UnmatchedError(Exception):
     """The inner problem could not be solved at some Γ, so the climb through it ends."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Climb:
     """Climbs over Γ and all the points they tried."""
 
     evaluate: Callable[[Floats, Floats | None], Matching | None]
     threshold: float
-    begin: float = field(default_factory=time.perf_counter)
-    points: list[Floats] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
+    max_steps: int
+    log: EvaluationLog = field(default_factory=EvaluationLog)
     _last: Matching | None = None
+
+    def run(self, starts: Floats, wanted: int, progress: Progress) -> Trace:
+        """From the least mismatch near each start, climb in entropy: once as ε opens step by step, and once with all of ε.
+
+        The first `wanted` starts are used, and more until some discounts pass.
+        """
+        seen: list[Floats] = []
+        for number, start in enumerate(starts):
+            if number >= wanted and seen:
+                break
+            # Where the inner problem cannot be solved, the next start goes on.
+            with suppress(UnmatchedError):
+                found = self.at(self.nearest(start))
+                if found.largest <= self.threshold and self.opened(found, seen):
+                    self.rise(found, self.threshold)
+            progress(min(1.0, (number + 1) / wanted), f"MPMCE: best {self.log.best:.6g}")
+        return self.log.trace()
 
     def at(self, discounts: Floats) -> Matching:
         """Match at Γ, starting from the reward of the point before; the same Γ twice in a row costs nothing."""
-        if self._last is not None and np.array_equal(discounts, self.points[-1]):
+        if self._last is not None and np.array_equal(discounts, self.log.discounts[-1]):
             return self._last
         found = self.evaluate(discounts, None if self._last is None else self._last.found.point.theta)
-        self.points.append(np.array(discounts))
-        self.values.append(np.nan if found is None else score(found.entropy, found.largest, COMPETING * self.threshold))
-        self.seconds.append(time.perf_counter() - self.begin)
+        value = np.nan if found is None else score(found.entropy, found.largest, COMPETING * self.threshold)
+        self.log.add(np.array(discounts), value)
         self._last = found
         if found is None:
             raise UnmatchedError
@@ -184,39 +175,59 @@ class Climb:
         )
         return np.asarray(found.x, dtype=np.float64)
 
-    def rise(self, discounts: Floats, threshold: float) -> Floats:
-        """The discounts of largest entropy near some that pass, within a threshold, by linear programs in a trust region.
+    def opened(self, here: Matching, seen: list[Floats]) -> bool:
+        """Climb with ε opened step by step; stop where an earlier climb has been, and say whether this one went its own way."""
+        for share in (0.03, 0.06, 0.125, 0.25, 0.5, 1.0):
+            here = self.rise(here, share * self.threshold)
+            if any(np.abs(here.discounts - other).max() <= 1e-5 for other in seen):
+                return False
+            seen.append(here.discounts)
+        return True
 
-        A step whose linear constraints were too far off is corrected once by what the mismatch at its end turned out to be.
-        """
-        aim, radius, here = AIM * threshold, FIRST_RADIUS, self.at(discounts)
-        for _ in range(MAX_STEPS):
-            step, promised = _linear_step(here, here.mismatch, discounts, aim, radius)
-            if promised <= GAIN or radius <= SMALLEST_RADIUS:
-                break
-            moved, there = self._try(discounts + step)
-            kept = _gain(here, there, aim) / promised
-            if there is not None and kept < 0.5:
-                bent = there.mismatch - here.derivative @ (moved - discounts)
-                corrected, nearer = self._try(discounts + _linear_step(here, bent, discounts, aim, radius)[0])
-                if _gain(here, nearer, aim) > kept * promised:
-                    moved, there, kept = corrected, nearer, _gain(here, nearer, aim) / promised
-            radius = min(2 * radius, FIRST_RADIUS) if kept > 0.75 else radius if kept > 0.25 else radius / 3
-            if there is not None and kept > 0:
-                discounts, here = moved, there
-        return discounts
+    def rise(self, here: Matching, threshold: float) -> Matching:
+        """The discounts of largest entropy near some that pass, within a threshold, by linear programs in a trust region."""
+        hill = _Entropy(self, AIM * threshold)
 
-    def _try(self, discounts: Floats) -> tuple[Floats, Matching | None]:
-        """The discounts within their bounds, and the matching there if it could be solved."""
-        inside = np.clip(discounts, 0.0, ENDLESS_DISCOUNT)
+        def next_radius(radius: float, length: float, ratio: float) -> float:
+            return min(2 * radius, 0.1) if ratio > 0.75 else radius if ratio > 0.25 else radius / 3
+
+        return slp.climb(hill, here, 0.1, 1e-7, self.max_steps, next_radius)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class _Entropy:
+    """The entropy, less a penalty of what goes beyond the threshold, as a hill."""
+
+    climb: Climb
+    threshold: float
+
+    def ended(self, here: Matching) -> bool:
+        return False
+
+    def least_gain(self, here: Matching) -> float:
+        return 1e-8
+
+    def step(self, here: Matching, radius: float) -> slp.Step | None:
+        step, promised = _linear_step(here, here.mismatch, self.threshold, radius)
+        return slp.Step(here.discounts + step, float(np.abs(step).max()), promised, radius)
+
+    def move(self, here: Matching, step: slp.Step) -> tuple[Matching, float]:
+        """Try a step; one whose linear constraints were far off is corrected once, by the mismatch found at its end."""
+        there, rise = self._tried(here, step.target)
+        if there is not None and rise < 0.5 * step.gain:
+            bent = there.mismatch - here.derivative @ (there.discounts - here.discounts)
+            corrected, higher = self._tried(here, here.discounts + _linear_step(here, bent, self.threshold, step.detail)[0])
+            if higher > rise:
+                there, rise = corrected, higher
+        return there or here, rise
+
+    def _tried(self, here: Matching, discounts: Floats) -> tuple[Matching | None, float]:
+        """The matching within the bounds if it could be solved, and the rise to there."""
         try:
-            return inside, self.at(inside)
+            there = self.climb.at(np.clip(discounts, 0.0, ENDLESS_DISCOUNT))
         except UnmatchedError:
-            return inside, None
-
-    def trace(self) -> Trace:
-        """Everything tried, in order."""
-        return Trace(np.array(self.points), np.array(self.values), np.array(self.seconds))
+            return None, -np.inf
+        return there, _merit(there, self.threshold) - _merit(here, self.threshold)
 
 
 def score(entropy: float, mismatch: float, threshold: float) -> float:
@@ -225,28 +236,20 @@ def score(entropy: float, mismatch: float, threshold: float) -> float:
 
 
 def _merit(found: Matching, threshold: float) -> float:
-    """The entropy less a penalty of what goes beyond the threshold."""
     return found.entropy - PENALTY * max(0.0, found.largest / threshold - 1)
 
 
-def _gain(here: Matching, there: Matching | None, threshold: float) -> float:
-    return -np.inf if there is None else _merit(there, threshold) - _merit(here, threshold)
-
-
-def _linear_step(here: Matching, base: Floats, discounts: Floats, threshold: float, radius: float) -> tuple[Floats, float]:
+def _linear_step(here: Matching, base: Floats, threshold: float, radius: float) -> tuple[Floats, float]:
     """The step that raises the linearised merit most within the radius, and by how much; `base` is the mismatch of no step."""
-    width = discounts.size
-    mismatch = base.ravel() / threshold
-    change = here.derivative.reshape(-1, width) / threshold
+    width = here.discounts.size
+    mismatch, change = base.ravel() / threshold, here.derivative.reshape(-1, width) / threshold
     beyond = -np.ones((mismatch.size, 1))
+    low, high = np.maximum(-radius, -here.discounts), np.minimum(radius, ENDLESS_DISCOUNT - here.discounts)
     found = linprog(
         np.append(-here.entropy_gradient, PENALTY),
         A_ub=np.block([[change, beyond], [-change, beyond]]),
         b_ub=np.concatenate([1 - mismatch, 1 + mismatch]),
-        bounds=[
-            *zip(np.maximum(-radius, -discounts), np.minimum(radius, ENDLESS_DISCOUNT - discounts), strict=True),
-            (0.0, None),
-        ],
+        bounds=[*zip(low, high, strict=True), (0.0, None)],
         method="highs",
     )
     if found.x is None:
@@ -255,51 +258,9 @@ def _linear_step(here: Matching, base: Floats, discounts: Floats, threshold: flo
     return np.asarray(found.x[:-1], dtype=np.float64), float(promised)
 
 
-def entropy_within_reach(here: Matching, discounts: Floats, threshold: float) -> float:
+def entropy_within_reach(here: Matching, threshold: float) -> float:
     """How much more entropy discounts nearby promise to first order; 0 at the answer."""
-    return _linear_step(here, here.mismatch, discounts, max(AIM * threshold, here.largest), NEARBY)[1]
-
-
-def halton_starts(starts: int, n_experts: int, seed: int) -> Floats:
-    """Points `(n,K)` spread over the discounts: the wanted starts, and more for where nothing passes."""
-    points = qmc.Halton(n_experts, seed=seed).random(MORE_STARTS * starts)
-    return np.asarray(ENDLESS_DISCOUNT * points, dtype=np.float64)
-
-
-def climb(climbing: Climb, starts: Floats, wanted: int, progress: Progress) -> Trace:
-    """From the least mismatch near each start, climb in entropy: once as ε opens step by step, and once with all of ε.
-
-    The first `wanted` starts are used, and more until some discounts pass.
-    """
-    seen: list[Floats] = []
-    for number, start in enumerate(starts):
-        if number >= wanted and seen:
-            break
-        # Where the inner problem cannot be solved, the next start goes on.
-        with suppress(UnmatchedError):
-            found = climbing.nearest(start)
-            if climbing.at(found).largest <= climbing.threshold and _open(climbing, found, seen):
-                climbing.rise(found, climbing.threshold)
-        progress(min(1.0, (number + 1) / wanted), f"MPMCE: best {np.fmax.reduce(climbing.values):.6g}")
-    return climbing.trace()
-
-
-def _open(climbing: Climb, discounts: Floats, seen: list[Floats]) -> bool:
-    """Climb with ε opened step by step; stop where an earlier climb has been, and say whether this one went its own way."""
-    for share in OPENING:
-        discounts = climbing.rise(discounts, share * climbing.threshold)
-        if any(np.abs(discounts - other).max() <= SAME for other in seen):
-            return False
-        seen.append(discounts)
-    return True
-
-
-GAPS = ("per_expert", "summed", "threshold")
-
-#: The climb asks for this much more of the inner problem, because it compares mismatches that are nearly equal.
-CLIMB_PRECISION = 1e-3
-#: More entropy than this within reach of an answer means that the climb did not end; a free step brings ten times as much.
-REACH = 1e-4
+    return _linear_step(here, here.mismatch, max(AIM * threshold, here.largest), NEARBY)[1]
 
 
 @dataclass(frozen=True)
@@ -318,7 +279,8 @@ class MPMCE:
         search: the outer search over Γ; by default `Bayesian(50)`, and for "threshold" a climb along exact gradients.
         inner_tolerance: the largest entry of the dual's gradient at which the inner iteration stops.
         threshold: the largest entry of an expert's mismatch that `gap="threshold"` lets pass.
-        starts: number of starts of the climb; more are tried while no discounts pass.
+        starts: number of starts of the climb; up to five times as many are tried while no discounts pass.
+        max_steps: steps after which a climb is given up.
     """
 
     temperature: float = 1.0
@@ -328,17 +290,18 @@ class MPMCE:
     inner_tolerance: float = 1e-7
     threshold: float = 1e-3
     starts: int = 8
+    max_steps: int = 150
 
     def __post_init__(self) -> None:
         as_positive(self.temperature, "temperature")
         if self.search is not None:
             check_search(self.search)
-        as_positive(self.tolerance, "tolerance")
-        as_positive(self.inner_tolerance, "inner_tolerance")
-        as_positive(self.threshold, "threshold")
+        for name in ("tolerance", "inner_tolerance", "threshold"):
+            as_positive(getattr(self, name), name)
         as_count(self.starts, "starts")
-        if self.gap not in GAPS:
-            raise ValueError(f"gap must be one of {', '.join(GAPS)}, received {self.gap!r}")
+        as_count(self.max_steps, "max_steps")
+        if self.gap not in ("per_expert", "summed", "threshold"):
+            raise ValueError(f"gap must be one of per_expert, summed, threshold, received {self.gap!r}")
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Search, then solve once more at the best Γ."""
@@ -370,16 +333,16 @@ class MPMCE:
         if self.gap != "threshold" or self.search is not None:
             return None
         found = inner.match(discounts, None)
-        return np.nan if found is None else entropy_within_reach(found, discounts, self.threshold)
+        return np.nan if found is None else entropy_within_reach(found, self.threshold)
 
     def _search(self, inner: _Inner, seed: int, progress: Progress) -> Trace:
         """Search with the experts in an order of their own, so that the answer does not depend on how they are listed."""
         places = np.argsort(expert_order(inner.problem))
         if self.gap == "threshold" and self.search is None:
-            starts = halton_starts(self.starts, places.size, seed)[:, places]
-            return climb(Climb(inner.match, self.threshold), starts, self.starts, progress)
+            starts = ENDLESS_DISCOUNT * qmc.Halton(places.size, seed=seed).random(5 * self.starts)[:, places]
+            return Climb(inner.match, self.threshold, self.max_steps).run(starts, self.starts, progress)
         trace = (self.search or Bayesian(50)).run(_Reordered(inner, places), places.size, seed, progress).trace
-        return Trace(trace.discounts[:, places], trace.values, trace.seconds)
+        return replace(trace, discounts=trace.discounts[:, places])
 
 
 def relative_mismatch(found: DualSolution, dual: Dual) -> float:
@@ -397,7 +360,7 @@ def _problems(found: DualSolution, residual: float, allowed: float, reach: float
         yield f"no discounts tried match every expert within {allowed:g}"
     elif reach is not None and np.isnan(reach):
         yield "whether the climb ended could not be checked"
-    elif reach is not None and reach > REACH:
+    elif reach is not None and reach > 1e-4:  # a free step brings ten times as much
         yield f"the climb did not end: discounts within {NEARBY:g} promise {reach:.1e} more entropy"
 
 
@@ -417,7 +380,8 @@ class _Inner:
     def match(self, discounts: Floats, start: Floats | None) -> Matching | None:
         """The matching at Γ, or None where the dual has no minimum that was reached."""
         try:
-            found = match(self.dual(discounts), CLIMB_PRECISION * self.options.inner_tolerance, start)
+            # The climb asks for more, because it compares mismatches that are nearly equal.
+            found = match(self.dual(discounts), 1e-3 * self.options.inner_tolerance, start)
         except (ValueError, np.linalg.LinAlgError):
             return None
         return found if found.found.gradient_norm <= self.options.inner_tolerance else None

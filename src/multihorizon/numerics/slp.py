@@ -1,8 +1,7 @@
 """Ascent by linear programs in a trust region, for functions with kinks (SciPy's trust regions take smooth ones).
 
 At a point the function is replaced by a linear program that is exact nearby. Its best step within the radius promises a gain. The
-step is tried, and taken if the function rises. The radius then follows the ratio of the rise to the promise: below 0.1 it becomes
-a quarter of the step, and above 0.5 it doubles if the step filled it.
+step is tried, and taken if the function rises. The radius then follows the ratio of the rise to the promise.
 
 A climb has converged when the best step promises no more than `least_gain`, or when the radius is no larger than `smallest`. A
 program without an answer is tried again in a quarter of the radius. A climb that ends because of such programs has not converged.
@@ -10,6 +9,7 @@ program without an answer is tried again in a quarter of the radius. A climb tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -48,8 +48,31 @@ class Hill(Protocol[Place]):
         ...
 
 
-def climb(hill: Hill[Place], place: Place, radius: float, smallest: float, largest: float, max_steps: int) -> tuple[Place, bool]:
-    """Climb from a place, with a first radius; returns the last place, and whether the climb converged there."""
+def next_radius(radius: float, length: float, ratio: float) -> float:
+    """A quarter of a step that failed; twice the region, up to 1, if the step was good and filled it."""
+    if ratio < 0.1:
+        return min(radius, length) / 4
+    return min(1.0, 2 * radius) if ratio > 0.5 and length > 0.9 * radius else radius
+
+
+def climb(
+    hill: Hill[Place],
+    place: Place,
+    radius: float,
+    smallest: float,
+    max_steps: int,
+    next_radius: Callable[[float, float, float], float] = next_radius,
+) -> tuple[Place, bool]:
+    """Climb from a place; returns the last place, and whether the climb converged there.
+
+    Args:
+        hill: the function.
+        place: where to begin.
+        radius: the first radius.
+        smallest: a climb whose radius is no larger has converged.
+        max_steps: steps after which a climb is given up.
+        next_radius: from the radius, the length of the step, and the ratio of the rise to the promise.
+    """
     hindered = False
     for _ in range(max_steps):
         if hill.ended(place):
@@ -65,9 +88,6 @@ def climb(hill: Hill[Place], place: Place, radius: float, smallest: float, large
         there, rise = hill.move(place, step)
         ratio = -np.inf if np.isnan(rise) else rise / step.gain
         hindered = bool(np.isnan(rise)) or (hindered and not ratio > 0)
-        if ratio < 0.1:
-            radius = min(radius, step.length) / 4
-        elif ratio > 0.5 and step.length > 0.9 * radius:
-            radius = min(largest, 2 * radius)
+        radius = next_radius(radius, step.length, ratio)
         place = there if ratio > 0 else place
     return place, False

@@ -7,7 +7,6 @@ is not the expert: L weighs decisions by γ^t, all of its terms are negative, an
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +14,8 @@ from scipy.optimize import minimize
 from scipy.stats import qmc
 
 from multihorizon.checks import ENDLESS_DISCOUNT, Floats, Ints, as_count, as_positive
-from multihorizon.driver import Search, check_search
-from multihorizon.entropy.dual import Dual, DualSolution, discount_gradient, discounted_likelihood, expert_order, minimise_dual
+from multihorizon.driver import EvaluationLog, Search, check_search
+from multihorizon.entropy.dual import Dual, DualPoint, DualSolution, discount_gradient, expert_order, minimise_dual
 from multihorizon.entropy.mce import entropy_evidence
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
@@ -75,6 +74,15 @@ class MPML:
         )
 
 
+def discounted_likelihood(dual: Dual, point: DualPoint) -> float:
+    """`L(θ, Γ)` at a point of the dual."""
+    total = 0.0
+    for response, target, paid in zip(point.responses, dual.targets, dual.paid, strict=True):
+        soft = float(response.expert.mdp.initial @ response.values)
+        total += (float(point.theta @ target) + paid - soft) / response.temperature
+    return total
+
+
 @dataclass(frozen=True)
 class _Profile:
     """`max_θ L(θ, Γ)` as a function of Γ, whose discounts stand in the order of `expert_order`."""
@@ -105,24 +113,19 @@ class _Profile:
 
 
 def _climb(profile: _Profile, n_experts: int, starts: int, seed: int, progress: Progress) -> Trace:
-    begin = time.perf_counter()
-    points: list[Floats] = []
-    values: list[float] = []
-    seconds: list[float] = []
+    log = EvaluationLog()
 
     def negative(discounts: Floats) -> tuple[float, Floats]:
         value, gradient = profile.at(discounts)
-        points.append(discounts.copy())
-        values.append(value)
-        seconds.append(time.perf_counter() - begin)
+        log.add(discounts.copy(), value)
         return np.inf if np.isnan(value) else -value, -gradient
 
     for number, start in enumerate(0.9 * qmc.Halton(n_experts, seed=seed).random(starts)):
         minimize(
             negative, start, jac=True, method="L-BFGS-B", bounds=[(0.0, ENDLESS_DISCOUNT)] * n_experts, options={"maxiter": 50}
         )
-        progress((number + 1) / starts, f"MPML: best {np.fmax.reduce(values):.6g}")
-    return Trace(np.array(points), np.array(values), np.array(seconds))
+        progress((number + 1) / starts, f"MPML: best {log.best:.6g}")
+    return log.trace()
 
 
 def _stationarity(discounts: Floats, found: DualSolution, gradient: Floats) -> float:

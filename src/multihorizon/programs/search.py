@@ -31,21 +31,19 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import qmc
 
 from multihorizon.checks import Floats, Ints, as_count, as_positive
-from multihorizon.driver import Objective, SearchResult
+from multihorizon.driver import EvaluationLog, Objective, SearchResult
 from multihorizon.numerics import slp
 from multihorizon.numerics.lp import INFINITY, MOST_SIMPLEX_ROWS, LPStatus
 from multihorizon.parallel import Progress, silent
 from multihorizon.programs.inner import POSITIVE_MARGIN, Bases, Inner, Optimum, program
-from multihorizon.solution import Trace
 
 #: The first trust region: half the range, so that a climb can leave the basin its start happens to lie in.
 FIRST_RADIUS = 0.5
@@ -55,15 +53,10 @@ MEAN_BOUND = 1e5
 Score = tuple[int, float]
 
 
-@dataclass(eq=False)
-class EvaluationLog:
-    """All evaluations of a search in order, seconds since its start, and how many other programs HiGHS did not solve."""
+class ProgramLog(EvaluationLog):
+    """All evaluations of a search in order, and how many other programs HiGHS did not solve."""
 
-    discounts: list[Floats] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    failures: int = 0
-    _begun: float = field(default_factory=time.perf_counter)
+    failures = 0
 
     @property
     def n_failed(self) -> int:
@@ -73,9 +66,7 @@ class EvaluationLog:
     def evaluate(self, inner: Inner, gamma: Floats, over_all: bool = False) -> Optimum:
         """Solve at Γ, over all rows where that is wanted, and write it down."""
         point = inner.at(gamma, over_all)
-        self.discounts.append(gamma)
-        self.values.append(point.objective)
-        self.seconds.append(time.perf_counter() - self._begun)
+        self.add(gamma, point.objective)
         return point
 
 
@@ -95,19 +86,16 @@ class Climber:
     max_steps: int
     keep_order: bool = True
 
-    def ascend(
-        self, inner: Inner, log: EvaluationLog, point: Optimum, rival: float = -INFINITY, known: Sequence[Top] = ()
-    ) -> Top:
+    def ascend(self, inner: Inner, log: ProgramLog, point: Optimum, rival: float = -INFINITY, known: Sequence[Top] = ()) -> Top:
         """Steps from one point until none promises more, or until it cannot catch up with the `rival`.
 
         A climb that comes close to a higher top that is `known` ends there: only many short steps along the ridge are left.
         """
-        limits = {"radius": FIRST_RADIUS, "smallest": self.tolerance, "largest": 1.0}
         if not point.objective > 0:
             start = Relative(point, *relative_margin(inner, point.discounts, log))
-            point = slp.climb(_Restoring(inner, log), start, **limits, max_steps=self.max_steps)[0].point
+            point = slp.climb(_Restoring(inner, log), start, FIRST_RADIUS, self.tolerance, self.max_steps)[0].point
         hill = _Objective(inner, log, self.tolerance, self.keep_order, rival, known)
-        found = Top(*slp.climb(hill, point, **limits, max_steps=self.max_steps))
+        found = Top(*slp.climb(hill, point, FIRST_RADIUS, self.tolerance, self.max_steps))
         return hill.met(found.point) or found
 
 
@@ -116,7 +104,7 @@ class _Objective:
     """g* as a hill."""
 
     inner: Inner
-    log: EvaluationLog
+    log: ProgramLog
     tolerance: float
     keep_order: bool
     rival: float
@@ -192,7 +180,7 @@ class Relative(NamedTuple):
     values: Floats
 
 
-def relative_margin(inner: Inner, gamma: Floats, log: EvaluationLog) -> tuple[float, Floats]:
+def relative_margin(inner: Inner, gamma: Floats, log: ProgramLog) -> tuple[float, Floats]:
     """The largest worst margin of a reward with mean margin 1, and its values; −inf where no reward has one."""
     lp = program(inner.worst, gamma, inner.every, l1=0.0, bound=MEAN_BOUND, mean=True)
     result = inner.solve("relative", lp, gamma)
@@ -207,7 +195,7 @@ class _Restoring:
     """The worst margin relative to the mean one as a hill, until g* is positive."""
 
     inner: Inner
-    log: EvaluationLog
+    log: ProgramLog
 
     def ended(self, here: Relative) -> bool:
         return here.point.objective > 0 or not here.worst > -INFINITY
@@ -241,14 +229,14 @@ def _step_bounds(inner: Inner, gamma: Floats, radius: float) -> tuple[Floats, Fl
 ROUGH = Climber(1e-3, 20)
 
 
-def starts_by_order(inner: Inner, log: EvaluationLog) -> list[Floats]:
+def starts_by_order(inner: Inner, log: ProgramLog) -> list[Floats]:
     """Discounts to climb from, one vector for each order worth a climb, from the best to the worst."""
     twins = {j for _, j in inner.margins.alike}
     experts = [k for k in range(inner.margins.n_experts) if k not in twins]
     return _all_orders(inner, log) if len(experts) <= 4 else _insert(inner, experts, log)
 
 
-def _all_orders(inner: Inner, log: EvaluationLog) -> list[Floats]:
+def _all_orders(inner: Inner, log: ProgramLog) -> list[Floats]:
     """For each order the best of the spread-out discounts."""
     k, limits = inner.margins.n_experts, inner.margins.limits
     orders = [np.array(order) for order in itertools.permutations(range(k))]
@@ -257,7 +245,7 @@ def _all_orders(inner: Inner, log: EvaluationLog) -> list[Floats]:
     return _ranked([max(((next(scores), gamma) for gamma in row), key=lambda pair: pair[0]) for row in points])
 
 
-def _insert(inner: Inner, experts: list[int], log: EvaluationLog) -> list[Floats]:
+def _insert(inner: Inner, experts: list[int], log: ProgramLog) -> list[Floats]:
     """Extend the most promising part first, until the most promising one has all experts; six parts of each size at most."""
     parts = {m: replace(inner, margins=inner.margins.of(experts[:m]), _bases=Bases()) for m in range(2, len(experts) + 1)}
     number = itertools.count()
@@ -282,7 +270,7 @@ def _insert(inner: Inner, experts: list[int], log: EvaluationLog) -> list[Floats
     return starts
 
 
-def _insert_at(part: Inner, gamma: Floats, place: int, log: EvaluationLog) -> tuple[Score, Floats]:
+def _insert_at(part: Inner, gamma: Floats, place: int, log: ProgramLog) -> tuple[Score, Floats]:
     """The last expert of a part inserted in one place among the others, climbed roughly.
 
     It starts from the best of these: halfway between its neighbours; the same spread out a little; spread-out discounts.
@@ -292,7 +280,7 @@ def _insert_at(part: Inner, gamma: Floats, place: int, log: EvaluationLog) -> tu
     between = np.insert(ranked, place, (edges[place] + edges[place + 1]) / 2)
     starts = [in_order(v, order, part.margins.limits) for v in (between, 0.7 * between + 0.3 * spreads[0], *spreads)]
     first = starts[int(np.argmax([score[1] for score in _scores(part, starts, log)]))]
-    apart = EvaluationLog()
+    apart = ProgramLog()
     top = ROUGH.ascend(part, apart, apart.evaluate(part, first)).point
     log.failures += apart.n_failed
     if not top.objective > 0:
@@ -300,7 +288,7 @@ def _insert_at(part: Inner, gamma: Floats, place: int, log: EvaluationLog) -> tu
     return (2 if top.omega.all() else 1, top.objective), top.discounts
 
 
-def _scores(inner: Inner, points: list[Floats], log: EvaluationLog) -> list[Score]:
+def _scores(inner: Inner, points: list[Floats], log: ProgramLog) -> list[Score]:
     """g* over all rows if it is positive anywhere, else g* over Ω, else the relative worst margin."""
 
     def over_all_rows(gamma: Floats) -> float:
@@ -360,7 +348,6 @@ class SequentialLP:
         experts = sorted(range(margins.n_experts), key=lambda k: choices[k])
         log, tops, evaluations = self._climbs(replace(objective, margins=margins.of(experts), _bases=Bases()), seed, progress)
         places = np.argsort(experts)
-        trace = Trace(np.array(log.discounts)[:, places], np.array(log.values), np.array(log.seconds))
         starts = [
             {
                 "objective": top.point.objective,
@@ -371,12 +358,14 @@ class SequentialLP:
             for top, count in zip(tops, evaluations, strict=True)
         ]
         best = int(np.argmax([-np.inf if top.point.failed else top.point.objective for top in tops]))
+        trace = log.trace()
+        trace = replace(trace, discounts=trace.discounts[:, places])
         return SearchResult(trace, {"starts": starts}, tops[best].converged, log.failures)
 
-    def _climbs(self, inner: Inner, seed: int, progress: Progress) -> tuple[EvaluationLog, list[Top], list[int]]:
+    def _climbs(self, inner: Inner, seed: int, progress: Progress) -> tuple[ProgramLog, list[Top], list[int]]:
         """All climbs, with the log of evaluations and how many of them each start took."""
-        log = EvaluationLog()
-        plain, apart = (inner, log) if inner.l1 == 0 else (replace(inner, l1=0.0, _bases=Bases()), EvaluationLog())
+        log = ProgramLog()
+        plain, apart = (inner, log) if inner.l1 == 0 else (replace(inner, l1=0.0, _bases=Bases()), ProgramLog())
         climber = Climber(self.tolerance, self.max_steps)
         first = self._survey(plain, apart)
         order = np.argsort(first.discounts, kind="stable")
@@ -393,12 +382,11 @@ class SequentialLP:
                 begin = log.evaluate(inner, tops[-1].point.discounts)
                 tops[-1] = climber.ascend(inner, log, begin, known=tops[:-1])
             counts.append(len(log.values))
-            best = np.fmax.reduce(log.values)
-            progress(number / self.starts, f"sequential LP: start {number} of {self.starts}, best {best:.6g}")
+            progress(number / self.starts, f"sequential LP: start {number} of {self.starts}, best {log.best:.6g}")
         log.failures += 0 if apart is log else apart.n_failed
         return log, tops, np.diff(counts).tolist()
 
-    def _survey(self, plain: Inner, log: EvaluationLog) -> Optimum:
+    def _survey(self, plain: Inner, log: ProgramLog) -> Optimum:
         """The best of rough climbs in every order worth one, each as long as it can catch up with the best so far."""
         climber = Climber(max(ROUGH.tolerance, self.tolerance), min(ROUGH.max_steps, self.max_steps), keep_order=False)
         first, *others = starts_by_order(plain, log)
