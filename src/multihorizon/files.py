@@ -72,12 +72,6 @@ def is_other_trouble(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
 
 
-#: Longer numbers sort as text: Python turns no text of thousands of digits into a number.
-LONGEST_NUMBER = 300
-#: Near misses in spelling are looked for among at most this many names; comparing takes time for each.
-COMPARED_NAMES = 2000
-#: Groups of names that look alike are listed up to this many.
-LISTED_GROUPS = 5
 #: What a spreadsheet takes for the beginning of a formula.
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
@@ -129,7 +123,9 @@ def look_alikes(names: Sequence[str], what: str) -> str | None:
     alike = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
     if not alike:
         return None
-    listed = "; ".join(alike[:LISTED_GROUPS]) + (f"; and {len(alike) - LISTED_GROUPS} more" if len(alike) > LISTED_GROUPS else "")
+    # Groups of names that look alike are listed up to this many.
+    listed_groups = 5
+    listed = "; ".join(alike[:listed_groups]) + (f"; and {len(alike) - listed_groups} more" if len(alike) > listed_groups else "")
     return (
         f"Some {what}s differ only in capitals or blanks and count as different: {listed}. If they mean the same, "
         "write them alike in the table."
@@ -168,7 +164,9 @@ def _escaped(character: str) -> str:
 
 def label_order(name: str) -> tuple[int, int, str]:
     """What labels are sorted by: whole numbers as numbers, then text as text."""
-    whole = name.removeprefix("-").isdecimal() and len(name) <= LONGEST_NUMBER
+    # Longer numbers sort as text: Python turns no text of thousands of digits into a number.
+    longest_number = 300
+    whole = name.removeprefix("-").isdecimal() and len(name) <= longest_number
     return (0, int(name), name) if whole else (1, 0, name)
 
 
@@ -187,7 +185,9 @@ def closest(label: str, names: Sequence[str]) -> str | None:
         same = [name for name in names if wanted and form(name) == wanted]
         if len(same) == 1:
             return same[0]
-    near = get_close_matches(label, names[:COMPARED_NAMES], n=1, cutoff=0.75)
+    # Near misses in spelling are looked for among at most this many names; comparing takes time for each.
+    compared_names = 2000
+    near = get_close_matches(label, names[:compared_names], n=1, cutoff=0.75)
     return near[0] if near else None
 
 
@@ -203,10 +203,6 @@ def _without_case(name: str) -> str:
 def _number_in(name: str) -> str:
     digits = re.findall(r"\d+", name)
     return digits[0].lstrip("0") or "0" if len(digits) == 1 else ""
-
-
-#: No method of the zip format compresses more; a file that claims to is damaged or made to exhaust memory.
-TIGHTEST_PACKING = 1100
 
 
 def read_arrays(path: str | Path, what: str) -> dict[str, NDArray[Any]]:
@@ -269,7 +265,9 @@ def read_numbers(value: Any) -> Floats:
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
     """One array, after its header was compared with the size of what follows."""
-    if info.file_size > TIGHTEST_PACKING * (info.compress_size + 1):
+    # No method of the zip format compresses more; a file that claims to is damaged or made to exhaust memory.
+    tightest_packing = 1100
+    if info.file_size > tightest_packing * (info.compress_size + 1):
         raise ValueError(f"{info.filename} claims {info.file_size} bytes")
     with archive.open(info) as member:
         shape, fortran, dtype = _read_header(member)

@@ -250,18 +250,6 @@ def _check_reachable(table: _Moves, terminal: Bools, initial: Floats) -> None:
 
 
 _KIND = "a saved MDP"
-#: What every file holds: the number of axes of each array and the kinds of numbers (NumPy's letters) it may be made of.
-_NEEDED = {
-    "data": (1, "fiu"),
-    "indices": (1, "iu"),
-    "indptr": (1, "iu"),
-    "initial": (1, "fiu"),
-    "terminal": (1, "b"),
-    "available": (2, "b"),
-    "state_names": (1, "U"),
-    "action_names": (1, "U"),
-    "grid_shape": (1, "iu"),
-}
 
 
 def write_mdp(path: str | Path, transitions: sp.csr_array, arrays: dict[str, Any]) -> None:
@@ -274,10 +262,22 @@ def write_mdp(path: str | Path, transitions: sp.csr_array, arrays: dict[str, Any
 def read_mdp(path: str | Path) -> dict[str, Any]:
     """The arguments of `MDP` that `write_mdp` saved."""
     arrays = read_arrays(path, _KIND)
-    missing = sorted(set(_NEEDED) - set(arrays))
+    # What every file holds: the number of axes of each array and the kinds of numbers (NumPy's letters) it may be made of.
+    needed = {
+        "data": (1, "fiu"),
+        "indices": (1, "iu"),
+        "indptr": (1, "iu"),
+        "initial": (1, "fiu"),
+        "terminal": (1, "b"),
+        "available": (2, "b"),
+        "state_names": (1, "U"),
+        "action_names": (1, "U"),
+        "grid_shape": (1, "iu"),
+    }
+    missing = sorted(set(needed) - set(arrays))
     if missing:
         raise ValueError(f"{path} is not {_KIND}: it lacks {', '.join(missing)}")
-    for name, (axes, kinds) in _NEEDED.items():
+    for name, (axes, kinds) in needed.items():
         if arrays[name].ndim != axes or (arrays[name].dtype.kind not in kinds and arrays[name].size):
             raise ValueError(f"{path} is not {_KIND}: {name} has {arrays[name].dtype} of shape {arrays[name].shape}")
     n_states, n_actions = arrays["available"].shape

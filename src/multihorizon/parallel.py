@@ -61,8 +61,6 @@ RETRIES = 3
 #: How long to wait for a cluster to answer, and for a cluster without workers to get one.
 ANSWER_SECONDS, WORKER_SECONDS = 5.0, 30.0
 
-#: A worker of a cluster may have several threads, and what tasks share is not made for that.
-_ONE_TASK = RLock()
 #: The client of the cluster that work goes to, if any.
 _clients: list[Any] = []
 
@@ -204,7 +202,9 @@ def _connect(address: str) -> Any:
 
 
 def _on_one_thread(task: Callable[[Item], Result], item: Item) -> Result:
-    with _ONE_TASK, _threads(len(sys.modules)).limit(limits=1):
+    # A worker of a cluster may have several threads, and what tasks share is not made for that.
+    one_task = RLock()
+    with one_task, _threads(len(sys.modules)).limit(limits=1):
         return task(item)
 
 

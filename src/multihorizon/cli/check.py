@@ -18,8 +18,6 @@ from multihorizon.result import package_version
 from multihorizon.text import count, p_cell
 
 FILES = ("check.json", "check.html")
-#: The terminal lists experts, and states, up to this many; the page lists all.
-LISTED = 20
 
 
 def check(options: CheckOptions) -> None:
@@ -85,8 +83,10 @@ def _sizes(found: TableCheck) -> str:
 
 def _show(found: TableCheck) -> None:
     out.print(f"{found.name}: {_sizes(found)}", soft_wrap=True)
+    # The terminal lists experts, and states, up to this many; the page lists all.
+    listed = 20
     for title, (headers, rows) in _parts(found).items():
-        if 0 < len(rows) <= LISTED:
+        if 0 < len(rows) <= listed:
             drawn = Table(title=title)
             for header in headers:
                 drawn.add_column(header, overflow="fold", justify="left" if header in TEXTS else "right")

@@ -145,33 +145,31 @@ class Study:
     remarks: list[str]
 
 
-#: What numbers on the command line must be, by the name of the field; with several numbers, each of them.
-_NUMBERS: dict[str, Callable[[Any, str], object]] = {
-    "smoothing": as_non_negative,
-    "ridge": as_non_negative,
-    "seed": partial(as_count, least=0),
-    "jobs": as_jobs,
-    "simulations": partial(as_count, least=LEAST_SIMULATIONS),
-    "studies": partial(as_count, least=2),
-    "decisions": as_count,
-    "people": as_count,
-    "effect": as_floats,
-}
-
-
 @contextmanager
 def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
     """Let a command work that writes these files: all that was typed is checked first, and bad input becomes one sentence.
 
     The work may be done by a cluster. What depends on the content of files is checked when they are read.
     """
+    # What numbers on the command line must be, by the name of the field; with several numbers, each of them.
+    numbers = {
+        "smoothing": as_non_negative,
+        "ridge": as_non_negative,
+        "seed": partial(as_count, least=0),
+        "jobs": as_jobs,
+        "simulations": partial(as_count, least=LEAST_SIMULATIONS),
+        "studies": partial(as_count, least=2),
+        "decisions": as_count,
+        "people": as_count,
+        "effect": as_floats,
+    }
     with plain_errors():
         inputs = []
         for name, value in vars(options).items():
             option = f"--{name.replace('_', '-')}"
             for one in value if isinstance(value, list) else () if value is None else (value,):
-                if name in _NUMBERS:
-                    _NUMBERS[name](one, option)
+                if name in numbers:
+                    numbers[name](one, option)
                 elif name == "demos":
                     inputs += files_of(one, "demonstrations")
                 elif isinstance(one, Path) and name not in ("out_dir", "write"):

@@ -45,18 +45,16 @@ from multihorizon.report.question_pages import family_cells
 from multihorizon.solution import Solution, Status
 from multihorizon.text import decimals
 
-#: Exit code where the work was stopped by Ctrl-C, as shells have it.
-STOPPED = 130
 #: What is known so far is written after so many seconds, and again after as many.
 WRITING_SECONDS = 10.0
 #: The terminal lists the experts one by one up to this many; `people.csv` lists all.
 LISTED_EXPERTS = 60
-#: What the terminal shows of families of look-ahead; the report has all.
-SHOWN_OF_FAMILIES = ("family", "AIC", "BIC", "held out", "verdict")
 
 
 def fit(options: FitOptions) -> None:
     """Estimate each expert's planning horizon and the reward they share from logged decisions."""
+    # Exit code where the work was stopped by Ctrl-C, as shells have it.
+    stopped = 130
     with checked(options, FILES):
         if options.state is not None:
             fit_steps(
@@ -106,7 +104,7 @@ def fit(options: FitOptions) -> None:
             out.print(f"Written to {options.out_dir}: {', '.join(FILES)}", soft_wrap=True)
             out.print(f"Open {options.out_dir / 'report.html'} in a browser.", soft_wrap=True)
         if not analysis.finished:
-            raise typer.Exit(STOPPED)
+            raise typer.Exit(stopped)
 
 
 def _of_finite_tasks(options: FitOptions) -> dict[str, Any]:
@@ -231,11 +229,13 @@ def _table(analysis: Analysis) -> Table:
 def _families(compared: LookaheadComparison) -> Table:
     """One row per family of look-ahead, the lowest AIC first."""
     table = Table(title="In what shape they look ahead")
-    for header in SHOWN_OF_FAMILIES:
+    # What the terminal shows of families of look-ahead; the report has all.
+    shown_of_families = ("family", "AIC", "BIC", "held out", "verdict")
+    for header in shown_of_families:
         table.add_column(header, justify="left" if header in ("family", "verdict") else "right", no_wrap=header != "verdict")
     for row in compared.rows:
         cells = family_cells(row)
-        table.add_row(*(cells[header] for header in SHOWN_OF_FAMILIES))
+        table.add_row(*(cells[header] for header in shown_of_families))
     return table
 
 

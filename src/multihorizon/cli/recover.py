@@ -23,9 +23,6 @@ from multihorizon.estimate.population.solver import Population
 from multihorizon.questions.study import Recovery, simulate_study
 from multihorizon.report.question_pages import FILES, size_cells, write_recovery
 
-#: The columns that fit on a terminal; the report has all.
-SHOWN = ("people", "decisions", "effect", "error", "correlation", "coverage", "power")
-
 
 def recover(options: RecoverOptions) -> None:
     """Simulate the study as designed, fit it again, and say what it could have shown."""
@@ -73,10 +70,12 @@ def recover(options: RecoverOptions) -> None:
 
 def _show(found: Recovery) -> None:
     table = Table(title="The study as designed first, then one change at a time")
-    for header in SHOWN:
+    # The columns that fit on a terminal; the report has all.
+    shown = ("people", "decisions", "effect", "error", "correlation", "coverage", "power")
+    for header in shown:
         table.add_column(header, justify="right")
     for size in found.sizes:
         cells = size_cells(size)
-        table.add_row(*(cells[header] for header in SHOWN))
+        table.add_row(*(cells[header] for header in shown))
     out.print(table)
     out.print(found.summary(), soft_wrap=True)

@@ -56,8 +56,6 @@ PLACES = 3
 CHANCE = 0.05
 #: The findings that the option --cut-off answers.
 STOPPING = ("cut off", "no next_state")
-#: The arrays of a log, one entry per row each.
-ARRAYS = ("expert", "episode", "step", "state", "action", "next_state", "unseen", "number", "part")
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,9 @@ class Log:
 
     def select(self, rows: Any) -> Log:
         """Some rows, given as indices or a mask."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in ARRAYS})
+        # The arrays of a log, one entry per row each.
+        arrays = ("expert", "episode", "step", "state", "action", "next_state", "unseen", "number", "part")
+        return replace(self, **{name: getattr(self, name)[rows] for name in arrays})
 
     def decisions(self) -> Demonstrations:
         """The rows of a sorted log that have a state and an action; blank next states are taken from the next step."""

@@ -470,8 +470,6 @@ def _step(kind: str) -> str:
     return "TRY_CAST(step AS DOUBLE)" if number else "NULL::DOUBLE"
 
 
-#: Of so many wrong episodes the rows are loaded to say what is wrong: most often there are few.
-EXPLAINED = 1000
 #: Episodes are fetched in pieces of so many vectors of the database, which have 2048 entries each.
 FETCHED_VECTORS = 64
 _BLANK = "{0} IS NULL OR {0}::VARCHAR = ''"
@@ -596,8 +594,10 @@ class Counting:
             f"""CREATE OR REPLACE TEMP TABLE episode AS SELECT row_number() OVER (ORDER BY expert, {LABEL_ORDER}) - 1 AS number,
             expert, label, first_state, n, wrong FROM ({named})"""
         )
+        # Of so many wrong episodes the rows are loaded to say what is wrong: most often there are few.
+        explained = 1000
         if self.run("SELECT count(*) FROM episode WHERE wrong")[0][0]:
-            some = f"SELECT expert, label FROM episode WHERE wrong ORDER BY number LIMIT {EXPLAINED}"
+            some = f"SELECT expert, label FROM episode WHERE wrong ORDER BY number LIMIT {explained}"
             self._explain(f"(expert, episode) IN ({some})", rows=self.coded(numbered=True), most=None)
 
     def _group_episodes(self, rows: str) -> None:
@@ -651,8 +651,6 @@ class Counting:
 
 #: Files of more bytes, or of more rows, are counted: loading takes longer, and some hundred bytes of memory for each row.
 LOADED_BYTES, LOADED_ROWS = 16_000_000, 500_000
-#: A byte of a compressed file stands for about so many.
-PACKED_BYTES = 8
 #: The rows of larger tables are not loaded: a row takes about a hundred bytes while that is done.
 MOST_ROWS = 50_000_000
 #: Files are read again for so many questions about episodes. With the next one, tables of up to so many rows are loaded.
@@ -784,8 +782,10 @@ def decisions_of(scan: Scan, cut_off: bool = False) -> Rows | CountedFiles:
 
 def is_large(scan: Scan) -> bool:
     """Whether the rows of a scan are too many to be loaded without need."""
+    # A byte of a compressed file stands for about so many.
+    packed_bytes = 8
     if scan.is_csv:
-        return sum(file.stat().st_size * (1 if file.suffix == ".csv" else PACKED_BYTES) for file in scan.read) > LOADED_BYTES
+        return sum(file.stat().st_size * (1 if file.suffix == ".csv" else packed_bytes) for file in scan.read) > LOADED_BYTES
     with connect() as database:
         return int(database.execute(f"SELECT count(*) FROM {scan.relation}").fetchall()[0][0]) > LOADED_ROWS
 

@@ -53,8 +53,6 @@ from multihorizon.data.demonstrations import BESIDE, REMEDIES, Decision, Demonst
 from multihorizon.files import in_order, positions
 from multihorizon.mdp import MDP
 
-#: A sentence lists at most this many items.
-LISTED = 5
 #: Moves contradict given transitions where their chance is smaller than this, over all tests of a table. It is small because a
 #: contradiction stops the work.
 CONTRADICTED = 0.001
@@ -417,8 +415,10 @@ def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, int
 
 
 def _listed(items: list[str]) -> str:
-    rest = "" if len(items) <= LISTED else f"; and {len(items) - LISTED} more"
-    return "; ".join(items[:LISTED]) + rest
+    # A sentence lists at most this many items.
+    listed = 5
+    rest = "" if len(items) <= listed else f"; and {len(items) - listed} more"
+    return "; ".join(items[:listed]) + rest
 
 
 def _names(demonstrations: Demonstrations, known: MDP | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

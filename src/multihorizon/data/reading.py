@@ -43,8 +43,6 @@ import pandas as pd
 from multihorizon.checks import Floats, Ints, label
 from multihorizon.files import DAMAGED, existing_file, from_spreadsheet, in_order, is_other_trouble
 
-#: How many bytes of a file are read to recognise it.
-OPENING_BYTES = 4096
 #: How many bytes are looked through at a time. A line that fills such a block is refused: the database drops it in silence if it
 #: is the last one and longer than 32 MB, and a small compressed file may hold more of it than memory.
 BLOCK = 1 << 23
@@ -67,13 +65,6 @@ _KINDS = (
     (b"SQLite format 3", "a database", "export the table as CSV"),
     (b"\xff\xfe", "saved as UTF-16 or UTF-32", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
     (b"\xfe\xff", "saved as UTF-16", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
-)
-_TEXT_KINDS = (
-    (b"<!doctype", "a web page", "download the table itself as CSV"),
-    (b"<html", "a web page", "download the table itself as CSV"),
-    (b"<?xml", "an XML document", "export the table as CSV"),
-    (b"{", "a JSON document", "export the table as CSV"),
-    (b"[", "a JSON document", "export the table as CSV"),
 )
 
 
@@ -114,8 +105,10 @@ def require_csv(path: Path) -> None:
 
     It is read to its end: the checksum of a compressed file stands there, and the database does not look at it.
     """
+    # How many bytes of a file are read to recognise it.
+    opening_bytes = 4096
     with open_bytes(path) as file:
-        beginning = file.read(OPENING_BYTES)
+        beginning = file.read(opening_bytes)
         _require_text(path, beginning)
         lines = 1 + beginning.count(b"\n")
         while block := file.read(BLOCK):
@@ -135,7 +128,14 @@ def _require_text(path: Path, beginning: bytes) -> None:
         if beginning.startswith(mark):
             raise ValueError(f"{path} must be a CSV table, received a file that is {kind}: {help_}")
     text = beginning.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    for mark, kind, help_ in _TEXT_KINDS:
+    text_kinds = (
+        (b"<!doctype", "a web page", "download the table itself as CSV"),
+        (b"<html", "a web page", "download the table itself as CSV"),
+        (b"<?xml", "an XML document", "export the table as CSV"),
+        (b"{", "a JSON document", "export the table as CSV"),
+        (b"[", "a JSON document", "export the table as CSV"),
+    )
+    for mark, kind, help_ in text_kinds:
         if text.startswith(mark):
             raise ValueError(f"{path} must be a CSV table, received {kind}: {help_}")
     if beginning[257:262] == b"ustar":
@@ -173,9 +173,6 @@ def _first_foreign_line(path: Path) -> tuple[int, int]:
     return number, line[-1]
 
 
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-
-
 @dataclass(frozen=True)
 class Header:
     """The names of the columns, and the number of lines up to the end of the header."""
@@ -197,8 +194,9 @@ def read_header(file: Path) -> Header:
     names = [name.strip() for name in header]
     if names and names[0].lower().startswith("sep="):
         raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")
+    separators = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
     if len(names) == 1:
-        for mark, word in _SEPARATORS.items():
+        for mark, word in separators.items():
             if mark in names[0]:
                 raise ValueError(f"{file} must be separated by commas, received columns separated by {word}: save it with commas")
     twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
@@ -269,9 +267,6 @@ def _too_long(file: Path, line: int, cells: int, columns: int) -> str:
 MEMORY = "600MB"
 #: The column that has content only where a row of a CSV file has too many cells.
 EXTRA = "cell after the last column"
-#: What no cell of a text file holds: it tells a cell that is not there from one that is empty.
-NO_CELL = "\x01"
-_UNPACKED_BY_PYTHON = (".bz2", ".xz", ".zip")
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,10 +359,13 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 def scan_csv(name: str, files: Sequence[Path]) -> Scan:
     """The scan of CSV files with one header; files that the database cannot unpack are written anew first."""
-    if any(file.suffix.lower() in _UNPACKED_BY_PYTHON for file in files):
+    unpacked_by_python = (".bz2", ".xz", ".zip")
+    if any(file.suffix.lower() in unpacked_by_python for file in files):
         return rewritten(name, files)
     names, lines = _common_header(files)
-    padding = f", null_padding=true, nullstr={text(NO_CELL)}"
+    # What no cell of a text file holds: it tells a cell that is not there from one that is empty.
+    no_cell = "\x01"
+    padding = f", null_padding=true, nullstr={text(no_cell)}"
     options = _csv_options((*names, EXTRA), lines) + padding
     return Scan(name, tuple(files), tuple(files), "read_csv", options, dict.fromkeys(names, "VARCHAR"))
 
@@ -444,8 +442,6 @@ def _literal(file: Path) -> str:
 #: What columns of Parquet files may hold in place of labels, and what to do about it.
 BYTES = "bytes: write it as text, in pandas with .str.decode('utf-8')"
 NESTED = "lists or other nested values: write one value per cell"
-#: Larger numbers than this have no finite square, or nearly none.
-LARGEST_NUMBER = 1e100
 #: Up to this number, floats hold every whole number exactly.
 LARGEST_WHOLE = 2.0**53
 
@@ -506,10 +502,12 @@ class Table:
         """A column of finite numbers."""
         values = self.frame[column]
         numbers = _as_numbers(values)
-        wrong = ~(np.abs(numbers) <= LARGEST_NUMBER)
+        # Larger numbers than this have no finite square, or nearly none.
+        largest_number = 1e100
+        wrong = ~(np.abs(numbers) <= largest_number)
         if wrong.any():
             row = int(np.argmax(wrong))
-            number = f"a number of at most {LARGEST_NUMBER:g} in size" if np.isfinite(numbers[row]) else "a number"
+            number = f"a number of at most {largest_number:g} in size" if np.isfinite(numbers[row]) else "a number"
             raise ValueError(f"{self.at(row)}: column {column} must be {number}, received {_shown(values.iloc[row])}")
         return numbers
 
@@ -569,7 +567,6 @@ def _shown(value: Any) -> str:
     return repr(value.item() if isinstance(value, np.generic) else value)[:80]
 
 
-_PARQUET = (".parquet", ".pq")
 _OTHER_ENDINGS = {
     ".xlsx": "in the spreadsheet program save it as CSV UTF-8",
     ".xls": "in the spreadsheet program save it as CSV UTF-8",
@@ -683,7 +680,8 @@ def numbers_or_text(cells: pd.Series[Any]) -> pd.Series[Any]:
 
 def file_kind(file: Path) -> str:
     """ "Parquet", "CSV" or nothing, by the ending of the name."""
-    if file.suffix.lower() in _PARQUET:
+    parquet = (".parquet", ".pq")
+    if file.suffix.lower() in parquet:
         return "Parquet"
     is_csv = ".csv" in [ending.lower() for ending in file.suffixes] and file.suffix.lower() not in _OTHER_ENDINGS
     return "CSV" if is_csv else ""

@@ -26,9 +26,6 @@ from multihorizon.files import write_csv
 COLUMNS = ("expert", "episode", "step", "action")
 #: The arrays of a table, one entry per decision each.
 ARRAYS = ("expert", "episode", "step", "action", "states", "next_states", "terminated")
-#: Two given values of one next state may differ by this share of the column's largest value: logs are rounded.
-SAME_STATE = 1e-6
-TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +192,9 @@ class Steps:
         given, true = linked[follows], self.states[follows + 1]
         unit = np.abs(self.states).max(axis=0)
         differs = np.zeros(len(self), dtype=np.bool_)
-        differs[follows] = (np.isfinite(given) & (np.abs(given - true) > SAME_STATE * unit)).any(axis=1)
+        # Two given values of one next state may differ by this share of the column's largest value: logs are rounded.
+        same_state = 1e-6
+        differs[follows] = (np.isfinite(given) & (np.abs(given - true) > same_state * unit)).any(axis=1)
         remedy = "they must agree: correct the one that is wrong, or leave the next_ columns out"
         self._refuse(differs, table, order, f"the next_ columns differ from the state of the next step; {remedy}")
         linked[follows] = true
@@ -264,7 +263,8 @@ def _optional_numbers(table: Table, column: str) -> Floats:
 def _truth(table: Table, column: str) -> Bools:
     """A column of 0 and 1, or true and false; empty is false."""
     texts = ["0" if value is None or value != value else str(value).strip().lower() for value in table.frame[column]]
+    truth = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
     for row, text in enumerate(texts):
-        if text not in TRUTH:
+        if text not in truth:
             raise ValueError(f"{table.at(row)}: column {column} must be 0 or 1, received {text!r}")
-    return np.array([TRUTH[text] for text in texts], dtype=np.bool_)
+    return np.array([truth[text] for text in texts], dtype=np.bool_)
