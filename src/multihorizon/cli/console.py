@@ -152,7 +152,7 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
     The work may be done by a cluster. What depends on the content of files is checked when they are read.
     """
     # What numbers on the command line must be, by the name of the field; with several numbers, each of them.
-    numbers = {
+    numbers: dict[str, Callable[[Any, str], object]] = {
         "smoothing": as_non_negative,
         "ridge": as_non_negative,
         "seed": partial(as_count, least=0),
