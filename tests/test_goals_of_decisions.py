@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.estimate.ascent import resting
 from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.numerics.newton import resting
 from multihorizon.questions.goals import (
     GoalEstimates,
     Scores,

@@ -10,12 +10,13 @@ import pytest
 import multihorizon as mh
 from multihorizon.choice import tabular as large
 from multihorizon.choice.parameters import Settings
-from multihorizon.choice.tabular import Likelihood, information_product, redrawn
+from multihorizon.choice.tabular import Likelihood, redrawn
 from multihorizon.estimate import intervals
 from multihorizon.estimate import search as temperatures
-from multihorizon.estimate.ascent import Ascent, climb
+from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.estimate.precision import precision, transition_widening
+from multihorizon.numerics.newton import Ascent
 from multihorizon.questions.contrasts import reward_contrasts
 
 CLIFF = mh.domains.cliff()
@@ -191,8 +192,8 @@ def test_transitions_give_way_to_decisions_and_their_gradient_is_exact():
     point, step = model.at(x), 1e-5 * rng.normal(size=x.size)
     change = (model.at(x + step).objective - model.at(x - step).objective) / 2
     assert change == pytest.approx(point.gradient @ step, rel=1e-6)
-    assert information_product(point, step) == pytest.approx(point.information @ step, abs=1e-12)
-    assert point.batches[0].mdp.stacked.sum(axis=1) == pytest.approx(problem.mdp.stacked.sum(axis=1))
+    assert point.information_product(step) == pytest.approx(point.information @ step, abs=1e-12)
+    assert point.plans[0].persons.mdp.stacked.sum(axis=1) == pytest.approx(problem.mdp.stacked.sum(axis=1))
 
 
 def test_one_discount_is_tested_by_the_likelihood_of_the_decisions_not_by_a_penalised_maximum():

@@ -11,9 +11,10 @@ import pytest
 import multihorizon as mh
 from multihorizon.choice.parameters import Settings
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.estimate.ascent import Ascent, climb
+from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import holm
 from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.numerics.newton import Ascent
 from multihorizon.questions import model_checks
 from multihorizon.questions import shared_discount as horizon_tests
 from multihorizon.questions.model_checks import MODELS, calibration_bins, misfits, within_episodes

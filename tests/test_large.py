@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.choice import tabular as large
+from multihorizon.choice import model as large
 from multihorizon.choice.parameters import Settings
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.estimate import ascent as metric
 from multihorizon.estimate import precision
 from multihorizon.estimate import precision as profiled
 from multihorizon.estimate.search import choice_probability_start, temperature_penalty
+from multihorizon.numerics.metric import Dense
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def problem() -> mh.Problem:
 def test_products_are_those_of_the_dense_information(problem, per_expert):
     model = Likelihood(problem, Settings(temperatures=np.full(3, np.nan)) if per_expert else None)
     point = model.at(model.pack(mh.domains.big_small().reward, np.array([0.2, 0.5, 0.8]), np.array([1.0, 1.3, 0.7])))
-    columns = np.array([large.information_product(point, direction) for direction in np.eye(model.size)])
+    columns = np.array([point.information_product(direction) for direction in np.eye(model.size)])
     assert columns == pytest.approx(point.information, abs=1e-9 * np.abs(point.information).max())
 
 
@@ -82,7 +82,7 @@ def test_steps_by_products_are_those_of_the_matrix(problem):
     model = Likelihood(problem, Settings(temperatures=np.full(3, np.nan)))
     model = model.holding(temperature_penalty(model, 0.3), 0.1)
     point = model.at(model.pack(mh.domains.big_small().reward, np.array([0.2, 0.5, 0.8]), np.array([1.0, 1.3, 0.7])))
-    dense, products = metric.Dense(metric.curvature(point)), metric.Products(point)
+    dense, products = Dense(point.curvature()), point.products()
     free = np.ones(model.size, dtype=bool)
     free[[0, 3, -1]] = False
     assert products.times(point.gradient) == pytest.approx(dense.times(point.gradient), rel=1e-8)

@@ -30,12 +30,11 @@ to v and from there through one adjoint solve per expert. *Forwards*: the rows o
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
-from typing import Any, Self
+from typing import Any, Self, final
 
 import numpy as np
 import scipy.linalg as la
@@ -43,8 +42,8 @@ import scipy.sparse as sp
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.choice.basis import BLOCK, FirstStage, Fitted, Smoothing, fit_basis, fit_outcomes, roughness
+from multihorizon.choice.model import ChoiceModel, ChoicePoint, Choices
 from multihorizon.choice.parameters import Quadratic, Settings
-from multihorizon.choice.tabular import Choices, Likelihood, Point
 from multihorizon.data.steps import Steps
 from multihorizon.problem import SampledProblem
 
@@ -329,11 +328,9 @@ def pull_back_values(design: Design, plan: SampledPlan, loads: Floats) -> tuple[
 LARGEST_DISCOUNT = 0.999
 
 
-class SieveModel(Likelihood):
-    """The log-likelihood of sampled decisions as a function of `x = (θ, γ, log λ)`."""
-
-    problem: SampledProblem  # type: ignore[assignment]
-    has_products = False
+@final
+class SieveModel(ChoiceModel):
+    """The log-likelihood of sampled decisions of `x = (θ, γ, log λ)`; its ridge is `strength` times the roughness."""
 
     def __init__(
         self,
@@ -341,62 +338,23 @@ class SieveModel(Likelihood):
         design: Design,
         settings: Settings | None = None,
         strength: float = 0.0,
-        tied: Quadratic | None = None,
+        penalty: Quadratic | None = None,
     ) -> None:
         self.problem = problem
         self.design = design
-        self.settings = settings or Settings()
+        self.batches = design.decisions
         self.strength = strength
-        self.ridge = np.zeros(problem.n_parameters)
-        self.batches: Any = design.decisions
-        self.decisions = float(sum(batch.visits.sum() for batch in design.decisions))
-        self._lay_out()
-        self.tied = tied
-        self.penalty = self._with_roughness(tied)
-
-    def holding(self, penalty: Quadratic | None = None, ridge: Floats | float = 0.0) -> Self:
-        """The same likelihood with another quadratic term besides the penalty on roughness; a ridge is not used here."""
-        changed = copy.copy(self)
-        changed.tied = penalty
-        changed.penalty = self._with_roughness(penalty)
-        return changed
+        bounds = (0.0, LARGEST_DISCOUNT)
+        ridge = strength * design.roughness
+        super().__init__(problem.n_experts, problem.n_parameters, settings or Settings(), bounds, penalty, ridge)
 
     def of_strength(self, strength: float) -> Self:
         """The same likelihood with another weight of the penalty on roughness."""
-        changed = copy.copy(self)
+        changed = self.holding(self.penalty, strength * self.design.roughness)
         changed.strength = strength
-        return changed.holding(self.tied)
+        return changed
 
-    @property
-    def rough_matrix(self) -> Floats:
-        """The curvature `(p,p)` of the penalty on roughness."""
-        matrix = np.zeros((self.size, self.size))
-        matrix[: self.n_reward, : self.n_reward] = self.strength * self.design.roughness
-        return matrix
-
-    def _with_roughness(self, other: Quadratic | None) -> Quadratic:
-        zeros = np.zeros(self.size)
-        if other is None:
-            return Quadratic(zeros, zeros, self.rough_matrix)
-        return Quadratic(other.centre, other.slope - self.rough_matrix @ other.centre, other.matrix + self.rough_matrix)
-
-    @property
-    def scale_is_free(self) -> bool:
-        """Whether a common factor of reward and temperatures is open: no temperature is known."""
-        return not self.fixed[self.temperature_slice].any()
-
-    @property
-    def feature_sizes(self) -> Floats:
-        """1 for every function: a basis function is at most about 1."""
-        return np.ones(self.n_reward)
-
-    def _bounds(self) -> tuple[Floats, Floats]:
-        n, k = self.n_reward, self.n_discounts
-        lower = np.concatenate([np.full(n, -np.inf), np.zeros(k), np.full(self.n_temperatures, -5.0)])
-        upper = np.concatenate([np.full(n, np.inf), np.full(k, LARGEST_DISCOUNT), np.full(self.n_temperatures, 5.0)])
-        return np.where(self.fixed, self.known, lower), np.where(self.fixed, self.known, upper)
-
-    def at(self, x: Floats, near: Point | None = None) -> SievePoint | None:
+    def at(self, x: Floats, near: ChoicePoint | None = None) -> SievePoint | None:
         """The model at x, its plans started from those of a `near` point; None where values are not finite."""
         plans = []
         theta, gamma, lam = self.reward(x), self.discounts(x), self.temperatures(x)
@@ -409,8 +367,7 @@ class SieveModel(Likelihood):
                 return None
             plans.append(plan)
         value = sum(float((b.counts * p.finite_log).sum()) for b, p in zip(self.design.decisions, plans, strict=True))
-        objective = value + (0.0 if self.penalty is None else self.penalty(x))
-        return SievePoint(self, x, tuple(plans), value, objective)
+        return SievePoint(self, x, tuple(plans), value, value + self.beside(x))
 
     def places(self, expert: int) -> Ints:
         """The positions in x on which an expert's choices depend: θ, their discount, and their log-temperature."""
@@ -418,12 +375,13 @@ class SieveModel(Likelihood):
         return np.array([*range(self.n_reward), self.n_reward + self.groups[expert], heat])
 
 
+@final
 @dataclass(frozen=True, eq=False)
-class SievePoint(Point):
+class SievePoint(ChoicePoint):
     """The model at one x, with derivatives through the projected values."""
 
     likelihood: SieveModel
-    plans: tuple[SampledPlan, ...]  # type: ignore[assignment]
+    plans: tuple[SampledPlan, ...]
 
     def pull_back(self, weights: Sequence[Floats]) -> Floats:
         """`Σ y d log π(a|s)` `(p,)` for weights y `(A,n)` of each expert's decisions."""

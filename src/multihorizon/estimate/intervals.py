@@ -26,8 +26,9 @@ from scipy.stats import chi2
 from multihorizon.checks import Bools, Floats, Ints, as_level
 from multihorizon.choice.parameters import Quadratic
 from multihorizon.choice.tabular import Likelihood, Point
-from multihorizon.estimate.ascent import Dense, Metric, climb, metric_of
+from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.precision import Precision, precision
+from multihorizon.numerics.metric import Dense, Metric
 from multihorizon.numerics.spectrum import positive_part
 from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
@@ -119,7 +120,7 @@ def _interval(point: Point, found: Precision, group: int, target: float) -> tupl
     if model.problem.n_experts > EXACT_EXPERTS and found.covariance is not None:
         part = _Part.of(point, found, group)
         return part.end(-1, wanted, error), part.end(1, wanted, error)
-    metric = metric_of(point)
+    metric = point.metric()
     low, high = (_profile_end(point, index, sign, wanted, error, metric)[0] for sign in (-1, 1))
     return low, high
 
@@ -174,7 +175,7 @@ class _Part:
 
     def _exact(self, sign: int, target: float, error: float) -> float:
         index = int(self.places[self.index])
-        return _profile_end(self.whole, index, sign, target, error, metric_of(self.whole))[0]
+        return _profile_end(self.whole, index, sign, target, error, self.whole.metric())[0]
 
 
 def _profile_end(point: Point, index: int, sign: int, target: float, error: float, metric: Metric) -> tuple[float, Point | None]:

@@ -24,13 +24,15 @@ from typing import Any
 import numpy as np
 
 from multihorizon.checks import Bools, Floats, as_level, first_few
+from multihorizon.choice.model import ChoicePoint
 from multihorizon.choice.tabular import Point
 from multihorizon.choice.weighted import WeightedLikelihood, WeightedPoint
-from multihorizon.estimate.ascent import Ascent, climb, projected_gradient
+from multihorizon.estimate.ascent import climb, polished, projected_gradient
 from multihorizon.estimate.precision import precision
-from multihorizon.estimate.search import POLISHED_GAIN, POLISHING_STEPS, without_level
+from multihorizon.estimate.search import without_level
 from multihorizon.lookahead import Depth, Lookahead, weights_of
 from multihorizon.mdp import MDP
+from multihorizon.numerics.newton import Ascent
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.problem import Problem
 from multihorizon.solution import FittedLookahead, LookaheadEvidence, Solution, Status
@@ -45,13 +47,12 @@ LEAST_GAIN = 1e-6
 class LookaheadFit:
     """The most likely answer of one family; for depths also the log-likelihood `(K,H)` of each."""
 
-    ascent: Ascent
+    ascent: Ascent[WeightedPoint]
     depth_profile: Floats | None
 
     @property
     def point(self) -> WeightedPoint:
         """The model at the answer."""
-        assert isinstance(self.ascent.point, WeightedPoint)
         return self.ascent.point
 
     @property
@@ -82,13 +83,10 @@ def fit_lookahead(base: Point, family: Lookahead, others: Sequence[WeightedPoint
 def best_of(ends: Sequence[LookaheadFit]) -> LookaheadFit:
     """The likeliest end, carried on to the last digits."""
     best = max(ends, key=lambda end: end.point.objective)
-    if not best.ascent.finished:
-        return best
-    finer = climb(best.point, max_steps=POLISHING_STEPS, gain=POLISHED_GAIN)
-    return replace(best, ascent=replace(finer, steps=best.ascent.steps + finer.steps, finished=True))
+    return replace(best, ascent=polished(replace(best.ascent, metric=None)))
 
 
-def begin_at(model: WeightedLikelihood, base: Point) -> WeightedPoint:
+def begin_at(model: WeightedLikelihood, base: ChoicePoint) -> WeightedPoint:
     """The model at the reward and temperatures of another, with the most likely tried values of each group."""
     some = model.family.tried(model.steps)[[-1]]
     return _offered(_placed(model, base, np.repeat(some, model.n_groups, axis=0)))[0]
@@ -99,7 +97,6 @@ def search(start: WeightedPoint) -> LookaheadFit:
     end = climb(start)
     profile = None
     for _ in range(MOST_ROUNDS):
-        assert isinstance(end.point, WeightedPoint)
         offered, profile = _offered(end.point)
         if not offered.objective > end.point.objective + LEAST_GAIN:
             break
@@ -117,11 +114,11 @@ def _offered(point: WeightedPoint) -> tuple[WeightedPoint, Floats | None]:
     tried = [_placed(model, point, np.repeat(row[None], model.n_groups, axis=0)) for row in model.family.tried(model.steps)]
     if depths:
         tried = [_own_temperatures(there) for there in tried]
-    scores = np.array([person_values(there) for there in tried])
+    scores = np.array([model.person_values(there) for there in tried])
     summed = np.zeros((len(tried), model.n_groups))
     np.add.at(summed.T, model.groups, scores.T)
     own = np.zeros(model.n_groups)
-    np.add.at(own, model.groups, person_values(point))
+    np.add.at(own, model.groups, model.person_values(point))
     x = point.x.copy()
     for group in np.flatnonzero(summed.max(axis=0) > own + LEAST_GAIN):
         best = tried[int(summed[:, group].argmax())].x
@@ -154,12 +151,10 @@ def _own_temperatures(point: WeightedPoint) -> WeightedPoint:
         return point
     start = model.holding(without_level(model), model.ridge).at(point.x)
     assert start is not None
-    found = climb(start, held).point
-    assert isinstance(found, WeightedPoint)
-    return found
+    return climb(start, held).point
 
 
-def _placed(model: WeightedLikelihood, base: Point, coordinates: Floats) -> WeightedPoint:
+def _placed(model: WeightedLikelihood, base: ChoicePoint, coordinates: Floats) -> WeightedPoint:
     """The model at the reward and temperatures of another, and at these coordinates `(G,m)`."""
     likelihood = base.likelihood
     x = np.concatenate([likelihood.reward(base.x), coordinates.ravel(), base.x[likelihood.temperature_slice]])
@@ -173,14 +168,6 @@ def _of_groups(point: WeightedPoint) -> Floats:
     """The coordinates of each group `(G,m)`."""
     model = point.likelihood
     return point.x[model.discount_slice].reshape(model.n_groups, model.n_coordinates)
-
-
-def person_values(point: WeightedPoint) -> Floats:
-    """The log-likelihood of each expert's decisions `(K,)`."""
-    total = np.zeros(point.likelihood.problem.n_experts)
-    for batch, plan in zip(point.likelihood.batches, point.plans, strict=True):
-        np.add.at(total, batch.owners, (batch.counts * plan.finite_log).sum(axis=(0, 1)))
-    return total
 
 
 def _transitions_as_known(problem: Problem) -> Problem:

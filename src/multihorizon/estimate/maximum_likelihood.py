@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 
 from multihorizon.checks import Bools, Floats, as_count, as_non_negative, first_few
+from multihorizon.choice.model import LOG_TEMPERATURE_BOUND
 from multihorizon.choice.parameters import Temperature, check_discounts, check_temperature, read_settings, with_known_reward
-from multihorizon.choice.tabular import LOG_TEMPERATURE_BOUND, Likelihood, Point
+from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.choice.weighted import require_lookahead
-from multihorizon.estimate.ascent import Ascent, projected_gradient
+from multihorizon.estimate.ascent import projected_gradient
 from multihorizon.estimate.intervals import ProfileIntervals
 from multihorizon.estimate.look_ahead import fit_lookahead, lookahead_solution
 from multihorizon.estimate.precision import Precision, precision, transition_widening
 from multihorizon.estimate.search import Fit, fit, never_earned, temperature_penalty
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
+from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import FamilyParameters, LikelihoodEvidence, LookaheadEvidence, Solution, Status
@@ -185,7 +187,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
             lost_temperatures=lost.tolist(),
             log_temperature_errors=_or_none(precise.standard_errors[model.temperature_slice][model.temperature_groups]),
             transition_widening=transition_widening(point, precise)[model.discount_slice][model.groups].tolist(),
-            transitions=[moves.probabilities(t).tolist() for moves, t in model.moves_at(point.x)],
+            transitions=[entries.tolist() for entries in model.transitions_at(point.x).values()],
             lookahead=FamilyParameters(family="exponential", parameters={"discount": model.discounts(point.x).tolist()}),
             steps=best.steps,
             starts=[_end(end) for end in found.ends],
@@ -217,7 +219,7 @@ def _known(model: Likelihood) -> dict[str, Any]:
     }
 
 
-def _equally_likely(ends: list[Ascent]) -> list[Ascent]:
+def _equally_likely(ends: list[Ascent[Point]]) -> list[Ascent[Point]]:
     """Ends of one search that are as likely as its best with another discount."""
     first = ends[0]
     model = first.point.likelihood
@@ -274,7 +276,7 @@ def _ridge_words(problem: Problem, found: Fit, model: Likelihood) -> list[str]:
     return sentences
 
 
-def _end(end: Ascent) -> dict[str, Any]:
+def _end(end: Ascent[Point]) -> dict[str, Any]:
     model = end.point.likelihood
     return {
         "log_likelihood": end.point.value,

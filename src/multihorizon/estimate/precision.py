@@ -22,8 +22,8 @@ from functools import cached_property
 import numpy as np
 
 from multihorizon.checks import Bools, Floats
-from multihorizon.choice.tabular import Point, is_large
-from multihorizon.estimate.ascent import Products
+from multihorizon.choice.model import ChoicePoint
+from multihorizon.choice.tabular import Point
 from multihorizon.numerics.spectrum import spectrum
 
 #: Relative residual of the conjugate gradients: it leaves errors of about 1e-10 in shares, for a third more work than 1e-5.
@@ -39,7 +39,7 @@ def profile_information(point: Point) -> tuple[Floats, Floats, Floats]:
     """
     model = point.likelihood
     first, last, size = model.n_reward, model.transition_slice.start, model.size
-    metric = Products(point)
+    metric = point.products()
     others = ((np.arange(size) < first) | (np.arange(size) >= last)) & ~model.fixed
     free = np.flatnonzero(~model.fixed[first:last]) + first
     columns = np.array([metric.times(np.eye(1, size, int(k)).ravel()) for k in free])
@@ -102,17 +102,14 @@ class Precision:
         return np.where(self.identified, self.widening * np.sqrt(self.variance), np.nan)
 
 
-def precision(point: Point) -> Precision:
+def precision(point: ChoicePoint) -> Precision:
     """Standard errors and identified directions at an answer; with very many rewards, of the discounts alone."""
     model = point.likelihood
-    if is_large(model):
+    if isinstance(point, Point) and model.is_large:
         return _large_precision(point)
     free = np.flatnonzero(~model.fixed)
-    information = point.information.copy() if model.penalty is None else point.information + model.penalty.matrix
-    found = held = spectrum(information[np.ix_(free, free)])
-    if model.ridge.any():
-        information[np.arange(model.n_reward), np.arange(model.n_reward)] += model.ridge
-        held = spectrum(information[np.ix_(free, free)])
+    found = spectrum(point.curvature(ridge=False)[np.ix_(free, free)])
+    held = spectrum(point.curvature()[np.ix_(free, free)]) if model.ridge.any() else found
     covariance = np.zeros((model.size, model.size))
     covariance[np.ix_(free, free)] = held.inverse
     identified = np.ones(model.size, dtype=np.bool_)

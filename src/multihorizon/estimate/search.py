@@ -37,32 +37,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 import scipy.linalg as la
 from scipy.stats import chi2, qmc
 
 from multihorizon.checks import Bools, Floats, Sparse
+from multihorizon.choice.model import ChoiceModel, ChoicePoint
 from multihorizon.choice.parameters import Quadratic, Settings, placed
-from multihorizon.choice.tabular import (
-    Likelihood,
-    Persons,
-    Plans,
-    Point,
-    Resolvents,
-    draw_decisions,
-    is_large,
-    require_size,
-    score_rows,
-)
-from multihorizon.estimate.ascent import MAX_STEPS, Ascent, Products, climb, curvature, resting
+from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, draw_decisions
+from multihorizon.estimate.ascent import climb, further, polished
 from multihorizon.estimate.precision import precision, profile_information
 from multihorizon.exact.closed_form import closed_form_start
 from multihorizon.mdp import MDP
+from multihorizon.numerics.newton import Ascent, resting
 from multihorizon.numerics.spectrum import spectrum
-from multihorizon.parallel import Progress, in_parallel, part_of, silent
+from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
+
+P = TypeVar("P", bound=ChoicePoint)
 
 #: α, how many decisions of an indifferent expert are mixed into each state's frequencies.
 SMOOTHING = 1.0
@@ -90,14 +84,21 @@ def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperat
     x = likelihood.pack(np.zeros(d), discounts, temperatures)
     if likelihood.settings.reward is not None:
         return start_at(likelihood, x)
-    if is_large(likelihood):
-        return start_at(likelihood, np.concatenate([_large_regression(likelihood, x), x[d:]]))
+    found = [_frequencies(likelihood, batch, x) for batch in likelihood.batches]
+    if likelihood.is_large:  # the information at the frequencies, as if they were a plan
+        point = Point(likelihood.holding(None, likelihood.ridge), x, tuple(plan for plan, _ in found), np.nan, np.nan)
+        weights = [np.where(w > 0, w * wanted, 0.0) for w, (_, wanted) in zip(point.weights, found, strict=True)]
+        free = np.arange(likelihood.size) < d
+        reward = point.products().solve(point.pull_back(weights), free, START_RIDGE, START_TOLERANCE)[:d]
+        return start_at(likelihood, np.concatenate([reward, x[d:]]))
     normal, target = np.zeros((d, d)), np.zeros(d)
-    for batch in likelihood.batches:
-        design, wanted = _regression(likelihood, batch, x)
+    for plan, wanted in found:
+        batch, n = plan.persons, plan.lam.size
+        roots = np.sqrt((batch.visits * plan.policy).reshape(-1, n)[batch.visited_rows])
+        design = (plan.score_rows()[:, :, :-2] * roots[:, :, None]).reshape(roots.size, -1)
         used = batch.features.used
         normal[np.ix_(used, used)] += design.T @ design
-        target[used] += design.T @ wanted
+        target[used] += design.T @ (wanted.reshape(-1, n)[batch.visited_rows] * roots).ravel()
     normal[np.diag_indices_from(normal)] += START_RIDGE * max(float(np.trace(normal)) / max(d, 1), 1e-12) + likelihood.ridge
     reward = la.solve(normal, target, assume_a="pos", check_finite=False)
     return start_at(likelihood, np.concatenate([reward, x[d:]]))
@@ -123,49 +124,23 @@ def own_discounts(point: Point, tried: Floats) -> Floats:
         x[model.discount_slice] = discount
         there = model.at(np.clip(x, model.lower, model.upper))
         if there is not None:
-            scores[i] = 0.0
-            for batch, plan in zip(model.batches, there.plans, strict=True):
-                np.add.at(scores[i], model.groups[batch.owners], (batch.counts * plan.finite_log).sum(axis=(0, 1)))
+            scores[i] = np.bincount(model.groups, model.person_values(there), model.n_discounts)
     best: Floats = tried[scores.argmax(axis=0)]
     return best
 
 
-def _regression(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Floats, Floats]:
-    """Weighted design matrix in the used columns and weighted target of one batch's least squares."""
-    plan, solver, wanted = _frequencies(likelihood, batch, x)
-    n = plan.gamma.size
-    rows, scores = score_rows(batch, plan, solver)
-    weights = np.sqrt((batch.visits * plan.policy).reshape(-1, n)[rows])
-    q = scores.shape[2] - 2
-    target = wanted.reshape(-1, n)[rows]
-    return (scores[:, :, :q] * weights[:, :, None]).reshape(target.size, q), (target * weights).ravel()
-
-
-def _large_regression(likelihood: Likelihood, x: Floats) -> Floats:
-    """The same reward from products with the design: the information at the frequencies, as if they were a plan."""
-    d = likelihood.n_reward
-    found = [_frequencies(likelihood, batch, x) for batch in likelihood.batches]
-    point = Point(likelihood.holding(None, likelihood.ridge), x, tuple(plan for plan, _, _ in found), np.nan, np.nan)
-    pairs = zip(likelihood.batches, found, strict=True)
-    target = point.pull_back([np.where(plan.policy > 0, batch.visits * plan.policy * w, 0.0) for batch, (plan, _, w) in pairs])
-    free = np.arange(likelihood.size) < d
-    return Products(point).solve(target, free, START_RIDGE, START_TOLERANCE)[:d]
-
-
-def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Plans, Resolvents, Floats]:
-    """The smoothed frequencies of a batch as a plan, its solves, and `log π̂` less what is known of the model's `(A,S,n)`."""
+def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Plans, Floats]:
+    """The smoothed frequencies of a batch as a plan, and `log π̂` less what is known of the model's `(A,S,n)`."""
     gamma = np.minimum(likelihood.discounts(x)[batch.owners], LARGEST_START_DISCOUNT)
     lam = likelihood.temperatures(x)[batch.owners]
-    policies = [smoothed_policy(batch.mdp, batch.counts[:, :, i].T).T for i in range(gamma.size)]
-    policy = np.stack(policies, axis=2)
+    policy = np.stack([smoothed_policy(batch.mdp, batch.counts[:, :, i].T).T for i in range(gamma.size)], axis=2)
     log = np.log(np.where(policy > 0, policy, 1.0))
-    plan = Plans(np.zeros((batch.mdp.n_states, gamma.size)), np.where(policy > 0, log, -np.inf), gamma, lam)
-    solver = batch.engine.resolvents(policy, gamma)
+    plan = Plans(batch, np.zeros((batch.mdp.n_states, gamma.size)), np.where(policy > 0, log, -np.inf), gamma, lam)
     known = batch.known_reward.reshape(*log.shape[:2], 1)
     source = np.where(batch.mdp.terminal[:, None], 0.0, (policy * known).sum(axis=0) + lam * plan.entropy)
-    values = solver.solve(source[:, :, None])[:, :, 0]
+    values = plan.resolvents.solve(source[:, :, None])[:, :, 0]
     without_reward = known + gamma * (batch.mdp.stacked @ values).reshape(log.shape) - values
-    return plan, solver, log - without_reward / lam
+    return plan, log - without_reward / lam
 
 
 #: Spreads of log-temperatures that are tried, from 2 % to a factor of 20: every fourth, then the neighbours of the best. The
@@ -183,19 +158,19 @@ SPREAD_GAIN, SPREAD_STEPS = 1e-3, 100
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class Spread(Generic[P]):
     """The chosen τ, the fit with it, the p-value of equal temperatures, and whether the climbs at all τ that were tried ended.
 
     The p-value is NaN where none of them did.
     """
 
     value: float
-    ascent: Ascent
+    ascent: Ascent[P]
     p_equal: float
     complete: bool
 
 
-def temperature_penalty(likelihood: Likelihood, spread: float = np.inf) -> Quadratic | None:
+def temperature_penalty(likelihood: ChoiceModel, spread: float = np.inf) -> Quadratic | None:
     """The quadratic term that lets log-temperatures vary around their mean with this standard deviation.
 
     Where the scale of the reward is open, it also holds the mean at 0. None where there is nothing to hold.
@@ -205,7 +180,7 @@ def temperature_penalty(likelihood: Likelihood, spread: float = np.inf) -> Quadr
     return Quadratic(zeros, zeros, _of_temperatures(likelihood, block)) if block.any() else None
 
 
-def without_level(likelihood: Likelihood) -> Quadratic | None:
+def without_level(likelihood: ChoiceModel) -> Quadratic | None:
     """The likelihood's quadratic term without what holds the mean log-temperature, for a reward that stays as it is."""
     penalty, n = likelihood.penalty, likelihood.n_temperatures
     if penalty is None or not likelihood.scale_is_free:
@@ -214,12 +189,12 @@ def without_level(likelihood: Likelihood) -> Quadratic | None:
     return Quadratic(penalty.centre, penalty.slope, penalty.matrix - level)
 
 
-def _of_temperatures(likelihood: Likelihood, block: Floats) -> Sparse:
+def _of_temperatures(likelihood: ChoiceModel, block: Floats) -> Sparse:
     """A matrix `(p,p)` that is 0 outside the log-temperatures."""
     return placed(block, np.arange(likelihood.size)[likelihood.temperature_slice], likelihood.size)
 
 
-def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
+def estimate_spread(equal: Ascent[P], free: ChoiceModel) -> Spread[P]:
     """The most likely spread, from the fit with equal temperatures.
 
     Args:
@@ -227,7 +202,7 @@ def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
         free: the same likelihood with a temperature for each expert.
     """
     reference = log_likelihood_given(equal.point, 0.0)
-    ends: dict[int, tuple[float, Ascent]] = {}
+    ends: dict[int, tuple[float, Ascent[P]]] = {}
     unfinished: list[int] = []
 
     def gain(index: int) -> None:
@@ -253,8 +228,8 @@ def estimate_spread(equal: Ascent, free: Likelihood) -> Spread:
         return Spread(0.0, equal, 1.0, not unfinished)
     gained, end = ends[best]
     p_equal = 0.5 * float(chi2.sf(2 * gained, 1)) if gained > 0 else 1.0
-    drawable = free.has_products and not is_large(free) and free.problem.n_experts <= SIMULATED_EXPERTS
-    if p_equal < REJECTED and drawable:
+    few = not free.is_large and free.n_experts <= SIMULATED_EXPERTS
+    if p_equal < REJECTED and few and isinstance(free, Likelihood) and isinstance(equal.point, Point):
         p_equal = max(p_equal, _simulated(equal.point, free, float(SPREADS[best]), gained))
     if p_equal > REJECTED:
         return Spread(0.0, equal, p_equal, not unfinished)
@@ -280,40 +255,35 @@ def _simulated(equal: Point, free: Likelihood, spread: float, gained: float) -> 
     return (1 + as_much) / (1 + number) if as_much else 0.0
 
 
-def _fit(free: Likelihood, spread: float, start: Point) -> Ascent | None:
+def _fit(free: ChoiceModel, spread: float, start: P) -> Ascent[P] | None:
     """The best point with this spread, or None where the climb to it was broken off."""
     model = free.holding(temperature_penalty(free, spread), free.ridge)
     old = start.likelihood
-    x = model.pack(old.reward(start.x), start.x[old.discount_slice], _each(start, free), start.x[old.transition_slice])
-    begin = model.at(x)
+    temperatures = old.temperatures(start.x)
+    each = np.array([temperatures[free.temperature_groups == g][0] for g in range(free.n_temperatures)])
+    x = model.pack(old.reward(start.x), start.x[old.discount_slice], each, start.x[old.transition_slice])
+    begin = cast(P | None, model.at(x))
     end = None if begin is None else climb(begin, max_steps=SPREAD_STEPS, gain=SPREAD_GAIN)
     return end if end is not None and end.finished else None
 
 
-def _each(start: Point, free: Likelihood) -> Floats:
-    """One temperature for each of the free groups."""
-    experts = start.likelihood.temperatures(start.x)
-    return np.array([experts[free.temperature_groups == g][0] for g in range(free.n_temperatures)])
-
-
-def log_likelihood_given(point: Point, spread: float) -> float:
+def log_likelihood_given(point: ChoicePoint, spread: float) -> float:
     """The log-likelihood of the decisions given the spread of temperatures, which are integrated out; without constants."""
     model = point.likelihood
     if not spread:
         return point.objective
     n, first = model.n_temperatures, 0
-    if is_large(model):
+    if isinstance(point, Point) and model.is_large:
         first, free = model.n_reward, ~model.fixed[model.n_reward : model.transition_slice.start]
         matrix = profile_information(point)[0]
     else:
         known = resting(point)
         known[model.temperature_slice] = False
         free = ~model.fixed & ~known
-        matrix = curvature(point)[np.ix_(free, free)]
+        matrix = point.curvature()[np.ix_(free, free)]
     contrasts = np.zeros((free.size, n - 1))
-    contrasts[model.temperature_slice.start - first :][:n] = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[
-        0
-    ][:, 1:]
+    differences = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
+    contrasts[model.temperature_slice.start - first :][:n] = differences
     covariance = contrasts[free].T @ spectrum(matrix).solve(contrasts[free])
     return point.objective - (n - 1) * float(np.log(spread)) + 0.5 * float(np.linalg.slogdet(covariance)[1])
 
@@ -328,8 +298,6 @@ VAGUE_CHOICE = 10.0
 VAGUE_REWARD = 100.0
 #: Standard deviation, in temperatures, of the prior that then holds the rewards.
 WEAK_PRIOR = 20.0
-#: The best climb ends when less than this is left to gain, or after this many further steps.
-POLISHED_GAIN, POLISHING_STEPS = 1e-13, 20
 #: Steps of the first and the second round: half the starts are given up after the first, all but the best after the second.
 ROUNDS = (8, 30)
 #: Above this many states, counted for each expert, fewer starts are tried and climbed; with very many rewards none are scattered.
@@ -344,9 +312,9 @@ OWN_DISCOUNTS = np.array([0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1.0])
 class Fit:
     """The best end, the ends of all climbs carried on, the spread of temperatures, and why there is a ridge."""
 
-    best: Ascent
-    ends: list[Ascent]
-    spread: Spread | None
+    best: Ascent[Point]
+    ends: list[Ascent[Point]]
+    spread: Spread[Point] | None
     ridge_reason: str
 
 
@@ -354,7 +322,11 @@ def fit(
     problem: Problem, settings: Settings, pooled: bool, ridge: float | None, starts: int, seed: int, progress: Progress = silent
 ) -> Fit:
     """Fit without a penalty where there is a maximum, and with a weak one where rewards run away."""
-    require_size(problem.n_parameters)
+    if problem.n_parameters > 20_000:
+        raise ValueError(
+            f"a reward for each of {problem.n_parameters:,} states is more than can be estimated (at most 20,000): "
+            "tie the rewards of similar states together with features"
+        )
     model = Likelihood(problem, settings)
     model = model.holding(temperature_penalty(model), 0.0 if ridge is None else ridge)
     extra = _closed_form(model)
@@ -392,7 +364,7 @@ def _fit_fit(
         spread = estimate_spread(best, Likelihood(model.problem, each, ridge=model.ridge))
         best = spread.ascent
     progress(1.0, f"log-likelihood {best.point.value:.2f}")
-    return Fit(_polished(best), ends, spread, reason)
+    return Fit(polished(best), ends, spread, reason)
 
 
 def maximize(
@@ -402,7 +374,7 @@ def maximize(
     progress: Progress = silent,
     extra: Sequence[Floats] = (),
     give_up: bool = False,
-) -> tuple[Ascent, list[Ascent]]:
+) -> tuple[Ascent[Point], list[Ascent[Point]]]:
     """The best end of climbs from `starts` scattered points and from `extra` ones, and the ends of all of them.
 
     Estimated transitions give way once the rest is near. With `give_up` a climb whose rewards run away is broken off early.
@@ -414,23 +386,23 @@ def maximize(
     if not points:
         raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")
     ends = []
-    for number, end in enumerate(in_parallel(partial(climb, max_steps=ROUNDS[0]), points, jobs=1), start=1):
-        ends.append(end)
+    for number, point in enumerate(points, start=1):
+        ends.append(end := climb(point, max_steps=ROUNDS[0]))
         progress(0.5 * number / len(points), f"start {number} of {len(points)}: {end.point.objective:.2f}")
-    ends = list(in_parallel(partial(_further, steps=ROUNDS[1]), _ranked(ends)[:starts], jobs=1))
+    ends = [end if end.finished else further(end, ROUNDS[1]) for end in _ranked(ends)[:starts]]
     progress(0.9, f"log-likelihood {max(end.point.value for end in ends):.2f}")
     if likelihood.moves:
-        ends = list(in_parallel(partial(_released, likelihood), _distinct(_ranked(ends)), jobs=1))
+        ends = [_released(likelihood, end) for end in _distinct(_ranked(ends))]
     best, *others = _ranked(ends)
     if not (give_up and smallest_choice(best.point) < RUNAWAY_CHOICE):
-        best = _further(best, MAX_STEPS, part_of(progress, 0.9, 1.0))
+        best = best if best.finished else further(best, 300, progress=part_of(progress, 0.9, 1.0))
     progress(1.0, f"log-likelihood {best.point.value:.2f}")
     return best, [best, *others]
 
 
 def _numbers(likelihood: Likelihood, starts: int) -> tuple[int, int]:
     """How many scattered points are tried, and how many of the best are climbed from: fewer where a step takes long."""
-    if is_large(likelihood):
+    if likelihood.is_large:
         return 0, max(1, starts // 2)
     big = sum(batch.mdp.n_states * batch.owners.size for batch in likelihood.batches) > BIG_TASKS
     return (starts, max(1, starts // 2)) if big else (4 * starts, 2 * starts)
@@ -441,7 +413,7 @@ def holds(found: Fit) -> bool:
     point = found.best.point
     model = point.likelihood
     finished = found.best.finished and (found.spread is None or found.spread.complete)
-    if not finished or is_large(model):
+    if not finished or model.is_large:
         return finished
     precise = precision(point)
     assert precise.covariance is not None
@@ -453,8 +425,8 @@ def holds(found: Fit) -> bool:
 def choice_error(point: Point, covariance: Floats) -> float:
     """The largest standard error of `log π(a|s)` over the states in which someone decided."""
     largest = 0.0
-    for number, batch in enumerate(point.batches):
-        rows, columns, scores = point.scores(number)
+    for number, plan in enumerate(point.plans):
+        batch, (rows, columns, scores) = plan.persons, point.scores(number)
         visited = batch.visits[rows % batch.mdp.n_states] > 0
         for i, places in enumerate(columns):
             own = scores[visited[:, i], i]
@@ -465,8 +437,7 @@ def choice_error(point: Point, covariance: Floats) -> float:
 
 def smallest_choice(point: Point) -> float:
     """The smallest `log π(a|s)` of an available action over the states in which someone decided."""
-    batches = zip(point.likelihood.batches, point.plans, strict=True)
-    return min(float((plan.finite_log * (batch.visits > 0)).min()) for batch, plan in batches)
+    return min(float((plan.finite_log * (plan.persons.visits > 0)).min()) for plan in point.plans)
 
 
 def never_earned(problem: Problem) -> Bools:
@@ -519,21 +490,13 @@ def _tried(likelihood: Likelihood, count: int, seed: int) -> Iterator[Point]:
             yield scattered
 
 
-def _ranked(ends: list[Ascent]) -> list[Ascent]:
+def _ranked(ends: list[Ascent[Point]]) -> list[Ascent[Point]]:
     return sorted(ends, key=lambda end: -end.point.objective)
 
 
-def _further(end: Ascent, steps: int, progress: Progress = silent) -> Ascent:
-    """The climb carried on for so many more steps unless it has ended."""
-    if end.finished:
-        return end
-    further = climb(end.point, max_steps=steps, progress=progress)
-    return Ascent(further.point, end.steps + further.steps, further.finished, further.metric)
-
-
-def _distinct(ends: list[Ascent]) -> list[Ascent]:
+def _distinct(ends: list[Ascent[Point]]) -> list[Ascent[Point]]:
     """Of ranked ends those with other discounts than the ones before them."""
-    kept: list[Ascent] = []
+    kept: list[Ascent[Point]] = []
     for end in ends:
         discounts = [other.point.x[other.point.likelihood.discount_slice] for other in (*kept, end)]
         if all(np.abs(discounts[-1] - earlier).max() > 1e-3 for earlier in discounts[:-1]):
@@ -541,17 +504,8 @@ def _distinct(ends: list[Ascent]) -> list[Ascent]:
     return kept
 
 
-def _released(likelihood: Likelihood, end: Ascent) -> Ascent:
+def _released(likelihood: Likelihood, end: Ascent[Point]) -> Ascent[Point]:
     """The climb carried on with transitions that give way."""
     start = likelihood.at(np.concatenate([end.point.x, np.zeros(likelihood.size - end.point.x.size)]))
     assert start is not None
-    further = climb(start, max_steps=ROUNDS[1])
-    return Ascent(further.point, end.steps + further.steps, further.finished, further.metric)
-
-
-def _polished(end: Ascent) -> Ascent:
-    """The same end with the last digits of its parameters, which a flat likelihood leaves open."""
-    if not end.finished:
-        return end
-    finer = climb(end.point, max_steps=POLISHING_STEPS, gain=POLISHED_GAIN, metric=end.metric)
-    return Ascent(finer.point, end.steps + finer.steps, True, finer.metric)
+    return further(replace(end, point=start), ROUNDS[1])

@@ -98,10 +98,11 @@ from multihorizon.choice.sieve import (
     value_points,
 )
 from multihorizon.data.steps import Steps
-from multihorizon.estimate.ascent import Ascent, climb, curvature, projected_gradient
+from multihorizon.estimate.ascent import climb, polished, projected_gradient
 from multihorizon.estimate.maximum_likelihood import CONVERGED_GRADIENT
 from multihorizon.estimate.precision import NULL_COMPONENT, Precision
 from multihorizon.estimate.search import estimate_spread, temperature_penalty
+from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import SampledProblem
 from multihorizon.result import Result, plain
@@ -207,7 +208,7 @@ def _second_stage(model: SieveModel, logits: list[Logit], gammas: Floats | None)
             wanted[:f] -= gammas[model.groups[k]] * logit.values
         matrix += rows.T @ logit.information @ rows
         target += rows.T @ logit.information @ wanted
-    matrix[:f, :f] += model.rough_matrix[:f, :f] + LOGIT_RIDGE * np.eye(f)
+    matrix[:f, :f] += model.ridge + LOGIT_RIDGE * np.eye(f)
     matrix[np.diag_indices_from(matrix)] += 1e-10 * np.diag(matrix).max()
     solved = la.solve(matrix, target, assume_a="sym")
     return solved[:f], np.clip(solved[f:], *START_BOUNDS) if gammas is None else gammas
@@ -353,7 +354,6 @@ def _trial(steps: Steps, held: Bools, candidate: Any, penalty: float, regressor:
 
 def _climbed(start: SievePoint, held_out: Steps, penalty: float) -> _Trial:
     end = climb(start, max_steps=ROUGH_STEPS, gain=ROUGH_GAIN).point
-    assert isinstance(end, SievePoint)
     return _Trial(end, held_out, predicted(end, held_out), penalty)
 
 
@@ -398,7 +398,7 @@ def sieve_precision(point: SievePoint) -> tuple[Precision, Floats]:
     """What is identified, with standard errors, and the full covariance `(p,p)`; NaN errors where the first stage has none."""
     model = point.likelihood
     free = np.flatnonzero(~model.fixed)
-    bare = curvature(point) - model.rough_matrix
+    bare = point.curvature(ridge=False)
     scale = np.sqrt(np.maximum(np.diag(bare)[free], 0.0))
     scale = np.where(scale > 0, scale, 1.0)
     spectrum, vectors = np.linalg.eigh(bare[np.ix_(free, free)] / np.outer(scale, scale))
@@ -406,7 +406,7 @@ def sieve_precision(point: SievePoint) -> tuple[Precision, Floats]:
     identified = np.ones(model.size, dtype=np.bool_)
     identified[free] = np.linalg.norm(vectors[:, null], axis=1) <= NULL_COMPONENT
     own = np.zeros((model.size, model.size))
-    own[np.ix_(free, free)] = _inverse(curvature(point)[np.ix_(free, free)])
+    own[np.ix_(free, free)] = _inverse(point.curvature()[np.ix_(free, free)])
     variance = np.diag(own).copy()
     added = first_stage_scores(point)
     full = own if added is None else own + (own @ added) @ (own @ added).T
@@ -475,7 +475,7 @@ def resampled(point: Any, choice: Choice, regressor: Any, count: int, seed: int,
         progress(number / count, f"resampled episodes {number + 1} of {count}")
         drawn = _drawn(steps, np.random.default_rng(stream))
         design = make_design(drawn, choice.transformer, regressor, model.design.stage.smoothing)
-        fresh = SieveModel(model.problem, design, model.settings, model.strength, model.tied)
+        fresh = SieveModel(model.problem, design, model.settings, model.strength, model.penalty)
         start = fresh.at(point.x, None)
         end = None if start is None else climb(start, gain=1e-3, max_steps=40)
         if end is not None and end.finished:
@@ -564,8 +564,8 @@ def _held_out(steps: Steps, held: Bools, transformer: Any) -> Floats:
 class Found:
     """The answer of one fit, the ends of all its climbs, and what the logits of the same basis reach."""
 
-    end: Ascent
-    ends: list[Ascent]
+    end: Ascent[SievePoint]
+    ends: list[Ascent[SievePoint]]
     logits: list[Logit]
     p_equal: float | None
     spread: float | None
@@ -612,7 +612,6 @@ def make_solution(
 ) -> Solution:
     """The solution of a fit. `drawn` are discounts of resampled episodes, None where standard errors are analytic."""
     point = found.end.point
-    assert isinstance(point, SievePoint)
     model, steps = point.likelihood, point.likelihood.problem.steps
     precise = sieve_precision(point)[0]
     shares = overlap(model.design, steps)
@@ -995,7 +994,7 @@ def _fit_solver(steps: Steps, choice: Choice, solver: SieveLikelihood, settings:
     count, most = (len(begin), 5 * FIRST_STEPS) if small else (FIRST_ROUND, FIRST_STEPS)
     ends = [climb(start, max_steps=most, gain=FIRST_GAIN) for start in begin[:count]]
     ends.sort(key=lambda end: -end.point.objective)
-    best = _polished(climb(ends[0].point, gain=GAIN))
+    best = polished(climb(ends[0].point, gain=GAIN), POLISHING_STEPS, POLISHED_GAIN)
     p_equal, spread = None, None
     if solver.temperature == "pooled" and len(steps.experts) > 1 and best.finished:
         free = _model(steps, design, replace(settings, temperatures=np.full(len(steps.experts), np.nan)), choice.penalty)
@@ -1006,15 +1005,7 @@ def _fit_solver(steps: Steps, choice: Choice, solver: SieveLikelihood, settings:
     return Found(best, ends, logits, p_equal, spread)
 
 
-def _polished(end: Ascent) -> Ascent:
-    """The same end with the last digits of its parameters, which a flat likelihood leaves open."""
-    if not end.finished:
-        return end
-    finer = climb(end.point, max_steps=POLISHING_STEPS, gain=POLISHED_GAIN, metric=end.metric)
-    return Ascent(finer.point, end.steps + finer.steps, True, finer.metric)
-
-
-def _equal_temperatures(equal: Ascent, free: SieveModel) -> float:
+def _equal_temperatures(equal: Ascent[SievePoint], free: SieveModel) -> float:
     """The p-value of equal temperatures by a score test whose variance carries the first stage."""
     point = free.at(free.pack(equal.point.likelihood.reward(equal.point.x), equal.point.x[equal.point.likelihood.discount_slice]))
     if point is None:
@@ -1022,7 +1013,9 @@ def _equal_temperatures(equal: Ascent, free: SieveModel) -> float:
     heats = np.arange(free.temperature_slice.start, free.size)
     rest = np.flatnonzero(~free.fixed[: heats[0]])
     information = point.information
-    inner = (information + free.rough_matrix)[np.ix_(rest, rest)]
+    inner = information.copy()
+    inner[: free.n_reward, : free.n_reward] += free.ridge
+    inner = inner[np.ix_(rest, rest)]
     weights = np.zeros((heats.size, free.size))
     weights[:, heats] = np.eye(heats.size)
     weights[:, rest] = -np.linalg.lstsq(inner, information[np.ix_(rest, heats)], rcond=1e-12)[0].T

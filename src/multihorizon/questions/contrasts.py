@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from multihorizon.checks import TINY, Floats, Ints
-from multihorizon.choice.tabular import is_large
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.estimate.precision import NULL_COMPONENT, precision
 from multihorizon.problem import Problem
@@ -32,7 +31,7 @@ def reward_contrasts(solution: Solution) -> Contrasts:
     """The contrasts of a maximum-likelihood solution; all NaN where there are too many rewards for a dense information matrix."""
     point, reward = resume(solution), solution.reward
     unknown = np.full(reward.size, np.nan)
-    if is_large(point.likelihood):
+    if point.likelihood.is_large:
         return Contrasts(unknown, unknown)
     found = precision(point)
     assert found.covariance is not None

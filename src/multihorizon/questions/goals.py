@@ -73,10 +73,11 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import softmax
 
 from multihorizon.checks import INFORMATION_RANK_TOLERANCE, Bools, Floats, Ints, as_count, label
+from multihorizon.choice.model import DENSE_REWARDS
 from multihorizon.choice.parameters import Quadratic, Temperature, check_temperature, read_settings
-from multihorizon.choice.tabular import DENSE_REWARDS, Likelihood, Point, decide, is_large
+from multihorizon.choice.tabular import Likelihood, Point, decide
 from multihorizon.driver import solve
-from multihorizon.estimate.ascent import Ascent, climb, curvature, resting
+from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.estimate.search import OWN_DISCOUNTS, WEAK_PRIOR, choice_probability_start, own_discounts
 from multihorizon.exact.equations import in_order_of_content
@@ -84,6 +85,7 @@ from multihorizon.exact.goals import CANNOT_TELL, DIFFER, SHARE, Goals, goals_fr
 from multihorizon.exact.goals import goals as goals_of_policies
 from multihorizon.exact.identify import Temperature as PolicyTemperature
 from multihorizon.files import for_json
+from multihorizon.numerics.newton import Ascent, resting
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.problem import Problem, require_finite
 from multihorizon.solution import Solution, Status
@@ -175,7 +177,7 @@ def best_fit(model: Likelihood, least: float) -> GroupFit:
     return finish(best, 0 if best.point.objective < least else MOST_STEPS)
 
 
-def finish(end: Ascent, steps: int = MOST_STEPS) -> GroupFit:
+def finish(end: Ascent[Point], steps: int = MOST_STEPS) -> GroupFit:
     """The fit at the end of a climb that is carried on for so many steps where it has not ended."""
     if not end.finished and steps:
         end = climb(end.point, max_steps=steps, gain=CLIMB_GAIN)
@@ -203,7 +205,7 @@ def temperature_prior(model: Likelihood) -> Quadratic | None:
 def _determined(point: Point) -> float:
     """How many free parameters the decisions determine, each counted by the share of its precision that is not the prior's."""
     model = point.likelihood
-    matrix = curvature(point)
+    matrix = point.curvature()
     discounts = np.arange(model.size)[model.discount_slice]
     matrix[discounts, discounts] += UNIFORM_PRECISION
     free = np.ix_(~model.fixed, ~model.fixed)
@@ -384,7 +386,7 @@ def _untestable(solution: Solution) -> str:
     model = resume(solution).likelihood
     if model.settings.reward is not None:
         return "the reward was given"
-    if is_large(model):
+    if model.is_large:
         return f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}"
     return ""
 

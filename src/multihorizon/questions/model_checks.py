@@ -37,7 +37,8 @@ import numpy as np
 from scipy.stats import chi2
 
 from multihorizon.checks import TINY, Floats, Ints, as_count
-from multihorizon.choice.tabular import DENSE_REWARDS, Point, is_large, require_counts
+from multihorizon.choice.model import DENSE_REWARDS
+from multihorizon.choice.tabular import Point, require_counts
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.maximum_likelihood import resume
@@ -221,7 +222,7 @@ def calibration_bins(pairs: list[tuple[Floats, Floats, Floats]]) -> Floats:
 def within_episodes(point: Point, tables: Sequence[Demonstrations], seed: int = 0) -> WithinEpisodes:
     """Test that choices of one episode do not go together, by the rule at the top."""
     model, untested = point.likelihood, partial(WithinEpisodes, np.nan, np.nan)
-    if is_large(model):
+    if model.is_large:
         return untested(f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}")
     parts = _centred_scores(point, tables, seed)
     if not any((scores**2).sum() for scores, starts in parts if len(starts) < len(scores)):

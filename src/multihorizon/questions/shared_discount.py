@@ -35,12 +35,13 @@ from scipy.stats import chi2
 from multihorizon.checks import Floats, Ints
 from multihorizon.choice.sieve import SievePoint
 from multihorizon.choice.tabular import Likelihood, Point
-from multihorizon.estimate.ascent import Ascent, climb
+from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import holm
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.estimate.precision import Precision, precision
 from multihorizon.estimate.search import choice_probability_start, log_likelihood_given
 from multihorizon.estimate.sieve import resume_sieve, sieve_precision
+from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.solution import Solution
 
@@ -142,7 +143,7 @@ def _degrees(point: Point, shared: Point, members: tuple[int, ...], contrasts: i
     return contrasts + 2 * max(restricted.nullity - full.nullity, 0) if full.rank > restricted.rank else 0
 
 
-def _restricted(point: Point, members: tuple[int, ...]) -> Ascent:
+def _restricted(point: Point, members: tuple[int, ...]) -> Ascent[Point]:
     """The maximum with one discount for the members, from the answer's reward and from fits to the frequencies."""
     model = point.likelihood
     restricted = model.sharing(merged_groups(model.groups, members))

@@ -69,7 +69,7 @@ import scipy.linalg as la
 from scipy.special import expit, logit, logsumexp
 
 from multihorizon.checks import ENDLESS_DISCOUNT, Floats
-from multihorizon.choice.tabular import Likelihood, Point, next_values, reward_pull_back
+from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
 from multihorizon.parallel import Progress, part_of, silent
 
@@ -175,12 +175,12 @@ def person_scores(point: Point) -> Floats:
     """The derivatives of each person's log-likelihood in θ, γ and log λ, `(n,d+2)`."""
     model = point.likelihood
     total = np.zeros((model.problem.n_experts, model.n_reward + 2))
-    for batch, plan, solver in zip(model.batches, point.plans, point.resolvents, strict=True):
-        moved, flow = reward_pull_back(batch, plan, solver, batch.counts)
+    for batch, plan in zip(model.batches, point.plans, strict=True):
+        moved, flow = plan.pull_back(batch.counts)
         if not model.fixed[: model.n_reward].all():
             rows = moved.reshape(-1, batch.owners.size)
             np.add.at(total[:, : model.n_reward], batch.owners, (batch.features.matrix.T @ rows).T)
-        np.add.at(total[:, -2], batch.owners, (moved * next_values(batch, plan)).sum(axis=(0, 1)))
+        np.add.at(total[:, -2], batch.owners, (moved * plan.next_values).sum(axis=(0, 1)))
         direct = (batch.visits * plan.entropy).sum(axis=0) + (batch.counts * plan.finite_log).sum(axis=(0, 1))
         np.add.at(total[:, -1], batch.owners, plan.lam * (flow * plan.entropy).sum(axis=0) - direct)
     return total

@@ -1,0 +1,184 @@
+"""Newton's method inside bounds, damped: a climb to a local maximum.
+
+At x with gradient g and curvature M the step δ solves `(M + μD) δ = g` on the parameters that are free to move, D being the
+diagonal of M with a floor: Levenberg and Marquardt's method. Where M is singular the damped step has no component in its null
+space, so directions of which M says nothing stay where they began. A parameter that a step would carry past a bound is put on the
+bound and the others' step is computed again; one that rests on a bound and is pushed outwards is held there. A step is taken when
+the objective rises by a fair share of what the quadratic model promises, otherwise μ grows. Where less is promised than the last
+digits of the objective can show, a step is taken when it leaves less to gain; otherwise the climb ends. The gradient is new at
+every point. The curvature costs more, and is computed again only when its steps no longer shrink the gradient quickly.
+
+On a long bent ridge straight steps must be short. After the first steps, which solve easy problems, each one follows the bend to
+second order (the geodesic acceleration of Transtrum and Sethna, 2012): with `f` the functions whose squares make up M,
+`M = Jᵀ W J`, and `f_δδ` their second derivative along δ, by central differences, the step is `δ + a/2`,
+`(M + μD) a = −Jᵀ W f_δδ`.
+
+It stops when half the squared length of the gradient in the metric of M, the gain that a step still promises, is below
+`Tolerances.gain`. Whether that is convergence is for the caller to see from the gradient at the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from multihorizon.checks import Bools, Floats
+from multihorizon.numerics.metric import Metric
+
+
+class Place(Protocol):
+    """A point on what is climbed."""
+
+    @property
+    def x(self) -> Floats:
+        """The parameters `(p,)`."""
+        ...
+
+    @property
+    def bounds(self) -> tuple[Floats, Floats]:
+        """The lower and upper bounds `(p,)` of the parameters."""
+        ...
+
+    @property
+    def objective(self) -> float:
+        """What is maximised."""
+        ...
+
+    @property
+    def gradient(self) -> Floats:
+        """Its gradient `(p,)`."""
+        ...
+
+    def metric(self) -> Metric:
+        """Its curvature."""
+        ...
+
+    def moved(self, x: Floats) -> Self | None:
+        """The point at another x; None where the objective does not exist."""
+        ...
+
+    def bend(self, ahead: Self, behind: Self) -> Floats:
+        """`Jᵀ W (f(ahead) − 2 f(here) + f(behind))` `(p,)`."""
+        ...
+
+
+P = TypeVar("P", bound=Place)
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """When a climb ends: where less than `gain` is promised, or after `max_steps`."""
+
+    gain: float = 1e-7
+    max_steps: int = 300
+
+
+@dataclass(frozen=True, eq=False)
+class Ascent(Generic[P]):
+    """Where a climb ended, how many steps it took, whether it stopped because nothing was left, and the last curvature."""
+
+    point: P
+    steps: int
+    finished: bool
+    metric: Metric | None
+
+
+#: Damping relative to D with which a climb begins, and the least.
+FIRST_DAMPING, LEAST_DAMPING = 1e-3, 1e-8
+
+
+def climb(
+    start: P,
+    held: Bools,
+    tol: Tolerances,
+    metric: Metric | None = None,
+    progress: Callable[[int, P], None] = lambda steps, point: None,
+) -> Ascent[P]:
+    """Climb from `start` to a local maximum of the objective.
+
+    Args:
+        start: where to begin.
+        held: mask `(p,)` of parameters that stay as they are.
+        tol: when to stop.
+        metric: the curvature at a neighbouring maximum, with which to begin; without it, the stop is confirmed by a new one.
+        progress: called with the number of steps and the point after each of them.
+    """
+    point, damping, last = start, FIRST_DAMPING if metric is None else LEAST_DAMPING, np.inf
+    confirm = fresh = metric is None
+    metric = metric or start.metric()
+    for steps in range(tol.max_steps):
+        bent = steps >= 6
+        free = ~held & ~resting(point)
+        promised = _left_to_gain(point, metric, free)
+        # The curvature is kept while each step leaves no more than a twentieth of the promised gain.
+        if not fresh and (promised > 0.05 * last or (confirm and promised < tol.gain)):
+            metric, fresh = point.metric(), True
+            promised = _left_to_gain(point, metric, free)
+        if promised < tol.gain:
+            return Ascent(point, steps, True, metric)
+        reached, damping = _advance(point, metric, free, damping, bent)
+        if reached is None and not fresh:
+            metric, fresh = point.metric(), True
+            reached, damping = _advance(point, metric, free, FIRST_DAMPING, bent)
+        if reached is None:
+            return Ascent(point, steps, False, metric)
+        point, last, fresh = reached, promised, False
+        progress(steps + 1, point)
+    return Ascent(point, tol.max_steps, False, metric)
+
+
+def resting(point: Place) -> Bools:
+    """Parameters `(p,)` on a bound which the gradient pushes outwards."""
+    (low, high), g = point.bounds, point.gradient
+    mask: Bools = ((point.x <= low) & (g <= 0)) | ((point.x >= high) & (g >= 0))
+    return mask
+
+
+def _left_to_gain(point: Place, metric: Metric, free: Bools) -> float:
+    """`½ gᵀ M^{-1} g` on the free parameters."""
+    return 0.5 * float(point.gradient @ metric.solve(point.gradient, free, LEAST_DAMPING))
+
+
+def _advance(point: P, metric: Metric, free: Bools, damping: float, bent: bool) -> tuple[P | None, float]:
+    """The next point, with as much damping as it takes, or None; and the damping to go on with."""
+    low, high = point.bounds
+    while damping < 1e12:
+        step = _step(point, metric, free, damping)
+        promised = float(point.gradient @ step - 0.5 * step @ metric.times(step))
+        curve = _bend(point, metric, free, damping, step) if bent and promised > 0 else 0.0
+        reached = point.moved(np.clip(point.x + step + curve, low, high)) if promised > 0 else None
+        if reached is not None and promised < 1e-14 * abs(point.objective):
+            better = _left_to_gain(reached, metric, free & ~resting(reached)) < _left_to_gain(point, metric, free)
+            return (reached, max(0.1 * damping, LEAST_DAMPING)) if better else (None, damping)
+        gained = -np.inf if reached is None else reached.objective - point.objective
+        if gained > 1e-3 * promised:
+            factor = 0.1 if gained > 0.7 * promised else (1.0 if gained > 0.25 * promised else 4.0)
+            return reached, max(damping * factor, LEAST_DAMPING)
+        damping = max(damping * 8, FIRST_DAMPING / 8)
+    return None, damping
+
+
+def _step(point: Place, metric: Metric, free: Bools, damping: float) -> Floats:
+    """The damped step on the free parameters; those that would leave the bounds go to the bound, and the rest follow."""
+    (low, high), x = point.bounds, point.x
+    step, moving = metric.solve(point.gradient, free, damping), free.copy()
+    while (out := moving & ((x + step < low) | (x + step > high))).any():
+        moving &= ~out
+        step = np.where(moving, 0.0, np.clip(x + step, low, high) - x)
+        step += metric.solve(point.gradient - metric.times(step), moving, damping)
+    return step
+
+
+def _bend(point: P, metric: Metric, free: Bools, damping: float, step: Floats) -> Floats:
+    """Half the acceleration that keeps a step on a bent ridge; 0 where it is too long to be trusted or cannot be had."""
+    share, longest = 0.1, 1.5  # of the step, by which derivatives are differenced, and beyond which a bend is not trusted
+    none, (low, high) = np.zeros(step.size), point.bounds
+    ahead, behind = (point.moved(np.clip(point.x + sign * share * step, low, high)) for sign in (1, -1))
+    if ahead is None or behind is None:
+        return none
+    curve = -0.5 * metric.solve(point.bend(ahead, behind) / share**2, free, damping)
+    scale = metric.scale
+    return curve if curve @ (scale * curve) <= (0.5 * longest) ** 2 * (step @ (scale * step)) else none
