@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 import multihorizon as mh
-from multihorizon.choice import tabular as large
 from multihorizon.choice.parameters import Settings
 from multihorizon.choice.tabular import Likelihood, redrawn
 from multihorizon.estimate import intervals
@@ -16,7 +17,8 @@ from multihorizon.estimate import search as temperatures
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.estimate.precision import precision, transition_widening
-from multihorizon.numerics.newton import Ascent
+from multihorizon.numerics import newton
+from multihorizon.numerics.newton import Ascent, Tolerances
 from multihorizon.questions.contrasts import reward_contrasts
 
 CLIFF = mh.domains.cliff()
@@ -56,9 +58,10 @@ def test_ends_whose_climbs_do_not_finish_are_not_told(monkeypatch):
 
 
 def test_an_unfinished_fit_has_no_intervals_and_no_standard_errors(monkeypatch):
-    from multihorizon.estimate import search as fit
-
-    monkeypatch.setattr(fit, "climb", lambda *a, **o: replace(climb(*a, **{**o, "max_steps": 1}), finished=False))
+    climb = newton.climb
+    monkeypatch.setattr(
+        newton, "climb", lambda start, held, *_: replace(climb(start, held, Tolerances(max_steps=1)), finished=False)
+    )
     table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 100)
     solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood(temperature="shared", starts=1))
     assert solution.status == mh.Status.NOT_CONVERGED
@@ -233,11 +236,13 @@ def test_equal_temperatures_are_not_given_up_for_a_discount_that_rests_on_its_bo
         assert solution.evidence["equal_temperatures_p"] > 0.05
 
 
-def test_more_rewards_than_can_be_estimated_are_refused_at_once(monkeypatch):
-    monkeypatch.setattr(large, "MOST_REWARDS", 11)
-    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 10)
-    with pytest.raises(ValueError, match=r"a reward for each of 12 states is more than can be estimated .* features"):
-        mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood())
+def test_more_rewards_than_can_be_estimated_are_refused_at_once():
+    states = 20_001
+    ahead = sp.csr_array((np.ones(states), (np.arange(states), np.minimum(np.arange(states) + 1, states - 1))))
+    mdp = mh.MDP([ahead, sp.eye_array(states, format="csr")], terminal=[states - 1])
+    rows = pd.DataFrame({"expert": "a", "episode": 0, "step": [0, 1], "state": [0, 1], "action": 0})
+    with pytest.raises(ValueError, match=r"a reward for each of 20,001 states is more than can be estimated .* features"):
+        mh.solve(mh.Problem(mdp, mh.Demonstrations.from_frame(rows)), mh.MaximumLikelihood())
 
 
 def test_a_start_that_fails_is_left_out(monkeypatch):

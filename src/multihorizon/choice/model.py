@@ -314,10 +314,10 @@ class ChoicePoint(ABC):
         """The model at another x, its plans started from those of this point."""
         return cast(Self | None, self.likelihood.at(x, self))
 
-    def bend(self, ahead: Self, behind: Self) -> Floats:
-        """`Σ nπ (f(ahead) − 2 f + f(behind)) df` `(p,)` with `f = log π`."""
-        pairs = zip(self.weights, self.plans, ahead.plans, behind.plans, strict=True)
-        return self.pull_back([w * (a.finite_log - 2 * p.finite_log + b.finite_log) for w, p, a, b in pairs])
+    def bend(self, ahead: Self, behind: Self, share: float) -> Floats:
+        """`Σ nπ f_δδ df` `(p,)` with `f = log π`, by differences of points that are this share of δ ahead and behind."""
+        logs = [[plan.finite_log for plan in point.plans] for point in (self, ahead, behind)]
+        return self.pull_back([w * (a - 2 * here + b) / share**2 for w, here, a, b in zip(self.weights, *logs, strict=True)])
 
     def without_derivatives(self) -> Self:
         """The same point without what was derived from it, which takes far more memory and is derived again when asked for."""

@@ -60,8 +60,8 @@ class Place(Protocol):
         """The point at another x; None where the objective does not exist."""
         ...
 
-    def bend(self, ahead: Self, behind: Self) -> Floats:
-        """`Jᵀ W (f(ahead) − 2 f(here) + f(behind))` `(p,)`."""
+    def bend(self, ahead: Self, behind: Self, share: float) -> Floats:
+        """`Jᵀ W f_δδ` `(p,)`, by differences of points that are this share of δ ahead and behind."""
         ...
 
 
@@ -179,6 +179,6 @@ def _bend(point: P, metric: Metric, free: Bools, damping: float, step: Floats) -
     ahead, behind = (point.moved(np.clip(point.x + sign * share * step, low, high)) for sign in (1, -1))
     if ahead is None or behind is None:
         return none
-    curve = -0.5 * metric.solve(point.bend(ahead, behind) / share**2, free, damping)
+    curve = -0.5 * metric.solve(point.bend(ahead, behind, share), free, damping)
     scale = metric.scale
     return curve if curve @ (scale * curve) <= (0.5 * longest) ** 2 * (step @ (scale * step)) else none
