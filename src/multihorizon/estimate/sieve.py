@@ -979,7 +979,7 @@ def _with_sources(basis: Any, steps: Steps) -> Any:
 
 def _model(steps: Steps, design: Design, settings: Settings, penalty: float) -> SieveModel:
     bare = SieveModel(SampledProblem(steps, design.basis.names), design, settings, penalty)
-    return bare.holding(temperature_penalty(bare))
+    return bare.holding(temperature_penalty(bare), bare.ridge)
 
 
 def _fit_solver(steps: Steps, choice: Choice, solver: SieveLikelihood, settings: Settings) -> Found:
