@@ -34,7 +34,8 @@ from scipy.stats import chi2
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.choice.sieve import SievePoint
-from multihorizon.choice.tabular import Likelihood, Point
+from multihorizon.choice.model import ChoiceModel
+from multihorizon.choice.tabular import Point
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import holm
 from multihorizon.estimate.maximum_likelihood import resume
@@ -96,7 +97,7 @@ def with_holm(tests: Sequence[SharedDiscountTest]) -> list[SharedDiscountTest]:
     return [replace(test, adjusted=float(p)) for test, p in zip(tests, adjusted, strict=True)]
 
 
-def _tests_of(solution: Solution) -> tuple[Likelihood, Callable[[tuple[int, ...]], SharedDiscountTest]]:
+def _tests_of(solution: Solution) -> tuple[ChoiceModel, Callable[[tuple[int, ...]], SharedDiscountTest]]:
     """The model of a solution, and the test of some of its experts."""
     if solution.solver == "SieveLikelihood":
         sampled = resume_sieve(solution)
@@ -121,7 +122,7 @@ def _test(point: Point, spread: float, members: tuple[int, ...]) -> SharedDiscou
     return SharedDiscountTest(names, shared, statistic, degrees, p_value, p_value)
 
 
-def _contrasts(model: Likelihood, members: tuple[int, ...]) -> int:
+def _contrasts(model: ChoiceModel, members: tuple[int, ...]) -> int:
     """How many free discounts one shared discount replaces; 0 where nothing can be tested: known ones that differ, say."""
     groups = np.unique(model.groups[list(members)])
     known = model.known[model.discount_slice][groups]
