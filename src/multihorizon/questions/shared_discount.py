@@ -33,8 +33,8 @@ import numpy as np
 from scipy.stats import chi2
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.choice.sieve import SievePoint
 from multihorizon.choice.model import ChoiceModel
+from multihorizon.choice.sieve import SievePoint
 from multihorizon.choice.tabular import Point
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import holm
