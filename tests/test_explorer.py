@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.report.charts import Axis, Chart, Either, Mark, Page, PageTable, Panel, Ruler, Section, asset, script
-from multihorizon.report.explorer import Person, RewardedTask, Stretches, best_actions, explorer
-from multihorizon.report.maps import DARKEST, graph_map, grid_map, has_arrows
+from multihorizon.report.charts import Axis, Block, Chart, Either, Mark, Page, PageTable, Panel, Ruler, Section, asset, script
+from multihorizon.report.explorer import Person, Stretches, best_actions, explorer
+from multihorizon.report.maps import DARKEST, graph_map, grid_map
 
 CLIFF, TOY = mh.domains.cliff(), mh.domains.toy()
 NASTY = "</script><b>\u2028&'\"\u202e"
@@ -22,9 +22,10 @@ def expected(domain: mh.domains.Domain) -> np.ndarray:
     return domain.mdp.expected_reward(domain.reward)
 
 
-def task(domain: mh.domains.Domain, steps: float = np.inf) -> RewardedTask:
+def explored(domain: mh.domains.Domain, people: list[Person], **limits: int) -> list[str | Block]:
     n = domain.mdp.n_states
-    return RewardedTask(domain.mdp, expected(domain), np.zeros(n), ["tip"] * n, np.ones(n), steps)
+    shown = {"values": np.zeros(n), "tips": ["tip"] * n, "weights": np.ones(n), "steps": np.inf}
+    return explorer(domain.mdp, expected(domain), people, **shown, **limits)
 
 
 def arrows(found: Stretches, discount: float) -> list[tuple[int, int, bool]]:
@@ -79,7 +80,6 @@ def test_names_of_states_are_drawn_whole_where_they_fit_on_two_lines() -> None:
 
 
 def test_every_arrow_that_is_best_somewhere_is_drawn_once() -> None:
-    assert has_arrows(CLIFF.mdp)
     found = best_actions(CLIFF.mdp, expected(CLIFF))
     drawn = grid_map(CLIFF.mdp, CLIFF.reward, ["tip"] * 12, "Map", arrows(found, 0.5)).__html__()
     assert drawn.count('class="choice arrow') == len(found.pairs)
@@ -114,7 +114,7 @@ def test_layers_of_a_graph_follow_its_moves() -> None:
 
 def test_the_slider_stores_numbers_only_and_starts_at_the_median() -> None:
     people = [Person(0, NASTY, 0.2), Person(1, "b", 0.6), Person(2, "c", 0.95)]
-    drawn = explorer(task(TOY), people)[0].__html__()
+    drawn = explored(TOY, people)[0].__html__()
     data = json.loads(re.search(r"<script[^>]*>(.*?)</script>", drawn).group(1))
     assert data["start"] == 0.6
     assert data["steps"] is None
@@ -126,11 +126,11 @@ def test_the_slider_stores_numbers_only_and_starts_at_the_median() -> None:
 
 
 def test_a_task_that_is_too_large_says_so() -> None:
-    assert "The task has 4 states" in explorer(task(TOY), [], planned_states=3)[0]
+    assert "The task has 4 states" in explored(TOY, [], planned_states=3)[0]
 
 
 def test_what_is_left_out_is_said() -> None:
-    said = " ".join(explorer(task(TOY), [], most_rows=2, exact_states=3)[1:])
+    said = " ".join(explored(TOY, [], most_rows=2, exact_states=3)[1:])
     assert "the 2 states with the most decisions, of 3" in said
     assert "computed at" in said
 
@@ -151,7 +151,7 @@ def test_rulers_agree_on_order_and_ends() -> None:
 
 
 def test_data_cannot_end_their_block() -> None:
-    block = explorer(task(TOY), [])[0]
+    block = explored(TOY, [])[0]
     drawn = replace(block, data=block.data | {"label": NASTY, "number": 1.5}).__html__()
     inner = re.search(r'<script type="application/json">(.*?)</script>', drawn).group(1)
     assert not set("<>&\u2028\u2029") & set(inner)
@@ -208,7 +208,7 @@ def test_a_page_does_not_depend_on_the_order_of_experts() -> None:
     """The same experts in another order have the same table and slider, apart from their numbers."""
     people = [Person(0, "a", 0.2), Person(1, "b", 0.6)]
     swapped = [Person(1, "a", 0.2), Person(0, "b", 0.6)]
-    one, two = (re.sub(r' data-experts="\d"', "", explorer(task(CLIFF), who)[0].__html__()) for who in (people, swapped))
+    one, two = (re.sub(r' data-experts="\d"', "", explored(CLIFF, who)[0].__html__()) for who in (people, swapped))
     assert one == two
 
 

@@ -132,32 +132,27 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Notice(Block):
-    """What a reader must know before anything else."""
-
-    content: str
-
-
-@dataclass(frozen=True)
-class Badge(Block):
-    """A short verdict that stands out; `kind` is "good", "bad" or nothing."""
+class TextBlock(Block):
+    """A text, and for some a kind: "good", "bad" or nothing."""
 
     content: str
     kind: str = ""
 
 
-@dataclass(frozen=True)
-class Listing(Block):
+class Notice(TextBlock):
+    """What a reader must know before anything else."""
+
+
+class Badge(TextBlock):
+    """A short verdict of a kind, which stands out."""
+
+
+class Listing(TextBlock):
     """Text with its line breaks kept."""
 
-    content: str
 
-
-@dataclass(frozen=True)
-class Subheading(Block):
+class Subheading(TextBlock):
     """A heading inside a section."""
-
-    content: str
 
 
 @dataclass(frozen=True)
@@ -220,7 +215,7 @@ class BestActions(Block):
 Cell = str | float | int | Bar | Either | BestActions | None
 
 
-def cell_text(value: Cell) -> str | Block:
+def cell_text(value: Any) -> str | Block:
     """A cell: numbers short, what is missing as a dash, and a block as it is."""
     if value is None or (isinstance(value, float) and value != value):
         return "–"
@@ -233,11 +228,12 @@ def cell_text(value: Cell) -> str | Block:
 class PageTable(Block):
     """A table that scrolls sideways where it does not fit; numbers are right-aligned. One of more than 20 rows is folded.
 
-    `experts` says for each row, and `columns` for each column, which experts it belongs to.
+    A header is a text or an `Either`, and a row is a list of cells, of the types of `Cell`. `experts` says for each row, and
+    `columns` for each column, which experts it belongs to.
     """
 
-    headers: Sequence[str | Either]
-    rows: Sequence[Sequence[Cell]]
+    headers: Sequence[Any]
+    rows: Sequence[Sequence[Any]]
     caption: str = ""
     experts: Sequence[Sequence[int]] = ()
     columns: Sequence[Sequence[int]] = ()

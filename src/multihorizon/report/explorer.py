@@ -22,8 +22,9 @@ from multihorizon.checks import Floats, Ints
 from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.plan import plan
-from multihorizon.report.charts import UNITS, BestActions, Block, Cell, Either, PageTable, Ruler, Unit
-from multihorizon.report.maps import LIKELY, GraphMap, GridMap, graph_map, grid_map, has_arrows
+from multihorizon.report.charts import UNITS, BestActions, Block, Either, PageTable, Ruler, Unit
+from multihorizon.report.maps import LIKELY, MOST_CELLS, GraphMap, GridMap, graph_map, grid_map
+from multihorizon.report.plots import ARROWS
 from multihorizon.text import horizon_text
 
 
@@ -120,43 +121,39 @@ class Person(NamedTuple):
     discount: float
 
 
-@dataclass(frozen=True, eq=False)
-class RewardedTask:
-    """What is planned for: a task with the reward of each action `(S,A)`.
+class Scale(NamedTuple):
+    """A scale above the slider: numbers, changes and experts at places from 0 to 1."""
 
-    `values` `(S,)` colour the cells of a grid, NaN where not known; `tips` say what each state is; `weights` `(S,)` say which
-    states matter most where not all can be shown; `steps` is the most steps an episode can have.
-    """
-
-    mdp: MDP
-    reward: Floats
-    values: Floats
-    tips: Sequence[str]
-    weights: Floats
-    steps: float
+    unit: Unit
+    ticks: Sequence[tuple[float, str]]
+    changes: Sequence[float]
+    experts: Sequence[float]
 
 
 @dataclass(frozen=True)
 class Explorer(Block):
-    """A slider with what it shows; `number` distinguishes the sliders of a page."""
+    """A slider with what it shows; `number` distinguishes the sliders of a page, and `tips` say what stands at each expert."""
 
     template: ClassVar[str] = "explorer.html"
     number: int
     data: dict[str, Any]
+    said: str
     drawing: GridMap | GraphMap | None
     table: PageTable
     people: Sequence[Person]
-    ruler: Ruler
-    units: ClassVar[tuple[Unit, ...]] = UNITS
-
-    def horizon(self, discount: float) -> str:
-        """The horizon of a discount in steps, as it is written."""
-        return horizon_text(discount, self.ruler.steps)
+    tips: Sequence[str]
+    scales: Sequence[Scale]
 
 
 def explorer(
-    task: RewardedTask,
+    mdp: MDP,
+    reward: Floats,
     people: Sequence[Person],
+    *,
+    values: Floats,
+    tips: Sequence[str],
+    weights: Floats,
+    steps: float,
     number: int = 1,
     most_rows: int = 200,
     exact_states: int = 300,
@@ -165,39 +162,49 @@ def explorer(
     """The blocks of a slider over the discount.
 
     Args:
-        task: what is planned for.
+        mdp, reward: the task, and the expected reward of each action `(S,A)`.
         people: the experts whose discounts stand on the slider.
+        values: `(S,)`, which colour the cells of a grid; NaN where not known.
+        tips: what each state says under the pointer.
+        weights: `(S,)`, which states matter most where not all can be shown.
+        steps: the most steps an episode can have.
         number: distinguishes the sliders of a page.
         most_rows: the most states of the table.
         exact_states: up to so many states the changes are exact.
         planned_states: the most states of a task that is planned again and again; a larger one would keep its reader waiting.
     """
-    mdp = task.mdp
     if mdp.n_states > planned_states:
         return [f"The task has {mdp.n_states:,} states. Best actions are shown for at most {planned_states:,}."]
-    found = best_actions(mdp, task.reward, task.weights, None if has_arrows(mdp) else most_rows, exact_states)
+    on_grid = mdp.grid_shape is not None and ARROWS.keys() >= set(mdp.action_names) and mdp.n_states <= MOST_CELLS
+    found = best_actions(mdp, reward, weights, None if on_grid else most_rows, exact_states)
     start = float(median(person.discount for person in people)) if people else 0.5
-    ruler = Ruler.over([*(person.discount for person in people), *found.changes], task.steps)
+    best = found.best_at(start)
+    arrows = [(state, action, i in best) for i, (state, action) in enumerate(found.pairs)]
+    drawing: GridMap | GraphMap | None
+    if on_grid:
+        caption = "Arrows: the best actions at the look-ahead chosen below, thick where they have just become best. "
+        caption += "Blue cells pay more than the middle one, orange cells less. " if values.any() else ""
+        caption += "Dashed frames end the episode." if mdp.terminal.any() else ""
+        drawing = grid_map(mdp, values, tips, caption.strip(), arrows)
+    else:
+        caption = "Arrows: where the best actions lead at the look-ahead chosen below; wider ones are likelier. "
+        caption += f"Moves with a chance below {LIKELY:g} are left out, unless they are the likeliest."
+        drawing = graph_map(mdp, tips, caption, arrows)
+    ruler = Ruler.over([*(person.discount for person in people), *found.changes], steps)
+    scales, marked = [], found.changes[1:301]  # more strokes would make the scale black
+    for unit in UNITS:
+        places = [[ruler.place(gamma, unit) for gamma in gammas] for gammas in (marked, [p.discount for p in people])]
+        scales.append(Scale(unit, ruler.axis(unit).ticks, *places))
     data = {
         "changes": [round(change, 9) for change in found.changes],
         "toggles": found.toggles,
         "start": start,
-        "steps": None if np.isinf(task.steps) else task.steps,
+        "steps": None if np.isinf(steps) else steps,
         "farthest": ruler.farthest,
     }
-    best = found.best_at(start)
-    arrows = [(state, action, i in best) for i, (state, action) in enumerate(found.pairs)]
-    drawing: GridMap | GraphMap | None
-    if has_arrows(mdp):
-        caption = "Arrows: the best actions at the look-ahead chosen below, thick where they have just become best. "
-        caption += "Blue cells pay more than the middle one, orange cells less. " if task.values.any() else ""
-        caption += "Dashed frames end the episode." if mdp.terminal.any() else ""
-        drawing = grid_map(mdp, task.values, task.tips, caption.strip(), arrows)
-    else:
-        caption = "Arrows: where the best actions lead at the look-ahead chosen below; wider ones are likelier. "
-        caption += f"Moves with a chance below {LIKELY:g} are left out, unless they are the likeliest."
-        drawing = graph_map(mdp, task.tips, caption, arrows)
-    blocks: list[str | Block] = [Explorer(number, data, drawing, _table(found, best, task.steps), people, ruler)]
+    said = f"Shown at γ = {start:.4f}, {horizon_text(start, steps)} steps."
+    dots = [f"{p.name}\nγ {p.discount:.3f}, {horizon_text(p.discount, steps)} steps" for p in people]
+    blocks: list[str | Block] = [Explorer(number, data, said, drawing, _table(found, best, steps), people, dots, scales)]
     if found.tried:
         blocks.append(
             f"The best actions were computed at {len(found.tried)} discounts up to {found.tried[-1]:g}; a change may lie up to "
@@ -224,10 +231,10 @@ def _table(found: Stretches, best: set[int], steps: float) -> PageTable:
     own: dict[int, list[tuple[str, bool]]] = {state: [] for state in found.states}
     for i, (state, action) in enumerate(found.pairs):
         own[state].append((names[action], i in best))
-    rows: list[list[Cell]] = []
+    rows = []
     for state, changes in found.by_state().items():
         by_discount, by_steps = (ranges(changes, unit) for unit in UNITS)
         rows.append([found.mdp.state_names[state], BestActions(own[state]), Either(by_discount, by_steps)])
     by_look_ahead = Either("best actions by discount γ", "best actions by horizon in steps")
-    headers: list[str | Either] = ["state", "best at the chosen look-ahead", by_look_ahead]
+    headers = ["state", "best at the chosen look-ahead", by_look_ahead]
     return PageTable(headers, rows, "The best actions of each state, and where they change")

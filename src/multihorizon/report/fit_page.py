@@ -42,7 +42,6 @@ from multihorizon.report.charts import (
     Beside,
     Block,
     Cards,
-    Cell,
     Chart,
     Either,
     Items,
@@ -57,10 +56,10 @@ from multihorizon.report.charts import (
     Subheading,
     figure,
 )
-from multihorizon.report.explorer import Person, RewardedTask, explorer
+from multihorizon.report.explorer import Person, explorer
 from multihorizon.report.maps import MOST_CELLS, grid_map
 from multihorizon.report.plots import literal, new_axes, plot_reward
-from multihorizon.report.population import population_cards, population_sections
+from multihorizon.report.population import population_card, population_section
 from multihorizon.report.question_pages import goals_blocks, lookahead_blocks, options_text, recovery_blocks, unit_of_reward
 from multihorizon.result import package_version
 from multihorizon.solution import Status
@@ -75,9 +74,11 @@ def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
         lead = f"{sizes(found).removesuffix('.')}, in states of {count(len(coordinates), 'number')}."
         sections = [_horizons(found), _reward_over_coordinates(found, found.functions), _dynamics(found)]
     else:
-        lead, cards = sizes(found), [*population_cards(found), *cards]
-        sections = [*population_sections(found), _horizons(found), *_questions(found), _identifiability(found), _reward(found)]
+        lead, sections = sizes(found), [_horizons(found), *_questions(found), _identifiability(found), _reward(found)]
         sections += [_best_by_look_ahead(found), _fit(found), _decisions(found)]
+        if found.population is not None:
+            cards = [*population_card(found.population), *cards]
+            sections = [population_section(found, found.population), *sections]
     return Page(
         "How far ahead each expert plans",
         lead,
@@ -92,7 +93,7 @@ def _horizons(found: Analysis) -> Section:
     """Each expert's discount with its interval, and tests of shared discounts."""
     solution, order = found.solution, found.order
     ruler = Ruler.over(solution.discounts[found.given].tolist(), found.longest)
-    rows: list[list[Cell]] = []
+    rows = []
     for k in order:
         gamma = float(solution.discounts[k]) if found.given[k] else np.nan
         low, high = (float(end) for end in found.intervals[k])
@@ -108,7 +109,7 @@ def _horizons(found: Analysis) -> Section:
             ]
         )
     look = Either("discount γ", "horizon, steps")
-    headers: list[str | Either] = ["expert", look, "95 % interval", ruler.title, "temperature", "decisions", "pseudo-R²"]
+    headers = ["expert", look, "95 % interval", ruler.title, "temperature", "decisions", "pseudo-R²"]
     table = PageTable(headers, rows, "Experts from the shortest horizon to the longest", [[k] for k in order])
     blocks: list[str | Block] = [_people_figure(found, ruler), table] if sum(found.given) > NAMED_EXPERTS else [table]
     steps = "1/(1−γ) steps" if np.isinf(found.longest) else f"1 + γ + γ² + … over the {found.longest} steps of the task"
@@ -203,7 +204,7 @@ def _reward(found: Analysis) -> Section:
             blocks.append(grid_map(mdp, of_states, tips, f"{caption}Dashed frames end the episode."))
     scale = min(0.0, float(np.nanmin(values - half))), max(0.0, float(np.nanmax(values + half)))
     order = sorted(range(values.size), key=lambda i: (np.isnan(values[i]), -float(np.nan_to_num(values[i]))))
-    rows: list[list[Cell]] = []
+    rows = []
     for i in order:
         value, low, high = float(values[i]), float(values[i] - half[i]), float(values[i] + half[i])
         interval = "not identified" if np.isnan(value) else f"{low:.2f} to {high:.2f}"
@@ -258,7 +259,8 @@ def _best_by_look_ahead(found: Analysis) -> Section:
             blocks.append(Subheading(f"Task {number} of {len(tasks)}"))
         mdp, reward = experts[0].mdp, experts[0].expected_reward(solution.reward)
         decisions: Floats = np.sum([expert.counts.sum(axis=1) for expert in experts if expert.counts is not None], axis=0)
-        blocks += explorer(RewardedTask(mdp, reward, *_states(found, mdp), decisions, found.longest), people, number)
+        values, tips = _states(found, mdp)
+        blocks += explorer(mdp, reward, people, values=values, tips=tips, weights=decisions, steps=found.longest, number=number)
     if len(tasks) > most_tasks:
         blocks.append(f"Shown are {most_tasks} of {count(len(tasks), 'task')}.")
     return Section(heading, blocks)
@@ -280,7 +282,7 @@ def _fit(found: Analysis) -> Section:
     blocks.append(Beside([drawn for drawn in figures if drawn is not None]))
     if checks is not None:
         models = [model for model in MODELS if found.choices_repeat or model != "own frequencies"]
-        rows: list[list[Cell]] = [
+        rows = [
             [checks.experts[k], *(decimals(checks.held_out[m][k], 3) for m in models), decimals(found.chance[k], 3)]
             for k in found.order
         ]
@@ -323,7 +325,7 @@ def _worst_states(found: Analysis) -> str | PageTable:
     if not odd:
         cases = count(len(compared), "comparison")
         return f"Choices in a state differ from the model by no more than chance in any of {cases}."
-    rows: list[list[Cell]] = [
+    rows = [
         [m.state, m.expert, m.decisions, m.action, decimals(m.taken, 2), decimals(m.predicted, 2), p_cell(m.p_value)]
         for m in odd[:WORST]
     ]
@@ -348,7 +350,7 @@ def _not_explained(found: Analysis) -> list[str | Block]:
     ]
     if not lost:
         return [] if held_out is None else ["Every expert's held-out decisions are predicted better than by chance."]
-    rows: list[list[Cell]] = [
+    rows = [
         [
             found.solution.experts[k],
             f"{found.decisions[k]:,.0f}",
@@ -371,7 +373,7 @@ def _decisions(found: Analysis) -> Section:
             row[owner] += expert.counts[state].sum()
     few = len(names) <= 8
     headers = ["state", *([names[k] for k in found.order] if few else ["decisions", "experts who decided"])]
-    rows: list[list[Cell]] = [
+    rows = [
         [state, *([int(row[k]) for k in found.order] if few else [int(row.sum()), int((row > 0).sum())])]
         for state, row in decisions.items()
     ]
@@ -410,9 +412,9 @@ def _drawn_over(functions: RewardFunctions, places: tuple[int, ...], axes: Axes)
 def _dynamics(found: Analysis) -> Section:
     """How well the log says where actions lead, and who decided where others did too."""
     evidence = found.solution.evidence
-    predicted: list[list[Cell]] = [[name, float(r2)] for name, r2 in evidence["next_state_r2"].items()]
+    predicted = [[name, float(r2)] for name, r2 in evidence["next_state_r2"].items()]
     shares = zip(found.solution.experts, evidence["overlap"], strict=True)
-    overlap: list[list[Cell]] = [[name, f"{100 * share:.0f} %"] for name, share in shares]
+    overlap = [[name, f"{100 * share:.0f} %"] for name, share in shares]
     numbers = [[k] for k in range(len(overlap))]
     blocks: list[str | Block] = ["Where actions lead was learned from the same steps, and tested on every third episode."]
     blocks.append(PageTable(["coordinate", "share of its change that is predicted"], predicted))
@@ -425,7 +427,7 @@ def _method(found: Analysis, options: dict[str, Any]) -> Section:
     blocks: list[str | Block] = [found.solution.message]
     if found.functions is not None:
         blocks.append(f"The first stage is {evidence['first_stage']}; the penalty on roughness is {evidence['penalty']:g}.")
-        rows: list[list[Cell]] = [
+        rows = [
             [str(row["basis"]), int(row["functions"]), float(row["penalty"]), f"{row['held_out']:.5f}"]
             for row in evidence["tried"]
         ]

@@ -83,11 +83,6 @@ def grid_map(mdp: MDP, values: Floats, tips: Sequence[str], caption: str, arrows
     return GridMap(caption, 48 * width, 48 * height, cells, paths)
 
 
-def has_arrows(mdp: MDP) -> bool:
-    """Whether a task is a grid whose actions have directions, small enough to be drawn."""
-    return mdp.grid_shape is not None and ARROWS.keys() >= set(mdp.action_names) and mdp.n_states <= MOST_CELLS
-
-
 def _head(x: float, y: float, right: float, down: float) -> str:
     """Two strokes at the tip of an arrow that points to the right by so much and down by so much, of length 1."""
     ends = [(x - 6 * right - side * 4 * down, y - 6 * down + side * 4 * right) for side in (1, -1)]

@@ -2,8 +2,7 @@
 
 Each function draws on a given matplotlib axes (or makes one) and returns it. Grids are drawn as grids; MDPs without a grid
 shape as bars and tables. Colours: one diverging map around zero for rewards, one qualitative cycle for experts and policies.
-
-Where people go who share a reward but not a horizon: the best path of each from one start, as a picture.
+`plot_walks` shows where people go who share a reward but not a horizon, by the best path of each from one start.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from multihorizon.checks import Bools, Floats, as_floats, as_shape
+from multihorizon.checks import Floats, as_floats, as_shape
 from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.evaluation import evaluate
@@ -31,8 +30,6 @@ COLOURS = ("#0072B2", "#E69F00", "#CC79A7", "#009E73", "#D55E00", "#56B4E9", "#9
 ARROWS = {"right": (0, 1), "down": (1, 0), "left": (0, -1), "up": (-1, 0)}
 #: Above this many cells numbers and arrows in them cannot be read.
 READABLE_CELLS = 150
-#: Probability below which a policy's action gets no arrow.
-FAINT = 0.05
 
 
 def new_axes(width: float = 5.0, height: float = 4.0) -> Axes:
@@ -96,7 +93,7 @@ def plot_policy(mdp: MDP, policy: Any, ax: Axes | None = None, title: str = "Pol
     ax.imshow(np.zeros(mdp.grid_shape), cmap="Greys", vmin=0, vmax=1)
     _frame(mdp, ax)
     weights = choice.astype(np.float64) if choice.dtype == np.bool_ else choice / choice.max(axis=1, keepdims=True)
-    states, actions = np.nonzero((weights > FAINT) & ~mdp.terminal[:, None])
+    states, actions = np.nonzero((weights > 0.05) & ~mdp.terminal[:, None])  # fainter arrows cannot be seen
     rows, columns = np.divmod(states, mdp.grid_shape[1])
     lengths = 0.38 * weights[states, actions]
     downs, rights = (np.array([ARROWS[name][axis] for name in mdp.action_names])[actions] * lengths for axis in (0, 1))
@@ -126,10 +123,11 @@ def plot_values_by_discount(
     ax = ax or new_axes(6.5, 4.2)
     intervals = discount_intervals(mdp, reward)
     if policies is None:
-        policies = [first_policy(interval.optimal_actions) for interval in intervals]
+        policies = [one_hot(i.optimal_actions.argmax(axis=1), mdp.n_actions) for i in intervals]
         labels = labels or [f"optimal on [{i.low:.3f}, {i.high:.3f}]" for i in intervals]
     names = labels or [f"policy {i}" for i in range(len(policies))]
-    grid = np.linspace(0, 1 if _all_end(mdp, policies) else 0.99, 201)
+    endless = any(mdp.never_ends(as_floats(policy, "policy")).any() for policy in policies)
+    grid = np.linspace(0, 0.99 if endless else 1, 201)
     for number, policy in enumerate(policies):
         values = [float(mdp.initial @ evaluate(mdp, policy, reward, gamma).values) for gamma in grid]
         ax.plot(grid, values, color=COLOURS[number % len(COLOURS)], label=literal(names)[number], lw=2)
@@ -157,15 +155,6 @@ def plot_intervals(mdp: MDP, reward: Any, intervals: Sequence[DiscountInterval])
     for ax in axes[len(intervals) + 1 :]:
         ax.set_visible(False)
     return figure
-
-
-def first_policy(optimal_actions: Bools) -> Floats:
-    """The deterministic policy `(S,A)` that takes the first of the optimal actions."""
-    return one_hot(optimal_actions.argmax(axis=1), optimal_actions.shape[1])
-
-
-def _all_end(mdp: MDP, policies: Sequence[Any]) -> bool:
-    return not any(mdp.never_ends(as_floats(policy, "policy")).any() for policy in policies)
 
 
 def _frame(mdp: MDP, ax: Axes) -> None:
@@ -207,10 +196,6 @@ def _table(mdp: MDP, weights: Floats, ax: Axes) -> Axes:
     return ax
 
 
-#: What costs most is brown, what costs little is green, what pays is gold.
-GROUND = LinearSegmentedColormap.from_list("ground", ["#b08d6a", "#e4efd9", "#f6d55c"])
-
-
 def best_walk(mdp: MDP, reward: Floats, discount: float, start: int) -> list[int]:
     """The states that the best policy visits from a start, following the likeliest move, until the end or until it returns."""
     policy = plan(mdp, reward, discount).policy
@@ -249,7 +234,9 @@ def _map(mdp: MDP, reward: Floats, ax: Axes) -> None:
     assert mdp.grid_shape is not None
     cost, pay = min(float(reward.min()), -1e-9), max(float(reward.max()), 1e-9)
     shade = np.where(reward < 0, 0.5 * (1 - reward / cost), 0.5 + 0.5 * np.sqrt(np.maximum(reward, 0) / pay))
-    ax.imshow(shade.reshape(mdp.grid_shape), cmap=GROUND, vmin=0, vmax=1)
+    # What costs most is brown, what costs little is green, what pays is gold.
+    colours = LinearSegmentedColormap.from_list("ground", ["#b08d6a", "#e4efd9", "#f6d55c"])
+    ax.imshow(shade.reshape(mdp.grid_shape), cmap=colours, vmin=0, vmax=1)
     for state in np.flatnonzero((reward > 0) | (reward == cost)).tolist():
         row, column = divmod(state, mdp.grid_shape[1])
         text, colour = f"{reward[state]:+g}".replace("-", "−"), "black" if reward[state] > 0 else "white"

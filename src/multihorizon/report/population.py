@@ -23,7 +23,6 @@ from multihorizon.report.charts import (
     Bar,
     Beside,
     Block,
-    Cell,
     Chart,
     Either,
     Line,
@@ -93,11 +92,9 @@ def differences_of(population: dict[str, Any], kind: str) -> list[Difference]:
     return [*found, *(Difference(name, p, []) for name, p in tests.items())]
 
 
-def population_cards(findings: Analysis) -> list[tuple[str, str, str]]:
+def population_card(found: Solution) -> list[tuple[str, str, str]]:
     """The question on the covariates with its answer and kind, for the top of the page; nothing where none was asked."""
-    found, question = findings.population, "Do discounts differ with the covariates?"
-    if found is None:
-        return []
+    question = "Do discounts differ with the covariates?"
     if found.status != Status.CONVERGED:
         return [(question, "No usable answer", "bad")]
     differences = differences_of(found.evidence["population"], "discount")
@@ -196,14 +193,11 @@ def _places(error: float) -> int:
     return int(np.clip(1 - np.floor(np.log10(error)), 2, 6)) if error > 0 else 2
 
 
-def population_sections(findings: Analysis) -> list[Section]:
-    """The section on groups, or nothing where no population was fitted."""
-    found = findings.population
-    if found is None:
-        return []
+def population_section(findings: Analysis, found: Solution) -> Section:
+    """The section on groups and persons."""
     population, steps = found.evidence["population"], findings.longest
     if found.status != Status.CONVERGED:
-        return [Section("Groups and persons", [Notice(f"The population could not be estimated. {found.message}")])]
+        return Section("Groups and persons", [Notice(f"The population could not be estimated. {found.message}")])
     blocks: list[str | Block] = [*map(Notice, absent_words(population["left_out"], population["persons"], most=1000))]
     blocks.append(" ".join(population_words(found, steps)))
     if population["contrasts"]["discount"]:
@@ -218,7 +212,7 @@ def population_sections(findings: Analysis) -> list[Section]:
         ends = [0.0, *(end for effect in effects for end in effect["interval"] if not np.isnan(end))]
         bars: list[Bar | None] = [Bar(e["interval"][0], e["estimate"], e["interval"][1], (min(ends), max(ends))) for e in effects]
         bars += [None] * len(population["factors"][kind])
-        rows: list[list[Cell]] = [[*row, bar] for row, bar in zip(effect_rows(population, kind), bars, strict=True)]
+        rows = [[*row, bar] for row, bar in zip(effect_rows(population, kind), bars, strict=True)]
         blocks.append(PageTable(["term", "estimate", "95 % interval or test", "p", ""], rows, caption))
     blocks.append(
         "The logit of a discount γ is log(γ/(1−γ)). Persons differ around the mean of their group, so a difference between "
@@ -226,7 +220,8 @@ def population_sections(findings: Analysis) -> list[Section]:
         f"{population['degrees']} degrees of freedom)."
     )
     blocks.append(Beside([_groups_figure(findings, found), _shrinkage_figure(findings, found)]))
-    rows = [
+    typical = Either("typical discount", "typical horizon, steps")
+    groups = [
         [
             name,
             population["groups"].count(name),
@@ -236,10 +231,9 @@ def population_sections(findings: Analysis) -> list[Section]:
         ]
         for name, group in population["predictions"].items()
     ]
-    typical = Either("typical discount", "typical horizon, steps")
-    of_groups: list[str | Either] = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
-    blocks.append(PageTable(of_groups, rows, "What to expect of persons with these covariates"))
-    return [Section("Groups and persons", [*blocks, _persons(findings)])]
+    of_groups = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
+    blocks.append(PageTable(of_groups, groups, "What to expect of persons with these covariates"))
+    return Section("Groups and persons", [*blocks, _persons(findings)])
 
 
 def _persons(findings: Analysis) -> PageTable:
@@ -247,7 +241,7 @@ def _persons(findings: Analysis) -> PageTable:
     columns, raw, steps = population_columns(findings), findings.solution.discounts, findings.longest
     compared = columns["shrunken_discount"].dropna()
     order = [int(k) for k in compared.index[np.argsort(compared)]]
-    rows: list[list[Cell]] = []
+    rows = []
     for k in order:
         row = columns.iloc[k]
         interval = look_ahead_range((float(row["shrunken_low"]), float(row["shrunken_high"])), steps)
@@ -255,7 +249,7 @@ def _persons(findings: Analysis) -> PageTable:
         shrunken = look_ahead(float(row["shrunken_discount"]), steps)
         rows.append([findings.solution.experts[k], own, shrunken, interval, decimals(row["reliability"], 2)])
     own_look = Either("raw discount", "raw horizon, steps")
-    headers: list[str | Either] = ["person", own_look, "shrunken", "95 % interval", "reliability"]
+    headers = ["person", own_look, "shrunken", "95 % interval", "reliability"]
     return PageTable(headers, rows, "Shrunken beside raw discounts", [[k] for k in order])
 
 

@@ -28,7 +28,6 @@ from multihorizon.report.charts import (
     Badge,
     Beside,
     Block,
-    Cell,
     Chart,
     Either,
     Line,
@@ -57,16 +56,16 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
     if unfinished:
         these.append("So what follows is about policies that need not be the experts'.")
     else:
-        rows: list[list[Cell]] = [
+        rows = [
             [name, "yes" if told else "no", look_ahead(float(gamma), steps) if told else None]
             for name, told, gamma in zip(solution.experts, solution.evidence["identified"], solution.discounts, strict=True)
         ]
-        headers: list[str | Either] = ["expert", "identified", Either("discount γ", "horizon, steps")]
+        headers = ["expert", "identified", Either("discount γ", "horizon, steps")]
         these.append(PageTable(headers, rows, "Whether these decisions identify each discount", known))
     exactly: list[str | Block] = ["Whether exact policies would identify the discounts cannot be said for this problem."]
     if exact is not None:
         ruler = Ruler.over(exact.intervals.ravel().tolist(), steps)
-        ranges: list[list[Cell]] = [
+        ranges = [
             [name, look_ahead_range((low, high), steps), ruler.bar(low, float(gamma), high)]
             for name, gamma, (low, high) in zip(exact.experts, exact.discounts, exact.intervals.tolist(), strict=True)
         ]
@@ -122,12 +121,12 @@ def goals_blocks(found: GoalEstimates, names: Sequence[str]) -> list[str | Block
         )
     steps = max(most_steps(solution.require_problem()) for solution in found.solutions)
     number = {name: g for g, group in enumerate(found.groups) for name in group}
-    members: list[list[Cell]] = [
+    members = [
         [name, f"goal {number[name] + 1}", look_ahead(float(gamma), steps), *(decimals(float(p), 2) for p in chances)]
         for name, gamma, chances in zip(found.experts, found.discounts, found.memberships, strict=True)
     ]
     look = Either("discount γ", "horizon, steps")
-    headers: list[str | Either] = ["expert", "group", look, *(f"shares goal {g + 1}" for g in range(len(found.groups)))]
+    headers = ["expert", "group", look, *(f"shares goal {g + 1}" for g in range(len(found.groups)))]
     caption = "Who belongs where, with the probability of sharing each goal (alone in a group: with nobody)"
     blocks.append(PageTable(headers, members, caption, [[names.index(name)] for name in found.experts]))
 
@@ -142,7 +141,7 @@ def goals_blocks(found: GoalEstimates, names: Sequence[str]) -> list[str | Block
     if not columns:
         return [*blocks, "No two experts surely share a goal, so no reward is given."]
     problem = found.solutions[0].require_problem()
-    rows: list[list[Cell]] = [[name, *(cells[i] for cells in columns.values())] for i, name in enumerate(problem.parameter_names)]
+    rows = [[name, *(cells[i] for cells in columns.values())] for i, name in enumerate(problem.parameter_names)]
     average = "; those of states are differences from the average logged step" if problem.tabular else ""
     kinds = ["state" if problem.tabular else "feature", *(f"goal {g + 1}" for g in columns)]
     return [*blocks, unit_of_reward(), PageTable(kinds, rows, f"Rewards of each goal, ± one standard error{average}")]
