@@ -20,6 +20,11 @@ def path(text: str | Path) -> Path:
     return Path(text)
 
 
+def file(option: str, text: str) -> Any:
+    """An option that takes a file or a folder."""
+    return typer.Option(option, parser=path, help=text)
+
+
 Demos = Annotated[
     list[Path],
     typer.Argument(
@@ -30,15 +35,9 @@ Demos = Annotated[
 ]
 Transitions = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--transitions",
-        parser=path,
-        help="npz of MDP.to_npz, or CSV: state, action, next_state, probability; once for each table.",
-    ),
+    file("--transitions", "npz of MDP.to_npz, or CSV: state, action, next_state, probability; once for each table."),
 ]
-Features = Annotated[
-    Path | None, typer.Option("--features", parser=path, help="CSV: state[, action], then one column per feature of the reward.")
-]
+Features = Annotated[Path | None, file("--features", "CSV: state[, action], then one column per feature of the reward.")]
 TemperatureChoice = Annotated[
     list[str] | None,
     typer.Option(
@@ -71,14 +70,12 @@ Discounts = Annotated[
 ]
 KnownReward = Annotated[
     Path | None,
-    typer.Option("--known-reward", parser=path, help="CSV: state[, action], then one column with the reward that is known."),
+    file("--known-reward", "CSV: state[, action], then one column with the reward that is known."),
 ]
-Groups = Annotated[
-    Path | None, typer.Option("--groups", parser=path, help="CSV: expert, group; the experts of one group share one discount.")
-]
+Groups = Annotated[Path | None, file("--groups", "CSV: expert, group; the experts of one group share one discount.")]
 PersonsFile = Annotated[
     Path | None,
-    typer.Option("--persons", parser=path, help="CSV: expert, then covariates, one row per person; use with --formula."),
+    file("--persons", "CSV: expert, then covariates, one row per person; use with --formula."),
 ]
 Formula = Annotated[
     str | None, typer.Option("--formula", help='The covariates that discounts may depend on, as in R: "~ group + age".')
@@ -117,9 +114,7 @@ LookaheadChoice = Annotated[
         help="Compare shapes of look-ahead: depth, hyperbolic, quasi-hyperbolic, free-weights, or all of them.",
     ),
 ]
-Recovered = Annotated[
-    Path | None, typer.Option("--recovered", parser=path, help="recover.json of multihorizon recover, to be shown in the report.")
-]
+Recovered = Annotated[Path | None, file("--recovered", "recover.json of multihorizon recover, to be shown in the report.")]
 Seed = Annotated[int, typer.Option("--seed", help="Fixes all randomness.")]
 Effects = Annotated[
     list[float] | None,
@@ -139,9 +134,7 @@ People = Annotated[
 class DemoOptions:
     """The options of `demo`."""
 
-    out_dir: Annotated[Path, typer.Option("--out", parser=path, help="Where to write the picture, the table and the report.")] = (
-        Path("multihorizon-demo")
-    )
+    out_dir: Annotated[Path, file("--out", "Where to write the picture, the table and the report.")] = Path("multihorizon-demo")
 
 
 @dataclass(frozen=True)
@@ -166,9 +159,9 @@ class CheckOptions:
     state: StateColumns = None
     write: Annotated[
         Path | None,
-        typer.Option("--write", parser=path, help="A file for the table in which all is mended that needs no guessing."),
+        file("--write", "A file for the table in which all is mended that needs no guessing."),
     ] = None
-    out_dir: Annotated[Path | None, typer.Option("--out", parser=path, help="Where to write check.json and check.html.")] = None
+    out_dir: Annotated[Path | None, file("--out", "Where to write check.json and check.html.")] = None
 
 
 @dataclass(frozen=True)
@@ -191,7 +184,7 @@ class FitOptions(TableOptions):
     jobs: Jobs = 1
     cluster_at: Cluster = None
     seed: Seed = 0
-    out_dir: Annotated[Path | None, typer.Option("--out", parser=path, help="Where to write results and the report.")] = None
+    out_dir: Annotated[Path | None, file("--out", "Where to write results and the report.")] = None
 
 
 @dataclass(frozen=True)
@@ -202,7 +195,7 @@ class GoalsOptions(TableOptions):
     jobs: Jobs = 1
     cluster_at: Cluster = None
     seed: Seed = 0
-    out_dir: Annotated[Path | None, typer.Option("--out", parser=path, help="Where to write goals.json and goals.html.")] = None
+    out_dir: Annotated[Path | None, file("--out", "Where to write goals.json and goals.html.")] = None
 
 
 @dataclass(frozen=True)
@@ -210,9 +203,7 @@ class IdentifyOptions(TableOptions):
     """The options of `identify`."""
 
     seed: Seed = 0
-    out_dir: Annotated[
-        Path | None, typer.Option("--out", parser=path, help="Where to write identify.json and identify.html.")
-    ] = None
+    out_dir: Annotated[Path | None, file("--out", "Where to write identify.json and identify.html.")] = None
 
 
 @dataclass(frozen=True)
@@ -233,14 +224,14 @@ class RecoverOptions(TableOptions):
     jobs: Jobs = 1
     cluster_at: Cluster = None
     seed: Seed = 0
-    out_dir: Annotated[Path | None, typer.Option("--out", parser=path, help="Where to write results and the report.")] = None
+    out_dir: Annotated[Path | None, file("--out", "Where to write results and the report.")] = None
 
 
 @dataclass(frozen=True)
 class ReproduceOptions:
     """The options of `reproduce`."""
 
-    out_dir: Annotated[Path, typer.Option("--out", parser=path, help="Where the numbers, figures and the report go.")]
+    out_dir: Annotated[Path, file("--out", "Where the numbers, figures and the report go.")]
     quick: Annotated[bool, typer.Option("--quick", help="Fewer tasks, evaluations and grid points.")] = False
     jobs: Jobs = -1
     cluster_at: Cluster = None

@@ -1,20 +1,15 @@
-"""What a table of decisions comes down to: how often each expert moved where by which action, and one entry per episode.
+"""Tables of decisions: who did what in which state, loaded where they are few, counted where they are many.
 
-Estimates need no more than this, so it is all that is kept of a table that is too large to load.
+Estimates need no more of a table than its *cells*, how often each expert moved where by which action, and one entry per episode.
+Of a table that is too large to load, no more than this is kept; what more is asked for is read from the files again.
 
-A table of decisions in memory: integer codes with one list of labels per column, sorted by expert, episode and step.
+*In memory* (`Rows`) a table is integer codes with one list of labels per column, sorted by expert, episode and step. The steps of an
+episode are consecutive whole numbers. Where `next_state` is given it must be the state of the following step; left blank, it is
+taken from there.
 
-The steps of an episode are consecutive whole numbers. Where `next_state` is given it must be the state of the following step;
-left blank, it is taken from there.
-
-The rows of a large table in SQL: as they are spelt in its files, and with codes for labels.
-
-A large table of decisions, checked and counted by the database, without ever being in memory.
-
-*Counting* takes one pass: rows are grouped by expert, state, action and next state.
-
-*Checking* takes another: rows are grouped by episode. With h a random function of 64 bits, an episode whose steps run from f to l
-is in order if, over its rows,
+*Counting* (`Counting`, in a database) takes one pass: rows are grouped by expert, state, action and next state. *Checking* takes
+another: rows are grouped by episode. With h a random function of 64 bits, an episode whose steps run from f to l is in order if,
+over its rows,
 
     Σ h(step, state) − Σ h(step + 1, next state) = h(f, first state) − h(l + 1, last next state),
 
@@ -23,27 +18,7 @@ episode passes by chance once in 10¹⁸. No row is sorted, and of each episode 
 
 Both passes read labels as they are spelt in the files. Where two spellings mean one label (3 and 3.0), or next states are blank
 inside an episode, the second pass goes over codes instead, which is slower. Where something is wrong, the rows in question are
-loaded, and the checks of tables in memory (`rows`) say what it is and on which line.
-
-Decisions in files: loaded where they are few, counted where they are many.
-
-Of a counted table only the cells are in memory. The database has one entry per episode, on disk where there are very many. What
-more is asked for is read from the files again.
-
-Decisions drawn from a policy and the transitions.
-
-Logged behaviour: who did what in which state.
-
-A table has the columns `expert, episode, step, state, action` and, if known, `next_state`; one row per decision. Labels may be
-any text or whole numbers. An episode is the rows of one expert with one episode label; its steps are consecutive whole
-numbers, and where `next_state` is given it must be the state of the following step; left blank, it is taken from there.
-
-An episode ends for good, or was cut off: the record stops, and nobody knows what followed. With `cut_off`, the last decision of
-an episode may lack its next state. It counts as a decision, and says nothing about where it leads. Where transitions are
-estimated, and nothing in the table says where that action leads, the decision is left out.
-
-A table is held as integer codes (`rows`). One in a file of more than about half a million rows is counted by a database instead
-(`counted`), and its rows are loaded when they are asked for.
+loaded, and the checks of tables in memory say what it is and on which line.
 """
 
 from __future__ import annotations
@@ -53,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import duckdb
 import numpy as np
@@ -152,55 +127,6 @@ class Decision:
     def __str__(self) -> str:
         decision = f"expert {self.expert}, episode {self.episode}, step {self.step}"
         return f"{self.place} ({decision})" if self.place else decision
-
-
-class Decisions(Protocol):
-    """A table of decisions, loaded (`rows.Rows`) or counted (`counted.CountedFiles`)."""
-
-    @property
-    def name(self) -> str:
-        """The file, or "the table"."""
-
-    @property
-    def experts(self) -> tuple[str, ...]:
-        """Labels."""
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """Labels of states and next states."""
-
-    @property
-    def actions(self) -> tuple[str, ...]:
-        """Labels."""
-
-    @property
-    def cut_off(self) -> bool:
-        """Whether episodes may simply stop: the next state of a last decision may then be unknown."""
-
-    @property
-    def cells(self) -> Cells:
-        """How often each decision was taken."""
-
-    @property
-    def episode_counts(self) -> Ints:
-        """The number of episodes of each expert."""
-
-    @property
-    def first_states(self) -> Ints:
-        """The number of episodes that begin in each state."""
-
-    @property
-    def by_episode(self) -> Episodes:
-        """One entry per episode."""
-
-    def first(self, cells: Ints) -> list[Decision]:
-        """The first row of each of the given cells."""
-
-    def count_episodes(self, times: Floats) -> Floats:
-        """How often each decision was taken, `(M,)`, if episode e counts `times[e]` times."""
-
-    def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
-        """State and action of each decision of the episodes kept, `(E,)`, by episode and step."""
 
 
 COLUMNS = ("expert", "episode", "step", "state", "action")
@@ -594,7 +520,7 @@ class Counting:
             f"""CREATE OR REPLACE TEMP TABLE episode AS SELECT row_number() OVER (ORDER BY expert, {LABEL_ORDER}) - 1 AS number,
             expert, label, first_state, n, wrong FROM ({named})"""
         )
-        # Of so many wrong episodes the rows are loaded to say what is wrong: most often there are few.
+        # To say what is wrong, the rows of at most this many wrong episodes are loaded. Most often there are few.
         explained = 1000
         if self.run("SELECT count(*) FROM episode WHERE wrong")[0][0]:
             some = f"SELECT expert, label FROM episode WHERE wrong ORDER BY number LIMIT {explained}"
@@ -660,7 +586,7 @@ CELL = ("expert", "state", "action", "next_state")
 
 
 class CountedFiles:
-    """A table of decisions that the database has checked and counted; as `cells.Decisions` says."""
+    """A table of decisions that the database has checked and counted: it answers what `Rows` answers."""
 
     def __init__(self, scan: Scan, cut_off: bool = False) -> None:
         try:
