@@ -3,9 +3,9 @@
 Estimates need no more of a table than its *cells*, how often each expert moved where by which action, and one entry per episode.
 Of a table that is too large to load, no more than this is kept; what more is asked for is read from the files again.
 
-*In memory* (`Rows`) a table is integer codes with one list of labels per column, sorted by expert, episode and step. The steps of an
-episode are consecutive whole numbers. Where `next_state` is given it must be the state of the following step; left blank, it is
-taken from there.
+*In memory* (`Rows`) a table is integer codes with one list of labels per column, sorted by expert, episode and step. The steps of
+an episode are consecutive whole numbers. Where `next_state` is given it must be the state of the following step; left blank, it
+is taken from there.
 
 *Counting* (`Counting`, in a database) takes one pass: rows are grouped by expert, state, action and next state. *Checking* takes
 another: rows are grouped by episode. With h a random function of 64 bits, an episode whose steps run from f to l is in order if,
