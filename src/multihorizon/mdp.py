@@ -1,15 +1,4 @@
-"""Reading the arrays of an MDP: each check raises one sentence that names the states and the action.
-
-Reading gymnasium's tabular environments: `env.unwrapped.P[s][a]` is a list of (probability, next, reward, terminated).
-
-A table may list a successor twice (FrozenLake at a wall) and may let a state that ended the episode move on (CliffWalking's
-goal, Taxi's drop-offs). The first is summed; the second is cut: a state entered with `terminated` is terminal. Rows of states
-that no episode reaches may disagree with that. If a reachable row disagrees, no MDP on these states describes the environment,
-and it is refused.
-
-The `.npz` file of an MDP. Its sparse matrix is used only after its pointers were checked: wrong ones crash SciPy.
-
-Finite Markov decision processes, stored sparse.
+"""Finite Markov decision processes, stored sparse: checked when made, read from gymnasium, saved and read back.
 
 Transitions are one stacked CSR matrix `T_A` of shape (A·S, S) whose row `a·S + s` is `T(·|s,a)`, so that a Q backup of any
 vector is a single sparse product. Reward is paid on arrival: `Q(s,a) = Σ_s' T(s'|s,a) [r(s') + γ V(s')]`.
@@ -18,6 +7,13 @@ An episode ends in one of two ways, and they are different models:
 
 * a *terminal* state pays its reward on arrival and the episode is over: its rows are zero and its value is 0;
 * an *absorbing* state is an ordinary state with a self-loop, which goes on paying.
+
+*Gymnasium's* tables, `env.unwrapped.P[s][a]`, are lists of (probability, next, reward, terminated). A table may list a successor
+twice (FrozenLake at a wall) and may let a state that ended the episode move on (CliffWalking's goal, Taxi's drop-offs). The first
+is summed; the second is cut: a state entered with `terminated` is terminal. Rows of states that no episode reaches may disagree
+with that. If a reachable row disagrees, no MDP on these states describes the environment, and it is refused.
+
+*Files* (`.npz`) are checked before their sparse matrix is used: wrong pointers crash SciPy.
 """
 
 from __future__ import annotations
