@@ -93,7 +93,7 @@ def test_a_larger_null_space_is_noticed(factored, monkeypatch) -> None:
     mdp = mh.MDP([dense.transition(a) for a in range(2)], available=available)
     monkeypatch.setattr(least_squares, "FACTORED", factored)
     found = differences(mdp, weighted=False)
-    assert isinstance(found.null_space.solver, least_squares.DenseColumns)
+    assert found.null_space.solver is None
     assert found.null_space.basis.shape[1] > 1
     assert np.abs(found.matrix @ found.null_space.basis).max() < 1e-12
 

@@ -86,6 +86,11 @@ class DenseColumns:
         refined: Floats = x + self._inverse @ (self._range.T @ (right - self.matrix @ x))
         return refined
 
+    def inverse(self) -> Floats:
+        """The pseudo-inverse `(n, rows)`."""
+        inverse: Floats = self._inverse @ self._range.T
+        return inverse
+
     def outside(self, vectors: Floats) -> Floats:
         """The part of vectors `(rows, …)` that no coefficients can explain."""
         return vectors - self._range @ (self._range.T @ vectors)
@@ -192,13 +197,13 @@ def factorise(matrix: Sparse) -> Any:
 class NullSpace:
     """null(D) as `N z` with orthonormal columns N, `basis`, and least-squares solves.
 
-    z is free if N is dense, and as `coefficients` says if it is sparse. `solver` has what `solve` calls.
+    z is free if N is dense, and as `coefficients` says if it is sparse. `solver` is that of the normal equations, if they are used.
     """
 
     basis: Floats | Sparse
     coefficients: Coefficients | None
-    solver: Columns | NormalSolver
     solve: Callable[[Floats, bool], Floats]  # D x = right; a rough solution may have one or two digits only
+    solver: NormalSolver | None = None
 
 
 def null_space(matrix: Sparse) -> NullSpace:
@@ -208,8 +213,9 @@ def null_space(matrix: Sparse) -> NullSpace:
         return found
     if size <= LARGEST_DENSE:
         dense = DenseColumns(matrix.toarray(), RANK_TOLERANCE)
-        basis = np.full((size, 1), size**-0.5) if dense.nullity == 1 else dense.null
-        return NullSpace(basis, None, dense, lambda right, _: dense.solve(right))
+        basis = np.full((size, 1), size**-0.5) if dense.nullity == 1 else dense.null.copy()
+        inverse = dense.inverse()
+        return NullSpace(basis, None, lambda right, _: inverse @ right)
     sparse = SparseColumns(matrix, Coefficients.free(size))
     dimension = sparse.nullity
     if dimension * size <= DENSE_ENTRIES:
@@ -217,7 +223,7 @@ def null_space(matrix: Sparse) -> NullSpace:
     else:
         rows = sp.csr_array(matrix[np.diff(matrix.indptr) > 0])
         basis, coefficients = sp.csr_array(sp.eye_array(size)), Coefficients(rows / np.abs(rows.data).max(), dimension)
-    return NullSpace(basis, coefficients, sparse, lambda right, _: sparse.solve(right))
+    return NullSpace(basis, coefficients, lambda right, _: sparse.solve(right))
 
 
 def _constant_on_parts(matrix: Sparse) -> NullSpace | None:
@@ -236,8 +242,8 @@ def _constant_on_parts(matrix: Sparse) -> NullSpace | None:
         return solved
 
     if basis.shape[0] * basis.shape[1] <= DENSE_ENTRIES or sizes.size == 1:
-        return NullSpace(basis.toarray(), None, solver, solve)
-    return NullSpace(basis, Coefficients.free(sizes.size), solver, solve)
+        return NullSpace(basis.toarray(), None, solve, solver)
+    return NullSpace(basis, Coefficients.free(sizes.size), solve, solver)
 
 
 class NotSolvedError(RuntimeError):
