@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 import multihorizon as mh
-from multihorizon.exact.equations import JointEquations, joint_equations, read_equations
+from multihorizon.exact.equations import JointEquations, joint_equations
 from multihorizon.exact.identify import minimise, walk
 
 mpl.use("Agg")
@@ -24,7 +24,7 @@ def form_of(domain: mh.domains.Domain, members: tuple[int, ...]) -> JointEquatio
     """The equations of some of a domain's experts, with everything but the discounts projected out."""
     experts = domain.mce_experts()
     problem = mh.Problem(domain.mdp, [experts[i] for i in members])
-    return joint_equations(problem, [read_equations(expert) for expert in problem.experts])
+    return joint_equations(problem)
 
 
 def plane(form: JointEquations, axis: np.ndarray) -> np.ndarray:

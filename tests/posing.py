@@ -3,12 +3,12 @@
 import numpy as np
 
 import multihorizon as mh
-from multihorizon.exact.equations import joint_equations, read_equations
+from multihorizon.exact.equations import joint_equations
 
 
 def equations_of(problem, temperature=1.0):
     """The equations of all experts, as `identify` poses them."""
-    return joint_equations(problem, [read_equations(expert) for expert in problem.experts], temperature)
+    return joint_equations(problem, temperature)
 
 
 def features_of(mdp, seed):

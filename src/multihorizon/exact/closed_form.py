@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from multihorizon.checks import Floats, as_positive
-from multihorizon.exact.equations import StateEquations, in_order_of_content, joint_equations, read_equations
+from multihorizon.exact.equations import StateEquations, in_order_of_content, joint_equations
 from multihorizon.exact.identify import (
     LinearSystem,
     Temperature,
@@ -105,7 +105,7 @@ def closed_form_start(problem: Problem, smoothing: float = 0.5, temperature: Tem
     lam = read_temperature(temperature)
     ordered = in_order_of_content(problem, smoothing)
     k = ordered.n_experts
-    equations = joint_equations(ordered, [read_equations(expert, smoothing) for expert in ordered.experts], lam, 1.0)
+    equations = joint_equations(ordered, lam, tolerance=1.0, smoothing=smoothing)
     guesses: list[Floats] = []
     if isinstance(equations, StateEquations):
         system = LinearSystem(equations)

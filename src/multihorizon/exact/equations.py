@@ -328,12 +328,12 @@ def drawn_errors(policy: PolicyEquations, seed: int, draws: int) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class Explanation:
     """Discounts `(K,)` with the linear unknowns x solved for: an explanation of the experts, if ρ is small enough.
 
     Attributes:
         equations: of all experts.
-        residual: ρ.
+        residual, gap: ρ and its norm.
         jacobian: the derivatives of ρ in the discounts that are not known.
         columns: those of M.
         size: of the equations; what is below a share of it is rounding.
@@ -343,14 +343,10 @@ class Point:
     discounts: Floats
     x: Floats
     residual: Floats
+    gap: float
     jacobian: Floats
     columns: Columns
     size: float
-
-    @cached_property
-    def gap(self) -> float:
-        """‖ρ‖."""
-        return float(np.linalg.norm(self.residual))
 
     @property
     def rounding(self) -> float:
@@ -454,7 +450,7 @@ class JointEquations(ABC):
             return np.full(self.n_experts, self.temperature)
         return np.concatenate([[1.0], x[self.n_linear :]])
 
-    def project(self, discounts: Floats) -> Point:
+    def project(self, discounts: Floats) -> Explanation:
         """Solve for the linear unknowns at given discounts, moved into [0,1]; known discounts keep their values."""
         discounts = np.where(self.unknown, np.clip(discounts, 0.0, 1.0), self.known)
         matrix, right = self.at(discounts)
@@ -463,7 +459,8 @@ class JointEquations(ABC):
         slopes = self.slopes(discounts, x)[:, self.unknown]
         size = float(np.linalg.norm(right) + np.linalg.norm(slopes))
         outside = columns.outside(np.column_stack([right, slopes]))
-        return Point(self, discounts, x, -outside[:, 0], outside[:, 1:], columns, size)
+        gap = float(np.linalg.norm(outside[:, 0]))
+        return Explanation(self, discounts, x, -outside[:, 0], gap, outside[:, 1:], columns, size)
 
 
 class SharedReward:
@@ -521,10 +518,6 @@ class SharedReward:
         removed: Floats = stacked - (self.root * (self.average @ stacked)[self.parameters].T).T
         return removed
 
-    def place_owned(self, owner: int, pieces: Sequence[Floats]) -> Floats:
-        """Place the pieces of one owner's families; the other families get zeros."""
-        return self.place({i: p for i, (f, p) in enumerate(zip(self.families, pieces, strict=True)) if f.owner == owner})
-
     def blocks(self, pieces: Sequence[Floats | Sparse]) -> Floats | Sparse:
         """Block-diagonal columns with the shared reward removed, sparse if a piece is."""
         if all(isinstance(piece, np.ndarray) for piece in pieces):
@@ -564,8 +557,9 @@ class StateEquations(JointEquations):
         self._basis = self.rows.blocks([family.basis for family in few])
         self._pushed = self.rows.blocks([family.pushed for family in few])
         self._owners: Ints = np.repeat([family.owner for family in few], np.diff(self._ends))
-        self.u = [self.rows.place_owned(k, [family.u for family in few]) for k in range(self.n_experts)]
-        self.v = [self.rows.place_owned(k, [family.v for family in few]) for k in range(self.n_experts)]
+        owned = [[(i, family) for i, family in enumerate(few) if family.owner == k] for k in range(self.n_experts)]
+        self.u = [self.rows.place({i: family.u for i, family in own}) for own in owned]
+        self.v = [self.rows.place({i: family.v for i, family in own}) for own in owned]
         parts = self.shared.coefficients()
         if parts is not None:
             self.coefficients = Coefficients.side_by_side(
@@ -745,10 +739,10 @@ class _Task:
 
 def joint_equations(
     problem: Problem,
-    policies: Sequence[PolicyEquations],
     temperature: float | None = 1.0,
     tolerance: float = 1e-8,
     known: Floats | None = None,
+    smoothing: float = 0.5,
     families: Sequence[RewardFamily] | None = None,
 ) -> JointEquations:
     """The equations of all experts, with one reward per state or a reward made of features; by default nothing is known.
@@ -756,6 +750,7 @@ def joint_equations(
     `families` are given where they have been computed before.
     """
     known = np.full(problem.n_experts, np.nan) if known is None else known
+    policies = [read_equations(expert, smoothing) for expert in problem.experts]
     if has_features(problem):
         return FeatureEquations(problem, policies, temperature, tolerance, known)
     families = reward_families(problem, policies, tolerance) if families is None else families

@@ -32,7 +32,7 @@ from multihorizon.exact.equations import (
     read_equations,
     reward_families,
 )
-from multihorizon.exact.identify import Finding, Identification, Temperature, judge, read_temperature
+from multihorizon.exact.identify import Answer, Identification, Temperature, judge, read_temperature
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 
@@ -199,24 +199,23 @@ class _Everyone:
     def __init__(self, problem: Problem, lam: float | None, tolerance: float) -> None:
         self.problem, self._lam, self._tolerance = in_order_of_content(problem), lam, tolerance
         self.names = self.problem.names
-        self._policies = [read_equations(expert) for expert in self.problem.experts]
-        self._families = None if has_features(problem) else reward_families(self.problem, self._policies, tolerance)
+        policies = [read_equations(expert) for expert in self.problem.experts]
+        self._families = None if has_features(problem) else reward_families(self.problem, policies, tolerance)
 
     def equations(self, names: Sequence[str] | Group) -> JointEquations:
         """The system of some experts."""
         chosen = [i for i, expert in enumerate(self.problem.experts) if expert.name in names]
         problem = self.problem.with_experts([self.problem.experts[i] for i in chosen])
-        policies = [self._policies[i] for i in chosen]
         families = None
         if self._families is not None:
             families = [replace(self._families[i], owner=k) for i, k in zip(chosen, problem.owner, strict=True)]
-        return joint_equations(problem, policies, self._lam, self._tolerance, families=families)
+        return joint_equations(problem, self._lam, self._tolerance, families=families)
 
     def identify(self, names: Sequence[str]) -> Identification:
         """What `identify` says of some experts."""
         return judge(self.equations(names)).report()
 
-    def judged(self, names: Group) -> tuple[Finding, float]:
+    def judged(self, names: Group) -> tuple[Answer, float]:
         """What is found of some experts, without the extent of a set, and the logarithm of a coincidence's chance."""
         found = judge(self.equations(names), extent=False)
         return found, found.surplus()[1]

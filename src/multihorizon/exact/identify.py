@@ -60,8 +60,8 @@ from scipy.stats import chi2, qmc
 
 from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, RANK_TOLERANCE, TINY, Bools, Floats, as_discount, as_positive
 from multihorizon.exact.equations import (
+    Explanation,
     JointEquations,
-    Point,
     PolicyEquations,
     StateEquations,
     in_order_of_content,
@@ -123,8 +123,7 @@ def identify(
         values[ordered.names.index(name)] = as_discount(discount, f"known discount of expert {name}")
     if not np.isnan(values).any():
         raise ValueError("known must leave at least one discount open, received all of them: use MCE at known discounts")
-    policies = [read_equations(expert, smoothing) for expert in ordered.experts]
-    found = judge(joint_equations(ordered, policies, lam, tolerance, values), starts)
+    found = judge(joint_equations(ordered, lam, tolerance, values, smoothing), starts)
     return found.report().listed_as(problem.names, free_temperatures=lam is None)
 
 
@@ -137,7 +136,7 @@ def read_temperature(temperature: Temperature) -> float | None:
     return as_positive(temperature, "temperature")
 
 
-def judge(equations: JointEquations, starts: int = 12, extent: bool = True) -> Finding:
+def judge(equations: JointEquations, starts: int = 12, extent: bool = True) -> Answer:
     """Solve the equations of all experts, and say what their solutions are; `extent` is whether a set is to be walked along."""
     if not isinstance(equations, StateEquations) or not equations.unknown.all():
         return _nonlinear(equations, [], starts, extent)
@@ -147,15 +146,15 @@ def judge(equations: JointEquations, starts: int = 12, extent: bool = True) -> F
         start = system.read(system.y)[0]
         point = minimise(equations, start) if equations.rows.size <= 50_000 else equations.project(start)
         unique = _feasible(equations, open_) and point.gap <= MISFIT * open_.expected
-        return Finding("unique" if unique else "infeasible", point, open_, _widened(_hull([point]), open_))
+        return Answer("unique" if unique else "infeasible", point, open_, _widened(_hull([point]), open_))
     ranges, extremes = system.ranges()
     if not _affine(equations):
         return _nonlinear(equations, [system.read(y)[0] for y in (system.y, *extremes)], starts, extent)
     if not _feasible(equations, open_) or not extremes:
-        return Finding("infeasible", equations.project(system.read(system.y)[0]), open_, ranges)
+        return Answer("infeasible", equations.project(system.read(system.y)[0]), open_, ranges)
     centre = np.mean(extremes, axis=0)
     points = [equations.project(system.read(0.98 * y + 0.02 * centre)[0]) for y in extremes]
-    return Finding("set", equations.project(system.read(centre)[0]), open_, _widened(ranges, open_), points)
+    return Answer("set", equations.project(system.read(centre)[0]), open_, _widened(ranges, open_), points)
 
 
 def _affine(equations: StateEquations) -> bool:
@@ -232,7 +231,7 @@ def _widened(ranges: Floats, found: Directions) -> Floats:
     return wider
 
 
-def _hull(points: Sequence[Point]) -> Floats:
+def _hull(points: Sequence[Explanation]) -> Floats:
     """The smallest and the largest of each discount `(K,2)`."""
     discounts = np.stack([point.discounts for point in points])
     return np.stack([discounts.min(axis=0), discounts.max(axis=0)], axis=1)
@@ -358,7 +357,7 @@ class LinearSystem:
 # Variable projection, and sets.
 
 
-def _nonlinear(equations: JointEquations, guesses: list[Floats], starts: int, extent: bool) -> Finding:
+def _nonlinear(equations: JointEquations, guesses: list[Floats], starts: int, extent: bool) -> Answer:
     """Local minimisers from several starts; the rank of the Jacobian at the best; walks along the set.
 
     The best is the first solution that gives the policies back when they are computed again from it. Solutions at discounts near
@@ -375,13 +374,13 @@ def _nonlinear(equations: JointEquations, guesses: list[Floats], starts: int, ex
     best = next((p for p in good if p.gap <= p.rounding and bellman_residual(p) <= enough), good[0])
     found = _directions_at(best)
     if not _feasible(equations, found):
-        return Finding("infeasible", best, found, _hull([best]))
+        return Answer("infeasible", best, found, _hull([best]))
     largest = MISFIT * found.expected
     alike = [p for p in good if p.gap <= largest]
     # Solutions are one up to the noise if, to first order, the step between them changes no equation beyond it.
     steps = [best.jacobian @ (p.discounts - best.discounts)[equations.unknown] for p in alike]
     if not found.free.size and all(np.linalg.norm(step) <= 2 * largest for step in steps):
-        return Finding("unique", best, found, _widened(_hull([best]), found))
+        return Answer("unique", best, found, _widened(_hull([best]), found))
     points = list(alike)
     dimension = int((found.singular_values <= best.no_effect).sum())
     if not equations.from_counts and dimension and extent:
@@ -396,10 +395,10 @@ def _nonlinear(equations: JointEquations, guesses: list[Floats], starts: int, ex
     for direction in [sign * v for v in found.free for sign in (1.0, -1.0)]:  # aside, as far as the noise explains it
         aside = (equations.project(best.discounts + length * direction) for length in (0.5, 0.2, 0.1, 0.05))
         points += islice((p for p in aside if p.gap <= largest), 1)
-    return Finding("set", best, found, _widened(ranges, found), points)
+    return Answer("set", best, found, _widened(ranges, found), points)
 
 
-def minimise(equations: JointEquations, start: Floats, max_iter: int = 300) -> Point:
+def minimise(equations: JointEquations, start: Floats, max_iter: int = 300) -> Explanation:
     """The nearest local minimiser of ‖ρ(Γ)‖ in the box."""
     best, damping = equations.project(start), 1e-3
     for _ in range(max_iter):
@@ -418,7 +417,7 @@ def minimise(equations: JointEquations, start: Floats, max_iter: int = 300) -> P
     return best
 
 
-def _step(here: Point, damping: float) -> Floats:
+def _step(here: Explanation, damping: float) -> Floats:
     """A damped Gauss–Newton step of least norm on the discounts that the box does not hold back."""
     unknown, step = here.equations.unknown, np.zeros_like(here.discounts)
     discounts, gradient = here.discounts[unknown], here.jacobian.T @ here.residual
@@ -432,7 +431,7 @@ def _step(here: Point, damping: float) -> Floats:
     return step
 
 
-def _right_vectors(here: Point) -> tuple[Floats, Floats, Floats]:
+def _right_vectors(here: Explanation) -> tuple[Floats, Floats, Floats]:
     """The singular value decomposition of the Jacobian with one right vector `(K,)` for each unknown discount."""
     unknown = here.equations.unknown
     n = here.jacobian.shape[1]
@@ -442,7 +441,7 @@ def _right_vectors(here: Point) -> tuple[Floats, Floats, Floats]:
     return left, np.append(values, np.zeros(n - values.size)), vectors
 
 
-def _directions_at(point: Point) -> Directions:
+def _directions_at(point: Explanation) -> Directions:
     """Which directions of the discounts are open at a solution.
 
     The spread covers the directions that noise leaves open, not those in which the equations do not change at all: these have to
@@ -461,7 +460,9 @@ def _directions_at(point: Point) -> Directions:
     )
 
 
-def walk(start: Point, expert: int, sign: float, dimension: int, largest_gap: float, max_steps: int = 200) -> list[Point]:
+def walk(
+    start: Explanation, expert: int, sign: float, dimension: int, largest_gap: float, max_steps: int = 200
+) -> list[Explanation]:
     """Points of the set from `start` on, in the direction that raises (sign 1) or lowers (−1) one expert's discount."""
     longest, shortest = 0.1, 1e-6
     points, step = [start], longest
@@ -479,7 +480,7 @@ def walk(start: Point, expert: int, sign: float, dimension: int, largest_gap: fl
     return points
 
 
-def _tangent(here: Point, expert: int, sign: float, dimension: int) -> Floats | None:
+def _tangent(here: Explanation, expert: int, sign: float, dimension: int) -> Floats | None:
     """The unit tangent that moves one discount most, with the discounts that the box holds back kept still."""
     discounts = here.discounts
     tangent = _right_vectors(here)[2][here.jacobian.shape[1] - dimension :]
@@ -503,14 +504,14 @@ def _tangent(here: Point, expert: int, sign: float, dimension: int) -> Floats | 
 
 
 @dataclass(frozen=True, eq=False)
-class Finding:
+class Answer:
     """What was found: a status, an explanation, the ranges `(K,2)`, and other explanations where there is a set."""
 
     status: str
-    point: Point
+    point: Explanation
     directions: Directions
     ranges: Floats
-    others: Sequence[Point] = ()
+    others: Sequence[Explanation] = ()
 
     @property
     def misfit(self) -> float:
@@ -573,7 +574,7 @@ class Finding:
         )
 
 
-def bellman_residual(point: Point) -> float:
+def bellman_residual(point: Explanation) -> float:
     """`max |(Q − V)/λ − log π*|` with V and Q the values of the experts' own policies under the answer.
 
     It is 0 exactly if every expert is soft-optimal. Its unit is that of log π. V is solved for from the answer; the values that
@@ -634,7 +635,7 @@ def log_likelihood(problem: Problem, plans: Sequence[SoftPlan]) -> float:
     return total
 
 
-def _far_apart(points: Sequence[Point]) -> tuple[Member, ...]:
+def _far_apart(points: Sequence[Explanation]) -> tuple[Member, ...]:
     """Two members of the set that are confirmed and far apart: the pair with the largest distance; none where all are close.
 
     Confirmed are those that reproduce the policies within the tolerance, or make the decisions as likely as the best of them.

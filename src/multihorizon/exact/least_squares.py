@@ -197,7 +197,7 @@ def factorise(matrix: Sparse) -> Any:
 class NullSpace:
     """null(D) as `N z` with orthonormal columns N, `basis`, and least-squares solves.
 
-    z is free if N is dense, and as `coefficients` says if it is sparse. `solver` is that of the normal equations, if they are used.
+    z is free if N is dense, and as `coefficients` says if it is sparse. `solver` solves the normal equations, if they are used.
     """
 
     basis: Floats | Sparse
