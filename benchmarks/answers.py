@@ -114,7 +114,7 @@ def of_test(name: str, found: Any) -> Answers:
         yield f"{name}/{part}", getattr(found, part)
 
 
-def of_goals(name: str, found: mh.Goals | mh.GoalEstimates) -> Answers:
+def of_goals(name: str, found: mh.Goals) -> Answers:
     """Who shares a goal with whom, and the answer of each group."""
     yield f"{name}/groups", found.groups
     yield f"{name}/discounts", found.discounts
@@ -123,7 +123,7 @@ def of_goals(name: str, found: mh.Goals | mh.GoalEstimates) -> Answers:
             yield from of_solution(f"{name}/{place}", group)
         else:
             yield from of_identification(f"{name}/{place}", group)
-    if isinstance(found, mh.GoalEstimates):
+    if getattr(found, "test", None) is not None:
         yield f"{name}/test", [found.test.statistic, found.test.p_value]
         yield f"{name}/memberships", found.memberships
         yield f"{name}/sharing", found.sharing

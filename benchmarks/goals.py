@@ -21,8 +21,8 @@ from itertools import combinations
 import numpy as np
 
 import multihorizon as mh
-from multihorizon.exact.goals import Goals
-from multihorizon.questions.goals import GoalEstimates, shared_goal_test
+from multihorizon.questions.goals import Goals
+from multihorizon.questions.shared_goal import shared_goal_test
 
 
 def random_problem(seed: int) -> tuple[mh.Problem, list[int], np.ndarray, np.ndarray]:
@@ -130,7 +130,7 @@ def tested(name: str, experts: int, episodes: int, replications: int, swapped: b
         begin = time.process_time()
         solution = mh.solve(problem, mh.MaximumLikelihood())
         fitted = time.process_time()
-        p_values.append(shared_goal_test(solution, 499, seed).p_value)
+        p_values.append(shared_goal_test(solution, 499, seed=seed).p_value)
         costs += (fitted - begin, time.process_time() - fitted)
     goals, moves = "two goals" if swapped else "one goal", "estimated" if estimated else "known"
     print(f"one reward tested, {name}, {experts} experts, {episodes} episodes, {goals}, {moves} transitions:", end=" ")
@@ -153,7 +153,7 @@ def decisions(name: str, goals: list[int], replications: int, first: int) -> Non
     start = time.process_time()
     for seed in range(first, first + replications):
         found = mh.goals(decided(name, goals, 1000, seed))
-        assert isinstance(found, GoalEstimates)
+        assert found.test is not None
         right += set(map(frozenset, found.groups)) == partition(goals)
         rejected += found.test.p_value <= 0.05
         verdicts[found.verdict] += 1

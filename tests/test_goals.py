@@ -75,7 +75,7 @@ def test_few_equations_link_nobody_when_policies_have_errors():
     assert (exact.pairs[0].verdict, rough.pairs[0].verdict) == ("share", "cannot tell")
     assert exact.solutions[0].surplus == 1
     assert rough.undecided == ((0, 1),)
-    assert "cannot be told whether goals 1 and 2 are the same" in rough.summary()
+    assert "It is not known whether goals 1 and 2 are the same" in rough.summary()
 
 
 def test_the_same_goal_pursued_with_other_decisiveness():

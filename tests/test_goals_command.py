@@ -74,7 +74,7 @@ def test_fit_has_one_line_where_nothing_speaks_against_one_goal(folder, tmp_path
 
 def test_one_decision_says_nothing_and_is_no_crash(tmp_path):
     (tmp_path / "one.csv").write_text("expert,episode,step,state,action,next_state\nann,0,0,x,go,y\n")
-    assert "cannot be told" in run("goals", tmp_path / "one.csv")
+    assert "is not identified" in run("goals", tmp_path / "one.csv")
     row = next(line for line in run("fit", tmp_path / "one.csv").splitlines() if "ann" in line)
     assert "nan" not in row
 

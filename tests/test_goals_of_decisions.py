@@ -10,19 +10,8 @@ import pytest
 import multihorizon as mh
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.numerics.newton import resting
-from multihorizon.questions.goals import (
-    GoalEstimates,
-    Scores,
-    _climbed_gains,
-    _common_step,
-    _drawn,
-    _fit_with_one_reward,
-    memberships,
-    shared_goal_test,
-    sharing,
-    sure_groups,
-    weigh_partitions,
-)
+from multihorizon.questions.goals import Goals, Scores, _sharing, weigh_partitions
+from multihorizon.questions.shared_goal import _climbed_gains, _common_step, _drawn, _fit_with_one_reward, shared_goal_test
 
 MDP = mh.domains.random_mdp(6, 3, seed=0)
 REWARDS = 2 * np.random.default_rng(0).normal(size=(2, 6))
@@ -40,9 +29,14 @@ def decided(goals, decisions, seed=0, names=None, temperatures=(1.0, 1.0, 1.0, 1
     return mh.Problem(MDP, mh.Demonstrations.simulate(MDP, acted, 1, max_steps=decisions, seed=seed, names=names))
 
 
-def test_two_goals_are_told_apart():
-    found = mh.goals(decided([0, 1, 0, 1], 5000))
-    assert isinstance(found, GoalEstimates)
+@pytest.fixture(scope="module")
+def two() -> Goals[mh.Solution]:
+    """Four experts with two goals."""
+    return mh.goals(decided([0, 1, 0, 1], 5000))
+
+
+def test_two_goals_are_distinguished(two):
+    found = two
     assert found.groups == (("0", "2"), ("1", "3"))
     assert found.verdict == "differ"
     assert found.test.p_value == 0.001  # the smallest that 999 simulations can give
@@ -51,8 +45,12 @@ def test_two_goals_are_told_apart():
     for group, solution in zip(found.groups, found.solutions, strict=True):
         assert solution.experts == group
         low, high = solution.confidence_intervals(0.99).T
-        told = np.array(DISCOUNTS)[[int(name) for name in group]]
-        assert ((low <= told) & (told <= high)).all()
+        true = np.array(DISCOUNTS)[[int(name) for name in group]]
+        assert ((low <= true) & (true <= high)).all()
+    for pair in found.pairs:
+        same = int(pair.experts[0]) % 2 == int(pair.experts[1]) % 2
+        assert pair.verdict == ("share" if same else "differ")
+        assert pair.probability == pytest.approx(float(same), abs=0.05)
     assert found.summary().startswith(
         "The experts do not all share one reward (p ≤ 0.001). The links between them make 2 groups."
     )
@@ -131,10 +129,8 @@ def test_decisiveness_is_no_goal_of_its_own():
 
 
 def test_order_and_names_do_not_matter():
-    names = ["a", "b", "c", "d"]
-    straight = mh.goals(decided([0, 1, 0, 1], 60, names=names), simulations=19)
-    table = mh.Problem(MDP, list(decided([0, 1, 0, 1], 60, names=names).experts)[::-1])
-    turned = mh.goals(table, simulations=19)
+    problem = decided([0, 1, 0], 60, names=["a", "b", "c"])
+    straight, turned = (mh.goals(mh.Problem(MDP, list(problem.experts)[::step]), simulations=19) for step in (1, -1))
     assert {frozenset(g) for g in turned.groups} == {frozenset(g) for g in straight.groups}
     assert turned.test.p_value == straight.test.p_value
     np.testing.assert_allclose(turned.sharing, straight.sharing[::-1, ::-1], atol=1e-6)
@@ -165,12 +161,13 @@ def test_probabilities_of_partitions_and_of_sharing():
     weights = weigh_partitions(Scores(problem, 1.0))
     assert len(weights) == 5  # all partitions of three experts
     assert sum(weights.values()) == pytest.approx(1)
-    shared = sharing(weights, 3)
+    shared = _sharing(weights, 3)
     np.testing.assert_allclose(shared, shared.T)
-    groups = sure_groups(shared)
-    assert sorted(k for group in groups for k in group) == [0, 1, 2]
-    found = memberships(shared, groups)
-    assert ((found >= 0) & (found <= 1 + 1e-12)).all()
+    found = mh.goals(problem, simulations=19)
+    place = [found.experts.index(name) for name in Scores(problem, 1.0).problem.names]
+    np.testing.assert_allclose(found.sharing[np.ix_(place, place)], shared, atol=1e-6)
+    assert sorted(name for group in found.groups for name in group) == ["0", "1", "2"]
+    assert ((found.memberships >= 0) & (found.memberships <= 1 + 1e-12)).all()
 
 
 def test_many_experts_of_whom_nothing_is_known_are_not_sure_of_anything():
@@ -187,7 +184,7 @@ def test_many_experts_of_whom_nothing_is_known_are_not_sure_of_anything():
         def gain(self, first, second) -> float:
             return self.score(first | second) - self.score(first) - self.score(second)
 
-    shared = sharing(weigh_partitions(Indifferent()), 30)
+    shared = _sharing(weigh_partitions(Indifferent()), 30)
     assert (np.diag(shared) < 0.95).all()
     assert shared.min() > 0
 
@@ -195,8 +192,8 @@ def test_many_experts_of_whom_nothing_is_known_are_not_sure_of_anything():
 def test_a_known_temperature_stays_with_its_expert_in_a_group():
     problem = decided([0, 1, 0], 300, names=[1, 2, 3])
     found = mh.goals(problem, temperature={1: 0.7, 2: 1.3, 3: 1.3}, simulations=19)
-    heats = {name: float(t) for s in found.solutions for name, t in zip(s.experts, s.temperature, strict=True)}
-    assert heats == {"1": 0.7, "2": 1.3, "3": 1.3}
+    given = {name: float(t) for s in found.solutions for name, t in zip(s.experts, s.temperature, strict=True)}
+    assert given == {"1": 0.7, "2": 1.3, "3": 1.3}
 
 
 def test_fourteen_experts_of_two_goals_are_not_said_to_share_one():
@@ -213,11 +210,11 @@ def test_fourteen_experts_of_two_goals_are_not_said_to_share_one():
 def test_the_test_of_one_reward_keeps_its_level_with_few_decisions():
     acted = [mh.soft_plan(MDP, REWARDS[0], gamma).policy for gamma in np.linspace(0.1, 0.95, 8)]
     p_values = []
-    for seed in range(12):
+    for seed in range(5):  # `benchmarks/goals.py` measures the level with hundreds
         problem = mh.Problem(MDP, mh.Demonstrations.simulate(MDP, acted, 1, max_steps=40, seed=seed))
-        p_values.append(shared_goal_test(mh.solve(problem, mh.MaximumLikelihood(1.0, starts=1)), 99, seed).p_value)
-    assert np.sum(np.array(p_values) <= 0.05) <= 2
-    assert 0.25 < np.mean(p_values) < 0.75
+        p_values.append(shared_goal_test(mh.solve(problem, mh.MaximumLikelihood(1.0, starts=1)), 99, seed=seed).p_value)
+    assert np.sum(np.array(p_values) <= 0.05) <= 1
+    assert 0.2 < np.mean(p_values) < 0.8
 
 
 def test_scores_are_gradients_and_leave_nothing_to_gain_at_the_fit():
@@ -252,13 +249,13 @@ def test_where_one_reward_cannot_be_tested_the_first_words_say_so():
     assert shared_goal_test(unfinished).reason == "the fit did not end"
 
 
-def test_the_report_is_plain_json():
-    plain = json.loads(json.dumps(mh.goals(decided([0, 1, 0], 1000), simulations=19).to_dict(), allow_nan=False))
-    assert plain["groups"] == [["0", "2"], ["1"]]
-    assert plain["discounts"][1] is None
+def test_the_report_is_plain_json(two):
+    plain = json.loads(json.dumps(two.to_dict(), allow_nan=False))
+    assert plain["groups"] == [["0", "2"], ["1", "3"]]
     assert plain["verdict"] == "differ"
-    assert [len(row) for row in plain["memberships"]] == [2, 2, 2]
-    assert plain["solutions"][1]["discounts"] == [None]
+    assert [len(row) for row in plain["memberships"]] == [2, 2, 2, 2]
+    assert [solution["experts"] for solution in plain["solutions"]] == plain["groups"]
+    assert plain["discounts"][1] == plain["solutions"][1]["discounts"][0]
 
 
 def test_bad_input_gets_a_sentence():
@@ -268,7 +265,7 @@ def test_bad_input_gets_a_sentence():
     with pytest.raises(ValueError, match="temperature must be"):
         mh.goals(table, temperature="each")
     mixed = mh.Problem(MDP, [table.experts[0], policies([0])[0]])
-    with pytest.raises(ValueError, match="given as a policy to tell goals apart, received demonstrations"):
+    with pytest.raises(ValueError, match="given as a policy like the others, received demonstrations"):
         mh.goals(mixed)
     empty = mh.Expert("absent", MDP, "demonstrations", counts=np.zeros((6, 3)))
     with pytest.raises(ValueError, match="absent must have at least one decision"):

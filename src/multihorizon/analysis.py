@@ -55,7 +55,6 @@ from multihorizon.estimate.intervals import ProfileIntervals
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.estimate.population.solver import Population
 from multihorizon.estimate.sieve import RewardFunctions, SieveLikelihood, dynamics_unknown, reward_functions, unpredicted
-from multihorizon.exact.goals import DIFFER
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.files import look_alikes
 from multihorizon.lookahead import Lookahead
@@ -64,7 +63,7 @@ from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.planning.plan import steps_left
 from multihorizon.problem import Problem, SampledProblem
 from multihorizon.questions.contrasts import Contrasts, reward_contrasts
-from multihorizon.questions.goals import GoalEstimates, SharedGoalTest, best_fit, group_experts, shared_goal_test
+from multihorizon.questions.goals import Goals, best_fit, group_experts
 from multihorizon.questions.lookahead_comparison import LookaheadComparison, check_comparable, compare_from
 from multihorizon.questions.model_checks import (
     WORST,
@@ -83,6 +82,7 @@ from multihorizon.questions.shared_discount import (
     shared_discount_test,
     with_holm,
 )
+from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, package_version
 from multihorizon.solution import LikelihoodEvidence, PopulationEvidence, SieveEvidence, Solution, Status
@@ -141,7 +141,7 @@ class GoalCheck:
     """
 
     test: SharedGoalTest
-    groups: GoalEstimates | None = None
+    groups: Goals[Solution] | None = None
     apart: Extent | None = None
 
     @property
@@ -153,7 +153,7 @@ class GoalCheck:
     def rejected(self) -> bool:
         """Whether the experts have different goals: one reward for all is rejected, one for each fits, and no grouping speaks
         for one."""
-        return self.test.rejected and not self.model_fails and (self.groups is None or self.groups.verdict == DIFFER)
+        return self.test.rejected and not self.model_fails and (self.groups is None or self.groups.verdict == "differ")
 
     @cached_property
     def verdict(self) -> Answer:
@@ -629,7 +629,7 @@ def analyse(
     few = problem.n_experts <= 12 and problem.n_parameters <= 60  # with more, grouping takes long
     asked_all = not any(found.known) and solver.known_reward is None
     if found.goals is not None and found.goals.rejected and few and asked_all:
-        groups = group_experts(solution, found.goals.test, solver.temperature, seed, part_of(progress, 0.5, 0.55))
+        groups = group_experts(solution, found.goals.test, solver.temperature, seed=seed, progress=part_of(progress, 0.5, 0.55))
         found = replace(found, goals=replace(found.goals, groups=groups))
         keep(found)
     if found.withheld:

@@ -8,9 +8,10 @@ from typing import Any
 from multihorizon.cli.console import checked, out, progress_bar, read_options, read_study, show_remarks, temperature_of
 from multihorizon.cli.options import GoalsOptions
 from multihorizon.files import write_all, write_json
-from multihorizon.questions.goals import GoalEstimates, goals_of_decisions
+from multihorizon.questions.goals import Goals, goals_of_decisions
 from multihorizon.report.question_pages import goals_page
 from multihorizon.result import package_version
+from multihorizon.solution import Solution
 
 FILES = ("goals.json", "goals.html")
 
@@ -24,9 +25,9 @@ def goals(options: GoalsOptions) -> None:
                 study.problem,
                 temperature_of(options.temperature),
                 options.simulations,
-                options.seed,
-                progress,
-                options.jobs,
+                seed=options.seed,
+                jobs=options.jobs,
+                progress=progress,
             )
         out.print(found.summary(), soft_wrap=True)
         show_remarks(study.remarks)
@@ -35,7 +36,7 @@ def goals(options: GoalsOptions) -> None:
             _write(options.out_dir, found, study.remarks, options.seed, recorded)
 
 
-def _write(directory: Path, found: GoalEstimates, remarks: list[str], seed: int, options: dict[str, Any]) -> None:
+def _write(directory: Path, found: Goals[Solution], remarks: list[str], seed: int, options: dict[str, Any]) -> None:
     content = {**found.to_dict(), "summary": found.summary(), "remarks": remarks, "seed": seed, "options": options}
 
     def write(draft: Path) -> None:

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from multihorizon.analysis import QUESTION, most_steps
-from multihorizon.exact.goals import DIFFER
 from multihorizon.exact.identify import Identification
 from multihorizon.files import write_all, write_csv, write_json
 from multihorizon.questions.contrasts import reward_contrasts
-from multihorizon.questions.goals import GoalEstimates
+from multihorizon.questions.goals import Goals
 from multihorizon.questions.lookahead_comparison import FamilyRow, LookaheadComparison
 from multihorizon.questions.study import Recovery, SizeResult
 from multihorizon.report.charts import (
@@ -95,7 +94,7 @@ def these_decisions(solution: Solution) -> str:
     return f"These decisions {'identify' if told else 'do not identify'} the discounts."
 
 
-def goals_page(found: GoalEstimates, remarks: Sequence[str], seed: int) -> Page:
+def goals_page(found: Goals[Solution], remarks: Sequence[str], seed: int) -> Page:
     """The report of `multihorizon goals`."""
     method = (
         "Groups are compared by how likely one reward makes their decisions, less a price for each parameter. The test of one "
@@ -111,10 +110,10 @@ def goals_page(found: GoalEstimates, remarks: Sequence[str], seed: int) -> Page:
     )
 
 
-def goals_blocks(found: GoalEstimates, names: Sequence[str]) -> list[str | Block]:
+def goals_blocks(found: Goals[Solution], names: Sequence[str]) -> list[str | Block]:
     """What was found of each expert and each group; `names` numbers the experts of the page."""
     blocks: list[str | Block] = [Listing(found.summary())]
-    if found.verdict == DIFFER or found.ungrouped:
+    if found.verdict == "differ" or found.ungrouped:
         blocks.append(
             "Fit each group by itself: keep the rows of its experts, and run multihorizon fit on them. Experts whose group is "
             "not known need more decisions, above all in states that the others visit."

@@ -1,0 +1,261 @@
+"""Do all experts share one reward? A test at the fit with one reward, with simulated p-values.
+
+Let the reward of expert k be `θ + a_k` with `a_k ~ N(0, τ²)`, in temperatures for the largest value of each feature. The
+hypothesis is `a_k = 0` for all. The statistic is twice the log-likelihood that own rewards gain, less what they cost,
+
+    D = 2 Σ_k max_(a,γ,λ) [L_k(θ + a, γ, λ) − |a|²/(2τ²)] − 2 Σ_k max_(γ,λ) L_k(θ, γ, λ),
+
+at the θ of the fit with one reward. It takes one short climb for each expert, so its cost is near that of the fit.
+
+*Its distribution.* Decisions are drawn from the fit, in the states in which the experts decided. As far as the likelihood is
+quadratic, D follows from scores, and no draw need be fitted: with g_k the score of expert k's decisions in `(θ, γ_k, log λ_k)`
+and B_k their information, one step `δ = (Σ B)⁻ Σ g` fits all again, `r_k = g_k − B_k δ` is left, and
+
+    S = Σ_k u_kᵀ (J_k + τ⁻²)⁻¹ u_k,
+
+where u_k and J_k are the parts of r_k and B_k in a_k that an own discount and temperature cannot explain. A discount that rests
+on a bound explains nothing. The likelihood is not quadratic where decisions are few. So for some draws of each expert the climbs
+are made, and D − S of one of them, at random, is added to that expert's part of every S. A χ² would be spoiled by states that
+are rarely visited. The p-value is that of a Monte Carlo test, `(1 + exceedances)/(1 + simulations)`.
+
+*Few and many.* Pooled temperatures are free here, with `log λ ~ N(0, 1)`, and rewards are held by the weak prior of the fit.
+With more than 100 rewards climbs take long, and S stands for D everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.choice.model import DENSE_REWARDS
+from multihorizon.choice.parameters import Quadratic
+from multihorizon.choice.tabular import Likelihood, Point, decide
+from multihorizon.estimate.ascent import climb
+from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.estimate.search import WEAK_PRIOR
+from multihorizon.numerics.newton import resting
+from multihorizon.numerics.spectrum import spectrum
+from multihorizon.parallel import Progress, in_parallel, silent
+from multihorizon.result import Result
+from multihorizon.solution import Solution, Status
+
+
+@dataclass(frozen=True)
+class SharedGoalTest(Result):
+    """A test that all experts share one reward.
+
+    Attributes:
+        statistic: by how many standard deviations own rewards gain more than they would if there were one reward.
+        p_value: of the Monte Carlo test; NaN where it was not made.
+        simulations: how many tables were drawn.
+        reason: why the test was not made; empty where it was.
+    """
+
+    _drawn: ClassVar[tuple[str, ...]] = ("hypothesis", "p_value")
+
+    statistic: float
+    p_value: float
+    simulations: int
+    reason: str = ""
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the decisions contradict one reward for all, at the 5 % level."""
+        return self.p_value <= 0.05
+
+    @property
+    def words(self) -> str:
+        """The p-value as it stands in a sentence: the smallest that so many simulations can give is only a bound."""
+        least = self.p_value * (self.simulations + 1) < 1.5
+        return f"p {'≤' if least else '='} {self.p_value:.2g}"
+
+    def summary(self) -> str:
+        """The finding in a sentence."""
+        if self.reason:
+            return f"Whether the experts share one reward was not tested: {self.reason}."
+        if self.rejected:
+            return f"The decisions contradict one reward for all experts ({self.words})."
+        return f"Nothing speaks against one reward for all experts ({self.words})."
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row: the hypothesis and the figures of its test."""
+        return pd.DataFrame([{"hypothesis": "one reward for all", **asdict(self)}])
+
+
+def shared_goal_test(
+    solution: Solution, simulations: int = 999, *, seed: int = 0, jobs: int = 1, progress: Progress = silent
+) -> SharedGoalTest:
+    """Test that all experts of a solution of `MaximumLikelihood` share one reward; `jobs` processes share the experts."""
+    point = _fit_with_one_reward(solution)
+    if isinstance(point, str):
+        return SharedGoalTest(np.nan, np.nan, 0, point)
+    experts = _drawn(point, simulations, seed)
+    free = ~point.likelihood.fixed & ~resting(point)
+    step = _common_step(experts, free)
+    quadratic = [expert.gains(expert.scores - step[:, expert.places] @ expert.information, free) for expert in experts]
+    if np.mean(quadratic) < 1e-6:  # degrees of freedom, apart from rounding
+        return SharedGoalTest(np.nan, np.nan, 0, "no two experts made decisions that one reward would have to explain together")
+    total = np.sum(quadratic, axis=0)
+    if point.likelihood.n_reward <= 100:
+        total = np.zeros(1 + simulations)
+        climbed = in_parallel(partial(_climbed_gains, point.likelihood, point.x), experts, jobs)
+        for number, (expert, parts, own) in enumerate(zip(experts, quadratic, climbed, strict=True), start=1):
+            beyond = own[1:] - expert.gains(expert.scores, free)[1 : own.size]
+            total += np.concatenate([own[:1], parts[1:] + beyond[expert.chosen]])
+            progress(number / len(experts), f"rewards of their own: {number} of {len(experts)} experts")
+    deviation = (total[0] - total[1:].mean()) / max(float(total[1:].std()), 1e-12)
+    exceeded = int((total[1:] >= total[0] - 1e-9 * abs(total[0])).sum())
+    return SharedGoalTest(float(deviation), (1 + exceeded) / (1 + simulations), simulations)
+
+
+def _fit_with_one_reward(solution: Solution) -> Point | str:
+    """The best point under the hypothesis, with the penalties of the test; or why there is nothing to test, or no way to."""
+    if len(solution.experts) == 1:
+        return "there is one expert alone"
+    if solution.status == Status.NOT_CONVERGED:
+        return "the fit did not end"
+    point = resume(solution)
+    model = point.likelihood
+    if model.settings.reward is not None:
+        return "the reward was given"
+    if model.is_large:
+        return f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}"
+    settings = replace(model.settings, moves=False)  # estimated transitions stay as they were fitted under the hypothesis
+    if solution.options.get("temperature") == "pooled":
+        settings = replace(settings, temperatures=np.full(model.problem.n_experts, np.nan), temperature_groups=None)
+    tested = Likelihood(point.problem, settings)
+    tested = tested.holding(temperature_prior(tested), (WEAK_PRIOR * tested.known_temperature / tested.feature_sizes) ** -2.0)
+    temperatures = [model.temperatures(point.x)[tested.temperature_groups == g][0] for g in range(tested.n_temperatures)]
+    start = tested.at(tested.pack(model.reward(point.x), point.x[model.discount_slice], np.array(temperatures)), point)
+    end = None if start is None else climb(start, gain=1e-3)
+    return end.point if end is not None and end.finished else "the fit with one reward did not end"
+
+
+def temperature_prior(model: Likelihood) -> Quadratic | None:
+    """The term of the objective that says `log λ ~ N(0, 1)` of free temperatures; None where there are none."""
+    free, zeros = np.zeros(model.size), np.zeros(model.size)
+    free[model.temperature_slice] = ~model.fixed[model.temperature_slice]
+    return Quadratic(zeros, zeros, np.diag(free)) if free.any() else None
+
+
+def _own_precisions(model: Likelihood) -> Floats:
+    """The precision `(d,)` of a_k, whose standard deviation τ is 3 temperatures."""
+    precisions: Floats = (model.feature_sizes / (3.0 * model.known_temperature)) ** 2
+    return precisions
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """The decisions of one expert, those that were made and those drawn.
+
+    Attributes:
+        number: of the expert.
+        places: the positions in x on which the choices depend.
+        information: `(q,q)`, with the precision of what is known of the temperature.
+        scores: `(1+simulations,q)`, of the decisions that were made first.
+        own: the precision `(q,)` of a_k; 0 for what is no reward.
+        tables: the first few draws, for each of the expert's tasks `(m,S,A)`.
+        chosen: which of them stands for each simulation.
+    """
+
+    number: int
+    places: Ints
+    information: Floats
+    scores: Floats
+    own: Floats
+    tables: list[Floats]
+    chosen: Ints
+
+    def gains(self, scores: Floats, free: Bools) -> Floats:
+        """What a_k gains `(1+simulations,)` as far as the likelihood is quadratic, from scores `(1+simulations,q)`."""
+        reward, other = self.own > 0, (self.own == 0) & free[self.places]
+        across, within = self.information[np.ix_(reward, other)], self.information[np.ix_(other, other)]
+        explained = across @ np.linalg.pinv(within, hermitian=True)
+        unit = self.own[reward] ** -0.5
+        left = self.information[np.ix_(reward, reward)] - explained @ across.T
+        values, vectors = np.linalg.eigh(left * unit[:, None] * unit)
+        squares = (((scores[:, reward] - scores[:, other] @ explained.T) * unit) @ vectors) ** 2
+        found: Floats = squares @ (1 / (1 + np.maximum(values, 0.0)))
+        return found
+
+
+def _drawn(point: Point, simulations: int, seed: int) -> list[_Drawn]:
+    """The experts, drawn in the order of their likelihoods, whatever their names and places are."""
+    model = point.likelihood
+    batches, number = list(zip(model.batches, point.plans, strict=True)), model.problem.n_experts
+    fits = np.zeros(number)
+    for batch, plan in batches:
+        np.add.at(fits, batch.owners, (batch.counts * plan.finite_log).sum(axis=(0, 1)))
+    order = np.argsort(np.argsort(np.round(fits, 6), kind="stable"))
+    streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(number)]
+    climbed = min(max(2, 100 // number), simulations)  # climbs are made in about 100 draws of all experts together
+    parts: dict[int, list[tuple[Ints, Floats, Floats]]] = {k: [] for k in range(number)}
+    tables: dict[int, list[tuple[int, Floats]]] = {k: [] for k in range(number)}
+    for b, (batch, plan) in enumerate(batches):
+        rows, columns, slopes = point.scores(b)
+        state, action = rows % batch.mdp.n_states, rows // batch.mdp.n_states
+        for i, (k, places) in enumerate(zip(batch.owners.tolist(), columns, strict=True)):
+            seen = np.flatnonzero(batch.visits[:, i] > 0)
+            visits, policy = batch.visits[seen, i], plan.policy[:, seen, i].T
+            made = batch.counts[:, seen, i].T
+            counts = np.concatenate([made[None], decide(visits, policy, plan.values[seen, i], streams[order[k]], simulations)])
+            own = np.isin(state, seen)
+            cells = np.searchsorted(seen, state[own]), action[own]
+            expected, slope = visits[:, None] * policy, slopes[own, i]
+            scores = (counts - expected)[:, *cells] @ slope
+            parts[k].append((places, (slope * expected[cells][:, None]).T @ slope, scores))
+            whole = np.zeros((climbed, *batch.counts.shape[1::-1]))
+            whole[:, seen] = counts[1 : 1 + climbed]
+            tables[k].append((int(batch.positions[i]), whole))
+    precisions = np.zeros(model.size)
+    precisions[: model.n_reward] = _own_precisions(model)
+    found = []
+    for k in range(number):
+        places = np.unique(np.concatenate([part[0] for part in parts[k]]))
+        information, scores = np.zeros((places.size, places.size)), np.zeros((1 + simulations, places.size))
+        for own_places, block, own_scores in parts[k]:
+            at = np.searchsorted(places, own_places)
+            information[np.ix_(at, at)] += block
+            scores[:, at] += own_scores
+        if model.penalty is not None:
+            information += np.diag(model.penalty.matrix.diagonal()[places])
+        ordered = [table for _, table in sorted(tables[k], key=lambda entry: entry[0])]
+        chosen = streams[order[k]].integers(climbed, size=simulations)
+        found.append(_Drawn(k, places, information, scores, precisions[places], ordered, chosen))
+    return found
+
+
+def _common_step(experts: list[_Drawn], free: Bools) -> Floats:
+    """δ `(1+simulations,p)`, the step of all free parameters under the hypothesis, from the scores of each table."""
+    information, scores = np.zeros((free.size, free.size)), np.zeros((len(experts[0].scores), free.size))
+    for expert in experts:
+        information[np.ix_(expert.places, expert.places)] += expert.information
+        scores[:, expert.places] += expert.scores
+    step = np.zeros_like(scores)
+    step[:, free] = spectrum(information[np.ix_(free, free)]).solve(scores[:, free].T).T
+    return step
+
+
+def _climbed_gains(model: Likelihood, together: Floats, expert: _Drawn) -> Floats:
+    """What a_k gains over the point x of all experts, by climbs, in the decisions that were made and in the first draws."""
+    k, d = expert.number, model.n_reward
+    alone = model.of_experts([k])
+    x = np.concatenate([together[:d], model.discounts(together)[[k]], np.log(model.temperatures(together)[[k]])])
+    precisions = np.concatenate([_own_precisions(model), np.zeros(2)])
+    precisions += 0.0 if (prior := temperature_prior(alone)) is None else prior.matrix.diagonal()
+    centre, rewards = np.append(x[:-1], 0.0), np.arange(x.size) < d
+    found = []
+    for counts in (None, *zip(*expert.tables, strict=True)):
+        drawn = alone if counts is None else alone.with_counts(counts)
+        # A drawn expert has the temperature of the fit, so that is what is known of it.
+        held = drawn.holding(Quadratic(centre if counts is None else x, np.zeros(x.size), np.diag(precisions)))
+        start = held.at(x)
+        assert start is not None
+        shared = climb(start, rewards, gain=1e-3).point
+        found.append(2 * (climb(shared, max_steps=50, gain=1e-2).point.objective - shared.objective))
+    return np.array(found)
