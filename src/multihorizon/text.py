@@ -72,3 +72,8 @@ def rounded(number: int) -> str:
 def shortened(label: str, most: int) -> str:
     """A label of at most so many characters, with a sign where some are left out."""
     return label if len(label) <= most else f"{label[: most - 1]}…"
+
+
+def literal(label: str) -> str:
+    """A user's label as text for a figure: matplotlib would typeset what stands between dollar signs."""
+    return label.replace("$", r"\$")

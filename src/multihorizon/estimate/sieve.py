@@ -107,6 +107,7 @@ from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import SampledProblem
 from multihorizon.result import Result, plain
 from multihorizon.solution import SieveEvidence, Solution, Status
+from multihorizon.text import literal
 
 #: The logits' own penalty, and the gain below which their Newton steps end.
 LOGIT_RIDGE, LOGIT_GAIN, LOGIT_STEPS = 0.03, 1e-3, 30
@@ -804,7 +805,8 @@ class RewardFunctions(Result):
             axes.set_facecolor("0.85")
             drawn = axes.pcolormesh(x, y, shown.T, cmap="RdBu", vmin=-limit, vmax=limit, shading="nearest")
             axes.figure.colorbar(drawn, ax=axes, label="reward")
-        axes.set(xlabel=self.coordinates[places[0]], ylabel="reward" if len(places) == 1 else self.coordinates[places[1]])
+        labels = [*(literal(self.coordinates[i]) for i in places), "reward"]
+        axes.set(xlabel=labels[0], ylabel=labels[1])
         return axes
 
     def _surface(self, arrived: Floats, pair: list[int]) -> tuple[Floats, Floats, Floats]:

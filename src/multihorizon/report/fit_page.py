@@ -15,7 +15,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from multihorizon.analysis import (
     LEVEL,
@@ -58,7 +57,7 @@ from multihorizon.report.charts import (
 )
 from multihorizon.report.explorer import Person, explorer
 from multihorizon.report.maps import MOST_CELLS, grid_map
-from multihorizon.report.plots import literal, new_axes, plot_reward
+from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.report.population import population_card, population_section
 from multihorizon.report.question_pages import goals_blocks, lookahead_blocks, options_text, recovery_blocks, unit_of_reward
 from multihorizon.result import package_version
@@ -389,24 +388,12 @@ def _reward_over_coordinates(found: Analysis, functions: RewardFunctions) -> Sec
         return Section(heading, ["No reward is given, because no maximum of the likelihood was found."])
     text = "What arriving somewhere pays, measured from the average logged arrival."
     blocks: list[str | Block] = [f"{text} Blue pays more and red less. Grey: nobody was near."]
-    for pair in combinations(whole, 2):
-        blocks.append(figure(_drawn_over(functions, pair, new_axes()), f"Reward over {names[pair[0]]} and {names[pair[1]]}."))
-    if len(whole) == 1:
-        blocks.append(
-            figure(
-                _drawn_over(functions, (whole[0],), new_axes(5.0, 3.0)), f"Reward over {names[whole[0]]}, with 95 % intervals."
-            )
-        )
+    for places in [*combinations(whole, 2)] or [(i,) for i in whole]:
+        over, drawn = " and ".join(names[i] for i in places), functions.plot(new_axes(5.0, 2.0 + len(places)), places)
+        blocks.append(figure(drawn, f"Reward over {over}{', with 95 % intervals' if len(places) == 1 else ''}."))
     if found.solution.evidence["left_out"]:
         blocks.append(f"Left out, because nobody acts on them: {', '.join(found.solution.evidence['left_out'])}.")
     return Section(heading, blocks)
-
-
-def _drawn_over(functions: RewardFunctions, places: tuple[int, ...], axes: Axes) -> Axes:
-    names = [*literal([functions.coordinates[i] for i in places]), "reward"]
-    functions.plot(axes, places)
-    axes.set(xlabel=names[0], ylabel=names[1])
-    return axes
 
 
 def _dynamics(found: Analysis) -> Section:

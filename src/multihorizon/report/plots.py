@@ -23,6 +23,7 @@ from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.evaluation import evaluate
 from multihorizon.planning.plan import one_hot, plan
+from multihorizon.text import literal
 
 #: Colours that stay apart for the common kinds of colour blindness (Okabe and Ito's palette).
 COLOURS = ("#0072B2", "#E69F00", "#CC79A7", "#009E73", "#D55E00", "#56B4E9", "#999999")
@@ -43,11 +44,6 @@ def save(axes_or_figure: Axes | Figure, path: str | Path) -> None:
     figure = axes_or_figure if isinstance(axes_or_figure, Figure) else axes_or_figure.get_figure(root=True)
     assert figure is not None
     figure.savefig(path, dpi=150, metadata={"Date": None} if str(path).endswith(".svg") else None)
-
-
-def literal(labels: Sequence[str]) -> list[str]:
-    """Users' labels as text to draw: matplotlib would typeset what stands between dollar signs."""
-    return [label.replace("$", r"\$") for label in labels]
 
 
 def plot_reward(mdp: MDP, reward: Any, ax: Axes | None = None, title: str = "Reward", limit: float | None = None) -> Axes:
@@ -130,7 +126,7 @@ def plot_values_by_discount(
     grid = np.linspace(0, 0.99 if endless else 1, 201)
     for number, policy in enumerate(policies):
         values = [float(mdp.initial @ evaluate(mdp, policy, reward, gamma).values) for gamma in grid]
-        ax.plot(grid, values, color=COLOURS[number % len(COLOURS)], label=literal(names)[number], lw=2)
+        ax.plot(grid, values, color=COLOURS[number % len(COLOURS)], label=literal(names[number]), lw=2)
     for interval in intervals[:-1]:
         ax.axvline(interval.high, color="0.6", lw=0.8, zorder=0)
         ax.text(interval.high, 1.0, f"{interval.high:.3f}", transform=ax.get_xaxis_transform(), ha="right", va="top", rotation=90)
@@ -179,7 +175,7 @@ def _bars(mdp: MDP, values: Floats, ax: Axes) -> Axes:
     shown = np.arange(mdp.n_states) if mdp.n_states <= READABLE_CELLS else np.sort(np.argsort(-np.abs(values))[:READABLE_CELLS])
     ax.bar(range(shown.size), values[shown], color=[COLOURS[0] if v >= 0 else COLOURS[4] for v in values[shown]])
     ax.axhline(0, color="0.3", lw=0.8)
-    ax.set_xticks(range(shown.size), literal([mdp.state_names[i] for i in shown]), rotation=90 if shown.size > 12 else 0)
+    ax.set_xticks(range(shown.size), [literal(mdp.state_names[i]) for i in shown], rotation=90 if shown.size > 12 else 0)
     ax.set_ylabel("reward on arrival")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
@@ -188,8 +184,8 @@ def _bars(mdp: MDP, values: Floats, ax: Axes) -> Axes:
 def _table(mdp: MDP, weights: Floats, ax: Axes) -> Axes:
     shown = np.flatnonzero(~mdp.terminal)[:READABLE_CELLS]
     ax.imshow(weights[shown], cmap=mpl.colormaps["Blues"], vmin=0, vmax=1, aspect="auto")
-    ax.set_xticks(range(mdp.n_actions), literal(mdp.action_names))
-    ax.set_yticks(range(shown.size), literal([mdp.state_names[i] for i in shown]))
+    ax.set_xticks(range(mdp.n_actions), [*map(literal, mdp.action_names)])
+    ax.set_yticks(range(shown.size), [literal(mdp.state_names[i]) for i in shown])
     if weights[shown].size <= READABLE_CELLS:
         for (row, column), value in np.ndenumerate(weights[shown]):
             ax.text(column, row, f"{value:.2g}", ha="center", va="center", color="white" if value > 0.6 else "black", fontsize=9)
@@ -225,7 +221,7 @@ def plot_walks(mdp: MDP, reward: Floats, walks: Sequence[Sequence[int]], titles:
         arrow = {"arrowstyle": "-|>", "color": colour, "lw": 3.5, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 18}
         ax.annotate("", tip, (columns[-2], rows[-2]), arrowprops=arrow)
         ax.plot(columns[0], rows[0], "o", color=colour, markersize=9)
-        ax.set_title(literal([title])[0], fontsize=11)
+        ax.set_title(literal(title), fontsize=11)
     return figure
 
 

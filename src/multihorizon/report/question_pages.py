@@ -1,6 +1,6 @@
 """Pages of the questions that are asked of a study, and the blocks that the page of a fit shows of them.
 
-- `identify`: can these decisions, and any number of others like them, show the discounts?
+- `identify`: do these decisions, or any number of others like them, identify the discounts?
 - `goals`: who belongs where, the groups' rewards side by side, and what to do where goals differ.
 - `recover`: simulated studies, the truth against what was found, and what more decisions and people would bring.
 - families of look-ahead: how each fits, and each expert's parameters.
@@ -72,7 +72,7 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
         exactly = [Badge(exact.status, "good" if exact.status == "unique" else "bad"), Listing(exact.summary())]
         exactly.append(PageTable(headers, ranges, "The smallest and the largest discount that explain each expert", known))
     return Page(
-        "Can these decisions tell?",
+        "Do these decisions identify the discounts?",
         f"{count(len(solution.experts), 'expert')}, {count(int(solution.evidence['decisions']), 'decision')}.",
         [
             Section("These decisions", these),
