@@ -388,7 +388,7 @@ def _reward_over_coordinates(found: Analysis, functions: RewardFunctions) -> Sec
         return Section(heading, ["No reward is given, because no maximum of the likelihood was found."])
     text = "What arriving somewhere pays, measured from the average logged arrival."
     blocks: list[str | Block] = [f"{text} Blue pays more and red less. Grey: nobody was near."]
-    for places in [*combinations(whole, 2)] or [(i,) for i in whole]:
+    for places in combinations(whole, min(2, len(whole))) if whole else ():
         over, drawn = " and ".join(names[i] for i in places), functions.plot(new_axes(5.0, 2.0 + len(places)), places)
         blocks.append(figure(drawn, f"Reward over {over}{', with 95 % intervals' if len(places) == 1 else ''}."))
     if found.solution.evidence["left_out"]:
