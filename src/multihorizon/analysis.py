@@ -267,6 +267,11 @@ class Analysis(Result):
         return (LikelihoodEvidence if self.functions is None else SieveEvidence).of(self.solution)
 
     @property
+    def identified(self) -> list[bool]:
+        """Whether each discount is identified by the decisions."""
+        return list(self.evidence.identified)
+
+    @property
     def reward_given(self) -> bool:
         """Whether the whole reward was given and none of it estimated."""
         return not self.estimated_rewards
@@ -279,7 +284,7 @@ class Analysis(Result):
         if self.solution.status == Status.NOT_CONVERGED:  # where all choose at random, the likelihood is too flat to be climbed
             return ["no better than chance" if nobody else "the fit did not end"] * gain.size
         idle = ((gain < chi2.ppf(LEVEL, 2)) | nobody) & ~np.array(self.known)
-        cases = zip(self.evidence.identified, idle, strict=True)
+        cases = zip(self.identified, idle, strict=True)
         return ["not identified" if not told else "no better than chance" if lost else "" for told, lost in cases]
 
     @cached_property
@@ -1005,8 +1010,8 @@ def _lost_temperatures(found: Analysis) -> str:
     whose = in_words(names) if len(names) <= NAMED_EXPERTS else count(len(names), "expert")
     unit = "small: multiply them by 100" if (heat[lost] < 1).all() else "large: divide them by 100"
     return (
-        f"With this reward the temperature of {whose} cannot be estimated, nor can discounts without it. Either the known "
-        f"reward says nothing about these choices, or its numbers are too {unit}, and fit again."
+        f"The temperature of {whose} cannot be estimated with this reward, and discounts cannot be estimated without it. Either "
+        f"the known reward says nothing about these choices, or its numbers are too {unit}, and fit again."
     )
 
 
@@ -1109,7 +1114,7 @@ def _identifiability(found: Analysis) -> Answer:
     question, evidence = "Can the data tell?", found.evidence
     if all(found.known) and not found.withheld:
         return Answer(question, "Not asked", " ".join(["No discount was estimated.", *_open_directions(found)]), "good")
-    unknown = [found.solution.experts[k] for k in found.order if not evidence.identified[k]]
+    unknown = [found.solution.experts[k] for k in found.order if not found.identified[k]]
     converged = found.solution.status != Status.NOT_CONVERGED
     if len(unknown) == len(found.given) and converged:
         return Answer(question, "No", _unknown(found, unknown), "bad")
