@@ -13,6 +13,7 @@ import multihorizon as mh
 from multihorizon.analysis import (
     Analysis,
     discount_text,
+    horizon_text,
     interval_text,
     most_steps,
     not_to_be_used,
@@ -26,7 +27,6 @@ from multihorizon.report.charts import Badge, Bar, Listing, Page, PageTable, Sec
 from multihorizon.report.files import result_of
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.plots import new_axes
-from multihorizon.text import horizon_text
 
 CLIFF = mh.domains.cliff()
 LONG = "annabelle.featherstonehaugh-cholmondeley@example.org"
@@ -216,9 +216,8 @@ def test_a_cap_is_shown_as_a_cap_and_infinity_differs_from_unknown():
     capped = replace(found, intervals=np.array([[0.697, 0.9999], [np.nan, 0.5]]))
     assert interval_text(capped, 0) == "0.697 to ≥ 0.9999"
     assert interval_text(capped, 1) == "not found to 0.500"
-    ending = replace(
-        found, solution=replace(found.solution, discounts=np.array([1.0, 0.5]), evidence=known(found, [True, False]))
-    )
+    solution = replace(found.solution, discounts=np.array([1.0, 0.5]), evidence=known(found, [True, False]))
+    ending = replace(found, solution=solution, fitted=found.chance + 1)
     assert result_of(ending, {})["effective_horizons"] == [np.inf, None]
     assert result_of(ending, {})["at_limit"] == ["largest", None]
 

@@ -86,7 +86,6 @@ from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, package_version
 from multihorizon.solution import LikelihoodEvidence, PopulationEvidence, SieveEvidence, Solution, Status
-from multihorizon.text import count, decimals, effective_horizon, from_to, horizon_text, in_words, p_text, percent
 
 #: The level of intervals; a test is a finding where its p-value is below the rest.
 LEVEL = 0.95
@@ -285,7 +284,7 @@ class Analysis(Result):
             return ["no better than chance" if nobody else "the fit did not end"] * gain.size
         idle = ((gain < chi2.ppf(LEVEL, 2)) | nobody) & ~np.array(self.known)
         cases = zip(self.identified, idle, strict=True)
-        return ["not identified" if not told else "no better than chance" if lost else "" for told, lost in cases]
+        return ["not identified" if not known else "no better than chance" if lost else "" for known, lost in cases]
 
     @cached_property
     def given(self) -> list[bool]:
@@ -296,7 +295,7 @@ class Analysis(Result):
     def sure(self) -> list[bool]:
         """Whether each discount is narrow: it was known, or both ends of its interval were found and are not far apart."""
         widths = self.intervals[:, 1] - self.intervals[:, 0]
-        return [told and (known or bool(w <= VAGUE_WIDTH)) for told, known, w in zip(self.given, self.known, widths, strict=True)]
+        return [g and (known or bool(w <= VAGUE_WIDTH)) for g, known, w in zip(self.given, self.known, widths, strict=True)]
 
     @cached_property
     def order(self) -> list[int]:
@@ -308,9 +307,8 @@ class Analysis(Result):
     @property
     def temperatures(self) -> Floats:
         """Each expert's temperature `(K,)`; NaN where the decisions do not determine it."""
-        found = np.nan if self.solution.temperature is None else self.solution.temperature
         lost = isinstance(self.evidence, LikelihoodEvidence) and self.evidence.lost_temperatures
-        return np.where(lost, np.nan, np.broadcast_to(found, len(self.known)))
+        return np.where(lost, np.nan, np.asarray(self.solution.temperature, dtype=np.float64))
 
     @property
     def explained(self) -> Floats:
@@ -356,8 +354,8 @@ class Analysis(Result):
     @cached_property
     def headline(self) -> str:
         """The opening paragraph: who looks how far, whether the data can tell, whether the model fits."""
-        look, tell, fit = self.verdicts[:3]
-        return " ".join([*self.warnings, *([] if self.withheld else [look.reasons]), tell.reasons, fit.reasons])
+        look, identified, fit = self.verdicts[:3]
+        return " ".join([*self.warnings, *([] if self.withheld else [look.reasons]), identified.reasons, fit.reasons])
 
     @cached_property
     def advice(self) -> list[str]:
@@ -586,7 +584,7 @@ def analyse(
     twice = [name for name, value in doubled.items() if value is not None]
     if solver is not None and twice:
         raise ValueError(f"{' and '.join(twice)} must be left out where a solver is given: it has its own, received both")
-    heat: Temperature = "pooled" if temperature is None else temperature
+    temperature = "pooled" if temperature is None else temperature
     if isinstance(tables, Steps):
         of_lists = {"mdps": mdps, "features": features, "smoothing": smoothing, "ridge": ridge, "known_reward": known_reward}
         of_lists |= {"population": population, "lookahead": lookahead or None, "estimate_rest": estimate_rest or None}
@@ -594,11 +592,11 @@ def analyse(
         if wrong or not isinstance(solver, SieveLikelihood | None):
             what = " and ".join(wrong) or type(solver).__name__
             raise ValueError(f"Steps must come without what belongs to tasks with a list of states, received {what}")
-        return _analyse_vectors(tables, solver or SieveLikelihood(temperature=heat), quick, keep, seed, progress)
+        return _analyse_vectors(tables, solver or SieveLikelihood(temperature=temperature), quick, keep, seed, progress)
     if isinstance(solver, SieveLikelihood):
         raise ValueError("SieveLikelihood is for states that are vectors: hand in Steps, received tables with a list of states")
     tables = [tables] if isinstance(tables, Demonstrations) else tables
-    solver = solver or MaximumLikelihood(heat, ridge=ridge)
+    solver = solver or MaximumLikelihood(temperature, ridge=ridge)
     problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest)
     if known_reward is not None:
         solver = replace(solver, known_reward=known_reward(problem.mdp))
@@ -693,37 +691,33 @@ def build_problem(
 def _fit_to_lists(solution: Solution, tables: Sequence[Demonstrations]) -> Analysis:
     """What is known once the fit is done."""
     problem, evidence = solution.require_problem(), LikelihoodEvidence.of(solution)
-    policies, contrasts, known = solution.policies(), reward_contrasts(solution), evidence.known
-    rows = [
-        (e.mdp.available.sum(axis=1), e.counts, p) for e, p in zip(problem.experts, policies, strict=True) if e.counts is not None
-    ]
-
-    def by_person(values: Iterable[float]) -> Floats:
-        total = np.zeros(problem.n_experts)
-        np.add.at(total, list(problem.owner), list(values))
-        return total
-
-    episodes = np.zeros(problem.n_experts, dtype=np.int64)
+    policies, contrasts, longest = solution.policies(), reward_contrasts(solution), most_steps(problem)
+    never_ends = any(e.mdp.never_ends().any() for e in problem.experts)
+    episodes = dict.fromkeys(problem.names, 0)
     for table in tables:
         for name, number in zip(table.experts, table.episode_counts, strict=True):
-            episodes[problem.names.index(name)] += number
-    decisions = by_person(float(counts.sum()) for _, counts, _ in rows)
-    estimated = 0 if known["reward"] == "all" else problem.n_parameters
-    # No more directions than the choices that were made could show.
-    shown = sum(int((available - 1)[counts.sum(axis=1) > 0].sum()) for available, counts, _ in rows)
-    never_ends = any(e.mdp.never_ends().any() for e in problem.experts)
+            episodes[name] += int(number)
+    rows = []  # persons, decisions, and their log-likelihoods by chance and in the fit; choices that decisions could show
+    for expert, owner, policy in zip(problem.experts, problem.owner, policies, strict=True):
+        counts, actions = np.asarray(expert.counts), expert.mdp.available.sum(axis=1)
+        chance = -float(counts.sum(axis=1) @ np.log(np.maximum(actions, 1)))
+        fitted, shown = float((counts * np.log(np.maximum(policy, TINY))).sum()), (actions - 1)[counts.sum(axis=1) > 0].sum()
+        rows.append((owner, float(counts.sum()), chance, fitted, int(shown)))
+    persons = pd.DataFrame(rows, columns=["person", "decisions", "chance", "fitted", "shown"]).groupby("person").sum()
+    decisions = persons["decisions"].to_numpy()
+    estimated = 0 if evidence.known["reward"] == "all" else problem.n_parameters
     return Analysis(
         solution=solution,
         intervals=np.full((problem.n_experts, 2), np.nan),
-        episodes=episodes,
+        episodes=np.array(list(episodes.values())),
         decisions=decisions,
-        chance=by_person(-float(c.sum(axis=1) @ np.log(np.maximum(n, 1))) for n, c, _ in rows) / decisions,
-        fitted=by_person(float((c * np.log(np.maximum(p, TINY))).sum()) for _, c, p in rows) / decisions,
-        known=list(known["discounts"]),
-        longest=most_steps(problem),
+        chance=persons["chance"].to_numpy() / decisions,
+        fitted=persons["fitted"].to_numpy() / decisions,
+        known=list(evidence.known["discounts"]),
+        longest=longest,
         largest_discount=ENDLESS_DISCOUNT if never_ends else 1.0,
         estimated_rewards=estimated,
-        determined_rewards=max(0, min(estimated - evidence.unidentified_directions, shown)),
+        determined_rewards=max(0, min(estimated - evidence.unidentified_directions, int(persons["shown"].sum()))),
         withheld=not_to_be_used(solution, contrasts),
         policies=policies,
         contrasts=contrasts,
@@ -777,13 +771,13 @@ def identification(solution: Solution) -> Identification | None:
 
 def identify_fitted(solution: Solution) -> Identification | None:
     """Whether the fitted policies, if known exactly, would identify the discounts; None where that cannot be computed."""
-    problem, heat = solution.require_problem(), solution.temperature
+    problem, lam = solution.require_problem(), np.asarray(solution.temperature)
     exact = problem.with_experts(
         replace(expert, kind="policy", policy=policy, counts=None)
         for expert, policy in zip(problem.experts, solution.policies(), strict=True)
     )
     try:
-        return identify(exact, temperature=1.0 if heat is None else "per_expert" if np.ptp(heat) > 0 else float(heat[0]))
+        return identify(exact, temperature="per_expert" if np.ptp(lam) > 0 else float(lam[0]))
     except ValueError:
         return None
 
@@ -841,7 +835,7 @@ def _analyse_vectors(
 ) -> Analysis:
     """The same for states that are vectors: the fit, the tests of shared discounts, and the reward as a function."""
     solution = solve(SampledProblem(steps), solver, seed, part_of(progress, 0.0, 0.7))
-    evidence, told, made = SieveEvidence.of(solution), solution.options.get("discounts"), reward_functions(solution)
+    evidence, fixed, made = SieveEvidence.of(solution), solution.options.get("discounts"), reward_functions(solution)
     batches, plans, size = made.point.likelihood.design.decisions, made.point.plans, len(steps.experts)
     decisions = np.array([float(batch.visits.sum()) for batch in batches])
     totals = [float((batch.counts * plan.finite_log).sum()) for batch, plan in zip(batches, plans, strict=True)]
@@ -854,7 +848,7 @@ def _analyse_vectors(
         decisions=decisions,
         chance=np.array([batch.chance for batch in batches]) / decisions,
         fitted=np.array(totals) / decisions,
-        known=[name in told if isinstance(told, dict) else told is not None for name in solution.experts],
+        known=[name in fixed if isinstance(fixed, dict) else fixed is not None for name in solution.experts],
         longest=np.inf,  # logged steps alone do not show that a task must end
         largest_discount=LARGEST_DISCOUNT,
         estimated_rewards=evidence.functions,
@@ -915,11 +909,6 @@ def interval_text(found: Analysis, k: int, write: Callable[[Analysis, float], st
     return f"{low} to {high}"
 
 
-def interval_steps_text(found: Analysis, k: int) -> str:
-    """The interval of expert k in steps."""
-    return interval_text(found, k, steps_text)
-
-
 def person_cells(found: Analysis, k: int) -> tuple[str, str, str, str]:
     """Horizon, discount, interval and temperature of expert k as they are shown; the reason where there is no discount."""
     temperature = decimals(found.temperatures[k], 2) or "–"
@@ -934,21 +923,6 @@ def sizes(found: Analysis) -> str:
     return ", ".join(count(number, noun) for noun, number in numbers.items()) + "."
 
 
-def interval_meaning(found: Analysis) -> str:
-    """What an interval means here."""
-    ends = f"0 or {found.largest_discount:g}"
-    limit = ""
-    if found.largest_discount < 1:
-        limit = f" In a task that may never end, {found.largest_discount:g} is the largest discount tried, and ≥ marks it."
-    if found.quick:
-        return f"To save time, a 95 % interval is the estimate and 1.96 standard errors either way, cut at {ends}.{limit}"
-    return (
-        "A 95 % interval holds every discount that the decisions do not contradict, with all other unknowns free to follow. If "
-        "the model is right, 19 of 20 such intervals hold the true discount. An interval that ends at "
-        f"{ends} means that the decisions do not exclude even that.{limit}"
-    )
-
-
 def _named(found: Analysis, names: list[str]) -> str:
     """The experts by name, or their number in a crowd."""
     return in_words(names) if len(found.given) <= NAMED_EXPERTS else count(len(names), "expert")
@@ -956,11 +930,10 @@ def _named(found: Analysis, names: list[str]) -> str:
 
 def _warnings(found: Analysis) -> Iterable[str]:
     """That no number may be used, a rejected assumption, a penalty and what it moved; empty where there is nothing to say."""
-    heat, evidence = found.solution.temperature, found.evidence
-    one_heat = heat is not None and heat.size > 1 and np.ptp(heat) == 0
+    evidence, shared = found.evidence, np.ptp(np.asarray(found.solution.temperature)) == 0
     if found.withheld:
         fewer = "fewer reward parameters (features)" if found.functions is None else "fewer basis functions"
-        own = ", or a temperature for each expert," if one_heat else ","
+        own = ", or a temperature for each expert," if shared and len(found.given) > 1 else ","
         yield (
             f"Do not use these numbers. {found.withheld} Intervals and tests are withheld. More decisions, or {fewer}{own} "
             "usually help."
@@ -973,7 +946,7 @@ def _warnings(found: Analysis) -> Iterable[str]:
         yield f"The experts do not share one goal. {found.goals.verdict.reasons}"
     if not found.finished:
         yield "Stopped before the end: intervals, tests and model checks that are missing were not computed."
-    if heat is not None and np.ptp(heat) == 0 and _unequal_temperatures(found):
+    if shared and _unequal_temperatures(found):
         yield (
             f"One temperature for all experts is rejected (p {p_text(evidence.equal_temperatures_p or 0.0)}): some of "
             "them choose more at random than others, and a shared temperature turns that into a difference of horizons. Let each "
@@ -1002,13 +975,14 @@ def _unequal_temperatures(found: Analysis) -> bool:
 
 def _lost_temperatures(found: Analysis) -> str:
     """What must be said where a known reward does not show how random the choices are."""
-    heat = found.solution.temperature
-    lost = [] if heat is None else [k for k in found.order if np.isnan(found.temperatures[k])]
-    if heat is None or not lost:
+    lost = [k for k in found.order if np.isnan(found.temperatures[k])]
+    if not lost:
         return ""
     names = [found.solution.experts[k] for k in lost]
     whose = in_words(names) if len(names) <= NAMED_EXPERTS else count(len(names), "expert")
-    unit = "small: multiply them by 100" if (heat[lost] < 1).all() else "large: divide them by 100"
+    unit = (
+        "small: multiply them by 100" if (np.asarray(found.solution.temperature)[lost] < 1).all() else "large: divide them by 100"
+    )
     return (
         f"The temperature of {whose} cannot be estimated with this reward, and discounts cannot be estimated without it. Either "
         f"the known reward says nothing about these choices, or its numbers are too {unit}, and fit again."
@@ -1103,8 +1077,7 @@ def _look_ahead(found: Analysis) -> Answer:
         differ = found.shared.p_value < 1 - LEVEL
         reasons += " They do not all look equally far" if differ else " The decisions do not show that they differ"
         reasons += f": p {p_text(found.shared.p_value)}."
-    heat = found.solution.temperature
-    if heat is not None and np.ptp(heat) > 0 and _unequal_temperatures(found):
+    if np.ptp(np.asarray(found.solution.temperature)) > 0 and _unequal_temperatures(found):
         reasons += " They also differ in how much they choose at random: their temperatures stand beside the discounts."
     return Answer(question, answer, reasons, "caution" if found.warnings else "good")
 
@@ -1293,3 +1266,57 @@ def _fit_of_vectors(found: Analysis, evidence: SieveEvidence) -> Answer:
         reasons += f" How {in_words(weak)} will change is hardly predicted by state and action."
     good = share >= 0.95 and not weak
     return Answer(question, "Yes" if good else "In part", reasons, "good" if good else "caution")
+
+
+def effective_horizon(discount: float, steps: float) -> float:
+    """The sum of the weights `1 + γ + γ² + …` of a discount over so many steps, which may be infinitely many."""
+    return steps if discount >= 1 else float((1 - discount**steps) / (1 - discount))
+
+
+def horizon_text(discount: float, steps: float) -> str:
+    """The horizon of a discount in a task of so many steps, with one decimal; beyond a million steps nobody counts."""
+    reach = effective_horizon(discount, steps)
+    if reach > 1e6:
+        return "unlimited" if np.isinf(reach) else "over a million"
+    return f"{reach:,.1f}" if reach < 1000 else f"{reach:,.0f}"
+
+
+def decimals(value: float, digits: int) -> str | None:
+    """A number with so many decimals, without a sign before zero; None where it is not known."""
+    return None if np.isnan(value) else f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def percent(share: float) -> str:
+    """A share in per cent, with a decimal where it is small; never 0 for what is not nothing."""
+    return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.1f} %" if share >= 0.0005 else "under 0.1 %"
+
+
+def p_text(value: float) -> str:
+    """A p-value after the letter p."""
+    return "unknown" if np.isnan(value) else "< 0.001" if value < 0.001 else f"= {value:.3f}"
+
+
+def p_cell(value: float) -> str:
+    """A p-value in a table."""
+    return p_text(value).removeprefix("= ")
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things, in the singular or the plural."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def in_words(parts: list[str]) -> str:
+    """A list in words; of many, the first few and how many more there are."""
+    shown = parts if len(parts) <= 6 else [*parts[:5], f"{len(parts) - 5} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"
+
+
+def from_to(ends: list[str]) -> str:
+    """Both ends of a range, or the one they are."""
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def shortened(label: str, most: int) -> str:
+    """A label of at most so many characters, with a sign where some are left out."""
+    return label if len(label) <= most else f"{label[: most - 1]}…"

@@ -53,7 +53,7 @@ class Result(ABC):
         if len(ends) == 2 and set(ends) <= set(frame.columns):
             axes.hlines(rows, frame[ends[0]].to_numpy(float), frame[ends[1]].to_numpy(float), color="0.6", linewidth=2)
         axes.plot(frame[value].to_numpy(float), rows, "o", color="C0")
-        axes.set_yticks(rows, [str(name) for name in frame[label]])
+        axes.set_yticks(rows, [literal(str(name)) for name in frame[label]])
         axes.invert_yaxis()
         axes.set_xlabel(value.replace("_", " "))
         return axes
@@ -89,6 +89,11 @@ def _storable(value: Any) -> bool:
     """Whether a value is data; a problem, a model or a function is not."""
     data = (str, int, float, bool, np.ndarray, np.generic, list, tuple, dict, pd.DataFrame, Result, type(None))
     return isinstance(value, data) or (is_dataclass(value) and not hasattr(value, "experts"))
+
+
+def literal(label: str) -> str:
+    """A user's label as text for a figure: matplotlib would typeset what stands between dollar signs."""
+    return label.replace("$", r"\$")
 
 
 def package_version() -> str:

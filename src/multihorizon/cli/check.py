@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from multihorizon.analysis import count, p_cell
 from multihorizon.cli.console import checked, out, read_mdps
 from multihorizon.cli.options import CheckOptions
 from multihorizon.data.check import CHANCE, Finding, TableCheck, check_table, write_mended
@@ -15,7 +16,6 @@ from multihorizon.data.reading import file_kind, files_of
 from multihorizon.files import write_all, write_json
 from multihorizon.report.charts import Badge, Block, Cell, Page, PageTable, Section
 from multihorizon.result import package_version
-from multihorizon.text import count, p_cell
 
 FILES = ("check.json", "check.html")
 

@@ -16,7 +16,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from multihorizon.analysis import Analysis, analyse, person_cells, sizes
+from multihorizon.analysis import Analysis, analyse, decimals, person_cells, sizes
 from multihorizon.choice.parameters import Temperature
 from multihorizon.cli.console import (
     checked,
@@ -43,7 +43,6 @@ from multihorizon.report.files import FILES, write_fit
 from multihorizon.report.population import contrast_rows, effect_rows, population_words
 from multihorizon.report.question_pages import family_cells
 from multihorizon.solution import Solution, Status
-from multihorizon.text import decimals
 
 #: What is known so far is written after so many seconds, and again after as many.
 WRITING_SECONDS = 10.0

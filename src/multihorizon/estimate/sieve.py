@@ -105,9 +105,8 @@ from multihorizon.estimate.search import estimate_spread, temperature_penalty
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import SampledProblem
-from multihorizon.result import Result, plain
+from multihorizon.result import Result, literal, plain
 from multihorizon.solution import SieveEvidence, Solution, Status
-from multihorizon.text import literal
 
 #: The logits' own penalty, and the gain below which their Newton steps end.
 LOGIT_RIDGE, LOGIT_GAIN, LOGIT_STEPS = 0.03, 1e-3, 30

@@ -21,12 +21,15 @@ from multihorizon.analysis import (
     NAMED_EXPERTS,
     QUESTION,
     Analysis,
-    interval_meaning,
-    interval_steps_text,
+    count,
+    decimals,
     interval_text,
     own_discount_text,
     own_steps_text,
+    p_cell,
+    p_text,
     sizes,
+    steps_text,
 )
 from multihorizon.checks import Floats
 from multihorizon.estimate.sieve import RewardFunctions
@@ -62,7 +65,6 @@ from multihorizon.report.population import population_card, population_section
 from multihorizon.report.question_pages import goals_blocks, lookahead_blocks, options_text, recovery_blocks, unit_of_reward
 from multihorizon.result import package_version
 from multihorizon.solution import Status
-from multihorizon.text import count, decimals, p_cell, p_text
 
 
 def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
@@ -100,7 +102,7 @@ def _horizons(found: Analysis) -> Section:
             [
                 solution.experts[k],
                 Either(own_discount_text(found, k), own_steps_text(found, k), gamma) if found.given[k] else found.reasons[k],
-                Either(interval_text(found, k), interval_steps_text(found, k), low),
+                Either(interval_text(found, k), interval_text(found, k, steps_text), low),
                 ruler.bar(low, gamma, high),
                 decimals(found.temperatures[k], 2),
                 f"{found.decisions[k]:,.0f}",
@@ -112,7 +114,7 @@ def _horizons(found: Analysis) -> Section:
     table = PageTable(headers, rows, "Experts from the shortest horizon to the longest", [[k] for k in order])
     blocks: list[str | Block] = [_people_figure(found, ruler), table] if sum(found.given) > NAMED_EXPERTS else [table]
     steps = "1/(1−γ) steps" if np.isinf(found.longest) else f"1 + γ + γ² + … over the {found.longest} steps of the task"
-    meaning = f" {interval_meaning(found)}" if found.functions is None else ""
+    meaning = f" {_interval_meaning(found)}" if found.functions is None else ""
     blocks.append(f"The horizon is {steps}.{meaning}")
     blocks.append("Pseudo-R² is 0 for choices explained no better than by chance, and 1 for choices predicted with certainty.")
     if found.shared is None:
@@ -134,6 +136,21 @@ def _horizons(found: Analysis) -> Section:
         headers = ["same discount?", "χ²", "degrees", "p", "p, all pairs (Holm)"]
         blocks.append(PageTable(headers, tests, "Pairs of experts", pairs))
     return Section("Planning horizons", blocks)
+
+
+def _interval_meaning(found: Analysis) -> str:
+    """What an interval means here."""
+    ends = f"0 or {found.largest_discount:g}"
+    limit = ""
+    if found.largest_discount < 1:
+        limit = f" In a task that may never end, {found.largest_discount:g} is the largest discount tried, and ≥ marks it."
+    if found.quick:
+        return f"To save time, a 95 % interval is the estimate and 1.96 standard errors either way, cut at {ends}.{limit}"
+    return (
+        "A 95 % interval holds every discount that the decisions do not contradict, with all other unknowns free to follow. If "
+        "the model is right, 19 of 20 such intervals hold the true discount. An interval that ends at "
+        f"{ends} means that the decisions do not exclude even that.{limit}"
+    )
 
 
 def _people_figure(found: Analysis, ruler: Ruler) -> Chart:

@@ -23,7 +23,7 @@ from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.evaluation import evaluate
 from multihorizon.planning.plan import one_hot, plan
-from multihorizon.text import literal
+from multihorizon.result import literal
 
 #: Colours that stay apart for the common kinds of colour blindness (Okabe and Ito's palette).
 COLOURS = ("#0072B2", "#E69F00", "#CC79A7", "#009E73", "#D55E00", "#56B4E9", "#999999")

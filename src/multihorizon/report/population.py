@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from multihorizon.analysis import Analysis, population_columns
+from multihorizon.analysis import Analysis, decimals, horizon_text, in_words, p_cell, p_text, population_columns, shortened
 from multihorizon.estimate.population.solver import LEVEL, absent_words
 from multihorizon.report.charts import (
     DIAGONAL,
@@ -36,7 +36,6 @@ from multihorizon.report.charts import (
     look_ahead_range,
 )
 from multihorizon.solution import Solution, Status
-from multihorizon.text import decimals, horizon_text, in_words, p_cell, p_text, shortened
 
 
 @dataclass(frozen=True)

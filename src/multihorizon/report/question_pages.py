@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.analysis import QUESTION, most_steps
+from multihorizon.analysis import QUESTION, count, decimals, most_steps, p_cell
 from multihorizon.exact.identify import Identification
 from multihorizon.files import write_all, write_csv, write_json
 from multihorizon.questions.contrasts import reward_contrasts
@@ -42,7 +42,6 @@ from multihorizon.report.charts import (
 )
 from multihorizon.result import package_version
 from multihorizon.solution import Solution, Status
-from multihorizon.text import count, decimals, p_cell
 
 
 def identify_page(solution: Solution, exact: Identification | None, remarks: Sequence[str]) -> Page:
