@@ -1,61 +1,186 @@
-"""Profile-likelihood intervals of the discounts.
+"""How well the decisions determine the answer: what is identified, standard errors, and every kind of interval.
 
-`L_k(g) = max {L : γ_k = g}`; the interval at level 1−α is `{g ∈ [0,1] : 2 (L̂ − L_k(g)) ≤ χ²₁(1−α)}`. It reaches a bound where
-the decisions do not contradict the bound, follows the likelihood's skew, and needs no scale for γ. Its ends are found by the
-secant rule on the signed root `√(2(L̂ − L_k(g)))`, nearly linear in g, to within `ROOT_TOLERANCE`. Each evaluation climbs from
-the end of the last one with the curvature of the answer. A climb that does not finish is tried again with a new curvature, and
-then from the answer; if it still does not finish, this end of the interval is not known and is NaN. Nor is it known where a
-profile is likelier than the answer, which then is not the maximum.
+*Information.* With I the Fisher information at the answer, scaled to a unit diagonal, its smallest eigenvalues span directions of
+which the decisions say nothing (`numerics.spectrum`). A parameter with a component in them is not identified: it gets NaN, not a
+number. The others' covariance is the pseudo-inverse. Estimated transitions are among the parameters (`choice.tabular`), so their
+error is part of every other one's.
 
-With many experts, moving one of them moves the others little. Above `EXACT_EXPERTS` experts the likelihood of all others is
-replaced by its quadratic approximation at the answer, with their own parameters profiled out. Each end is then checked with the
-likelihood of all; where the two disagree by more than `CHECKED`, the end is found again with all experts.
+*Very many rewards* are profiled out by products: `S = I_γγ − I_γθ I_θθ^{-1} I_θγ`, with conjugate gradients on `I_θθ`. Experts who
+choose nearly at random, or look almost equally far, keep a small share of their own information in S, and that share decides
+their standard errors. So the gradients are stopped late. A discount whose share is lost in the error that is left is not
+identified. Standard errors of the rewards are not computed.
 
-With very many parameters the climbs use products with the information in place of a matrix (`metric.py`).
+*Profile intervals.* `L_k(g) = max {L : γ_k = g}`; the interval at level 1−α is `{g ∈ [0,1] : 2 (L̂ − L_k(g)) ≤ χ²₁(1−α)}`. It
+reaches a bound where the decisions do not contradict the bound, follows the likelihood's skew, and needs no scale for γ. Its ends
+are found by `numerics.profile`. Each evaluation climbs from the end of the last one with the curvature of the answer. A climb
+that does not finish is tried again with a new curvature, and then from the answer; if it still does not finish, this end of the
+interval is not known and is NaN. Nor is it known where a profile is likelier than the answer, which then is not the maximum.
+
+With many experts, moving one of them moves the others little. The likelihood of all others is then replaced by its quadratic
+approximation at the answer, with their own parameters profiled out. Each end is checked with the likelihood of all; where the two
+disagree, the end is found again with all experts.
+
+*Normal intervals* come from standard errors, on the scale of the discount or of its logit.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import expit
+from scipy.stats import chi2, norm
 
 from multihorizon.checks import Bools, Floats, Ints, as_level
+from multihorizon.choice.model import ChoicePoint
 from multihorizon.choice.parameters import Quadratic
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.precision import Precision, precision
 from multihorizon.numerics.metric import Dense, Metric
-from multihorizon.numerics.spectrum import positive_part
+from multihorizon.numerics.profile import profile_end
+from multihorizon.numerics.spectrum import positive_part, spectrum
 from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
 
-#: How exactly the signed root must meet its target, in standard errors.
-ROOT_TOLERANCE = 0.01
-#: A profile climb may leave this much log-likelihood: it moves the signed root by less than its tolerance.
-PROFILE_GAIN = 1e-4
-#: The most profile evaluations of one end, and the most steps of a climb before it is tried another way.
-MAX_EVALUATIONS, MAX_PROFILE_STEPS = 30, 60
-#: Damping of the step along the tangent of a profile, which leaves parameters without information where they are.
-TANGENT_DAMPING = 1e-8
-#: A profile whose log-likelihood is higher than the answer's by more than this shows that the answer is not the maximum.
-HIGHER = 1e-3
-#: Two discounts nearer than this are one.
-SAME_DISCOUNT = 1e-6
-#: Up to this many experts every profile moves all of them.
-EXACT_EXPERTS = 10
-#: How far the signed root of an approximate end may be from its target.
-CHECKED = 0.03
-#: Discounts whose intervals are computed together, before what is known so far is handed on.
-BLOCK = 4
+
+@dataclass(frozen=True, eq=False)
+class Precision:
+    """Variances `(p,)` and covariance `(p,p)` of the answer, what is identified `(p,)`, and the scaled spectrum of the information.
+
+    `null_space` `(p,nullity)` spans the directions of which the decisions say nothing. `widening` `(p,)` is the factor by which
+    a first stage that is not among the parameters widens each standard error.
+    """
+
+    variance: Floats
+    identified: Bools
+    spectrum: Floats
+    covariance: Floats | None
+    null_space: Floats
+    widening: Floats
+
+    @property
+    def nullity(self) -> int:
+        """How many directions of x the decisions say nothing of."""
+        return int(self.null_space.shape[1])
+
+    @cached_property
+    def standard_errors(self) -> Floats:
+        """Standard errors `(p,)`: 0 for what is known, NaN for what is not identified."""
+        return np.where(self.identified, self.widening * np.sqrt(self.variance), np.nan)
+
+
+def precision(point: ChoicePoint) -> Precision:
+    """Standard errors and identified directions at an answer; with very many rewards, of the discounts alone."""
+    model, ones = point.likelihood, np.ones(point.x.size)
+    if isinstance(point, Point) and model.is_large:
+        covariances, known, values = profile_covariances(point)
+        own = slice(model.n_reward, model.n_reward + known.size)
+        variance, identified = np.zeros(model.size), np.zeros(model.size, dtype=np.bool_)
+        variance[own], identified[own] = np.diag(covariances[:, own]), known
+        return Precision(variance, identified, values, None, np.zeros((model.size, 0)), ones)
+    free = np.flatnonzero(~model.fixed)
+    found = spectrum(point.curvature(ridge=False)[np.ix_(free, free)])
+    held = spectrum(point.curvature()[np.ix_(free, free)]) if model.ridge.any() else found
+    covariance = np.zeros((model.size, model.size))
+    covariance[np.ix_(free, free)] = held.inverse
+    identified = np.ones(model.size, dtype=np.bool_)
+    identified[free] = found.identified()
+    null_space = np.zeros((model.size, free.size - found.rank))
+    null_space[free] = found.null_space
+    return Precision(np.diag(covariance), identified, found.values, covariance, null_space, ones)
+
+
+def profile_information(point: Point) -> tuple[Floats, Floats, Floats]:
+    """S `(m,m)` of the free discounts and log-temperatures with everything else profiled out, their own information `(m,)`, and
+    `I_γθ I_θθ^{-1}` `(m,p)`: how far the most likely reward, and transitions, give way when one of them rises.
+    """
+    model = point.likelihood
+    first, last, size = model.n_reward, model.transition_slice.start, model.size
+    metric = point.products()
+    others = ((np.arange(size) < first) | (np.arange(size) >= last)) & ~model.fixed
+    free = np.flatnonzero(~model.fixed[first:last]) + first
+    columns = np.array([metric.times(np.eye(1, size, int(k)).ravel()) for k in free])
+    # It leaves errors of about 1e-10 in shares, for a third more work than 1e-5.
+    solved = np.array([metric.solve(column, others, 0.0, tol=1e-9) for column in columns])
+    own = columns[:, free]
+    profiled: Floats = own - columns[:, others] @ solved[:, others].T
+    return 0.5 * (profiled + profiled.T), np.diag(own).copy(), solved
+
+
+def profile_covariances(point: Point) -> tuple[Floats, Bools, Floats]:
+    """Covariances `(m,p)` of discounts and log-temperatures with all of x, which of them are identified, the scaled spectrum.
+
+    What is known has covariance 0.
+    """
+    model = point.likelihood
+    d, m = model.n_reward, model.n_discounts + model.n_temperatures
+    free = np.flatnonzero(~model.fixed[d : d + m])
+    profiled, own, gives_way = profile_information(point)
+    # A discount keeps a share of its information when the reward is profiled out; where it is not identified, one near 1e-13.
+    found = spectrum(profiled, np.sqrt(np.where(own > 0, own, 1.0)), least=1e-8)
+    covariances = np.zeros((m, model.size))
+    covariances[free] = -found.inverse @ gives_way
+    covariances[np.ix_(free, d + free)] = found.inverse
+    identified = np.ones(m, dtype=np.bool_)
+    identified[free] = found.identified()
+    return covariances, identified, found.values
+
+
+def transition_widening(point: Point, found: Precision) -> Floats:
+    """The factor `(p,)` by which the error of estimated transitions widens standard errors; NaN with very many parameters."""
+    model = point.likelihood
+    widening = np.ones(model.size)
+    if not model.moves:
+        return widening
+    if found.covariance is None:
+        return widening * np.nan
+    # Given the transitions, the covariance of the rest is what is left when theirs is conditioned on.
+    others, moves = slice(0, model.transition_slice.start), model.transition_slice
+    shared = found.covariance[others, moves]
+    given = found.variance[others] - (shared * np.linalg.solve(found.covariance[moves, moves], shared.T).T).sum(axis=1)
+    widening[others] = np.where(given > 0, np.sqrt(found.variance[others] / np.where(given > 0, given, np.inf)), 1.0)
+    return widening
 
 
 @dataclass(frozen=True, eq=False)
-class ProfileIntervals:
-    """Profile-likelihood intervals of the discounts at an answer `x`, computed when asked for and then kept by level.
+class Intervals(ABC):
+    """Intervals of the discounts, computed when asked for and then kept by level."""
+
+    computed: dict[float, Floats] = field(default_factory=dict, kw_only=True)
+
+    @abstractmethod
+    def compute(self, level: float) -> Floats:
+        """The intervals `(K,2)` at this level."""
+
+    def at(self, level: float) -> Floats:
+        """The intervals `(K,2)` at this level; NaN for discounts that are not known and for ends that were not found."""
+        if as_level(level) not in self.computed:
+            self.computed[level] = self.compute(level)
+        return self.computed[level].copy()
+
+
+@dataclass(frozen=True, eq=False)
+class NormalIntervals(Intervals):
+    """Intervals from estimates and standard errors, both `(K,)`: of the discounts, or of the logits of their share of `largest`."""
+
+    centre: Floats
+    errors: Floats
+    largest: float = 1.0
+    logit: bool = False
+
+    def compute(self, level: float) -> Floats:
+        """Normal, and cut at the discounts that can be tried."""
+        half = norm.ppf(0.5 + level / 2) * self.errors
+        ends: Floats = np.stack([self.centre - half, self.centre + half], axis=1)
+        return self.largest * expit(ends) if self.logit else np.clip(ends, 0.0, self.largest)
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileIntervals(Intervals):
+    """Profile-likelihood intervals of the discounts at an answer `x`, of those that are `known` `(K,)`.
 
     `problem` is that of the solution: its transitions are the fitted ones.
     """
@@ -64,20 +189,17 @@ class ProfileIntervals:
     x: Floats
     known: Bools
     problem: Problem
-    computed: dict[float, Floats] = field(default_factory=dict)
 
-    def at(self, level: float) -> Floats:
-        """The intervals `(K,2)` at this level; NaN for discounts that are not known and for ends that were not found."""
-        if level not in self.computed:
-            for _ in self.by_blocks(level):
-                pass
-        return self.computed[level].copy()
+    def compute(self, level: float) -> Floats:
+        """All of them."""
+        *_, intervals = self.by_blocks(level)
+        return intervals
 
     def by_blocks(self, level: float, jobs: int = 1) -> Iterator[Floats]:
         """The intervals `(K,2)` as they come, a few discounts at a time, with NaN for the rest; all of them are kept."""
         point, groups = self.point, self.likelihood.groups
-        numbers = np.arange(self.likelihood.n_discounts)
-        blocks = [np.isin(groups, numbers[i : i + BLOCK]) & self.known for i in range(0, numbers.size, BLOCK)]
+        numbers, together = np.arange(self.likelihood.n_discounts), 4
+        blocks = [np.isin(groups, numbers[i : i + together]) & self.known for i in range(0, numbers.size, together)]
         intervals = np.full((groups.size, 2), np.nan)
         for found in in_parallel(partial(profile_intervals, point, precision(point), level=level), blocks, jobs):
             intervals = np.where(np.isnan(found), intervals, found)
@@ -93,36 +215,25 @@ class ProfileIntervals:
         return point
 
 
-def signed_root(level: float) -> float:
-    """The deviance's root at which an interval of this level ends."""
-    return float(np.sqrt(chi2.ppf(as_level(level), 1)))
-
-
 def profile_intervals(point: Point, found: Precision, known: Bools, level: float = 0.95) -> Floats:
     """Profile-likelihood intervals `(K,2)` of the discounts; NaN for those that are not `known`."""
-    model = point.likelihood
-    target = signed_root(level)
+    model, target = point.likelihood, float(np.sqrt(chi2.ppf(as_level(level), 1)))
     intervals = np.full((model.n_discounts, 2), np.nan)
     for group in range(model.n_discounts):
         index = model.n_reward + group
         if model.fixed[index]:
             intervals[group] = point.x[index]
         elif known[model.groups == group].all():
-            intervals[group] = _interval(point, found, group, target)
+            error = float(np.sqrt(found.variance[index]))
+            part, metric = None, None
+            if model.n_experts > 10 and found.covariance is not None:
+                part = _Part.of(point, found, group)
+            else:
+                metric = point.metric()
+            for side, sign in enumerate((-1, 1)):
+                end = None if part is None else part.end(sign, target, error)
+                intervals[group, side] = _profile_end(point, index, sign, target, error, metric)[0] if end is None else end
     return np.where(known[:, None] | model.fixed[model.discount_slice][model.groups, None], intervals[model.groups], np.nan)
-
-
-def _interval(point: Point, found: Precision, group: int, target: float) -> tuple[float, float]:
-    model = point.likelihood
-    index = model.n_reward + group
-    wanted = target * float(found.widening[index])
-    error = float(np.sqrt(found.variance[index]))
-    if model.problem.n_experts > EXACT_EXPERTS and found.covariance is not None:
-        part = _Part.of(point, found, group)
-        return part.end(-1, wanted, error), part.end(1, wanted, error)
-    metric = point.metric()
-    low, high = (_profile_end(point, index, sign, wanted, error, metric)[0] for sign in (-1, 1))
-    return low, high
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +245,6 @@ class _Part:
 
     whole: Point
     own: Point
-    index: int
     places: Ints
     follow: Floats
     metric: Metric
@@ -143,10 +253,11 @@ class _Part:
     def of(cls, point: Point, found: Precision, group: int) -> _Part:
         model = point.likelihood
         members = np.flatnonzero(model.groups == group)
-        heats = model.temperature_slice.start + np.array(list(dict.fromkeys(model.temperature_groups[members].tolist())))
+        temperatures = list(dict.fromkeys(model.temperature_groups[members].tolist()))
         alone = model.of_experts(members.tolist())
         moves = [model.place_of(own.mdp) for own in alone.moves]
-        places = np.concatenate([np.arange(model.n_reward), [model.n_reward + group], heats, *moves])
+        first = model.temperature_slice.start
+        places = np.concatenate([np.arange(model.n_reward), [model.n_reward + group], first + np.array(temperatures), *moves])
         here = alone.at(point.x[places])
         assert here is not None
         assert found.covariance is not None
@@ -155,106 +266,54 @@ class _Part:
         together[free] = np.linalg.pinv(found.covariance[np.ix_(places, places)][free], rcond=1e-12, hermitian=True)
         rest[free] = positive_part((together - own)[free])
         slope = point.gradient[places] - here.gradient
-        held = alone.holding(Quadratic(point.x[places], slope, rest))
-        start = held.at(point.x[places])
+        start = alone.holding(Quadratic(point.x[places], slope, rest)).at(point.x[places])
         assert start is not None
-        return cls(point, start, model.n_reward, places, found.covariance[:, places] @ together, Dense(own + rest))
+        return cls(point, start, places, found.covariance[:, places] @ together, Dense(own + rest))
 
-    def end(self, sign: int, target: float, error: float) -> float:
-        """One end of the interval, checked with the likelihood of all experts."""
-        found, reached = _profile_end(self.own, self.index, sign, target, error, self.metric)
+    def end(self, sign: int, target: float, error: float) -> float | None:
+        """One end of the interval; None where it does not stand the check with the likelihood of all experts."""
+        found, reached = _profile_end(self.own, self.own.likelihood.n_reward, sign, target, error, self.metric)
         if np.isnan(found) or reached is None:
-            return self._exact(sign, target, error)
+            return None
         model = self.whole.likelihood
         x = self.whole.x + self.follow @ (reached.x - self.own.x)
         x[self.places] = reached.x
         there = model.at(np.clip(x, model.lower, model.upper), self.whole)
         root = np.inf if there is None else np.sqrt(2 * max(self.whole.objective - there.objective, 0.0))
         own_root = np.sqrt(2 * max(self.own.objective - reached.objective, 0.0))
-        return found if abs(root - own_root) < CHECKED * max(1.0, target) else self._exact(sign, target, error)
-
-    def _exact(self, sign: int, target: float, error: float) -> float:
-        index = int(self.places[self.index])
-        return _profile_end(self.whole, index, sign, target, error, self.whole.metric())[0]
+        return found if abs(root - own_root) < 0.03 * max(1.0, target) else None
 
 
-def _profile_end(point: Point, index: int, sign: int, target: float, error: float, metric: Metric) -> tuple[float, Point | None]:
+def _profile_end(
+    point: Point, index: int, sign: int, target: float, error: float, metric: Metric | None
+) -> tuple[float, Point | None]:
     """The lower (sign −1) or upper (1) end of a discount's profile interval and the profile there; NaN where it is not found."""
-    model = point.likelihood
+    model, curvature = point.likelihood, metric or point.metric()
+    one = np.eye(1, point.x.size, index).ravel()
+
+    def moved(start: Point, value: float) -> Point | None:
+        """`start` moved along the tangent of the profile, or in one parameter only where that has no finite values."""
+        free = ~((start.x <= model.lower) | (start.x >= model.upper) | model.fixed | (one > 0))
+        x = start.x + (value - start.x[index]) * one
+        # The damping leaves parameters without information where they are.
+        along = x - (value - start.x[index]) * curvature.solve(curvature.times(one), free, 1e-8)
+        found = model.at(np.clip(along, model.lower, model.upper), start)
+        return model.at(x, start) if found is None else found
+
+    def profile(value: float, nearest: Point) -> tuple[float, Point] | None:
+        """The best point with this discount; None where every climb to it was broken off, or where it is likelier than all."""
+        for start, known, steps in ((nearest, curvature, 60), (nearest, None, 300), (point, None, 300)):
+            begin = moved(start, value)
+            # What a climb may leave of log-likelihood moves the signed root by less than its tolerance.
+            end = None if begin is None else climb(begin, one > 0, steps, 1e-4, known)
+            if end is not None and end.finished:
+                higher = end.point.objective > point.objective + 1e-3
+                return None if higher else (float(np.sqrt(2 * max(point.objective - end.point.objective, 0.0))), end.point)
+        return None
+
     bound = float(model.upper[index] if sign > 0 else model.lower[index])
-    inside, root = float(point.x[index]), 0.0
-    # On the bound itself rewards may have no finite maximum, so the last trial is made just before it.
-    outside, outside_root = bound - sign * min(1e-3, 0.1 * abs(bound - inside)), np.inf
-    nearest, last = point, outside
-    step = max(target * min(error, 1.0), 1e-4)
-    for _ in range(MAX_EVALUATIONS):
-        trial = float(np.clip(inside + sign * step, min(inside, outside), max(inside, outside)))
-        if abs(trial - inside) < SAME_DISCOUNT:
-            return trial, nearest
-        reached = _profile(point, nearest, index, trial, metric)
-        if reached is None or reached.objective > point.objective + HIGHER:
-            return np.nan, None
-        found = np.sqrt(2 * max(point.objective - reached.objective, 0.0))
-        if trial == last and found < target:
-            return bound, reached
-        if abs(found - target) < ROOT_TOLERANCE:
-            return trial, reached
-        step = _next_step(inside, root, trial, float(found), outside, outside_root, target)
-        if found < target:
-            inside, root, nearest = trial, float(found), reached
-        else:
-            outside, outside_root = trial, float(found)
-    return np.nan, None
-
-
-def _next_step(
-    inside: float, root: float, trial: float, found: float, outside: float, outside_root: float, target: float
-) -> float:
-    """How far to go from the new inside point: by the secant of the signed root, never onto the point known to be outside."""
-    if found < target:
-        slope = (found - root) / abs(trial - inside)
-        gap = abs(outside - trial) * (0.8 if np.isfinite(outside_root) else 1.0)
-        wanted = (target - found) / slope if slope > 0 else gap
-        return min(max(wanted, SAME_DISCOUNT), max(gap, SAME_DISCOUNT), 4 * abs(trial - inside) + 1e-3)
-    return float(np.clip((target - root) / (found - root), 0.1, 0.9)) * abs(trial - inside)
-
-
-def _profile(answer: Point, nearest: Point, index: int, value: float, metric: Metric) -> Point | None:
-    """The best point with one parameter fixed; None where every climb to it was broken off."""
-    fixed = np.zeros(answer.x.size, dtype=np.bool_)
-    fixed[index] = True
-    for start, known_curvature in ((nearest, metric), (nearest, None), (answer, None)):
-        begin = _moved(start, index, value, metric)
-        if begin is None:
-            continue
-        end = climb(begin, fixed, MAX_PROFILE_STEPS * (1 if known_curvature is not None else 5), PROFILE_GAIN, known_curvature)
-        if end.finished:
-            return end.point
-    return None
-
-
-def _moved(start: Point, index: int, value: float, metric: Metric) -> Point | None:
-    """A neighbouring point moved along the tangent of the profile, or in one parameter only where that has no finite values."""
-    model = start.likelihood
-    point = model.at(_tangent(model, start, index, value, metric), start)
-    if point is not None:
-        return point
-    moved = start.x.copy()
-    moved[index] = value
-    return model.at(moved, start)
-
-
-def _tangent(model: Likelihood, start: Point, index: int, value: float, metric: Metric) -> Floats:
-    """`start` moved to a new value of one parameter, the others following by the quadratic model."""
-    change = value - start.x[index]
-    held = (start.x <= model.lower) | (start.x >= model.upper) | model.fixed
-    free = ~held
-    free[index] = False
-    moved = start.x.copy()
-    moved[index] = value
-    along = metric.times(np.eye(1, moved.size, index).ravel())
-    moved -= change * metric.solve(along, free, TANGENT_DAMPING)
-    return np.clip(moved, model.lower, model.upper)
+    step = sign * max(target * min(error, 1.0), 1e-4)
+    return profile_end(profile, point, float(point.x[index]), step, target, bound)
 
 
 def holm(p_values: Floats) -> Floats:

@@ -1,0 +1,72 @@
+"""The end of a profile interval: where the signed root of a deviance reaches its target.
+
+Let `L(g)` be an objective maximised over all parameters but one, which is g. The signed root `r(g) = √(2 (L̂ − L(g)))` is nearly
+linear in g, so its end is found by the secant rule. Each evaluation begins at the maximum of the nearest g that is still inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+S = TypeVar("S")
+
+
+def profile_end(
+    profile: Callable[[float, S], tuple[float, S] | None],
+    start: S,
+    value: float,
+    step: float,
+    target: float,
+    bound: float,
+    tol: float = 0.01,
+    max_iter: int = 30,
+    share: tuple[float, float] = (0.1, 0.9),
+    growth: float = 4.0,
+    longest: float = np.inf,
+    same: float = 1e-6,
+) -> tuple[float, S | None]:
+    """Where r reaches its target, and the maximum there; the bound where it stays below; NaN where it is not found.
+
+    Args:
+        profile: r at a value and the maximum there, begun at another maximum; None where it cannot be had.
+        start: the maximum over all parameters.
+        value: where the one parameter is at it.
+        step: the first step, with its sign.
+        target: of r.
+        bound: how far the parameter may go. Beside it is tried last, because on it there may be no finite maximum.
+        tol: how near r must come to its target.
+        max_iter: the most evaluations.
+        share: the least and the largest part of a step beyond the end that the next one is.
+        growth: how much longer than the last a step may be.
+        longest: the longest step.
+        same: two values nearer than this are one.
+    """
+    sign, size = float(np.sign(step)), abs(step)
+    inside, root, nearest = value, 0.0, start
+    outside, crossed = bound - sign * min(1e-3, 0.1 * abs(bound - inside)), False
+    last = outside
+    for _ in range(max_iter):
+        trial = float(np.clip(inside + sign * size, min(inside, outside), max(inside, outside)))
+        if abs(trial - inside) < same:
+            return trial, nearest
+        reached = profile(trial, nearest)
+        if reached is None:
+            return np.nan, None
+        found, there = reached
+        if trial == last and found < target:
+            return bound, there
+        if abs(found - target) < tol:
+            return trial, there
+        moved = abs(trial - inside)
+        if found < target:
+            gap = abs(outside - trial) * (0.8 if crossed else 1.0)  # never onto the point known to be outside
+            wanted = moved * (target - found) / (found - root) if found > root else gap
+            size = min(max(wanted, same), max(gap, same), growth * moved + 1e-3, longest)
+            inside, root, nearest = trial, found, there
+        else:
+            size = float(np.clip((target - root) / (found - root), *share)) * moved
+            outside, crossed = trial, True
+    return np.nan, None
