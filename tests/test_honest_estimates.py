@@ -15,8 +15,8 @@ from multihorizon.choice.tabular import Likelihood, redrawn
 from multihorizon.estimate import intervals
 from multihorizon.estimate import search as temperatures
 from multihorizon.estimate.ascent import climb
+from multihorizon.estimate.intervals import precision, transition_widening
 from multihorizon.estimate.maximum_likelihood import resume
-from multihorizon.estimate.precision import precision, transition_widening
 from multihorizon.numerics import newton
 from multihorizon.numerics.newton import Ascent, Tolerances
 from multihorizon.questions.contrasts import reward_contrasts

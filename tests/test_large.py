@@ -9,8 +9,7 @@ import multihorizon as mh
 from multihorizon.choice import model as large
 from multihorizon.choice.parameters import Settings
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.estimate import precision
-from multihorizon.estimate import precision as profiled
+from multihorizon.estimate.intervals import precision, profile_covariances
 from multihorizon.estimate.search import choice_probability_start, temperature_penalty
 from multihorizon.numerics.metric import Dense
 
@@ -32,9 +31,9 @@ def test_products_are_those_of_the_dense_information(problem, per_expert):
 def test_standard_errors_are_those_of_the_dense_information(problem):
     model = Likelihood(problem)
     point = model.at(model.pack(mh.domains.big_small().reward, np.array([0.2, 0.5, 0.8])))
-    dense = precision.precision(point)
+    dense = precision(point)
     assert dense.covariance is not None
-    found, identified, _ = profiled.profile_covariances(point)
+    found, identified, _ = profile_covariances(point)
     assert identified.all()
     assert found[:3] == pytest.approx(dense.covariance[model.discount_slice], abs=0.01 * np.abs(dense.covariance).max())
     assert np.sqrt(np.diag(found[:3, 18:21])) == pytest.approx(dense.standard_errors[model.discount_slice], rel=0.01)
@@ -44,8 +43,8 @@ def test_what_weak_decisions_tell_is_not_taken_for_nothing(problem):
     """Experts who choose nearly at random and look almost equally far keep a millionth of their information: it counts."""
     model = Likelihood(problem)
     point = model.at(model.pack(0.02 * mh.domains.big_small().reward, np.array([0.5, 0.51, 0.52])))
-    dense = precision.precision(point)
-    found, identified, spectrum = profiled.profile_covariances(point)
+    dense = precision(point)
+    found, identified, spectrum = profile_covariances(point)
     assert spectrum[0] < 1e-6
     assert identified[:3].all()
     assert np.sqrt(np.diag(found[:3, 18:21])) == pytest.approx(dense.standard_errors[model.discount_slice], rel=0.01)
@@ -58,11 +57,11 @@ def test_estimated_transitions_are_in_the_errors_without_matrices_too(monkeypatc
     model = Likelihood(mh.Problem(mdp, table), Settings(moves=True))
     reward = d.reward[[int(name) for name in mdp.state_names]]
     point = model.at(model.pack(reward, np.array([0.1, 0.3, 0.6])))
-    dense = precision.precision(point)
-    held = precision.precision(model.held().at(point.x[: model.held().size]))
+    dense = precision(point)
+    held = precision(model.held().at(point.x[: model.held().size]))
     assert (dense.standard_errors[model.discount_slice] > 1.01 * held.standard_errors[model.discount_slice]).all()
     monkeypatch.setattr(large, "DENSE_REWARDS", 5)
-    found = precision.precision(point)
+    found = precision(point)
     assert found.covariance is None
     assert found.standard_errors[model.discount_slice] == pytest.approx(dense.standard_errors[model.discount_slice], rel=1e-5)
 

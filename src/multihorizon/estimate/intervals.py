@@ -5,7 +5,7 @@ which the decisions say nothing (`numerics.spectrum`). A parameter with a compon
 number. The others' covariance is the pseudo-inverse. Estimated transitions are among the parameters (`choice.tabular`), so their
 error is part of every other one's.
 
-*Very many rewards* are profiled out by products: `S = I_γγ − I_γθ I_θθ^{-1} I_θγ`, with conjugate gradients on `I_θθ`. Experts who
+*Very many rewards* are profiled out by products: `S = I_γγ − I_γθ I_θθ^{-1} I_θγ`, with conjugate gradients on `I_θθ`. Those who
 choose nearly at random, or look almost equally far, keep a small share of their own information in S, and that share decides
 their standard errors. So the gradients are stopped late. A discount whose share is lost in the error that is left is not
 identified. Standard errors of the rewards are not computed.
@@ -48,7 +48,7 @@ from multihorizon.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Precision:
-    """Variances `(p,)` and covariance `(p,p)` of the answer, what is identified `(p,)`, and the scaled spectrum of the information.
+    """Variances `(p,)` and covariance `(p,p)` of an answer, what is identified `(p,)`, and the spectrum of the information.
 
     `null_space` `(p,nullity)` spans the directions of which the decisions say nothing. `widening` `(p,)` is the factor by which
     a first stage that is not among the parameters widens each standard error.
@@ -65,6 +65,11 @@ class Precision:
     def nullity(self) -> int:
         """How many directions of x the decisions say nothing of."""
         return int(self.null_space.shape[1])
+
+    @property
+    def rank(self) -> int:
+        """How many directions of x the decisions determine."""
+        return self.spectrum.size - self.nullity
 
     @cached_property
     def standard_errors(self) -> Floats:
@@ -164,12 +169,16 @@ class Intervals(ABC):
 
 @dataclass(frozen=True, eq=False)
 class NormalIntervals(Intervals):
-    """Intervals from estimates and standard errors, both `(K,)`: of the discounts, or of the logits of their share of `largest`."""
+    """Intervals from estimates and standard errors, both `(K,)`: of the discounts, or of the logits of their share of `largest`.
+
+    `point` is the model at the answer, for questions that are asked of it later.
+    """
 
     centre: Floats
     errors: Floats
     largest: float = 1.0
     logit: bool = False
+    point: ChoicePoint | None = None
 
     def compute(self, level: float) -> Floats:
         """Normal, and cut at the discounts that can be tried."""

@@ -17,18 +17,18 @@ message says so where they were estimated.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from multihorizon.checks import Bools, Floats, as_level, first_few
+from multihorizon.checks import Bools, Floats, first_few
 from multihorizon.choice.model import ChoicePoint
 from multihorizon.choice.tabular import Point
 from multihorizon.choice.weighted import WeightedLikelihood, WeightedPoint
 from multihorizon.estimate.ascent import climb, polished, projected_gradient
-from multihorizon.estimate.precision import precision
+from multihorizon.estimate.intervals import NormalIntervals, precision
 from multihorizon.estimate.search import without_level
 from multihorizon.lookahead import Depth, Lookahead, weights_of
 from multihorizon.mdp import MDP
@@ -198,19 +198,6 @@ class Parameters:
         return {name: table[:, j].tolist() for j, name in enumerate(self.names)}
 
 
-@dataclass(frozen=True)
-class NoIntervals:
-    """The intervals of discounts that do not exist."""
-
-    experts: int
-    computed: Mapping[float, Floats] = field(default_factory=dict)
-
-    def at(self, level: float) -> Floats:
-        """NaN: this look-ahead has no discount."""
-        as_level(level)
-        return np.full((self.experts, 2), np.nan)
-
-
 def parameters_of(found: LookaheadFit) -> Parameters:
     """The parameters of each expert's look-ahead."""
     model = found.model
@@ -292,18 +279,19 @@ def lookahead_solution(
     residual = projected_gradient(point)
     converged = found.ascent.finished and residual <= converged_gradient
     status = Status.CONVERGED if converged else Status.NOT_CONVERGED
+    none = np.full(problem.n_experts, np.nan)
     return Solution(
         solver="MaximumLikelihood",
         status=status if identified or not converged else Status.NOT_IDENTIFIED,
         message=_message(problem, found, evidence, residual),
         experts=problem.names,
-        discounts=np.full(problem.n_experts, np.nan),
+        discounts=none,
         reward=model.reward(point.x).copy(),
         objective=point.value,
         residual=residual,
         temperature=model.temperatures(point.x),
         problem=problem,
-        interval_source=NoIntervals(problem.n_experts),
+        interval_source=NormalIntervals(none, none),
         evidence=LookaheadEvidence(
             log_likelihood=point.value,
             decisions=model.decisions,

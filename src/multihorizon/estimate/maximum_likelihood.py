@@ -20,9 +20,8 @@ from multihorizon.choice.parameters import Temperature, check_discounts, check_t
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.choice.weighted import require_lookahead
 from multihorizon.estimate.ascent import projected_gradient
-from multihorizon.estimate.intervals import ProfileIntervals
+from multihorizon.estimate.intervals import Precision, ProfileIntervals, precision, transition_widening
 from multihorizon.estimate.look_ahead import fit_lookahead, lookahead_solution
-from multihorizon.estimate.precision import Precision, precision, transition_widening
 from multihorizon.estimate.search import Fit, fit, never_earned, temperature_penalty
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
 from multihorizon.numerics.newton import Ascent

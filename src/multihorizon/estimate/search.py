@@ -48,7 +48,7 @@ from multihorizon.choice.model import ChoiceModel, ChoicePoint
 from multihorizon.choice.parameters import Quadratic, Settings, placed
 from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, draw_decisions
 from multihorizon.estimate.ascent import climb, further, polished
-from multihorizon.estimate.precision import precision, profile_information
+from multihorizon.estimate.intervals import precision, profile_information
 from multihorizon.exact.closed_form import closed_form_start
 from multihorizon.mdp import MDP
 from multihorizon.numerics.newton import Ascent, resting

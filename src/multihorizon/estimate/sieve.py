@@ -69,7 +69,7 @@ direction of a discount), the answer is NOT_IDENTIFIED.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -77,9 +77,9 @@ import pandas as pd
 import scipy.linalg as la
 import scipy.sparse as sp
 from scipy.ndimage import maximum_filter
-from scipy.stats import chi2, norm, qmc
+from scipy.stats import chi2, qmc
 
-from multihorizon.checks import INFORMATION_RANK_TOLERANCE, Bools, Floats, Ints, as_count, as_floats, first_few
+from multihorizon.checks import Bools, Floats, Ints, as_count, as_floats, first_few
 from multihorizon.choice.basis import BLOCK, MOST_LEVERAGE, LeastSquares, Regressed, Splines, held_out_rows, next_state_r2
 from multihorizon.choice.parameters import Settings, Temperature, check_discounts, check_temperature
 from multihorizon.choice.sieve import (
@@ -99,8 +99,8 @@ from multihorizon.choice.sieve import (
 )
 from multihorizon.data.steps import Steps
 from multihorizon.estimate.ascent import climb, polished, projected_gradient
+from multihorizon.estimate.intervals import NormalIntervals, Precision, precision
 from multihorizon.estimate.maximum_likelihood import CONVERGED_GRADIENT
-from multihorizon.estimate.precision import NULL_COMPONENT, Precision
 from multihorizon.estimate.search import estimate_spread, temperature_penalty
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, part_of, silent
@@ -396,35 +396,13 @@ def basis_name(transformer: Any) -> str:
 
 def sieve_precision(point: SievePoint) -> tuple[Precision, Floats]:
     """What is identified, with standard errors, and the full covariance `(p,p)`; NaN errors where the first stage has none."""
-    model = point.likelihood
-    free = np.flatnonzero(~model.fixed)
-    bare = point.curvature(ridge=False)
-    scale = np.sqrt(np.maximum(np.diag(bare)[free], 0.0))
-    scale = np.where(scale > 0, scale, 1.0)
-    spectrum, vectors = np.linalg.eigh(bare[np.ix_(free, free)] / np.outer(scale, scale))
-    null = spectrum <= INFORMATION_RANK_TOLERANCE * spectrum[-1]
-    identified = np.ones(model.size, dtype=np.bool_)
-    identified[free] = np.linalg.norm(vectors[:, null], axis=1) <= NULL_COMPONENT
-    own = np.zeros((model.size, model.size))
-    own[np.ix_(free, free)] = _inverse(point.curvature()[np.ix_(free, free)])
-    variance = np.diag(own).copy()
-    added = first_stage_scores(point)
+    found, added = precision(point), first_stage_scores(point)
+    own = found.covariance
+    assert own is not None
     full = own if added is None else own + (own @ added) @ (own @ added).T
-    ratio = np.sqrt(np.diag(full) / np.where(variance > 0, variance, np.inf))
-    widening = np.full(model.size, np.nan) if added is None else np.where(variance > 0, ratio, 1.0)
-    null_space = np.zeros((model.size, int(null.sum())))
-    null_space[free] = vectors[:, null] / scale[:, None]
-    return Precision(variance, identified, spectrum, own, null_space, widening), full
-
-
-def _inverse(matrix: Floats) -> Floats:
-    """The inverse on the directions that the matrix determines."""
-    scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
-    scale = np.where(scale > 0, scale, 1.0)
-    values, vectors = np.linalg.eigh(matrix / np.outer(scale, scale))
-    kept = values > INFORMATION_RANK_TOLERANCE * values[-1]
-    found: Floats = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T / np.outer(scale, scale)
-    return found
+    ratio = np.sqrt(np.diag(full) / np.where(found.variance > 0, found.variance, np.inf))
+    widening = np.full(ratio.size, np.nan) if added is None else np.where(found.variance > 0, ratio, 1.0)
+    return replace(found, widening=widening), full
 
 
 def first_stage_scores(point: SievePoint) -> Floats | None:
@@ -571,29 +549,10 @@ class Found:
     spread: float | None
 
 
-@dataclass(frozen=True, eq=False)
-class SieveIntervals:
-    """Intervals of the discounts from their standard errors, cut at the discounts that can be tried."""
-
-    point: SievePoint
-    errors: Floats
-    computed: dict[float, Floats] = field(default_factory=dict)
-
-    def at(self, level: float) -> Floats:
-        """The intervals `(K,2)` at this level; NaN for discounts that are not known."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, received {level}")
-        if level not in self.computed:
-            half = norm.ppf(0.5 + level / 2) * self.errors
-            ends = self.point.likelihood.discounts(self.point.x)[:, None] + half[:, None] * [-1, 1]
-            self.computed[level] = np.clip(ends, 0.0, LARGEST_DISCOUNT)
-        return self.computed[level].copy()
-
-
 def resume_sieve(solution: Solution) -> SievePoint:
     """The model at the answer of a solution as `solve` returned it."""
     source = solution.interval_source
-    if not isinstance(source, SieveIntervals):
+    if not isinstance(source, NormalIntervals) or not isinstance(source.point, SievePoint):
         raise ValueError(
             "this needs a solution of SieveLikelihood as solve returned it, received another one; a file holds its numbers, "
             "but not its functions: solve again"
@@ -647,7 +606,7 @@ def make_solution(
         temperature=model.temperatures(point.x),
         standard_errors=errors,
         problem=replace(problem, parameter_names=model.design.basis.names),
-        interval_source=SieveIntervals(point, errors),
+        interval_source=NormalIntervals(model.discounts(point.x), errors, LARGEST_DISCOUNT, point=point),
         evidence=evidence,
     )
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from multihorizon.checks import TINY, Floats, Ints
+from multihorizon.estimate.intervals import precision
 from multihorizon.estimate.maximum_likelihood import resume
-from multihorizon.estimate.precision import NULL_COMPONENT, precision
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution
 
@@ -43,7 +43,7 @@ def reward_contrasts(solution: Solution) -> Contrasts:
         steps = np.where(np.isin(np.arange(reward.size), members), arrivals, 0.0)
         matrix[:, : reward.size] -= steps / max(steps.sum(), TINY)
     else:
-        members = np.flatnonzero(np.linalg.norm(null, axis=1) <= NULL_COMPONENT)
+        members = np.flatnonzero(np.linalg.norm(null, axis=1) <= 1e-3)
     covariances = matrix @ found.covariance
     variances = (covariances * matrix).sum(axis=1)
     known = np.isin(np.arange(reward.size), members)
@@ -65,6 +65,6 @@ def _largest_group(null: Floats, arrivals: Floats) -> Ints:
 
     Of groups of one size it is the one that the decisions led to most often.
     """
-    groups = [np.flatnonzero(np.linalg.norm(null - row, axis=1) <= NULL_COMPONENT) for row in null]
+    groups = [np.flatnonzero(np.linalg.norm(null - row, axis=1) <= 1e-3) for row in null]
     largest = max(groups, key=lambda group: (group.size, float(arrivals[group].sum())))
     return largest if largest.size > 1 else np.zeros(0, dtype=np.int64)

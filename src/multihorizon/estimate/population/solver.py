@@ -33,7 +33,7 @@ with β and κ those that it finds. With C the covariance of ψ, n persons and p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -46,7 +46,7 @@ from scipy.stats import f, norm, t
 from multihorizon.checks import RANK_TOLERANCE, Floats, as_count, as_floats, as_positive
 from multihorizon.choice.parameters import Settings, read_settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood, redrawn
-from multihorizon.estimate.intervals import holm
+from multihorizon.estimate.intervals import NormalIntervals, holm, precision
 from multihorizon.estimate.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
 from multihorizon.estimate.population.marginal import (
     WIDEST,
@@ -61,7 +61,6 @@ from multihorizon.estimate.population.marginal import (
     maximum_at,
     spectrum_of,
 )
-from multihorizon.estimate.precision import precision
 from multihorizon.estimate.search import fit
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
@@ -452,7 +451,9 @@ class Inference:
             temperature=np.exp(self.persons.mean[:, 1]),
             standard_errors=np.where(known, errors, np.nan),
             problem=model.problem,
-            interval_source=ShrunkenIntervals(self.persons.mean[:, 0], np.sqrt(variances), layout.largest, known),
+            interval_source=NormalIntervals(
+                self.persons.mean[:, 0], np.where(known, np.sqrt(variances), np.nan), layout.largest, logit=True
+            ),
             evidence=PopulationEvidence(
                 population=findings,
                 log_likelihood=likelihood,
@@ -545,23 +546,3 @@ def absent_words(left_out: Mapping[str, str], compared: int, most: int = 5) -> l
     are = "is" if len(left_out) == 1 else "are"
     number = f"{len(left_out)} of {len(left_out) + compared} persons {are} left out of the comparison"
     return [f"{number}: {left_out_words(left_out, most)}."] if left_out else []
-
-
-@dataclass(frozen=True, eq=False)
-class ShrunkenIntervals:
-    """Where each person's discount lies given the decisions and the population; normal on the logit scale."""
-
-    mean: Floats
-    error: Floats
-    largest: float
-    known: bool
-    computed: dict[float, Floats] = field(default_factory=dict)
-
-    def at(self, level: float) -> Floats:
-        """The intervals `(K,2)` at this level."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, received {level}")
-        half = norm.ppf(0.5 + level / 2) * self.error * (1.0 if self.known else np.nan)
-        ends: Floats = self.largest * expit(np.stack([self.mean - half, self.mean + half], axis=1))
-        self.computed[level] = ends
-        return ends.copy()
