@@ -315,21 +315,22 @@ def _choices_figure(found: Analysis) -> Chart | None:
     number = {name: k for k, name in enumerate(found.solution.experts)}
     each, dots, most = found.choices_repeat, [], 1500  # more dots would make the page slow
     for choices in compared_choices(found.problem, found.policies):
-        mdp, whom = choices.mdp, [number[choices.expert]] if each else []
-        open_states = (choices.visits >= FEWEST_DECISIONS) & (mdp.available.sum(axis=1) > 1)
-        for s, a in np.argwhere(open_states[:, None] & mdp.available):
-            visits = float(choices.visits[s])
-            shares = float(choices.expected[s, a]) / visits, float(choices.taken[s, a]) / visits
-            tip = f"{choices.expert if each else 'all experts'}\n{mdp.state_names[s]}: {mdp.action_names[a]}\n"
-            tip += f"fitted {shares[0]:.2f}, taken {shares[1]:.2f} of {visits:,.0f} decisions"
-            dots.append((visits, Mark(*shares, tip, whom, float(np.clip(0.6 * visits**0.25, 1.5, 5)))))
+        open_states = (choices.visits >= FEWEST_DECISIONS) & (choices.mdp.available.sum(axis=1) > 1)
+        dots += [(float(choices.visits[s]), choices, s, a) for s, a in np.argwhere(open_states[:, None] & choices.mdp.available)]
     if not dots:
         return None
-    kept = [mark for _, mark in sorted(dots, key=lambda pair: -pair[0])[:most]]
+    marks = []
+    for visits, choices, s, a in sorted(dots, key=lambda dot: -dot[0])[:most]:
+        fitted, taken = float(choices.expected[s, a]) / visits, float(choices.taken[s, a]) / visits
+        tip = (
+            f"{choices.expert if each else 'all experts'}\n{choices.mdp.state_names[s]}: {choices.mdp.action_names[a]}\n"
+            f"fitted {fitted:.2f}, taken {taken:.2f} of {visits:,.0f} decisions"
+        )
+        marks.append(Mark(fitted, taken, tip, [number[choices.expert]] if each else [], min(max(0.6 * visits**0.25, 1.5), 5.0)))
     one = "one dot per expert, state and action" if each else "one dot per state and action, all experts together"
     few = f" Shown are the {most:,} dots with the most decisions, of {len(dots):,}." if len(dots) > most else ""
     caption = f"Fitted against observed choices: {one}; larger dots stand for more decisions.{few}"
-    return Chart(caption, [Panel(Axis("fitted probability"), Axis("share of the decisions"), kept, [DIAGONAL])])
+    return Chart(caption, [Panel(Axis("fitted probability"), Axis("share of the decisions"), marks, [DIAGONAL])])
 
 
 def _worst_states(found: Analysis) -> str | PageTable:

@@ -281,7 +281,7 @@ def _sizes_figure(sizes: Sequence[SizeResult], name: str, label: str) -> Chart:
     lines, marks = [Line([(0.0, 0.95), (max(x), 0.95)], kind="frame")], []
     for colour, (kind, values) in enumerate(found):
         points = [(at, value) for at, value in zip(x, values, strict=True) if np.isfinite(value)]
-        lines.append(Line(points, kind, colour))
+        lines.append(Line(points, kind, colour=colour))
         marks += [Mark(at, value, f"{at:,.0f} {label}\n{kind}: {value:.3f}", colour=colour) for at, value in points]
     axis = Axis(label, [(at, f"{at:,.0f}") for at in x], 0.0, max(x))
     caption = f"How the answer changes with the number of {label}. The thin line stands at 0.95."
