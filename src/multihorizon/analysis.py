@@ -918,9 +918,12 @@ def person_cells(found: Analysis, k: int) -> tuple[str, str, str, str]:
 
 
 def sizes(found: Analysis) -> str:
-    """How many experts, episodes and decisions there are."""
+    """How many experts, episodes and decisions there are, and of how many numbers a state is made that is a vector."""
     numbers = {"expert": len(found.given), "episode": int(found.episodes.sum()), "decision": int(found.decisions.sum())}
-    return ", ".join(count(number, noun) for noun, number in numbers.items()) + "."
+    text = ", ".join(count(number, noun) for noun, number in numbers.items())
+    if isinstance(found.evidence, SieveEvidence):
+        text += f", in states of {count(len(found.evidence.coordinates) + len(found.evidence.left_out), 'number')}"
+    return f"{text}."
 
 
 def _named(found: Analysis, names: list[str]) -> str:

@@ -71,18 +71,16 @@ def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
     """The report of a fit."""
     cards: list[tuple[str, str, str]] = [(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]
     if found.functions is not None:
-        coordinates = [*found.functions.coordinates, *found.solution.evidence["left_out"]]
-        lead = f"{sizes(found).removesuffix('.')}, in states of {count(len(coordinates), 'number')}."
         sections = [_horizons(found), _reward_over_coordinates(found, found.functions), _dynamics(found)]
     else:
-        lead, sections = sizes(found), [_horizons(found), *_questions(found), _identifiability(found), _reward(found)]
+        sections = [_horizons(found), *_questions(found), _identifiability(found), _reward(found)]
         sections += [_best_by_look_ahead(found), _fit(found), _decisions(found)]
         if found.population is not None:
             cards = [*population_card(found.population), *cards]
             sections = [population_section(found, found.population), *sections]
     return Page(
         "How far ahead each expert plans",
-        lead,
+        sizes(found),
         [*sections, _method(found, options)],
         f"multihorizon {package_version()}, seed {found.solution.seed}",
         [*map(Notice, found.warnings), Cards(cards), " ".join(verdict.reasons for verdict in found.verdicts)],
