@@ -166,19 +166,22 @@ class Differences:
         self._weights = weights
         self._totals = np.maximum(weights.sum(axis=1), TINY)
         self._root = np.sqrt(np.where(mdp.live, weights, 0.0).T, order="C")
-        mean = mdp.under(weights / self._totals[:, None])
+        self.matrix = self._centred_rows()
+        self.null_space = null_space(self.matrix)
+
+    def _centred_rows(self) -> Sparse:
+        mean = self.mdp.under(self._weights / self._totals[:, None])
         mean.sort_indices()
         blocks = []
         for action, root in enumerate(self._root):
-            block = sp.csr_array(mdp.transition(action) - mean)
+            block = sp.csr_array(self.mdp.transition(action) - mean)
             scale = np.repeat(root, np.diff(block.indptr))
             block.data *= scale
             block.data[np.abs(block.data) <= 1e-15 * scale] = 0.0  # rounding from the subtraction of equal probabilities
             block.eliminate_zeros()
             blocks.append(block)
         stacked = sp.csr_array(sp.vstack(blocks, format="csr"))
-        self.matrix = stacked if self.entered.size == mdp.n_states else stacked[:, self.entered]
-        self.null_space = null_space(self.matrix)
+        return stacked if self.entered.size == self.mdp.n_states else stacked[:, self.entered]
 
     def solve(self, log_policy: Floats, rough: bool = False) -> Floats:
         """û on the entered states, `(|entered|, m)` from logarithms `(S,A,m)`: the least-squares solution of `D û = ℓ − mean`.

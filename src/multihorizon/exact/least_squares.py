@@ -237,7 +237,7 @@ def _constant_on_parts(matrix: Sparse) -> NullSpace | None:
     basis = sp.csr_array((1 / np.sqrt(sizes[labels]), labels, np.arange(labels.size + 1)), shape=(labels.size, sizes.size))
 
     def solve(right: Floats, rough: bool) -> Floats:
-        solved = solver.solve(right, 0.03 if rough else 1e-13)
+        solved = solver.solve(right, 0.03 if rough else 1e-12)
         solved -= (np.bincount(labels, solved) / sizes)[labels]
         return solved
 
