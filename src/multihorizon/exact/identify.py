@@ -856,7 +856,11 @@ def _counted(number: int, noun: str) -> str:
 def _plain(value: Any) -> Any:
     """Arrays and tuples as lists, and None for NaN."""
     if isinstance(value, np.ndarray):
-        return np.where(np.isnan(value), None, value).tolist() if np.isnan(value).any() else value.tolist()
+        missing = np.isnan(value)
+        if missing.any():
+            value = value.astype(object)
+            value[missing] = None
+        return value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and np.isnan(value) else value
