@@ -81,6 +81,7 @@ from scipy.stats import chi2, qmc
 
 from multihorizon.checks import Bools, Floats, Ints, as_count, as_floats, first_few
 from multihorizon.choice.basis import BLOCK, MOST_LEVERAGE, LeastSquares, Regressed, Splines, held_out_rows, next_state_r2
+from multihorizon.choice.model import temperature_penalty
 from multihorizon.choice.parameters import Settings, Temperature, check_discounts, check_temperature
 from multihorizon.choice.sieve import (
     LARGEST_DISCOUNT,
@@ -98,10 +99,9 @@ from multihorizon.choice.sieve import (
     value_points,
 )
 from multihorizon.data.steps import Steps
-from multihorizon.estimate.ascent import climb, polished, projected_gradient
+from multihorizon.estimate.ascent import CONVERGED_GRADIENT, climb, polished, projected_gradient
 from multihorizon.estimate.intervals import NormalIntervals, Precision, precision
-from multihorizon.estimate.maximum_likelihood import CONVERGED_GRADIENT
-from multihorizon.estimate.search import estimate_spread, temperature_penalty
+from multihorizon.estimate.maximum_likelihood import estimate_spread
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import SampledProblem
