@@ -335,8 +335,5 @@ def temperature_penalty(model: ChoiceModel, spread: float = np.inf) -> Quadratic
     """
     n, zeros = model.n_temperatures, np.zeros(model.size)
     block = (np.eye(n) - 1 / n) / spread**2 + (1e6 / n if model.scale_is_free else 0.0)
-    return (
-        Quadratic(zeros, zeros, placed(block, np.arange(model.size)[model.temperature_slice], model.size))
-        if block.any()
-        else None
-    )
+    places = np.arange(model.size)[model.temperature_slice]
+    return Quadratic(zeros, zeros, placed(block, places, model.size)) if block.any() else None
