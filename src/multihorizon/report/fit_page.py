@@ -62,7 +62,7 @@ from multihorizon.report.explorer import Person, explorer
 from multihorizon.report.maps import MOST_CELLS, grid_map
 from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.report.population import population_card, population_section
-from multihorizon.report.question_pages import goals_blocks, lookahead_blocks, options_text, recovery_blocks, unit_of_reward
+from multihorizon.report.question_pages import UNIT_OF_REWARD, goals_blocks, lookahead_blocks, options_text, recovery_blocks
 from multihorizon.result import package_version
 from multihorizon.solution import Status
 
@@ -204,7 +204,7 @@ def _reward(found: Analysis) -> Section:
     if problem.tabular:
         kind, against = "state", "the reward of the average logged step"
         also = " A constant added to all rewards does not change the differences."
-    blocks: list[str | Block] = [f"Differences from {against}, with 95 % intervals. {unit_of_reward()}{also}"]
+    blocks: list[str | Block] = [f"Differences from {against}, with 95 % intervals. {UNIT_OF_REWARD}{also}"]
     mdp = problem.experts[0].mdp
     if problem.parameter_names == mdp.state_names and mdp.grid_shape is not None:
         of_states, tips = _states(found, mdp)
