@@ -272,15 +272,16 @@ class LinearSystem:
             self._upper = np.where(np.arange(2 * k - 1) == k - 1, 1.0, np.inf)
         self.y = self._solve(left.T @ right, values, vectors)
         discounts, temperature = self.read(self.y)
-        moved = np.array([self._factors(vector) for vector in vectors])
-        effects = np.abs(vectors)
+        # What a unit step along each vector does to the factors of û and of V̂, and to discounts and (relatively) temperatures.
+        moved_u, moved_v, effects = np.zeros((len(vectors), k)), lam * vectors, np.abs(vectors)
         if free:
+            moved_u[:, 1:], moved_v = vectors[:, : k - 1], vectors[:, k - 1 :]
             scale = np.maximum(np.abs(temperature), 1e-12)
-            effects = np.abs(np.hstack([moved[:, 1] - discounts * moved[:, 0], moved[:, 0]])) / np.tile(scale, 2)
+            effects = np.abs(np.hstack([moved_v - discounts * moved_u, moved_u])) / np.tile(scale, 2)
         size = float(np.sqrt(sum((family.weights * (family.u**2 + family.v**2)).sum() for family in families)))
         rounding = self._nuisance.rounding * size
         gap = float(np.linalg.norm(matrix @ self.y - right))
-        errors = self._errors(left, moved, discounts, temperature)
+        errors = self._errors(left, moved_u, moved_v)
         found = Directions.judged(
             values, vectors, effects, values <= rounding, errors, gap, rounding, equations.outside, walked=False
         )
@@ -292,12 +293,6 @@ class LinearSystem:
             return y, np.full(self._n_experts, self._temperature)
         temperature = np.concatenate([[1.0], y[: self._n_experts - 1]])
         return y[self._n_experts - 1 :] / np.maximum(temperature, TINY), temperature
-
-    def _factors(self, direction: Floats) -> tuple[Floats, Floats]:
-        """What a direction of y adds to the factors `(K,)` of û and of V̂."""
-        if self._temperature is not None:
-            return np.zeros(self._n_experts), self._temperature * direction
-        return np.concatenate([[0.0], direction[: self._n_experts - 1]]), direction[self._n_experts - 1 :]
 
     def _solve(self, right: Floats, values: Floats, vectors: Floats) -> Floats:
         """Bounded least squares; the unbounded solution where it respects the box up to rounding, as it is the more exact one."""
@@ -312,9 +307,10 @@ class LinearSystem:
         y: Floats = change @ bounded.x
         return y
 
-    def _errors(self, left: Floats, moved: Floats, discounts: Floats, temperature: Floats) -> tuple[Floats, Floats, float]:
+    def _errors(self, left: Floats, moved_u: Floats, moved_v: Floats) -> tuple[Floats, Floats, float]:
         """Mean squares of the errors of the right-hand side along each left vector, of A times each right vector, and in all."""
-        sides, changes, total = np.zeros(len(moved)), np.zeros(len(moved)), 0.0
+        discounts, temperature = self.read(self.y)
+        sides, changes, total = np.zeros(len(moved_u)), np.zeros(len(moved_u)), 0.0
         for number, family in enumerate(self._rows.families):
             k, columns = family.owner, family.error_u.shape[1]
             placed = self._rows.place({number: np.hstack([family.error_u, family.error_v])})
@@ -323,7 +319,7 @@ class LinearSystem:
             sides += ((left.T @ error) ** 2).mean(axis=1)
             total += float((error**2).sum()) / columns
             uu, uv, vv = ((a * b).sum() / columns for a, b in ((u, u), (u, v), (v, v)))
-            a, b = moved[:, 0, k], moved[:, 1, k]
+            a, b = moved_u[:, k], moved_v[:, k]
             changes += a**2 * uu - 2 * a * b * uv + b**2 * vv
         return sides, changes, total
 
