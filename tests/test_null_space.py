@@ -1,4 +1,4 @@
-"""Many states that no action tells apart: sparse null spaces give the answers of dense ones, and large tables do not fail."""
+"""Many states that no action distinguishes: sparse null spaces give the answers of dense ones, and large tables do not fail."""
 
 import numpy as np
 import pytest

@@ -52,7 +52,7 @@ import scipy.sparse as sp
 from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, TINY, Bools, Floats, Ints, Sparse
 from multihorizon.exact.least_squares import Coefficients, Columns, DenseColumns, columns_of, null_space
 from multihorizon.mdp import MDP
-from multihorizon.planning.linear import DENSE_STATES, Resolvent
+from multihorizon.planning.linear import DENSE_STATES, Resolvent, SingularError, matrix_resolvent
 from multihorizon.problem import Expert, Problem
 
 #: Up to this many entries of log π the errors drawn do not depend on the order of states and actions; sorting more takes long.
@@ -384,6 +384,44 @@ class Explanation:
             return reward
         entered = self.equations.entered
         return np.where(entered, reward - reward[entered].mean(), 0.0)
+
+
+def bellman_residual(point: Explanation) -> float:
+    """`max |(Q − V)/λ − log π*|` with V and Q the values of the experts' own policies under the answer.
+
+    It is 0 exactly if every expert is soft-optimal. Its unit is that of log π. V is solved for from the answer; the values that
+    the equations have only make that quicker. Where a policy never ends, or not before rounding hides it, a discount of 1 is read
+    as a little less.
+    """
+    equations, reward = point.equations, point.reward
+    worst, values = 0.0, equations.values(point.x)
+    for expert, policy, owner, guess in zip(
+        equations.problem.experts, equations.policies, equations.problem.owner, values, strict=True
+    ):
+        gamma, lam = float(point.discounts[owner]), float(point.temperature[owner])
+        if gamma > LARGEST_SOLVABLE_DISCOUNT and expert.mdp.never_ends(policy.policy).any():
+            gamma = LARGEST_SOLVABLE_DISCOUNT
+        try:
+            found = _one_residual(expert, policy, reward, gamma, lam, guess)
+        except SingularError:
+            if gamma <= LARGEST_SOLVABLE_DISCOUNT:
+                raise
+            found = _one_residual(expert, policy, reward, LARGEST_SOLVABLE_DISCOUNT, lam, guess)
+        worst = max(worst, found)
+    return worst
+
+
+def _one_residual(
+    expert: Expert, policy: PolicyEquations, reward: Floats, gamma: float, lam: float, guess: Floats | None
+) -> float:
+    mdp = expert.mdp
+    immediate, under = expert.expected_reward(reward), mdp.under(policy.policy)
+    earned = np.where(mdp.terminal, 0.0, np.vecdot(policy.policy, immediate)) + lam * policy.entropy
+    # One backup gives the states that nobody enters their values too.
+    known = None if guess is None else earned + gamma * (under @ guess)
+    values = matrix_resolvent(mdp, under, gamma).solve(earned, guess=known)
+    gap = (immediate + gamma * mdp.expect(values) - values[:, None]) / lam - policy.log_policy
+    return float(np.abs(gap).max(where=mdp.live, initial=0.0))
 
 
 @dataclass(eq=False)

@@ -58,20 +58,19 @@ import scipy.sparse as sp
 from scipy.optimize import linprog, lsq_linear
 from scipy.stats import chi2, qmc
 
-from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, RANK_TOLERANCE, TINY, Bools, Floats, as_discount, as_positive
+from multihorizon.checks import RANK_TOLERANCE, TINY, Bools, Floats, as_discount, as_positive
 from multihorizon.exact.equations import (
     Explanation,
     JointEquations,
-    PolicyEquations,
     StateEquations,
+    bellman_residual,
     in_order_of_content,
     joint_equations,
     read_equations,
 )
 from multihorizon.exact.least_squares import Coefficients, columns_of
-from multihorizon.planning.linear import SingularError, matrix_resolvent
 from multihorizon.planning.soft_plan import SoftPlan, soft_plan
-from multihorizon.problem import Expert, Problem, require_finite
+from multihorizon.problem import Problem, require_finite
 from multihorizon.result import Result
 
 Temperature = float | Literal["per_expert"]
@@ -568,44 +567,6 @@ class Answer:
             free_constant=equations.free_constant and point.columns.nullity > 0,
             unknown_parameters=tuple(name for name, entered in names if not entered),
         )
-
-
-def bellman_residual(point: Explanation) -> float:
-    """`max |(Q − V)/λ − log π*|` with V and Q the values of the experts' own policies under the answer.
-
-    It is 0 exactly if every expert is soft-optimal. Its unit is that of log π. V is solved for from the answer; the values that
-    the equations have only make that quicker. Where a policy never ends, or not before rounding hides it, a discount of 1 is read
-    as a little less.
-    """
-    equations, reward = point.equations, point.reward
-    worst, values = 0.0, equations.values(point.x)
-    for expert, policy, owner, guess in zip(
-        equations.problem.experts, equations.policies, equations.problem.owner, values, strict=True
-    ):
-        gamma, lam = float(point.discounts[owner]), float(point.temperature[owner])
-        if gamma > LARGEST_SOLVABLE_DISCOUNT and expert.mdp.never_ends(policy.policy).any():
-            gamma = LARGEST_SOLVABLE_DISCOUNT
-        try:
-            found = _one_residual(expert, policy, reward, gamma, lam, guess)
-        except SingularError:
-            if gamma <= LARGEST_SOLVABLE_DISCOUNT:
-                raise
-            found = _one_residual(expert, policy, reward, LARGEST_SOLVABLE_DISCOUNT, lam, guess)
-        worst = max(worst, found)
-    return worst
-
-
-def _one_residual(
-    expert: Expert, policy: PolicyEquations, reward: Floats, gamma: float, lam: float, guess: Floats | None
-) -> float:
-    mdp = expert.mdp
-    immediate, under = expert.expected_reward(reward), mdp.under(policy.policy)
-    earned = np.where(mdp.terminal, 0.0, np.vecdot(policy.policy, immediate)) + lam * policy.entropy
-    # One backup gives the states that nobody enters their values too.
-    known = None if guess is None else earned + gamma * (under @ guess)
-    values = matrix_resolvent(mdp, under, gamma).solve(earned, guess=known)
-    gap = (immediate + gamma * mdp.expect(values) - values[:, None]) / lam - policy.log_policy
-    return float(np.abs(gap).max(where=mdp.live, initial=0.0))
 
 
 def _largest_residual(equations: JointEquations) -> float:
