@@ -836,7 +836,7 @@ def _analyse_vectors(
     """The same for states that are vectors: the fit, the tests of shared discounts, and the reward as a function."""
     solution = solve(SampledProblem(steps), solver, seed, part_of(progress, 0.0, 0.7))
     evidence, fixed, made = SieveEvidence.of(solution), solution.options.get("discounts"), reward_functions(solution)
-    batches, plans, size = made.point.likelihood.design.decisions, made.point.plans, len(steps.experts)
+    batches, plans, size = made.point.likelihood.data.decisions, made.point.plans, len(steps.experts)
     decisions = np.array([float(batch.visits.sum()) for batch in batches])
     totals = [float((batch.counts * plan.finite_log).sum()) for batch, plan in zip(batches, plans, strict=True)]
     no_test = SharedGoalTest(np.nan, np.nan, 0, "there is no test of it yet for states that are vectors")
