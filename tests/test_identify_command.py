@@ -1,4 +1,4 @@
-"""`multihorizon identify`, and `fit` where one task does not identify the discounts and two do."""
+"""`multihorizon identify`, and `fit` where one task cannot tell the discounts and two can."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ class Analysis(Result):
     contrasts: Contrasts
     withheld: str
     shared: SharedDiscountTest | None = None
-    pairs: list[SharedDiscountTest] = field(default_factory=list)
+    pairs: Sequence[SharedDiscountTest] = ()
     goals: GoalCheck | None = None
     remarks: list[str] = field(default_factory=list)
     quick: bool = False
@@ -620,7 +620,9 @@ def analyse(
         found = replace(found, population=solve(problem, asked, seed, part_of(progress, 0.2, 0.3)))
         keep(found)
     if lookahead:
-        found = replace(found, lookahead=compare_from(resume(solution), lookahead, tables, seed, part_of(progress, 0.3, 0.35)))
+        found = replace(
+            found, lookahead=compare_from(resume(solution), lookahead, tables, seed=seed, progress=part_of(progress, 0.3, 0.35))
+        )
     if solver.ridge:
         penalty = Penalty(solver.ridge, solve(problem, replace(solver, ridge=None), seed))
         found = replace(found, penalty=penalty, withheld=found.withheld or penalty.decides(solution))
@@ -644,7 +646,7 @@ def analyse(
         keep(found)
     if not all(found.known) and (pairs or problem.n_experts <= 6):
         tests: list[SharedDiscountTest] = []
-        for pair in each_pair(solution, part_of(progress, 0.85, 1.0), jobs):
+        for pair in each_pair(solution, jobs=jobs, progress=part_of(progress, 0.85, 1.0)):
             tests.append(replace(pair, adjusted=np.nan))  # corrected for their number when all are there
             found = replace(found, pairs=list(tests))
             keep(found)
@@ -836,7 +838,7 @@ def _analyse_vectors(
     """The same for states that are vectors: the fit, the tests of shared discounts, and the reward as a function."""
     solution = solve(SampledProblem(steps), solver, seed, part_of(progress, 0.0, 0.7))
     evidence, fixed, made = SieveEvidence.of(solution), solution.options.get("discounts"), reward_functions(solution)
-    batches, plans, size = made.point.likelihood.data.decisions, made.point.plans, len(steps.experts)
+    batches, plans, size = made.point.likelihood.design.decisions, made.point.plans, len(steps.experts)
     decisions = np.array([float(batch.visits.sum()) for batch in batches])
     totals = [float((batch.counts * plan.finite_log).sum()) for batch, plan in zip(batches, plans, strict=True)]
     no_test = SharedGoalTest(np.nan, np.nan, 0, "there is no test of it yet for states that are vectors")
@@ -866,7 +868,7 @@ def _analyse_vectors(
         found = replace(found, shared=shared, pairs=[shared])
         keep(found)
     if size > 2 and found.shared is not None:
-        found = replace(found, pairs=pairwise_tests(solution, part_of(progress, 0.8, 1.0)))
+        found = replace(found, pairs=pairwise_tests(solution, progress=part_of(progress, 0.8, 1.0)))
     return replace(found, finished=True)
 
 
@@ -918,12 +920,9 @@ def person_cells(found: Analysis, k: int) -> tuple[str, str, str, str]:
 
 
 def sizes(found: Analysis) -> str:
-    """How many experts, episodes and decisions there are, and of how many numbers a state is made that is a vector."""
+    """How many experts, episodes and decisions there are."""
     numbers = {"expert": len(found.given), "episode": int(found.episodes.sum()), "decision": int(found.decisions.sum())}
-    text = ", ".join(count(number, noun) for noun, number in numbers.items())
-    if isinstance(found.evidence, SieveEvidence):
-        text += f", in states of {count(len(found.evidence.coordinates) + len(found.evidence.left_out), 'number')}"
-    return f"{text}."
+    return ", ".join(count(number, noun) for noun, number in numbers.items()) + "."
 
 
 def _named(found: Analysis, names: list[str]) -> str:

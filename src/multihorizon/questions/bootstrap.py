@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
+import pandas as pd
 
 from multihorizon.checks import Floats, as_count, as_level
 from multihorizon.choice.tabular import Likelihood, draw_decisions, require_counts
@@ -25,19 +26,20 @@ from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.problem import Problem
+from multihorizon.result import Result
 from multihorizon.solution import Solution
 
 Kind = Literal["parametric", "episodes"]
-Counts = list[Floats]
-#: Samples are fitted in so many tasks: enough for many processes, few enough that starting one costs little.
-CHUNKS = 40
 
 
 @dataclass(frozen=True, eq=False)
-class Bootstrap:
+class Bootstrap(Result):
     """Discounts `(B,K)` and rewards `(B,d)` of the samples whose fit finished, and how many did not."""
 
+    _drawn: ClassVar[tuple[str, ...]] = ("expert", "discount", "low", "high")
+
     kind: Kind
+    experts: tuple[str, ...]
     discounts: Floats
     rewards: Floats
     failed: int
@@ -54,14 +56,28 @@ class Bootstrap:
         ends: Floats = np.quantile(self.discounts, tails, axis=0).T
         return ends
 
+    def summary(self) -> str:
+        """How many tables were drawn and how, and the spread of each discount."""
+        drawn = "decisions were drawn from the fit" if self.kind == "parametric" else "episodes were drawn with replacement"
+        first = f"In {len(self.discounts)} tables {drawn}; {self.failed} further fits did not finish."
+        rows = [f"  {row.expert}: {row.low:.3f} to {row.high:.3f}" for row in self.to_frame().itertuples()]
+        return "\n".join([f"{first} 95 % of the discounts lie within", *rows])
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per expert: mean and standard error of the discount, and the ends of the 95 % percentile interval."""
+        low, high = self.confidence_intervals().T
+        columns = {"discount": self.discounts.mean(axis=0), "standard_error": self.standard_errors, "low": low, "high": high}
+        return pd.DataFrame({"expert": self.experts, **columns})
+
 
 def bootstrap(
     solution: Solution,
     samples: int = 200,
     kind: Kind = "parametric",
     demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
-    jobs: int = -1,
+    *,
     seed: int = 0,
+    jobs: int = 1,
     progress: Progress = silent,
 ) -> Bootstrap:
     """Fit `samples` tables drawn around a maximum-likelihood solution.
@@ -71,69 +87,33 @@ def bootstrap(
         samples: how many tables.
         kind: "parametric" or "episodes".
         demonstrations: for "episodes" the table the problem was made of, or one for each task in the order they were joined.
-        jobs: processes; −1 for all cores.
         seed: same seed, same answer.
+        jobs: processes; −1 for all cores. The digits do not depend on it.
         progress: called as samples finish.
+
+    Raises:
+        ValueError: for solutions of other solvers, and where fewer than two fits finished.
     """
     as_count(samples, "samples", least=2)
     point = resume(solution)
-    tables = _tables(point.likelihood.problem, kind, demonstrations)
+    model = point.likelihood
+    if kind not in ("parametric", "episodes"):
+        raise ValueError(f'kind must be "parametric" or "episodes", received {kind!r}')
+    if kind == "episodes" and demonstrations is None:
+        raise ValueError("the bootstrap of episodes must be given the demonstrations, received none")
+    tables = None if kind == "parametric" or demonstrations is None else tables_of(model.problem, demonstrations)
     seeds = np.random.SeedSequence(seed).spawn(samples)
-    chunks = [[seeds[i] for i in chunk] for chunk in np.array_split(np.arange(samples), min(samples, CHUNKS))]
+    # Forty tasks are enough for many processes, and few enough that starting one costs little.
+    chunks = [[seeds[i] for i in chunk] for chunk in np.array_split(np.arange(samples), min(samples, 40))]
     found: list[Floats | None] = []
-    for part in in_parallel(partial(_refit, point.likelihood, point.x, tables), chunks, jobs):
+    for part in in_parallel(partial(_refit, model, point.x, tables), chunks, jobs):
         found += part
         progress(len(found) / samples, f"bootstrap {len(found)} of {samples}")
     kept = np.array([x for x in found if x is not None])
     if len(kept) < 2:
         raise ValueError(f"fewer than two of {samples} bootstrap fits finished: the problem is too close to not being identified")
-    model = point.likelihood
     discounts = np.array([model.discounts(x) for x in kept])
-    return Bootstrap(kind, discounts, kept[:, : model.n_reward], samples - len(kept))
-
-
-def resample(demonstrations: Demonstrations, rng: np.random.Generator) -> Floats:
-    """How often each episode counts, `(E,)`, when each expert's episodes are drawn with replacement."""
-    owners = demonstrations.by_episode.expert
-    times = np.zeros(owners.size)
-    for expert in range(len(demonstrations.experts)):
-        own = np.flatnonzero(owners == expert)
-        times[own] = rng.multinomial(own.size, np.full(own.size, 1 / own.size)) if own.size else 0
-    return times
-
-
-def _tables(
-    problem: Problem, kind: Kind, demonstrations: Demonstrations | Sequence[Demonstrations] | None
-) -> list[Demonstrations] | None:
-    if kind == "parametric":
-        return None
-    if kind != "episodes":
-        raise ValueError(f'kind must be "parametric" or "episodes", received {kind!r}')
-    if demonstrations is None:
-        raise ValueError("the bootstrap of episodes must be given the demonstrations, received none")
-    return tables_of(problem, demonstrations)
-
-
-def tables_of(
-    problem: Problem, demonstrations: Demonstrations | Sequence[Demonstrations], all_experts: bool = True
-) -> list[Demonstrations]:
-    """The tables that a problem was made of, one for each task in the order they were joined.
-
-    `all_experts` says that the problem must have all experts of the tables, and not only some.
-
-    Raises:
-        ValueError: for tables with other experts or other decisions than the problem's.
-    """
-    tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations)
-    kept = [np.array([all_experts or name in problem.names for name in table.experts]) for table in tables]
-    counts: Counts = []
-    for table, own_experts in zip(tables, kept, strict=True):
-        if len(counts) < len(problem.experts) and own_experts.any():
-            counts += list(table.counts(problem.experts[len(counts)].mdp)[own_experts])
-    own = [require_counts(expert) for expert in problem.experts]
-    if sum(map(np.sum, kept)) != len(own) or not all(map(np.array_equal, counts, own)):
-        raise ValueError("demonstrations must be the tables the problem was made of, one for each task in order")
-    return tables
+    return Bootstrap(kind, solution.experts, discounts, kept[:, : model.n_reward], samples - len(kept))
 
 
 def _refit(
@@ -152,9 +132,36 @@ def _refit(
     return found
 
 
-def _draw_episodes(problem: Problem, tables: list[Demonstrations], rng: np.random.Generator) -> Counts:
-    counts: Counts = []
+def _draw_episodes(problem: Problem, tables: list[Demonstrations], rng: np.random.Generator) -> list[Floats]:
+    """The counts of tables in which each expert's episodes are drawn with replacement."""
+    counts: list[Floats] = []
     for table in tables:
-        mdp = problem.experts[len(counts)].mdp
-        counts += list(table.counts_of_episodes(mdp, resample(table, rng)))
+        owners = table.by_episode.expert
+        times = np.zeros(owners.size)
+        for expert in range(len(table.experts)):
+            own = np.flatnonzero(owners == expert)
+            times[own] = rng.multinomial(own.size, np.full(own.size, 1 / own.size)) if own.size else 0
+        counts += list(table.counts_of_episodes(problem.experts[len(counts)].mdp, times))
     return counts
+
+
+def tables_of(
+    problem: Problem, demonstrations: Demonstrations | Sequence[Demonstrations], all_experts: bool = True
+) -> list[Demonstrations]:
+    """The tables that a problem was made of, one for each task in the order they were joined.
+
+    `all_experts` says that the problem must have all experts of the tables, and not only some.
+
+    Raises:
+        ValueError: for tables with other experts or other decisions than the problem's.
+    """
+    tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations)
+    kept = [np.array([all_experts or name in problem.names for name in table.experts]) for table in tables]
+    counts: list[Floats] = []
+    for table, own_experts in zip(tables, kept, strict=True):
+        if len(counts) < len(problem.experts) and own_experts.any():
+            counts += list(table.counts(problem.experts[len(counts)].mdp)[own_experts])
+    own = [require_counts(expert) for expert in problem.experts]
+    if sum(map(np.sum, kept)) != len(own) or not all(map(np.array_equal, counts, own)):
+        raise ValueError("demonstrations must be the tables the problem was made of, one for each task in order")
+    return tables

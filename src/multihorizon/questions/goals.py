@@ -11,7 +11,7 @@ Pairs that share a reward are linked, the surest first, and links make groups. T
 has a solution. Several experts can show what pairs cannot, so groups that nothing sets apart are also tried together: they become
 one if all of them together are identified. What each expert says is computed once, so a pair costs only a system in two unknowns.
 
-*Sharess.* The members of a group share a reward θ, and each has a discount γ. The score of a group is the log-likelihood L of
+*Decisions.* The members of a group share a reward θ, and each has a discount γ. The score of a group is the log-likelihood L of
 its fit less a price for each parameter that the decisions determine,
 
     score = L − c · tr[I (I + Λ)⁻¹],        c = max(1, ½ log of the decisions per determined parameter of the experts alone).
@@ -54,7 +54,8 @@ from multihorizon.choice.parameters import Temperature, check_temperature, read_
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.driver import solve
 from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, choice_probability_start, own_discounts
+from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
+from multihorizon.estimate.search import OWN_DISCOUNTS, choice_probability_start, own_discounts
 from multihorizon.exact.equations import has_features, in_order_of_content, joint_equations, read_equations, reward_families
 from multihorizon.exact.identify import Answer, Identification, judge, read_temperature
 from multihorizon.exact.identify import Temperature as PolicyTemperature
@@ -397,7 +398,7 @@ class _Policies:
         return bool(together.surplus()[1] - alone <= self.coincidence)
 
 
-# Sharess.
+# Decisions.
 
 
 def goals_of_decisions(
@@ -546,7 +547,7 @@ def _starts(model: Likelihood) -> Iterator[Point]:
         if point is None:
             continue
         yield point
-        apart = None if model.n_discounts == 1 else choice_probability_start(model, own_discounts(point))
+        apart = None if model.n_discounts == 1 else choice_probability_start(model, own_discounts(point, OWN_DISCOUNTS))
         if apart is not None:
             yield apart
 

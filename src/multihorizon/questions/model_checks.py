@@ -28,46 +28,35 @@ numbers are measured in their standard deviations over the draws, and the larger
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
+import pandas as pd
 from scipy.stats import chi2
 
-from multihorizon.checks import TINY, Floats, Ints, as_count
+from multihorizon.checks import TINY, Bools, Floats, Ints, as_count
 from multihorizon.choice.model import DENSE_REWARDS
-from multihorizon.choice.tabular import Point, require_counts
+from multihorizon.choice.tabular import ListedModel, Point, require_counts
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.maximum_likelihood import resume, smoothed_policy
+from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.estimate.search import smoothed_policy
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 from multihorizon.questions.bootstrap import tables_of
+from multihorizon.result import Result
 from multihorizon.solution import Solution
 
 MODELS = ("this model", "one shared discount", "discount 0", "own frequencies")
-#: Bins of the calibration, and how many of the worst states are named.
-BINS, WORST = 10, 10
 #: Shares of fewer decisions say too little to be compared with the model.
 FEWEST_DECISIONS = 10
-#: A case in which choices differ from the model counts if its p-value is below this.
-ODD = 0.05
-#: How widely a model fits, by the largest share of odd cases and of decisions that would have to be others; beyond, it does not.
-EXTENTS = (("In nearly all states", 0.05, 0.02), ("In most states", 0.15, 0.05), ("In part", 0.5, 0.15))
-#: Where no more than this share of the decisions would have to be others, the share of cases does not matter.
-NEGLIGIBLE = 0.01
-#: Steps of a baseline's climb: it starts from the answer and need not be exact to be compared.
-BASELINE_STEPS = 60
-#: Choices of one episode are compared in the directions of the reward of which they say most, with so many draws of signs (more
-#: where the first make the model doubtful), and in episodes drawn at random where there are more decisions.
-DIRECTIONS, SIGN_DRAWS, COMPARED_DECISIONS = 20, (199, 999), 20_000
-#: The spread τ of rewards between episodes, in temperatures.
-SPREAD = 10.0
-#: Ridge of a fit to some of the episodes: without it a reward may run away that the whole table holds.
-PART_RIDGE = 1e-3
+#: A case in which choices differ from the model counts if its p-value is below this; so many of the worst are named.
+ODD, WORST = 0.05, 10
+
+Model = TypeVar("Model", bound=ListedModel)
 
 
 class WithinEpisodes(NamedTuple):
@@ -83,7 +72,7 @@ class WithinEpisodes(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class ModelChecks:
+class ModelChecks(Result):
     """What `check_model` found.
 
     Attributes:
@@ -95,12 +84,29 @@ class ModelChecks:
         within: whether choices of one episode go together.
     """
 
+    _drawn: ClassVar[tuple[str, ...]] = ("expert", MODELS[0])
+
     experts: tuple[str, ...]
     decisions: Floats
     held_out: dict[str, Floats]
     calibration: Floats
     worst: list[dict[str, Any]]
     within: WithinEpisodes
+
+    def summary(self) -> str:
+        """How well each model predicts, how many of the worst states are odd, and whether choices of an episode go together."""
+        total = self.decisions.sum()
+        means = ", ".join(f"{name} {values @ self.decisions / total:.4f}" for name, values in self.held_out.items())
+        odd = sum(case["p_value"] < ODD for case in self.worst)
+        states = f"{'at least ' * (odd == WORST)}{odd}" if odd else "no"
+        lines = [f"Mean log-likelihood of {total:,.0f} held-out decisions, nearer to zero is better: {means}."]
+        lines.append(f"Choices differ from the model by more than chance in {states} case{'s' * (odd != 1)}.")
+        within = f"was not tested: {self.within.reason}" if self.within.reason else f"has p = {self.within.p_value:.3g}"
+        return "\n".join([*lines, f"That choices of one episode do not go together {within}."])
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per expert: how many decisions were held out, and their mean log-likelihood under each model."""
+        return pd.DataFrame({"expert": self.experts, "decisions": self.decisions, **self.held_out})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and dicts."""
@@ -112,11 +118,15 @@ class ModelChecks:
             "within_episodes": self.within._asdict(),
         }
 
+    def _content(self) -> dict[str, Any]:
+        return {"experts": self.experts, **self.to_dict()}
+
 
 def check_model(
     solution: Solution,
     demonstrations: Demonstrations | Sequence[Demonstrations],
     folds: int = 2,
+    *,
     seed: int = 0,
     progress: Progress = silent,
 ) -> ModelChecks:
@@ -128,52 +138,60 @@ def check_model(
         folds: how many parts the episodes are dealt into; every expert needs at least as many episodes.
         seed: deals the episodes.
         progress: called after each fit.
+
+    Raises:
+        ValueError: for solutions of other solvers, other tables than the problem's, and too few episodes.
     """
     point = resume(solution)
-    tables = tables_of(point.likelihood.problem, demonstrations)
-    parts = deal(point, tables, as_count(folds, "folds", least=2), np.random.default_rng(seed))
-    owner = np.array(point.likelihood.problem.owner)
+    problem = point.likelihood.problem
+    tables = tables_of(problem, demonstrations)
+    parts = deal(problem, tables, as_count(folds, "folds", least=2), np.random.default_rng(seed))
+    owner = np.array(problem.owner)
     totals = {name: np.zeros(len(solution.experts)) for name in MODELS}
     decisions = np.zeros(len(solution.experts))
     pairs: list[tuple[Floats, Floats, Floats]] = []
     for fold, held in enumerate(parts):
-        train = [require_counts(expert) - test for expert, test in zip(point.likelihood.problem.experts, held, strict=True)]
+        train = [require_counts(expert) - test for expert, test in zip(problem.experts, held, strict=True)]
         for number, name in enumerate(MODELS):
             policies = _predict(point, train, name)
-            for i, (test, policy) in enumerate(zip(held, policies, strict=True)):
+            for i, (expert, test, policy) in enumerate(zip(problem.experts, held, policies, strict=True)):
                 totals[name][owner[i]] += float((test * np.log(np.where(test > 0, np.maximum(policy, 1e-300), 1.0))).sum())
-            if name == MODELS[0]:
-                pairs += _predictions(point, held, policies)
+                if name == MODELS[0]:  # predicted probability, times taken and times possible, where there are decisions
+                    visits = np.broadcast_to(test.sum(axis=1, keepdims=True), test.shape)
+                    seen = (visits > 0) & expert.mdp.available
+                    pairs.append((policy[seen], test[seen], visits[seen]))
             progress((fold * len(MODELS) + number + 1) / (len(parts) * len(MODELS)), f"fold {fold + 1}: {name}")
         np.add.at(decisions, owner, [float(test.sum()) for test in held])
-    worst = [found._asdict() for found in misfits(point.likelihood.problem, point.policies())[:WORST]]
     held_out = {name: total / np.maximum(decisions, 1.0) for name, total in totals.items()}
-    within = within_episodes(point, tables, seed)
-    return ModelChecks(solution.experts, decisions, held_out, calibration_bins(pairs), worst, within)
+    worst = [found._asdict() for found in misfits(problem, point.policies())[:WORST]]
+    return ModelChecks(
+        solution.experts, decisions, held_out, calibration_bins(pairs), worst, within_episodes(point, tables, seed)
+    )
 
 
-def deal(point: Point, tables: list[Demonstrations], folds: int, rng: np.random.Generator) -> list[list[Floats]]:
-    """Counts of each expert and task in each fold."""
+# Held out.
+
+
+def deal(problem: Problem, tables: Sequence[Demonstrations], folds: int, rng: np.random.Generator) -> list[list[Floats]]:
+    """Counts of each expert and task in each fold, into which each expert's episodes are dealt."""
     parts: list[list[Floats]] = [[] for _ in range(folds)]
-    position = 0
     for table in tables:
-        fold = _fold_of_episodes(table, folds, rng)
-        mdp = point.likelihood.problem.experts[position].mdp
+        owners = table.by_episode.expert
+        fold = np.zeros(owners.size, dtype=np.int64)
+        for expert, name in enumerate(table.experts):
+            own = rng.permutation(np.flatnonzero(owners == expert))
+            if own.size < folds:
+                raise ValueError(f"expert {name} must have at least {folds} episodes to hold some out, received {own.size}")
+            fold[own] = np.arange(own.size) % folds
+        mdp = problem.experts[len(parts[0])].mdp
         for number, part in enumerate(parts):
             part += list(table.counts_of_episodes(mdp, fold == number))
-        position += len(table.experts)
     return parts
 
 
-def _fold_of_episodes(table: Demonstrations, folds: int, rng: np.random.Generator) -> Ints:
-    owners = table.by_episode.expert
-    fold = np.zeros(owners.size, dtype=np.int64)
-    for expert, name in enumerate(table.experts):
-        own = rng.permutation(np.flatnonzero(owners == expert))
-        if own.size < folds:
-            raise ValueError(f"expert {name} must have at least {folds} episodes to hold some out, received {own.size}")
-        fold[own] = np.arange(own.size) % folds
-    return fold
+def of_part(model: Model, counts: Sequence[Floats]) -> Model:
+    """The model of some of the episodes, with a ridge: without it a reward may run away that the whole table holds."""
+    return model.with_counts(counts).holding(model.penalty, np.maximum(model.ridge, 1e-3))
 
 
 def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
@@ -182,7 +200,7 @@ def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
     if name == "own frequencies":
         experts = model.problem.experts
         return [smoothed_policy(expert.mdp, counts) for expert, counts in zip(experts, train, strict=True)]
-    fitted = model.with_counts(train).holding(model.penalty, np.maximum(model.ridge, PART_RIDGE))
+    fitted = of_part(model, train)
     if name == "one shared discount":
         fitted = fitted.sharing((0,) * model.problem.n_experts)
     fixed = np.zeros(fitted.size, dtype=np.bool_)
@@ -195,121 +213,21 @@ def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
     start = fitted.at(fitted.pack(model.reward(point.x), grouped, np.exp(point.x[model.temperature_slice]), moved))
     if start is None:
         raise ValueError(f"the baseline {name} has no finite soft values at the fitted reward")
-    return climb(start, fixed, BASELINE_STEPS, gain=1e-3).point.policies()
+    # It starts from the answer and need not be exact to be compared.
+    return climb(start, fixed, 60, gain=1e-3).point.policies()
 
 
-def _predictions(point: Point, held: list[Floats], policies: list[Floats]) -> list[tuple[Floats, Floats, Floats]]:
-    """Predicted probability, times taken and times possible of each state and available action with held-out decisions."""
-    found = []
-    for expert, test, policy in zip(point.likelihood.problem.experts, held, policies, strict=True):
-        visits = np.broadcast_to(test.sum(axis=1, keepdims=True), test.shape)
-        seen = (visits > 0) & expert.mdp.available
-        found.append((policy[seen], test[seen], visits[seen]))
-    return found
-
-
-def calibration_bins(pairs: list[tuple[Floats, Floats, Floats]]) -> Floats:
+def calibration_bins(pairs: list[tuple[Floats, Floats, Floats]], bins: int = 10) -> Floats:
     """Mean prediction, share taken and weight of each occupied bin, `(n,3)`."""
     predicted, taken, visits = (np.concatenate([pair[i] for pair in pairs]) for i in range(3))
-    place = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
-    weight, mean, share = (np.bincount(place, total, minlength=BINS) for total in (visits, visits * predicted, taken))
+    place = np.minimum((predicted * bins).astype(np.int64), bins - 1)
+    weight, mean, share = (np.bincount(place, total, minlength=bins) for total in (visits, visits * predicted, taken))
     kept = weight > 0
     rows: Floats = np.stack([mean[kept] / weight[kept], share[kept] / weight[kept], weight[kept]], axis=1)
     return rows
 
 
-def within_episodes(point: Point, tables: Sequence[Demonstrations], seed: int = 0) -> WithinEpisodes:
-    """Test that choices of one episode do not go together, by the rule at the top."""
-    model, untested = point.likelihood, partial(WithinEpisodes, np.nan, np.nan)
-    if model.is_large:
-        return untested(f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}")
-    parts = _centred_scores(point, tables, seed)
-    if not any((scores**2).sum() for scores, starts in parts if len(starts) < len(scores)):
-        return untested("no two choices of one episode can be compared")
-    # Experts draw in the order of their scores, so that it does not matter how they are listed.
-    order = np.argsort([np.round((scores**2).sum(), 6) for scores, _ in parts], kind="stable")
-    streams = np.random.SeedSequence(seed).spawn(len(parts))
-    draws = [np.random.default_rng(streams[rank]) for rank in np.argsort(order)]
-    found = [_together(parts)]
-    for number in SIGN_DRAWS:
-        while len(found) <= number:
-            pairs = zip(draws, parts, strict=True)
-            found.append(_together([(x * rng.choice([-1.0, 1.0], len(x))[:, None], starts) for rng, (x, starts) in pairs]))
-        drawn = np.array(found[1:])
-        largest = ((np.array(found) - drawn.mean(axis=0)) / np.maximum(drawn.std(axis=0), TINY)).max(axis=1)
-        p_value = (1 + int((largest[1:] >= largest[0] - 1e-9).sum())) / (1 + number)
-        if p_value > ODD:
-            break
-    return WithinEpisodes(float(largest[0]), p_value)
-
-
-def _together(parts: Sequence[tuple[Floats, Ints]]) -> tuple[float, float]:
-    """Trace and largest eigenvalue of C, from the scores `(N,m)` of each expert and the rows that begin an episode."""
-    total = np.zeros((parts[0][0].shape[1],) * 2)
-    for scores, starts in parts:
-        sums = np.add.reduceat(scores, starts)
-        total += sums.T @ sums - scores.T @ scores
-    return float(np.trace(total)), float(np.linalg.eigvalsh(total)[-1])
-
-
-def _centred_scores(point: Point, tables: Sequence[Demonstrations], seed: int) -> list[tuple[Floats, Ints]]:
-    """The scores `(N,m)` of each expert's choices, weighted and centred in each state, and the rows that begin an episode."""
-    model = point.likelihood
-    share = min(1.0, COMPARED_DECISIONS / model.decisions)
-    choices = [choice for table in tables for choice in _some_choices(table, share, seed)]
-    # The reward, or where it is known the discounts and temperatures.
-    places, last = np.arange(model.size), model.transition_slice.start
-    free = places < model.n_reward if model.settings.reward is None else (places >= model.n_reward) & (places < last)
-    unit = np.where(free, 1.0, 0.0)
-    unit[: model.n_reward] *= model.known_temperature / model.feature_sizes
-    unit[model.discount_slice] *= point.x[model.discount_slice] * (1 - point.x[model.discount_slice])
-    episodes = sum(int(table.episode_counts.sum()) for table in tables)
-    values, vectors = np.linalg.eigh((point.information * unit[:, None] * unit)[np.ix_(free, free)] / episodes)
-    directions = np.zeros((model.size, min(DIRECTIONS, values.size)))
-    directions[free] = (vectors / np.sqrt(np.maximum(values, 0.0) + SPREAD**-2))[:, -DIRECTIONS:]
-    directions *= unit[:, None]
-    found = []
-    for b, batch in enumerate(model.batches):
-        rows, columns, slopes = point.scores(b)
-        place = np.zeros(batch.mdp.n_actions * batch.mdp.n_states, dtype=np.int64)
-        place[rows] = np.arange(rows.size)
-        for i, (position, own) in enumerate(zip(batch.positions, columns, strict=True)):
-            table, state, action, lengths = choices[position]
-            states, actions = table.match(batch.mdp)
-            state, action = states[state], actions[action]
-            scores = (slopes[:, i] @ directions[own])[place[action * batch.mdp.n_states + state]]
-            visits = np.maximum(np.bincount(state), 1)
-            means = np.stack([np.bincount(state, column) for column in scores.T], axis=1) / visits[:, None]
-            centred = (scores - means[state]) * np.sqrt(visits / np.maximum(visits - 1, 1))[state, None]
-            if state.size:
-                found.append((centred, np.cumsum(lengths) - lengths))
-    return found
-
-
-def _some_choices(table: Demonstrations, share: float, seed: int) -> list[tuple[Demonstrations, Ints, Ints, Ints]]:
-    """For each expert the table, the states and actions of a share of the episodes in order, and their lengths."""
-    expert, length = table.by_episode.expert, table.by_episode.length
-    kept = np.concatenate([np.random.default_rng(seed).random(int(n)) < share for n in table.episode_counts])
-    state, action = table.decisions.choices_of(kept)
-    owner = np.repeat(expert[kept], length[kept])
-    codes = range(len(table.experts))
-    return [(table, state[owner == k], action[owner == k], length[kept & (expert == k)]) for k in codes]
-
-
-@dataclass(frozen=True, eq=False)
-class Choices:
-    """Decisions `(S,A)` of one expert, or of all in a task, beside those the model expects of them."""
-
-    expert: str
-    mdp: MDP
-    taken: Floats
-    expected: Floats
-
-    @property
-    def visits(self) -> Floats:
-        """Decisions in each state `(S,)`."""
-        total: Floats = self.taken.sum(axis=1)
-        return total
+# Worst states.
 
 
 class Misfit(NamedTuple):
@@ -340,25 +258,59 @@ class Extent(NamedTuple):
 
     @property
     def answer(self) -> str:
-        """In which states the model fits: "Yes", one of `EXTENTS`, or "No"."""
+        """In which states the model fits: "Yes", "In nearly all states", "In most states", "In part" or "No"."""
         if not self.odd:
             return "Yes"
-        if self.missed_of_all <= NEGLIGIBLE:
-            return EXTENTS[0][0]
         share = self.odd / self.compared
-        return next((words for words, cases, size in EXTENTS if share <= cases and self.missed_of_all <= size), "No")
+        if self.missed_of_all <= 0.01:  # where so few decisions would have to be others, the share of cases does not matter
+            share = 0.0
+        graded = (("In nearly all states", 0.05, 0.02), ("In most states", 0.15, 0.05), ("In part", 0.5, 0.15))
+        return next((words for words, cases, size in graded if share <= cases and self.missed_of_all <= size), "No")
 
     @property
     def nearly_everywhere(self) -> bool:
         """Whether the model fits in all states or nearly all."""
-        return self.answer in ("Yes", EXTENTS[0][0])
+        return self.answer in ("Yes", "In nearly all states")
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedChoices:
+    """Decisions `(S,A)` of one expert, or of all in a task, beside those the model expects of them."""
+
+    expert: str
+    mdp: MDP
+    taken: Floats
+    expected: Floats
+
+    @property
+    def visits(self) -> Floats:
+        """Decisions in each state `(S,)`."""
+        total: Floats = self.taken.sum(axis=1)
+        return total
+
+    @property
+    def cases(self) -> Bools:
+        """The states `(S,)` with a choice, and with enough decisions to be compared."""
+        mask: Bools = (self.visits >= FEWEST_DECISIONS) & (self.mdp.available.sum(axis=1) > 1)
+        return mask
 
 
 def misfits(problem: Problem, policies: Sequence[Floats]) -> list[Misfit]:
     """Every case with enough decisions to be compared with policies `(S,A)` of the problem's experts, the worst first."""
     compared = compared_choices(problem, policies)
-    looked_at = sum(int(_testable(c).sum()) for c in compared)
-    found = [misfit for choices in compared for misfit in _misfits(choices, looked_at)]
+    number = sum(int(choices.cases.sum()) for choices in compared)
+    found = []
+    for choices in compared:
+        taken, expected, mdp = choices.taken, choices.expected, choices.mdp
+        ratio = np.where(taken > 0, taken / np.maximum(expected, TINY), 1.0)
+        deviance = np.maximum(2 * (taken * np.log(ratio)).sum(axis=1), 0.0)
+        p_values = np.minimum(1.0, number * chi2.sf(deviance, np.maximum(mdp.available.sum(axis=1) - 1, 1)))
+        for s in np.flatnonzero(choices.cases):
+            gap, visits = np.abs(taken[s] - expected[s]), float(taken[s].sum())
+            a = int(gap.argmax())
+            shares = float(taken[s, a]) / visits, float(expected[s, a]) / visits, float(gap.sum()) / 2 / visits
+            names = mdp.state_names[s], int(visits), mdp.action_names[a]
+            found.append(Misfit(choices.expert, *names, *shares, float(deviance[s]), float(p_values[s])))
     return sorted(found, key=lambda m: (m.p_value, -m.deviance, m.expert, m.state))
 
 
@@ -377,35 +329,98 @@ def choices_repeat(problem: Problem) -> bool:
     return often > 0.5 * sum(float(v.sum()) for v in visits)
 
 
-def compared_choices(problem: Problem, policies: Sequence[Floats]) -> list[Choices]:
+def compared_choices(problem: Problem, policies: Sequence[Floats]) -> list[ComparedChoices]:
     """The choices of each expert where they repeat, else of all experts of a task together."""
     each = []
     for expert, policy in zip(problem.experts, policies, strict=True):
         counts = require_counts(expert)
-        each.append(Choices(expert.name, expert.mdp, counts, counts.sum(axis=1, keepdims=True) * policy))
+        each.append(ComparedChoices(expert.name, expert.mdp, counts, counts.sum(axis=1, keepdims=True) * policy))
     if choices_repeat(problem):
         return each
-    together: dict[int, Choices] = {}
+    together: dict[int, ComparedChoices] = {}
     for one in each:
         before = together.get(id(one.mdp))
         taken, expected = (0.0, 0.0) if before is None else (before.taken, before.expected)
-        together[id(one.mdp)] = Choices("all", one.mdp, taken + one.taken, expected + one.expected)
+        together[id(one.mdp)] = ComparedChoices("all", one.mdp, taken + one.taken, expected + one.expected)
     return list(together.values())
 
 
-def _testable(choices: Choices) -> Floats:
-    mask: Floats = (choices.visits >= FEWEST_DECISIONS) & (choices.mdp.available.sum(axis=1) > 1)
-    return mask
+# Within episodes.
 
 
-def _misfits(choices: Choices, looked_at: int) -> Iterator[Misfit]:
-    taken, expected, mdp = choices.taken, choices.expected, choices.mdp
-    ratio = np.where(taken > 0, taken / np.maximum(expected, TINY), 1.0)
-    deviance = np.maximum(2 * (taken * np.log(ratio)).sum(axis=1), 0.0)
-    p_values = np.minimum(1.0, looked_at * chi2.sf(deviance, np.maximum(mdp.available.sum(axis=1) - 1, 1)))
-    for s in np.flatnonzero(_testable(choices)):
-        gap, visits = np.abs(taken[s] - expected[s]), float(taken[s].sum())
-        a = int(gap.argmax())
-        shares = float(taken[s, a]) / visits, float(expected[s, a]) / visits, float(gap.sum()) / 2 / visits
-        names = mdp.state_names[s], int(visits), mdp.action_names[a]
-        yield Misfit(choices.expert, *names, *shares, float(deviance[s]), float(p_values[s]))
+def within_episodes(point: Point, tables: Sequence[Demonstrations], seed: int = 0, max_decisions: int = 20_000) -> WithinEpisodes:
+    """Test that choices of one episode do not go together; of more decisions, in episodes drawn at random."""
+    model = point.likelihood
+    if model.is_large:
+        return WithinEpisodes(np.nan, np.nan, f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}")
+    parts = _centred_scores(point, tables, seed, max_decisions)
+    if not any((scores**2).sum() for scores, starts in parts if len(starts) < len(scores)):
+        return WithinEpisodes(np.nan, np.nan, "no two choices of one episode can be compared")
+    # Experts draw in the order of their scores, so that it does not matter how they are listed.
+    order = np.argsort([np.round((scores**2).sum(), 6) for scores, _ in parts], kind="stable")
+    streams = np.random.SeedSequence(seed).spawn(len(parts))
+    draws = [np.random.default_rng(streams[rank]) for rank in np.argsort(order)]
+    found = [_together(parts)]
+    for number in (199, 999):  # more draws only where the first make the model doubtful
+        while len(found) <= number:
+            pairs = zip(draws, parts, strict=True)
+            found.append(_together([(x * rng.choice([-1.0, 1.0], len(x))[:, None], starts) for rng, (x, starts) in pairs]))
+        drawn = np.array(found[1:])
+        largest = ((np.array(found) - drawn.mean(axis=0)) / np.maximum(drawn.std(axis=0), TINY)).max(axis=1)
+        p_value = (1 + int((largest[1:] >= largest[0] - 1e-9).sum())) / (1 + number)
+        if p_value > ODD:
+            break
+    return WithinEpisodes(float(largest[0]), p_value)
+
+
+def _together(parts: Sequence[tuple[Floats, Ints]]) -> tuple[float, float]:
+    """Trace and largest eigenvalue of C, from the scores `(N,m)` of each expert and the rows that begin an episode."""
+    total = np.zeros((parts[0][0].shape[1],) * 2)
+    for scores, starts in parts:
+        sums = np.add.reduceat(scores, starts)
+        total += sums.T @ sums - scores.T @ scores
+    return float(np.trace(total)), float(np.linalg.eigvalsh(total)[-1])
+
+
+def _centred_scores(point: Point, tables: Sequence[Demonstrations], seed: int, max_decisions: int) -> list[tuple[Floats, Ints]]:
+    """The scores `(N,m)` of each expert's choices, weighted and centred in each state, and the rows that begin an episode.
+
+    They are taken in the 20 directions of the reward of which the choices say most.
+    """
+    model = point.likelihood
+    share = min(1.0, max_decisions / model.decisions)
+    choices: list[tuple[Demonstrations, Ints, Ints, Ints]] = []
+    for table in tables:
+        expert, length = table.by_episode.expert, table.by_episode.length
+        kept = np.concatenate([np.random.default_rng(seed).random(int(n)) < share for n in table.episode_counts])
+        state, action = table.decisions.choices_of(kept)
+        owner = np.repeat(expert[kept], length[kept])
+        for k in range(len(table.experts)):
+            choices.append((table, state[owner == k], action[owner == k], length[kept & (expert == k)]))
+    # The reward, or where it is known the discounts and temperatures.
+    places, last = np.arange(model.size), model.transition_slice.start
+    free = places < model.n_reward if model.settings.reward is None else (places >= model.n_reward) & (places < last)
+    unit = np.where(free, 1.0, 0.0)
+    unit[: model.n_reward] *= model.known_temperature / model.feature_sizes
+    unit[model.discount_slice] *= point.x[model.discount_slice] * (1 - point.x[model.discount_slice])
+    episodes = sum(int(table.episode_counts.sum()) for table in tables)
+    values, vectors = np.linalg.eigh((point.information * unit[:, None] * unit)[np.ix_(free, free)] / episodes)
+    directions = np.zeros((model.size, min(20, values.size)))
+    directions[free] = (vectors / np.sqrt(np.maximum(values, 0.0) + 10.0**-2))[:, -20:]  # the spread τ is 10 temperatures
+    directions *= unit[:, None]
+    found = []
+    for b, batch in enumerate(model.batches):
+        rows, columns, slopes = point.scores(b)
+        place = np.zeros(batch.mdp.n_actions * batch.mdp.n_states, dtype=np.int64)
+        place[rows] = np.arange(rows.size)
+        for i, (position, own) in enumerate(zip(batch.positions, columns, strict=True)):
+            table, state, action, lengths = choices[position]
+            states, actions = table.match(batch.mdp)
+            state, action = states[state], actions[action]
+            scores = (slopes[:, i] @ directions[own])[place[action * batch.mdp.n_states + state]]
+            visits = np.maximum(np.bincount(state), 1)
+            means = np.stack([np.bincount(state, column) for column in scores.T], axis=1) / visits[:, None]
+            centred = (scores - means[state]) * np.sqrt(visits / np.maximum(visits - 1, 1))[state, None]
+            if state.size:
+                found.append((centred, np.cumsum(lengths) - lengths))
+    return found

@@ -2,17 +2,17 @@
 
 Under the hypothesis that some experts have one discount, the likelihood is maximised again with that one, and twice the loss of
 log-likelihood is compared with χ². Where the temperatures have an estimated spread, the likelihood is that of the decisions given
-the spread, with temperatures integrated out (`temperatures.py`). Where the hypothesis leaves the reward and the discount as
+the spread, with temperatures integrated out (`log_likelihood_given`). Where the hypothesis leaves the reward and the discount as
 determined as they are without it, the degrees of freedom are the contrasts given up: one for a pair.
 
-Often it does not: two experts with one discount act alike, and one behaviour alone cannot tell a discount from a reward. Then m
-directions are open under the hypothesis only, and the alternative may choose, along them, *how* the two experts would differ as
-well as by how much. The loss is then a maximum over directions and larger than χ² with one degree of freedom. Each open direction
-is therefore counted twice. These `contrasts + 2m` degrees kept the test's level in simulations (`benchmarks/pairwise_level.py`),
-at some cost in power. m is a difference of ranks of the Fisher information, with one discount and with the same experts'
-discounts set apart. Where no rank is lost there is no test and the p-value is NaN. It is NaN too where the climb under the
-hypothesis did not end, unless it is so far behind that further steps could not save the hypothesis. Where a shared discount lies
-on a bound the true distribution is smaller than χ², and the test is conservative.
+Often it does not: two experts with one discount act alike, and one behaviour alone does not separate a discount from a reward.
+Then m directions are open under the hypothesis only, and the alternative may choose, along them, *how* the two experts would
+differ as well as by how much. The loss is then a maximum over directions and larger than χ² with one degree of freedom. Each open
+direction is therefore counted twice. These `contrasts + 2m` degrees kept the test's level in simulations
+(`benchmarks/pairwise_level.py`), at some cost in power. m is a difference of ranks of the Fisher information, with one discount
+and with the same experts' discounts set apart. Where no rank is lost there is no test and the p-value is NaN. It is NaN too where
+the climb under the hypothesis did not end, unless it is so far behind that further steps could not save the hypothesis. Where a
+shared discount lies on a bound the true distribution is smaller than χ², and the test is conservative.
 
 Pairwise p-values come with Holm's correction for testing all pairs.
 
@@ -27,35 +27,39 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar, cast, overload
 
 import numpy as np
+import pandas as pd
 from scipy.stats import chi2
 
-from multihorizon.checks import Floats, Ints
+from multihorizon.checks import Floats
 from multihorizon.choice.model import ChoiceModel
 from multihorizon.choice.sieve import SievePoint
 from multihorizon.choice.tabular import Point
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import Precision, holm, precision
-from multihorizon.estimate.maximum_likelihood import choice_probability_start, log_likelihood_given, resume
+from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.estimate.search import choice_probability_start, log_likelihood_given
 from multihorizon.estimate.sieve import resume_sieve, sieve_precision
+from multihorizon.files import for_json
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, in_parallel, silent
+from multihorizon.result import Result
 from multihorizon.solution import Solution
 
 #: A loss of log-likelihood beyond which the hypothesis is rejected whatever further steps would gain (p < 1e-20).
 HOPELESS = 100.0
-#: How far apart the members' discounts are set to see the rank of the information where they differ.
-APART = 0.2
 
 
 @dataclass(frozen=True)
-class SharedDiscountTest:
+class SharedDiscountTest(Result):
     """A test that these experts have one discount: `statistic` is χ² with `degrees`; `adjusted` is Holm's p-value.
 
     The p-values are NaN where there is nothing to test, and where the fit with one discount did not end.
     """
+
+    _drawn: ClassVar[tuple[str, ...]] = ("experts", "p_value")
 
     experts: tuple[str, ...]
     discount: float
@@ -64,10 +68,53 @@ class SharedDiscountTest:
     p_value: float
     adjusted: float
 
+    def summary(self) -> str:
+        """The finding in a sentence."""
+        names = ", ".join(self.experts)
+        if np.isnan(self.p_value):
+            return f"Whether {names} have one discount was not tested."
+        found = "The decisions contradict one discount" if self.adjusted < 0.05 else "Nothing speaks against one discount"
+        return f"{found} for {names}: χ² = {self.statistic:.2f} with {self.degrees} degrees of freedom, p = {self.adjusted:.2g}."
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row: the experts, their common discount, and the figures of the test."""
+        return pd.DataFrame([vars(self) | {"experts": ", ".join(self.experts)}])
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, None for what is not identified."""
-        values = {**vars(self), "experts": list(self.experts)}
-        return {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in values.items()}
+        return cast("dict[str, Any]", for_json(vars(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class PairwiseTests(Result, Sequence[SharedDiscountTest]):
+    """The tests of all pairs of experts, with Holm's correction for their number; a sequence of its `tests`."""
+
+    _drawn: ClassVar[tuple[str, ...]] = ("experts", "adjusted")
+
+    tests: tuple[SharedDiscountTest, ...]
+
+    @overload
+    def __getitem__(self, place: int) -> SharedDiscountTest: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[SharedDiscountTest, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> SharedDiscountTest | tuple[SharedDiscountTest, ...]:
+        return self.tests[place]
+
+    def __len__(self) -> int:
+        return len(self.tests)
+
+    def summary(self) -> str:
+        """How many pairs differ, and one sentence per pair."""
+        differ = sum(test.adjusted < 0.05 for test in self.tests)
+        first = f"{differ} of {len(self.tests)} pairs have different discounts, with Holm's correction."
+        return "\n".join([first, *(test.summary() for test in self.tests)])
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per pair."""
+        frames = [test.to_frame() for test in self.tests]
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"experts": [], "adjusted": []})
 
 
 def shared_discount_test(solution: Solution) -> SharedDiscountTest:
@@ -75,12 +122,12 @@ def shared_discount_test(solution: Solution) -> SharedDiscountTest:
     return _tests_of(solution)[1](tuple(range(solution.discounts.size)))
 
 
-def pairwise_tests(solution: Solution, progress: Progress = silent, jobs: int = 1) -> list[SharedDiscountTest]:
+def pairwise_tests(solution: Solution, *, jobs: int = 1, progress: Progress = silent) -> PairwiseTests:
     """Test for each pair of experts that they have one discount, with Holm's correction; `jobs` processes share the work."""
-    return with_holm(list(each_pair(solution, progress, jobs)))
+    return with_holm(list(each_pair(solution, jobs=jobs, progress=progress)))
 
 
-def each_pair(solution: Solution, progress: Progress = silent, jobs: int = 1) -> Iterator[SharedDiscountTest]:
+def each_pair(solution: Solution, *, jobs: int = 1, progress: Progress = silent) -> Iterator[SharedDiscountTest]:
     """The test of each pair that has something to test, as soon as it is done, not yet corrected."""
     model, test_of = _tests_of(solution)
     pairs = [pair for pair in combinations(range(solution.discounts.size), 2) if _contrasts(model, pair)]
@@ -89,10 +136,10 @@ def each_pair(solution: Solution, progress: Progress = silent, jobs: int = 1) ->
         yield test
 
 
-def with_holm(tests: Sequence[SharedDiscountTest]) -> list[SharedDiscountTest]:
+def with_holm(tests: Sequence[SharedDiscountTest]) -> PairwiseTests:
     """The same tests with Holm's correction for their number."""
     adjusted = holm(np.array([test.p_value for test in tests]))
-    return [replace(test, adjusted=float(p)) for test, p in zip(tests, adjusted, strict=True)]
+    return PairwiseTests(tuple(replace(test, adjusted=float(p)) for test, p in zip(tests, adjusted, strict=True)))
 
 
 def _tests_of(solution: Solution) -> tuple[ChoiceModel, Callable[[tuple[int, ...]], SharedDiscountTest]]:
@@ -132,12 +179,13 @@ def _degrees(point: Point, shared: Point, members: tuple[int, ...], contrasts: i
     """Contrasts given up and twice the directions that are open under the hypothesis only; 0 where no rank is lost."""
     model = point.likelihood
     discounts = shared.likelihood.discounts(shared.x)
-    offsets = APART * (np.arange(len(members)) - (len(members) - 1) / 2)
+    # The members' discounts are set apart to see the rank of the information where they differ.
+    offsets = 0.2 * (np.arange(len(members)) - (len(members) - 1) / 2)
     discounts[list(members)] = np.clip(discounts[list(members)], 0.2, 0.8) + offsets / len(members)
     grouped = np.array([discounts[model.groups == g][0] for g in range(model.n_discounts)])
-    heats = np.exp(shared.x[shared.likelihood.temperature_slice])
+    temperatures = np.exp(shared.x[shared.likelihood.temperature_slice])
     moved = shared.x[shared.likelihood.transition_slice]
-    apart = model.at(model.pack(shared.likelihood.reward(shared.x), grouped, heats, moved))
+    apart = model.at(model.pack(shared.likelihood.reward(shared.x), grouped, temperatures, moved))
     full, restricted = precision(point if apart is None else apart), precision(shared)
     return contrasts + 2 * max(restricted.nullity - full.nullity, 0) if full.rank > restricted.rank else 0
 
@@ -145,12 +193,12 @@ def _degrees(point: Point, shared: Point, members: tuple[int, ...], contrasts: i
 def _restricted(point: Point, members: tuple[int, ...]) -> Ascent[Point]:
     """The maximum with one discount for the members, from the answer's reward and from fits to the frequencies."""
     model = point.likelihood
-    restricted = model.sharing(merged_groups(model.groups, members))
+    restricted = model.sharing(_merged_groups(model, members))
     values = np.array([model.discounts(point.x)[restricted.groups == g].mean() for g in range(restricted.n_discounts)])
-    heats = np.exp(point.x[model.temperature_slice])
+    temperatures = np.exp(point.x[model.temperature_slice])
     starts = [
-        restricted.at(restricted.pack(model.reward(point.x), values, heats, point.x[model.transition_slice])),
-        choice_probability_start(restricted, values, heats),
+        restricted.at(restricted.pack(model.reward(point.x), values, temperatures, point.x[model.transition_slice])),
+        choice_probability_start(restricted, values, temperatures),
     ]
     ends = [climb(start, max_steps=25) for start in starts if start is not None]
     highest = max(end.point.objective for end in ends)
@@ -163,13 +211,10 @@ def _restricted(point: Point, members: tuple[int, ...]) -> Ascent[Point]:
     return best if best.finished or hopeless else climb(best.point)
 
 
-def merged_groups(groups: Ints, members: tuple[int, ...]) -> tuple[int, ...]:
+def _merged_groups(model: ChoiceModel, members: tuple[int, ...]) -> tuple[int, ...]:
     """The groups of discounts with those of the members joined into one, numbered from 0."""
-    joined = {int(groups[k]) for k in members}
-    first = min(joined)
-    merged = [first if g in joined else g for g in groups.tolist()]
-    number = {g: i for i, g in enumerate(dict.fromkeys(merged))}
-    return tuple(number[g] for g in merged)
+    joined = np.isin(model.groups, model.groups[list(members)])
+    return tuple(pd.factorize(np.where(joined, -1, model.groups))[0].tolist())
 
 
 def _sampled_test(point: SievePoint, precise: Precision, full: Floats, members: tuple[int, ...]) -> SharedDiscountTest:
@@ -177,7 +222,7 @@ def _sampled_test(point: SievePoint, precise: Precision, full: Floats, members: 
     model = point.likelihood
     names = tuple(model.problem.names[i] for i in members)
     contrasts = _contrasts(model, members)
-    shared = model.sharing(merged_groups(model.groups, members))
+    shared = model.sharing(_merged_groups(model, members))
     values = np.array([model.discounts(point.x)[shared.groups == g].mean() for g in range(shared.n_discounts)])
     start = shared.at(shared.pack(model.reward(point.x), values, np.exp(point.x[model.temperature_slice]))) if contrasts else None
     if start is None:
@@ -196,10 +241,8 @@ def _sampled_test(point: SievePoint, precise: Precision, full: Floats, members: 
     return SharedDiscountTest(names, float(shared.discounts(end.x)[members[0]]), statistic, degrees, p_value, p_value)
 
 
-def sampled_discount_tests(
-    solution: Solution, progress: Progress = silent
-) -> tuple[SharedDiscountTest | None, list[SharedDiscountTest]]:
+def sampled_discount_tests(solution: Solution, progress: Progress = silent) -> tuple[SharedDiscountTest | None, PairwiseTests]:
     """`shared_discount_test` and `pairwise_tests`, which now take solutions of `SieveLikelihood` too; None for one expert."""
     warnings.warn("use shared_discount_test and pairwise_tests, which take this solution too", DeprecationWarning, stacklevel=2)
     together = shared_discount_test(solution) if len(solution.experts) > 1 else None
-    return together, pairwise_tests(solution, progress)
+    return together, pairwise_tests(solution, progress=progress)

@@ -36,7 +36,8 @@ from multihorizon.choice.model import DENSE_REWARDS
 from multihorizon.choice.parameters import Quadratic
 from multihorizon.choice.tabular import Likelihood, Point, decide
 from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.maximum_likelihood import WEAK_PRIOR, resume
+from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.estimate.search import WEAK_PRIOR
 from multihorizon.numerics.newton import resting
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, in_parallel, silent
@@ -187,10 +188,7 @@ def _drawn(point: Point, simulations: int, seed: int) -> list[_Drawn]:
     """The experts, drawn in the order of their likelihoods, whatever their names and places are."""
     model = point.likelihood
     batches, number = list(zip(model.batches, point.plans, strict=True)), model.problem.n_experts
-    fits = np.zeros(number)
-    for batch, plan in batches:
-        np.add.at(fits, batch.owners, (batch.counts * plan.finite_log).sum(axis=(0, 1)))
-    order = np.argsort(np.argsort(np.round(fits, 6), kind="stable"))
+    order = np.argsort(np.argsort(np.round(model.person_values(point), 6), kind="stable"))
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(number)]
     climbed = min(max(2, 100 // number), simulations)  # climbs are made in about 100 draws of all experts together
     parts: dict[int, list[tuple[Ints, Floats, Floats]]] = {k: [] for k in range(number)}
