@@ -51,13 +51,11 @@ def test_the_temperature_scales_the_reward() -> None:
     np.testing.assert_allclose(reward[:8], domain.reward[:8], atol=1e-8)
 
 
-def test_processes_and_batches_change_nothing(monkeypatch) -> None:
-    two = problem(mh.domains.toy(), 2)
-    whole = mh.theory.feasibility_grid(two, mh.Grid(0.1, jobs=1)).residuals
-    monkeypatch.setattr("multihorizon.paper.theory.BATCH", 20)
+def test_processes_and_batches_change_nothing() -> None:
+    two, points = problem(mh.domains.toy(), 2), np.random.default_rng(0).uniform(size=(100, 2))
     shares: list[float] = []
-    parts = mh.theory.feasibility_grid(two, mh.Grid(0.1, jobs=2), progress=lambda share, _: shares.append(share))
-    np.testing.assert_allclose(parts.residuals, whole, atol=1e-14)
+    parts = feasibility_at(two, points, jobs=2, progress=lambda share, _: shares.append(share), batch=20)
+    np.testing.assert_allclose(parts, feasibility_at(two, points), atol=1e-14)
     assert shares[-1] == 1
 
 

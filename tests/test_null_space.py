@@ -118,7 +118,7 @@ def test_an_answer_that_does_not_reproduce_the_policies_is_refused(monkeypatch):
 
 def test_a_grid_of_discounts_is_refused_where_very_much_is_open(monkeypatch):
     monkeypatch.setattr(least_squares, "DENSE_ENTRIES", 0)
-    with pytest.raises(ValueError, match="tell most states apart, received one of 144 states"):
+    with pytest.raises(ValueError, match="distinguish most states, received one of 144 states"):
         mh.theory.feasibility_grid(problem(single_actions(12, 0.1, 0.5))[0], 0.5)
 
 

@@ -12,9 +12,9 @@ from multihorizon.cli.console import checked, err, out, progress_bar
 from multihorizon.cli.options import ReproduceOptions
 from multihorizon.files import write_all
 from multihorizon.paper.claims import Claim, all_claims
-from multihorizon.paper.report import write_figures, write_page, write_report
+from multihorizon.paper.report import draw_figures, write_figures, write_page, write_report
 from multihorizon.paper.run import PARTS, read_timings, run_part
-from multihorizon.paper.settings import Settings
+from multihorizon.paper.settings import StudySettings
 
 PAGES = ("report.html", "paper.md")
 
@@ -22,7 +22,8 @@ PAGES = ("report.html", "paper.md")
 def reproduce(options: ReproduceOptions) -> None:
     """Regenerate the paper's study part by part; a run that was stopped goes on where it left off."""
     with checked(options, PAGES):
-        settings, directory = Settings(seed=options.seed, quick=options.quick, jobs=options.jobs), options.out_dir
+        kind = StudySettings.quickly if options.quick else StudySettings
+        settings, directory = kind(seed=options.seed, jobs=options.jobs), options.out_dir
         try:
             claims = _write_up(directory, _compute(directory, settings), settings)
         except KeyboardInterrupt:
@@ -34,7 +35,7 @@ def reproduce(options: ReproduceOptions) -> None:
         out.print(f"Written to {directory}: report.html, paper.md, figures/, data/")
 
 
-def _compute(directory: Path, settings: Settings) -> dict[str, Any]:
+def _compute(directory: Path, settings: StudySettings) -> dict[str, Any]:
     """Every part's numbers, each written when it is finished."""
     data: dict[str, Any] = {}
     for number, part in enumerate(PARTS, start=1):
@@ -44,16 +45,17 @@ def _compute(directory: Path, settings: Settings) -> dict[str, Any]:
     return data
 
 
-def _write_up(directory: Path, data: dict[str, Any], settings: Settings) -> list[Claim]:
+def _write_up(directory: Path, data: dict[str, Any], settings: StudySettings) -> list[Claim]:
     """Figures, report and page, all or none."""
     claims, timings = all_claims(data), read_timings(directory)
     with progress_bar("figures and report") as progress:
 
         def write(draft: Path) -> None:
             (draft / "figures").mkdir()
-            write_figures(draft / "figures", data, timings, progress)
+            drawings = draw_figures(data, timings, progress)
+            write_figures(draft / "figures", drawings)
             progress(1.0, "report")
-            write_report(draft, data, timings, claims, settings)
+            write_report(draft, data, drawings, claims, settings)
             write_page(draft, data, claims, settings)
 
         write_all(directory, PAGES, write)

@@ -1,55 +1,31 @@
-"""Part "learned": what each algorithm learns on each domain.
+"""The parts of the study, each a function of the settings and of the parts before it.
 
-Deterministic experts are one action per state (the first optimal one), or for "MPLP, action sets" all optimal actions; the
-entropy-regularised ones are exact policies.
-
-Part "choices": how much the answers depend on what the paper leaves open.
-
-Each entry lists the values tried; the one the study uses stands in `settings`.
-
-Part "convergence": Bayesian optimisation against the best known optimum, that of sequential linear programming.
-
-Part "identifiability": which discounts let some reward explain the experts.
-
-* the paper's grid over three experts' discounts, on each domain;
-* the two-expert toy: nearly every pair of discounts has a reward that explains both, and how badly those rewards generalise;
-* the set of discounts that explains the toy's three experts, nearly all of which the grid misses.
-
-Part "theory": Theorem 2, Proposition 1 and the duality gap in numbers.
-
-Part "thresholds": how the discounts that MPMCE learns move with the threshold within which experts are matched.
-
-The paper's discussion says that features are matched "within some threshold", and does not print it.
-
-Part "toy": values against the discount under the true and the learned rewards, and where Assumption 1 fails.
+* "learned": what each algorithm learns on each domain. Deterministic experts are one action per state (the first optimal one),
+  or for "MPLP, action sets" all optimal actions; the entropy-regularised ones are exact policies.
+* "generalization": the loss of each learned reward on random task variants (the paper's Table 1).
+* "thresholds": how the discounts that MPMCE learns move with the threshold within which experts are matched. The paper's
+  discussion says that features are matched "within some threshold", and does not print it.
+* "toy": values against the discount under the true and the learned rewards, and where Assumption 1 fails.
+* "convergence": Bayesian optimisation against the best known optimum, that of sequential linear programming.
+* "identifiability": which discounts let some reward explain the experts: the paper's grid over three experts' discounts, on each
+  domain; two toy experts, whom nearly every pair of discounts explains, and how badly those rewards generalise; and the set of
+  discounts that explains the toy's three experts, nearly all of which the grid misses.
+* "theory": Theorem 2, Proposition 1 and the duality gap in numbers.
+* "choices": how much the answers depend on what the paper leaves open. The value the study uses stands in `settings`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq, minimize
 
 import multihorizon as mh
-from multihorizon.domains.base import Domain
-from multihorizon.domains.grids import big_small, toy
-from multihorizon.paper.settings import (
-    DISCOUNTS,
-    EPSILON,
-    L1,
-    REWARD_BOUND,
-    TEMPERATURE,
-    THRESHOLD,
-    TOY_REWARDS,
-    Floats,
-    Progress,
-    Settings,
-    error_of,
-    study_domains,
-)
+from multihorizon.checks import Floats
+from multihorizon.domains import Domain, big_small, toy
+from multihorizon.paper.settings import CHOSEN, PRINTED, Progress, StudySettings, study_domains
 from multihorizon.paper.theory import (
     duality_chain,
     feasibility_at,
@@ -58,80 +34,52 @@ from multihorizon.paper.theory import (
     likelihood_slopes,
     rewards_at,
 )
-from multihorizon.planning.evaluation import feature_counts
 
-Solver = mh.MPLP | mh.NaiveLP | mh.MPMCE | mh.ClosedForm
-
-
-@dataclass(frozen=True)
-class Algorithm:
-    """A solver with the kind of experts it is given; `paper` is its name in the paper's tables, if it is there."""
-
-    name: str
-    experts: str
-    solver: Callable[[Domain, Settings], Solver]
-    paper: str | None = None
-
-    def problem(self, domain: Domain) -> mh.Problem:
-        """The domain with this algorithm's kind of experts."""
-        kinds: dict[str, Callable[[], list[Any]]] = {
-            "actions": domain.lp_experts,
-            "action sets": domain.lp_action_sets,
-            "policies": lambda: domain.mce_experts(TEMPERATURE),
-        }
-        return mh.Problem(domain.mdp, kinds[self.experts]())
-
-    def true_discounts(self, domain: Domain) -> tuple[float, ...]:
-        """The discounts that made this algorithm's experts."""
-        return domain.mce_discounts if self.experts == "policies" else domain.lp_discounts
-
-
-def _mplp(domain: Domain, settings: Settings) -> Solver:
-    return mh.MPLP(l1=L1[domain.name], reward_bound=REWARD_BOUND[domain.name])
-
-
-def _naive(domain: Domain, settings: Settings) -> Solver:
-    return mh.NaiveLP(l1=L1[domain.name], reward_bound=REWARD_BOUND[domain.name])
-
-
-def _summed(domain: Domain, settings: Settings) -> Solver:
-    return mh.MPMCE(TEMPERATURE, gap="summed", tolerance=EPSILON, search=mh.Bayesian(settings.mce_evaluations))
-
-
-def _threshold(domain: Domain, settings: Settings) -> Solver:
-    return mh.MPMCE(TEMPERATURE, gap="threshold", threshold=THRESHOLD)
-
-
-def _per_expert(domain: Domain, settings: Settings) -> Solver:
-    return mh.MPMCE(TEMPERATURE, gap="per_expert", search=mh.Bayesian(settings.mce_evaluations))
-
-
-ALGORITHMS = (
-    Algorithm("MPLP", "actions", _mplp, "MPLP"),
-    Algorithm("MPLP, action sets", "action sets", _mplp),
-    Algorithm("NaiveLP", "actions", _naive, "NaiveLP"),
-    Algorithm("MPMCE, threshold", "policies", _threshold, "MPMCE"),
-    Algorithm("MPMCE, summed gap", "policies", _summed),
-    Algorithm("MPMCE, per expert", "policies", _per_expert),
-    Algorithm("ClosedForm", "policies", lambda domain, settings: mh.ClosedForm(TEMPERATURE)),
-)
+Data = dict[str, Any]
 
 #: The algorithms that are in the paper's tables, with their names there.
-PAPER_NAMES = {algorithm.name: algorithm.paper for algorithm in ALGORITHMS if algorithm.paper}
+PAPER_NAMES = {"MPLP": "MPLP", "NaiveLP": "NaiveLP", "MPMCE, threshold": "MPMCE"}
 
 
-def compute_learned(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
+def _soft_problem(domain: Domain, count: int = 3) -> mh.Problem:
+    return mh.Problem(domain.mdp, domain.mce_experts(CHOSEN.temperature)[:count])
+
+
+def _bayesian(evaluations: int) -> mh.Bayesian:
+    return mh.Bayesian(evaluations, min(10, evaluations))
+
+
+def _threshold_solver(threshold: float, settings: StudySettings) -> mh.MPMCE:
+    return mh.MPMCE(CHOSEN.temperature, gap="threshold", threshold=threshold, starts=settings.starts)
+
+
+def compute_learned(settings: StudySettings, done: Data, progress: Progress) -> Data:
     """`data[domain][algorithm]`: discounts, reward, status, objective, and the trace of the search."""
-    cases = [(d, a) for d in study_domains().values() for a in ALGORITHMS]
-    data: dict[str, Any] = {}
-    for number, (domain, algorithm) in enumerate(cases):
-        progress(number / len(cases), f"{algorithm.name} on {domain.name}")
-        solution = mh.solve(algorithm.problem(domain), algorithm.solver(domain, settings), settings.seed)
-        data.setdefault(domain.name, {})[algorithm.name] = describe(solution, algorithm.true_discounts(domain))
+    bayesian = _bayesian(settings.mce_evaluations)
+    soft: dict[str, Any] = {
+        "MPMCE, threshold": _threshold_solver(CHOSEN.threshold, settings),
+        "MPMCE, summed gap": mh.MPMCE(CHOSEN.temperature, gap="summed", tolerance=CHOSEN.epsilon, search=bayesian),
+        "MPMCE, per expert": mh.MPMCE(CHOSEN.temperature, gap="per_expert", search=bayesian),
+        "ClosedForm": mh.ClosedForm(CHOSEN.temperature),
+    }
+    data: Data = {}
+    for number, (key, domain) in enumerate(study_domains().items()):
+        l1, bound = CHOSEN.l1[key], CHOSEN.reward_bound[key]
+        best, sets = (mh.Problem(domain.mdp, experts) for experts in (domain.lp_experts(), domain.lp_action_sets()))
+        cases: dict[str, tuple[mh.Problem, Any, tuple[float, ...]]] = {
+            "MPLP": (best, mh.MPLP(l1, bound), domain.lp_discounts),
+            "MPLP, action sets": (sets, mh.MPLP(l1, bound), domain.lp_discounts),
+            "NaiveLP": (best, mh.NaiveLP(l1, bound), domain.lp_discounts),
+            **{name: (_soft_problem(domain), solver, domain.mce_discounts) for name, solver in soft.items()},
+        }
+        data[key] = {}
+        for place, (name, (problem, solver, true)) in enumerate(cases.items()):
+            progress((number + place / len(cases)) / 3, f"{name} on {key}")
+            data[key][name] = describe(mh.solve(problem, solver, settings.seed), true)
     return data
 
 
-def describe(solution: mh.Solution, true: tuple[float, ...]) -> dict[str, Any]:
+def describe(solution: mh.Solution, true: tuple[float, ...]) -> Data:
     """A solution as plain numbers; seconds are kept apart under a key that the runner moves to the timings."""
     trace = solution.trace
     return {
@@ -149,138 +97,94 @@ def describe(solution: mh.Solution, true: tuple[float, ...]) -> dict[str, Any]:
     }
 
 
-def _without_jobs(options: Mapping[str, Any]) -> dict[str, Any]:
+def _without_jobs(options: Mapping[str, Any]) -> Data:
     """The options that can change the answer: not the number of processes."""
     return {k: _without_jobs(v) if isinstance(v, Mapping) else v for k, v in options.items() if k != "jobs"}
 
 
-def compute(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """One list of rows for each choice."""
-    studies = {
-        "l1 weight (toy)": _l1,
-        "reward bound (toy)": _bound,
-        "height of big-small": _height,
-        "ties of big-small": _ties,
-        "temperature": _temperature,
-        "gap ε of the printed rule (toy)": _epsilon,
-        "how early the inner solver stops, printed rule (toy)": _inner,
-    }
-    data = {}
-    for number, (name, study) in enumerate(studies.items()):
-        progress(number / len(studies), name)
-        data[name] = study(settings)
+def compute_generalization(settings: StudySettings, done: Data, progress: Progress) -> Data:
+    """`data[domain][algorithm]`: mean and standard deviation of the signed and of the absolute ratio."""
+    data: Data = {}
+    for number, (name, domain) in enumerate(study_domains().items()):
+        progress(number / 3, name)
+        data[name] = {key: error_of(domain, np.array(found["reward"]), settings) for key, found in done["learned"][name].items()}
     return data
 
 
-def _mplp_choices(domain: Domain, experts: Any, settings: Settings, l1: float, bound: float) -> dict[str, Any]:
-    solution = mh.solve(mh.Problem(domain.mdp, experts), mh.MPLP(l1=l1, reward_bound=bound), settings.seed)
+def error_of(domain: Domain, reward: Any, settings: StudySettings) -> dict[str, float]:
+    """Signed and absolute generalization error of one reward."""
+    error = mh.generalization_error(domain, reward, settings.tasks, settings.seed)
     return {
-        "discounts": solution.discounts,
-        "reward": solution.reward,
-        "objective": solution.objective,
-        "error": error_of(domain, solution.reward, settings)["mean"],
+        "mean": error.mean,
+        "std": error.std,
+        "median": float(np.median(error.values)),
+        "absolute mean": float(error.absolute.mean()),
+        "absolute std": float(error.absolute.std()),
+        "tasks": settings.tasks,
     }
 
 
-def _l1(settings: Settings) -> list[dict[str, Any]]:
-    domain = toy()
-    printed = np.array(TOY_REWARDS["MPLP"])
-    rows = []
-    for l1 in (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.1):
-        row = _mplp_choices(domain, domain.lp_experts(), settings, l1, REWARD_BOUND["toy"])
-        rows.append({"value": l1, **row, "distance to the paper's reward": float(np.abs(row["reward"] - printed).max())})
-    return rows
+def compute_thresholds(settings: StudySettings, done: Data, progress: Progress) -> Data:
+    """`data[domain]`: one row per threshold, from the smallest to the largest."""
+    cases = [(name, domain, threshold) for name, domain in study_domains().items() for threshold in settings.thresholds]
+    data: Data = {}
+    for number, (name, domain, threshold) in enumerate(cases):
+        progress(number / len(cases), f"threshold {threshold:g} on {name}")
+        found = done["learned"][name]["MPMCE, threshold"]
+        if threshold != CHOSEN.threshold:
+            solution = mh.solve(_soft_problem(domain), _threshold_solver(threshold, settings), settings.seed)
+            found = describe(solution, domain.mce_discounts)
+        kept = {key: found[key] for key in ("status", "discounts", "true", "ordered", "objective", "residual")}
+        row = {"threshold": threshold, **kept, "error": error_of(domain, np.array(found["reward"]), settings)}
+        data.setdefault(name, []).append(row)
+    return data
 
 
-def _bound(settings: Settings) -> list[dict[str, Any]]:
-    domain = toy()
-    return [{"value": bound, **_mplp_choices(domain, domain.lp_experts(), settings, 0.0, bound)} for bound in (1.0, 10.0, 100.0)]
+def compute_toy_study(settings: StudySettings, done: Data, progress: Progress) -> Data:
+    """Value curves of "always a0, a1, a2" under three rewards, breakpoints, and pairwise crossings under the true reward."""
+    domain, axis = toy(), np.linspace(0, 1, 101)
+
+    def value(reward: Floats, action: int, discount: float) -> float:
+        """The value of s0 when the same action is always taken."""
+        return float(mh.evaluate(domain.mdp, np.eye(3)[[action] * 4], reward, discount).values[0])
+
+    def crossing(first: int, second: int) -> float:
+        """The discount at which two of the policies are worth the same in s0 under the true reward."""
+        return float(brentq(lambda g: value(domain.reward, first, g) - value(domain.reward, second, g), 0, 1, xtol=1e-14))
+
+    learned = {name: np.array(done["learned"]["toy"][name]["reward"]) for name in ("MPLP", "NaiveLP")}
+    rewards = {"true": domain.reward, **learned}
+    return {
+        "axis": axis,
+        "curves": {name: [[value(reward, a, g) for g in axis] for a in range(3)] for name, reward in rewards.items()},
+        "breakpoints": [interval.high for interval in mh.discount_intervals(domain.mdp, domain.reward)[:-1]],
+        "crossings": {f"a{i} and a{j}": crossing(i, j) for i, j in ((0, 1), (0, 2), (1, 2))},
+    }
 
 
-def _height(settings: Settings) -> list[dict[str, Any]]:
-    printed = np.array(DISCOUNTS["MPLP"]["big-small"])
-    rows = []
-    for height in (2, 3, 4, 5):
-        domain = big_small(height)
-        row = _mplp_choices(domain, domain.lp_experts(), settings, 0.0, REWARD_BOUND["big-small"])
-        rows.append(
-            {"value": height, **row, "distance to the paper's discounts": float(np.abs(row["discounts"] - printed).max())}
-        )
-    return rows
-
-
-def _ties(settings: Settings) -> list[dict[str, Any]]:
-    domain = big_small()
-    sets = domain.lp_action_sets()
-    last = [s.shape[1] - 1 - s[:, ::-1].argmax(axis=1) for s in sets]
-    experts = {"first optimal action": domain.lp_experts(), "last optimal action": last, "all optimal actions": sets}
-    bound = REWARD_BOUND["big-small"]
-    return [{"value": name, **_mplp_choices(domain, chosen, settings, 0.0, bound)} for name, chosen in experts.items()]
-
-
-def _temperature(settings: Settings) -> list[dict[str, Any]]:
-    rows = []
-    for temperature in (0.5, 1.0, 2.0, 5.0):
-        for name, domain in study_domains().items():
-            problem = mh.Problem(domain.mdp, domain.mce_experts(temperature))
-            solution = mh.solve(problem, mh.ClosedForm(temperature), settings.seed)
-            distance = float(np.abs(solution.discounts - domain.mce_discounts).max())
-            rows.append(
-                {"value": temperature, "domain": name, "status": str(solution.status), "largest error of a discount": distance}
-            )
-    return rows
-
-
-def _epsilon(settings: Settings) -> list[dict[str, Any]]:
-    tried = _some(settings, 1e-1, 1e-2, EPSILON, 1e-4)
-    return [{"value": epsilon, **_printed_rule(settings, epsilon, 1e-7)} for epsilon in tried]
-
-
-def _inner(settings: Settings) -> list[dict[str, Any]]:
-    return [{"value": inner, **_printed_rule(settings, EPSILON, inner)} for inner in _some(settings, 1.0, 1e-1, 1e-2, 1e-7)]
-
-
-def _some(settings: Settings, *values: float) -> tuple[float, ...]:
-    """All values, or the first and the last in the quick run."""
-    return (values[0], values[-1]) if settings.quick else values
-
-
-def _printed_rule(settings: Settings, epsilon: float, inner: float) -> dict[str, Any]:
-    """What Algorithm 2 as printed finds on the toy; `inner` is the gradient at which the inner solver stops."""
-    domain = toy()
-    search = mh.Bayesian(settings.mce_evaluations)
-    solver = mh.MPMCE(TEMPERATURE, gap="summed", tolerance=epsilon, search=search, inner_tolerance=inner)
-    solution = mh.solve(mh.Problem(domain.mdp, domain.mce_experts(TEMPERATURE)), solver, settings.seed)
-    return {"discounts": solution.discounts, "objective": solution.objective, "mismatch": solution.residual}
-
-
-MPLP_CASE = ALGORITHMS[0]
-
-
-def compute_convergence(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
+def compute_convergence(settings: StudySettings, done: Data, progress: Progress) -> Data:
     """`data[domain]`: MPLP (l1 = 0) by three searches on the same problem."""
     searches: dict[str, mh.SequentialLP | mh.Bayesian | mh.Grid] = {
         "SequentialLP": mh.SequentialLP(),
-        "Bayesian": mh.Bayesian(settings.lp_evaluations),
+        "Bayesian": _bayesian(settings.lp_evaluations),
         "Grid": mh.Grid(settings.search_step, settings.jobs),
     }
-    domains = study_domains()
-    data: dict[str, Any] = {}
-    for number, (name, domain) in enumerate(domains.items()):
-        problem = MPLP_CASE.problem(domain)
+    data: Data = {}
+    for number, (name, domain) in enumerate(study_domains().items()):
+        problem = mh.Problem(domain.mdp, domain.lp_experts())
         data[name] = {}
         for step, (label, search) in enumerate(searches.items()):
             progress((number + step / 3) / 3, f"{label} on {name}")
-            solver = mh.MPLP(l1=0.0, reward_bound=REWARD_BOUND[name], search=search)
+            solver = mh.MPLP(l1=0.0, reward_bound=CHOSEN.reward_bound[name], search=search)
             data[name][label] = describe(mh.solve(problem, solver, settings.seed), domain.lp_discounts)
     return data
 
 
 #: Residual, in units of the reward, up to which a point of the grid counts as feasible.
-TOLERANCE = 1e-8
+FEASIBLE = 1e-8
 
 
-def compute_identifiability(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
+def compute_identifiability(settings: StudySettings, done: Data, progress: Progress) -> Data:
     """The three studies."""
     cases = {**study_domains(), "toy, absorbing": toy(ending="absorbing")}
     grids = {}
@@ -291,18 +195,14 @@ def compute_identifiability(settings: Settings, done: dict[str, Any], progress: 
     pairs = {ending: _two_experts(toy(ending=ending), settings) for ending in ("terminal", "absorbing")}
     progress(5 / 6, "the set behind the toy")
     sets = {ending: _set(toy(ending=ending)) for ending in ("terminal", "absorbing")}
-    sets["terminal"]["points"] = _curve(toy(), np.array([m["discounts"] for m in sets["terminal"]["members"]]))
+    sets["terminal"]["points"] = _curve(toy(), np.array([m["discounts"] for m in sets["terminal"]["members"]]), settings)
     sets["absorbing"]["points"] = _surface(toy(ending="absorbing"), settings)
     return {"grids": grids, "two experts": pairs, "sets": sets}
 
 
-def _problem(domain: Domain, count: int = 3) -> mh.Problem:
-    return mh.Problem(domain.mdp, domain.mce_experts(TEMPERATURE)[:count])
-
-
-def _grid(domain: Domain, settings: Settings) -> dict[str, Any]:
+def _grid(domain: Domain, settings: StudySettings) -> Data:
     """Feasible points of the three-expert grid, and the residuals on the plane through the true last discount."""
-    found = feasibility_grid(_problem(domain), mh.Grid(settings.grid_step, settings.jobs), TEMPERATURE, TOLERANCE)
+    found = feasibility_grid(_soft_problem(domain), mh.Grid(settings.grid_step, settings.jobs), CHOSEN.temperature, FEASIBLE)
     plane = int(np.argmin(np.abs(found.axis - domain.mce_discounts[2])))
     levels = np.log10(np.maximum(found.residuals.ravel(), 1e-16))
     counts, edges = np.histogram(levels, bins=np.arange(-16, 2.5, 0.5))
@@ -318,13 +218,13 @@ def _grid(domain: Domain, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _two_experts(domain: Domain, settings: Settings) -> dict[str, Any]:
+def _two_experts(domain: Domain, settings: StudySettings) -> Data:
     """For each pair of discounts the reward that explains the first two experts, and its generalization error."""
-    problem = _problem(domain, 2)
+    problem = _soft_problem(domain, 2)
     grid = mh.Grid(settings.grid_step, 1)
-    found = feasibility_grid(problem, grid, TEMPERATURE, TOLERANCE)
+    found = feasibility_grid(problem, grid, CHOSEN.temperature, FEASIBLE)
     points = np.stack(np.meshgrid(found.axis, found.axis, indexing="ij"), axis=-1).reshape(-1, 2)
-    errors = _toy_errors(domain, rewards_at(problem, points, TEMPERATURE), settings).reshape(found.residuals.shape)
+    errors = _toy_errors(domain, rewards_at(problem, points, CHOSEN.temperature), settings).reshape(found.residuals.shape)
     off = ~np.eye(found.axis.size, dtype=np.bool_)
     usable = errors[off & found.feasible]
     return {
@@ -337,7 +237,7 @@ def _two_experts(domain: Domain, settings: Settings) -> dict[str, Any]:
     }
 
 
-def _toy_errors(domain: Domain, rewards: Floats, settings: Settings) -> Floats:
+def _toy_errors(domain: Domain, rewards: Floats, settings: StudySettings) -> Floats:
     """Generalization error of many toy rewards `(n,4)` at once.
 
     In s1, s2 and s3 all actions are alike, so only the action in s0 matters, and the value of "always a" is linear in the
@@ -345,7 +245,8 @@ def _toy_errors(domain: Domain, rewards: Floats, settings: Settings) -> Floats:
     """
     losses = []
     for task in domain.tasks(settings.tasks, settings.seed):
-        counts = np.stack([feature_counts(task.mdp, np.eye(3)[[a] * 4], task.discount) for a in range(3)])
+        visits = [mh.occupancy(task.mdp, np.eye(3)[[a] * 4], task.discount).counts.T.ravel() for a in range(3)]
+        counts = np.stack([task.mdp.stacked.T @ visit for visit in visits])
         true = counts @ domain.reward
         chosen = (rewards @ counts.T).argmax(axis=1)
         losses.append((true.max() - true[chosen]) / true.max())
@@ -353,9 +254,9 @@ def _toy_errors(domain: Domain, rewards: Floats, settings: Settings) -> Floats:
     return mean
 
 
-def _set(domain: Domain) -> dict[str, Any]:
+def _set(domain: Domain) -> Data:
     """What `identify` says about three toy experts, with two answers that both reproduce them."""
-    report = mh.identify(_problem(domain), TEMPERATURE)
+    report = mh.identify(_soft_problem(domain), CHOSEN.temperature)
     return {
         "status": report.status,
         "dimension": report.dimension,
@@ -365,35 +266,35 @@ def _set(domain: Domain) -> dict[str, Any]:
     }
 
 
-def _curve(domain: Domain, ends: Floats) -> Floats:
+def _curve(domain: Domain, ends: Floats, settings: StudySettings) -> Floats:
     """Points of the curve of discounts between two of its members: γ_1 is fixed, the others go to the nearest zero residual."""
-    problem = _problem(domain)
+    problem = _soft_problem(domain)
 
     def residual(rest: Floats, first: float) -> float:
-        return float(feasibility_at(problem, np.array([[first, *rest]]), TEMPERATURE)[0])
+        return float(feasibility_at(problem, np.array([[first, *rest]]), CHOSEN.temperature)[0])
 
     points = []
-    for share in np.linspace(0.01, 0.99, 30):
+    for share in np.linspace(0.01, 0.99, settings.curve_points):
         start = ends[0] + share * (ends[-1] - ends[0])
         options = {"xatol": 1e-12, "fatol": 1e-13, "maxiter": 2000, "maxfev": 4000}
         found = minimize(residual, start[1:], (start[0],), method="Nelder-Mead", options=options)
-        if found.fun <= TOLERANCE and (found.x >= 0).all() and (found.x <= 1).all():
+        if found.fun <= FEASIBLE and (found.x >= 0).all() and (found.x <= 1).all():
             points.append([start[0], *found.x])
     return np.array(points).reshape(-1, 3)
 
 
-def _surface(domain: Domain, settings: Settings) -> Floats:
+def _surface(domain: Domain, settings: StudySettings) -> Floats:
     """The discounts that explain three toy experts without an end: for each (γ_1, γ_2) the γ_3 with residual 0, if any.
 
     The residual is the absolute value of one smooth function of Γ there, so its zeros are the bottoms of V-shaped valleys:
     each local minimum on a line is narrowed by grid refinement and kept if it goes down to rounding.
     """
-    problem = _problem(domain)
-    side = np.linspace(0, 0.98, 15 if settings.quick else 50)
+    problem = _soft_problem(domain)
+    side = np.linspace(0, 0.98, settings.surface_side)
     line = np.linspace(0, 0.99, 100)
     pairs = np.array([(a, b) for a in side for b in side if abs(a - b) > 1e-9])
     points = np.concatenate([np.repeat(pairs, line.size, axis=0), np.tile(line, len(pairs))[:, None]], axis=1)
-    residuals = feasibility_at(problem, points, TEMPERATURE, settings.jobs).reshape(len(pairs), line.size)
+    residuals = feasibility_at(problem, points, CHOSEN.temperature, settings.jobs).reshape(len(pairs), line.size)
     inner = residuals[:, 1:-1]
     rows, columns = np.nonzero((inner <= residuals[:, :-2]) & (inner <= residuals[:, 2:]))
     starts = np.concatenate([pairs[rows], line[columns + 1][:, None]], axis=1)
@@ -407,10 +308,10 @@ def _narrow(problem: mh.Problem, starts: Floats, width: float) -> Floats:
     for _ in range(10):
         trial = np.repeat(best, offsets.size, axis=0)
         trial[:, -1] = np.clip(trial[:, -1] + np.tile(offsets * width, len(best)), 0, 1)
-        residuals = feasibility_at(problem, trial, TEMPERATURE).reshape(len(best), -1)
+        residuals = feasibility_at(problem, trial, CHOSEN.temperature).reshape(len(best), -1)
         best = trial.reshape(len(best), -1, best.shape[1])[np.arange(len(best)), residuals.argmin(axis=1)]
         width /= 8
-    found: Floats = best[residuals.min(axis=1) <= TOLERANCE]
+    found: Floats = best[residuals.min(axis=1) <= FEASIBLE]
     return found
 
 
@@ -419,78 +320,84 @@ def _short(array: Floats) -> list[list[float | None]]:
     return [[None if np.isnan(x) else round(float(x), 4) for x in row] for row in array]
 
 
-#: Discounts among which the dual's inner maximum and the likelihood's maximum are sought, beside the true ones.
-AXIS = (0.0, 0.25, 0.5, 0.75, 0.9)
-
-
-def compute_theory_checks(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
+def compute_theory_checks(settings: StudySettings, done: Data, progress: Progress) -> Data:
     """`data["chain"]`, `data["slopes"]`, `data["gap"]`, each by domain."""
-    data: dict[str, Any] = {"chain": {}, "slopes": {}, "gap": {}}
+    data: Data = {"chain": {}, "slopes": {}, "gap": {}}
     rng = np.random.default_rng(settings.seed)
     for number, (name, domain) in enumerate(study_domains().items()):
         progress(number / 3, name)
-        problem = mh.Problem(domain.mdp, domain.mce_experts(TEMPERATURE))
-        data["chain"][name] = vars(duality_chain(problem, domain.mce_discounts, AXIS, TEMPERATURE))
-        inner = [gamma for gamma in domain.mce_discounts if gamma > 0]
-        data["slopes"][name] = {"discounts": inner, **vars(likelihood_slopes(domain.mdp, domain.reward, inner, TEMPERATURE))}
-        tried = [domain.mce_discounts, domain.mce_discounts[::-1], *rng.uniform(0, 0.95, (3 if settings.quick else 20, 3))]
+        problem, true = _soft_problem(domain), domain.mce_discounts
+        # The dual's inner maximum and the likelihood's maximum are sought among these discounts, beside the true ones.
+        data["chain"][name] = vars(duality_chain(problem, true, (0.0, 0.25, 0.5, 0.75, 0.9), CHOSEN.temperature))
+        inner = [gamma for gamma in true if gamma > 0]
+        slopes = likelihood_slopes(domain.mdp, domain.reward, inner, CHOSEN.temperature)
+        data["slopes"][name] = {"discounts": inner, **vars(slopes)}
         data["gap"][name] = [
-            {"discounts": list(gammas), **vars(gap_and_mismatch(problem, gammas, TEMPERATURE))} for gammas in tried
+            {"discounts": list(gammas), **vars(gap_and_mismatch(problem, gammas, CHOSEN.temperature))}
+            for gammas in (true, true[::-1], *rng.uniform(0, 0.95, (settings.random_discounts, 3)))
         ]
     return data
 
 
-def compute_thresholds(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """`data[domain]`: one row per threshold, from the smallest to the largest."""
-    cases = [(name, domain, threshold) for name, domain in study_domains().items() for threshold in settings.thresholds]
-    data: dict[str, Any] = {}
-    for number, (name, domain, threshold) in enumerate(cases):
-        progress(number / len(cases), f"threshold {threshold:g} on {name}")
-        known = done["learned"][name]["MPMCE, threshold"] if threshold == THRESHOLD else None
-        data.setdefault(name, []).append(_row(domain, threshold, known or _solve(domain, threshold, settings), settings))
-    return data
+def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> Data:
+    """One list of rows for each choice."""
+    small, bound = big_small(), CHOSEN.reward_bound
 
+    def mplp(domain: Domain, experts: Any, l1: float, bound: float, **printed: Any) -> list[Data]:
+        """What MPLP learns, with its distance to what is printed of it."""
+        solution = mh.solve(mh.Problem(domain.mdp, experts), mh.MPLP(l1=l1, reward_bound=bound), settings.seed)
+        found: Data = {"discounts": solution.discounts, "reward": solution.reward, "objective": solution.objective}
+        found["error"] = error_of(domain, solution.reward, settings)["mean"]
+        distances = {what: float(np.abs(found[what] - np.array(values)).max()) for what, values in printed.items()}
+        return [found | {f"distance to the paper's {what}": apart for what, apart in distances.items()}]
 
-def _solve(domain: Domain, threshold: float, settings: Settings) -> dict[str, Any]:
-    problem = mh.Problem(domain.mdp, domain.mce_experts(TEMPERATURE))
-    solver = mh.MPMCE(TEMPERATURE, gap="threshold", threshold=threshold)
-    return describe(mh.solve(problem, solver, settings.seed), domain.mce_discounts)
+    def of_l1(l1: float) -> list[Data]:
+        return mplp(toy(), toy().lp_experts(), l1, bound["toy"], reward=PRINTED.toy_rewards["MPLP"])
 
+    def of_height(height: int) -> list[Data]:
+        domain, printed = big_small(height), PRINTED.discounts["MPLP"]["big-small"]
+        return mplp(domain, domain.lp_experts(), 0.0, bound["big-small"], discounts=printed)
 
-def _row(domain: Domain, threshold: float, found: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    kept = ("status", "discounts", "true", "ordered", "objective", "residual")
-    error = error_of(domain, np.array(found["reward"]), settings)
-    return {"threshold": threshold, **{key: found[key] for key in kept}, "error": error}
+    def of_temperature(temperature: float) -> list[Data]:
+        rows = []
+        for name, domain in study_domains().items():
+            problem = mh.Problem(domain.mdp, domain.mce_experts(temperature))
+            solution = mh.solve(problem, mh.ClosedForm(temperature), settings.seed)
+            distance = float(np.abs(solution.discounts - domain.mce_discounts).max())
+            rows.append({"domain": name, "status": str(solution.status), "largest error of a discount": distance})
+        return rows
 
+    def of_ties(kind: str) -> list[Data]:
+        sets = small.lp_action_sets()
+        last = [s.shape[1] - 1 - s[:, ::-1].argmax(axis=1) for s in sets]
+        experts = {"first optimal action": small.lp_experts(), "last optimal action": last, "all optimal actions": sets}
+        return mplp(small, experts[kind], 0.0, bound["big-small"])
 
-PAIRS = ((0, 1), (0, 2), (1, 2))
+    def printed_rule(epsilon: float, inner: float) -> list[Data]:
+        """What Algorithm 2 as printed finds on the toy; `inner` is the gradient at which the inner solver stops."""
+        search = _bayesian(settings.mce_evaluations)
+        solver = mh.MPMCE(CHOSEN.temperature, gap="summed", tolerance=epsilon, search=search, inner_tolerance=inner)
+        solution = mh.solve(_soft_problem(toy()), solver, settings.seed)
+        return [{"discounts": solution.discounts, "objective": solution.objective, "mismatch": solution.residual}]
 
+    def some(*values: float) -> tuple[float, ...]:
+        """All values, or the first and the last in the quick run."""
+        return (values[0], values[-1]) if settings.quick else values
 
-def compute_toy_study(settings: Settings, done: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """Value curves of "always a0, a1, a2" under three rewards, breakpoints, and pairwise crossings under the true reward."""
-    domain = mh.domains.toy()
-    axis = np.linspace(0, 1, 101)
-    learned = {name: np.array(done["learned"]["toy"][name]["reward"]) for name in ("MPLP", "NaiveLP")}
-    rewards = {"true": domain.reward, **learned}
-    curves = {name: [[value(domain, reward, a, g) for g in axis] for a in range(3)] for name, reward in rewards.items()}
-    return {
-        "axis": axis,
-        "curves": curves,
-        "breakpoints": [interval.high for interval in mh.discount_intervals(domain.mdp, domain.reward)[:-1]],
-        "crossings": {f"a{i} and a{j}": crossing(domain, i, j) for i, j in PAIRS},
+    studies: dict[str, tuple[Callable[[Any], list[Data]], tuple[Any, ...]]] = {
+        "l1 weight (toy)": (of_l1, (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.1)),
+        "reward bound (toy)": (lambda largest: mplp(toy(), toy().lp_experts(), 0.0, largest), (1.0, 10.0, 100.0)),
+        "height of big-small": (of_height, some(2, 3, 4, 5)),
+        "ties of big-small": (of_ties, ("first optimal action", "last optimal action", "all optimal actions")),
+        "temperature": (of_temperature, some(0.5, 1.0, 2.0, 5.0)),
+        "gap ε of the printed rule (toy)": (lambda e: printed_rule(e, 1e-7), some(1e-1, 1e-2, CHOSEN.epsilon, 1e-4)),
+        "how early the inner solver stops, printed rule (toy)": (
+            lambda inner: printed_rule(CHOSEN.epsilon, inner),
+            some(1.0, 1e-1, 1e-2, 1e-7),
+        ),
     }
-
-
-def value(domain: Domain, reward: Floats, action: int, discount: float) -> float:
-    """The value of s0 when the same action is always taken."""
-    policy = np.eye(3)[[action] * 4]
-    return float(mh.evaluate(domain.mdp, policy, reward, discount).values[0])
-
-
-def crossing(domain: Domain, first: int, second: int) -> float:
-    """The discount at which two of the policies are worth the same in s0 under the true reward."""
-
-    def difference(gamma: float) -> float:
-        return value(domain, domain.reward, first, gamma) - value(domain, domain.reward, second, gamma)
-
-    return float(brentq(difference, 0, 1, xtol=1e-14))
+    data: Data = {}
+    for number, (name, (study, values)) in enumerate(studies.items()):
+        progress(number / len(studies), name)
+        data[name] = [{"value": value, **row} for value in values for row in study(value)]
+    return data

@@ -7,7 +7,7 @@ Writing the study up: figures as SVG and PNG, a self-contained HTML report, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,25 +19,10 @@ from matplotlib.lines import Line2D
 import multihorizon as mh
 from multihorizon.domains.base import Domain
 from multihorizon.paper.claims import IN_PART, NOT, NOT_TESTED, REPRODUCED, Claim, distance, numbers
-from multihorizon.paper.parts import PAPER_NAMES
-from multihorizon.paper.settings import (
-    DISCOUNTS,
-    EPSILON,
-    GENERALIZATION,
-    L1,
-    REWARD_BOUND,
-    TEMPERATURE,
-    THRESHOLD,
-    TRUE_INTERVALS,
-    Progress,
-    Settings,
-    study_domains,
-)
+from multihorizon.paper.parts import PAPER_NAMES, Data
+from multihorizon.paper.settings import CHOSEN, PRINTED, Progress, StudySettings, study_domains
 from multihorizon.report.charts import Badge, Block, Notice, Page, PageTable, Picture, Section, figure
 from multihorizon.report.plots import COLOURS, plot_policy, plot_reward, save
-
-#: The parts' data by name, and the timings by name.
-Data = dict[str, Any]
 
 
 def _sheet(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Any]:
@@ -52,7 +37,7 @@ def generalization(data: Data, timings: Data) -> Figure:
         names = list(rows)
         ax.barh(range(len(names)), [rows[n]["absolute mean"] for n in names], color=COLOURS[0], height=0.6)
         for y, name in enumerate(names):
-            printed = GENERALIZATION.get(PAPER_NAMES.get(name, ""), {}).get(domain)
+            printed = PRINTED.generalization.get(PAPER_NAMES.get(name, ""), {}).get(domain)
             if printed:
                 ax.plot(printed[0], y, "D", color=COLOURS[4], ms=7)
         ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [])
@@ -73,7 +58,7 @@ def discounts(data: Data, timings: Data) -> Figure:
     for ax, (domain, rows) in zip(axes[0], data["learned"].items(), strict=True):
         names = list(rows)
         for y, name in enumerate(names):
-            printed = DISCOUNTS.get(PAPER_NAMES.get(name, ""), {}).get(domain, (None,) * 3)
+            printed = PRINTED.discounts.get(PAPER_NAMES.get(name, ""), {}).get(domain, (None,) * 3)
             for k, (true, ours, theirs) in enumerate(zip(rows[name]["true"], rows[name]["discounts"], printed, strict=True)):
                 ax.plot(true, y - 0.22, "|", color=COLOURS[k], ms=12, mew=2)
                 ax.plot(ours, y, "o", color=COLOURS[k], ms=7)
@@ -95,14 +80,14 @@ def thresholds(data: Data, timings: Data) -> Figure:
     figure, axes = _sheet(1, 3, 4.4, 3.6)
     for ax, (domain, rows) in zip(axes[0], data["thresholds"].items(), strict=True):
         x = [row["threshold"] for row in rows]
-        for k, (true, printed) in enumerate(zip(rows[0]["true"], DISCOUNTS["MPMCE"][domain], strict=True)):
+        for k, (true, printed) in enumerate(zip(rows[0]["true"], PRINTED.discounts["MPMCE"][domain], strict=True)):
             ax.axhline(printed, color=COLOURS[k], ls="--", lw=1)
             ax.axhline(true, color=COLOURS[k], ls=":", lw=1)
             ax.plot(x, [row["discounts"][k] for row in rows], "-", color=COLOURS[k], lw=1.5)
             for row in rows:
                 fill = COLOURS[k] if row["ordered"] and row["status"] == "converged" else "white"
                 ax.plot(row["threshold"], row["discounts"][k], "o", color=COLOURS[k], mfc=fill, ms=5)
-        ax.axvline(THRESHOLD, color="0.7", lw=1)
+        ax.axvline(CHOSEN.threshold, color="0.7", lw=1)
         ax.set(title=domain, xscale="log", xlabel="threshold", ylabel="learned discount γ", ylim=(-0.04, 1.04))
         ax.spines[["top", "right"]].set_visible(False)
     kinds = (
@@ -294,7 +279,7 @@ FIGURES: dict[str, Callable[[Data, Data], Figure]] = {
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A title, column headers and rows of cells."""
 
     title: str
@@ -302,12 +287,12 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def generalization_tables(data: dict[str, Any]) -> Table:
+def generalization_tables(data: Data) -> TextTable:
     """Mean ± standard deviation of the generalization error; signed as in Eq. 12, absolute, the median, and the paper's."""
     rows = []
     for domain, found in data["generalization"].items():
         for name, row in found.items():
-            printed = GENERALIZATION.get(PAPER_NAMES.get(name, ""), {}).get(domain)
+            printed = PRINTED.generalization.get(PAPER_NAMES.get(name, ""), {}).get(domain)
             rows.append(
                 (
                     domain,
@@ -318,30 +303,30 @@ def generalization_tables(data: dict[str, Any]) -> Table:
                     f"{printed[0]:.3f} ± {printed[1]:.3f}" if printed else "",
                 )
             )
-    return Table(
+    return TextTable(
         "Generalization error", ("domain", "algorithm", "signed ratio", "absolute ratio", "median", "paper"), tuple(rows)
     )
 
 
-def discounts_tables(data: dict[str, Any]) -> Table:
+def discounts_tables(data: Data) -> TextTable:
     """True, learned and printed discounts."""
     rows = []
     for domain, found in data["learned"].items():
         for name, row in found.items():
-            printed = DISCOUNTS.get(PAPER_NAMES.get(name, ""), {}).get(domain)
+            printed = PRINTED.discounts.get(PAPER_NAMES.get(name, ""), {}).get(domain)
             rows.append(
                 (domain, name, _true(domain, name, row), numbers(row["discounts"], 4), numbers(printed) if printed else "")
             )
-    return Table("Learned discounts", ("domain", "algorithm", "true", "ours", "paper"), tuple(rows))
+    return TextTable("Learned discounts", ("domain", "algorithm", "true", "ours", "paper"), tuple(rows))
 
 
-def _true(domain: str, name: str, row: dict[str, Any]) -> str:
+def _true(domain: str, name: str, row: Data) -> str:
     if "LP" in name:
-        return ", ".join(f"[{low:g}, {high:g}]" for low, high in TRUE_INTERVALS[domain])
+        return ", ".join(f"[{low:g}, {high:g}]" for low, high in PRINTED.intervals[domain])
     return numbers(row["true"])
 
 
-def thresholds_tables(data: dict[str, Any]) -> Table:
+def thresholds_tables(data: Data) -> TextTable:
     """What MPMCE learns as the threshold grows, how far that is from the printed discounts, and how it generalises."""
     rows = tuple(
         (
@@ -357,10 +342,10 @@ def thresholds_tables(data: dict[str, Any]) -> Table:
         for row in found
     )
     headers = ("domain", "threshold", "discounts", "true order", "distance to the paper", "generalization error", "status")
-    return Table("MPMCE within a threshold", headers, rows)
+    return TextTable("MPMCE within a threshold", headers, rows)
 
 
-def theory(data: dict[str, Any]) -> list[Table]:
+def theory(data: Data) -> list[TextTable]:
     """Theorem 2, Proposition 1 and the duality gap, by domain."""
     part = data["theory"]
     chain = tuple((d, *(f"{row[k]:.4f}" for k in ("dual", "primal", "likelihood"))) for d, row in part["chain"].items())
@@ -374,20 +359,20 @@ def theory(data: dict[str, Any]) -> list[Table]:
         for row in rows[:4]
     )
     return [
-        Table("Theorem 2: the dual, the entropy, the likelihood", ("domain", "G*", "H*", "−L*"), chain),
-        Table(
+        TextTable("Theorem 2: the dual, the entropy, the likelihood", ("domain", "G*", "H*", "−L*"), chain),
+        TextTable(
             "Proposition 1: slope in logit γ at the experts", ("domain", "γ", "discounted likelihood", "plain likelihood"), slopes
         ),
-        Table("The duality gap at the dual's optimum", ("domain", "Γ", "summed gap", "mismatch of each expert"), gaps),
+        TextTable("The duality gap at the dual's optimum", ("domain", "Γ", "summed gap", "mismatch of each expert"), gaps),
     ]
 
 
-def choices(data: dict[str, Any]) -> list[Table]:
+def choices(data: Data) -> list[TextTable]:
     """One table per choice."""
     tables = []
     for name, rows in data["choices"].items():
         headers = tuple(rows[0])
-        tables.append(Table(f"Sensitivity: {name}", headers, tuple(tuple(_cell(row[h]) for h in headers) for row in rows)))
+        tables.append(TextTable(f"Sensitivity: {name}", headers, tuple(tuple(_cell(row[h]) for h in headers) for row in rows)))
     return tables
 
 
@@ -397,24 +382,24 @@ def _cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def used(settings: Settings) -> Table:
+def used(settings: StudySettings) -> TextTable:
     """The choices of this run with the evidence for each."""
     rows = (
-        ("bound on the reward", _each(REWARD_BOUND), "the largest true reward; with l1 = 0 it only scales the answer"),
+        ("bound on the reward", _each(CHOSEN.reward_bound), "the largest true reward; with l1 = 0 it only scales the answer"),
         (
             "l1 weight",
-            _each(L1),
+            _each(CHOSEN.l1),
             "on the toy the weight that gives the reward the paper shows; elsewhere the optimum is reached without",
         ),
-        ("temperature", f"{TEMPERATURE:g}", "not stated; ClosedForm recovers the discounts at every temperature tried"),
+        ("temperature", f"{CHOSEN.temperature:g}", "not stated; ClosedForm recovers the discounts at every temperature tried"),
         (
             "ties",
             "the first optimal action in the order right, down, left, up",
             "not stated; all optimal actions as a second row",
         ),
         ("height of big-small", "3", "not fixed by the printed intervals; see the table for how near each comes to the paper"),
-        ("gap ε of the printed rule", f"{EPSILON:g}", "not stated; see the table for others"),
-        ("threshold of MPMCE", f"{THRESHOLD:g}", "not stated; see the table for others"),
+        ("gap ε of the printed rule", f"{CHOSEN.epsilon:g}", "not stated; see the table for others"),
+        ("threshold of MPMCE", f"{CHOSEN.threshold:g}", "not stated; see the table for others"),
         (
             "policy in Eq. 12",
             "optimal without entropy, first optimal action",
@@ -423,7 +408,7 @@ def used(settings: Settings) -> Table:
         ("value in Eq. 12", "from the initial distribution", "the domain's own"),
         ("seed, tasks", f"{settings.seed}, {settings.tasks}", "100 tasks in the full run, as in the paper"),
     )
-    return Table("Choices the paper does not state", ("choice", "value", "evidence"), rows)
+    return TextTable("Choices the paper does not state", ("choice", "value", "evidence"), rows)
 
 
 def _each(values: dict[str, float]) -> str:
@@ -434,7 +419,7 @@ def _each(values: dict[str, float]) -> str:
 QUICK = "This was a quick run, with fewer tasks, evaluations and grid points than the paper's: its numbers are rough."
 
 
-def captions(data: dict[str, Any]) -> dict[str, str]:
+def captions(data: Data) -> dict[str, str]:
     """The caption of each figure; what they say of the numbers comes from the numbers."""
     naive = sorted(data["learned"]["toy"]["NaiveLP"]["discounts"])
     tied = " Under the naive reward two experts share the discount 1." if naive[1] > 1 - 1e-6 else ""
@@ -462,21 +447,30 @@ def captions(data: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def write_figures(directory: Path, data: dict[str, Any], timings: dict[str, Any], progress: Progress) -> None:
-    """Draw every figure from the data into a directory, as `NAME.svg` and `NAME.png`."""
+def draw_figures(data: Data, timings: Data, progress: Progress) -> dict[str, Figure]:
+    """Every figure by name, drawn from the data."""
+    drawings = {}
     for number, (name, draw) in enumerate(FIGURES.items()):
         progress(number / len(FIGURES), name)
-        drawing = draw(data, timings)
+        drawings[name] = draw(data, timings)
+    return drawings
+
+
+def write_figures(directory: Path, drawings: Mapping[str, Figure]) -> None:
+    """Every figure as `NAME.svg` and `NAME.png`."""
+    for name, drawing in drawings.items():
         for ending in ("svg", "png"):
             save(drawing, directory / f"{name}.{ending}")
 
 
-def write_report(directory: Path, data: dict[str, Any], timings: dict[str, Any], claims: list[Claim], settings: Settings) -> None:
+def write_report(
+    directory: Path, data: Data, drawings: Mapping[str, Figure], claims: list[Claim], settings: StudySettings
+) -> None:
     """`report.html`: verdicts first, then every table and figure, then the choices."""
     texts = captions(data)
 
     def drawn(name: str) -> Picture:
-        return figure(FIGURES[name](data, timings), texts[name])
+        return figure(drawings[name], texts[name])
 
     sections = [
         Section("What was claimed, what we get", [_counts(claims), *_claims(claims)]),
@@ -499,7 +493,7 @@ def write_report(directory: Path, data: dict[str, Any], timings: dict[str, Any],
     ).write(directory / "report.html")
 
 
-def write_page(directory: Path, data: dict[str, Any], claims: list[Claim], settings: Settings) -> None:
+def write_page(directory: Path, data: Data, claims: list[Claim], settings: StudySettings) -> None:
     """`paper.md`, the page `docs/paper/results.md`: each claim, our number, the verdict and the reason."""
     run = f"`multihorizon reproduce --out DIR --seed {settings.seed}{' --quick' if settings.quick else ''}`"
     parts = [
@@ -536,11 +530,11 @@ def _claims(claims: Sequence[Claim]) -> list[str | Block]:
     return blocks
 
 
-def _html(content: Table) -> PageTable:
+def _html(content: TextTable) -> PageTable:
     return PageTable(content.headers, content.rows, content.title)
 
 
-def _markdown(content: Table) -> str:
+def _markdown(content: TextTable) -> str:
     rows = [content.headers, tuple("---" for _ in content.headers), *content.rows]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return f"### {content.title}\n\n" + "\n".join(lines)

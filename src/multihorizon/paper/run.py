@@ -16,42 +16,32 @@ from typing import Any
 
 import multihorizon as mh
 from multihorizon.files import write_json
-from multihorizon.paper.parts import compute as compute_choices
-from multihorizon.paper.parts import (
-    compute_convergence,
-    compute_identifiability,
-    compute_learned,
-    compute_theory_checks,
-    compute_thresholds,
-    compute_toy_study,
-)
-from multihorizon.paper.settings import Progress, Settings, compute_generalization
-
-Compute = Callable[[Settings, dict[str, Any], Progress], dict[str, Any]]
+from multihorizon.paper import parts
+from multihorizon.paper.settings import Progress, StudySettings
 
 
 @dataclass(frozen=True)
-class Part:
+class StudyPart:
     """A part of the study: its name, what it is in a few words, and the function that computes it."""
 
     name: str
     title: str
-    compute: Compute
+    compute: Callable[[StudySettings, dict[str, Any], Progress], dict[str, Any]]
 
 
 PARTS = (
-    Part("learned", "learning discounts and rewards", compute_learned),
-    Part("generalization", "generalization error", compute_generalization),
-    Part("thresholds", "thresholds of MPMCE", compute_thresholds),
-    Part("toy", "value functions of the toy", compute_toy_study),
-    Part("convergence", "convergence of the searches", compute_convergence),
-    Part("identifiability", "identifiability", compute_identifiability),
-    Part("theory", "theorems in numbers", compute_theory_checks),
-    Part("choices", "sensitivity to what the paper leaves open", compute_choices),
+    StudyPart("learned", "learning discounts and rewards", parts.compute_learned),
+    StudyPart("generalization", "generalization error", parts.compute_generalization),
+    StudyPart("thresholds", "thresholds of MPMCE", parts.compute_thresholds),
+    StudyPart("toy", "value functions of the toy", parts.compute_toy_study),
+    StudyPart("convergence", "convergence of the searches", parts.compute_convergence),
+    StudyPart("identifiability", "identifiability", parts.compute_identifiability),
+    StudyPart("theory", "theorems in numbers", parts.compute_theory_checks),
+    StudyPart("choices", "sensitivity to what the paper leaves open", parts.compute_choices),
 )
 
 
-def run_part(part: Part, directory: Path, settings: Settings, done: dict[str, Any], progress: Progress) -> bool:
+def run_part(part: StudyPart, directory: Path, settings: StudySettings, done: dict[str, Any], progress: Progress) -> bool:
     """Compute a part, or read it where it was computed before with the same settings and version; True if computed now."""
     path = directory / "data" / f"{part.name}.json"
     header = {"part": part.name, "version": mh.__version__, "seed": settings.seed, "quick": settings.quick}

@@ -1,6 +1,7 @@
-"""The paper's test: is there a reward that explains all experts at given discounts?
+"""The paper's statements as checks that can be run: each returns the numbers that a statement is about.
 
-At fixed Γ the experts' equations are linear in the reward and the value functions, `Φ x = b` with x = (θ, V_1, …, V_n):
+**Is there a reward that explains all experts at given discounts?** At fixed Γ the experts' equations are linear in the reward
+and the value functions, `Φ x = b` with x = (θ, V_1, …, V_n):
 
     F θ − (1 ⊗ I − γ_i T_A) V_i = λ log π_i        for every expert i (for one number per state, F = T_A).
 
@@ -9,32 +10,24 @@ states ordinary) or `K|S| + |S|` (with a terminal state, whose row says V = 0). 
 times the largest; b is scaled to that size before it is appended, so that the same tolerance judges it. `rank_test` does this.
 
 `feasibility_grid` asks the same for a million points in seconds. There is a solution iff the experts' rewards can be made equal,
-`û_k − γ_k V̂_k + (N − γ_k P_k N) z_k = r` for all k (`one_expert`), in the unknowns r and z_k. Subtracting the mean over k removes
-r. What is left has K·dim N columns and, after all vectors are written in one orthonormal basis, a few dozen rows, whatever the
-number of states. One small singular value decomposition per point, done for many points at once, gives the distance of the
-experts' rewards from each other: a root mean square in units of the reward, so that "almost feasible" can be seen.
+`û_k − γ_k V̂_k + (N − γ_k P_k N) z_k = r` for all k (`exact/equations.py`), in the unknowns r and z_k. Subtracting the mean over k
+removes r. What is left has K·dim N columns and, after all vectors are written in one orthonormal basis, a few dozen rows,
+whatever the number of states. One small singular value decomposition per point, done for many points at once, gives the distance
+of the experts' rewards from each other: a root mean square in units of the reward, so that "almost feasible" can be seen. A grid
+can miss a curve of solutions: it sees only the points that lie on it. `identify` does not.
 
-A grid can miss a curve of solutions: it sees only the points that lie on it. `identify` does not.
+**Theorem 2**, the chain `G* ≥ H* ≥ −L*` of the dual, the primal and the discounted likelihood: `duality_chain`.
 
-The paper's theory as small checks that can be run: each returns the numbers a statement is about.
+**Proposition 1**, the expert is no critical point of the discounted likelihood, but is one of the plain likelihood:
+`likelihood_slopes`.
 
-* Theorem 2, the chain `G* ≥ H* ≥ −L*` of the dual, the primal and the discounted likelihood: `duality_chain`.
-* Proposition 1, the expert is no critical point of the discounted likelihood, but is one of the plain likelihood:
-  `likelihood_slopes`.
-* The summed duality gap of Algorithm 2 vanishes at every Γ, the mismatch per expert does not: `gap_and_mismatch`.
-
-The paper's statements as checks that can be run: each returns the numbers that a statement is about.
-
-* Is there a reward at given discounts? `rank_test`, `feasibility_at`; the same on a grid: `feasibility_grid`.
-* Theorem 2, the chain of the dual, the primal and the discounted likelihood: `duality_chain`.
-* Proposition 1, the slope of the discounted likelihood at the experts' own discounts: `likelihood_slopes`.
-* The summed gap of Algorithm 2 and the mismatch of each expert: `gap_and_mismatch`.
+**The summed duality gap** of Algorithm 2 vanishes at every Γ, the mismatch per expert does not: `gap_and_mismatch`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -46,16 +39,14 @@ from scipy.optimize import minimize
 from multihorizon.checks import TINY, Bools, Floats, Ints, as_discount, as_positive
 from multihorizon.driver import Grid
 from multihorizon.entropy.dual import Dual, discount_gradient, minimise_dual
-from multihorizon.exact.equations import PolicyEquations, RewardFamily, read_equations, reward_families
+from multihorizon.exact.equations import RewardFamily, read_equations, reward_families
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.planning.soft_plan import soft_plan
-from multihorizon.problem import Expert, Problem
+from multihorizon.problem import Problem
 
 #: Directions below this share of the largest singular value are not used to explain anything.
 SMALLEST_USED = 1e-10
-#: Points that one batch holds.
-BATCH = 5000
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,21 +64,6 @@ class RankTest:
     def feasible(self) -> bool:
         """Whether some reward reproduces the experts at these discounts."""
         return self.rank == self.augmented_rank
-
-
-@dataclass(frozen=True, eq=False)
-class RankGrid:
-    """The test on a grid: discounts `(n,K)`, ranks `(n,)` of Φ and of (Φ|b)."""
-
-    discounts: Floats
-    rank: Ints
-    augmented_rank: Ints
-
-    @property
-    def feasible(self) -> Bools:
-        """Where some reward reproduces the experts, `(n,)`."""
-        mask: Bools = self.rank == self.augmented_rank
-        return mask
 
 
 def rank_test(problem: Problem, discounts: Sequence[float], temperature: float = 1.0, tolerance: float = 1e-9) -> RankTest:
@@ -111,45 +87,48 @@ def rank_test(problem: Problem, discounts: Sequence[float], temperature: float =
     gammas = [as_discount(gamma) for gamma in discounts]
     as_positive(temperature, "temperature")
     as_positive(tolerance, "tolerance")
-    blocks = [_Block(expert, read_equations(expert)) for expert in problem.experts]
-    return _test(problem, blocks, gammas, temperature, tolerance)
-
-
-class _Block:
-    """One expert's rows: all available actions of all states, and `V = 0` once for each terminal state."""
-
-    def __init__(self, expert: Expert, equations: PolicyEquations) -> None:
+    rows, logs, column = [], [], problem.n_parameters
+    width = column + sum(expert.mdp.n_states for expert in problem.experts)
+    for expert, owner in zip(problem.experts, problem.owner, strict=True):
         mdp = expert.mdp
+        # All available actions of all states, and V = 0 once for each terminal state.
         keep = (mdp.available & (~mdp.terminal[:, None] | (np.arange(mdp.n_actions) == 0))).T.ravel()
-        self.n_states = mdp.n_states
-        self.features = sp.csr_array(expert.feature_matrix).toarray()[keep]
-        self.following = mdp.stacked.toarray()[keep]
-        self.here = np.tile(np.eye(mdp.n_states), (mdp.n_actions, 1))[keep]
-        self.logs = equations.log_policy.T.ravel()[keep]
-
-
-def _test(
-    problem: Problem, blocks: Sequence[_Block], discounts: Sequence[float], temperature: float, tolerance: float
-) -> RankTest:
-    width = problem.n_parameters + sum(block.n_states for block in blocks)
-    rows, column = [], problem.n_parameters
-    for block, owner in zip(blocks, problem.owner, strict=True):
-        row = np.zeros((block.logs.size, width))
-        row[:, : problem.n_parameters] = block.features
-        row[:, column : column + block.n_states] = float(discounts[owner]) * block.following - block.here
-        column += block.n_states
+        here = np.tile(np.eye(mdp.n_states), (mdp.n_actions, 1))[keep]
+        row = np.zeros((len(here), width))
+        row[:, : problem.n_parameters] = sp.csr_array(expert.feature_matrix).toarray()[keep]
+        row[:, column : column + mdp.n_states] = gammas[owner] * mdp.stacked.toarray()[keep] - here
+        column += mdp.n_states
         rows.append(row)
-    phi, b = np.vstack(rows), temperature * np.concatenate([block.logs for block in blocks])
-    values = np.linalg.svd(phi, compute_uv=False)
+        logs.append(read_equations(expert).log_policy.T.ravel()[keep])
+    phi, b = np.vstack(rows), temperature * np.concatenate(logs)
+    values = np.asarray(np.linalg.svd(phi, compute_uv=False), dtype=np.float64)
     scaled = b * (values[0] / max(float(np.linalg.norm(b)), TINY))
-    augmented = np.linalg.svd(np.column_stack([phi, scaled]), compute_uv=False)
-    return RankTest(
-        _rank(values, values[0], tolerance), _rank(augmented, values[0], tolerance), width, values, augmented, tolerance
-    )
+    augmented = np.asarray(np.linalg.svd(np.column_stack([phi, scaled]), compute_uv=False), dtype=np.float64)
+    rank, augmented_rank = (int((spectrum > tolerance * values[0]).sum()) for spectrum in (values, augmented))
+    return RankTest(rank, augmented_rank, width, values, augmented, tolerance)
 
 
-def _rank(values: Floats, largest: float, tolerance: float) -> int:
-    return int((values > tolerance * largest).sum())
+@dataclass(frozen=True, eq=False)
+class RankGrid:
+    """The test on a grid: discounts `(n,K)`, ranks `(n,)` of Φ and of (Φ|b)."""
+
+    discounts: Floats
+    rank: Ints
+    augmented_rank: Ints
+
+    @property
+    def feasible(self) -> Bools:
+        """Where some reward reproduces the experts, `(n,)`."""
+        mask: Bools = self.rank == self.augmented_rank
+        return mask
+
+
+def rank_grid(problem: Problem, step: float, temperature: float = 1.0, tolerance: float = 1e-9, jobs: int = -1) -> RankGrid:
+    """The rank test on every point of a regular grid over [0,1]^K. Deprecated: use `feasibility_grid`."""
+    points = np.array(list(itertools.product(Grid(step).axis(), repeat=problem.n_experts)))
+    test = partial(rank_test, problem, temperature=temperature, tolerance=tolerance)
+    found = list(in_parallel(test, points.tolist(), jobs if len(points) > 100 else 1))
+    return RankGrid(points, np.array([one.rank for one in found]), np.array([one.augmented_rank for one in found]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,11 +179,11 @@ def feasibility_grid(
 
 
 def feasibility_at(
-    problem: Problem, points: Floats, temperature: float = 1.0, jobs: int = 1, progress: Progress = silent
+    problem: Problem, points: Floats, temperature: float = 1.0, jobs: int = 1, progress: Progress = silent, batch: int = 5000
 ) -> Floats:
-    """The residual `(m,)` at each of the discounts `(m,K)`: 0 where some reward explains all experts."""
+    """The residual `(m,)` at each of the discounts `(m,K)`: 0 where some reward explains all experts; `batch` at a time."""
     vectors = _reduce(_families(problem), as_positive(temperature, "temperature"))
-    batches = np.array_split(points, max(1, len(points) // BATCH))
+    batches = np.array_split(points, max(1, len(points) // batch))
     found: list[Floats] = []
     for part in in_parallel(partial(_batch, vectors), batches, jobs):
         found.append(part)
@@ -219,8 +198,8 @@ def _families(problem: Problem) -> list[RewardFamily]:
     families = reward_families(problem, [read_equations(expert) for expert in problem.experts], error=1e-8)
     if any(sp.issparse(family.basis) for family in families):
         raise ValueError(
-            f"a grid of discounts needs a task whose actions tell most states apart, received one of {families[0].u.size} states "
-            "with very many that they do not: use identify"
+            "a grid of discounts needs a task whose actions distinguish most states, received one of "
+            f"{families[0].u.size} states with very many that they do not: use identify"
         )
     return families
 
@@ -274,37 +253,16 @@ def rewards_at(problem: Problem, points: Floats, temperature: float = 1.0) -> Fl
     families = _families(problem)
     rewards = np.zeros((len(points), problem.n_parameters))
     for row, discounts in zip(rewards, points, strict=True):
-        row[families[0].parameters] = _reward(families, discounts, lam)
+        pairs = list(zip(families, discounts, strict=True))
+        data = [lam * (family.u - gamma * family.v) for family, gamma in pairs]
+        blocks = [family.basis - gamma * family.pushed for family, gamma in pairs]
+        mean, shared, width = np.mean(data, axis=0), np.concatenate(blocks, axis=1) / len(families), blocks[0].shape[1]
+        sides = [-shared.copy() for _ in blocks]
+        for k, block in enumerate(blocks):
+            sides[k][:, k * width : (k + 1) * width] += block
+        z = np.linalg.lstsq(np.concatenate(sides), -np.concatenate([d - mean for d in data]), rcond=SMALLEST_USED)[0]
+        row[families[0].parameters] = mean + shared @ z
     return rewards
-
-
-def _reward(families: list[RewardFamily], discounts: Floats, lam: float) -> Floats:
-    data = [lam * (family.u - gamma * family.v) for family, gamma in zip(families, discounts, strict=True)]
-    blocks = [family.basis - gamma * family.pushed for family, gamma in zip(families, discounts, strict=True)]
-    mean = np.mean(data, axis=0)
-    shared = np.concatenate(blocks, axis=1) / len(families)
-    width = blocks[0].shape[1]
-    rows = [-shared.copy() for _ in blocks]
-    for k, block in enumerate(blocks):
-        rows[k][:, k * width : (k + 1) * width] += block
-    z = np.linalg.lstsq(np.concatenate(rows), -np.concatenate([d - mean for d in data]), rcond=SMALLEST_USED)[0]
-    reward: Floats = mean + shared @ z
-    return reward
-
-
-def rank_grid(problem: Problem, step: float, temperature: float = 1.0, tolerance: float = 1e-9, jobs: int = -1) -> RankGrid:
-    """The rank test on every point of a regular grid over [0,1]^K. Deprecated: use `feasibility_grid`."""
-    points = np.array(list(itertools.product(Grid(step).axis(), repeat=problem.n_experts)))
-    test = partial(rank_test, problem, temperature=temperature, tolerance=tolerance)
-    tests = in_parallel(test, points.tolist(), jobs if len(points) > 100 else 1)
-    ranks = np.array([(found.rank, found.augmented_rank) for found in tests], dtype=np.int64)
-    return RankGrid(points, ranks[:, 0], ranks[:, 1])
-
-
-#: The largest entry of the dual's gradient at which its minimum counts as reached.
-GRADIENT = 1e-6
-#: How far to either side of a discount slopes are differenced.
-DIFFERENCE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -329,19 +287,17 @@ def duality_chain(problem: Problem, feasible: Sequence[float], axis: Sequence[fl
     levels = [np.unique([*axis, gamma]) for gamma in own]
     primal_dual = Dual(problem, own, lam)
     matched = minimise_dual(primal_dual).point
-    grids = [[_single(problem, k, gamma, temperature) for gamma in levels[k]] for k in range(problem.n_experts)]
+    # The part of the dual that belongs to expert k, in all of their tasks, at each of their discounts.
+    grids = []
+    for k, level in enumerate(levels):
+        part = problem.with_experts(e for e, owner in zip(problem.experts, problem.owner, strict=True) if owner == k)
+        grids.append([Dual(part, np.array([gamma]), np.array([temperature])) for gamma in level])
     theta = matched.theta
     for sharpness in (3.0, 30.0, 300.0):
         theta = minimize(_smoothed, theta, (grids, sharpness), jac=True, method="L-BFGS-B").x
     candidates = [sum(max(_value(dual, t)[0] for dual in row) for row in grids) for t in (matched.theta, theta)]
     lowest = minimise_dual(Dual(problem, np.array([level.min() for level in levels]), lam)).point.value
     return DualityChain(min(candidates), temperature * primal_dual.expert_entropy, min(lowest, matched.value))
-
-
-def _single(problem: Problem, k: int, gamma: float, temperature: float) -> Dual:
-    """The part of the dual that belongs to expert k, in all of their tasks, at one discount."""
-    part = problem.with_experts(e for e, owner in zip(problem.experts, problem.owner, strict=True) if owner == k)
-    return Dual(part, np.array([gamma]), np.array([temperature]))
 
 
 def _value(dual: Dual, theta: Floats) -> tuple[float, Floats]:
@@ -380,30 +336,22 @@ def likelihood_slopes(mdp: MDP, reward: Any, discounts: Sequence[float], tempera
     """
     gammas = np.asarray(discounts, dtype=np.float64)
     experts = [soft_plan(mdp, reward, gamma, temperature).policy for gamma in gammas]
-    problem = Problem(mdp, experts)
-    point = Dual(problem, gammas, np.full(gammas.size, temperature))
-    at = point.at(np.asarray(reward, dtype=np.float64))
+    dual = Dual(Problem(mdp, experts), gammas, np.full(gammas.size, temperature))
+    at = dual.at(np.asarray(reward, dtype=np.float64))
     assert at is not None
+
+    def plain(gamma: float, policy: Floats) -> float:
+        return float((policy * soft_plan(mdp, reward, gamma, temperature).log_policy)[mdp.live].sum())
+
+    def entropy(gamma: float, policy: Floats) -> float:
+        return Dual(Problem(mdp, [policy]), np.array([gamma]), np.ones(1)).expert_entropy
+
+    def slopes(function: Callable[[float, Floats], float]) -> Floats:
+        ends = [(max(gamma - 1e-5, 0.0), min(gamma + 1e-5, 1.0), policy) for gamma, policy in zip(gammas, experts, strict=True)]
+        return np.array([(function(high, policy) - function(low, policy)) / (high - low) for low, high, policy in ends])
+
     chain = gammas * (1 - gammas)
-    plain = [
-        _slope(lambda g, p=p: _plain(mdp, reward, g, temperature, p), gamma) for gamma, p in zip(gammas, experts, strict=True)
-    ]
-    entropy = [
-        _slope(lambda g, p=p: Dual(Problem(mdp, [p]), np.array([g]), np.ones(1)).expert_entropy, gamma)
-        for gamma, p in zip(gammas, experts, strict=True)
-    ]
-    return LikelihoodSlopes(chain * discount_gradient(point, at), chain * np.array(plain), chain * np.array(entropy))
-
-
-def _plain(mdp: MDP, reward: Any, gamma: float, temperature: float, policy: Floats) -> float:
-    logs = soft_plan(mdp, reward, gamma, temperature).log_policy
-    live = mdp.live
-    return float((policy * np.where(live, logs, 0.0))[live].sum())
-
-
-def _slope(function: Any, gamma: float) -> float:
-    low, high = max(gamma - DIFFERENCE, 0.0), min(gamma + DIFFERENCE, 1.0)
-    return float((function(high) - function(low)) / (high - low))
+    return LikelihoodSlopes(chain * discount_gradient(dual, at), chain * slopes(plain), chain * slopes(entropy))
 
 
 @dataclass(frozen=True)
@@ -418,7 +366,7 @@ def gap_and_mismatch(problem: Problem, discounts: Sequence[float], temperature: 
     """The summed gap and the mismatch per expert at given discounts; NaN where the dual's minimum was not reached."""
     gammas = np.asarray(discounts, dtype=np.float64)
     found = minimise_dual(Dual(problem, gammas, np.full(problem.n_experts, temperature)))
-    if found.gradient_norm > GRADIENT:
+    if found.gradient_norm > 1e-6:
         return GapAndMismatch(np.nan, np.full(len(problem.experts), np.nan))
     return GapAndMismatch(found.point.gap, np.array([np.linalg.norm(response.mismatch) for response in found.point.responses]))
 
