@@ -30,7 +30,7 @@ import scipy.sparse as sp
 
 import multihorizon as mh
 from multihorizon.choice.parameters import Settings
-from multihorizon.choice.sieve import SieveModel, make_design
+from multihorizon.choice.sieve import SieveData, SieveModel
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.sieve import fit_logits, relevant_coordinates, sieve_precision, starts
 
@@ -83,10 +83,10 @@ def core(seed: int, decisions: int, size: int) -> dict[str, Any]:
     begun = time.process_time()
     task = mh.domains.navigation()
     steps = task.simulate(decisions, seed=seed)
-    design = make_design(steps, mh.Splines(size))
-    problem = mh.SampledProblem(steps, design.basis.names)
-    model = SieveModel(problem, design, Settings(temperatures=np.ones(3)), 0.1)
-    end = climb(starts(model, fit_logits(design))[0], gain=1e-4)
+    data = SieveData.of(steps, mh.Splines(size))
+    problem = mh.SampledProblem(steps, data.basis.names)
+    model = SieveModel(problem, data, Settings(temperatures=np.ones(3)), 0.1)
+    end = climb(starts(model, fit_logits(data))[0], gain=1e-4)
     precise = sieve_precision(end.point)[0]
     found, errors = model.discounts(end.point.x), precise.standard_errors[model.discount_slice]
     arrived = steps.next_states[::5]
@@ -100,7 +100,7 @@ def core(seed: int, decisions: int, size: int) -> dict[str, Any]:
         "errors": errors.tolist(),
         "intervals": np.column_stack([found - 1.96 * errors, found + 1.96 * errors]).clip(0, 0.999).tolist(),
         "widening": precise.widening[model.discount_slice].tolist(),
-        "correlation": float(np.corrcoef(design.basis(arrived) @ model.reward(end.point.x), task.reward(arrived))[0, 1]),
+        "correlation": float(np.corrcoef(data.basis(arrived) @ model.reward(end.point.x), task.reward(arrived))[0, 1]),
         "basis": f"Splines({size})",
         "seconds": time.process_time() - begun,
         "gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,

@@ -10,7 +10,21 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.report.charts import Axis, Block, Chart, Either, Mark, Page, PageTable, Panel, Ruler, Section, asset, script
+from multihorizon.report.charts import (
+    Axis,
+    Block,
+    Chart,
+    Either,
+    Mark,
+    Page,
+    PageTable,
+    Panel,
+    Ruler,
+    Section,
+    asset,
+    script,
+    templates,
+)
 from multihorizon.report.explorer import Person, Stretches, best_actions, explorer
 from multihorizon.report.maps import DARKEST, graph_map, grid_map
 
@@ -191,6 +205,13 @@ def test_the_script_writes_no_markup_and_loads_nothing() -> None:
         "://",
     ):
         assert forbidden not in script()
+
+
+def test_templates_escape_everything() -> None:
+    sources = [templates().loader.get_source(templates(), name)[0] for name in templates().list_templates()]
+    assert len(sources) > 3
+    assert templates().autoescape is True
+    assert not [source for source in sources if "safe" in source or "autoescape" in source]
 
 
 def test_rows_columns_and_marks_say_whose_they_are() -> None:

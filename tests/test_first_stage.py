@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import multihorizon as mh
-from multihorizon.choice.basis import LeastSquares, Smoothing, fit_basis, fit_outcomes, plain, step_sums, system
+from multihorizon.choice.basis import LeastSquares, SmoothedSystem, Smoothing, fit_basis, fit_outcomes, step_sums, unsmoothed
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_coefficients_minimise_the_objective(problem, weights) -> None:
     inputs, features, action, targets = problem
     smoothing = Smoothing(inputs, inputs.transformer.second_differences(), *weights)
     sums = step_sums(features, action, targets, 3)
-    found = system(sums.grams, smoothing).solve(sums.loads)
+    found = SmoothedSystem(sums.grams, smoothing).solve(sums.loads)
     least = objective(found, features, action, targets, smoothing)
     rng = np.random.default_rng(1)
     for _ in range(5):
@@ -53,7 +53,7 @@ def test_coefficients_minimise_the_objective(problem, weights) -> None:
 def test_without_weights_each_action_is_alone(problem) -> None:
     inputs, features, action, targets = problem
     sums = step_sums(features, action, targets, 3)
-    found = system(sums.grams, plain(inputs)).solve(sums.loads)
+    found = SmoothedSystem(sums.grams, unsmoothed(inputs)).solve(sums.loads)
     for a in range(2):
         rows = np.flatnonzero(action == a)
         alone = np.linalg.lstsq(features[rows].toarray(), targets[rows].toarray(), rcond=None)[0]
@@ -64,7 +64,7 @@ def test_the_solution_is_a_symmetric_map(problem) -> None:
     """Standard errors use the same map backwards."""
     inputs, features, action, targets = problem
     smoothing = Smoothing(inputs, inputs.transformer.second_differences(), 0.1, 1.0, 0.4)
-    solve = system(step_sums(features, action, targets, 3).grams, smoothing).solve
+    solve = SmoothedSystem(step_sums(features, action, targets, 3).grams, smoothing).solve
     a, b = np.random.default_rng(2).normal(size=(2, 3, 6, 1))
     assert float((a * solve(b)).sum()) == pytest.approx(float((b * solve(a)).sum()))
 
@@ -74,7 +74,7 @@ def test_pooling_draws_a_rare_action_to_the_others(problem) -> None:
     sums = step_sums(features, action, targets, 3)
     far = []
     for pooling in (0.01, 1.0, 1000.0):
-        found = system(sums.grams, Smoothing(inputs, np.zeros((6, 6)), pooling=pooling)).solve(sums.loads)
+        found = SmoothedSystem(sums.grams, Smoothing(inputs, np.zeros((6, 6)), pooling=pooling)).solve(sums.loads)
         far.append(np.abs(found[2] - found[:2].mean(axis=0)).max())
     assert far[0] > far[1] > far[2]
     assert far[2] < 0.05
@@ -122,10 +122,10 @@ def test_what_follows_a_fast_state_needs_finer_functions() -> None:
     stage = fit_outcomes(steps, basis)
     assert isinstance(stage, LeastSquares)
     assert stage.smoothing.inputs.transformer.size > 6
-    alone = fit_outcomes(steps, basis, smoothing=plain(basis))
+    alone = fit_outcomes(steps, basis, smoothing=unsmoothed(basis))
     errors = []
     for found in (stage, alone):
-        rows = found.rows(basis(fresh.states), fresh.states)
+        rows = found.rows(fresh.states)
         predicted = np.stack([rows[a][[i]].toarray()[0] @ found.paid[a] for i, a in enumerate(fresh.action[:500])])
         errors.append(float(((predicted - basis(fresh.next_states[:500]).toarray()) ** 2).sum()))
     assert errors[0] < 0.6 * errors[1]

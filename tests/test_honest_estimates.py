@@ -13,10 +13,9 @@ import multihorizon as mh
 from multihorizon.choice.parameters import Settings
 from multihorizon.choice.tabular import Likelihood, redrawn
 from multihorizon.estimate import intervals
-from multihorizon.estimate import search as temperatures
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import precision, transition_widening
-from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.estimate.maximum_likelihood import log_likelihood_given, resume
 from multihorizon.numerics import newton
 from multihorizon.numerics.newton import Ascent, Tolerances
 from multihorizon.questions.contrasts import reward_contrasts
@@ -103,7 +102,13 @@ def test_temperatures_are_not_mistaken_for_horizons():
 
 
 def test_a_test_of_temperatures_that_did_not_end_is_not_passed(monkeypatch):
-    monkeypatch.setattr(temperatures, "SPREAD_STEPS", 0)
+    climb = newton.climb
+
+    def broken_off(start: object, held: object, tol: Tolerances, *rest: object) -> Ascent:
+        """No climb that compares spreads makes a step."""
+        return climb(start, held, replace(tol, max_steps=0) if tol.gain == 1e-3 else tol, *rest)
+
+    monkeypatch.setattr(newton, "climb", broken_off)
     solution = mh.solve(unequal_temperatures(["a", "b", "c"]), mh.MaximumLikelihood(ridge=0.0, starts=1))
     assert np.isnan(solution.evidence["equal_temperatures_p"])
     assert "the test of equal temperatures is not reliable" in solution.message
@@ -210,7 +215,7 @@ def test_one_discount_is_tested_by_the_likelihood_of_the_decisions_not_by_a_pena
     test = mh.shared_discount_test(solution)
     assert test.p_value > 0.01
     shared = climb(point.likelihood.sharing((0, 0, 0)).at(np.concatenate([point.x[:12], [0.6], point.x[15:]]))).point
-    loss = temperatures.log_likelihood_given(point, spread) - temperatures.log_likelihood_given(shared, spread)
+    loss = log_likelihood_given(point, spread) - log_likelihood_given(shared, spread)
     assert test.statistic == pytest.approx(2 * loss, abs=0.01)
     assert test.statistic != pytest.approx(2 * (point.objective - shared.objective), abs=0.01)
 
@@ -249,6 +254,6 @@ def test_a_start_that_fails_is_left_out(monkeypatch):
     def fails(*_: object) -> None:
         raise ValueError("no such start")
 
-    monkeypatch.setattr("multihorizon.estimate.search.closed_form_start", fails)
+    monkeypatch.setattr("multihorizon.estimate.maximum_likelihood.closed_form_start", fails)
     table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)
     assert mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood()).status == mh.Status.CONVERGED

@@ -251,7 +251,7 @@ def test_what_is_not_identified_is_null():
     assert found.reward_identified.tolist() == [False, True, True, True, True]
 
 
-def test_limits_are_told_as_limits():
+def test_limits_are_printed_as_limits():
     _, problem = toy_problem("terminal")
     words = mh.identify(problem).summary()
     assert "0: discount at most 0.3982" in words
@@ -271,7 +271,7 @@ def test_nothing_is_said_of_ranges_where_nothing_explains_the_experts():
     assert found.to_dict()["intervals"] == [[None, None], [None, None]]
 
 
-def test_a_set_that_leaves_the_box_at_once_is_told_as_such():
+def test_a_set_that_leaves_the_box_at_once_is_described_as_such():
     """The curve through these discounts rises in all three, so that within the box it is the one point (0, 0.34, 1)."""
     mdp, reward = mh.domains.toy().mdp, np.array([28.6, 2.7, -12.5, 4.9])
     found = mh.identify(mh.Problem(mdp, [mh.soft_plan(mdp, reward, gamma).policy for gamma in (0.0, 0.34, 1.0)]))

@@ -1,4 +1,4 @@
-"""`multihorizon identify`, and `fit` where one task cannot tell the discounts and two can."""
+"""`multihorizon identify`, and `fit` where one task does not identify the discounts and two do."""
 
 from __future__ import annotations
 

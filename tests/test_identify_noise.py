@@ -24,7 +24,7 @@ def near_domain():
 
 
 def under_noise(domain, size):
-    """What is found in eight problems with errors of one size, and told that size."""
+    """What is found in eight problems with errors of one size, given that size as tolerance."""
     for seed in range(8):
         rng = np.random.default_rng(seed)
         yield mh.identify(mh.Problem(domain.mdp, [noisy(p, size, rng) for p in domain.mce_experts()]), tolerance=size)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
+from multihorizon.choice.model import temperature_penalty
 from multihorizon.choice.parameters import Settings
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.estimate.search import LEVEL_WEIGHT, temperature_penalty
 
 CLIFF = mh.domains.cliff()
 
@@ -128,8 +128,8 @@ def test_what_holds_temperatures_has_entries_for_temperatures_only(problem, spre
     held = temperature_penalty(model, spread)
     assert held.matrix.nnz == 9
     x = np.random.default_rng(0).normal(size=model.size)
-    heats = x[model.temperature_slice]
-    expected = -0.5 * ((heats - heats.mean()) ** 2).sum() / spread**2 - 0.5 * LEVEL_WEIGHT * 3 * heats.mean() ** 2
+    logs = x[model.temperature_slice]
+    expected = -0.5 * ((logs - logs.mean()) ** 2).sum() / spread**2 - 0.5 * 1e6 * 3 * logs.mean() ** 2
     assert held(x) == pytest.approx(expected)
     fewer = held.without(model.discount_slice, 1)
     assert fewer(np.delete(x, [model.n_reward, model.n_reward + 1])) == pytest.approx(expected)

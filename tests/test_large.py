@@ -7,10 +7,11 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.choice import model as large
+from multihorizon.choice.model import temperature_penalty
 from multihorizon.choice.parameters import Settings
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.estimate.intervals import precision, profile_covariances
-from multihorizon.estimate.search import choice_probability_start, temperature_penalty
+from multihorizon.estimate.maximum_likelihood import choice_probability_start
 from multihorizon.numerics.metric import Dense
 
 

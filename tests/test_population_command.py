@@ -69,7 +69,9 @@ def test_a_factor_of_three_levels_has_one_test_in_terminal_files_and_report(stud
     assert test["terms"] == ["site[T.b]", "site[T.c]"]
     shown = f"F(2, 7) = {test['F']:.2f}"
     assert shown in result.output
-    assert shown in (tmp_path / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert shown in page
+    assert all(f">site = {name}</text>" in page for name in "abc")  # the legend of the groups' figure
     assert "with site " in " ".join(result.output.split())
 
 

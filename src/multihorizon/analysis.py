@@ -838,7 +838,7 @@ def _analyse_vectors(
     """The same for states that are vectors: the fit, the tests of shared discounts, and the reward as a function."""
     solution = solve(SampledProblem(steps), solver, seed, part_of(progress, 0.0, 0.7))
     evidence, fixed, made = SieveEvidence.of(solution), solution.options.get("discounts"), reward_functions(solution)
-    batches, plans, size = made.point.likelihood.design.decisions, made.point.plans, len(steps.experts)
+    batches, plans, size = made.point.likelihood.data.decisions, made.point.plans, len(steps.experts)
     decisions = np.array([float(batch.visits.sum()) for batch in batches])
     totals = [float((batch.counts * plan.finite_log).sum()) for batch, plan in zip(batches, plans, strict=True)]
     no_test = SharedGoalTest(np.nan, np.nan, 0, "there is no test of it yet for states that are vectors")
@@ -920,9 +920,12 @@ def person_cells(found: Analysis, k: int) -> tuple[str, str, str, str]:
 
 
 def sizes(found: Analysis) -> str:
-    """How many experts, episodes and decisions there are."""
+    """How many experts, episodes and decisions there are, and of how many numbers a state is made that is a vector."""
     numbers = {"expert": len(found.given), "episode": int(found.episodes.sum()), "decision": int(found.decisions.sum())}
-    return ", ".join(count(number, noun) for noun, number in numbers.items()) + "."
+    text = ", ".join(count(number, noun) for noun, number in numbers.items())
+    if isinstance(found.evidence, SieveEvidence):
+        text += f", in states of {count(len(found.evidence.coordinates) + len(found.evidence.left_out), 'number')}"
+    return f"{text}."
 
 
 def _named(found: Analysis, names: list[str]) -> str:

@@ -28,7 +28,7 @@ from typing import Any, Protocol, Self, cast
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.choice.parameters import Quadratic, Settings, group_numbers, known_of_groups
+from multihorizon.choice.parameters import Quadratic, Settings, group_numbers, known_of_groups, placed
 from multihorizon.numerics.metric import Dense, Metric
 
 #: Above this many rewards, or parameters in all, nothing of size p×p is formed: an information matrix costs the cube of them.
@@ -204,6 +204,10 @@ class ChoiceModel(ABC):
         found: Floats = np.exp(x[self.temperature_slice])[self.temperature_groups]
         return found
 
+    def of_temperature_groups(self, values: Floats) -> Floats:
+        """One value for each temperature from one for each expert `(K,)`."""
+        return np.array([values[self.temperature_groups == group][0] for group in range(self.n_temperatures)])
+
     def pack(
         self, reward: Floats, discounts: Floats, temperatures: Floats | None = None, transitions: Floats | None = None
     ) -> Floats:
@@ -322,3 +326,14 @@ class ChoicePoint(ABC):
     def without_derivatives(self) -> Self:
         """The same point without what was derived from it, which takes far more memory and is derived again when asked for."""
         return replace(self, plans=tuple(replace(cast(Any, plan)) for plan in self.plans))
+
+
+def temperature_penalty(model: ChoiceModel, spread: float = np.inf) -> Quadratic | None:
+    """The quadratic term that lets log-temperatures vary around their mean with this standard deviation.
+
+    Where the scale of the reward is open, it also holds the mean at 0, to six digits. None where there is nothing to hold.
+    """
+    n, zeros = model.n_temperatures, np.zeros(model.size)
+    block = (np.eye(n) - 1 / n) / spread**2 + (1e6 / n if model.scale_is_free else 0.0)
+    places = np.arange(model.size)[model.temperature_slice]
+    return Quadratic(zeros, zeros, placed(block, places, model.size)) if block.any() else None

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from multihorizon.checks import LARGEST_UNIT, Floats, Ints, Sparse, as_discount, as_floats, as_positive, first_few, label
-from multihorizon.problem import Expert, Problem
+from multihorizon.problem import AnyProblem, Expert, Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +176,7 @@ def _discounts(problem: Problem, discounts: Any) -> Floats | None:
     return np.full(problem.n_experts, as_discount(discounts))
 
 
-def by_name(problem: Problem, values: Mapping[str, float], what: str) -> Floats:
+def by_name(problem: AnyProblem, values: Mapping[str, float], what: str) -> Floats:
     """The given value of each expert `(K,)`, NaN where none is given; raises for a name that no expert has."""
     found = np.full(problem.n_experts, np.nan)
     for key, value in values.items():

@@ -1,12 +1,11 @@
 """`multihorizon fit`: from a table of who did what in which state to planning horizons with error bars.
 
-`multihorizon fit --state`: from a table whose states are columns of numbers to planning horizons with error bars.
+With `--state`, states are columns of numbers.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,6 @@ import typer
 from rich.table import Table
 
 from multihorizon.analysis import Analysis, analyse, decimals, person_cells, sizes
-from multihorizon.choice.parameters import Temperature
 from multihorizon.cli.console import (
     checked,
     discounts_of,
@@ -52,46 +50,12 @@ LISTED_EXPERTS = 60
 
 def fit(options: FitOptions) -> None:
     """Estimate each expert's planning horizon and the reward they share from logged decisions."""
-    # Exit code where the work was stopped by Ctrl-C, as shells have it.
-    stopped = 130
     with checked(options, FILES):
-        if options.state is not None:
-            fit_steps(
-                options.demos,
-                options.state,
-                _of_finite_tasks(options),
-                (temperature_of(options.temperature), discounts_of(options.discount)),
-                options.quick,
-                options.seed,
-                options.out_dir,
-            )
-            return
         recovery = None if options.recovered is None else Recovery.from_json(options.recovered)
-        together = None if options.groups is None else read_groups(options.groups)
-        solver = MaximumLikelihood(
-            temperature_of(options.temperature), discounts_of(options.discount), groups=together, ridge=options.ridge
-        )
-        asked = population_of(options, solver)
         results = _Results(options.out_dir, _recorded(options))
         try:
             with progress_bar("fit") as progress:
-                analysis = analyse(
-                    read_tables(options.demos, options.cut_off),
-                    read_mdps(options.transitions),
-                    None if options.features is None else partial(read_features, options.features),
-                    smoothing=options.smoothing,
-                    seed=options.seed,
-                    progress=progress,
-                    estimate_rest=options.estimate_rest,
-                    pairs=options.pairs,
-                    quick=options.quick,
-                    jobs=options.jobs,
-                    keep=results.keep,
-                    solver=solver,
-                    lookahead=families_of(options.lookahead),
-                    known_reward=None if options.known_reward is None else partial(read_known_reward, options.known_reward),
-                    population=asked,
-                )
+                analysis = _analyse(options, keep=results.keep, progress=progress)
         except KeyboardInterrupt:
             if results.latest is None:
                 raise
@@ -103,7 +67,34 @@ def fit(options: FitOptions) -> None:
             out.print(f"Written to {options.out_dir}: {', '.join(FILES)}", soft_wrap=True)
             out.print(f"Open {options.out_dir / 'report.html'} in a browser.", soft_wrap=True)
         if not analysis.finished:
-            raise typer.Exit(stopped)
+            raise typer.Exit(130)  # stopped by Ctrl-C, as shells say it
+
+
+def _analyse(options: FitOptions, **how: Any) -> Analysis:
+    """Read what the options name, and analyse it."""
+    how |= {"quick": options.quick, "seed": options.seed, "jobs": options.jobs}
+    temperature, discounts = temperature_of(options.temperature), discounts_of(options.discount)
+    if options.state is not None:
+        columns = _state_columns(options.state, _of_finite_tasks(options))
+        if len(options.demos) != 1:
+            raise ValueError(f"--state must come with one table of decisions, received {len(options.demos)}")
+        solver_of_steps = SieveLikelihood(temperature=temperature, discounts=discounts)
+        return analyse(Steps.from_file(options.demos[0], columns), solver=solver_of_steps, **how)
+    together = None if options.groups is None else read_groups(options.groups)
+    solver = MaximumLikelihood(temperature, discounts, groups=together, ridge=options.ridge)
+    return analyse(
+        population=population_of(options, solver),
+        tables=read_tables(options.demos, options.cut_off),
+        mdps=read_mdps(options.transitions),
+        features=None if options.features is None else partial(read_features, options.features),
+        smoothing=options.smoothing,
+        estimate_rest=options.estimate_rest,
+        pairs=options.pairs,
+        solver=solver,
+        lookahead=families_of(options.lookahead),
+        known_reward=None if options.known_reward is None else partial(read_known_reward, options.known_reward),
+        **how,
+    )
 
 
 def _of_finite_tasks(options: FitOptions) -> dict[str, Any]:
@@ -131,6 +122,7 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
     """What the files of results say about how they were made."""
     return {
         **read_options(options),
+        "state": options.state,
         "discounts": options.discount,
         "known_reward": options.known_reward.name if options.known_reward else None,
         "groups": options.groups.name if options.groups else None,
@@ -221,7 +213,8 @@ def _table(analysis: Analysis) -> Table:
     for header in ("horizon", "discount", "95 % interval", "temperature", "R²"):
         table.add_column(header, justify="right", min_width=14 if "%" in header else len(header))
     for k in analysis.order:
-        table.add_row(analysis.solution.experts[k], *_cells(analysis, k))
+        cells = *person_cells(analysis, k), decimals(analysis.explained[k], 2) or "–"
+        table.add_row(analysis.solution.experts[k], *cells)
     return table
 
 
@@ -238,41 +231,6 @@ def _families(compared: LookaheadComparison) -> Table:
     return table
 
 
-def _cells(analysis: Analysis, k: int) -> tuple[str, ...]:
-    return *person_cells(analysis, k), decimals(analysis.explained[k], 2) or "–"
-
-
-def fit_steps(
-    demos: Sequence[Path],
-    state: str,
-    others: dict[str, Any],
-    known: tuple[Temperature, float | dict[str, float] | None],
-    quick: bool,
-    seed: int,
-    out_dir: Path | None,
-) -> None:
-    """Fit, show and write. `others` are options of finite tasks, which must not be given; `known` temperatures and discounts."""
-    columns = _state_columns(state, others)
-    if len(demos) != 1:
-        raise ValueError(f"--state must come with one table of decisions, received {len(demos)}")
-    steps = Steps.from_file(demos[0], columns)
-    with progress_bar("fit") as progress:
-        solver = SieveLikelihood(temperature=known[0], discounts=known[1])
-        found = analyse(steps, solver=solver, quick=quick, seed=seed, progress=progress)
-    _show_fit_steps(found)
-    if out_dir is not None:
-        options = {
-            "demonstrations": demos[0].name,
-            "state": columns,
-            "temperature": known[0],
-            "discounts": known[1],
-            "quick": quick,
-        }
-        write_fit(out_dir, found, options)
-        out.print(f"Written to {out_dir}: {', '.join(FILES)}", soft_wrap=True)
-        out.print(f"Open {out_dir / 'report.html'} in a browser.", soft_wrap=True)
-
-
 def _state_columns(text: str, others: dict[str, Any]) -> list[str]:
     """The columns named on the command line; raises where an option of finite tasks is given as well."""
     columns = [name.strip() for name in text.split(",")]
@@ -282,16 +240,3 @@ def _state_columns(text: str, others: dict[str, Any]) -> list[str]:
     if wrong is not None:
         raise ValueError(f"--state must come without {wrong}, which belongs to tasks with a list of states")
     return columns
-
-
-def _show_fit_steps(found: Analysis) -> None:
-    for text in found.warnings:
-        out.print(text, style="bold red", soft_wrap=True)
-    table = Table(title=f"{int(found.decisions.sum()):,} decisions, {found.solution.evidence['functions']} basis functions")
-    for header in ("expert", "horizon", "discount", "95 % interval", "temperature"):
-        table.add_column(header, justify="left" if header == "expert" else "right")
-    for k, name in enumerate(found.solution.experts):
-        table.add_row(name, *person_cells(found, k))
-    out.print(table)
-    for verdict in found.verdicts:
-        out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)

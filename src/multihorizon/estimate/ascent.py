@@ -25,6 +25,9 @@ from multihorizon.parallel import Progress, silent
 
 P = TypeVar("P", bound=ChoicePoint)
 
+#: The projected gradient per decision at or below which an answer counts as converged.
+CONVERGED_GRADIENT = 1e-5
+
 
 def climb(
     start: P,

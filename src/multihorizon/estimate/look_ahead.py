@@ -24,12 +24,11 @@ from typing import Any
 import numpy as np
 
 from multihorizon.checks import Bools, Floats, first_few
-from multihorizon.choice.model import ChoicePoint
+from multihorizon.choice.model import ChoicePoint, temperature_penalty
 from multihorizon.choice.tabular import Point
 from multihorizon.choice.weighted import WeightedLikelihood, WeightedPoint
-from multihorizon.estimate.ascent import climb, polished, projected_gradient
+from multihorizon.estimate.ascent import CONVERGED_GRADIENT, climb, polished, projected_gradient
 from multihorizon.estimate.intervals import NormalIntervals, precision
-from multihorizon.estimate.search import without_level
 from multihorizon.lookahead import Depth, Lookahead, weights_of
 from multihorizon.mdp import MDP
 from multihorizon.numerics.newton import Ascent
@@ -149,7 +148,10 @@ def _own_temperatures(point: WeightedPoint) -> WeightedPoint:
     held[model.temperature_slice] = False
     if (held | model.fixed).all():
         return point
-    start = model.holding(without_level(model), model.ridge).at(point.x)
+    penalty, level = model.penalty, temperature_penalty(model)
+    if penalty is not None and level is not None:
+        penalty = replace(penalty, matrix=penalty.matrix - level.matrix)
+    start = model.holding(penalty, model.ridge).at(point.x)
     assert start is not None
     return climb(start, held).point
 
@@ -269,15 +271,13 @@ def _weights(found: LookaheadFit) -> list[list[float]]:
     return [row[:steps].tolist() for row, steps in zip(weights, model.person_steps, strict=True)]
 
 
-def lookahead_solution(
-    problem: Problem, found: LookaheadFit, base: Point, ridge_reason: str, converged_gradient: float
-) -> Solution:
+def lookahead_solution(problem: Problem, found: LookaheadFit, base: Point, ridge_reason: str) -> Solution:
     """The solution of a fit with weights that are not exponential."""
     point, model = found.point, found.model
     evidence = lookahead_evidence(found, base)
     identified = all(all(column) for column in evidence["identified"].values())
     residual = projected_gradient(point)
-    converged = found.ascent.finished and residual <= converged_gradient
+    converged = found.ascent.finished and residual <= CONVERGED_GRADIENT
     status = Status.CONVERGED if converged else Status.NOT_CONVERGED
     none = np.full(problem.n_experts, np.nan)
     return Solution(

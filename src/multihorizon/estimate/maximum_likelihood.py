@@ -1,39 +1,76 @@
 """Maximum likelihood: reward, discounts and temperatures from logged decisions, with standard errors.
 
-Maximises the undiscounted choice likelihood `Σ_k Σ N_k(s,a) log π_{θ,γ_k,λ_k}(a|s)` of `likelihood.py` over θ, 0 ≤ γ ≤ 1 and the
-temperatures that are free (`fit.py`). Convergence is the projected gradient per decision, recomputed at the answer. Where two
-ends are equally likely with other discounts, or where the Fisher information is singular in the direction of a discount, the
-answer is NOT_IDENTIFIED. Where the climb did not end, it is NOT_CONVERGED, whatever else is found, and there are no intervals.
+Maximises the undiscounted choice likelihood `Σ_k Σ N_k(s,a) log π_{θ,γ_k,λ_k}(a|s)` of `choice.tabular` over θ, 0 ≤ γ ≤ 1 and the
+temperatures that are free. It is not concave in (θ, Γ), hence several starts.
+
+*Starts.* Smoothed frequencies `π̂(a|s) = (N(s,a) + α/A_s)/(n(s) + α)` stand in for a policy (Hotz and Miller, 1993). With
+π̂ known, the value of going on is linear in θ, `V = (I − γP̂)^{-1}(π̂R + λH(π̂))`, and so is the model's `λ log π = R + γTV − V`. Its
+least-squares fit to `λ log π̂`, each row weighted by `n(s) π̂(a|s)`, is a reward for given discounts: what one Fisher step from the
+frequencies themselves would give. Discounts are scattered; the most likely few starts are climbed (`ascent`), and the best is
+climbed to the end. One more start is the closed form on smoothed frequencies.
+
+*Temperatures.* Equal ones turn a noisy expert into a short-sighted one. Free ones run away beside a free reward. In between, the
+logarithms of the temperatures are taken to vary around a common value with standard deviation τ:
+
+    L_τ(x) = L(x) − Σ_k (ℓ_k − ℓ̄)² / (2τ²),     ℓ_k = log λ_k.
+
+τ = 0 makes all equal and τ = ∞ sets all free. τ is chosen by the likelihood of the decisions given τ: temperatures are
+integrated out by Laplace's method and everything else is profiled out. It maximises `max_x L_τ(x) − (K−1) log τ − ½ log det S_τ`,
+S the information of the differences of the ℓ_k, with the penalty, after everything else has been accounted for. Discounts that
+rest on a bound count as known there. Twice the gain over τ = 0 tests that all temperatures are equal; on the bound τ = 0 its
+distribution is half χ²₀, half χ²₁ where there are enough decisions. With few experts a rejection must also hold against tables
+drawn from the fit with equal temperatures, by their gain at the chosen τ (not where states are vectors). Where the test does
+not reject, equal temperatures are kept: with few experts a spread that may be chance costs more than it mends.
+
+*Separation.* Where some action is never taken, or all experts look equally far ahead, the likelihood may rise forever as rewards
+grow, and has no maximum. Signs of it are a climb that does not end, and a reward or a `log π(a|s)` of a visited state with a very
+large standard error. Then, unless a ridge is given, the reward is held by the penalty `½ Σ (θ_j f_j / WEAK_PRIOR)²`, f_j the
+largest value of feature j: a normal prior, so wide that it moves rewards which the decisions determine by a small part of their
+standard error. The solution announces it.
+
+*The answer.* Convergence is the projected gradient per decision, recomputed at the answer. Where two ends are equally likely with
+other discounts, or where the Fisher information is singular in the direction of a discount, the answer is NOT_IDENTIFIED. Where
+the climb did not end, it is NOT_CONVERGED, whatever else is found, and there are no intervals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
+import scipy.linalg as la
+from scipy.stats import chi2, qmc
 
 from multihorizon.checks import Bools, Floats, as_count, as_non_negative, first_few
-from multihorizon.choice.model import LOG_TEMPERATURE_BOUND
-from multihorizon.choice.parameters import Temperature, check_discounts, check_temperature, read_settings, with_known_reward
-from multihorizon.choice.tabular import Likelihood, Point
+from multihorizon.choice.model import LOG_TEMPERATURE_BOUND, ChoiceModel, ChoicePoint, temperature_penalty
+from multihorizon.choice.parameters import (
+    Settings,
+    Temperature,
+    check_discounts,
+    check_temperature,
+    read_settings,
+    with_known_reward,
+)
+from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, draw_decisions
 from multihorizon.choice.weighted import require_lookahead
-from multihorizon.estimate.ascent import projected_gradient
-from multihorizon.estimate.intervals import Precision, ProfileIntervals, precision, transition_widening
+from multihorizon.estimate.ascent import CONVERGED_GRADIENT, climb, further, polished, projected_gradient
+from multihorizon.estimate.intervals import Precision, ProfileIntervals, precision, profile_information, transition_widening
 from multihorizon.estimate.look_ahead import fit_lookahead, lookahead_solution
-from multihorizon.estimate.search import Fit, fit, never_earned, temperature_penalty
+from multihorizon.exact.closed_form import closed_form_start
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
-from multihorizon.numerics.newton import Ascent
-from multihorizon.parallel import Progress, silent
+from multihorizon.mdp import MDP
+from multihorizon.numerics.newton import Ascent, resting
+from multihorizon.numerics.spectrum import spectrum
+from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import FamilyParameters, LikelihoodEvidence, LookaheadEvidence, Solution, Status
 
-#: The projected gradient per decision at or below which the answer counts as converged.
-CONVERGED_GRADIENT = 1e-5
-#: Two ends are equally likely when their log-likelihoods differ by at most the first number, and are different answers when
-#: some discount differs by more than the second.
-SAME_LIKELIHOOD, OTHER_DISCOUNT = 1e-3, 0.02
+P = TypeVar("P", bound=ChoicePoint)
+
+#: Standard deviation, in temperatures, of the prior that holds rewards which run away.
+WEAK_PRIOR = 20.0
 
 
 @dataclass(frozen=True)
@@ -100,7 +137,7 @@ class MaximumLikelihood:
         if isinstance(self.lookahead, Exponential):
             return _solution(paid, found)
         base = found.best.point
-        return lookahead_solution(paid, fit_lookahead(base, self.lookahead), base, found.ridge_reason, CONVERGED_GRADIENT)
+        return lookahead_solution(paid, fit_lookahead(base, self.lookahead), base, found.ridge_reason)
 
     def search(self, problem: Problem, seed: int, progress: Progress) -> tuple[Problem, Fit]:
         """The problem with what is known of the reward, and the most likely answer with discounts."""
@@ -109,77 +146,407 @@ class MaximumLikelihood:
         return paid, fit(paid, settings, self.temperature == "pooled", self.ridge, self.starts, seed, progress)
 
 
-def resume(solution: Solution) -> Point:
-    """The model at the answer of a maximum-likelihood solution."""
-    source = solution.interval_source
-    if isinstance(source, ProfileIntervals) and source.problem is solution.problem:
-        return source.point
-    if solution.solver != "MaximumLikelihood":
-        reasons = {
-            "Population": "the discounts of its persons come from one distribution, and only MaximumLikelihood leaves each free",
-            "SieveLikelihood": "its states are vectors, and this needs states in a list",
-        }
-        why = reasons.get(solution.solver, "its answer is not that of a likelihood of decisions")
-        raise ValueError(f"this needs a solution of MaximumLikelihood, received one of {solution.solver}: {why}")
-    if isinstance(solution.evidence, LookaheadEvidence):
-        raise ValueError(f"this needs a solution with discounts: {solution.evidence.no_discount}")
-    point = _rebuilt(solution)
-    if point is None:
-        raise ValueError("the solution's soft values must be finite, received a problem that does not fit it")
-    return point
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The best end, the ends of all climbs carried on, the spread of temperatures, and why there is a ridge."""
+
+    best: Ascent[Point]
+    ends: list[Ascent[Point]]
+    spread: Spread[Point] | None
+    ridge_reason: str
 
 
-def _rebuilt(solution: Solution) -> Point | None:
-    """The model at the answer of a solution that was read from a file."""
-    options = MaximumLikelihood(**{name: value for name, value in solution.options.items() if name != "lookahead"})
-    problem, reward = with_known_reward(solution.require_problem(), options.known_reward)
-    settings = replace(read_settings(problem, options.temperature, options.discounts, options.groups, reward), moves=True)
-    evidence = LikelihoodEvidence.of(solution)
+def fit(
+    problem: Problem, settings: Settings, pooled: bool, ridge: float | None, starts: int, seed: int, progress: Progress = silent
+) -> Fit:
+    """Fit without a penalty where there is a maximum, and with a weak one where rewards run away."""
+    if problem.n_parameters > 20_000:
+        raise ValueError(
+            f"a reward for each of {problem.n_parameters:,} states is more than can be estimated (at most 20,000): "
+            "tie the rewards of similar states together with features"
+        )
     model = Likelihood(problem, settings)
-    model = model.holding(temperature_penalty(model), np.array(evidence.ridge_weights))
-    temperatures = np.ones(problem.n_experts) if solution.temperature is None else solution.temperature
-    if evidence.temperature_spread:
-        own = read_settings(problem, "per_expert", options.discounts, options.groups, reward)
-        each = Likelihood(problem, replace(own, moves=True))
-        model = each.holding(temperature_penalty(each, evidence.temperature_spread), model.ridge)
-    discounts = np.array([solution.discounts[model.groups == g][0] for g in range(model.n_discounts)])
-    heats = np.array([temperatures[model.temperature_groups == g][0] for g in range(model.n_temperatures)])
-    fitted = {id(counted.mdp): expert.mdp for counted, expert in zip(model.problem.experts, problem.experts, strict=True)}
-    changes = [moves.numbers(fitted[id(moves.mdp)]) for moves in model.moves]
-    return model.at(model.pack(solution.reward, discounts, heats, np.concatenate(changes) if changes else None))
+    model = model.holding(temperature_penalty(model), 0.0 if ridge is None else ridge)
+    extra = _closed_form(model)
+
+    def attempt(model: Likelihood, reason: str, share: tuple[float, float], give_up: bool = False) -> Fit:
+        """The most likely answer with the penalties of this model, temperatures pooled if asked for."""
+        part = part_of(progress, *share)
+        best, ends = maximize(model, starts, seed, part_of(part, 0.0, 0.7), extra, give_up)
+        spread = None
+        if pooled and problem.n_experts > 1 and best.finished:
+            each = replace(settings, temperatures=np.full(problem.n_experts, np.nan), temperature_groups=None)
+            spread = estimate_spread(best, Likelihood(model.problem, each, ridge=model.ridge))
+            best = spread.ascent
+        part(1.0, f"log-likelihood {best.point.value:.2f}")
+        return Fit(polished(best), ends, spread, reason)
+
+    if ridge is not None:
+        return attempt(model, "", (0.0, 1.0))
+    reason = ""
+    if settings.reward is None and never_earned(problem).any():
+        reason = "no logged decision could have earned some of the rewards"
+        model = model.holding(model.penalty, 1e-4)
+    found = attempt(model, reason, (0.0, 0.5), give_up=True)
+    if settings.reward is not None or _holds(found):
+        return found
+    deviation = WEAK_PRIOR * model.known_temperature / model.feature_sizes
+    held = model.holding(model.penalty, np.maximum(model.ridge, deviation**-2))
+    return attempt(held, "the larger some of them are made, the better they fit", (0.5, 1.0))
+
+
+def never_earned(problem: Problem) -> Bools:
+    """Mask `(d,)` of the reward parameters that no logged decision could have earned."""
+    earned = np.zeros(problem.n_parameters)
+    for expert in problem.experts:
+        if expert.counts is not None:
+            earned += abs(expert.feature_matrix).T @ expert.counts.T.ravel()
+    mask: Bools = earned == 0
+    return mask
+
+
+def _holds(found: Fit) -> bool:
+    """Whether the decisions alone hold the rewards: all climbs ended, and no reward and no choice in a visited state is vague.
+
+    A reward is vague where its standard error is above 100 temperatures, a choice where that of `log π(a|s)` is above 10: odds
+    that may be anything up to e^20 and more. Rewards of which the decisions say nothing do not count.
+    """
+    point = found.best.point
+    model = point.likelihood
+    finished = found.best.finished and (found.spread is None or found.spread.complete)
+    if not finished or model.is_large:
+        return finished
+    precise = precision(point)
+    assert precise.covariance is not None
+    known = precise.identified[: model.n_reward]
+    errors = np.sqrt(np.diag(precise.covariance))[: model.n_reward][known] * model.feature_sizes[known]
+    if errors.max(initial=0.0) > 100:
+        return False
+    for number, plan in enumerate(point.plans):
+        batch, (rows, columns, scores) = plan.persons, point.scores(number)
+        visited = batch.visits[rows % batch.mdp.n_states] > 0
+        for i, places in enumerate(columns):
+            own = scores[visited[:, i], i]
+            variances = ((own @ precise.covariance[np.ix_(places, places)]) * own).sum(axis=1)
+            if variances.max(initial=0.0) > 10**2:
+                return False
+    return True
+
+
+def maximize(
+    likelihood: Likelihood,
+    starts: int,
+    seed: int,
+    progress: Progress = silent,
+    extra: Sequence[Floats] = (),
+    give_up: bool = False,
+) -> tuple[Ascent[Point], list[Ascent[Point]]]:
+    """The best end of climbs from `starts` scattered points and from `extra` ones, and the ends of all of them.
+
+    Half the starts are given up after the first round, all but the best after the second. Estimated transitions give way once
+    the rest is near. With `give_up` a climb whose rewards run away is broken off early.
+    """
+
+    def ranked(ends: list[Ascent[Point]]) -> list[Ascent[Point]]:
+        return sorted(ends, key=lambda end: -end.point.objective)
+
+    # Fewer starts are tried and climbed where a step takes long.
+    tried, climbed = 4 * starts, 2 * starts
+    if likelihood.is_large:
+        tried, climbed = 0, max(1, starts // 2)
+    elif sum(batch.mdp.n_states * batch.owners.size for batch in likelihood.batches) > 20_000:
+        tried, climbed = starts, max(1, starts // 2)
+    first, second = 8, 30  # steps of the first and the second round
+    held = likelihood.held() if likelihood.moves else likelihood
+    points = sorted(_tried(held, tried, seed), key=lambda point: -point.objective)[:climbed]
+    points += [p for p in (held.at(x[: held.size]) for x in extra) if p is not None]
+    if not points:
+        raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")
+    ends = []
+    for number, point in enumerate(points, start=1):
+        ends.append(end := climb(point, max_steps=first))
+        progress(0.5 * number / len(points), f"start {number} of {len(points)}: {end.point.objective:.2f}")
+    ends = [end if end.finished else further(end, second) for end in ranked(ends)[:starts]]
+    progress(0.9, f"log-likelihood {max(end.point.value for end in ends):.2f}")
+    if likelihood.moves:
+        distinct: list[Ascent[Point]] = []
+        for end in ranked(ends):
+            if all(np.abs(held.discounts(end.point.x) - held.discounts(other.point.x)).max() > 1e-3 for other in distinct):
+                distinct.append(end)
+        ends = []
+        for end in distinct:
+            start = likelihood.at(np.concatenate([end.point.x, np.zeros(likelihood.n_transitions)]))
+            assert start is not None
+            ends.append(further(replace(end, point=start), second))
+    best, *others = ranked(ends)
+    # Rewards run away where some action in a visited state has become so unlikely.
+    runs_away = min(float((plan.finite_log * (plan.persons.visits > 0)).min()) for plan in best.point.plans) < -30
+    if not best.finished and not (give_up and runs_away):
+        best = further(best, 300, progress=part_of(progress, 0.9, 1.0))
+    progress(1.0, f"log-likelihood {best.point.value:.2f}")
+    return best, [best, *others]
+
+
+def _closed_form(likelihood: Likelihood) -> list[Floats]:
+    """The start of the closed form where there are few experts and its equations are linear: with features they are not."""
+    problem = likelihood.problem
+    if likelihood.fixed[: likelihood.n_reward].any() or problem.n_experts > 12 or not problem.tabular:
+        return []
+    try:
+        start = closed_form_start(problem)
+    except ValueError:  # the frequencies' equations cannot be solved; the other starts remain
+        return []
+    grouped = np.array([start.discounts[likelihood.groups == g].mean() for g in range(likelihood.n_discounts)])
+    return [likelihood.pack(start.reward, grouped)]
+
+
+def _tried(likelihood: Likelihood, count: int, seed: int) -> Iterator[Point]:
+    """Starts at scattered discounts: all experts alike, each at their own best, and a sequence that sets them apart.
+
+    Where all discounts are known there is nothing to scatter, and one start. With many experts there are too many combinations.
+    """
+    known, n = likelihood.known[likelihood.discount_slice], likelihood.n_discounts
+    tried: list[Floats] = [] if np.isnan(known).any() else [known]
+    if not tried:
+        for level in (0.1, 0.5, 0.9):
+            alike = choice_probability_start(likelihood, np.full(n, level))
+            if alike is not None:
+                yield alike
+                tried.append(own_discounts(alike))
+        if n <= 12 and count:
+            tried += list(0.98 * qmc.Halton(n, rng=np.random.default_rng(seed)).random(count))
+    for discounts in tried:
+        point = choice_probability_start(likelihood, discounts)
+        if point is not None:
+            yield point
+
+
+def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperatures: Floats | None = None) -> Point | None:
+    """The model at given discounts (one for each group) with the reward that fits the smoothed frequencies best.
+
+    None where the soft values are infinite. With very many rewards the normal equations are solved by products.
+    """
+    d = likelihood.n_reward
+    x = likelihood.pack(np.zeros(d), discounts, temperatures)
+    if likelihood.settings.reward is None:
+        found = [_frequencies(likelihood, batch, x) for batch in likelihood.batches]
+        ridge = 1e-6  # relative to the mean diagonal of the normal equations: states without data get 0
+        if likelihood.is_large:  # the information at the frequencies, as if they were a plan
+            point = Point(likelihood.holding(None, likelihood.ridge), x, tuple(plan for plan, _ in found), np.nan, np.nan)
+            weights = [np.where(w > 0, w * wanted, 0.0) for w, (_, wanted) in zip(point.weights, found, strict=True)]
+            x[:d] = point.products().solve(point.pull_back(weights), np.arange(x.size) < d, ridge, tol=1e-6)[:d]
+        else:
+            normal, target = np.zeros((d, d)), np.zeros(d)
+            for plan, wanted in found:
+                batch, n = plan.persons, plan.lam.size
+                roots = np.sqrt((batch.visits * plan.policy).reshape(-1, n)[batch.visited_rows])
+                design = (plan.score_rows()[:, :, :-2] * roots[:, :, None]).reshape(roots.size, -1)
+                used = batch.features.used
+                normal[np.ix_(used, used)] += design.T @ design
+                target[used] += design.T @ (wanted.reshape(-1, n)[batch.visited_rows] * roots).ravel()
+            normal[np.diag_indices_from(normal)] += ridge * max(float(np.trace(normal)) / max(d, 1), 1e-12) + likelihood.ridge
+            x[:d] = la.solve(normal, target, assume_a="pos", check_finite=False)
+    for back in (0.0, 1e-3, 1e-2, 1e-1, 0.3):  # discounts are drawn back from 1 where the soft values there are infinite
+        tried = x.copy()
+        tried[likelihood.discount_slice] = np.minimum(x[likelihood.discount_slice], 1 - back)
+        start = likelihood.at(np.clip(tried, likelihood.lower, likelihood.upper))
+        if start is not None:
+            return start
+    return None
+
+
+def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Plans, Floats]:
+    """The smoothed frequencies of a batch as a plan, and `log π̂` less what is known of the model's `(A,S,n)`."""
+    gamma = np.minimum(likelihood.discounts(x)[batch.owners], 0.99)  # nearer to 1 the values of noisy frequencies explode
+    lam = likelihood.temperatures(x)[batch.owners]
+    policy = np.stack([smoothed_policy(batch.mdp, batch.counts[:, :, i].T).T for i in range(gamma.size)], axis=2)
+    log = np.log(np.where(policy > 0, policy, 1.0))
+    plan = Plans(batch, np.zeros((batch.mdp.n_states, gamma.size)), np.where(policy > 0, log, -np.inf), gamma, lam)
+    known = batch.known_reward.reshape(*log.shape[:2], 1)
+    source = np.where(batch.mdp.terminal[:, None], 0.0, (policy * known).sum(axis=0) + lam * plan.entropy)
+    values = plan.resolvents.solve(source[:, :, None])[:, :, 0]
+    without_reward = known + gamma * (batch.mdp.stacked @ values).reshape(log.shape) - values
+    return plan, log - without_reward / lam
+
+
+def smoothed_policy(mdp: MDP, counts: Floats, alpha: float = 1.0) -> Floats:
+    """Frequencies `(S,A)` of the available actions, mixed with α decisions of an indifferent expert in each state."""
+    uniform = mdp.available / mdp.available.sum(axis=1, keepdims=True)
+    policy: Floats = (counts + alpha * uniform) / (counts.sum(axis=1, keepdims=True) + alpha)
+    return policy
+
+
+def own_discounts(point: Point) -> Floats:
+    """For each group the most likely of some discounts, at the point's reward and temperatures."""
+    model, tried = point.likelihood, np.array([0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1.0])
+    scores = np.full((tried.size, model.n_discounts), -np.inf)
+    for i, discount in enumerate(tried):
+        x = point.x.copy()
+        x[model.discount_slice] = discount
+        there = model.at(np.clip(x, model.lower, model.upper))
+        if there is not None:
+            scores[i] = np.bincount(model.groups, model.person_values(there), model.n_discounts)
+    best: Floats = tried[scores.argmax(axis=0)]
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class Spread(Generic[P]):
+    """The chosen τ, the fit with it, the p-value of equal temperatures, and whether the climbs at all τ that were tried ended.
+
+    The p-value is NaN where none of them did.
+    """
+
+    value: float
+    ascent: Ascent[P]
+    p_equal: float
+    complete: bool
+
+
+def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05) -> Spread[P]:
+    """The most likely spread, from the fit with equal temperatures.
+
+    Args:
+        equal: the fit in which all temperatures are one.
+        free: the same likelihood with a temperature for each expert.
+        rejected: the p-value below which equal temperatures are given up.
+    """
+    # From 2 % to a factor of 20: every fourth, then the neighbours of the best. The error of a spread is far larger than their
+    # distance.
+    spreads = np.geomspace(0.02, 3.0, 21)
+    reference = log_likelihood_given(equal.point, 0.0)
+    ends: dict[int, tuple[float, Ascent[P]]] = {}
+    unfinished: list[int] = []
+
+    def gain(index: int) -> None:
+        """The gain of one spread over equal temperatures, climbed from the nearest spread that is done."""
+        near = min(ends, key=lambda done: abs(done - index), default=None)
+        end = _fit_with(free, float(spreads[index]), equal.point if near is None else ends[near][1].point)
+        if end is None:
+            unfinished.append(index)
+        else:
+            ends[index] = (log_likelihood_given(end.point.without_derivatives(), float(spreads[index])) - reference, end)
+
+    for index in range(0, spreads.size, 4):
+        gain(index)
+    best = max(ends, key=lambda i: ends[i][0], default=0)
+    for step in (2, 1):
+        for index in (best - step, best + step):
+            if 0 <= index < spreads.size:
+                gain(index)
+        best = max(ends, key=lambda i: ends[i][0], default=0)
+    if not ends:
+        return Spread(0.0, equal, np.nan, complete=False)
+    if best == 0:
+        return Spread(0.0, equal, 1.0, not unfinished)
+    gained, end = ends[best]
+    p_equal = 0.5 * float(chi2.sf(2 * gained, 1)) if gained > 0 else 1.0
+    few = not free.is_large and free.n_experts <= 12  # with many, χ² does
+    if p_equal < rejected and few and isinstance(free, Likelihood) and isinstance(equal.point, Point):
+        p_equal = max(p_equal, _simulated(equal.point, free, float(spreads[best]), gained, rejected))
+    if p_equal > rejected:
+        return Spread(0.0, equal, p_equal, not unfinished)
+    return Spread(float(spreads[best]), climb(end.point), p_equal, not unfinished)
+
+
+def _simulated(equal: Point, free: Likelihood, spread: float, gained: float, rejected: float, draws: int = 39) -> float:
+    """The p-value by tables drawn from the fit with equal temperatures: 0 where none of them gains as much by this spread.
+
+    It is broken off once it is certain to be too large. A table whose climbs do not end counts as one that gains as much.
+    """
+    rng, as_much, number = np.random.default_rng(0), 0, 0
+    while number < draws and 1 + as_much <= rejected * (1 + draws):
+        number += 1
+        counts = draw_decisions(equal, rng)
+        start = equal.likelihood.with_counts(counts).at(equal.x, equal)
+        alike = None if start is None else _rough_climb(start)
+        end = None if alike is None else _fit_with(free.with_counts(counts), spread, alike.point)
+        if alike is None or end is None:
+            as_much += 1
+        else:
+            as_much += log_likelihood_given(end.point, spread) - log_likelihood_given(alike.point, 0.0) >= gained
+    return (1 + as_much) / (1 + number) if as_much else 0.0
+
+
+def _fit_with(free: ChoiceModel, spread: float, start: P) -> Ascent[P] | None:
+    """The best point with this spread, or None where the climb to it was broken off."""
+    model, old = free.holding(temperature_penalty(free, spread), free.ridge), start.likelihood
+    each = free.of_temperature_groups(old.temperatures(start.x))
+    x = model.pack(old.reward(start.x), start.x[old.discount_slice], each, start.x[old.transition_slice])
+    begin = cast(P | None, model.at(x))
+    return None if begin is None else _rough_climb(begin)
+
+
+def _rough_climb(start: P) -> Ascent[P] | None:
+    """A climb that may leave a thousandth of log-likelihood; None where it was broken off."""
+    end = climb(start, max_steps=100, gain=1e-3)
+    return end if end.finished else None
+
+
+def log_likelihood_given(point: ChoicePoint, spread: float) -> float:
+    """The log-likelihood of the decisions given the spread of temperatures, which are integrated out; without constants."""
+    model = point.likelihood
+    if not spread:
+        return point.objective
+    n, first = model.n_temperatures, 0
+    if isinstance(point, Point) and model.is_large:
+        first, free = model.n_reward, ~model.fixed[model.n_reward : model.transition_slice.start]
+        matrix = profile_information(point)[0]
+    else:
+        known = resting(point)
+        known[model.temperature_slice] = False
+        free = ~model.fixed & ~known
+        matrix = point.curvature()[np.ix_(free, free)]
+    contrasts = np.zeros((free.size, n - 1))
+    differences = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
+    contrasts[model.temperature_slice.start - first :][:n] = differences
+    covariance = contrasts[free].T @ spectrum(matrix).solve(contrasts[free])
+    return point.objective - (n - 1) * float(np.log(spread)) + 0.5 * float(np.linalg.slogdet(covariance)[1])
 
 
 def _solution(problem: Problem, found: Fit) -> Solution:
-    best = found.best
-    model = best.point.likelihood
-    point = best.point
+    best, point, model = found.best, found.best.point, found.best.point.likelihood
     problem = point.problem if model.moves else problem
-    precise = precision(point)
-    residual = projected_gradient(point)
-    others = _equally_likely(found.ends)
-    identified = precise.identified[model.discount_slice][model.groups] & (not others)
+    precise, residual = precision(point), projected_gradient(point)
+    discounts, ahead, part = model.discounts(point.x), model.discount_slice, model.temperature_slice
+    # Ends that are as likely as the best with other discounts.
+    others = [
+        end
+        for end in found.ends
+        if end.point.objective >= found.ends[0].point.objective - 1e-3
+        and np.abs(model.discounts(end.point.x) - model.discounts(found.ends[0].point.x)).max() > 0.02
+    ]
+    # Temperatures that ran to the end of what is tried, or in which the likelihood is flat, although the scale is known.
+    ended = np.abs(point.x[part]) >= LOG_TEMPERATURE_BOUND
+    lost = (~model.fixed[part] & (ended | ~precise.identified[part]) & (not model.scale_is_free))[model.temperature_groups]
+    known = model.fixed[ahead][model.groups]
+    identified = precise.identified[ahead][model.groups] & (not others) & (~lost | known)
     converged = best.finished and residual <= CONVERGED_GRADIENT
-    errors = precise.standard_errors[model.discount_slice][model.groups]
-    lost = _lost_temperatures(point, precise)
-    identified &= ~lost | model.fixed[model.discount_slice][model.groups]
+    status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
+    paid = any(expert.known_reward is not None for expert in model.problem.experts)
+    temperatures = model.fixed[part][model.temperature_groups] & (model.settings.temperatures is not None)
     return Solution(
         solver="MaximumLikelihood",
-        status=_status(bool(identified.all() and not lost.any()), converged),
+        status=status if converged else Status.NOT_CONVERGED,
         message=_message(problem, found, precise, identified, lost, bool(others), residual),
         experts=problem.names,
-        discounts=model.discounts(point.x),
+        discounts=discounts,
         reward=model.reward(point.x).copy(),
         objective=point.value,
         residual=residual,
         temperature=model.temperatures(point.x),
-        standard_errors=np.where(identified & converged, errors, np.nan),
+        standard_errors=np.where(identified & converged, precise.standard_errors[ahead][model.groups], np.nan),
         problem=problem,
         interval_source=ProfileIntervals(model, point.x, identified & converged, problem),
         evidence=LikelihoodEvidence(
             log_likelihood=point.value,
             decisions=model.decisions,
             identified=identified.tolist(),
-            known=_known(model),
+            known={
+                "discounts": known.tolist(),
+                "temperatures": temperatures.tolist(),
+                "reward": "all" if model.settings.reward is not None else "in part" if paid else None,
+            },
             unidentified_directions=precise.nullity,
             information_spectrum=precise.spectrum.tolist(),
             reward_standard_errors=_or_none(precise.standard_errors[: model.n_reward]),
@@ -189,56 +556,15 @@ def _solution(problem: Problem, found: Fit) -> Solution:
             temperature_spread=None if found.spread is None else found.spread.value,
             equal_temperatures_p=None if found.spread is None else found.spread.p_equal,
             lost_temperatures=lost.tolist(),
-            log_temperature_errors=_or_none(precise.standard_errors[model.temperature_slice][model.temperature_groups]),
-            transition_widening=transition_widening(point, precise)[model.discount_slice][model.groups].tolist(),
+            log_temperature_errors=_or_none(precise.standard_errors[part][model.temperature_groups]),
+            transition_widening=transition_widening(point, precise)[ahead][model.groups].tolist(),
             transitions=[entries.tolist() for entries in model.transitions_at(point.x).values()],
-            lookahead=FamilyParameters(family="exponential", parameters={"discount": model.discounts(point.x).tolist()}),
+            lookahead=FamilyParameters(family="exponential", parameters={"discount": discounts.tolist()}),
             steps=best.steps,
             starts=[_end(end) for end in found.ends],
             equally_likely=[_end(end) for end in others],
         ),
     )
-
-
-def _lost_temperatures(point: Point, precise: Precision) -> Bools:
-    """Whose temperature `(K,)` is not told although the scale of the reward is known: it ran to the end of what is tried, or the
-    likelihood is flat in it.
-    """
-    model = point.likelihood
-    part = model.temperature_slice
-    ended = np.abs(point.x[part]) >= LOG_TEMPERATURE_BOUND
-    lost: Bools = ~model.fixed[part] & (ended | ~precise.identified[part]) & (not model.scale_is_free)
-    return lost[model.temperature_groups]
-
-
-def _known(model: Likelihood) -> dict[str, Any]:
-    """What was known and not estimated: whose discounts, whose temperatures, and how much of the reward."""
-    settings = model.settings
-    part = any(expert.known_reward is not None for expert in model.problem.experts)
-    heats = model.fixed[model.temperature_slice] & (settings.temperatures is not None)
-    return {
-        "discounts": model.fixed[model.discount_slice][model.groups].tolist(),
-        "temperatures": heats[model.temperature_groups].tolist(),
-        "reward": "all" if settings.reward is not None else "in part" if part else None,
-    }
-
-
-def _equally_likely(ends: list[Ascent[Point]]) -> list[Ascent[Point]]:
-    """Ends of one search that are as likely as its best with another discount."""
-    first = ends[0]
-    model = first.point.likelihood
-    return [
-        end
-        for end in ends
-        if end.point.objective >= first.point.objective - SAME_LIKELIHOOD
-        and np.abs(model.discounts(end.point.x) - model.discounts(first.point.x)).max() > OTHER_DISCOUNT
-    ]
-
-
-def _status(identified: bool, converged: bool) -> Status:
-    if not converged:
-        return Status.NOT_CONVERGED
-    return Status.CONVERGED if identified else Status.NOT_IDENTIFIED
 
 
 def _message(
@@ -263,32 +589,51 @@ def _message(
         parts.append(f"The gradient is above {CONVERGED_GRADIENT:g} per decision: do not use this answer.")
     if found.spread is not None and not found.spread.complete:
         parts.append("Climbs at some spreads of the temperatures did not end: the test of equal temperatures is not reliable.")
-    return " ".join([*parts, *_ridge_words(problem, found, model)])
-
-
-def _ridge_words(problem: Problem, found: Fit, model: Likelihood) -> list[str]:
-    weight = float(np.max(model.ridge, initial=0.0))
-    if not weight:
-        return []
-    sentences = [
-        f"A penalty of weight {weight:.3g} holds the rewards" + (f": {found.ridge_reason}." if found.ridge_reason else ".")
-    ]
-    unearned = never_earned(problem)
-    if unearned.any():
-        names = [n for n, never in zip(problem.parameter_names, unearned, strict=True) if never]
-        sentences.append(f"No logged decision could have earned the reward of {first_few(names)}.")
-    return sentences
+    weight, unearned = float(np.max(model.ridge, initial=0.0)), never_earned(problem)
+    if weight:
+        reason = f": {found.ridge_reason}." if found.ridge_reason else "."
+        parts.append(f"A penalty of weight {weight:.3g} holds the rewards{reason}")
+    if weight and unearned.any():
+        names = first_few([n for n, never in zip(problem.parameter_names, unearned, strict=True) if never])
+        parts.append(f"No logged decision could have earned the reward of {names}.")
+    return " ".join(parts)
 
 
 def _end(end: Ascent[Point]) -> dict[str, Any]:
-    model = end.point.likelihood
-    return {
-        "log_likelihood": end.point.value,
-        "discounts": model.discounts(end.point.x).tolist(),
-        "steps": end.steps,
-        "finished": end.finished,
-    }
+    discounts = end.point.likelihood.discounts(end.point.x).tolist()
+    return {"log_likelihood": end.point.value, "discounts": discounts, "steps": end.steps, "finished": end.finished}
 
 
 def _or_none(values: Floats) -> list[float | None]:
     return [float(v) if np.isfinite(v) else None for v in values]
+
+
+def resume(solution: Solution) -> Point:
+    """The model at the answer of a maximum-likelihood solution, which may have been read from a file."""
+    source = solution.interval_source
+    if isinstance(source, ProfileIntervals) and source.problem is solution.problem:
+        return source.point
+    if solution.solver != "MaximumLikelihood":
+        reasons = {
+            "Population": "the discounts of its persons come from one distribution, and only MaximumLikelihood leaves each free",
+            "SieveLikelihood": "its states are vectors, and this needs states in a list",
+        }
+        why = reasons.get(solution.solver, "its answer is not that of a likelihood of decisions")
+        raise ValueError(f"this needs a solution of MaximumLikelihood, received one of {solution.solver}: {why}")
+    if isinstance(solution.evidence, LookaheadEvidence):
+        raise ValueError(f"this needs a solution with discounts: {solution.evidence.no_discount}")
+    options = MaximumLikelihood(**{name: value for name, value in solution.options.items() if name != "lookahead"})
+    problem, reward = with_known_reward(solution.require_problem(), options.known_reward)
+    evidence = LikelihoodEvidence.of(solution)
+    temperature = "per_expert" if evidence.temperature_spread else options.temperature
+    settings = replace(read_settings(problem, temperature, options.discounts, options.groups, reward), moves=True)
+    model = Likelihood(problem, settings)
+    model = model.holding(temperature_penalty(model, evidence.temperature_spread or np.inf), np.array(evidence.ridge_weights))
+    temperatures = np.ones(problem.n_experts) if solution.temperature is None else solution.temperature
+    discounts = np.array([solution.discounts[model.groups == g][0] for g in range(model.n_discounts)])
+    fitted = {id(counted.mdp): expert.mdp for counted, expert in zip(model.problem.experts, problem.experts, strict=True)}
+    changes = np.concatenate([np.zeros(0), *(moves.numbers(fitted[id(moves.mdp)]) for moves in model.moves)])
+    point = model.at(model.pack(solution.reward, discounts, model.of_temperature_groups(temperatures), changes))
+    if point is None:
+        raise ValueError("the solution's soft values must be finite, received a problem that does not fit it")
+    return point

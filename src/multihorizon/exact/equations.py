@@ -52,7 +52,7 @@ import scipy.sparse as sp
 from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, TINY, Bools, Floats, Ints, Sparse
 from multihorizon.exact.least_squares import Coefficients, Columns, DenseColumns, columns_of, null_space
 from multihorizon.mdp import MDP
-from multihorizon.planning.linear import DENSE_STATES, Resolvent
+from multihorizon.planning.linear import DENSE_STATES, Resolvent, SingularError, matrix_resolvent
 from multihorizon.problem import Expert, Problem
 
 #: Up to this many entries of log π the errors drawn do not depend on the order of states and actions; sorting more takes long.
@@ -166,19 +166,22 @@ class Differences:
         self._weights = weights
         self._totals = np.maximum(weights.sum(axis=1), TINY)
         self._root = np.sqrt(np.where(mdp.live, weights, 0.0).T, order="C")
-        mean = mdp.under(weights / self._totals[:, None])
+        self.matrix = self._centred_rows()
+        self.null_space = null_space(self.matrix)
+
+    def _centred_rows(self) -> Sparse:
+        mean = self.mdp.under(self._weights / self._totals[:, None])
         mean.sort_indices()
         blocks = []
         for action, root in enumerate(self._root):
-            block = sp.csr_array(mdp.transition(action) - mean)
+            block = sp.csr_array(self.mdp.transition(action) - mean)
             scale = np.repeat(root, np.diff(block.indptr))
             block.data *= scale
             block.data[np.abs(block.data) <= 1e-15 * scale] = 0.0  # rounding from the subtraction of equal probabilities
             block.eliminate_zeros()
             blocks.append(block)
         stacked = sp.csr_array(sp.vstack(blocks, format="csr"))
-        self.matrix = stacked if self.entered.size == mdp.n_states else stacked[:, self.entered]
-        self.null_space = null_space(self.matrix)
+        return stacked if self.entered.size == self.mdp.n_states else stacked[:, self.entered]
 
     def solve(self, log_policy: Floats, rough: bool = False) -> Floats:
         """û on the entered states, `(|entered|, m)` from logarithms `(S,A,m)`: the least-squares solution of `D û = ℓ − mean`.
@@ -381,6 +384,44 @@ class Explanation:
             return reward
         entered = self.equations.entered
         return np.where(entered, reward - reward[entered].mean(), 0.0)
+
+
+def bellman_residual(point: Explanation) -> float:
+    """`max |(Q − V)/λ − log π*|` with V and Q the values of the experts' own policies under the answer.
+
+    It is 0 exactly if every expert is soft-optimal. Its unit is that of log π. V is solved for from the answer; the values that
+    the equations have only make that quicker. Where a policy never ends, or not before rounding hides it, a discount of 1 is read
+    as a little less.
+    """
+    equations, reward = point.equations, point.reward
+    worst, values = 0.0, equations.values(point.x)
+    for expert, policy, owner, guess in zip(
+        equations.problem.experts, equations.policies, equations.problem.owner, values, strict=True
+    ):
+        gamma, lam = float(point.discounts[owner]), float(point.temperature[owner])
+        if gamma > LARGEST_SOLVABLE_DISCOUNT and expert.mdp.never_ends(policy.policy).any():
+            gamma = LARGEST_SOLVABLE_DISCOUNT
+        try:
+            found = _one_residual(expert, policy, reward, gamma, lam, guess)
+        except SingularError:
+            if gamma <= LARGEST_SOLVABLE_DISCOUNT:
+                raise
+            found = _one_residual(expert, policy, reward, LARGEST_SOLVABLE_DISCOUNT, lam, guess)
+        worst = max(worst, found)
+    return worst
+
+
+def _one_residual(
+    expert: Expert, policy: PolicyEquations, reward: Floats, gamma: float, lam: float, guess: Floats | None
+) -> float:
+    mdp = expert.mdp
+    immediate, under = expert.expected_reward(reward), mdp.under(policy.policy)
+    earned = np.where(mdp.terminal, 0.0, np.vecdot(policy.policy, immediate)) + lam * policy.entropy
+    # One backup gives the states that nobody enters their values too.
+    known = None if guess is None else earned + gamma * (under @ guess)
+    values = matrix_resolvent(mdp, under, gamma).solve(earned, guess=known)
+    gap = (immediate + gamma * mdp.expect(values) - values[:, None]) / lam - policy.log_policy
+    return float(np.abs(gap).max(where=mdp.live, initial=0.0))
 
 
 @dataclass(eq=False)

@@ -58,20 +58,19 @@ import scipy.sparse as sp
 from scipy.optimize import linprog, lsq_linear
 from scipy.stats import chi2, qmc
 
-from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, RANK_TOLERANCE, TINY, Bools, Floats, as_discount, as_positive
+from multihorizon.checks import RANK_TOLERANCE, TINY, Bools, Floats, as_discount, as_positive
 from multihorizon.exact.equations import (
     Explanation,
     JointEquations,
-    PolicyEquations,
     StateEquations,
+    bellman_residual,
     in_order_of_content,
     joint_equations,
     read_equations,
 )
 from multihorizon.exact.least_squares import Coefficients, columns_of
-from multihorizon.planning.linear import SingularError, matrix_resolvent
 from multihorizon.planning.soft_plan import SoftPlan, soft_plan
-from multihorizon.problem import Expert, Problem, require_finite
+from multihorizon.problem import Problem, require_finite
 from multihorizon.result import Result
 
 Temperature = float | Literal["per_expert"]
@@ -272,15 +271,16 @@ class LinearSystem:
             self._upper = np.where(np.arange(2 * k - 1) == k - 1, 1.0, np.inf)
         self.y = self._solve(left.T @ right, values, vectors)
         discounts, temperature = self.read(self.y)
-        moved = np.array([self._factors(vector) for vector in vectors])
-        effects = np.abs(vectors)
+        # What a unit step along each vector does to the factors of û and of V̂, and to discounts and (relatively) temperatures.
+        moved_u, moved_v, effects = np.zeros((len(vectors), k)), lam * vectors, np.abs(vectors)
         if free:
+            moved_u[:, 1:], moved_v = vectors[:, : k - 1], vectors[:, k - 1 :]
             scale = np.maximum(np.abs(temperature), 1e-12)
-            effects = np.abs(np.hstack([moved[:, 1] - discounts * moved[:, 0], moved[:, 0]])) / np.tile(scale, 2)
+            effects = np.abs(np.hstack([moved_v - discounts * moved_u, moved_u])) / np.tile(scale, 2)
         size = float(np.sqrt(sum((family.weights * (family.u**2 + family.v**2)).sum() for family in families)))
         rounding = self._nuisance.rounding * size
         gap = float(np.linalg.norm(matrix @ self.y - right))
-        errors = self._errors(left, moved, discounts, temperature)
+        errors = self._errors(left, moved_u, moved_v)
         found = Directions.judged(
             values, vectors, effects, values <= rounding, errors, gap, rounding, equations.outside, walked=False
         )
@@ -292,12 +292,6 @@ class LinearSystem:
             return y, np.full(self._n_experts, self._temperature)
         temperature = np.concatenate([[1.0], y[: self._n_experts - 1]])
         return y[self._n_experts - 1 :] / np.maximum(temperature, TINY), temperature
-
-    def _factors(self, direction: Floats) -> tuple[Floats, Floats]:
-        """What a direction of y adds to the factors `(K,)` of û and of V̂."""
-        if self._temperature is not None:
-            return np.zeros(self._n_experts), self._temperature * direction
-        return np.concatenate([[0.0], direction[: self._n_experts - 1]]), direction[self._n_experts - 1 :]
 
     def _solve(self, right: Floats, values: Floats, vectors: Floats) -> Floats:
         """Bounded least squares; the unbounded solution where it respects the box up to rounding, as it is the more exact one."""
@@ -312,9 +306,10 @@ class LinearSystem:
         y: Floats = change @ bounded.x
         return y
 
-    def _errors(self, left: Floats, moved: Floats, discounts: Floats, temperature: Floats) -> tuple[Floats, Floats, float]:
+    def _errors(self, left: Floats, moved_u: Floats, moved_v: Floats) -> tuple[Floats, Floats, float]:
         """Mean squares of the errors of the right-hand side along each left vector, of A times each right vector, and in all."""
-        sides, changes, total = np.zeros(len(moved)), np.zeros(len(moved)), 0.0
+        discounts, temperature = self.read(self.y)
+        sides, changes, total = np.zeros(len(moved_u)), np.zeros(len(moved_u)), 0.0
         for number, family in enumerate(self._rows.families):
             k, columns = family.owner, family.error_u.shape[1]
             placed = self._rows.place({number: np.hstack([family.error_u, family.error_v])})
@@ -323,7 +318,7 @@ class LinearSystem:
             sides += ((left.T @ error) ** 2).mean(axis=1)
             total += float((error**2).sum()) / columns
             uu, uv, vv = ((a * b).sum() / columns for a, b in ((u, u), (u, v), (v, v)))
-            a, b = moved[:, 0, k], moved[:, 1, k]
+            a, b = moved_u[:, k], moved_v[:, k]
             changes += a**2 * uu - 2 * a * b * uv + b**2 * vv
         return sides, changes, total
 
@@ -574,44 +569,6 @@ class Answer:
         )
 
 
-def bellman_residual(point: Explanation) -> float:
-    """`max |(Q − V)/λ − log π*|` with V and Q the values of the experts' own policies under the answer.
-
-    It is 0 exactly if every expert is soft-optimal. Its unit is that of log π. V is solved for from the answer; the values that
-    the equations have only make that quicker. Where a policy never ends, or not before rounding hides it, a discount of 1 is read
-    as a little less.
-    """
-    equations, reward = point.equations, point.reward
-    worst, values = 0.0, equations.values(point.x)
-    for expert, policy, owner, guess in zip(
-        equations.problem.experts, equations.policies, equations.problem.owner, values, strict=True
-    ):
-        gamma, lam = float(point.discounts[owner]), float(point.temperature[owner])
-        if gamma > LARGEST_SOLVABLE_DISCOUNT and expert.mdp.never_ends(policy.policy).any():
-            gamma = LARGEST_SOLVABLE_DISCOUNT
-        try:
-            found = _one_residual(expert, policy, reward, gamma, lam, guess)
-        except SingularError:
-            if gamma <= LARGEST_SOLVABLE_DISCOUNT:
-                raise
-            found = _one_residual(expert, policy, reward, LARGEST_SOLVABLE_DISCOUNT, lam, guess)
-        worst = max(worst, found)
-    return worst
-
-
-def _one_residual(
-    expert: Expert, policy: PolicyEquations, reward: Floats, gamma: float, lam: float, guess: Floats | None
-) -> float:
-    mdp = expert.mdp
-    immediate, under = expert.expected_reward(reward), mdp.under(policy.policy)
-    earned = np.where(mdp.terminal, 0.0, np.vecdot(policy.policy, immediate)) + lam * policy.entropy
-    # One backup gives the states that nobody enters their values too.
-    known = None if guess is None else earned + gamma * (under @ guess)
-    values = matrix_resolvent(mdp, under, gamma).solve(earned, guess=known)
-    gap = (immediate + gamma * mdp.expect(values) - values[:, None]) / lam - policy.log_policy
-    return float(np.abs(gap).max(where=mdp.live, initial=0.0))
-
-
 def _largest_residual(equations: JointEquations) -> float:
     """A solution with a larger residual was not solved for; from counts any residual may be noise."""
     return np.inf if equations.from_counts else max(1e-5, 1000 * equations.tolerance)
@@ -855,8 +812,12 @@ def _counted(number: int, noun: str) -> str:
 
 def _plain(value: Any) -> Any:
     """Arrays and tuples as lists, and None for NaN."""
-    if isinstance(value, np.ndarray | tuple):
-        return [_plain(item) for item in (value.tolist() if isinstance(value, np.ndarray) else value)]
-    if isinstance(value, list):
+    if isinstance(value, np.ndarray):
+        missing = np.isnan(value)
+        if missing.any():
+            value = value.astype(object)
+            value[missing] = None
+        return value.tolist()
+    if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and np.isnan(value) else value

@@ -22,8 +22,8 @@ of ε there is one negative pivot for each, besides one for each row of C.
 * for many columns and a larger null(D), draws from it make a basis if it is small. A large basis would be dense, so none is made:
   null(D) is then all x with `D x = 0`, and sparse columns keep to these equations.
 
-*Normal equations.* SuperLU factorises `DᵀD` with one row and column of each part left out. It is exact, and quick on up to
-`FACTORED` columns; its cost then grows faster than their number. Solves are refined on D, because `DᵀD` squares its condition
+*Normal equations.* SuperLU factorises `DᵀD` with one row and column of each part left out. It is exact, and quick on parts of up
+to `FACTORED` columns; its cost then grows faster than their number. Solves are refined on D, because `DᵀD` squares its condition
 number. Larger parts are solved by conjugate gradients with algebraic multigrid as preconditioner (`pyamg`, the method of Ruge and
 Stüben): about a dozen steps at every size, so the cost is linear. Each right-hand side is solved only as far as it is asked for.
 Where this does not converge, or where `pyamg` is not installed, SuperLU takes over.
@@ -197,13 +197,14 @@ def factorise(matrix: Sparse) -> Any:
 class NullSpace:
     """null(D) as `N z` with orthonormal columns N, `basis`, and least-squares solves.
 
-    z is free if N is dense, and as `coefficients` says if it is sparse. `solver` solves the normal equations, if they are used.
+    z is free if N is dense, and as `coefficients` says if it is sparse. `solvers` solve the normal equations, if
+    they are used.
     """
 
     basis: Floats | Sparse
     coefficients: Coefficients | None
     solve: Callable[[Floats, bool], Floats]  # D x = right; a rough solution may have one or two digits only
-    solver: NormalSolver | None = None
+    solvers: Sequence[Factored | Multigrid] = ()
 
 
 def null_space(matrix: Sparse) -> NullSpace:
@@ -230,68 +231,57 @@ def _constant_on_parts(matrix: Sparse) -> NullSpace | None:
     """null(D) if it is constant on each part; None if it holds more. Solutions have mean 0 on each part."""
     gram = sp.csr_array(matrix.T.tocsr() @ matrix)
     labels = connected_components(gram, directed=False)[1]
-    solver = normal_solver(matrix, gram, labels)
-    if solver is None:
-        return None
     sizes = np.bincount(labels)
-    basis = sp.csr_array((1 / np.sqrt(sizes[labels]), labels, np.arange(labels.size + 1)), shape=(labels.size, sizes.size))
+    large = sizes[labels] > FACTORED
+    solvers = []
+    for columns in (np.flatnonzero(large), np.flatnonzero(~large)):
+        if columns.size == labels.size:
+            solver = normal_solver(matrix, gram, labels, bool(large[0]))
+        elif columns.size:
+            own = np.unique(labels[columns], return_inverse=True)[1]
+            parts = sp.csr_array(matrix[:, columns]), sp.csr_array(gram[columns][:, columns]), own
+            solver = normal_solver(*parts, bool(large[columns[0]]))
+        else:
+            continue
+        if solver is None:
+            return None
+        solvers.append((columns, solver))
 
     def solve(right: Floats, rough: bool) -> Floats:
-        solved = solver.solve(right, 0.03 if rough else 1e-13)
+        solved = np.empty(labels.size)
+        for columns, solver in solvers:
+            solved[columns] = solver.solve(right, 0.03 if rough else 1e-12)
         solved -= (np.bincount(labels, solved) / sizes)[labels]
         return solved
 
+    found = [solver for _, solver in solvers]
+    basis = sp.csr_array((1 / np.sqrt(sizes[labels]), labels, np.arange(labels.size + 1)), shape=(labels.size, sizes.size))
     if basis.shape[0] * basis.shape[1] <= DENSE_ENTRIES or sizes.size == 1:
-        return NullSpace(basis.toarray(), None, solve, solver)
-    return NullSpace(basis, Coefficients.free(sizes.size), solve, solver)
+        return NullSpace(basis.toarray(), None, solve, found)
+    return NullSpace(basis, Coefficients.free(sizes.size), solve, found)
 
 
 class NotSolvedError(RuntimeError):
     """A way of solving that does not work for this matrix."""
 
 
-def normal_solver(matrix: Sparse, gram: Sparse, labels: Ints) -> NormalSolver | None:
-    """The solver that suits the size; None where the null space is larger than one constant on each part.
+def normal_solver(matrix: Sparse, gram: Sparse, labels: Ints, large: bool) -> Factored | Multigrid | None:
+    """Solves with D; None where its null space is larger than one constant on each part.
 
     Args:
         matrix: D.
         gram: `DᵀD`.
         labels: for each column the part of the graph of `DᵀD` to which it belongs.
+        large: whether the parts are so large that they are iterated.
     """
-    large = np.bincount(labels)[labels] > FACTORED
-    if large.any() and not large.all():
-        groups = [np.flatnonzero(large), np.flatnonzero(~large)]
-        found = []
-        for columns in groups:
-            own = np.unique(labels[columns], return_inverse=True)[1]
-            solver = normal_solver(sp.csr_array(matrix[:, columns]), sp.csr_array(gram[columns][:, columns]), own)
-            if solver is None:
-                return None
-            found.append(solver)
-        return Apart(groups, found)
     largest = float(np.sqrt(abs(gram).sum(axis=0).max(initial=0.0)))
-    for kind in (Multigrid, Factored) if large.any() else (Factored,):
+    for kind in (Multigrid, Factored) if large else (Factored,):
         try:
             solver = kind(matrix, gram, labels)
         except NotSolvedError:
             continue
         return solver if solver.smallest > 10 * np.sqrt(np.finfo(np.float64).eps) * largest else None
     return None
-
-
-@dataclass(frozen=True, eq=False)
-class Apart:
-    """Solvers for groups of columns that do not touch each other: those of large and those of small parts."""
-
-    groups: Sequence[Ints]
-    solvers: Sequence[NormalSolver]
-
-    def solve(self, right: Floats, tolerance: float) -> Floats:
-        """Each group by its own solver."""
-        solution = np.zeros(sum(columns.size for columns in self.groups))
-        for columns, solver in zip(self.groups, self.solvers, strict=True):
-            solution[columns] = solver.solve(right, tolerance)
-        return solution
 
 
 class Factored:
@@ -390,9 +380,6 @@ class Multigrid:
         means = np.bincount(self.labels, vector) / self.sizes if self.sizes.size > 1 else vector.mean(dtype=np.float64)
         centred: Floats = vector - (means[self.labels] if self.sizes.size > 1 else means)
         return centred
-
-
-NormalSolver = Factored | Multigrid | Apart
 
 
 def _root_of_inverse(vector: Floats) -> float:

@@ -54,8 +54,7 @@ from multihorizon.choice.parameters import Temperature, check_temperature, read_
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.driver import solve
 from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
-from multihorizon.estimate.search import OWN_DISCOUNTS, choice_probability_start, own_discounts
+from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, choice_probability_start, own_discounts
 from multihorizon.exact.equations import has_features, in_order_of_content, joint_equations, read_equations, reward_families
 from multihorizon.exact.identify import Answer, Identification, judge, read_temperature
 from multihorizon.exact.identify import Temperature as PolicyTemperature
@@ -547,7 +546,7 @@ def _starts(model: Likelihood) -> Iterator[Point]:
         if point is None:
             continue
         yield point
-        apart = None if model.n_discounts == 1 else choice_probability_start(model, own_discounts(point, OWN_DISCOUNTS))
+        apart = None if model.n_discounts == 1 else choice_probability_start(model, own_discounts(point))
         if apart is not None:
             yield apart
 

@@ -41,8 +41,7 @@ from multihorizon.choice.model import DENSE_REWARDS
 from multihorizon.choice.tabular import ListedModel, Point, require_counts
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.maximum_likelihood import resume
-from multihorizon.estimate.search import smoothed_policy
+from multihorizon.estimate.maximum_likelihood import resume, smoothed_policy
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem

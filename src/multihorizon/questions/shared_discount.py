@@ -39,8 +39,7 @@ from multihorizon.choice.sieve import SievePoint
 from multihorizon.choice.tabular import Point
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import Precision, holm, precision
-from multihorizon.estimate.maximum_likelihood import resume
-from multihorizon.estimate.search import choice_probability_start, log_likelihood_given
+from multihorizon.estimate.maximum_likelihood import choice_probability_start, log_likelihood_given, resume
 from multihorizon.estimate.sieve import resume_sieve, sieve_precision
 from multihorizon.files import for_json
 from multihorizon.numerics.newton import Ascent

@@ -36,8 +36,7 @@ from multihorizon.choice.model import DENSE_REWARDS
 from multihorizon.choice.parameters import Quadratic
 from multihorizon.choice.tabular import Likelihood, Point, decide
 from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.maximum_likelihood import resume
-from multihorizon.estimate.search import WEAK_PRIOR
+from multihorizon.estimate.maximum_likelihood import WEAK_PRIOR, resume
 from multihorizon.numerics.newton import resting
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, in_parallel, silent

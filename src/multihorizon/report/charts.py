@@ -310,9 +310,9 @@ class Line:
 
     points: Sequence[tuple[float, float]]
     label: str = ""
-    colour: int = 0
     kind: str = "stroke"
     label_at: float | None = None
+    colour: int = 0
 
 
 @dataclass(frozen=True)
@@ -328,12 +328,23 @@ class Panel:
 
 @dataclass(frozen=True)
 class Chart(Block):
-    """A figure of one panel, or of one for each unit; the caption is also its text for readers who cannot see it."""
+    """A figure of one panel, or of one for each unit; the caption is also its text for readers who cannot see it.
+
+    The drawing is 420 units wide, with 48, 14, 12 and 44 of them at the left, the right, the top and the bottom of a panel.
+    """
 
     template: ClassVar[str] = "charts.html"
     caption: str
     panels: Sequence[Panel]
     height: float = 340.0
+
+    def right(self, panel: Panel, x: float) -> float:
+        """Where a value of the panel's first axis stands in the drawing."""
+        return round(48 + 358 * panel.x.share(x), 1)
+
+    def down(self, panel: Panel, y: float) -> float:
+        """Where a value of the panel's second axis stands in the drawing."""
+        return round(self.height - 44 - (self.height - 56) * panel.y.share(y), 1)
 
 
 #: The line on which two axes from 0 to 1 agree.

@@ -62,7 +62,7 @@ from multihorizon.report.explorer import Person, explorer
 from multihorizon.report.maps import MOST_CELLS, grid_map
 from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.report.population import population_card, population_section
-from multihorizon.report.question_pages import goals_blocks, lookahead_blocks, options_text, recovery_blocks, unit_of_reward
+from multihorizon.report.question_pages import UNIT_OF_REWARD, goals_blocks, lookahead_blocks, options_text, recovery_blocks
 from multihorizon.result import package_version
 from multihorizon.solution import Status
 
@@ -71,18 +71,16 @@ def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
     """The report of a fit."""
     cards: list[tuple[str, str, str]] = [(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]
     if found.functions is not None:
-        coordinates = [*found.functions.coordinates, *found.solution.evidence["left_out"]]
-        lead = f"{sizes(found).removesuffix('.')}, in states of {count(len(coordinates), 'number')}."
         sections = [_horizons(found), _reward_over_coordinates(found, found.functions), _dynamics(found)]
     else:
-        lead, sections = sizes(found), [_horizons(found), *_questions(found), _identifiability(found), _reward(found)]
+        sections = [_horizons(found), *_questions(found), _identifiability(found), _reward(found)]
         sections += [_best_by_look_ahead(found), _fit(found), _decisions(found)]
         if found.population is not None:
             cards = [*population_card(found.population), *cards]
             sections = [population_section(found, found.population), *sections]
     return Page(
         "How far ahead each expert plans",
-        lead,
+        sizes(found),
         [*sections, _method(found, options)],
         f"multihorizon {package_version()}, seed {found.solution.seed}",
         [*map(Notice, found.warnings), Cards(cards), " ".join(verdict.reasons for verdict in found.verdicts)],
@@ -206,7 +204,7 @@ def _reward(found: Analysis) -> Section:
     if problem.tabular:
         kind, against = "state", "the reward of the average logged step"
         also = " A constant added to all rewards does not change the differences."
-    blocks: list[str | Block] = [f"Differences from {against}, with 95 % intervals. {unit_of_reward()}{also}"]
+    blocks: list[str | Block] = [f"Differences from {against}, with 95 % intervals. {UNIT_OF_REWARD}{also}"]
     mdp = problem.experts[0].mdp
     if problem.parameter_names == mdp.state_names and mdp.grid_shape is not None:
         of_states, tips = _states(found, mdp)
@@ -315,20 +313,22 @@ def _choices_figure(found: Analysis) -> Chart | None:
     number = {name: k for k, name in enumerate(found.solution.experts)}
     each, dots, most = found.choices_repeat, [], 1500  # more dots would make the page slow
     for choices in compared_choices(found.problem, found.policies):
-        mdp, whom = choices.mdp, [number[choices.expert]] if each else []
-        for s, a in np.argwhere(choices.cases[:, None] & mdp.available):
-            visits = float(choices.visits[s])
-            shares = float(choices.expected[s, a]) / visits, float(choices.taken[s, a]) / visits
-            tip = f"{choices.expert if each else 'all experts'}\n{mdp.state_names[s]}: {mdp.action_names[a]}\n"
-            tip += f"fitted {shares[0]:.2f}, taken {shares[1]:.2f} of {visits:,.0f} decisions"
-            dots.append((visits, Mark(*shares, tip, whom, float(np.clip(0.6 * visits**0.25, 1.5, 5)))))
+        cells = np.argwhere(choices.cases[:, None] & choices.mdp.available)
+        dots += [(float(choices.visits[s]), choices, s, a) for s, a in cells]
     if not dots:
         return None
-    kept = [mark for _, mark in sorted(dots, key=lambda pair: -pair[0])[:most]]
+    marks = []
+    for visits, choices, s, a in sorted(dots, key=lambda dot: -dot[0])[:most]:
+        fitted, taken = float(choices.expected[s, a]) / visits, float(choices.taken[s, a]) / visits
+        tip = (
+            f"{choices.expert if each else 'all experts'}\n{choices.mdp.state_names[s]}: {choices.mdp.action_names[a]}\n"
+            f"fitted {fitted:.2f}, taken {taken:.2f} of {visits:,.0f} decisions"
+        )
+        marks.append(Mark(fitted, taken, tip, [number[choices.expert]] if each else [], min(max(0.6 * visits**0.25, 1.5), 5.0)))
     one = "one dot per expert, state and action" if each else "one dot per state and action, all experts together"
     few = f" Shown are the {most:,} dots with the most decisions, of {len(dots):,}." if len(dots) > most else ""
     caption = f"Fitted against observed choices: {one}; larger dots stand for more decisions.{few}"
-    return Chart(caption, [Panel(Axis("fitted probability"), Axis("share of the decisions"), kept, [DIAGONAL])])
+    return Chart(caption, [Panel(Axis("fitted probability"), Axis("share of the decisions"), marks, [DIAGONAL])])
 
 
 def _worst_states(found: Analysis) -> str | PageTable:

@@ -261,11 +261,10 @@ def _groups_figure(findings: Analysis, found: Solution) -> Chart:
     for i, (name, group) in enumerate(population["predictions"].items()):
         places = float(logit(group["typical_discount"] / largest)) + spread * standard
         curve = list(zip(places.tolist(), (i + 0.8 * np.exp(-0.5 * standard**2)).tolist(), strict=True))
-        colour = i % 5  # as many as the page's style has
-        lines.append(Line([(curve[0][0], i), *curve], shortened(name, 40), colour, "area", label_at=i + 0.55))
+        lines.append(Line([(curve[0][0], i), *curve], shortened(name, 40), "area", i + 0.55, colour=i))
         for k in (k for k, of in enumerate(population["groups"]) if of == name):
             expert = findings.solution.experts.index(found.experts[k])
-            marks.append(Mark(float(persons[k]), i - 0.1, _tip(findings, found, k, name), [expert], colour=colour))
+            marks.append(Mark(float(persons[k]), i - 0.1, _tip(findings, found, k, name), [expert], colour=i))
     ends = [x for line in lines for x, _ in line.points] + persons.tolist()
     y = Axis("groups", (), -0.3, float(len(lines)))
     panels = [Panel(_logit_axis(findings, unit, largest, ends), y, marks, lines, f"in-{unit}") for unit in UNITS]

@@ -43,6 +43,12 @@ from multihorizon.report.charts import (
 from multihorizon.result import package_version
 from multihorizon.solution import Solution, Status
 
+#: What a reward of 1 means, for readers of a table of rewards.
+UNIT_OF_REWARD = (
+    "The unit of a reward: one that is larger by 1 makes the choice that leads to it at once 2.7 times as likely, for an expert "
+    "with temperature 1."
+)
+
 
 def identify_page(solution: Solution, exact: Identification | None, remarks: Sequence[str]) -> Page:
     """The report of `multihorizon identify`: these decisions, exact policies, and how it was made."""
@@ -142,15 +148,7 @@ def goals_blocks(found: Goals[Solution], names: Sequence[str]) -> list[str | Blo
     rows = [[name, *(cells[i] for cells in columns.values())] for i, name in enumerate(problem.parameter_names)]
     average = "; those of states are differences from the average logged step" if problem.tabular else ""
     kinds = ["state" if problem.tabular else "feature", *(f"goal {g + 1}" for g in columns)]
-    return [*blocks, unit_of_reward(), PageTable(kinds, rows, f"Rewards of each goal, ± one standard error{average}")]
-
-
-def unit_of_reward() -> str:
-    """What a reward of 1 means."""
-    return (
-        "The unit of a reward: one that is larger by 1 makes the choice that leads to it at once 2.7 times as likely, for an "
-        "expert with temperature 1."
-    )
+    return [*blocks, UNIT_OF_REWARD, PageTable(kinds, rows, f"Rewards of each goal, ± one standard error{average}")]
 
 
 def lookahead_blocks(compared: LookaheadComparison, names: Sequence[str]) -> list[str | Block]:
@@ -281,7 +279,7 @@ def _sizes_figure(sizes: Sequence[SizeResult], name: str, label: str) -> Chart:
     lines, marks = [Line([(0.0, 0.95), (max(x), 0.95)], kind="frame")], []
     for colour, (kind, values) in enumerate(found):
         points = [(at, value) for at, value in zip(x, values, strict=True) if np.isfinite(value)]
-        lines.append(Line(points, kind, colour))
+        lines.append(Line(points, kind, colour=colour))
         marks += [Mark(at, value, f"{at:,.0f} {label}\n{kind}: {value:.3f}", colour=colour) for at, value in points]
     axis = Axis(label, [(at, f"{at:,.0f}") for at in x], 0.0, max(x))
     caption = f"How the answer changes with the number of {label}. The thin line stands at 0.95."

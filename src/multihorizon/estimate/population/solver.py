@@ -47,6 +47,7 @@ from multihorizon.checks import RANK_TOLERANCE, Floats, as_count, as_floats, as_
 from multihorizon.choice.parameters import Settings, read_settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood, redrawn
 from multihorizon.estimate.intervals import NormalIntervals, holm, precision
+from multihorizon.estimate.maximum_likelihood import fit
 from multihorizon.estimate.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
 from multihorizon.estimate.population.marginal import (
     WIDEST,
@@ -61,7 +62,6 @@ from multihorizon.estimate.population.marginal import (
     maximum_at,
     spectrum_of,
 )
-from multihorizon.estimate.search import fit
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
