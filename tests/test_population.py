@@ -62,7 +62,7 @@ def nodes_at(layout: PsiLayout, psi: np.ndarray, per_dimension: int = 9) -> Marg
 @pytest.fixture(scope="module")
 def solution() -> mh.Solution:
     shares: list[float] = []
-    solver = mh.Population("~ group + age", PEOPLE.frame, known_reward=POINTS)
+    solver = mh.Population("~ group + age", PEOPLE.frame, known_reward=POINTS, nodes=7)
     found = mh.solve(known_problem(), solver, progress=lambda share, _: shares.append(share))
     assert shares == sorted(shares)
     return found
@@ -119,7 +119,7 @@ def test_shrunken_discounts_are_nearer_to_the_truth_than_the_most_likely(solutio
 
 
 def test_a_free_reward_is_recovered_up_to_scale() -> None:
-    found = mh.solve(free_problem(), mh.Population("~ group", PEOPLE.frame))
+    found = mh.solve(free_problem(), mh.Population("~ group", PEOPLE.frame, nodes=5))
     assert found.status == mh.Status.CONVERGED
     assert np.corrcoef(found.reward, [-20.0, -10.0, 10.0, 20.0, -3.0])[0, 1] > 0.98
     scale = found.evidence["population"]["temperature"]["Intercept"]
@@ -127,7 +127,7 @@ def test_a_free_reward_is_recovered_up_to_scale() -> None:
     assert np.isnan(scale["p"])
 
 
-@pytest.mark.parametrize("steps", [3, 60])
+@pytest.mark.parametrize("steps", [3, 30])
 def test_discounts_that_nobody_can_know_are_not_identified_however_far_the_search_came(steps: int) -> None:
     toy = mh.domains.toy()
     logged = mh.Demonstrations.simulate(toy.mdp, toy.mce_experts(), episodes=20, seed=2)
@@ -139,17 +139,17 @@ def test_discounts_that_nobody_can_know_are_not_identified_however_far_the_searc
 
 
 def test_estimated_transitions_widen_intervals_by_what_their_error_moves() -> None:
-    counts = [expert.counts for expert in known_problem().experts]
+    counts = [expert.counts for expert in known_problem().experts[:12]]
 
     def found(transitions, sizes=None):
         parts = [transitions[a * TASK.mdp.n_states : (a + 1) * TASK.mdp.n_states] for a in range(2)]
         mdp = mh.MDP(parts, TASK.mdp.initial, TASK.mdp.terminal, TASK.mdp.available, sample_sizes=sizes)
         experts = [mh.Expert(str(k), mdp, "demonstrations", counts=c) for k, c in enumerate(counts)]
-        solution = mh.solve(mh.Problem(mdp, experts), mh.Population(known_reward=POINTS, nodes=9))
+        solution = mh.solve(mh.Problem(mdp, experts), mh.Population(known_reward=POINTS, nodes=5))
         return solution.evidence["population"]["discount"]["Intercept"]
 
     stacked, rng, size, draws = TASK.mdp.stacked, np.random.default_rng(1), 50, []
-    for _ in range(12):
+    for _ in range(8):
         drawn = stacked.copy()
         for row in np.flatnonzero(np.diff(stacked.indptr)):
             cells = slice(stacked.indptr[row], stacked.indptr[row + 1])
@@ -172,7 +172,7 @@ def test_persons_at_chance_with_few_decisions_and_at_the_bounds_are_no_special_c
     for place in rng.choice(np.flatnonzero(last.counts), 5, replace=False):
         thin.ravel()[place] = 1
     problem = problem.with_experts([*problem.experts[:-1], mh.Expert(last.name, last.mdp, last.kind, counts=thin)])
-    found = mh.solve(problem, mh.Population(known_reward=POINTS))
+    found = mh.solve(problem, mh.Population(known_reward=POINTS, nodes=7))
     assert found.status == mh.Status.CONVERGED
     assert ((found.discounts > 0.0) & (found.discounts < 1.0)).all()
     reliability = np.array(found.evidence["population"]["individuals"]["discount_reliability"])
@@ -185,7 +185,7 @@ def test_a_group_that_chooses_at_random_says_nothing_and_harms_nothing() -> None
     policies = [mh.soft_plan(TASK.mdp, TASK.reward, g, 6.0).policy for g in (0.5, 0.7, 0.8, 0.9, 0.6)]
     problem = mh.Problem(TASK.mdp, TASK.simulate([*policies, *[uniform] * 5], seed=2))
     frame = pd.DataFrame({"expert": problem.names, "group": np.repeat(["players", "random"], 5)})
-    found = mh.solve(problem, mh.Population("~ group", frame, known_reward=POINTS))
+    found = mh.solve(problem, mh.Population("~ group", frame, known_reward=POINTS, nodes=7))
     effect = found.evidence["population"]["discount"]["group[T.random]"]
     assert found.status == mh.Status.CONVERGED
     assert effect["interval"][0] < -1 < 1 < effect["interval"][1]
@@ -193,17 +193,25 @@ def test_a_group_that_chooses_at_random_says_nothing_and_harms_nothing() -> None
     assert reliability[5:].max() < reliability[:5].min()
 
 
-def test_a_group_in_which_everyone_may_plan_for_ever_differs_though_only_a_prior_bounds_by_how_much() -> None:
+@pytest.mark.parametrize("first", ["control", "training"])
+def test_a_group_in_which_everyone_may_plan_for_ever_differs_though_only_a_prior_bounds_by_how_much(first: str) -> None:
     discounts = np.where(PEOPLE.frame["group"] == "training", 1.0, 0.6)
     people = TASK.persons(len(PEOPLE.frame), seed=4, discounts=discounts, temperatures=2.0)
-    found = mh.solve(known_problem(people), mh.Population("~ group", people.frame, known_reward=POINTS, nodes=9))
-    effect = found.evidence["population"]["discount"]["group[T.training]"]
+    solver = mh.Population("~ group", people.frame, known_reward=POINTS, nodes=9, reference={"group": first})
+    found = mh.solve(known_problem(people), solver)
+    other, sign = ("training", 1) if first == "control" else ("control", -1)
+    population = found.evidence["population"]
+    effect = population["discount"][f"group[T.{other}]"]
     assert found.status == mh.Status.CONVERGED
-    assert "hardly bound the effect of group[T.training] on the discount" in found.message
+    assert f"hardly bound the effect of group[T.{other}] on the discount" in found.message
     assert effect["method"] == "profile likelihood"
-    assert 1 < effect["interval"][0] < effect["estimate"] < 10
-    assert effect["interval"][1] > effect["estimate"] + 5
+    low, high = sorted(sign * end for end in effect["interval"])
+    assert 1 < low < sign * effect["estimate"] < 10
+    assert high > sign * effect["estimate"] + 5
     assert effect["p"] < 1e-3
+    (contrast,) = population["contrasts"]["discount"]
+    for name in ("p", "interval", "method"):
+        assert contrast[name] == effect[name]
 
 
 def test_where_persons_are_known_the_profile_agrees_with_standard_errors() -> None:
@@ -224,7 +232,7 @@ def test_persons_are_averaged_over_spreads_that_are_flat_in_deviations_and_corre
     assert found.finished
     slopes = spread_moves(found) @ np.linalg.inv(spread_moves(found)[layout.spread])
     total, weight = 0.0, 0.0
-    for first, second, rho in product(np.linspace(0.1, 4, 20), np.linspace(0.05, 0.9, 12), np.linspace(-0.95, 0.95, 13)):
+    for first, second, rho in product(np.linspace(0.1, 4, 20), np.linspace(0.05, 0.9, 9), np.linspace(-0.95, 0.95, 9)):
         entries = [np.log(first), second * rho, np.log(second * np.sqrt(1 - rho**2))]
         value = found.marginal.at(found.psi + slopes @ (np.array(entries) - found.psi[layout.spread]))
         density = np.exp(value.objective - found.value.objective)
@@ -268,7 +276,7 @@ def known_precisely(formula: str, frame: pd.DataFrame = PEOPLE.frame) -> mh.Solu
     policies = [mh.soft_plan(TASK.mdp, TASK.reward, *pair).policy for pair in pairs]
     visits = known_problem().experts[0].counts.sum(axis=1, keepdims=True)
     experts = [mh.Expert(str(k + 1), TASK.mdp, "demonstrations", counts=1e3 * visits * p) for k, p in enumerate(policies)]
-    return mh.solve(mh.Problem(TASK.mdp, experts), mh.Population(formula, frame, known_reward=POINTS))
+    return mh.solve(mh.Problem(TASK.mdp, experts), mh.Population(formula, frame, known_reward=POINTS, nodes=5))
 
 
 def test_persons_who_are_known_give_the_regression_of_their_logits() -> None:
@@ -313,7 +321,7 @@ def test_pairs_of_levels_are_those_of_a_regression_with_holms_correction() -> No
 
 
 def test_the_reference_changes_terms_and_no_difference(solution: mh.Solution) -> None:
-    solver = mh.Population("~ group + age", PEOPLE.frame, known_reward=POINTS, reference={"group": "training"})
+    solver = mh.Population("~ group + age", PEOPLE.frame, known_reward=POINTS, nodes=7, reference={"group": "training"})
     other = mh.solve(known_problem(), solver)
     mine, turned = (s.evidence["population"] for s in (solution, other))
     assert list(turned["discount"]) == ["Intercept", "group[T.control]", "age"]
@@ -336,19 +344,6 @@ def test_the_reference_changes_terms_and_no_difference(solution: mh.Solution) ->
             mh.solve(known_problem(), replace(solver, reference=reference))
 
 
-def test_a_hardly_bounded_difference_has_the_profile_in_its_contrast_too() -> None:
-    discounts = np.where(PEOPLE.frame["group"] == "training", 1.0, 0.6)
-    people = TASK.persons(len(PEOPLE.frame), seed=4, discounts=discounts, temperatures=2.0)
-    for first in ("control", "training"):
-        solver = mh.Population("~ group", people.frame, known_reward=POINTS, nodes=9, reference={"group": first})
-        population = mh.solve(known_problem(people), solver).evidence["population"]
-        (contrast,), effect = population["contrasts"]["discount"], list(population["discount"].values())[1]
-        assert {name: contrast[name] for name in ("p", "interval", "method")} == {
-            name: effect[name] for name in ("p", "interval", "method")
-        }
-        assert contrast["method"] == "profile likelihood"
-
-
 def test_a_group_of_two_levels_needs_no_test_of_its_own(solution: mh.Solution) -> None:
     assert solution.evidence["population"]["factors"] == {"discount": {}, "temperature": {}}
 
@@ -359,7 +354,7 @@ def test_the_order_and_names_of_persons_do_not_matter(solution: mh.Solution) -> 
     renamed = [mh.Expert(f"x{k}", e.mdp, e.kind, counts=e.counts) for k in order for e in [problem.experts[k]]]
     frame = PEOPLE.frame.sample(frac=1, random_state=2)
     frame["expert"] = [f"x{problem.names.index(name)}" for name in frame["expert"]]
-    other = mh.solve(mh.Problem(TASK.mdp, renamed), mh.Population("~ group + age", frame, known_reward=POINTS))
+    other = mh.solve(mh.Problem(TASK.mdp, renamed), mh.Population("~ group + age", frame, known_reward=POINTS, nodes=7))
     np.testing.assert_allclose(other.discounts, solution.discounts[order], atol=1e-6)
     for term, found in solution.evidence["population"]["discount"].items():
         assert other.evidence["population"]["discount"][term]["estimate"] == pytest.approx(found["estimate"], abs=1e-6)
@@ -367,7 +362,7 @@ def test_the_order_and_names_of_persons_do_not_matter(solution: mh.Solution) -> 
 
 def test_a_group_renamed_turns_the_difference_round(solution: mh.Solution) -> None:
     frame = PEOPLE.frame.replace({"control": "z"})
-    other = mh.solve(known_problem(), mh.Population("~ group + age", frame, known_reward=POINTS))
+    other = mh.solve(known_problem(), mh.Population("~ group + age", frame, known_reward=POINTS, nodes=7))
     mine, turned = (s.evidence["population"]["discount"] for s in (solution, other))
     assert turned["group[T.z]"]["estimate"] == pytest.approx(-mine["group[T.training]"]["estimate"], abs=1e-6)
     assert turned["group[T.z]"]["p"] == pytest.approx(mine["group[T.training]"]["p"], abs=1e-6)
@@ -569,10 +564,8 @@ def test_persons_who_cannot_be_compared_are_left_out_and_named() -> None:
 
 def test_a_study_with_gaps_is_simulated_without_those_who_were_left_out() -> None:
     solver = mh.Population("~ age + site", gaps(), known_reward=POINTS, nodes=5)
-    solution, asked = (
-        mh.solve(known_problem(), solver),
-        {"term": "age", "effects": [0.0], "decisions": [], "people": [], "studies": 2},
-    )
+    solution = mh.solve(known_problem(), solver)
+    asked = {"term": "age", "effects": [0.0], "decisions": [], "people": [], "studies": 2}
     found = mh.simulate_study(solution, None, PEOPLE.demonstrations, **asked)
     assert found.sizes[0].people == 21
     again = mh.simulate_study(known_problem(), solver, PEOPLE.demonstrations, **asked)
@@ -582,7 +575,7 @@ def test_a_study_with_gaps_is_simulated_without_those_who_were_left_out() -> Non
 @pytest.mark.parametrize(("unit", "zero"), [(1e6, 0.0), (1e-6, 0.0), (1.0, 1e9)])
 def test_the_units_of_a_covariate_do_not_matter(solution: mh.Solution, unit: float, zero: float) -> None:
     frame = changed(age=unit * PEOPLE.frame["age"] + zero)
-    other = mh.solve(known_problem(), mh.Population("~ group + age", frame, known_reward=POINTS))
+    other = mh.solve(known_problem(), mh.Population("~ group + age", frame, known_reward=POINTS, nodes=7))
     mine, turned = (s.evidence["population"]["discount"] for s in (solution, other))
     for term, size in (("group[T.training]", 1.0), ("age", unit)):
         assert size * turned[term]["estimate"] == pytest.approx(mine[term]["estimate"], rel=1e-5)

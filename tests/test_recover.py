@@ -136,10 +136,10 @@ def test_chosen_discounts_are_the_truth(cliff) -> None:
 
 def test_effects_of_groups_are_recovered(space) -> None:
     task, persons, problem = space
-    solution = mh.solve(problem, mh.Population("~ group", persons.frame, known_reward=task.reward))
-    found = mh.simulate_study(solution, None, persons.demonstrations, effects=[0.0, 2.5], decisions=[], people=[], studies=2)
+    solution = mh.solve(problem, mh.Population("~ group", persons.frame, known_reward=task.reward, nodes=5))
+    found = mh.simulate_study(solution, None, persons.demonstrations, effects=[0.0, 1.0], decisions=[], people=[], studies=2)
     assert found.term == "group[T.training]"
-    assert [(size.people, size.effect) for size in found.sizes] == [(12, 2.5), (12, 0.0)]
+    assert [(size.people, size.effect) for size in found.sizes] == [(12, 1.0), (12, 0.0)]
     with_effect, without = (size.truth for size in found.sizes)
     assert (with_effect[:, ::2] == without[:, ::2]).all()
     assert (with_effect[:, 1::2] > without[:, 1::2]).all()
@@ -151,7 +151,7 @@ def test_persons_may_be_numbered_with_decimals(space) -> None:
     numbered = persons.frame.assign(expert=np.arange(1.0, 13.0))
     renamed = problem.with_experts(replace(expert, name=str(k + 1)) for k, expert in enumerate(problem.experts))
     solution = mh.solve(renamed, mh.Population("~ group", numbered, known_reward=task.reward, nodes=5))
-    found = mh.simulate_study(solution, effects=[2.5], decisions=[], people=[], studies=2)
+    found = mh.simulate_study(solution, effects=[0.5], decisions=[], people=[], studies=2)
     assert found.sizes[0].unanswered == 0
 
 

@@ -66,7 +66,7 @@ from itertools import product
 
 import numpy as np
 import scipy.linalg as la
-from scipy.special import expit, logit, logsumexp
+from scipy.special import expit, logit
 
 from multihorizon.checks import ENDLESS_DISCOUNT, Floats
 from multihorizon.choice.tabular import Likelihood, Point
@@ -291,24 +291,28 @@ class Marginal:
         model, design = layout.model, layout.design
         inverse: Floats = np.linalg.inv(parts.covariance).astype(np.float64, copy=False)
         gaps = self.places - (design @ parts.effects)[:, None, :]
-        log_prior = -0.5 * np.einsum("nqi,ij,nqj->nq", gaps, inverse, gaps) - np.log(np.diag(parts.root)).sum()
+        pulls = gaps @ inverse
+        log_prior = -0.5 * (pulls * gaps).sum(axis=2) - np.log(np.diag(parts.root)).sum()
         joint = log + log_prior - np.log(2 * np.pi) + self.log_weights
-        persons = logsumexp(joint, axis=1)
-        shares = np.exp(joint - persons[:, None])
-        second = np.einsum("nq,nqi,nqj->ij", shares, gaps, gaps)
-        pulled = design.T @ np.einsum("nq,nqi->ni", shares, gaps) @ inverse
+        top = joint.max(axis=1, keepdims=True)
+        shares = np.exp(joint - top)
+        total = shares.sum(axis=1, keepdims=True)
+        shares, persons = shares / total, (top + np.log(total))[:, 0]
+        shared = shares[:, :, None] * pulls
+        second = np.tensordot(shared, pulls, ([0, 1], [0, 1]))
+        pulled = design.T @ shared.sum(axis=1)
         # −½ log det M, and its derivative in Σ
         rows = layout.linear[:, :, layout.discount.start : layout.temperature.stop]
         weights = self.precisions @ np.linalg.inv(np.eye(2) + parts.covariance @ self.precisions)
-        about_means = np.einsum("nik,nij,njl->kl", rows, weights + np.eye(2) / (len(rows) * WIDEST**2), rows, optimize=True)
         weighted = weights @ rows
-        restricted = np.einsum("nik,kl,njl->ij", weighted, np.linalg.inv(about_means), weighted, optimize=True)
+        about_means = np.tensordot(rows, weighted + rows / (len(rows) * WIDEST**2), ([0, 1], [0, 1]))
+        restricted = np.tensordot(weighted @ np.linalg.inv(about_means), weighted, ([0, 2], [0, 2]))
         held, pull = layout.weak_priors(parts)
         gradient: Floats = np.zeros(layout.size) + sum(pull.values())
         gradient[layout.reward] += np.einsum("nq,nqd->d", shares, scores) - (model.ridge * parts.theta)[layout.free]
         gradient[layout.discount] += pulled[:, 0]
         gradient[layout.temperature] += layout.temperature_basis.T @ pulled[:, 1]
-        gradient[layout.spread] += parts.in_root(inverse @ second @ inverse - len(design) * inverse + restricted)
+        gradient[layout.spread] += parts.in_root(second - len(design) * inverse + restricted)
         objective = float(persons.sum()) - 0.5 * float(model.ridge @ parts.theta**2) + held
         return Value(objective - 0.5 * float(np.linalg.slogdet(about_means)[1]), gradient, persons, shares)
 
