@@ -27,6 +27,7 @@ def profile_end(
     growth: float = 4.0,
     longest: float = np.inf,
     same: float = 1e-6,
+    part: float = 0.8,
 ) -> tuple[float, S | None]:
     """Where r reaches its target, and the maximum there; the bound where it stays below; NaN where it is not found.
 
@@ -43,6 +44,7 @@ def profile_end(
         growth: how much longer than the last a step may be.
         longest: the longest step.
         same: two values nearer than this are one.
+        part: the largest part of the way to a point known to be outside that a step may go; inf where it may go beyond.
     """
     sign, size = float(np.sign(step)), abs(step)
     inside, root, nearest = value, 0.0, start
@@ -62,11 +64,12 @@ def profile_end(
             return trial, there
         moved = abs(trial - inside)
         if found < target:
-            gap = abs(outside - trial) * (0.8 if crossed else 1.0)  # never onto the point known to be outside
+            gap = abs(outside - trial) * (part if crossed else 1.0)
             wanted = moved * (target - found) / (found - root) if found > root else gap
             size = min(max(wanted, same), max(gap, same), growth * moved + 1e-3, longest)
             inside, root, nearest = trial, found, there
         else:
             size = float(np.clip((target - root) / (found - root), *share)) * moved
-            outside, crossed = trial, True
+            if np.isfinite(part):
+                outside, crossed = trial, True
     return np.nan, None

@@ -62,6 +62,7 @@ from multihorizon.estimate.population.marginal import (
     maximum_at,
     spectrum_of,
 )
+from multihorizon.numerics.profile import profile_end
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
@@ -272,8 +273,8 @@ class Inference:
         if kind == 0:
             for term in [term for term in self.hardly_bound if term != "Intercept"]:
                 place = self.covariates.terms.index(term)
-                profile = EffectProfile(self.found, self.layout.discount.start + place, self.covariance, self.degrees)
-                low, high, p = *profile.interval(LEVEL), profile.p_value()
+                j = self.layout.discount.start + place
+                low, high, p = effect_profile(self.found, j, self.covariance, self.degrees, LEVEL)
                 if np.isfinite([low, high, p]).all():
                     unit = float(self.covariates.units[place, place])
                     table[term] |= {"interval": [unit * low, unit * high], "p": p, "method": "profile likelihood"}
@@ -490,55 +491,30 @@ def _predicted(rows: Floats, effects: Floats, covariance: Floats, between: float
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class EffectProfile:
-    """The profile of ψ_j around the maximum `found`, whose parameters have this covariance. Each maximum starts from the last."""
+def effect_profile(found: Maximum, j: int, covariance: Floats, degrees: int, level: float) -> tuple[float, float, float]:
+    """Both ends of the interval of ψ_j by its profile, and the p-value of 0; NaN where a maximum on the way did not finish.
 
-    found: Maximum
-    j: int
-    covariance: Floats
-    degrees: int
+    `covariance` is that of ψ at the maximum `found`. Each maximum starts from the last.
+    """
+    along, longest = covariance[:, j] / covariance[j, j], 1.5  # how the others move with ψ_j, and the longest step outwards
+    centre = float(found.psi[j])
+    top = maximum_at(found, j, centre, along)  # with as many nodes as the maxima that it is compared with
 
-    @cached_property
-    def top(self) -> Maximum:
-        """The maximum, with as many nodes as the maxima that it is compared with."""
-        return self._at(self.found, float(self.found.psi[self.j]))
+    def root(at: Maximum) -> float:
+        gap = top.value.objective - at.value.objective
+        return float(np.sqrt(2 * max(gap, 0.0))) if at.finished and top.finished else np.nan
 
-    def interval(self, level: float) -> tuple[float, float]:
-        """Both ends; NaN where a maximum on the way did not finish."""
-        quantile = float(t.ppf(0.5 + level / 2, self.degrees))
-        return self._end(-1.0, quantile), self._end(1.0, quantile)
+    def profile(value: float, nearest: tuple[Maximum, float]) -> tuple[float, tuple[Maximum, float]] | None:
+        there = maximum_at(nearest[0], j, value, along)
+        return (root(there), (there, root(there))) if root(there) > nearest[1] else None
 
-    def p_value(self) -> float:
-        """Of the test that the effect is 0."""
-        at, centre = self.top, float(self.top.psi[self.j])
-        for share in np.linspace(1, 0, 2 + int(abs(centre) / 1.5))[1:]:
-            at = self._at(at, share * centre)
-        return float(2 * t.sf(self._root(at), self.degrees))
-
-    def _at(self, start: Maximum, value: float) -> Maximum:
-        return maximum_at(start, self.j, value, self.covariance[:, self.j] / self.covariance[self.j, self.j])
-
-    def _root(self, at: Maximum) -> float:
-        """r; NaN where the maximum did not finish."""
-        gap = self.top.value.objective - at.value.objective
-        return float(np.sqrt(2 * max(gap, 0.0))) if at.finished and self.top.finished else np.nan
-
-    def _end(self, sign: float, quantile: float) -> float:
-        """Where r is the quantile to ±0.02, in steps outwards of at most 1.5."""
-        inside, reached, longest = self.top, 0.0, 1.5
-        step = min(float(np.sqrt(self.covariance[self.j, self.j])), longest)
-        for _ in range(30):
-            at = self._at(inside, float(inside.psi[self.j]) + sign * step)
-            root = self._root(at)
-            if not root > reached or abs(root - quantile) <= 0.02:
-                return float(at.psi[self.j]) if root > reached else np.nan
-            missing = step * (quantile - reached) / (root - reached)
-            if root > quantile:
-                step = missing
-            else:
-                inside, reached, step = at, root, min(missing - step, longest)
-        return np.nan
+    target, step = float(t.ppf(0.5 + level / 2, degrees)), min(float(np.sqrt(covariance[j, j])), longest)
+    rule: dict[str, Any] = {"tol": 0.02, "share": (0.0, 1.0), "growth": np.inf, "longest": longest, "same": 0.0, "part": np.inf}
+    low, high = (profile_end(profile, (top, 0.0), centre, sign * step, target, sign * np.inf, **rule)[0] for sign in (-1.0, 1.0))
+    at = top
+    for share in np.linspace(1, 0, 2 + int(abs(centre) / longest))[1:]:
+        at = maximum_at(at, j, share * centre, along)
+    return low, high, float(2 * t.sf(root(at), degrees))
 
 
 def absent_words(left_out: Mapping[str, str], compared: int, most: int = 5) -> list[str]:
