@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from multihorizon.choice.parameters import Settings
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.cli import app
+from multihorizon.estimate import look_ahead
 from multihorizon.lookahead import (
     FAMILIES,
     Depth,
@@ -225,7 +227,7 @@ def test_more_rewards_than_can_be_held_are_refused_before_the_work(monkeypatch) 
 
 def test_what_did_not_end_is_neither_tested_nor_best(monkeypatch) -> None:
     problem, known = with_known_reward(simulated(steps_task(steps=3), [[1.0, 0.5, 0.25], [1.0, 0.8, 0.64]], episodes=300))
-    monkeypatch.setattr("multihorizon.estimate.look_ahead.MOST_ROUNDS", 0)
+    monkeypatch.setattr(look_ahead, "search", partial(look_ahead.search, max_rounds=0))
     compared = mh.compare_lookahead(problem, [mh.Exponential()], solver=mh.MaximumLikelihood(1.0, known_reward=known, starts=1))
     assert not any(row.finished for row in compared.rows)
     assert np.isnan([row.free_p for row in compared.rows]).all()

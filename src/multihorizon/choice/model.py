@@ -8,8 +8,9 @@ maximised is
     L(x) − ½ θᵀRθ − ½ (x−c)ᵀA(x−c) + bᵀ(x−c).
 
 R is a ridge: weights `(d,)`, or a matrix `(d,d)` such as the roughness of a function. The other term holds what is known of x
-besides the decisions, such as the spread of temperatures, or the decisions of experts who are not looked at again. A common
-factor of all λ and θ leaves every policy as it is; where no part of the reward is known, this direction is open.
+besides the decisions, such as the spread of temperatures, or the decisions of experts who are not looked at again. Logged moves
+add the log-likelihood of t (`tabular`). A common factor of all λ and θ leaves every policy as it is; where no part of the reward
+is known, this direction is open.
 
 Three models: `tabular.Likelihood` (states in a list), `weighted.WeightedLikelihood` (look-ahead that is not a discount) and
 `sieve.SieveModel` (states that are vectors). Each says how it plans (`at`) and how choices move with x, backwards
@@ -87,15 +88,22 @@ class ChoiceModel(ABC):
     Attributes:
         batches: the decisions, in parts that are planned together.
         groups, temperature_groups: for each of the K experts which look-ahead and which temperature is theirs.
+        size: p, the number of parameters, known ones included.
+        discount_slice, temperature_slice, transition_slice: where discounts (or coordinates of the look-ahead), log-temperatures
+            and the numbers stand by which estimated transitions give way.
         lower, upper: bounds `(p,)` of the parameters.
         known: x with the values of what is known, NaN elsewhere; `fixed` `(p,)` marks it.
+        known_temperature: the geometric mean of the temperatures that are known, the unit of rewards; 1 where none is.
+        scale_is_free: whether a common factor of reward and temperatures is open: no part of either is known.
     """
 
     batches: Sequence[Decided]
     #: How many numbers say how far ahead an expert looks.
     n_coordinates: int = 1
-    #: How many moves of estimated transitions give way.
-    n_transitions: int = 0
+    #: Whether some decisions have a known reward.
+    pays_known: bool = False
+    #: How often each move of estimated transitions that gives way was counted.
+    move_counts: Floats = np.zeros(0)
 
     def __init__(
         self,
@@ -123,6 +131,11 @@ class ChoiceModel(ABC):
         self.temperature_groups: Ints = group_numbers(settings.temperature_groups, self.n_experts)
         self.n_discounts = (int(self.groups.max()) + 1) * self.n_coordinates
         self.n_temperatures = int(self.temperature_groups.max()) + 1
+        self.n_transitions = self.move_counts.size
+        sizes = (self.n_reward, self.n_discounts, self.n_temperatures, self.n_transitions)
+        first, second, third, self.size = np.cumsum(sizes).tolist()
+        self.discount_slice, self.temperature_slice = slice(first, second), slice(second, third)
+        self.transition_slice = slice(third, self.size)
         rewards = np.full(self.n_reward, np.nan) if settings.reward is None else settings.reward
         ahead = np.full(self.n_discounts, np.nan)
         if settings.discounts is not None:
@@ -131,7 +144,9 @@ class ChoiceModel(ABC):
         logs = np.log(known_of_groups(temperatures, self.temperature_groups))
         self.known: Floats = np.concatenate([rewards, ahead, logs, np.full(self.n_transitions, np.nan)])
         self.fixed = ~np.isnan(self.known)
-        sizes = (self.n_reward, self.n_discounts, self.n_temperatures, self.n_transitions)
+        given = logs[~np.isnan(logs)]
+        self.known_temperature = float(np.exp(given.mean())) if given.size else 1.0
+        self.scale_is_free = settings.reward is None and not self.pays_known and not given.size
         low, high = self._look_ahead_bounds
         gives_way = 6.0  # an estimated probability may change by a factor of e^6, one way or the other
         lower = np.repeat([-np.inf, low, -LOG_TEMPERATURE_BOUND, -gives_way], sizes)
@@ -144,27 +159,6 @@ class ChoiceModel(ABC):
         """The model at x, its plans started from those of a `near` point; None where a value is infinite."""
 
     @property
-    def size(self) -> int:
-        """p, the number of parameters, known ones included."""
-        return self.n_reward + self.n_discounts + self.n_temperatures + self.n_transitions
-
-    @property
-    def discount_slice(self) -> slice:
-        """Where the discounts, or coordinates of the look-ahead, stand in x."""
-        return slice(self.n_reward, self.n_reward + self.n_discounts)
-
-    @property
-    def temperature_slice(self) -> slice:
-        """Where the log-temperatures stand in x."""
-        first = self.n_reward + self.n_discounts
-        return slice(first, first + self.n_temperatures)
-
-    @property
-    def transition_slice(self) -> slice:
-        """Where the numbers stand by which estimated transitions give way."""
-        return slice(self.size - self.n_transitions, self.size)
-
-    @property
     def is_large(self) -> bool:
         """Whether a dense information matrix is out of the question."""
         return self.n_reward > DENSE_REWARDS or self.size > DENSE_PARAMETERS
@@ -173,17 +167,6 @@ class ChoiceModel(ABC):
     def decisions(self) -> float:
         """How many decisions there are."""
         return float(sum(batch.visits.sum() for batch in self.batches))
-
-    @property
-    def scale_is_free(self) -> bool:
-        """Whether a common factor of reward and temperatures is open: no part of the reward and no temperature is known."""
-        return self.settings.reward is None and not self.fixed[self.temperature_slice].any()
-
-    @property
-    def known_temperature(self) -> float:
-        """The geometric mean of the temperatures that are known, the unit of rewards; 1 where none is."""
-        known = self.known[self.temperature_slice]
-        return float(np.exp(np.nanmean(known))) if np.isfinite(known).any() else 1.0
 
     @property
     def feature_sizes(self) -> Floats:
@@ -244,14 +227,16 @@ class ChoiceModel(ABC):
         return found
 
     def beside(self, x: Floats) -> float:
-        """What the objective adds to the log-likelihood of the decisions."""
-        theta = self.reward(x)
-        return (0.0 if self.penalty is None else self.penalty(x)) - 0.5 * float(theta @ self.ridge_times(theta))
+        """What the objective adds to the log-likelihood of the decisions: penalties, and the logged moves."""
+        theta, t = self.reward(x), x[self.transition_slice]
+        penalties = (0.0 if self.penalty is None else self.penalty(x)) - 0.5 * float(theta @ self.ridge_times(theta))
+        return penalties + float(self.move_counts @ (t - np.expm1(t)))
 
     def beside_gradient(self, x: Floats) -> Floats:
         """Its gradient `(p,)`."""
         total = np.zeros(self.size) if self.penalty is None else self.penalty.gradient(x)
         total[: self.n_reward] -= self.ridge_times(self.reward(x))
+        total[self.transition_slice] -= self.move_counts * np.expm1(x[self.transition_slice])
         return total
 
 

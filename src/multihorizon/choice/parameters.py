@@ -1,6 +1,6 @@
 """What is known and what is tied among the parameters of a likelihood, and the quadratic terms of its objective.
 
-What the user knows: discounts, temperatures, rewards and groups, read from options by name into the problem's order.
+What the user knows of discounts, temperatures, rewards and groups is read from options by name into the problem's order.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Settings:
         temperature_groups: for each expert which temperature is theirs, as in `groups`.
         temperatures: known temperatures `(K,)`, NaN where they are free; None stands for 1 everywhere.
         reward: known reward parameters `(d,)`; None where they are free.
-        moves: whether estimated transitions give way within their own error (`logged_moves.py`).
+        moves: whether estimated transitions give way within their own error (`tabular`).
     """
 
     groups: tuple[int, ...] | None = None
@@ -91,19 +91,19 @@ def renumbered(groups: Ints) -> tuple[int, ...]:
 
 
 Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]
-TEMPERATURES = ("shared", "pooled", "per_expert")
 
 
 def check_temperature(value: Any) -> None:
     """Raise unless this is one of the ways to say what is known of temperatures."""
+    words = ("shared", "pooled", "per_expert")
     if isinstance(value, Mapping):
         for name, number in value.items():
             as_positive(number, f"temperature of {name}")
     elif isinstance(value, str):
-        if value not in TEMPERATURES:
+        if value not in words:
             raise ValueError(
                 "temperature must be a positive number, a mapping of names to such numbers, "
-                f"or one of {', '.join(TEMPERATURES)}, received {value!r}"
+                f"or one of {', '.join(words)}, received {value!r}"
             )
     else:
         as_positive(value, "temperature")
@@ -116,6 +116,69 @@ def check_discounts(value: Any) -> None:
             as_discount(number, f"discount of {name}")
     elif value is not None:
         as_discount(value)
+
+
+def read_settings(
+    problem: Problem, temperature: Temperature, discounts: Any, groups: Mapping[str, Any] | None, reward: Floats | None
+) -> Settings:
+    """What is known and what is tied, in the problem's order. Temperatures that are to be pooled begin as equal ones."""
+    k = problem.n_experts
+    scale_known = reward is not None or any(expert.known_reward is not None for expert in problem.experts)
+    temperatures: Floats | None = None
+    together: tuple[int, ...] | None = None
+    if isinstance(temperature, Mapping):
+        temperatures = by_name(problem, temperature, "temperature")
+    elif temperature == "per_expert":
+        temperatures = np.full(k, np.nan) if k > 1 or scale_known else None
+    elif isinstance(temperature, str):
+        temperatures, together = (np.full(k, np.nan), (0,) * k) if scale_known else (None, None)
+    else:
+        temperatures = np.full(k, float(temperature))
+    known = None
+    if discounts is not None:
+        many = isinstance(discounts, Mapping)
+        known = by_name(problem, discounts, "discount") if many else np.full(k, as_discount(discounts))
+        for expert, owner in zip(problem.experts, problem.owner, strict=True):
+            if known[owner] == 1 and expert.mdp.never_ends().any():  # without discounting the values would be infinite
+                raise ValueError(f"the discount of {expert.name} must be below 1, because the task may never end, received 1")
+    shared = _read_groups(problem, groups, known)
+    free = temperatures is not None and np.isnan(temperatures).any()
+    if known is not None and not np.isnan(known).any() and not free and reward is not None:
+        raise ValueError("rewards, discounts and temperatures are all given: leave out at least one of them to be estimated")
+    return Settings(shared, known, together, temperatures, reward)
+
+
+def by_name(problem: AnyProblem, values: Mapping[str, float], what: str) -> Floats:
+    """The given value of each expert `(K,)`, NaN where none is given; raises for a name that no expert has."""
+    found = np.full(problem.n_experts, np.nan)
+    for key, value in values.items():
+        name = label(key, f"the name of an expert with a known {what}")
+        if name not in problem.names:
+            known = first_few(problem.names)
+            raise ValueError(f"the {what} of {name} is given, but there is no expert of that name: the experts are {known}")
+        found[problem.names.index(name)] = float(value)
+    return found
+
+
+def _read_groups(problem: Problem, groups: Mapping[str, Any] | None, known: Floats | None) -> tuple[int, ...] | None:
+    """The number of each expert's group; members of one cannot have different known discounts."""
+    if groups is None:
+        return None
+    members = {label(name, "the name of an expert in groups"): str(group) for name, group in groups.items()}
+    unknown = [name for name in members if name not in problem.names]
+    if unknown:
+        names = first_few(problem.names)
+        raise ValueError(f"groups name {unknown[0]}, but there is no expert of that name: the experts are {names}")
+    keys = [("group", members[name]) if name in members else ("alone", name) for name in problem.names]
+    number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    given = np.full(len(keys), np.nan) if known is None else known
+    for group in number:
+        own = [k for k, key in enumerate(keys) if key == group]
+        distinct = sorted({float(given[k]) for k in own if not np.isnan(given[k])})
+        if len(distinct) > 1:
+            names = ", ".join(problem.names[k] for k in own)
+            raise ValueError(f"{names} share one discount, but different ones are given: {', '.join(map(str, distinct))}")
+    return tuple(number[key] for key in keys)
 
 
 def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | None]:
@@ -132,127 +195,22 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
     if np.abs(numbers).max(initial=0.0) > LARGEST_UNIT:
         largest = np.abs(numbers).max()
         raise ValueError(f"known_reward must have numbers of at most {LARGEST_UNIT:g}, received {largest:.3g}: use another unit")
+    if problem.tabular and isinstance(known, Mapping):
+        return problem, _by_state(problem.parameter_names, known)
+    if problem.tabular and numbers.shape == (problem.n_parameters,):
+        return problem, numbers
+    paid = problem.with_experts(replace(expert, known_reward=_rows(expert, known)) for expert in problem.experts)
     if problem.tabular:
-        arrival = _on_arrival(problem, known)
-        if arrival is not None:
-            return problem, arrival
-        return _without_parameters(_paid(problem, known)), np.zeros(0)
-    return _paid(problem, known), None if problem.n_parameters else np.zeros(0)
-
-
-def read_settings(
-    problem: Problem, temperature: Temperature, discounts: Any, groups: Mapping[str, Any] | None, reward: Floats | None
-) -> Settings:
-    """What is known and what is tied, in the problem's order. Temperatures that are to be pooled begin as equal ones."""
-    k = problem.n_experts
-    scale_known = reward is not None or any(expert.known_reward is not None for expert in problem.experts)
-    heat: Floats | None = None
-    heat_groups: tuple[int, ...] | None = None
-    if isinstance(temperature, Mapping):
-        heat = by_name(problem, temperature, "temperature")
-    elif temperature == "per_expert":
-        heat = np.full(k, np.nan) if k > 1 or scale_known else None
-    elif isinstance(temperature, str):
-        heat, heat_groups = (np.full(k, np.nan), (0,) * k) if scale_known else (None, None)
-    else:
-        heat = np.full(k, float(temperature))
-    settings = Settings(
-        groups=_group_numbers(problem, groups),
-        discounts=_discounts(problem, discounts),
-        temperature_groups=heat_groups,
-        temperatures=heat,
-        reward=reward,
-    )
-    _require_ends(problem, settings)
-    _require_agreement(problem, settings)
-    return settings
-
-
-def _discounts(problem: Problem, discounts: Any) -> Floats | None:
-    if discounts is None:
-        return None
-    if isinstance(discounts, Mapping):
-        return by_name(problem, discounts, "discount")
-    return np.full(problem.n_experts, as_discount(discounts))
-
-
-def by_name(problem: AnyProblem, values: Mapping[str, float], what: str) -> Floats:
-    """The given value of each expert `(K,)`, NaN where none is given; raises for a name that no expert has."""
-    found = np.full(problem.n_experts, np.nan)
-    for key, value in values.items():
-        name = label(key, f"the name of an expert with a known {what}")
-        if name not in problem.names:
-            known = first_few(problem.names)
-            raise ValueError(f"the {what} of {name} is given, but there is no expert of that name: the experts are {known}")
-        found[problem.names.index(name)] = float(value)
-    return found
-
-
-def _group_numbers(problem: Problem, groups: Mapping[str, Any] | None) -> tuple[int, ...] | None:
-    if groups is None:
-        return None
-    members = {label(name, "the name of an expert in groups"): str(group) for name, group in groups.items()}
-    unknown = [name for name in members if name not in problem.names]
-    if unknown:
-        known = first_few(problem.names)
-        raise ValueError(f"groups name {unknown[0]}, but there is no expert of that name: the experts are {known}")
-    keys = [("group", members[name]) if name in members else ("alone", name) for name in problem.names]
-    number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    return tuple(number[key] for key in keys)
-
-
-def _require_ends(problem: Problem, settings: Settings) -> None:
-    """Where the task may never end, whoever does not discount at all has infinite values."""
-    if settings.discounts is None:
-        return
-    for expert, owner in zip(problem.experts, problem.owner, strict=True):
-        if settings.discounts[owner] == 1 and expert.mdp.never_ends().any():
-            raise ValueError(f"the discount of {expert.name} must be below 1, because the task may never end, received 1")
-
-
-def _require_agreement(problem: Problem, settings: Settings) -> None:
-    """Experts of one group cannot have different known discounts, and something must be left to estimate."""
-    if settings.groups is not None and settings.discounts is not None:
-        for group in set(settings.groups):
-            members = [k for k, g in enumerate(settings.groups) if g == group]
-            distinct = {float(settings.discounts[k]) for k in members if not np.isnan(settings.discounts[k])}
-            if len(distinct) > 1:
-                names = ", ".join(problem.names[k] for k in members)
-                raise ValueError(
-                    f"{names} share one discount, but different ones are given: {', '.join(map(str, sorted(distinct)))}"
-                )
-    known = settings.discounts is not None and not np.isnan(settings.discounts).any()
-    cool = settings.temperatures is None or not np.isnan(settings.temperatures).any()
-    if known and cool and settings.reward is not None:
-        raise ValueError("rewards, discounts and temperatures are all given: leave out at least one of them to be estimated")
-
-
-def _on_arrival(problem: Problem, known: Any) -> Floats | None:
-    """Known reward parameters of a problem without features, where the reward is given for states."""
-    if isinstance(known, Mapping):
-        return _by_state(problem.parameter_names, known)
-    array = as_floats(known, "known_reward")
-    return array if array.shape == (problem.n_parameters,) else None
-
-
-def _paid(problem: Problem, known: Any) -> Problem:
-    """The problem whose experts are paid the known reward besides what their features earn."""
-    return problem.with_experts(replace(expert, known_reward=_rows(expert, known)) for expert in problem.experts)
-
-
-def _without_parameters(problem: Problem) -> Problem:
-    """The problem whose reward is all in `known_reward`."""
-    none = [sp.csr_array((expert.mdp.stacked.shape[0], 0)) for expert in problem.experts]
-    return problem.with_experts((replace(e, features=f) for e, f in zip(problem.experts, none, strict=True)), ())
+        none = [sp.csr_array((expert.mdp.stacked.shape[0], 0)) for expert in paid.experts]
+        paid = paid.with_experts((replace(e, features=f) for e, f in zip(paid.experts, none, strict=True)), ())
+    return paid, None if paid.n_parameters else np.zeros(0)
 
 
 def _rows(expert: Expert, known: Any) -> Floats:
+    """What an expert is paid for each decision, in rows a·S + s."""
     mdp = expert.mdp
     states, rows = mdp.n_states, mdp.n_actions * mdp.n_states
-    if isinstance(known, Mapping):
-        paid: Floats = mdp.stacked @ _by_state(mdp.state_names, known)
-        return paid
-    array = as_floats(known, "known_reward")
+    array = _by_state(mdp.state_names, known) if isinstance(known, Mapping) else as_floats(known, "known_reward")
     if array.shape == (states, mdp.n_actions):
         array = array.T.ravel()
     if array.shape not in ((states,), (rows,)):
@@ -260,8 +218,7 @@ def _rows(expert: Expert, known: Any) -> Floats:
             f"known_reward must have one number for each of {states} states or {rows} pairs of state and action, "
             f"received shape {array.shape}"
         )
-    live = mdp.live.T.ravel()
-    expected: Floats = mdp.stacked @ array if array.shape == (states,) else np.where(live, array, 0.0)
+    expected: Floats = mdp.stacked @ array if array.shape == (states,) else np.where(mdp.live.T.ravel(), array, 0.0)
     return expected
 
 

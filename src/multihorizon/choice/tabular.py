@@ -570,11 +570,6 @@ class ListedModel(ChoiceModel):
     problem: Problem
     batches: tuple[Persons, ...]
 
-    @property
-    def scale_is_free(self) -> bool:
-        """Whether a common factor of reward and temperatures is open: no part of the reward and no temperature is known."""
-        return super().scale_is_free and not any(batch.known_reward.any() for batch in self.batches)
-
     @cached_property
     def feature_sizes(self) -> Floats:
         """The largest entry of each feature over all experts, 1 for features without entries."""
@@ -603,8 +598,7 @@ class Likelihood(ListedModel):
     """The log-likelihood of a problem's demonstrations as a function of `x = (θ, γ, log λ, t)`.
 
     Attributes:
-        moves: the logged moves of each task whose transitions give way.
-        move_counts: how often each of them was counted: their information, which is diagonal.
+        moves: the logged moves of each task whose transitions give way; their information is diagonal, `move_counts`.
     """
 
     def __init__(
@@ -615,8 +609,8 @@ class Likelihood(ListedModel):
         self.moves = logged_moves(self.problem) if settings.moves else ()
         sizes = {moves.task: moves.size for moves in self.moves}
         self.move_counts = np.concatenate([np.zeros(0), *(moves.counts for moves in self.moves)])
-        self.n_transitions = self.move_counts.size
         self.batches = persons_by_task(self.problem, settings.reward is None, sizes)
+        self.pays_known = any(batch.known_reward.any() for batch in self.batches)
         endless = any(batch.mdp.never_ends().any() for batch in self.batches)
         bounds = (0.0, ENDLESS_DISCOUNT if endless else 1.0)
         super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
@@ -636,17 +630,6 @@ class Likelihood(ListedModel):
     def transitions_at(self, x: Floats) -> dict[int, Floats]:
         """For each task whose transitions give way all entries of T, in the order of `mdp.stacked.data`."""
         return {moves.task: moves.probabilities(x[self.place_of(moves.mdp)]) for moves in self.moves}
-
-    def beside(self, x: Floats) -> float:
-        """What the objective adds to the log-likelihood of the decisions: penalties, and the logged moves."""
-        t = x[self.transition_slice]
-        return super().beside(x) + float(self.move_counts @ (t - np.expm1(t)))
-
-    def beside_gradient(self, x: Floats) -> Floats:
-        """Its gradient `(p,)`."""
-        total = super().beside_gradient(x)
-        total[self.transition_slice] -= self.move_counts * np.expm1(x[self.transition_slice])
-        return total
 
     def at(self, x: Floats, near: ChoicePoint | None = None) -> Point | None:
         """The model at x, its plans started from those of a `near` point; None where a soft value is infinite."""
@@ -684,7 +667,7 @@ class Likelihood(ListedModel):
     def held(self) -> Likelihood:
         """The same likelihood where transitions stay as they were counted."""
         changed = copy.copy(self)
-        changed.moves, changed.move_counts, changed.n_transitions = (), np.zeros(0), 0
+        changed.moves, changed.move_counts = (), np.zeros(0)
         changed._lay_out()
         if self.penalty is not None:
             changed.penalty = self.penalty.without(self.transition_slice, 0)

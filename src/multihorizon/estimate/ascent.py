@@ -56,7 +56,7 @@ def climb(
     if start.likelihood.is_large and not isinstance(start, Point):
         end = _quasi_newton(start, held, max_steps, progress)
     else:
-        end = newton.climb(start, held, Tolerances(gain, max_steps), metric, tell)
+        end = newton.climb(start, held, Tolerances(gain, max_steps), metric, None if progress is silent else tell)
     return replace(end, point=end.point.without_derivatives())
 
 

@@ -1,13 +1,10 @@
-"""The search for the most likely look-ahead of one family, begun at the fit with discounts.
+"""The most likely look-ahead of a family that is not exponential, begun at the fit with discounts, and what it says.
 
 The reward, the temperatures and how they are held are taken over from the exponential fit, so that families differ in nothing
 but their weights. Given these, persons are independent: each begins at the most likely of the values their family tries. Then all
-is climbed together (`ascent.py`), and each person is offered the tried values again, until nobody gains.
-
-A depth is a whole number and is not climbed: it is the most likely of 1, …, H, each with the temperature that suits it where the
-person has one of their own.
-
-What a fit with weights that are not exponential says: parameters with their errors, and how many there are.
+is climbed together (`ascent`), and each person is offered the tried values again, until nobody gains. A depth is a whole number
+and is not climbed: it is the most likely of 1, …, H, each with the temperature that suits it where the person has one of their
+own.
 
 A parameter of a family has its error from the Fisher information by the chain rule. Where the decisions say nothing of it (of δ
 where β is 0, for example), it is not identified: it is NaN and has no error. Errors take the transitions as known, and the
@@ -36,9 +33,7 @@ from multihorizon.numerics.spectrum import spectrum
 from multihorizon.problem import Problem
 from multihorizon.solution import FittedLookahead, LookaheadEvidence, Solution, Status
 
-#: Tried values are offered again in at most this many rounds; two are usual.
-MOST_ROUNDS = 10
-#: A tried value must be likelier by this much to be taken.
+#: A tried value must be likelier by this much to be taken; values that differ by less are equally likely.
 LEAST_GAIN = 1e-6
 
 
@@ -69,33 +64,29 @@ def fit_lookahead(base: Point, family: Lookahead, others: Sequence[WeightedPoint
         others: answers of other families, at which free weights begin as well.
     """
     likelihood = base.likelihood
-    model = WeightedLikelihood(_transitions_as_known(likelihood.problem), family, likelihood.settings, ridge=likelihood.ridge)
+
+    def known(mdp: MDP) -> MDP:
+        """The task without the error of estimated transitions, which these plans do not carry."""
+        twin = mdp if mdp.sample_sizes is None else copy.copy(mdp)
+        object.__setattr__(twin, "sample_sizes", None)
+        return twin
+
+    model = WeightedLikelihood(likelihood.problem.in_tasks(known), family, likelihood.settings)
     penalty = None if likelihood.penalty is None else likelihood.penalty.without(likelihood.discount_slice, model.n_discounts)
     model = model.holding(penalty, likelihood.ridge)
-    starts = [begin_at(model, base)]
+    starts = [_offered(_everyone_at(model, base, family.tried(model.steps)[-1]))[0]]
     for other in others:
-        steps = other.likelihood.family.step_discounts(_of_groups(other), model.steps)[0]
-        starts.append(_placed(model, other, steps.T))
-    return best_of([search(start) for start in starts])
-
-
-def best_of(ends: Sequence[LookaheadFit]) -> LookaheadFit:
-    """The likeliest end, carried on to the last digits."""
-    best = max(ends, key=lambda end: end.point.objective)
+        theirs = other.likelihood
+        groups = other.x[theirs.discount_slice].reshape(theirs.n_groups, -1)
+        starts.append(_placed(model, other, theirs.family.step_discounts(groups, model.steps)[0].T))
+    best = max((search(start) for start in starts), key=lambda end: end.point.objective)
     return replace(best, ascent=polished(replace(best.ascent, metric=None)))
 
 
-def begin_at(model: WeightedLikelihood, base: ChoicePoint) -> WeightedPoint:
-    """The model at the reward and temperatures of another, with the most likely tried values of each group."""
-    some = model.family.tried(model.steps)[[-1]]
-    return _offered(_placed(model, base, np.repeat(some, model.n_groups, axis=0)))[0]
-
-
-def search(start: WeightedPoint) -> LookaheadFit:
+def search(start: WeightedPoint, max_rounds: int = 10) -> LookaheadFit:
     """Climb and offer tried values in turn, until nobody gains by them; unfinished where somebody still does after all rounds."""
-    end = climb(start)
-    profile = None
-    for _ in range(MOST_ROUNDS):
+    end, profile = climb(start), None
+    for _ in range(max_rounds):
         offered, profile = _offered(end.point)
         if not offered.objective > end.point.objective + LEAST_GAIN:
             break
@@ -106,36 +97,42 @@ def search(start: WeightedPoint) -> LookaheadFit:
     return LookaheadFit(end, profile)
 
 
+def _placed(model: WeightedLikelihood, base: ChoicePoint, coordinates: Floats) -> WeightedPoint:
+    """The model at the reward and temperatures of another, and at these coordinates `(G,m)`."""
+    likelihood = base.likelihood
+    x = np.concatenate([likelihood.reward(base.x), coordinates.ravel(), base.x[likelihood.temperature_slice]])
+    point = model.at(np.clip(x, model.lower, model.upper))
+    if point is None:
+        raise ValueError("the values of the task must be finite under the reward that fits best, received infinite ones")
+    return point
+
+
+def _everyone_at(model: WeightedLikelihood, base: ChoicePoint, coordinates: Floats) -> WeightedPoint:
+    """The same where all groups have the same coordinates `(m,)`."""
+    return _placed(model, base, np.tile(coordinates, (model.n_groups, 1)))
+
+
 def _offered(point: WeightedPoint) -> tuple[WeightedPoint, Floats | None]:
     """The point where each group has the likeliest of its own and the tried values; for depths also their profile `(K,H)`."""
     model = point.likelihood
     depths = isinstance(model.family, Depth)
-    tried = [_placed(model, point, np.repeat(row[None], model.n_groups, axis=0)) for row in model.family.tried(model.steps)]
+    tried = [_everyone_at(model, point, row) for row in model.family.tried(model.steps)]
     if depths:
         tried = [_own_temperatures(there) for there in tried]
     scores = np.array([model.person_values(there) for there in tried])
-    summed = np.zeros((len(tried), model.n_groups))
-    np.add.at(summed.T, model.groups, scores.T)
-    own = np.zeros(model.n_groups)
-    np.add.at(own, model.groups, model.person_values(point))
+    summed = np.array([np.bincount(model.groups, values) for values in scores])
+    own = np.bincount(model.groups, model.person_values(point))
     x = point.x.copy()
     for group in np.flatnonzero(summed.max(axis=0) > own + LEAST_GAIN):
         best = tried[int(summed[:, group].argmax())].x
-        for column in _columns(model, int(group), depths):
-            x[column] = best[column]
+        members = np.flatnonzero(model.groups == group)
+        columns = model.columns_of(int(members[0])).tolist()
+        for number in np.unique(model.temperature_groups[members]) if depths else ():
+            if np.isin(np.flatnonzero(model.temperature_groups == number), members).all():  # it is theirs alone
+                columns.append(model.temperature_slice.start + int(number))
+        x[columns] = best[columns]
     found = model.at(model.pack(model.reward(x), x[model.discount_slice], np.exp(x[model.temperature_slice])))
-    profile = scores.T if depths else None
-    return (point if found is None or found.objective < point.objective else found), profile
-
-
-def _columns(model: WeightedLikelihood, group: int, heats: bool) -> list[int]:
-    """The positions in x of a group's coordinates, and of its temperatures where those are its alone."""
-    members = np.flatnonzero(model.groups == group)
-    columns: list[int] = model.columns_of(int(members[0])).tolist()
-    for heat in np.unique(model.temperature_groups[members]) if heats else ():
-        if np.isin(np.flatnonzero(model.temperature_groups == heat), members).all():
-            columns.append(model.temperature_slice.start + int(heat))
-    return columns
+    return (point if found is None or found.objective < point.objective else found), scores.T if depths else None
 
 
 def _own_temperatures(point: WeightedPoint) -> WeightedPoint:
@@ -156,119 +153,53 @@ def _own_temperatures(point: WeightedPoint) -> WeightedPoint:
     return climb(start, held).point
 
 
-def _placed(model: WeightedLikelihood, base: ChoicePoint, coordinates: Floats) -> WeightedPoint:
-    """The model at the reward and temperatures of another, and at these coordinates `(G,m)`."""
-    likelihood = base.likelihood
-    x = np.concatenate([likelihood.reward(base.x), coordinates.ravel(), base.x[likelihood.temperature_slice]])
-    point = model.at(np.clip(x, model.lower, model.upper))
-    if point is None:
-        raise ValueError("the values of the task must be finite under the reward that fits best, received infinite ones")
-    return point
-
-
-def _of_groups(point: WeightedPoint) -> Floats:
-    """The coordinates of each group `(G,m)`."""
-    model = point.likelihood
-    return point.x[model.discount_slice].reshape(model.n_groups, model.n_coordinates)
-
-
-def _transitions_as_known(problem: Problem) -> Problem:
-    """The problem without the errors of estimated transitions, which are not carried through these plans."""
-    twins: dict[int, MDP] = {}
-    for expert in problem.experts:
-        twin = copy.copy(expert.mdp)
-        object.__setattr__(twin, "sample_sizes", None)
-        twins.setdefault(id(expert.mdp), expert.mdp if expert.mdp.sample_sizes is None else twin)
-    return problem.with_experts(replace(expert, mdp=twins[id(expert.mdp)]) for expert in problem.experts)
-
-
-#: A parameter that moves by more than this share of the largest movement along a direction without information is not identified.
-NULL_SHARE = 1e-3
-
-
-@dataclass(frozen=True, eq=False)
-class Parameters:
+def _parameters(found: LookaheadFit) -> tuple[Floats, Floats, Bools]:
     """Values, standard errors and what is identified, each `(K,m)`, of a family's parameters. A depth has no standard error."""
-
-    names: tuple[str, ...]
-    values: Floats
-    errors: Floats
-    identified: Bools
-
-    def columns(self, table: Floats | Bools) -> dict[str, list[Any]]:
-        """One list of K entries for each parameter."""
-        return {name: table[:, j].tolist() for j, name in enumerate(self.names)}
-
-
-def parameters_of(found: LookaheadFit) -> Parameters:
-    """The parameters of each expert's look-ahead."""
-    model = found.model
-    if isinstance(model.family, Depth):
-        return _depths(found)
+    model, profile = found.model, found.depth_profile
+    if profile is not None:
+        # Depths are no deeper than a person could look; one that is as likely as another depth is not identified.
+        deepest = model.person_steps[:, None]
+        depths = np.minimum(model.coordinates(found.point.x), deepest)
+        reached = np.where(np.arange(1, model.steps + 1) <= deepest, profile, -np.inf)
+        near = reached >= reached.max(axis=1, keepdims=True) - LEAST_GAIN
+        identified = near.sum(axis=1, keepdims=True) == 1
+        return np.where(identified, depths, np.nan), np.full(depths.shape, np.nan), identified
     values, slopes = model.family.report(model.coordinates(found.point.x))
     errors, identified = np.zeros_like(values), np.ones(values.shape, dtype=np.bool_)
     precise = precision(found.point)
     assert precise.covariance is not None
-    size = NULL_SHARE * np.abs(precise.null_space).max(initial=0.0)
+    # Not identified is what moves by more than this along a direction without information.
+    size = 1e-3 * np.abs(precise.null_space).max(initial=0.0)
     for k, slope in enumerate(slopes):
         own = model.columns_of(k)
         with np.errstate(invalid="ignore"):  # a weight of 0 is an infinite κ
             errors[k] = np.sqrt(np.diag(slope @ precise.covariance[np.ix_(own, own)] @ slope.T))
             identified[k] = ~(np.abs(slope @ precise.null_space[own]).max(axis=1, initial=0.0) > size)
-    names = model.family.parameters(model.steps)
-    finite = identified & np.isfinite(values)
-    return Parameters(names, np.where(identified, values, np.nan), np.where(finite, errors, np.nan), identified)
-
-
-def _depths(found: LookaheadFit) -> Parameters:
-    """Depths, no deeper than a person could look; one that is as likely as another depth is not identified."""
-    model, profile = found.model, found.depth_profile
-    assert profile is not None
-    deepest = model.person_steps[:, None]
-    depths = np.minimum(model.coordinates(found.point.x), deepest)
-    reached = np.where(np.arange(1, model.steps + 1) <= deepest, profile, -np.inf)
-    near = reached >= reached.max(axis=1, keepdims=True) - LEAST_GAIN
-    identified = near.sum(axis=1, keepdims=True) == 1
-    return Parameters(("depth",), np.where(identified, depths, np.nan), np.full(depths.shape, np.nan), identified)
-
-
-def count_parameters(model: WeightedLikelihood, base: Point) -> int:
-    """How many parameters a family has: what the decisions can tell of rewards and temperatures, and each group's look-ahead.
-
-    A look-ahead has no more parameters than a person can look steps ahead, less the first.
-    """
-    likelihood = base.likelihood
-    others = ~likelihood.fixed
-    others[likelihood.discount_slice] = False
-    return spectrum(base.information[np.ix_(others, others)]).rank + sum(lookahead_counts(model))
+    return np.where(identified, values, np.nan), np.where(identified & np.isfinite(values), errors, np.nan), identified
 
 
 def lookahead_counts(model: WeightedLikelihood) -> list[int]:
-    """How many parameters of look-ahead each group has."""
+    """How many parameters of look-ahead each group has: no more than a person can look steps ahead, less the first."""
     reach = [int(model.person_steps[model.groups == group].max()) - 1 for group in range(model.n_groups)]
     return [min(model.n_coordinates, steps) for steps in reach]
 
 
 def lookahead_evidence(found: LookaheadFit, base: Point) -> dict[str, Any]:
     """What `Solution.evidence["lookahead"]` holds."""
-    model, parameters = found.model, parameters_of(found)
+    model, likelihood = found.model, base.likelihood
+    names = ("depth",) if found.depth_profile is not None else model.family.parameters(model.steps)
+    tables = [{name: table[:, j].tolist() for j, name in enumerate(names)} for table in _parameters(found)]
+    weights = weights_of(model.family.step_discounts(model.coordinates(found.point.x), model.steps)[0])
+    others = ~likelihood.fixed  # of rewards and temperatures count as many parameters as the decisions determine
+    others[likelihood.discount_slice] = False
     return {
         "family": model.family.name,
-        "parameters": parameters.columns(parameters.values),
-        "standard_errors": parameters.columns(parameters.errors),
-        "identified": parameters.columns(parameters.identified),
-        "weights": _weights(found),
+        **dict(zip(("parameters", "standard_errors", "identified"), tables, strict=True)),
+        "weights": [row[:steps].tolist() for row, steps in zip(weights, model.person_steps, strict=True)],
         "steps": model.person_steps.tolist(),
         "depth_profile": None if found.depth_profile is None else found.depth_profile.tolist(),
-        "parameter_count": count_parameters(model, base),
+        "parameter_count": spectrum(base.information[np.ix_(others, others)]).rank + sum(lookahead_counts(model)),
     }
-
-
-def _weights(found: LookaheadFit) -> list[list[float]]:
-    """The weights d(1), d(2), … of each expert, as far as they could look."""
-    model = found.model
-    weights = weights_of(model.family.step_discounts(model.coordinates(found.point.x), model.steps)[0])
-    return [row[:steps].tolist() for row, steps in zip(weights, model.person_steps, strict=True)]
 
 
 def lookahead_solution(problem: Problem, found: LookaheadFit, base: Point, ridge_reason: str) -> Solution:

@@ -29,7 +29,7 @@ from multihorizon.checks import Bools, Floats
 from multihorizon.numerics.metric import Metric
 
 
-class Place(Protocol):
+class Climbable(Protocol):
     """A point on what is climbed."""
 
     @property
@@ -65,7 +65,7 @@ class Place(Protocol):
         ...
 
 
-P = TypeVar("P", bound=Place)
+P = TypeVar("P", bound=Climbable)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def climb(
     held: Bools,
     tol: Tolerances,
     metric: Metric | None = None,
-    progress: Callable[[int, P], None] = lambda steps, point: None,
+    progress: Callable[[int, P], None] | None = None,
 ) -> Ascent[P]:
     """Climb from `start` to a local maximum of the objective.
 
@@ -126,18 +126,19 @@ def climb(
         if reached is None:
             return Ascent(point, steps, False, metric)
         point, last, fresh = reached, promised, False
-        progress(steps + 1, point)
+        if progress is not None:
+            progress(steps + 1, point)
     return Ascent(point, tol.max_steps, False, metric)
 
 
-def resting(point: Place) -> Bools:
+def resting(point: Climbable) -> Bools:
     """Parameters `(p,)` on a bound which the gradient pushes outwards."""
     (low, high), g = point.bounds, point.gradient
     mask: Bools = ((point.x <= low) & (g <= 0)) | ((point.x >= high) & (g >= 0))
     return mask
 
 
-def _left_to_gain(point: Place, metric: Metric, free: Bools) -> float:
+def _left_to_gain(point: Climbable, metric: Metric, free: Bools) -> float:
     """`½ gᵀ M^{-1} g` on the free parameters."""
     return 0.5 * float(point.gradient @ metric.solve(point.gradient, free, LEAST_DAMPING))
 
@@ -161,7 +162,7 @@ def _advance(point: P, metric: Metric, free: Bools, damping: float, bent: bool) 
     return None, damping
 
 
-def _step(point: Place, metric: Metric, free: Bools, damping: float) -> Floats:
+def _step(point: Climbable, metric: Metric, free: Bools, damping: float) -> Floats:
     """The damped step on the free parameters; those that would leave the bounds go to the bound, and the rest follow."""
     (low, high), x = point.bounds, point.x
     step, moving = metric.solve(point.gradient, free, damping), free.copy()
