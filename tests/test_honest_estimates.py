@@ -14,11 +14,10 @@ from multihorizon.choice.parameters import Settings
 from multihorizon.choice.tabular import Likelihood, redrawn
 from multihorizon.estimate import intervals
 from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.intervals import precision, transition_widening
+from multihorizon.estimate.intervals import precision, reward_contrasts, transition_widening
 from multihorizon.estimate.maximum_likelihood import log_likelihood_given, resume
 from multihorizon.numerics import newton
 from multihorizon.numerics.newton import Ascent, Tolerances
-from multihorizon.questions.contrasts import reward_contrasts
 
 CLIFF = mh.domains.cliff()
 
@@ -185,7 +184,7 @@ def test_estimated_transitions_widen_intervals_and_known_ones_do_not():
 def test_estimated_transitions_widen_contrasts_of_rewards_too():
     """Weights of features are contrasts already, so their errors are those of the solution."""
     solution = mh.solve(estimated_problem(), mh.MaximumLikelihood(temperature="shared"))
-    found = reward_contrasts(solution)
+    found = reward_contrasts(resume(solution))
     assert found.values == pytest.approx(solution.reward)
     assert found.standard_errors == pytest.approx(solution.evidence["reward_standard_errors"])
     point = resume(solution)

@@ -219,10 +219,13 @@ def test_a_task_that_can_go_on_is_refused_in_one_sentence() -> None:
 
 def test_more_rewards_than_can_be_held_are_refused_before_the_work(monkeypatch) -> None:
     monkeypatch.setattr("multihorizon.choice.weighted.DENSE_REWARDS", 3)
-    problem, _ = with_known_reward(simulated(steps_task(steps=3), [[1.0, 0.3, 0.1], [1.0, 0.5, 0.2]], episodes=5))
+    problem, known = with_known_reward(simulated(steps_task(steps=3), [[1.0, 0.3, 0.1], [1.0, 0.5, 0.2]], episodes=5))
     for ask in (lambda: mh.solve(problem, mh.MaximumLikelihood(lookahead=mh.Depth())), lambda: mh.compare_lookahead(problem)):
         with pytest.raises(ValueError, match="needs at most 3 rewards, received"):
             ask()
+    paid = (problem.mdp.stacked @ known).reshape(problem.mdp.n_actions, -1).T  # known for states and actions: none is estimated
+    found = mh.solve(problem, mh.MaximumLikelihood(1.0, known_reward=paid, lookahead=mh.Depth(), starts=1))
+    assert found.status != mh.Status.NOT_CONVERGED
 
 
 def test_what_did_not_end_is_neither_tested_nor_best(monkeypatch) -> None:

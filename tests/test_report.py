@@ -21,7 +21,8 @@ from multihorizon.analysis import (
     steps_text,
 )
 from multihorizon.cli import app
-from multihorizon.questions.contrasts import reward_contrasts
+from multihorizon.estimate.intervals import reward_contrasts
+from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
 from multihorizon.report.charts import Badge, Bar, Listing, Page, PageTable, Section, figure
 from multihorizon.report.files import result_of
@@ -177,7 +178,7 @@ def test_a_common_shift_does_not_widen_contrasts():
     problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, experts, 300, max_steps=20))
     solution = mh.solve(problem, mh.MaximumLikelihood(starts=2))
     assert solution.evidence["reward_standard_errors"] == [None] * 12
-    contrasts = reward_contrasts(solution)
+    contrasts = reward_contrasts(resume(solution))
     assert np.isfinite(contrasts.standard_errors).all()
     truth = d.reward / 5 - (d.reward / 5)[np.isfinite(contrasts.values)].mean()
     shifted = contrasts.values - contrasts.values.mean()
@@ -186,7 +187,7 @@ def test_a_common_shift_does_not_widen_contrasts():
 
 def test_contrast_errors_are_those_of_the_difference(found):
     """Between two states, the variance of a difference is what the information gives for that direction."""
-    contrasts = reward_contrasts(found.solution)
+    contrasts = reward_contrasts(resume(found.solution))
     levels = np.array(found.solution.evidence["reward_standard_errors"])
     assert (contrasts.standard_errors[np.argsort(levels)[:4]] < levels.min()).any()
     assert np.diff(contrasts.values) == pytest.approx(np.diff(found.solution.reward))

@@ -51,7 +51,7 @@ from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.dynamics import describe_estimate, estimate_mdp, require_agreement, require_ends, untaken_actions
 from multihorizon.data.steps import Steps
 from multihorizon.driver import solve
-from multihorizon.estimate.intervals import ProfileIntervals
+from multihorizon.estimate.intervals import Contrasts, ProfileIntervals, reward_contrasts
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.estimate.population.solver import Population
 from multihorizon.estimate.sieve import RewardFunctions, SieveLikelihood, dynamics_unknown, reward_functions, unpredicted
@@ -62,7 +62,6 @@ from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.planning.plan import steps_left
 from multihorizon.problem import Problem, SampledProblem
-from multihorizon.questions.contrasts import Contrasts, reward_contrasts
 from multihorizon.questions.goals import Goals, best_fit, group_experts
 from multihorizon.questions.lookahead_comparison import LookaheadComparison, check_comparable, compare_from
 from multihorizon.questions.model_checks import (
@@ -693,7 +692,7 @@ def build_problem(
 def _fit_to_lists(solution: Solution, tables: Sequence[Demonstrations]) -> Analysis:
     """What is known once the fit is done."""
     problem, evidence = solution.require_problem(), LikelihoodEvidence.of(solution)
-    policies, contrasts, longest = solution.policies(), reward_contrasts(solution), most_steps(problem)
+    policies, contrasts, longest = solution.policies(), reward_contrasts(resume(solution)), most_steps(problem)
     never_ends = any(e.mdp.never_ends().any() for e in problem.experts)
     episodes = dict.fromkeys(problem.names, 0)
     for table in tables:

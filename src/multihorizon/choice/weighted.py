@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.choice.model import DENSE_REWARDS, ChoicePoint, Choices
-from multihorizon.choice.parameters import Quadratic, Settings
+from multihorizon.choice.parameters import Quadratic, Settings, with_known_reward
 from multihorizon.choice.tabular import MOST_LEVELS, ListedModel, Persons, persons_by_task, require_counts
 from multihorizon.lookahead import Depth, Exponential, Lookahead
 from multihorizon.planning.plan import steps_left, weighted_plan
@@ -205,16 +205,17 @@ class WeightedPoint(ChoicePoint):
                 yield np.array(columns), block
 
 
-def require_lookahead(problem: Problem) -> None:
+def require_lookahead(problem: Problem, known_reward: Any = None) -> None:
     """Raise, before any work, where a look-ahead that is not exponential cannot be fitted.
 
     Raises:
         ValueError: for a task in which a state can come again, a very long one, or more rewards than a dense matrix has room for.
     """
     person_steps(problem)
-    if problem.n_parameters > DENSE_REWARDS:
+    rewards = with_known_reward(problem, known_reward)[0].n_parameters
+    if rewards > DENSE_REWARDS:
         raise ValueError(
-            f"a look-ahead that is not exponential needs at most {DENSE_REWARDS} rewards, received {problem.n_parameters}: "
+            f"a look-ahead that is not exponential needs at most {DENSE_REWARDS} rewards, received {rewards}: "
             "tie the rewards of similar states together with features"
         )
 

@@ -5,6 +5,11 @@ which the decisions say nothing (`numerics.spectrum`). A parameter with a compon
 number. The others' covariance is the pseudo-inverse. Estimated transitions are among the parameters (`choice.tabular`), so their
 error is part of every other one's.
 
+*Contrasts.* Two rewards whose components in every open direction are equal have a known difference. Such states form a group. The
+largest group is compared with the reward of its average logged step: the mean over the states that the decisions led to. The
+variance is `cᵀ I⁺ c` for the contrast c, so an uncertainty that all rewards share does not appear in it. Weights of features are
+measured from zero, "without this feature", and are contrasts already.
+
 *Very many rewards* are profiled out by products: `S = I_γγ − I_γθ I_θθ^{-1} I_θγ`, with conjugate gradients on `I_θθ`. Those who
 choose nearly at random, or look almost equally far, keep a small share of their own information in S, and that share decides
 their standard errors. So the gradients are stopped late. A discount whose share is lost in the error that is left is not
@@ -34,7 +39,7 @@ import numpy as np
 from scipy.special import expit
 from scipy.stats import chi2, norm
 
-from multihorizon.checks import Bools, Floats, Ints, as_level
+from multihorizon.checks import TINY, Bools, Floats, Ints, as_level
 from multihorizon.choice.model import ChoicePoint
 from multihorizon.choice.parameters import Quadratic
 from multihorizon.choice.tabular import Likelihood, Point
@@ -96,6 +101,42 @@ def precision(point: ChoicePoint) -> Precision:
     null_space = np.zeros((model.size, free.size - found.rank))
     null_space[free] = found.null_space
     return Precision(np.diag(covariance), identified, found.values, covariance, null_space, ones)
+
+
+@dataclass(frozen=True, eq=False)
+class Contrasts:
+    """Differences `(d,)` from the average logged step (features: from zero) and their standard errors; NaN if not known."""
+
+    values: Floats
+    standard_errors: Floats
+
+
+def reward_contrasts(point: Point) -> Contrasts:
+    """Rewards as differences, which decisions determine even where they leave a constant added to all rewards open.
+
+    All are NaN where there are too many rewards for a dense information matrix.
+    """
+    model, problem = point.likelihood, point.likelihood.problem
+    d, reward = model.n_reward, model.reward(point.x)
+    if model.is_large:
+        return Contrasts(*np.full((2, d), np.nan))
+    found = precision(point)
+    assert found.covariance is not None
+    null = found.null_space[:d] / (np.abs(found.null_space[:d]).max(initial=0.0) or 1.0)
+    known, matrix = np.linalg.norm(null, axis=1) <= 1e-3, np.eye(d, model.size)
+    if problem.tabular:
+        arrivals = np.zeros(d)  # how often the logged decisions are expected to arrive in each state
+        for expert in problem.experts:
+            if expert.counts is not None:
+                arrivals += expert.feature_matrix.T @ expert.counts.T.ravel()
+        # The most rewards that are equal in the open directions, at least two; of as many, those decisions led to most often.
+        alike = [np.linalg.norm(null - row, axis=1) <= 1e-3 for row in null]
+        known = max(alike, key=lambda group: (group.sum(), float(arrivals[group].sum())))
+        known = known & (known.sum() > 1)
+        steps = np.where(known, arrivals, 0.0)
+        matrix[:, :d] -= steps / max(steps.sum(), TINY)
+    errors = np.sqrt(np.maximum(((matrix @ found.covariance) * matrix).sum(axis=1), 0.0))
+    return Contrasts(np.where(known, matrix[:, :d] @ reward, np.nan), np.where(known, errors, np.nan))
 
 
 def profile_information(point: Point) -> tuple[Floats, Floats, Floats]:

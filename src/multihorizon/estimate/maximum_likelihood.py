@@ -132,7 +132,7 @@ class MaximumLikelihood:
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Climb from several starts; `seed` scatters the discounts they begin with."""
         if not isinstance(self.lookahead, Exponential):
-            require_lookahead(problem)
+            require_lookahead(problem, self.known_reward)
         paid, found = self.search(problem, seed, progress)
         if isinstance(self.lookahead, Exponential):
             return _solution(paid, found)

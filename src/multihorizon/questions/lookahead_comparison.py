@@ -178,7 +178,7 @@ def compare_lookahead(
 
 def check_comparable(problem: Problem, solver: MaximumLikelihood) -> None:
     """Raise unless families of look-ahead can be compared in these tasks with these options."""
-    require_lookahead(problem)
+    require_lookahead(problem, solver.known_reward)
     if solver.discounts is not None:
         raise ValueError("families of look-ahead can only be compared where discounts are estimated, received known ones")
 

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from multihorizon.analysis import QUESTION, count, decimals, most_steps, p_cell
+from multihorizon.estimate.intervals import reward_contrasts
+from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.exact.identify import Identification
 from multihorizon.files import write_all, write_csv, write_json
-from multihorizon.questions.contrasts import reward_contrasts
 from multihorizon.questions.goals import Goals
 from multihorizon.questions.lookahead_comparison import FamilyRow, LookaheadComparison
 from multihorizon.questions.study import Recovery, SizeResult
@@ -139,7 +140,7 @@ def goals_blocks(found: Goals[Solution], names: Sequence[str]) -> list[str | Blo
         if len(solution.experts) > 1:
             columns[g] = [None] * solution.reward.size
             if solution.status != Status.NOT_CONVERGED:
-                contrasts = reward_contrasts(solution)
+                contrasts = reward_contrasts(resume(solution))
                 pairs = zip(contrasts.values, contrasts.standard_errors, strict=True)
                 columns[g] = [None if np.isnan(value) else f"{value:.2f} ± {error:.2f}" for value, error in pairs]
     if not columns:
