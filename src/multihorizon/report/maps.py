@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import cos, hypot, pi, sin
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
@@ -33,28 +33,24 @@ Place = tuple[float, float]
 Arrow = tuple[int, int, bool]
 
 
-class GridCell(NamedTuple):
-    """A cell at its column and row; the opacity of its colour is None where the reward is not known."""
-
-    column: int
-    row: int
-    kind: str
-    opacity: float | None
-    end: bool
-    number: str
-    tip: str
-
-
 @dataclass(frozen=True)
 class GridMap(Block):
-    """The cells of a grid, 48 units wide, and arrows: whether each is shown, and its path."""
+    """The cells of a grid, 48 units wide, row by row.
+
+    Each has a reward as a share of the largest difference from the median, NaN where it is not known, an opacity, a number,
+    whether the episode ends there, and a tip. An arrow is whether it is shown, and its path.
+    """
 
     template: ClassVar[str] = "maps.html"
     caption: str
-    width: int
-    height: int
-    cells: Sequence[GridCell]
+    shape: tuple[int, int]
+    cells: Sequence[tuple[float, float, str, bool, str]]
     arrows: Sequence[tuple[bool, str]]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The width and the height of the drawing."""
+        return 48 * self.shape[1], 48 * self.shape[0]
 
 
 def grid_map(mdp: MDP, values: Floats, tips: Sequence[str], caption: str, arrows: Sequence[Arrow] | None = None) -> GridMap:
@@ -64,23 +60,20 @@ def grid_map(mdp: MDP, values: Floats, tips: Sequence[str], caption: str, arrows
     opacity, so that one large reward does not make all others look alike.
     """
     assert mdp.grid_shape is not None
-    height, width = mdp.grid_shape
     above = values - (np.nanmedian(values) if np.isfinite(values).any() else 0.0)
     shares = above / (float(np.nanmax(np.abs(above), initial=0.0)) or 1.0)
-    numbers, cells, paths = arrows is None and mdp.n_states <= READABLE_CELLS, [], []
-    for state, share in enumerate(shares.tolist()):
-        row, column = divmod(state, width)
-        unknown = np.isnan(share)
-        kind, opacity = ("unknown", None) if unknown else ("plus" if share >= 0 else "less", DARKEST * abs(share) ** 0.5)
-        number = "" if not numbers else "?" if unknown else f"{values[state] + 0.0:.2f}"
-        cells.append(GridCell(column, row, kind, opacity, bool(mdp.terminal[state]), number, tips[state]))
+    numbers = [""] * mdp.n_states
+    if arrows is None and mdp.n_states <= READABLE_CELLS:
+        numbers = ["?" if np.isnan(value) else f"{value + 0.0:.2f}" for value in values]
+    opacities, ends, paths = DARKEST * np.sqrt(np.abs(shares)), mdp.terminal.tolist(), []
     for state, action, shown in arrows or ():
-        row, column = divmod(state, width)
+        row, column = divmod(state, mdp.grid_shape[1])
         down, right = ARROWS[mdp.action_names[action]]
         x, y = (column + 0.5) * 48, (row + 0.5) * 48
         tip = x + 17 * right, y + 17 * down
         paths.append((shown, f"M{x:g} {y:g}L{tip[0]:g} {tip[1]:g}{_head(*tip, right, down)}"))
-    return GridMap(caption, 48 * width, 48 * height, cells, paths)
+    cells = list(zip(shares.tolist(), opacities.tolist(), numbers, ends, tips, strict=True))
+    return GridMap(caption, mdp.grid_shape, cells, paths)
 
 
 def _head(x: float, y: float, right: float, down: float) -> str:
@@ -89,37 +82,20 @@ def _head(x: float, y: float, right: float, down: float) -> str:
     return f"M{ends[0][0]:.1f} {ends[0][1]:.1f}L{x:.1f} {y:.1f}L{ends[1][0]:.1f} {ends[1][1]:.1f}"
 
 
-class GraphState(NamedTuple):
-    """A state as a circle, with its name on one line or two."""
-
-    x: float
-    y: float
-    end: bool
-    lines: list[str]
-    tip: str
-
-
-class GraphMove(NamedTuple):
-    """An action as paths, each with its width, and its name at a place; `shown` where it is best."""
-
-    shown: bool
-    paths: list[tuple[float, str]]
-    x: float
-    y: float
-    name: str
-
-
 @dataclass(frozen=True)
 class GraphMap(Block):
-    """A task as a graph."""
+    """A task as a graph.
+
+    A state is a place, whether the episode ends there, the lines of its name, and a tip. A move is whether it is shown, its paths
+    with their widths, and the action's name with its place.
+    """
 
     template: ClassVar[str] = "maps.html"
     caption: str
-    width: float
-    height: float
+    size: tuple[float, float]
     radius: float
-    states: Sequence[GraphState]
-    moves: Sequence[GraphMove]
+    states: Sequence[tuple[Place, bool, list[str], str]]
+    moves: Sequence[tuple[bool, list[tuple[float, str]], str, Place]]
 
 
 def graph_map(mdp: MDP, tips: Sequence[str], caption: str, arrows: Sequence[Arrow]) -> GraphMap | None:
@@ -128,10 +104,8 @@ def graph_map(mdp: MDP, tips: Sequence[str], caption: str, arrows: Sequence[Arro
         return None
     places = _places(mdp)
     width, height = (max(place[i] for place in places) + RADIUS + 30 for i in (0, 1))
-    ends = [bool(end) for end in mdp.terminal]
-    states = [GraphState(*places[s], ends[s], _name_lines(mdp.state_names[s]), tips[s]) for s in range(mdp.n_states)]
-    moves: list[GraphMove] = []
-    seen: list[tuple[int, int]] = []  # names at one arrow stand below each other
+    names = [_name_lines(name) for name in mdp.state_names]
+    seen, moves = list[tuple[int, int]](), []  # names at one arrow stand below each other
     for state, action, shown in arrows:
         row = mdp.transition(action)[[state]].tocoo()
         likely = sorted(((float(p), int(s)) for p, s in zip(row.data, row.coords[1], strict=True)), reverse=True)
@@ -139,9 +113,10 @@ def graph_map(mdp: MDP, tips: Sequence[str], caption: str, arrows: Sequence[Arro
         way = state, int(row.toarray().argmax())
         x, y = _bend(places[state], places[likely[0][1]])[1] if likely else places[state]
         paths = [(0.8 + 1.8 * chance, _bow(places[state], places[target])) for chance, target in likely]
-        moves.append(GraphMove(shown, paths, x, y - 4 + 13 * seen.count(way), shortened(mdp.action_names[action], 12)))
+        moves.append((shown, paths, shortened(mdp.action_names[action], 12), (x, y - 4 + 13 * seen.count(way))))
         seen.append(way)
-    return GraphMap(caption, width, height, RADIUS, states, moves)
+    states = list(zip(places, mdp.terminal.tolist(), names, tips, strict=True))
+    return GraphMap(caption, (width, height), RADIUS, states, moves)
 
 
 def _name_lines(name: str) -> list[str]:
