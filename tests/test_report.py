@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
+from multihorizon import analysis
 from multihorizon.analysis import (
     Analysis,
     discount_text,
@@ -25,7 +26,7 @@ from multihorizon.estimate.intervals import reward_contrasts
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
 from multihorizon.report.charts import Badge, Bar, Listing, Page, PageTable, Section, figure
-from multihorizon.report.files import result_of
+from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.plots import new_axes
 
@@ -208,8 +209,8 @@ def test_horizons_never_exceed_the_task(found):
 
 def test_a_cap_is_shown_as_a_cap_and_infinity_differs_from_unknown():
     d = mh.domains.cliff(ending="absorbing")
-    far = mh.soft_plan(d.mdp, d.reward / 5, 0.5).policy
-    found = mh.analyse([mh.Demonstrations.simulate(d.mdp, [far, far], 30, max_steps=20)], [d.mdp])
+    policies = [mh.soft_plan(d.mdp, d.reward / 5, gamma).policy for gamma in (0.3, 0.7)]
+    found = mh.analyse(mh.Demonstrations.simulate(d.mdp, policies, 100, max_steps=20), [d.mdp], quick=True)
     assert found.largest_discount == 0.9999
     assert discount_text(found, 0.9999) == "≥ 0.9999"
     assert steps_text(found, 0.9999) == "≥ 10,000"
@@ -218,7 +219,7 @@ def test_a_cap_is_shown_as_a_cap_and_infinity_differs_from_unknown():
     assert interval_text(capped, 0) == "0.697 to ≥ 0.9999"
     assert interval_text(capped, 1) == "not found to 0.500"
     solution = replace(found.solution, discounts=np.array([1.0, 0.5]), evidence=known(found, [True, False]))
-    ending = replace(found, solution=solution, fitted=found.chance + 1)
+    ending = replace(found, solution=solution)
     assert result_of(ending, {})["effective_horizons"] == [np.inf, None]
     assert result_of(ending, {})["at_limit"] == ["largest", None]
 
@@ -386,3 +387,30 @@ def test_the_worst_states_of_a_result_are_those_of_the_check(found):
     assert [(row["expert"], row["state"], row["decisions"]) for row in found.checks.worst] == [
         (row["expert"], row["state"], row["decisions"]) for row in listed
     ]
+
+
+def test_what_was_found_is_computed_once_for_all_that_is_written(found, tmp_path, monkeypatch):
+    """The page, the JSON and the tables read one analysis."""
+    calls = {"misfits": 0, "_look_ahead": 0, "_fit_of_lists": 0}
+
+    def counted(name, real):
+        def call(*arguments):
+            calls[name] += 1
+            return real(*arguments)
+
+        return call
+
+    for name in calls:
+        monkeypatch.setattr(analysis, name, counted(name, getattr(analysis, name)))
+    write_fit(tmp_path, replace(found), {})
+    assert calls == dict.fromkeys(calls, 1)
+
+
+def test_an_analysis_is_a_result(found, tmp_path):
+    found.to_json(tmp_path / "found.json")
+    written = json.loads((tmp_path / "found.json").read_text())
+    assert (written["kind"], written["schema"]) == ("Analysis", 2)
+    assert written["experts"] == list(found.solution.experts)
+    assert found.summary() == found.headline
+    assert "王小明" in found._repr_html_()
+    assert len(found.plot().get_yticklabels()) == 3

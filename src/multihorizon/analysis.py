@@ -265,6 +265,11 @@ class Analysis(Result):
         return (LikelihoodEvidence if self.functions is None else SieveEvidence).of(self.solution)
 
     @property
+    def goals_differ(self) -> bool:
+        """Whether the experts were found to have different goals."""
+        return self.goals is not None and self.goals.rejected
+
+    @property
     def identified(self) -> list[bool]:
         """Whether each discount is identified by the decisions."""
         return list(self.evidence.identified)
@@ -627,8 +632,15 @@ def analyse(
         found = replace(found, penalty=penalty, withheld=found.withheld or penalty.decides(solution))
     found = replace(found, identification=identification(solution))
     if quick:
-        return replace(found, intervals=_rough_intervals(found), finished=True)
-    found = _with_checks(found, tables, seed, part_of(progress, 0.35, 0.5))
+        half = norm.ppf(0.5 + LEVEL / 2) * found.standard_errors
+        ends = np.clip(solution.discounts[:, None] + half[:, None] * [-1, 1], 0.0, found.largest_discount)
+        return replace(found, intervals=ends, finished=True)
+    try:
+        checks = check_model(solution, tables, seed=seed, progress=part_of(progress, 0.35, 0.5))
+        worse = found.withheld or predicts_worse(checks, found.chance, found.estimated_rewards)
+        found = replace(found, checks=checks, withheld=worse)
+    except ValueError as error:
+        found = replace(found, remarks=[*remarks, f"The model was not checked on held-out episodes: {error}."])
     keep(found)
     few = problem.n_experts <= 12 and problem.n_parameters <= 60  # with more, grouping takes long
     asked_all = not any(found.known) and solver.known_reward is None
@@ -783,23 +795,6 @@ def identify_fitted(solution: Solution) -> Identification | None:
         return None
 
 
-def _rough_intervals(found: Analysis) -> Floats:
-    """Intervals from standard errors, cut at the discounts that can be tried."""
-    half = norm.ppf(0.5 + LEVEL / 2) * found.standard_errors
-    cut: Floats = np.clip(found.solution.discounts[:, None] + half[:, None] * [-1, 1], 0.0, found.largest_discount)
-    return cut
-
-
-def _with_checks(found: Analysis, tables: Sequence[Demonstrations], seed: int, progress: Progress) -> Analysis:
-    """The same with predictions of held-out episodes, withheld where they are worse than a simpler model's."""
-    try:
-        checks = check_model(found.solution, tables, seed=seed, progress=progress)
-    except ValueError as error:
-        return replace(found, remarks=[*found.remarks, f"The model was not checked on held-out episodes: {error}."])
-    worse = found.withheld or predicts_worse(checks, found.chance, found.estimated_rewards)
-    return replace(found, checks=checks, withheld=worse)
-
-
 def predicts_worse(checks: ModelChecks, chance: Floats, parameters: int) -> str:
     """The simpler model that predicts held-out decisions clearly better than the fitted one, in words; empty if there is none."""
     K = len(checks.experts)
@@ -942,11 +937,11 @@ def _warnings(found: Analysis) -> Iterable[str]:
             f"Do not use these numbers. {found.withheld} Intervals and tests are withheld. More decisions, or {fewer}{own} "
             "usually help."
         )
-    elif found.fit.answer == "No" and not _different_goals(found):
+    elif found.fit.answer == "No" and not found.goals_differ:
         yield "The model does not fit these decisions, so discounts and reward may be wrong, whatever the intervals say."
     if found.goals is not None and found.goals.test.reason:
         yield f"Whether the experts share one reward was not tested: {found.goals.test.reason}."
-    elif _different_goals(found) and found.goals is not None:
+    elif found.goals is not None and found.goals_differ:
         yield f"The experts do not share one goal. {found.goals.verdict.reasons}"
     if not found.finished:
         yield "Stopped before the end: intervals, tests and model checks that are missing were not computed."
@@ -965,10 +960,6 @@ def _warnings(found: Analysis) -> Iterable[str]:
         )
     if isinstance(evidence, SieveEvidence) and evidence.basis_too_poor:
         yield "The basis is too poor: richer functions predict choices better, and the discounts may be far off."
-
-
-def _different_goals(found: Analysis) -> bool:
-    return found.goals is not None and found.goals.rejected
 
 
 def _unequal_temperatures(found: Analysis) -> bool:
@@ -1013,7 +1004,7 @@ def _advice(found: Analysis) -> list[str]:
     fewer = "Fewer reward parameters: tie the rewards of similar states together with features."
     if found.functions is not None:
         fewer = "A smaller basis: fewer functions of the state."
-    if _different_goals(found):
+    if found.goals_differ:
         return ["First fit each group that shares a goal by itself: keep the rows of its experts. Then see what is missing."]
     if _lost_temperatures(found):
         return ["Nothing yet: first see whether the known reward is right, and in a unit that suits the choices."]
@@ -1228,7 +1219,7 @@ def _fit_of_lists(found: Analysis) -> Answer:
     lost = total["own frequencies"] - total["this model"]
     if found.choices_repeat and lost > 3 * np.sqrt(2 * (found.estimated_rewards + len(checks.experts))):
         why = "The experts do something that one shared reward and one discount each cannot explain."
-        if _different_goals(found):
+        if found.goals_differ:
             why = "They do not share one goal."
         reasons = (
             "The model does not fit: each expert's own habits predict held-out decisions better, by "

@@ -171,8 +171,7 @@ def _show(analysis: Analysis) -> None:
         out.print(analysis.recovery.summary(), soft_wrap=True)
     for verdict in analysis.verdicts:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
-    differ = analysis.goals is not None and analysis.goals.rejected
-    if not all(analysis.sure) or analysis.withheld or differ:
+    if not all(analysis.sure) or analysis.withheld or analysis.goals_differ:
         out.print("What to collect next:")
         for line in analysis.advice:
             out.print(f"  - {line}", soft_wrap=True)
