@@ -20,7 +20,6 @@ from multihorizon.estimate.population.marginal import (
     information,
     maximise,
     modes,
-    person_values,
     spread_moves,
 )
 from multihorizon.estimate.population.solver import effect_profile
@@ -86,7 +85,7 @@ def test_the_integral_is_that_of_a_fine_grid() -> None:
     grid = np.arange(-5, 5 + step, step)
     total = np.zeros(len(means))
     for z in np.array([(a, b) for a in grid for b in grid]):
-        value = person_values(layout.plan(parts.theta, means + parts.root @ z))
+        value = layout.model.person_values(layout.plan(parts.theta, means + parts.root @ z))
         total += np.exp(value - offset - 0.5 * z @ z) * step**2 / (2 * np.pi)
     assert np.abs(np.log(total)).max() < 0.005
 
@@ -429,7 +428,7 @@ def changed(**columns) -> pd.DataFrame:
         ("~ group", None, "the columns are none"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_one_sentence(formula: str, persons: pd.DataFrame, said: str) -> None:
+def test_what_cannot_be_used_is_said_in_one_sentence(formula: str, persons: pd.DataFrame, said: str) -> None:
     with pytest.raises(ValueError, match=said) as error:
         mh.solve(known_problem(), mh.Population(formula, persons, known_reward=POINTS))
     assert "\n" not in str(error.value)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from multihorizon.analysis import Analysis, decimals, horizon_text, in_words, p_cell, p_text, population_columns, shortened
-from multihorizon.estimate.population.solver import LEVEL, absent_words
+from multihorizon.analysis import LEVEL, Analysis, decimals, horizon_text, in_words, p_cell, p_text, population_columns, shortened
+from multihorizon.estimate.population.solver import absent_words
 from multihorizon.report.charts import (
     DIAGONAL,
     UNITS,

@@ -163,14 +163,6 @@ class PsiLayout:
         return self.model.at(x, near)
 
 
-def person_values(point: Point) -> Floats:
-    """The log-likelihood of each person's decisions `(n,)`."""
-    total = np.zeros(point.likelihood.problem.n_experts)
-    for batch, plan in zip(point.likelihood.batches, point.plans, strict=True):
-        np.add.at(total, batch.owners, np.einsum("asn,asn->n", batch.counts, plan.finite_log))
-    return total
-
-
 def person_scores(point: Point) -> Floats:
     """The derivatives of each person's log-likelihood in θ, γ and log λ, `(n,d+2)`."""
     model = point.likelihood
@@ -208,7 +200,7 @@ def modes(layout: PsiLayout, psi: Floats) -> PersonMoments:
     def value(z: Floats) -> Floats:
         """The penalised log-likelihood `(n,)`, in standard units of the prior: `η = centre + root z`."""
         point = layout.plan(parts.theta, centre + z @ root.T)
-        return np.full(len(z), -np.inf) if point is None else person_values(point) - 0.5 * (z**2).sum(axis=1)
+        return np.full(len(z), -np.inf) if point is None else layout.model.person_values(point) - 0.5 * (z**2).sum(axis=1)
 
     def slope(z: Floats) -> Floats:
         eta = centre + z @ root.T
@@ -354,7 +346,7 @@ class Marginal:
             point = self.layout.plan(theta, self.places[:, j], point)
             if point is None:
                 return None
-            log[:, j] = person_values(point)
+            log[:, j] = self.layout.model.person_values(point)
             if free.size:
                 scores[:, j] = person_scores(point)[:, free]
         self._choices = log, scores

@@ -7,7 +7,7 @@ random and persons with few decisions need no special treatment, because what th
 What follows from the maximum. The search has the covariates in units of its own, X T, so that effects are b = T β and c = T κ
 with β and κ those that it finds. With C the covariance of ψ, n persons and p terms:
 
-* *Effects* b on logit γ and c on log λ have intervals and tests by Student's t with n − p degrees of freedom.
+* *Effects* b on logit γ and c on log λ have 95 % intervals and tests by Student's t with n − p degrees of freedom.
 * *Effects on logit γ that weak priors hold* have them by the profile likelihood. Where all persons of a group may as well plan
   for ever, the likelihood of their mean rises towards a limit and stays there. An interval that is symmetric around the estimate
   is then wrong at both ends, and the further the estimate runs away, the less it seems to differ from 0 (Hauck and Donner,
@@ -66,9 +66,6 @@ from multihorizon.numerics.profile import profile_end
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-
-#: The level of all intervals but those of persons' discounts, which can be asked for at any.
-LEVEL = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +254,7 @@ class Inference:
 
     def tested(self, estimate: float, error: float) -> dict[str, Any]:
         """Interval and p-value by Student's t; NaN where there are none."""
-        half = float(t.ppf(0.5 + LEVEL / 2, self.degrees)) * error if self.converged else np.nan
+        half = float(t.ppf(0.975, self.degrees)) * error if self.converged else np.nan
         p = 2 * t.sf(abs(estimate) / error, self.degrees) if self.converged and error > 0 else np.nan
         return {"interval": [float(estimate - half), float(estimate + half)], "p": float(p), "method": "standard error"}
 
@@ -274,7 +271,7 @@ class Inference:
             for term in [term for term in self.hardly_bound if term != "Intercept"]:
                 place = self.covariates.terms.index(term)
                 j = self.layout.discount.start + place
-                low, high, p = effect_profile(self.found, j, self.covariance, self.degrees, LEVEL)
+                low, high, p = effect_profile(self.found, j, self.covariance, self.degrees, 0.95)
                 if np.isfinite([low, high, p]).all():
                     unit = float(self.covariates.units[place, place])
                     table[term] |= {"interval": [unit * low, unit * high], "p": p, "method": "profile likelihood"}
@@ -330,7 +327,7 @@ class Inference:
     def spread(self) -> dict[str, dict[str, Any]]:
         """Standard deviations between persons and the correlation, with intervals by the delta method on scales of their own."""
         at, errors = self.found.psi[self.layout.spread], self.covariance[self.layout.spread, self.layout.spread]
-        z = float(norm.ppf(0.5 + LEVEL / 2)) if self.converged else np.nan
+        z = float(norm.ppf(0.975)) if self.converged else np.nan
         scales: dict[str, tuple[Any, Any]] = {
             "discount": (lambda v: v[0], np.exp),
             "temperature": (lambda v: 0.5 * np.log(v[1] ** 2 + np.exp(2 * v[2])), np.exp),
@@ -485,7 +482,7 @@ def _predicted(rows: Floats, effects: Floats, covariance: Floats, between: float
     """For rows of X `(m,p)` the discount of a typical person, its interval, and the interval of a new person `(m,5)`."""
     centre = rows @ effects
     error = np.einsum("mp,pq,mq->m", rows, covariance, rows)
-    halves = [float(t.ppf(0.5 + LEVEL / 2, degrees)) * np.sqrt(variance) for variance in (error, error + between)]
+    halves = [float(t.ppf(0.975, degrees)) * np.sqrt(variance) for variance in (error, error + between)]
     ends = [centre, *(centre + sign * half for half in halves for sign in (-1, 1))]
     found: Floats = largest * expit(np.stack(ends, axis=1))
     return found
