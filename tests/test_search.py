@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,15 @@ def test_bayesian_is_seeded_and_beats_its_uniform_start() -> None:
     assert trace.best[-1] > trace.best[4]
     assert trace.best_discounts == pytest.approx(PEAK, abs=0.05)
     assert (np.diff(trace.seconds) >= 0).all()
+
+
+def test_without_its_library_a_bayesian_search_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "bayes_opt", None)
+    domain = mh.domains.cliff()
+    for solver in (mh.MPLP(search=mh.Bayesian()), mh.MPMCE()):
+        experts = domain.mce_experts() if isinstance(solver, mh.MPMCE) else domain.lp_experts()
+        with pytest.raises(ValueError, match=r"pip install 'multihorizon\[bayesian\]'"):
+            mh.solve(mh.Problem(domain.mdp, experts), solver)
 
 
 def test_infeasible_points_do_not_stop_a_search() -> None:

@@ -1,6 +1,5 @@
-"""The one driver: a problem and a solver give a solution.
-
-Outer searches over the experts' discounts Γ ∈ [0,1]^K, for solvers whose problem is easy once Γ is fixed.
+"""The one driver: a problem and a solver give a solution. And outer searches over the experts' discounts Γ ∈ [0,1]^K, for
+solvers whose problem is easy once Γ is fixed.
 
 A search maximises `objective(Γ)`, which is −inf where Γ is infeasible and NaN where the value could not be computed. It
 returns every evaluation in order, the best of them, and what it has to say about how it ended.
@@ -81,8 +80,6 @@ def _options(solver: Solver) -> dict[str, Any]:
 
 
 Objective = Callable[[Floats], float]
-#: More points than this are refused: their coordinates alone fill gigabytes.
-MOST_GRID_POINTS = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +171,7 @@ class Grid:
     def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> SearchResult:
         """Evaluate all points, in chunks because starting a task takes time; the grid uses no randomness."""
         axis = self.axis()
-        if n_experts * np.log(axis.size) > np.log(MOST_GRID_POINTS):
+        if n_experts * np.log(axis.size) > np.log(20_000_000):  # their coordinates alone fill gigabytes
             raise ValueError(
                 f"step must be larger for {n_experts} experts: {self.step} asks for {axis.size}^{n_experts} evaluations"
             )
@@ -193,7 +190,7 @@ class Grid:
 @dataclass(frozen=True)
 class Bayesian:
     """Bayesian optimisation (the paper's Algorithms 1 and 2): a Gaussian process on the objective, `initial` uniform points,
-    then the maximiser of the acquisition function until `max_evaluations` are spent."""
+    then the maximiser of the acquisition function until `max_evaluations` are spent. It needs the extra `bayesian`."""
 
     max_evaluations: int = 100
     initial: int = 10
@@ -203,14 +200,39 @@ class Bayesian:
         as_count(self.max_evaluations, "max_evaluations", least=self.initial)
 
     def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> SearchResult:
-        """Evaluate one point after the other; the same seed gives the same points."""
-        optimizer = _optimizer(n_experts, seed)
+        """Evaluate one point after the other; the same seed gives the same points.
+
+        The Gaussian process takes finite values only: an infeasible or unknown point counts as the worst feasible one so far.
+        Until there is a feasible point, such points wait, because no value for them is known.
+        """
+        try:  # imported here because it takes most of a second, and need not be installed
+            from bayes_opt import BayesianOptimization, acquisition  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise ValueError("a Bayesian search needs bayesian-optimization: pip install 'multihorizon[bayesian]'") from error
+        names = [f"discount{i:03d}" for i in range(n_experts)]
+        optimizer = BayesianOptimization(
+            f=None,
+            pbounds=dict.fromkeys(names, (0.0, 1.0)),
+            acquisition_function=acquisition.ExpectedImprovement(xi=0.0),
+            random_state=seed,
+            verbose=0,
+            allow_duplicate_points=True,
+        )
         uniform = np.random.default_rng(seed).uniform(size=(self.initial, n_experts))
-        log = EvaluationLog()
+        log, waiting = EvaluationLog(), []
         for number in range(self.max_evaluations):
-            point = uniform[number] if number < self.initial else _suggest(optimizer, n_experts)
+            if number < self.initial:
+                point = uniform[number]
+            else:
+                suggested = optimizer.suggest()
+                point = np.array([suggested[name] for name in names], dtype=np.float64)
             log.add(point, float(objective(point)))
-            _register(optimizer, log.discounts, log.values)
+            waiting.append((point, log.values[-1]))
+            finite = [value for value in log.values if np.isfinite(value)]
+            for known, value in waiting if finite else ():
+                target = value if np.isfinite(value) else min(finite)
+                optimizer.register(params=dict(zip(names, known.tolist(), strict=True)), target=target)
+            waiting = [] if finite else waiting
             progress((number + 1) / self.max_evaluations, f"Bayesian: best {log.best:.6g}")
         return SearchResult(log.trace())
 
@@ -219,40 +241,3 @@ def _evaluate(objective: Objective, points: Floats) -> Floats:
     """The values at some points. An objective that learns from its evaluations starts from a copy, as in a process of its own."""
     fresh = copy.copy(objective)
     return np.array([fresh(point) for point in points])
-
-
-def _named(point: Floats) -> dict[str, float]:
-    return {f"discount{i:03d}": float(x) for i, x in enumerate(point)}
-
-
-def _optimizer(n_experts: int, seed: int) -> Any:
-    # Imported here because it takes most of a second, which only a Bayesian search should cost.
-    from bayes_opt import BayesianOptimization, acquisition  # noqa: PLC0415
-
-    return BayesianOptimization(
-        f=None,
-        pbounds=dict.fromkeys(_named(np.zeros(n_experts)), (0.0, 1.0)),
-        acquisition_function=acquisition.ExpectedImprovement(xi=0.0),
-        random_state=seed,
-        verbose=0,
-        allow_duplicate_points=True,
-    )
-
-
-def _suggest(optimizer: Any, n_experts: int) -> Floats:
-    suggested = optimizer.suggest()
-    return np.array([suggested[name] for name in _named(np.zeros(n_experts))], dtype=np.float64)
-
-
-def _register(optimizer: Any, points: list[Floats], values: list[float]) -> None:
-    """Tell the Gaussian process, which takes finite values only, of the newest point.
-
-    An infeasible or unknown point counts as the worst feasible one so far. Until there is a feasible point, such points wait,
-    because no value for them is known.
-    """
-    finite = [value for value in values if np.isfinite(value)]
-    if not finite:
-        return
-    first = len(finite) == 1 and np.isfinite(values[-1])
-    for point, value in zip(points, values, strict=True) if first else [(points[-1], values[-1])]:
-        optimizer.register(params=_named(point), target=value if np.isfinite(value) else min(finite))
