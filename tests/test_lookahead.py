@@ -27,7 +27,7 @@ from multihorizon.lookahead import (
     step_discounts_of,
     weights_of,
 )
-from multihorizon.planning.plan import weighted_plan
+from multihorizon.planning.soft_plan import weighted_plan
 
 STEP = 1e-6
 THETA = np.array([1.5, -1.0])

@@ -37,7 +37,7 @@ from multihorizon.choice.basis import Fitted, LeastSquares, Regressed, Smoothing
 from multihorizon.choice.model import ChoiceModel, ChoicePoint, Choices
 from multihorizon.choice.parameters import Quadratic, Settings
 from multihorizon.data.steps import Steps
-from multihorizon.planning.plan import log_policies
+from multihorizon.planning.soft_plan import log_policies
 from multihorizon.problem import SampledProblem
 
 #: The largest discount that is tried: logged steps alone do not show that a task must end.

@@ -62,8 +62,15 @@ from multihorizon.choice.parameters import Quadratic, Settings, renumbered
 from multihorizon.mdp import MDP
 from multihorizon.numerics.metric import Dense, Metric, Products
 from multihorizon.planning.linear import Resolvent, policy_resolvent
-from multihorizon.planning.plan import episodic_levels, log_policies
-from multihorizon.planning.soft_plan import INFINITE, MAX_NEWTON_STEPS, ROUNDED_RESIDUAL, STALLED_RESIDUAL, soft_plan
+from multihorizon.planning.plan import episodic_levels
+from multihorizon.planning.soft_plan import (
+    INFINITE,
+    MAX_NEWTON_STEPS,
+    ROUNDED_RESIDUAL,
+    STALLED_RESIDUAL,
+    log_policies,
+    soft_plan,
+)
 from multihorizon.problem import Expert, Problem
 
 #: With more levels than this, a pass over them is slower than Newton's method.

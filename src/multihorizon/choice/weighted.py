@@ -29,8 +29,8 @@ from multihorizon.choice.model import DENSE_REWARDS, ChoicePoint, Choices
 from multihorizon.choice.parameters import Quadratic, Settings, with_known_reward
 from multihorizon.choice.tabular import MOST_LEVELS, ListedModel, Persons, persons_by_task, require_counts
 from multihorizon.lookahead import Depth, Exponential, Lookahead
-from multihorizon.planning.plan import steps_left, weighted_plan
-from multihorizon.planning.soft_plan import INFINITE
+from multihorizon.planning.plan import steps_left
+from multihorizon.planning.soft_plan import INFINITE, weighted_plan
 from multihorizon.problem import Problem
 
 

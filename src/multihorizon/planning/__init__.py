@@ -1,9 +1,9 @@
 """Planning with a known reward. Read in this order:
 
-* `krylov`, `linear`: solves with `I − γP`, direct or iterative by size;
+* `linear`: solves with `I − γP`, direct or iterative by size;
 * `evaluation`: what one policy is worth and where it goes;
-* `sweeps`, `plan`: the best policy, by policy iteration that starts from sweeps;
-* `soft_plan`: the best policy when entropy is rewarded, by Newton's method;
-* `weighted_plan`: the same in tasks with a limited number of steps, for weights of the future that need not be exponential;
+* `plan`: the best policy, by policy iteration that starts from sweeps;
+* `soft_plan`: the best policy when entropy is rewarded, by Newton's method; and for weights of the future that need not be
+  exponential, in tasks with a limited number of steps;
 * `breakpoints`: the discounts at which the best policy changes.
 """

@@ -32,12 +32,6 @@ from multihorizon.planning.plan import one_hot
 
 #: Taylor terms: at half the radius of convergence the remainder is below 2⁻⁴⁴ of the values.
 ORDER = 44
-#: Width, relative to a segment, at which a crossing counts as found before it is polished.
-CROSSING_WIDTH = 1e-9
-#: How far right of a breakpoint, relative to a segment, competing actions are compared.
-NEARBY = 1e-3
-#: Policy iteration at one breakpoint ends after a few rounds; more would mean that rounding drives it in a circle.
-MAX_ROUNDS = 1000
 
 _BINOMIALS = np.array([[comb(j, n) for n in range(ORDER + 1)] for j in range(ORDER + 1)], dtype=np.float64)
 _POWERS = np.maximum(np.arange(ORDER + 1)[:, None] - np.arange(ORDER + 1)[None, :], 0)
@@ -142,13 +136,13 @@ def _sweep(mdp: MDP, expected: Floats) -> Iterator[tuple[float, Bools]]:
 
 def _improve(mdp: MDP, expected: Floats, actions: Ints, center: float) -> tuple[Ints, _Segment]:
     """Policy iteration in the order of discounts just right of `center`."""
-    for _ in range(MAX_ROUNDS):
+    for _ in range(1000):  # a few are enough; so many would mean that rounding drives it in a circle
         segment = _expand(mdp, expected, actions, center)
         better = segment.signs > 0
         states = better.any(axis=1)
         if not states.any():
             return actions, segment
-        nearby = segment.coefficients @ (NEARBY ** np.arange(ORDER + 1))
+        nearby = segment.coefficients @ (1e-3 ** np.arange(ORDER + 1))
         gains = np.where(better, nearby.reshape(segment.shape), -np.inf)
         actions = np.where(states, gains.argmax(axis=1), actions)
     raise RuntimeError(f"policy iteration just above discount {center} did not settle; please report this MDP")
@@ -206,7 +200,7 @@ def _first_crossing(segment: _Segment) -> tuple[int, float, float] | None:
         open_rows = rows[bound > noise[rows]]
         if not open_rows.size:
             continue
-        if high - low > CROSSING_WIDTH:
+        if high - low > 1e-9:
             boxes += [(middle, high, open_rows), (low, middle, open_rows)]
             continue
         ends = polynomials[open_rows] @ (high ** np.arange(ORDER + 1))

@@ -1,9 +1,4 @@
-"""BiCGSTAB for several right-hand sides, one in each row (van der Vorst, 1992).
-
-Each row has its own coefficients, and is put aside once it has converged. A row stops where its residual is small enough, and
-fails where a coefficient is not finite or the steps run out.
-
-Linear systems `(I − γP) x = b` and `(I − γPᵀ) x = b` of one policy: the resolvent behind values, occupancies and derivatives.
+"""Linear systems `(I − γP) x = b` and `(I − γPᵀ) x = b` of one policy: the resolvent behind values, occupancies and derivatives.
 
 Three ways, by size and by how often one system is solved:
 
@@ -16,6 +11,9 @@ Three ways, by size and by how often one system is solved:
 A new sparse system is iterated. It is factorised once its iterations have taken as long as the factorisation takes: then at most
 twice the cheaper of the two is spent, whatever the discount and however many right-hand sides follow. Where states are linked
 without any order, the factors fill up, and the iteration goes on. `benchmarks/direct_or_iterative.py` measures the switch.
+
+BiCGSTAB (van der Vorst, 1992) is our own for several right-hand sides at once, one in each row. Each row has coefficients of its
+own, and is put aside once it has converged. A row fails where a coefficient is not finite or the steps run out.
 """
 
 from __future__ import annotations
@@ -32,75 +30,12 @@ from scipy.linalg import lapack
 from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse
 from multihorizon.mdp import MDP, is_narrow
 
-
-@np.errstate(divide="ignore", invalid="ignore", over="ignore")
-def bicgstab(operator: Sparse, right: Floats, shares: Floats, most_steps: int) -> tuple[Floats, Bools, int]:
-    """Approximate solutions `(m,n)` for right-hand sides `(m,n)`, which of them converged `(m,)`, and the number of steps.
-
-    Args:
-        operator: `(n,n)`.
-        right: the right-hand sides.
-        shares: for each of them the share of its norm that the residual may keep.
-        most_steps: steps after which the rest is given up.
-    """
-    size = np.sqrt(_dots(right, right))
-    found, done, rows = np.zeros_like(right), size == 0, np.flatnonzero(size > 0)
-    r = right[rows] / size[rows, None]
-    shadow, x, p = r.copy(), np.zeros_like(r), r.copy()
-    rho = _dots(shadow, r)
-    for step in range(most_steps if rows.size else 0):
-        v = products(operator, p)
-        alpha = rho / _dots(shadow, v)
-        r -= alpha[:, None] * v
-        t = products(operator, r)
-        omega = _dots(t, r) / _dots(t, t)
-        x += alpha[:, None] * p
-        x += omega[:, None] * r
-        r -= omega[:, None] * t
-        left = np.sqrt(_dots(r, r))
-        ended = (left <= shares[rows]) | ~np.isfinite(left)
-        if ended.any():
-            found[rows[ended]], done[rows[ended]] = x[ended] * size[rows[ended], None], np.isfinite(left[ended])
-            if ended.all():
-                return found, done, step + 1
-            rows = rows[~ended]
-            r, shadow, x, p, v = (array[~ended] for array in (r, shadow, x, p, v))
-            rho, alpha, omega = rho[~ended], alpha[~ended], omega[~ended]
-        before, rho = rho, _dots(shadow, r)
-        p -= omega[:, None] * v
-        p *= ((rho / before) * (alpha / omega))[:, None]
-        p += r
-    found[rows] = x * size[rows, None]
-    return found, done, most_steps
-
-
-def products(operator: Sparse, rows: Floats) -> Floats:
-    """The product with each row. One product with all of them would read the matrix once, but give columns, slow to work on."""
-    return (operator @ rows[0])[None, :] if len(rows) == 1 else np.stack([operator @ row for row in rows])
-
-
-def _dots(a: Floats, b: Floats) -> Floats:
-    """The products of the rows of two arrays."""
-    dots: Floats = np.vecdot(a, b)
-    return dots
-
-
 #: Up to this many states dense matrices of one policy are quicker than sparse ones.
 DENSE_STATES = 60
-#: Up to this many states they are quicker where more than this share of all pairs of states has a transition.
-FILLED_STATES, FILLED_SHARE = 2000, 0.05
 #: Up to this many states a sparse factorisation takes no longer than one iterative solve.
 DIRECT_STATES = 2000
 #: A sparse factorisation of S states takes about as long as `FACTOR_STEPS · √S` steps of BiCGSTAB on one right-hand side.
 FACTOR_STEPS = 1.0
-#: Steps that one right-hand side is expected to take before the first has been solved.
-EXPECTED_STEPS = 15
-#: At small discounts, where so many terms of the series `Σ (γP)^k b` are enough, they are summed.
-SERIES_TERMS = 24
-#: Steps of one run of BiCGSTAB, and restarts on the true residual; a system that needs more is factorised.
-RUN_STEPS, RUNS = 400, 8
-#: A residual of this many units in the last place of the solution is rounding.
-ROUNDED = 8 * np.finfo(np.float64).eps
 
 
 class SingularError(ValueError):
@@ -119,9 +54,8 @@ def policy_resolvent(mdp: MDP, policy: Floats, discount: float) -> Resolvent:
 
 
 def matrix_resolvent(mdp: MDP, matrix: Sparse, discount: float) -> Resolvent:
-    """The resolvent of a policy's sparse `P`, made dense where the task has many transitions for its states."""
-    filled = mdp.n_states <= FILLED_STATES and mdp.stacked.nnz > FILLED_SHARE * mdp.n_states**2
-    if filled:
+    """The resolvent of a policy's sparse `P`, made dense where more than 5 % of all pairs of states have a transition."""
+    if mdp.n_states <= 2000 and mdp.stacked.nnz > 0.05 * mdp.n_states**2:
         return Resolvent(matrix.toarray(), discount)
     return Resolvent(matrix, discount, lambda: mdp.narrow)
 
@@ -150,13 +84,17 @@ class Resolvent:
         The largest residual is at most `tolerance` of the largest entry of b, or rounding in x, whichever is larger.
         """
         if self.dense:
-            return self._solve_dense(b, transpose)
-        if not self._direct(self._steps + (EXPECTED_STEPS * b.shape[1] if b.ndim == 2 else 0)):
+            factors, pivots = self._dense_factor
+            found: Floats = lapack.dgetrs(factors, pivots, b, trans=int(transpose))[0]
+            return found
+        # Each right-hand side is expected to take 15 steps before the first has been solved.
+        if not self._direct(self._steps + (15 * b.shape[1] if b.ndim == 2 else 0)):
             rows = np.ascontiguousarray(b.reshape(b.shape[0], -1).T)
             x = self._iterate(rows, transpose, tolerance, np.zeros_like(rows) if guess is None else guess[None, :])
             if x is not None:
                 return x.T.reshape(b.shape)
-        return self._solve_factored(b, transpose)
+        solved: Floats = self._factor.solve(b, trans="T" if transpose else "N")
+        return solved
 
     def _direct(self, steps: int) -> bool:
         """Whether a factorisation is there, or is worth its time when so many steps were taken or are to come."""
@@ -172,15 +110,6 @@ class Resolvent:
     @cached_property
     def _transposed(self) -> Sparse:
         return sp.csr_array(self.operator.T)
-
-    def _solve_factored(self, b: Floats, transpose: bool) -> Floats:
-        solution: Floats = self._factor.solve(b, trans="T" if transpose else "N")
-        return solution
-
-    def _solve_dense(self, b: Floats, transpose: bool) -> Floats:
-        factors, pivots = self._dense_factor
-        found: Floats = lapack.dgetrs(factors, pivots, b, trans=int(transpose))[0]
-        return found
 
     @cached_property
     def _dense_factor(self) -> tuple[Floats, Ints]:
@@ -204,26 +133,71 @@ class Resolvent:
         """
         matrix = self.matrix.T if transpose else self.matrix
         wanted = tolerance * np.abs(b).max(axis=1)
-        for _ in range(RUNS):
+        # A system that needs more than eight restarts, or 400 steps in one run, is factorised.
+        for _ in range(8):
             residual = b - x + self.discount * products(matrix, x)
             largest = np.abs(residual).max(axis=1)
-            target = np.maximum(wanted, ROUNDED * np.abs(x).max(axis=1))
+            # A residual of eight units in the last place of the solution is rounding.
+            target = np.maximum(wanted, 8 * np.finfo(np.float64).eps * np.abs(x).max(axis=1))
             if (largest <= target).all():
                 return x
             share = target / np.maximum(largest, TINY)
-            if not transpose and self.discount**SERIES_TERMS <= share.min():
-                return self._sum(b, x, float(share.min()))
+            least = float(share.min())
+            if not transpose and self.discount**24 <= least:
+                # So few terms of the series are enough: `x ← b + γPx` makes the largest residual smaller by γ each time.
+                for _ in range(1 if self.discount == 0 else int(np.ceil(np.log(least) / np.log(self.discount)))):
+                    x = self.discount * products(self.matrix, x) + b
+                return x
             operator = self._transposed if transpose else self.operator
-            step, solved, steps = bicgstab(operator, residual, np.clip(0.3 * share, 1e-8, 1.0), RUN_STEPS)
+            step, solved, steps = bicgstab(operator, residual, np.clip(0.3 * share, 1e-8, 1.0), 400)
             self._steps += steps * b.shape[0]
             if not solved.all():
                 return None
             x = x + step
         return None
 
-    def _sum(self, b: Floats, x: Floats, share: float) -> Floats:
-        """`x ← b + γPx`, which makes the largest residual smaller by γ each time, until this share of it is left."""
-        terms = 1 if self.discount == 0 else int(np.ceil(np.log(share) / np.log(self.discount)))
-        for _ in range(terms):
-            x = self.discount * products(self.matrix, x) + b
-        return x
+
+@np.errstate(divide="ignore", invalid="ignore", over="ignore")
+def bicgstab(operator: Sparse, right: Floats, shares: Floats, most_steps: int) -> tuple[Floats, Bools, int]:
+    """Approximate solutions `(m,n)` for right-hand sides `(m,n)`, which of them converged `(m,)`, and the number of steps.
+
+    Args:
+        operator: `(n,n)`.
+        right: the right-hand sides.
+        shares: for each of them the share of its norm that the residual may keep.
+        most_steps: steps after which the rest is given up.
+    """
+    size = np.sqrt(np.vecdot(right, right))
+    found, done, rows = np.zeros_like(right), size == 0, np.flatnonzero(size > 0)
+    r = right[rows] / size[rows, None]
+    shadow, x, p = r.copy(), np.zeros_like(r), r.copy()
+    rho = np.vecdot(shadow, r)
+    for step in range(most_steps if rows.size else 0):
+        v = products(operator, p)
+        alpha = rho / np.vecdot(shadow, v)
+        r -= alpha[:, None] * v
+        t = products(operator, r)
+        omega = np.vecdot(t, r) / np.vecdot(t, t)
+        x += alpha[:, None] * p
+        x += omega[:, None] * r
+        r -= omega[:, None] * t
+        left = np.sqrt(np.vecdot(r, r))
+        ended = (left <= shares[rows]) | ~np.isfinite(left)
+        if ended.any():
+            found[rows[ended]], done[rows[ended]] = x[ended] * size[rows[ended], None], np.isfinite(left[ended])
+            if ended.all():
+                return found, done, step + 1
+            rows = rows[~ended]
+            r, shadow, x, p, v = (array[~ended] for array in (r, shadow, x, p, v))
+            rho, alpha, omega = rho[~ended], alpha[~ended], omega[~ended]
+        before, rho = rho, np.vecdot(shadow, r)
+        p -= omega[:, None] * v
+        p *= ((rho / before) * (alpha / omega))[:, None]
+        p += r
+    found[rows] = x * size[rows, None]
+    return found, done, most_steps
+
+
+def products(operator: Sparse, rows: Floats) -> Floats:
+    """The product with each row. One product with all of them would read the matrix once, but give columns, slow to work on."""
+    return (operator @ rows[0])[None, :] if len(rows) == 1 else np.stack([operator @ row for row in rows])

@@ -7,8 +7,18 @@ handful of them do the work of hundreds of sweeps. The residual may rise on the 
 contraction toward the solution. It stops when the residual is rounding, or is near it and no longer falls.
 
 On more than a few states a few sweeps `V ← BV` come first, which cost less than a step and bring it near. `P_π` is kept from step
-to step while each leaves less than `KEPT` of the residual, and a step is solved to a few digits only: all steps together then
+to step while each leaves less than 3 % of the residual, and a step is solved to a few digits only: all steps together then
 take hardly more products than one exact solve. `benchmarks/soft_planning.py` compares with sweeps alone.
+
+**Other weights of the future.** A person weighs what happens t steps from now by d(t), d(1) = 1, and plans today for today's
+weights: tomorrow's self may want another plan, and the person does not expect that (the *naive* person). They maximise
+`E Σ_t d(t) [R_t + λ H_t]`, R the expected immediate reward `(A·S,)`, λ the temperature and H the entropy of the choice. With the
+step discounts `ρ_t = d(t+1)/d(t)` and V_t the value of a state t steps from now, in units of that step's weight,
+
+    Q_t = R + ρ_{t+1} T V_{t+1},    V_t(s) = λ log Σ_a exp(Q_t(s,a)/λ),    log π(a|s) = (Q_0(s,a) − V_0(s))/λ.
+
+After H steps, the most that the task allows, nothing is left and V_H = 0. With ρ_t = γ for all t, V_t is the soft value at
+discount γ in every state from which the task ends in H − t steps, and π is the policy of `soft_plan`.
 """
 
 from __future__ import annotations
@@ -33,10 +43,6 @@ ROUNDED_RESIDUAL = 4 * np.finfo(np.float64).eps
 STALLED_RESIDUAL = 1e-9
 #: Values beyond this without discounting are infinite: going on forever pays.
 INFINITE = 1e15
-#: Sweeps before the first Newton step, until the residual is this share of the largest value.
-FIRST_SWEEPS, SWEPT_RESIDUAL = 25, 3e-3
-#: `P_π` serves another step where the last one left less than this share of the residual.
-KEPT = 0.03
 
 
 @dataclass(frozen=True)
@@ -53,10 +59,7 @@ class SoftPlan:
     @property
     def log_policy(self) -> Floats:
         """`log π(a|s)` without the underflow of taking the logarithm of a tiny probability; −inf where unavailable."""
-        scaled = self.q / self.temperature
-        peak = scaled.max(axis=1, keepdims=True)
-        log: Floats = scaled - peak - np.log(np.exp(scaled - peak).sum(axis=1, keepdims=True))
-        return log
+        return log_policies(self.q.T, self.temperature)[0].T
 
 
 def soft_plan(
@@ -89,8 +92,10 @@ def soft_plan(
     table = Actions(mdp, np.where(mdp.available, mdp.expected_reward(reward), -np.inf))
     require_ending(mdp, None, gamma)
     values = np.zeros(mdp.n_states) if start is None else np.where(mdp.terminal, 0.0, start)
-    if start is None and gamma < 1 and mdp.n_states > DENSE_STATES:
-        values = _swept(table, values, gamma, lam)
+    for _ in range(25 if start is None and gamma < 1 and mdp.n_states > DENSE_STATES else 0):
+        before, values = values, _backup(table, values, gamma, lam).values
+        if float(np.abs(values - before).max()) <= 3e-3 * float(np.abs(values).max()):
+            break
     here = _backup(table, values, gamma, lam)
     residual = float(np.abs(here.values - values).max())
     for iterations in range(MAX_NEWTON_STEPS):  # noqa: B007
@@ -104,20 +109,11 @@ def soft_plan(
         reached = float(np.abs(there.values - moved).max())
         if not reached < residual and residual <= STALLED_RESIDUAL * max(1.0, float(np.abs(values).max())):
             break
-        resolvent = resolvent if reached < KEPT * residual else None
+        resolvent = resolvent if reached < 0.03 * residual else None
         values, here, residual = moved, there, reached
     else:
         _refuse(gamma)
     return SoftPlan(here.policy, values, here.q.T, residual, iterations, lam)
-
-
-def _swept(table: Actions, values: Floats, gamma: float, lam: float) -> Floats:
-    """The values after a few sweeps."""
-    for _ in range(FIRST_SWEEPS):
-        before, values = values, _backup(table, values, gamma, lam).values
-        if float(np.abs(values - before).max()) <= SWEPT_RESIDUAL * float(np.abs(values).max()):
-            break
-    return values
 
 
 def _newton_step(resolvent: Resolvent, defect: Floats, relative: float) -> Floats:
@@ -144,6 +140,7 @@ class _Backup(NamedTuple):
 
 
 def _backup(table: Actions, values: Floats, gamma: float, lam: float) -> _Backup:
+    """One application of B. Unlike `log_policies` it needs no logarithms of the policy, and saves a pass over the actions."""
     q = table.q(values, gamma)
     peak = q.max(axis=0)
     weights = q - peak
@@ -164,3 +161,32 @@ def _refuse(gamma: float) -> NoReturn:
     raise ValueError(
         f"the soft value at discount {gamma} is infinite or could not be reached in {MAX_NEWTON_STEPS} Newton steps: {reason}"
     )
+
+
+def weighted_plan(mdp: MDP, reward: Floats, step_discounts: Floats, temperatures: Floats) -> tuple[Floats, Floats]:
+    """The values `(H+1,S,n)` of states 0, …, H steps from now, and the logarithms `(H,A,S,n)` of the choices planned for them.
+
+    Args:
+        mdp: a task of at most H steps.
+        reward: the expected immediate reward `(A·S,)` of rows a·S + s.
+        step_discounts: ρ `(H−1,n)`.
+        temperatures: λ `(n,)`.
+    """
+    a, s, n = mdp.n_actions, mdp.n_states, temperatures.size
+    steps = len(step_discounts) + 1
+    now = np.where(mdp.available.T.ravel(), reward, -np.inf).reshape(a, s, 1)
+    values, log = np.zeros((steps + 1, s, n)), np.empty((steps, a, s, n))
+    for t in reversed(range(steps)):
+        q = now if t == steps - 1 else now + step_discounts[t] * (mdp.stacked @ values[t + 1]).reshape(a, s, n)
+        log[t], found = log_policies(q, temperatures)
+        values[t] = np.where(mdp.terminal[:, None], 0.0, found)
+    return values, log
+
+
+def log_policies(q: Floats, temperatures: Floats | float) -> tuple[Floats, Floats]:
+    """`log π` of action values `(A,S)` or `(A,S,n)`, −inf where an action is unavailable, and `λ log Σ_a exp(Q/λ)`."""
+    scaled = q / temperatures
+    peak = scaled.max(axis=0)
+    shifted = scaled - peak
+    total = np.log(np.exp(shifted).sum(axis=0))
+    return shifted - total, temperatures * (peak + total)
