@@ -40,7 +40,7 @@ from multihorizon.questions.study import Recovery
 from multihorizon.report.files import FILES, write_fit
 from multihorizon.report.population import contrast_rows, effect_rows, population_words
 from multihorizon.report.question_pages import family_cells
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import PopulationEvidence, Solution, Status
 
 #: What is known so far is written after so many seconds, and again after as many.
 WRITING_SECONDS = 10.0
@@ -183,8 +183,8 @@ def _show_population(found: Solution, steps: float) -> None:
     if found.status != Status.CONVERGED:
         out.print(f"The population could not be estimated. {found.message}", style="bold red", soft_wrap=True)
         return
-    population = found.evidence["population"]
-    for text in absent_words(population["left_out"], population["persons"]):
+    population = PopulationEvidence.of(found).population
+    for text in absent_words(population.left_out, population.persons):
         out.print(text, style="bold", soft_wrap=True)
     table = Table(title="Effects on the logit of the discount")
     table.add_column("term", overflow="fold")

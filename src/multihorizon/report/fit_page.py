@@ -32,7 +32,6 @@ from multihorizon.analysis import (
     steps_text,
 )
 from multihorizon.checks import Floats
-from multihorizon.estimate.sieve import RewardFunctions
 from multihorizon.mdp import MDP
 from multihorizon.problem import Expert
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, MODELS, ODD, WORST, compared_choices
@@ -64,14 +63,14 @@ from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.report.population import population_card, population_section
 from multihorizon.report.question_pages import UNIT_OF_REWARD, goals_blocks, lookahead_blocks, options_text, recovery_blocks
 from multihorizon.result import package_version
-from multihorizon.solution import Status
+from multihorizon.solution import SieveEvidence, Status
 
 
 def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
     """The report of a fit."""
     cards: list[tuple[str, str, str]] = [(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]
-    if found.functions is not None:
-        sections = [_horizons(found), _reward_over_coordinates(found, found.functions), _dynamics(found)]
+    if isinstance(found.evidence, SieveEvidence):
+        sections = [_horizons(found), _reward_over_coordinates(found, found.evidence), _dynamics(found, found.evidence)]
     else:
         sections = [_horizons(found), *_questions(found), _identifiability(found), _reward(found)]
         sections += [_best_by_look_ahead(found), _fit(found), _decisions(found)]
@@ -120,7 +119,7 @@ def _horizons(found: Analysis) -> Section:
     if np.isnan(found.shared.p_value):
         blocks.append("Whether all experts share one discount cannot be tested with these data.")
     else:
-        held = " (with the penalty that holds the rewards)" if solution.evidence.get("ridge") else ""
+        held = " (with the penalty that holds the rewards)" if found.evidence.get("ridge") else ""
         kind = "Test" if found.functions is not None else f"Likelihood-ratio test{held}"
         blocks.append(f"{kind} that all experts share one discount: p {p_text(found.shared.p_value)}.")
     place = {solution.experts[k]: i for i, k in enumerate(order)}
@@ -396,9 +395,11 @@ def _decisions(found: Analysis) -> Section:
     return Section("Decisions by state", [PageTable(headers, rows, "Decisions in each state", columns=columns)])
 
 
-def _reward_over_coordinates(found: Analysis, functions: RewardFunctions) -> Section:
+def _reward_over_coordinates(found: Analysis, evidence: SieveEvidence) -> Section:
     """The reward over each pair of the first four coordinates it depends on; over one, as a curve."""
-    heading, names = "The reward they share", functions.coordinates
+    heading, functions = "The reward they share", found.functions
+    assert functions is not None
+    names = functions.coordinates
     whole = [i for i in range(len(names)) if "=" not in names[i]][:4]
     if found.withheld:
         return Section(heading, ["No reward is given, because no maximum of the likelihood was found."])
@@ -407,17 +408,15 @@ def _reward_over_coordinates(found: Analysis, functions: RewardFunctions) -> Sec
     for places in combinations(whole, min(2, len(whole))) if whole else ():
         over, drawn = " and ".join(names[i] for i in places), functions.plot(new_axes(5.0, 2.0 + len(places)), places)
         blocks.append(figure(drawn, f"Reward over {over}{', with 95 % intervals' if len(places) == 1 else ''}."))
-    if found.solution.evidence["left_out"]:
-        blocks.append(f"Left out, because nobody acts on them: {', '.join(found.solution.evidence['left_out'])}.")
+    if evidence.left_out:
+        blocks.append(f"Left out, because nobody acts on them: {', '.join(evidence.left_out)}.")
     return Section(heading, blocks)
 
 
-def _dynamics(found: Analysis) -> Section:
+def _dynamics(found: Analysis, evidence: SieveEvidence) -> Section:
     """How well the log says where actions lead, and who decided where others did too."""
-    evidence = found.solution.evidence
-    predicted = [[name, float(r2)] for name, r2 in evidence["next_state_r2"].items()]
-    shares = zip(found.solution.experts, evidence["overlap"], strict=True)
-    overlap = [[name, f"{100 * share:.0f} %"] for name, share in shares]
+    predicted = [[name, float(r2)] for name, r2 in evidence.next_state_r2.items()]
+    overlap = [[name, f"{100 * share:.0f} %"] for name, share in zip(found.solution.experts, evidence.overlap, strict=True)]
     numbers = [[k] for k in range(len(overlap))]
     blocks: list[str | Block] = ["Where actions lead was learned from the same steps, and tested on every third episode."]
     blocks.append(PageTable(["coordinate", "share of its change that is predicted"], predicted))
@@ -426,13 +425,11 @@ def _dynamics(found: Analysis) -> Section:
 
 
 def _method(found: Analysis, options: dict[str, Any]) -> Section:
-    evidence = found.solution.evidence
-    blocks: list[str | Block] = [found.solution.message]
-    if found.functions is not None:
-        blocks.append(f"The first stage is {evidence['first_stage']}; the penalty on roughness is {evidence['penalty']:g}.")
+    evidence, blocks = found.evidence, list[str | Block]([found.solution.message])
+    if isinstance(evidence, SieveEvidence):
+        blocks.append(f"The first stage is {evidence.first_stage}; the penalty on roughness is {evidence.penalty:g}.")
         rows = [
-            [str(row["basis"]), int(row["functions"]), float(row["penalty"]), f"{row['held_out']:.5f}"]
-            for row in evidence["tried"]
+            [str(row["basis"]), int(row["functions"]), float(row["penalty"]), f"{row['held_out']:.5f}"] for row in evidence.tried
         ]
         headers = ["basis", "functions", "penalty", "held-out log-likelihood per decision"]
         blocks += [PageTable(headers, rows)] if rows else []

@@ -35,7 +35,7 @@ from multihorizon.report.charts import (
     look_ahead,
     look_ahead_range,
 )
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 
 
 @dataclass(frozen=True)
@@ -64,19 +64,19 @@ class Difference:
         return [pair for pair in self.pairs if pair["adjusted"] < 1 - LEVEL]
 
 
-def differences_of(population: dict[str, Any], kind: str) -> list[Difference]:
+def differences_of(population: PopulationFindings, kind: str) -> list[Difference]:
     """One for each column that stands alone in its terms, then one for each term that has several columns or bends.
 
     A column of two groups, or of numbers, has the p-value of its contrast, and one of several groups that of all its terms
     together. Where it also interacts with another, its groups are compared on the mean of the other's.
     """
-    factors, columns_of = population["factors"][kind], population["columns_of"]
+    factors, columns_of = population.factors[kind], population.columns_of
     joined = {term: name for name, factor in factors.items() for term in factor["terms"]}
     tests = {joined.get(term, term): e["p"] for term, e in population[kind].items() if columns_of[term]}
     tests |= {name: factor["p"] for name, factor in factors.items()}
     found = []
-    for column in dict.fromkeys(row["column"] for row in population["contrasts"][kind]):
-        pairs = [row for row in population["contrasts"][kind] if row["column"] == column]
+    for column in dict.fromkeys(row["column"] for row in population.contrasts[kind]):
+        pairs = [row for row in population.contrasts[kind] if row["column"] == column]
         terms = [name for name in tests if column in columns_of[name]]
         alone = len(terms) == 1 and list(columns_of[terms[0]]) == [column]
         if pairs[0]["number"] and not (alone and terms[0] not in factors):
@@ -96,7 +96,7 @@ def population_card(found: Solution) -> list[tuple[str, str, str]]:
     question = "Do discounts differ with the covariates?"
     if found.status != Status.CONVERGED:
         return [(question, "No usable answer", "bad")]
-    differences = differences_of(found.evidence["population"], "discount")
+    differences = differences_of(PopulationEvidence.of(found).population, "discount")
     clear = [difference for difference in differences if difference.clear]
     if not clear:
         return [(question, "No more than by chance", "good")] if differences else []
@@ -109,7 +109,7 @@ def population_card(found: Solution) -> list[tuple[str, str, str]]:
 
 def population_words(found: Solution, steps: float) -> list[str]:
     """What was found of groups and persons, in sentences; the task has so many steps."""
-    population = found.evidence["population"]
+    population = PopulationEvidence.of(found).population
     differences = differences_of(population, "discount")
     words = [text for difference in differences if difference.clear for text in _discounts_differ(difference, steps)]
     rest = [difference.name for difference in differences if not difference.clear]
@@ -117,11 +117,11 @@ def population_words(found: Solution, steps: float) -> list[str]:
         words.append(f"Discounts differ with {in_words(rest)} by no more than chance.")
     hotter = [difference for difference in differences_of(population, "temperature") if difference.clear]
     words += [text for difference in hotter for text in _temperatures_differ(difference)]
-    spread, share = population["spread"]["discount"], float(np.mean(population["individuals"]["discount_reliability"]))
+    spread, share = population.spread["discount"], float(np.mean(population.individuals["discount_reliability"]))
     size = f"{spread['estimate']:.2f} ({spread['interval'][0]:.2f} to {spread['interval'][1]:.2f})"
     words.append(f"Between persons the logit of the discount has a standard deviation of {size}.")
     words.append(f"The mean reliability of a person's discount is {share:.2f}, where 0 is no knowledge and 1 is exact.")
-    return [*words, *population["cautions"]]
+    return [*words, *population.cautions]
 
 
 def _discounts_differ(difference: Difference, steps: float) -> list[str]:
@@ -161,10 +161,10 @@ def _temperatures_differ(difference: Difference) -> list[str]:
     return words or [f"Temperatures differ with {column} (p {p_text(difference.p)})."]
 
 
-def contrast_rows(population: dict[str, Any], steps: float) -> list[tuple[str, str, str, str, str]]:
+def contrast_rows(population: PopulationFindings, steps: float) -> list[tuple[str, str, str, str, str]]:
     """Who is compared, typical discounts, steps, the difference of logits with its interval, and p, as they are printed."""
     rows = []
-    for pair in population["contrasts"]["discount"]:
+    for pair in population.contrasts["discount"]:
         (first, second), (a, b), places = pair["levels"], pair["typical"], _places(pair["standard_error"])
         low, high = pair["interval"]
         ends = "" if np.isnan(low + high) else f" ({low:.{places}f} to {high:.{places}f})"
@@ -174,14 +174,14 @@ def contrast_rows(population: dict[str, Any], steps: float) -> list[tuple[str, s
     return rows
 
 
-def effect_rows(population: dict[str, Any], kind: str) -> list[tuple[str, str | None, str, str]]:
+def effect_rows(population: PopulationFindings, kind: str) -> list[tuple[str, str | None, str, str]]:
     """Term, estimate, interval and p-value as they are printed; factors with several terms have a row of their own."""
     rows: list[tuple[str, str | None, str, str]] = []
     for term, effect in population[kind].items():
         (low, high), places = effect["interval"], _places(effect["standard_error"])
         interval = "–" if np.isnan(low + high) else f"{low:.{places}f} to {high:.{places}f}"
         rows.append((term, decimals(effect["estimate"], places), interval, p_cell(effect["p"])))
-    for name, test in population["factors"][kind].items():
+    for name, test in population.factors[kind].items():
         text = "–" if np.isnan(test["F"]) else f"F({test['degrees'][0]}, {test['degrees'][1]}) = {test['F']:.2f}"
         rows.append((f"{name}, all terms together", None, text, p_cell(test["p"])))
     return rows
@@ -194,12 +194,12 @@ def _places(error: float) -> int:
 
 def population_section(findings: Analysis, found: Solution) -> Section:
     """The section on groups and persons."""
-    population, steps = found.evidence["population"], findings.longest
+    population, steps = PopulationEvidence.of(found).population, findings.longest
     if found.status != Status.CONVERGED:
         return Section("Groups and persons", [Notice(f"The population could not be estimated. {found.message}")])
-    blocks: list[str | Block] = [*map(Notice, absent_words(population["left_out"], population["persons"], most=1000))]
+    blocks: list[str | Block] = [*map(Notice, absent_words(population.left_out, population.persons, most=1000))]
     blocks.append(" ".join(population_words(found, steps)))
-    if population["contrasts"]["discount"]:
+    if population.contrasts["discount"]:
         headers = ["persons with", "typical discounts", "in steps", "difference of logits, 95 % interval", "p"]
         caption = "Persons who differ in one covariate alone; p-values of several pairs have Holm's correction"
         blocks.append(PageTable(headers, contrast_rows(population, steps), caption))
@@ -210,25 +210,25 @@ def population_section(findings: Analysis, found: Solution) -> Section:
         effects = population[kind].values()
         ends = [0.0, *(end for effect in effects for end in effect["interval"] if not np.isnan(end))]
         bars: list[Bar | None] = [Bar(e["interval"][0], e["estimate"], e["interval"][1], (min(ends), max(ends))) for e in effects]
-        bars += [None] * len(population["factors"][kind])
+        bars += [None] * len(population.factors[kind])
         rows = [[*row, bar] for row, bar in zip(effect_rows(population, kind), bars, strict=True)]
         blocks.append(PageTable(["term", "estimate", "95 % interval or test", "p", ""], rows, caption))
     blocks.append(
         "The logit of a discount γ is log(γ/(1−γ)). Persons differ around the mean of their group, so a difference between "
         "groups is judged by the number of persons, not by the number of decisions (Student's t with "
-        f"{population['degrees']} degrees of freedom)."
+        f"{population.degrees} degrees of freedom)."
     )
     blocks.append(Beside([_groups_figure(findings, found), _shrinkage_figure(findings, found)]))
     typical = Either("typical discount", "typical horizon, steps")
     groups = [
         [
             name,
-            population["groups"].count(name),
+            population.groups.count(name),
             look_ahead(group["typical_discount"], steps),
             look_ahead_range(group["typical_interval"], steps),
             look_ahead_range(group["new_person_interval"], steps),
         ]
-        for name, group in population["predictions"].items()
+        for name, group in population.predictions.items()
     ]
     of_groups = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
     blocks.append(PageTable(of_groups, groups, "What to expect of persons with these covariates"))
@@ -254,15 +254,15 @@ def _persons(findings: Analysis) -> PageTable:
 
 def _groups_figure(findings: Analysis, found: Solution) -> Chart:
     """Shrunken discounts as dots and the distribution of each group as a curve, on the logit scale."""
-    population, standard = found.evidence["population"], np.linspace(-3, 3, 61)
-    largest, spread = population["largest_discount"], population["spread"]["discount"]["estimate"]
-    persons = np.array(population["individuals"]["logit_discount"])
+    population, standard = PopulationEvidence.of(found).population, np.linspace(-3, 3, 61)
+    largest, spread = population.largest_discount, population.spread["discount"]["estimate"]
+    persons = np.array(population.individuals["logit_discount"])
     lines, marks = [], []
-    for i, (name, group) in enumerate(population["predictions"].items()):
+    for i, (name, group) in enumerate(population.predictions.items()):
         places = float(logit(group["typical_discount"] / largest)) + spread * standard
         curve = list(zip(places.tolist(), (i + 0.8 * np.exp(-0.5 * standard**2)).tolist(), strict=True))
         lines.append(Line([(curve[0][0], i), *curve], shortened(name, 40), "area", i + 0.55, colour=i))
-        for k in (k for k, of in enumerate(population["groups"]) if of == name):
+        for k in (k for k, of in enumerate(population.groups) if of == name):
             expert = findings.solution.experts.index(found.experts[k])
             marks.append(Mark(float(persons[k]), i - 0.1, _tip(findings, found, k, name), [expert], colour=i))
     ends = [x for line in lines for x, _ in line.points] + persons.tolist()

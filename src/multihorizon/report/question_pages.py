@@ -42,7 +42,7 @@ from multihorizon.report.charts import (
     look_ahead_range,
 )
 from multihorizon.result import package_version
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import LikelihoodEvidence, Solution, Status
 
 #: What a reward of 1 means, for readers of a table of rewards.
 UNIT_OF_REWARD = (
@@ -54,7 +54,7 @@ UNIT_OF_REWARD = (
 def identify_page(solution: Solution, exact: Identification | None, remarks: Sequence[str]) -> Page:
     """The report of `multihorizon identify`: these decisions, exact policies, and how it was made."""
     steps, unfinished = most_steps(solution.require_problem()), solution.status == Status.NOT_CONVERGED
-    known = [[k] for k in range(len(solution.experts))]
+    evidence, known = LikelihoodEvidence.of(solution), [[k] for k in range(len(solution.experts))]
     # Discounts that are not identified are no failure of the fit, but bad news.
     kinds = {Status.CONVERGED: "good", Status.NOT_IDENTIFIED: "bad", Status.NOT_CONVERGED: "bad"}
     these: list[str | Block] = [Badge(these_decisions(solution), kinds.get(solution.status, "")), solution.message]
@@ -63,7 +63,7 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
     else:
         rows = [
             [name, "yes" if told else "no", look_ahead(float(gamma), steps) if told else None]
-            for name, told, gamma in zip(solution.experts, solution.evidence["identified"], solution.discounts, strict=True)
+            for name, told, gamma in zip(solution.experts, evidence.identified, solution.discounts, strict=True)
         ]
         headers = ["expert", "identified", Either("discount γ", "horizon, steps")]
         these.append(PageTable(headers, rows, "Whether these decisions identify each discount", known))
@@ -79,7 +79,7 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
         exactly.append(PageTable(headers, ranges, "The smallest and the largest discount that explain each expert", known))
     return Page(
         "Do these decisions identify the discounts?",
-        f"{count(len(solution.experts), 'expert')}, {count(int(solution.evidence['decisions']), 'decision')}.",
+        f"{count(len(solution.experts), 'expert')}, {count(int(evidence.decisions), 'decision')}.",
         [
             Section("These decisions", these),
             Section("If the fitted policies were known exactly", exactly),
@@ -94,7 +94,7 @@ def these_decisions(solution: Solution) -> str:
     """Whether the decisions at hand identify the discounts."""
     if solution.status == Status.NOT_CONVERGED:
         return "The fit to these decisions did not converge."
-    told, number = sum(solution.evidence["identified"]), len(solution.experts)
+    told, number = sum(LikelihoodEvidence.of(solution).identified), len(solution.experts)
     if 0 < told < number:
         return f"These decisions identify {told} of {number} discounts."
     return f"These decisions {'identify' if told else 'do not identify'} the discounts."
