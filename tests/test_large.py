@@ -12,7 +12,7 @@ from multihorizon.choice.parameters import Settings
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.estimate.intervals import precision, profile_covariances
 from multihorizon.estimate.maximum_likelihood import choice_probability_start
-from multihorizon.numerics.metric import Dense
+from multihorizon.numerics.newton import Dense
 
 
 @pytest.fixture(scope="module")

@@ -26,9 +26,6 @@ ROUNDING = 1e-12
 #: Singular values below this share of the largest count as zero. Structural zeros come out near 1e-15, and the weakest
 #: directions that matter on our domains lie above 1e-7.
 RANK_TOLERANCE = 1e-9
-#: Eigenvalues of an information matrix with unit diagonal below this share of the largest count as zero. Eigenvalues are squares
-#: of singular values: structural zeros come out near 1e-16, the weakest directions that matter above 1e-9.
-INFORMATION_RANK_TOLERANCE = 1e-12
 #: Added under a division to keep 0/0 from raising; no quantity of ours is this small and not zero.
 TINY = 1e-300
 #: Moves that are added to each state and action where transitions are estimated: half a move, little against the dozens that an

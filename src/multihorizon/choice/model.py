@@ -30,7 +30,7 @@ import numpy as np
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.choice.parameters import Quadratic, Settings, group_numbers, known_of_groups, placed
-from multihorizon.numerics.metric import Dense, Metric
+from multihorizon.numerics.newton import Dense, Metric
 
 #: Above this many rewards, or parameters in all, nothing of size p×p is formed: an information matrix costs the cube of them.
 DENSE_REWARDS, DENSE_PARAMETERS = 700, 3000

@@ -28,7 +28,7 @@ values `(A,S,n)`. Three engines plan and solve with `I − γP`, by the structur
 
 Newton's iteration and its stopping rule are those of `planning.soft_plan`.
 
-*Estimated transitions give way within their own error.* A table tells of a row `T(·|s,a)` through `m(s')` counted moves; p̂ is the
+*Estimated transitions give way within their own error.* A table shows a row `T(·|s,a)` through `m(s')` counted moves; p̂ is the
 estimate, and `m = size · p̂`. To hold T at p̂ while everything else is fitted would take the error of p̂ for a finding about
 experts: other temperatures, another discount, a model that does not fit. So T is fitted too: what is maximised is the likelihood
 of decisions and moves, `L(x,T) + Σ m log T`. Each move has a number t, and `T ∝ p̂ exp(t)` within its row. The common level of a
@@ -60,7 +60,7 @@ from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, Sparse
 from multihorizon.choice.model import ChoiceModel, ChoicePoint, Choices
 from multihorizon.choice.parameters import Quadratic, Settings, renumbered
 from multihorizon.mdp import MDP
-from multihorizon.numerics.metric import Dense, Metric, Products
+from multihorizon.numerics.newton import Dense, Metric, Products
 from multihorizon.planning.linear import Resolvent, policy_resolvent
 from multihorizon.planning.plan import episodic_levels
 from multihorizon.planning.soft_plan import (
@@ -77,16 +77,16 @@ from multihorizon.problem import Expert, Problem
 MOST_LEVELS = 200
 
 
-class Resolvents(Protocol):
-    """Solves with `I − γP` of each person's policy."""
+@dataclass(frozen=True, eq=False)
+class Resolvents:
+    """Solves with `I − γP` of each person's policy: `(I − γP)^{-1} b` for `(S,n,q)`, and `(I − γPᵀ)^{-1} b` for `(S,n)`.
 
-    def solve(self, b: Floats) -> Floats:
-        """`(I − γP)^{-1} b` for `(S,n,q)`."""
-        ...
+    `factors` are those of each person, where they are kept.
+    """
 
-    def solve_transposed(self, b: Floats) -> Floats:
-        """`(I − γPᵀ)^{-1} b` for `(S,n)`."""
-        ...
+    solve: Callable[[Floats], Floats]
+    solve_transposed: Callable[[Floats], Floats]
+    factors: Sequence[Resolvent] = ()
 
 
 class Engine(Protocol):
@@ -139,28 +139,24 @@ class Episodic:
 
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
         """Passes over the levels."""
-        return _Passes(self, policy * gamma)
+        weights = policy * gamma
 
+        def solve(b: Floats) -> Floats:
+            x = np.where(self.mdp.terminal[:, None, None], b, 0.0)
+            n, q = b.shape[1:]
+            for level, moves in zip(self.levels, self.moves, strict=True):
+                later = (moves @ x.reshape(-1, n * q)).reshape(-1, level.size, n, q)
+                x[level] = b[level] + np.einsum("amn,amnq->mnq", weights[:, level], later)
+            return x
 
-class _Passes:
-    def __init__(self, engine: Episodic, weights: Floats) -> None:
-        self.engine = engine
-        self.weights = weights
+        def solve_transposed(b: Floats) -> Floats:
+            x = b.copy()
+            for level, moves in zip(reversed(self.levels), reversed(self.moves), strict=True):
+                flow = weights[:, level] * x[level]
+                x += moves.T @ flow.reshape(-1, b.shape[1])
+            return x
 
-    def solve(self, b: Floats) -> Floats:
-        x = np.where(self.engine.mdp.terminal[:, None, None], b, 0.0)
-        n, q = b.shape[1:]
-        for level, moves in zip(self.engine.levels, self.engine.moves, strict=True):
-            later = (moves @ x.reshape(-1, n * q)).reshape(-1, level.size, n, q)
-            x[level] = b[level] + np.einsum("amn,amnq->mnq", self.weights[:, level], later)
-        return x
-
-    def solve_transposed(self, b: Floats) -> Floats:
-        x = b.copy()
-        for level, moves in zip(reversed(self.engine.levels), reversed(self.engine.moves), strict=True):
-            flow = self.weights[:, level] * x[level]
-            x += moves.T @ flow.reshape(-1, b.shape[1])
-        return x
+        return Resolvents(solve, solve_transposed)
 
 
 class Small:
@@ -209,26 +205,16 @@ class Small:
 
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
         """One dense inverse for each person."""
-        return _Inverses(np.linalg.inv(self._operator(policy, gamma)))
+        inverses: Any = np.linalg.inv(self._operator(policy, gamma))
+        return Resolvents(
+            lambda b: (inverses @ b.transpose(1, 0, 2)).transpose(1, 0, 2), lambda b: (b.T[:, None, :] @ inverses)[:, 0, :].T
+        )
 
     def _operator(self, policy: Floats, gamma: Floats) -> Floats:
         """`I − γP` `(n,S,S)`; endings keep a row of the identity."""
         under = (policy.transpose(1, 2, 0) @ self.by_state).transpose(1, 0, 2)
         operator: Floats = self.identity - gamma[:, None, None] * under
         return operator
-
-
-class _Inverses:
-    def __init__(self, inverses: Any) -> None:
-        self.inverses: Floats = inverses
-
-    def solve(self, b: Floats) -> Floats:
-        found: Floats = (self.inverses @ b.transpose(1, 0, 2)).transpose(1, 0, 2)
-        return found
-
-    def solve_transposed(self, b: Floats) -> Floats:
-        found: Floats = (b.T[:, None, :] @ self.inverses)[:, 0, :].T
-        return found
 
 
 class Large:
@@ -241,11 +227,11 @@ class Large:
         """Each person's soft plan, begun at `near` except at discount 1, where a neighbour can lead to a false fixed point."""
         expected = reward.reshape(self.mdp.n_actions, self.mdp.n_states).T
         found = np.empty((self.mdp.n_states, gamma.size))
-        solves = None if near is None else vars(near).get("resolvents")  # where they have been made
+        factors = getattr(vars(near).get("resolvents"), "factors", ()) if near is not None else ()  # where they have been made
         for i, (g, temperature) in enumerate(zip(gamma, lam, strict=True)):
             begin: tuple[Floats | None, Resolvent | None] = (None, None)
             if near is not None and g < 1:
-                begin = near.values[:, i], solves.factors[i] if isinstance(solves, _Factors) else None
+                begin = near.values[:, i], factors[i] if factors else None
             try:
                 found[:, i] = soft_plan(self.mdp, expected, float(g), float(temperature), *begin).values
             except ValueError:  # the soft values are infinite
@@ -258,22 +244,19 @@ class Large:
 
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
         """One sparse factorisation, or iteration, for each person."""
-        return _Factors([policy_resolvent(self.mdp, policy[:, :, i].T, float(g)) for i, g in enumerate(gamma)])
+        factors = [policy_resolvent(self.mdp, policy[:, :, i].T, float(g)) for i, g in enumerate(gamma)]
 
+        def solve(b: Floats) -> Floats:
+            # How choices move decides the length of a step and standard errors.
+            columns = [factor.solve(np.ascontiguousarray(b[:, i]), tolerance=1e-9) for i, factor in enumerate(factors)]
+            return np.stack(columns, axis=1)
 
-class _Factors:
-    def __init__(self, factors: list[Resolvent]) -> None:
-        self.factors = factors
+        def solve_transposed(b: Floats) -> Floats:
+            # The adjoint decides where a climb ends.
+            columns = [factor.solve(b[:, i], transpose=True, tolerance=1e-12) for i, factor in enumerate(factors)]
+            return np.stack(columns, axis=1)
 
-    def solve(self, b: Floats) -> Floats:
-        # How choices move decides the length of a step and standard errors.
-        columns = [factor.solve(np.ascontiguousarray(b[:, i]), tolerance=1e-9) for i, factor in enumerate(self.factors)]
-        return np.stack(columns, axis=1)
-
-    def solve_transposed(self, b: Floats) -> Floats:
-        # The adjoint decides where a climb ends.
-        columns = [factor.solve(b[:, i], transpose=True, tolerance=1e-12) for i, factor in enumerate(self.factors)]
-        return np.stack(columns, axis=1)
+        return Resolvents(solve, solve_transposed, factors)
 
 
 class Features:
@@ -789,7 +772,7 @@ class Point(ChoicePoint):
         """`J v`, how log π `(A,S,n)` of one batch moves along v."""
         model, plan, batch = self.likelihood, self.plans[i], self.plans[i].persons
         mdp, n = batch.mdp, batch.owners.size
-        warmer = plan.lam * v[model.temperature_slice][model.temperature_groups[batch.owners]]
+        rise = plan.lam * v[model.temperature_slice][model.temperature_groups[batch.owners]]
         paid = (batch.features.matrix @ v[: model.n_reward]).reshape(mdp.n_actions, mdp.n_states, 1)
         if (found := model.moves_of(batch)) is not None:
             moves, place = found
@@ -797,10 +780,10 @@ class Point(ChoicePoint):
             np.add.at(changes, moves.rows, self.worth_of_moves[i] * v[place, None])
             paid = paid + changes.reshape(mdp.n_actions, mdp.n_states, n)
         direct = paid + v[model.discount_slice][model.groups[batch.owners]] * plan.next_values
-        source = (plan.policy * direct).sum(axis=0) + warmer * plan.entropy
+        source = (plan.policy * direct).sum(axis=0) + rise * plan.entropy
         moved = plan.resolvents.solve(np.where(mdp.terminal[:, None], 0.0, source)[:, :, None])[:, :, 0]
         later = (mdp.stacked @ moved).reshape(mdp.n_actions, mdp.n_states, n)
-        change = (direct + plan.gamma * later - moved - warmer * plan.finite_log) / plan.lam
+        change = (direct + plan.gamma * later - moved - rise * plan.finite_log) / plan.lam
         return np.where(np.isfinite(plan.log), change, 0.0)
 
     def _inverse_of_states(self) -> Callable[[Floats], Floats] | None:

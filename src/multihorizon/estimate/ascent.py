@@ -19,8 +19,7 @@ from multihorizon.checks import Bools, Floats
 from multihorizon.choice.model import ChoicePoint
 from multihorizon.choice.tabular import Point
 from multihorizon.numerics import newton
-from multihorizon.numerics.metric import Metric
-from multihorizon.numerics.newton import Ascent, Tolerances, resting
+from multihorizon.numerics.newton import Ascent, Metric, Tolerances, resting
 from multihorizon.parallel import Progress, silent
 
 P = TypeVar("P", bound=ChoicePoint)
@@ -45,18 +44,18 @@ def climb(
         max_steps: steps after which the climb is broken off.
         gain: stop when less than this is promised.
         metric: curvature at a neighbouring maximum, with which to begin; without it, the stop is confirmed by a new one.
-        progress: told of the steps where there are very many parameters, and each takes long.
+        progress: called after each step, with its number and the log-likelihood.
     """
     held = start.likelihood.fixed if fixed is None else start.likelihood.fixed | fixed
     start = start.without_derivatives()  # the caller may keep many starts
 
-    def tell(steps: int, point: P) -> None:
+    def report(steps: int, point: P) -> None:
         progress(steps / max_steps, f"step {steps}: log-likelihood {point.value:.2f}")
 
     if start.likelihood.is_large and not isinstance(start, Point):
         end = _quasi_newton(start, held, max_steps, progress)
     else:
-        end = newton.climb(start, held, Tolerances(gain, max_steps), metric, None if progress is silent else tell)
+        end = newton.climb(start, held, Tolerances(gain, max_steps), metric, None if progress is silent else report)
     return replace(end, point=end.point.without_derivatives())
 
 
@@ -103,11 +102,11 @@ def _quasi_newton(start: P, held: Bools, max_steps: int, progress: Progress) -> 
 
     steps = itertools.count(1)
 
-    def tell(_: Floats) -> None:
+    def report(_: Floats) -> None:
         number = next(steps)
         progress(number / most, f"step {number}: log-likelihood {best.value:.2f}")
 
     bounds = list(zip(model.lower[free], model.upper[free], strict=True))
     options = {"maxiter": most, "maxcor": 30, "ftol": 1e-14, "gtol": 1e-7}
-    end = minimize(negative, start.x[free], jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=tell)
+    end = minimize(negative, start.x[free], jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=report)
     return Ascent(best, int(end.nit), bool(end.success), None)

@@ -44,7 +44,7 @@ from multihorizon.choice.model import ChoicePoint
 from multihorizon.choice.parameters import Quadratic
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.estimate.ascent import climb
-from multihorizon.numerics.metric import Dense, Metric
+from multihorizon.numerics.newton import Dense, Metric
 from multihorizon.numerics.profile import profile_end
 from multihorizon.numerics.spectrum import positive_part, spectrum
 from multihorizon.parallel import in_parallel
@@ -251,7 +251,9 @@ class ProfileIntervals(Intervals):
         numbers, together = np.arange(self.likelihood.n_discounts), 4
         blocks = [np.isin(groups, numbers[i : i + together]) & self.known for i in range(0, numbers.size, together)]
         intervals = np.full((groups.size, 2), np.nan)
-        for found in in_parallel(partial(profile_intervals, point, precision(point), level=level), blocks, jobs):
+        precise = precision(point)
+        point = point.without_derivatives()  # factors of large matrices cannot go to other processes
+        for found in in_parallel(partial(profile_intervals, point, precise, level=level), blocks, jobs):
             intervals = np.where(np.isnan(found), intervals, found)
             yield intervals.copy()
         self.computed[level] = intervals

@@ -244,7 +244,7 @@ def _message(problem: Problem, found: LookaheadFit, evidence: dict[str, Any], re
     for name, column in evidence["identified"].items():
         unknown = [expert for expert, known in zip(problem.names, column, strict=True) if not known]
         if unknown:
-            parts.append(f"The decisions do not tell {name} of {first_few(unknown)}.")
+            parts.append(f"The decisions do not show {name} of {first_few(unknown)}.")
     if any(expert.mdp.sample_sizes is not None for expert in problem.experts):
         parts.append("Standard errors take the estimated transitions as known.")
     if not found.ascent.finished:

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, cast
 
 import numpy as np
 import scipy.linalg as la
@@ -55,7 +55,7 @@ from multihorizon.choice.parameters import (
 )
 from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, draw_decisions
 from multihorizon.choice.weighted import require_lookahead
-from multihorizon.estimate.ascent import CONVERGED_GRADIENT, climb, further, polished, projected_gradient
+from multihorizon.estimate.ascent import CONVERGED_GRADIENT, P, climb, further, polished, projected_gradient
 from multihorizon.estimate.intervals import Precision, ProfileIntervals, precision, profile_information, transition_widening
 from multihorizon.estimate.look_ahead import fit_lookahead, lookahead_solution
 from multihorizon.exact.closed_form import closed_form_start
@@ -66,8 +66,6 @@ from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import FamilyParameters, LikelihoodEvidence, LookaheadEvidence, Solution, Status
-
-P = TypeVar("P", bound=ChoicePoint)
 
 #: Standard deviation, in temperatures, of the prior that holds rewards which run away.
 WEAK_PRIOR = 20.0
@@ -581,7 +579,7 @@ def _message(
         parts.append(f"The temperature of {names} is not identified: the known reward does not say how random the choices are.")
     elif precise.nullity and identified.all():
         directions = "one direction" if precise.nullity == 1 else f"{precise.nullity} directions"
-        parts.append(f"The discounts are identified; {directions} of the reward cannot be told from the decisions.")
+        parts.append(f"The discounts are identified; the decisions do not show {directions} of the reward.")
     if not best.finished:
         largest = np.abs(model.reward(best.point.x)).max(initial=0.0)
         parts.append(f"The climb was broken off unconverged, at a largest reward of {largest:.3g}: do not use this answer.")
