@@ -116,7 +116,7 @@ PARTS: dict[str, Part] = {
     ),
     "single actions": (
         "Exact recovery where many states have a single action",
-        "`ClosedForm` for three experts. The open dimensions are those of what no action can tell apart.",
+        "`ClosedForm` for three experts. The open dimensions are those of what no action distinguishes.",
         null_spaces,
     ),
     "fits": (

@@ -50,7 +50,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, TINY, Bools, Floats, Ints, Sparse
-from multihorizon.exact.least_squares import Coefficients, Columns, DenseColumns, columns_of, null_space
+from multihorizon.exact.least_squares import Coefficients, ColumnSpace, DenseColumns, columns_of, null_space
 from multihorizon.mdp import MDP
 from multihorizon.planning.linear import DENSE_STATES, Resolvent, SingularError, matrix_resolvent
 from multihorizon.problem import Expert, Problem
@@ -348,7 +348,7 @@ class Explanation:
     residual: Floats
     gap: float
     jacobian: Floats
-    columns: Columns
+    columns: ColumnSpace
     size: float
 
     @property
@@ -608,7 +608,7 @@ class StateEquations(JointEquations):
             )
 
     def at(self, discounts: Floats) -> tuple[Floats | Sparse, Floats]:
-        """Columns for z and free temperatures, and minus the part with a known temperature."""
+        """ColumnSpace for z and free temperatures, and minus the part with a known temperature."""
         rewards = [u - gamma * v for u, v, gamma in zip(self.u, self.v, discounts, strict=True)]
         matrix = self._basis - self._pushed * discounts[self._owners]
         if self.temperature is not None:

@@ -1,6 +1,6 @@
 """Least squares with columns that may depend on each other, dense or sparse, and the null space of the action differences D.
 
-*Columns.* What of a vector h do the columns of M explain, and by which coefficients x? Few columns are dense and get a singular
+*ColumnSpace.* What of a vector h do the columns of M explain, and by which coefficients x? Few columns are dense and get a singular
 value decomposition. Many columns are sparse, and their coefficients may be bound by equations `C x = 0`. They are solved by
 iterated regularisation: one sparse factorisation of
 
@@ -54,7 +54,7 @@ FACTORED = 20_000
 
 
 class DenseColumns:
-    """Columns `(rows, n)` by their singular value decomposition.
+    """ColumnSpace `(rows, n)` by their singular value decomposition.
 
     Attributes:
         rank: how many directions the columns span.
@@ -116,7 +116,7 @@ class Coefficients:
 
 
 class SparseColumns:
-    """Columns by a sparse factorisation of their regularised Gram matrix; it answers as `DenseColumns` does."""
+    """ColumnSpace by a sparse factorisation of their regularised Gram matrix; it answers as `DenseColumns` does."""
 
     rounding = 1e-7
 
@@ -179,10 +179,10 @@ class SparseColumns:
         return x
 
 
-Columns = DenseColumns | SparseColumns
+ColumnSpace = DenseColumns | SparseColumns
 
 
-def columns_of(matrix: Floats | Sparse, smallest: float, coefficients: Coefficients | None) -> Columns:
+def columns_of(matrix: Floats | Sparse, smallest: float, coefficients: Coefficients | None) -> ColumnSpace:
     """The columns of M: dense without `coefficients`, where singular values below the share `smallest` count as zero."""
     return DenseColumns(np.asarray(matrix), smallest) if coefficients is None else SparseColumns(matrix, coefficients)
 
