@@ -608,7 +608,7 @@ class StateEquations(JointEquations):
             )
 
     def at(self, discounts: Floats) -> tuple[Floats | Sparse, Floats]:
-        """ColumnSpace for z and free temperatures, and minus the part with a known temperature."""
+        """Columns for z and free temperatures, and minus the part with a known temperature."""
         rewards = [u - gamma * v for u, v, gamma in zip(self.u, self.v, discounts, strict=True)]
         matrix = self._basis - self._pushed * discounts[self._owners]
         if self.temperature is not None:

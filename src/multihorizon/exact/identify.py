@@ -135,7 +135,7 @@ def read_temperature(temperature: Temperature) -> float | None:
     return as_positive(temperature, "temperature")
 
 
-def judge(equations: JointEquations, starts: int = 12, extent: bool = True) -> Answer:
+def judge(equations: JointEquations, starts: int = 12, extent: bool = True) -> Conclusion:
     """Solve the equations of all experts, and say what their solutions are; `extent` is whether a set is to be walked along."""
     if not isinstance(equations, StateEquations) or not equations.unknown.all():
         return _nonlinear(equations, [], starts, extent)
@@ -145,15 +145,15 @@ def judge(equations: JointEquations, starts: int = 12, extent: bool = True) -> A
         start = system.read(system.y)[0]
         point = minimise(equations, start) if equations.rows.size <= 50_000 else equations.project(start)
         unique = _feasible(equations, open_) and point.gap <= MISFIT * open_.expected
-        return Answer("unique" if unique else "infeasible", point, open_, _widened(_hull([point]), open_))
+        return Conclusion("unique" if unique else "infeasible", point, open_, _widened(_hull([point]), open_))
     ranges, extremes = system.ranges()
     if not _affine(equations):
         return _nonlinear(equations, [system.read(y)[0] for y in (system.y, *extremes)], starts, extent)
     if not _feasible(equations, open_) or not extremes:
-        return Answer("infeasible", equations.project(system.read(system.y)[0]), open_, ranges)
+        return Conclusion("infeasible", equations.project(system.read(system.y)[0]), open_, ranges)
     centre = np.mean(extremes, axis=0)
     points = [equations.project(system.read(0.98 * y + 0.02 * centre)[0]) for y in extremes]
-    return Answer("set", equations.project(system.read(centre)[0]), open_, _widened(ranges, open_), points)
+    return Conclusion("set", equations.project(system.read(centre)[0]), open_, _widened(ranges, open_), points)
 
 
 def _affine(equations: StateEquations) -> bool:
@@ -352,7 +352,7 @@ class LinearSystem:
 # Variable projection, and sets.
 
 
-def _nonlinear(equations: JointEquations, guesses: list[Floats], starts: int, extent: bool) -> Answer:
+def _nonlinear(equations: JointEquations, guesses: list[Floats], starts: int, extent: bool) -> Conclusion:
     """Local minimisers from several starts; the rank of the Jacobian at the best; walks along the set.
 
     The best is the first solution that gives the policies back when they are computed again from it. Solutions at discounts near
@@ -369,13 +369,13 @@ def _nonlinear(equations: JointEquations, guesses: list[Floats], starts: int, ex
     best = next((p for p in good if p.gap <= p.rounding and bellman_residual(p) <= enough), good[0])
     found = _directions_at(best)
     if not _feasible(equations, found):
-        return Answer("infeasible", best, found, _hull([best]))
+        return Conclusion("infeasible", best, found, _hull([best]))
     largest = MISFIT * found.expected
     alike = [p for p in good if p.gap <= largest]
     # Solutions are one up to the noise if, to first order, the step between them changes no equation beyond it.
     steps = [best.jacobian @ (p.discounts - best.discounts)[equations.unknown] for p in alike]
     if not found.free.size and all(np.linalg.norm(step) <= 2 * largest for step in steps):
-        return Answer("unique", best, found, _widened(_hull([best]), found))
+        return Conclusion("unique", best, found, _widened(_hull([best]), found))
     points = list(alike)
     dimension = int((found.singular_values <= best.no_effect).sum())
     if not equations.from_counts and dimension and extent:
@@ -390,7 +390,7 @@ def _nonlinear(equations: JointEquations, guesses: list[Floats], starts: int, ex
     for direction in [sign * v for v in found.free for sign in (1.0, -1.0)]:  # aside, as far as the noise explains it
         aside = (equations.project(best.discounts + length * direction) for length in (0.5, 0.2, 0.1, 0.05))
         points += islice((p for p in aside if p.gap <= largest), 1)
-    return Answer("set", best, found, _widened(ranges, found), points)
+    return Conclusion("set", best, found, _widened(ranges, found), points)
 
 
 def minimise(equations: JointEquations, start: Floats, max_iter: int = 300) -> Explanation:
@@ -499,7 +499,7 @@ def _tangent(here: Explanation, expert: int, sign: float, dimension: int) -> Flo
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class Conclusion:
     """What was found: a status, an explanation, the ranges `(K,2)`, and other explanations where there is a set."""
 
     status: str

@@ -1,6 +1,6 @@
 """Least squares with columns that may depend on each other, dense or sparse, and the null space of the action differences D.
 
-*ColumnSpace.* What of a vector h do the columns of M explain, and by which coefficients x? Few columns are dense and get a singular
+*Columns.* What of a vector h do the columns of M explain, and by which coefficients x? Few columns are dense and get a singular
 value decomposition. Many columns are sparse, and their coefficients may be bound by equations `C x = 0`. They are solved by
 iterated regularisation: one sparse factorisation of
 
@@ -54,7 +54,7 @@ FACTORED = 20_000
 
 
 class DenseColumns:
-    """ColumnSpace `(rows, n)` by their singular value decomposition.
+    """Columns `(rows, n)` by their singular value decomposition.
 
     Attributes:
         rank: how many directions the columns span.
@@ -116,7 +116,7 @@ class Coefficients:
 
 
 class SparseColumns:
-    """ColumnSpace by a sparse factorisation of their regularised Gram matrix; it answers as `DenseColumns` does."""
+    """Columns by a sparse factorisation of their regularised Gram matrix; it answers as `DenseColumns` does."""
 
     rounding = 1e-7
 

@@ -56,7 +56,7 @@ from multihorizon.driver import solve
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, choice_probability_start, own_discounts
 from multihorizon.exact.equations import has_features, in_order_of_content, joint_equations, read_equations, reward_families
-from multihorizon.exact.identify import Answer, Identification, judge, read_temperature
+from multihorizon.exact.identify import Conclusion, Identification, judge, read_temperature
 from multihorizon.exact.identify import Temperature as PolicyTemperature
 from multihorizon.files import for_json
 from multihorizon.parallel import Progress, part_of, silent
@@ -334,7 +334,7 @@ class _Policies:
         self.families = None if has_features(problem) else reward_families(self.problem, policies, tolerance)
         self.pairs: list[Pair] = []
 
-    def judge(self, names: Collection[str], extent: bool = False) -> Answer:
+    def judge(self, names: Collection[str], extent: bool = False) -> Conclusion:
         """What is found of some experts; `extent` is whether a set is to be walked along."""
         chosen = [i for i, expert in enumerate(self.problem.experts) if expert.name in names]
         problem = self.problem.with_experts([self.problem.experts[i] for i in chosen])
