@@ -178,17 +178,12 @@ class Beside(Block):
 
 @dataclass(frozen=True)
 class Bar(Block):
-    """A cell that draws an estimate and its interval on a scale; NaN leaves a part out."""
+    """A cell that draws an estimate, by which it is sorted, and its interval on a scale; NaN leaves a part out."""
 
     low: float
     value: float
     high: float
     scale: tuple[float, float] = (0.0, 1.0)
-
-    @property
-    def key(self) -> float:
-        """What the cell is sorted by."""
-        return self.value
 
     def at(self, value: float) -> float:
         """Where a value stands on the scale, in per cent."""

@@ -43,14 +43,9 @@ class GridMap(Block):
 
     template: ClassVar[str] = "maps.html"
     caption: str
-    shape: tuple[int, int]
+    size: tuple[int, int]
     cells: Sequence[tuple[float, float, str, bool, str]]
     arrows: Sequence[tuple[bool, str]]
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """The width and the height of the drawing."""
-        return 48 * self.shape[1], 48 * self.shape[0]
 
 
 def grid_map(mdp: MDP, values: Floats, tips: Sequence[str], caption: str, arrows: Sequence[Arrow] | None = None) -> GridMap:
@@ -60,6 +55,7 @@ def grid_map(mdp: MDP, values: Floats, tips: Sequence[str], caption: str, arrows
     opacity, so that one large reward does not make all others look alike.
     """
     assert mdp.grid_shape is not None
+    height, width = mdp.grid_shape
     above = values - (np.nanmedian(values) if np.isfinite(values).any() else 0.0)
     shares = above / (float(np.nanmax(np.abs(above), initial=0.0)) or 1.0)
     numbers = [""] * mdp.n_states
@@ -67,13 +63,13 @@ def grid_map(mdp: MDP, values: Floats, tips: Sequence[str], caption: str, arrows
         numbers = ["?" if np.isnan(value) else f"{value + 0.0:.2f}" for value in values]
     opacities, ends, paths = DARKEST * np.sqrt(np.abs(shares)), mdp.terminal.tolist(), []
     for state, action, shown in arrows or ():
-        row, column = divmod(state, mdp.grid_shape[1])
+        row, column = divmod(state, width)
         down, right = ARROWS[mdp.action_names[action]]
         x, y = (column + 0.5) * 48, (row + 0.5) * 48
         tip = x + 17 * right, y + 17 * down
         paths.append((shown, f"M{x:g} {y:g}L{tip[0]:g} {tip[1]:g}{_head(*tip, right, down)}"))
     cells = list(zip(shares.tolist(), opacities.tolist(), numbers, ends, tips, strict=True))
-    return GridMap(caption, mdp.grid_shape, cells, paths)
+    return GridMap(caption, (48 * width, 48 * height), cells, paths)
 
 
 def _head(x: float, y: float, right: float, down: float) -> str:
