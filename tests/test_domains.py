@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.domains.grids import ACTIONS, MOVES
+
+ACTIONS = ("right", "down", "left", "up")
+MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))
 
 MAKERS = (mh.domains.toy, mh.domains.big_small, mh.domains.cliff)
 

@@ -1,8 +1,8 @@
 """Problems with a known answer: the paper's three domains with their experts and task variants, the meadow of the demo, grids of
 any size, random MDPs, a task played by people, with simulated persons, and a walk among states that are vectors.
 
-Read `base` (what a domain is), then `toy`, `grids`, `random`, `space_adventure` and `navigation`, then `generalization` (how well
-a learned reward serves in variants of a domain).
+Read `base` (what a domain is, and how well a learned reward serves in its variants), then `grids`, `space_adventure` and
+`navigation`.
 """
 
 from multihorizon.domains.base import Domain, Task

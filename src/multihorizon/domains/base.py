@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from multihorizon.checks import ROUNDING, Bools, Floats, Ints, as_count, as_floats, as_shape, read_only
@@ -25,6 +26,7 @@ from multihorizon.mdp import MDP
 from multihorizon.planning.evaluation import evaluate
 from multihorizon.planning.plan import plan
 from multihorizon.planning.soft_plan import soft_plan
+from multihorizon.result import Result
 
 Ending = Literal["terminal", "absorbing"]
 
@@ -81,11 +83,22 @@ def check_ending(ending: object) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class GeneralizationError:
+class GeneralizationError(Result):
     """The ratios of all tasks, `(N,)`: `values` signed as in the paper, `absolute` divided by `|V*|` instead of `V*`."""
+
+    _drawn: ClassVar[tuple[str, ...]] = ("task", "absolute")
 
     values: Floats
     absolute: Floats
+
+    def summary(self) -> str:
+        """Mean and standard deviation of the losses."""
+        paper, absolute = f"{self.mean:.3g} ± {self.std:.3g}", f"{self.absolute.mean():.3g} ± {self.absolute.std():.3g}"
+        return f"Loss over {self.values.size} tasks, as a share of the optimum: {absolute} (signed as in the paper: {paper})."
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per task."""
+        return pd.DataFrame({"task": np.arange(self.values.size), "signed": self.values, "absolute": self.absolute})
 
     @property
     def mean(self) -> float:
@@ -119,20 +132,14 @@ def generalization_error(
     variants = domain.tasks(tasks, seed) if isinstance(tasks, int) else list(tasks)
     if not variants:
         raise ValueError("tasks must hold at least one task, received none")
-    pairs = np.array([_values(domain, learned, task) for task in variants])
-    best, loss = pairs[:, 0], pairs[:, 0] - pairs[:, 1]
+    worth = []
+    for task in variants:
+        policy = plan(task.mdp, learned, task.discount).policy
+        earned = evaluate(task.mdp, policy, domain.reward, task.discount).values
+        worth.append([task.mdp.initial @ plan(task.mdp, domain.reward, task.discount).values, task.mdp.initial @ earned])
+    best, loss = np.array(worth)[:, 0], -np.diff(worth, axis=1)[:, 0]
     loss = np.where(np.abs(loss) <= ROUNDING * np.abs(best).max(initial=0.0), 0.0, loss)
-    return GeneralizationError(_ratio(loss, best), _ratio(loss, np.abs(best)))
-
-
-def _values(domain: Domain, learned: Floats, task: Task) -> tuple[float, float]:
-    """What the true and the learned optimum are worth under the true reward, from the task's initial distribution."""
-    best = task.mdp.initial @ plan(task.mdp, domain.reward, task.discount).values
-    policy = plan(task.mdp, learned, task.discount).policy
-    return float(best), float(task.mdp.initial @ evaluate(task.mdp, policy, domain.reward, task.discount).values)
-
-
-def _ratio(loss: Floats, best: Floats) -> Floats:
-    """`loss / best`, and 0 where nothing is lost whatever the optimum is worth."""
+    # Nothing is lost where the loss is 0, whatever the optimum is worth.
     with np.errstate(divide="ignore"):
-        return np.divide(loss, best, out=np.zeros_like(loss), where=loss != 0)
+        signed, absolute = (np.divide(loss, size, out=np.zeros_like(loss), where=loss != 0) for size in (best, np.abs(best)))
+    return GeneralizationError(signed, absolute)

@@ -1,12 +1,11 @@
-"""The toy domain: from s0 three actions reach s3, s1 or s2 with probabilities 0.95, 0.9 and 0.6, and stay otherwise; s1 and
-s2 lead to s3. Rewards on arrival 0, 6, 7, 10. The better pay of s1 and s2 comes before the 10 that ends the episode, so
+"""The toy domain, grids, and random MDPs.
+
+**The toy domain**: from s0 three actions reach s3, s1 or s2 with probabilities 0.95, 0.9 and 0.6, and stay otherwise; s1 and s2
+lead to s3. Rewards on arrival 0, 6, 7, 10. The better pay of s1 and s2 comes before the 10 that ends the episode, so
 farther-sighted experts take the detour: the optimal action in s0 switches at discounts near 0.432 and 0.876.
 
-Grids: states are cells in row-major order, actions are right, down, left, up; a move into a wall or off the grid stays.
-
-With slip p the intended direction is taken with probability 1 − p and each of the other three with p/3.
-
-Random MDPs for tests and benchmarks.
+**Grids**: states are cells in row-major order, actions are right, down, left, up; a move into a wall or off the grid stays. With
+slip p the intended direction is taken with probability 1 − p and each of the other three with p/3.
 """
 
 from __future__ import annotations
@@ -21,11 +20,8 @@ from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count, as_floats
 from multihorizon.domains.base import Domain, Ending, check_ending
 from multihorizon.mdp import MDP
 
-CHANCES = (0.95, 0.9, 0.6)
-TARGETS = (3, 1, 2)
 
-
-def toy(chances: tuple[float, float, float] = CHANCES, ending: Ending = "terminal") -> Domain:
+def toy(chances: tuple[float, float, float] = (0.95, 0.9, 0.6), ending: Ending = "terminal") -> Domain:
     """The paper's toy domain; `chances` are the probabilities that an action in s0 moves the agent.
 
     Example:
@@ -49,7 +45,7 @@ def toy(chances: tuple[float, float, float] = CHANCES, ending: Ending = "termina
 
 def _toy_mdp(chances: Floats, ends: bool) -> MDP:
     transitions = np.zeros((3, 4, 4))
-    for action, (target, chance) in enumerate(zip(TARGETS, chances, strict=True)):
+    for action, (target, chance) in enumerate(zip((3, 1, 2), chances, strict=True)):
         transitions[action, 0, target] = chance
         transitions[action, 0, 0] = 1 - chance
     transitions[:, 1:, 3] = 1.0
@@ -60,10 +56,6 @@ def _toy_mdp(chances: Floats, ends: bool) -> MDP:
         state_names=["s0", "s1", "s2", "s3"],
         action_names=["a0", "a1", "a2"],
     )
-
-
-ACTIONS = ("right", "down", "left", "up")
-MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))
 
 
 def gridworld(
@@ -94,8 +86,12 @@ def gridworld(
     if not 0 <= slip <= 1:
         raise ValueError(f"slip must be in [0, 1], received {slip}")
     ends, blocked, kept = (_cells(c, shape, n) for c, n in ((terminal, "terminal"), (walls, "walls"), (absorbing, "absorbing")))
-    targets = [_target(shape, move, blocked, kept) for move in MOVES]
-    live = np.flatnonzero(~(ends | blocked))
+    here, live = np.arange(ends.size), np.flatnonzero(~(ends | blocked))
+    rows, columns = np.divmod(here, shape[1])
+    targets = []
+    for down, right in ((0, 1), (1, 0), (0, -1), (-1, 0)):
+        target = np.clip(rows + down, 0, shape[0] - 1) * shape[1] + np.clip(columns + right, 0, shape[1] - 1)
+        targets.append(np.where(blocked[target] | kept, here, target))
     if initial is None and live.size:
         free = ~(ends | blocked | kept)
         initial = free / free.sum() if free.any() else None
@@ -104,7 +100,7 @@ def gridworld(
         initial,
         ends | blocked,
         state_names=names,
-        action_names=ACTIONS,
+        action_names=("right", "down", "left", "up"),
         grid_shape=shape,
     )
 
@@ -190,15 +186,6 @@ def _cells(cells: ArrayLike, shape: tuple[int, int], name: str) -> Bools:
             )
         array = array[:, 0] * shape[1] + array[:, 1]
     return as_mask(array, shape[0] * shape[1], name)
-
-
-def _target(shape: tuple[int, int], move: tuple[int, int], blocked: Bools, kept: Bools) -> Ints:
-    """The cell that a move leads to from each cell."""
-    rows, columns = np.divmod(np.arange(shape[0] * shape[1]), shape[1])
-    target = np.clip(rows + move[0], 0, shape[0] - 1) * shape[1] + np.clip(columns + move[1], 0, shape[1] - 1)
-    here = np.arange(target.size)
-    moved: Ints = np.where(blocked[target] | kept, here, target)
-    return moved
 
 
 def _action(targets: list[Ints], action: int, slip: float, live: Ints) -> Sparse:

@@ -8,7 +8,7 @@ of steps.
 *The truth* is a dense-grid solution. The noise of the two coordinates is independent and each action moves along one of them,
 so the expectation over next states is a product of one-dimensional integrals: `E[f(s')|s,a] = T_x f T_yᵀ` with matrices that
 hold Gauss–Hermite quadrature of cubic splines through the grid. The soft Bellman equation is iterated until it changes by less
-than `TOLERANCE`. Between grid points everything is a cubic spline.
+than 1e-9. Between grid points everything is a cubic spline.
 """
 
 from __future__ import annotations
@@ -28,11 +28,6 @@ from multihorizon.data.steps import Steps
 
 ACTIONS = ("right", "up", "left", "down")
 MOVES = ((1, 0), (0, 1), (-1, 0), (0, -1))
-#: Centre, width and height of each hill of the reward.
-HILLS = (((0.25, 0.3), 0.12, 2.0), ((0.8, 0.75), 0.15, 4.0), ((0.55, 0.5), 0.1, -3.0))
-DISCOUNTS = {"near": 0.5, "middle": 0.8, "far": 0.95}
-#: Points of the quadrature of one coordinate, and the change of a value below which the iteration ends.
-QUADRATURE, TOLERANCE = 21, 1e-9
 
 
 @dataclass(frozen=True)
@@ -56,9 +51,9 @@ class Navigation:
     def reward(self, states: ArrayLike) -> Floats:
         """What arriving in these states `(n,2)` pays, `(n,)`."""
         points = as_floats(states, "states")
-        paid: Floats = sum(
-            height * np.exp(-((points - centre) ** 2).sum(axis=-1) / (2 * width**2)) for centre, width, height in HILLS
-        ) + np.zeros(points.shape[:-1])
+        paid = np.zeros(points.shape[:-1])
+        for centre, width, height in (((0.25, 0.3), 0.12, 2.0), ((0.8, 0.75), 0.15, 4.0), ((0.55, 0.5), 0.1, -3.0)):
+            paid += height * np.exp(-((points - centre) ** 2).sum(axis=-1) / (2 * width**2))
         return paid
 
     def values(self, expert: str, states: ArrayLike) -> Floats:
@@ -106,17 +101,15 @@ class Navigation:
         """Episode, step, state, action and next state of one expert's decisions."""
         rng, meaningless = np.random.default_rng(stream), np.random.default_rng(stream.spawn(1)[0])
         episodes = -(-decisions // length)
-        place = np.hstack([rng.uniform(size=(episodes, 2)), meaningless.standard_normal((episodes, extra))])
         states, actions = np.empty((length + 1, episodes, 2 + extra)), np.empty((length, episodes), dtype=np.int64)
-        states[0] = place
+        states[0, :, :2], states[0, :, 2:] = rng.uniform(size=(episodes, 2)), meaningless.standard_normal((episodes, extra))
         for t in range(length):
             ladder = self.policy(name, states[t, :, :2]).cumsum(axis=1)
             actions[t] = (rng.uniform(size=(episodes, 1)) > ladder[:, :-1]).sum(axis=1)
             aim = states[t, :, :2] + self.step * np.array(MOVES)[actions[t]]
             states[t + 1, :, :2] = _reflected(aim + self.noise * rng.standard_normal(aim.shape))
             states[t + 1, :, 2:] = meaningless.standard_normal((episodes, extra))
-        step, episode = (grid.T.ravel()[:decisions] for grid in np.indices((length, episodes)))
-        rows = (step, episode)
+        step, episode = rows = tuple(grid.T.ravel()[:decisions] for grid in np.indices((length, episodes)))
         return episode, step, states[:-1][rows], actions[rows], states[1:][rows]
 
     @cached_property
@@ -131,7 +124,7 @@ class Navigation:
         while True:
             q = np.stack([along[x] @ (paid + gamma * values) @ along[y].T for x, y in MOVES])
             new = self.temperature * logsumexp(q / self.temperature, axis=0)
-            if np.abs(new - values).max() < TOLERANCE:
+            if np.abs(new - values).max() < 1e-9:
                 return new, q
             values = new
 
@@ -156,7 +149,7 @@ def navigation(discounts: Sequence[float] | dict[str, float] | None = None, temp
         >>> ACTIONS[task.policy("far", [[0.5, 0.9]]).argmax()]
         'right'
     """
-    given = DISCOUNTS if discounts is None else discounts
+    given = {"near": 0.5, "middle": 0.8, "far": 0.95} if discounts is None else discounts
     named = given if isinstance(given, dict) else dict(zip(as_names(None, len(given), "names"), given, strict=True))
     checked = {str(name): as_discount(gamma, f"discount of {name}") for name, gamma in named.items()}
     for name, gamma in checked.items():
@@ -172,7 +165,7 @@ def _reflected(points: Floats) -> Floats:
 
 def _integrals(axis: Floats, move: float, noise: float) -> Floats:
     """The matrix `(n,n)` that gives a function's expectation after a move from each grid point, from its values on the grid."""
-    nodes, weights = hermegauss(QUADRATURE)
+    nodes, weights = hermegauss(21)
     spline = make_interp_spline(axis, np.eye(axis.size), k=3)
     found: Floats = np.einsum("q,iqj->ij", weights / weights.sum(), spline(_reflected(axis[:, None] + move + noise * nodes)))
     return found

@@ -34,11 +34,6 @@ VALUES = (-20, -10, 0, 10, 20)
 #: Where a jump from each planet is aimed, counted from 0.
 JUMPS = (4, 3, 4, 5, 1, 1)
 LANDS = {"low": 0.9, "high": 0.5}
-FEATURES = ("planet -20", "planet -10", "planet +10", "planet +20", "is jump")
-#: Simulated persons: logit discounts and log temperatures (in points) are normal, with these means and standard deviations.
-LOGIT_DISCOUNT, LOG_TEMPERATURE = (1.8, 0.8), (float(np.log(6.0)), 0.3)
-GROUPS = ("control", "training")
-AGES = (20, 70)
 
 
 class Place(NamedTuple):
@@ -125,6 +120,8 @@ class SpaceAdventure:
     ) -> SimulatedPersons:
         """Persons of two groups and several ages, who play every mini-block once.
 
+        Logit discounts and log temperatures (in points) are normal.
+
         Args:
             count: how many; every other one is in the group "training".
             seed: fixes all randomness.
@@ -139,11 +136,11 @@ class SpaceAdventure:
         """
         n = as_count(count, "count")
         rng = np.random.default_rng(seed)
-        groups, ages = np.resize(GROUPS, n), rng.integers(*AGES, n)
+        groups, ages = np.resize(["control", "training"], n), rng.integers(20, 70, n)
         frame = pd.DataFrame({"expert": [str(i + 1) for i in range(n)], "group": groups, "age": ages})
-        centre = group_difference * (groups == GROUPS[1]) + age_slope * (ages - np.mean(AGES)) / 10
-        logits = rng.normal(*LOGIT_DISCOUNT, n) + centre
-        drawn = 1 / (1 + np.exp(-logits)), np.exp(rng.normal(*LOG_TEMPERATURE, n))
+        centre = group_difference * (groups == "training") + age_slope * (ages - 45) / 10
+        logits = rng.normal(1.8, 0.8, n) + centre
+        drawn = 1 / (1 + np.exp(-logits)), np.exp(rng.normal(np.log(6.0), 0.3, n))
         gammas, lambdas = _given(discounts, drawn[0], "discounts"), _given(temperatures, drawn[1], "temperatures")
         policies = [soft_plan(self.mdp, self.reward, *pair).policy for pair in zip(gammas, lambdas, strict=True)]
         return SimulatedPersons(self.simulate(policies, seed, frame["expert"].tolist()), gammas, lambdas, frame)
@@ -184,7 +181,12 @@ def _draw(rng: np.random.Generator, noise: str, left: int, taken: list[Place]) -
 
 def _task(starts: list[Place]) -> SpaceAdventure:
     """The task of these mini-blocks: all states they can lead to, with their transitions, points and features."""
-    places = _reached(starts)
+    # All states in which there is something to decide, those with most travels left first.
+    places = list(dict.fromkeys(sorted(starts, key=lambda place: -place.left)))
+    for left in range(places[0].left, 1, -1):
+        before = [place for place in places if place.left == left]
+        landed = (place.after(at) for place in before for a in range(len(ACTIONS)) for at in place.landings(a))
+        places = list(dict.fromkeys([*places, *landed]))
     index = {place: s for s, place in enumerate(places)}
     n, live = len(places) + len(VALUES), len(places)
     rows, targets, values, chances = [], [], [], []
@@ -208,16 +210,8 @@ def _task(starts: list[Place]) -> SpaceAdventure:
     jumps = np.concatenate([np.zeros(n), ~mdp.terminal])
     features = sp.csr_array(np.column_stack([lands[:, [0, 1, 3, 4]], jumps]))
     paid = (lands @ np.array(VALUES)).reshape(len(ACTIONS), n) - np.outer(FUEL, ~mdp.terminal)
-    return SpaceAdventure("space adventure", mdp, read_only(paid.T), features, FEATURES, read_only(first))
-
-
-def _reached(starts: list[Place]) -> list[Place]:
-    """All states in which there is something to decide, those with most travels left first."""
-    found = dict.fromkeys(sorted(starts, key=lambda place: -place.left))
-    for left in range(max(place.left for place in starts), 1, -1):
-        before = [place for place in found if place.left == left]
-        found |= dict.fromkeys(place.after(at) for place in before for a in range(len(ACTIONS)) for at in place.landings(a))
-    return list(found)
+    names = ("planet -20", "planet -10", "planet +10", "planet +20", "is jump")
+    return SpaceAdventure("space adventure", mdp, read_only(paid.T), features, names, read_only(first))
 
 
 def _given(values: ArrayLike | None, drawn: Floats, name: str) -> Floats:
