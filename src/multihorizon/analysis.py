@@ -64,23 +64,8 @@ from multihorizon.planning.plan import steps_left
 from multihorizon.problem import Problem, SampledProblem
 from multihorizon.questions.goals import Goals, best_fit, group_experts
 from multihorizon.questions.lookahead_comparison import LookaheadComparison, check_comparable, compare_from
-from multihorizon.questions.model_checks import (
-    WORST,
-    Extent,
-    Misfit,
-    ModelChecks,
-    check_model,
-    choices_repeat,
-    extent,
-    misfits,
-)
-from multihorizon.questions.shared_discount import (
-    SharedDiscountTest,
-    each_pair,
-    pairwise_tests,
-    shared_discount_test,
-    with_holm,
-)
+from multihorizon.questions.model_checks import WORST, Extent, Misfit, ModelChecks, check_model, choices_repeat, extent, misfits
+from multihorizon.questions.shared_discount import SharedDiscountTest, each_pair, shared_discount_test, with_holm
 from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, package_version
@@ -596,7 +581,13 @@ def analyse(
         if wrong or not isinstance(solver, SieveLikelihood | None):
             what = " and ".join(wrong) or type(solver).__name__
             raise ValueError(f"Steps must come without what belongs to tasks with a list of states, received {what}")
-        return _analyse_vectors(tables, solver or SieveLikelihood(temperature=temperature), quick, keep, seed, progress)
+        solver = solver or SieveLikelihood(temperature=temperature)
+        solution = solve(SampledProblem(tables), solver, seed, part_of(progress, 0.0, 0.8))
+        found = replace(_fit_to_vectors(solution, tables), quick=quick)
+        keep(found)
+        tested = not quick and solution.status is Status.CONVERGED
+        found = _with_tests(found, True, jobs, part_of(progress, 0.8, 1.0), keep) if tested else found
+        return replace(found, finished=True)
     if isinstance(solver, SieveLikelihood):
         raise ValueError("SieveLikelihood is for states that are vectors: hand in Steps, received tables with a list of states")
     tables = [tables] if isinstance(tables, Demonstrations) else tables
@@ -651,17 +642,7 @@ def analyse(
     if found.withheld:
         return replace(found, finished=True)
     found = _with_intervals(found, jobs, part_of(progress, 0.55, 0.8), keep)
-    if problem.n_experts > 1 and not all(found.known):
-        progress(0.8, "test of one discount for all")
-        found = replace(found, shared=shared_discount_test(solution))
-        keep(found)
-    if not all(found.known) and (pairs or problem.n_experts <= 6):
-        tests: list[SharedDiscountTest] = []
-        for pair in each_pair(solution, jobs=jobs, progress=part_of(progress, 0.85, 1.0)):
-            tests.append(replace(pair, adjusted=np.nan))  # corrected for their number when all are there
-            found = replace(found, pairs=list(tests))
-            keep(found)
-        found = replace(found, pairs=with_holm(tests))
+    found = _with_tests(found, pairs or problem.n_experts <= 6, jobs, part_of(progress, 0.8, 1.0), keep)
     return replace(found, finished=True)
 
 
@@ -735,6 +716,34 @@ def _fit_to_lists(solution: Solution, tables: Sequence[Demonstrations]) -> Analy
         policies=policies,
         contrasts=contrasts,
     )
+
+
+def _fit_to_vectors(solution: Solution, steps: Steps) -> Analysis:
+    """The same for states that are vectors."""
+    evidence, fixed, made = SieveEvidence.of(solution), solution.options.get("discounts"), reward_functions(solution)
+    batches, plans, size = made.point.likelihood.data.decisions, made.point.plans, len(steps.experts)
+    decisions = np.array([float(batch.visits.sum()) for batch in batches])
+    totals = [float((batch.counts * plan.finite_log).sum()) for batch, plan in zip(batches, plans, strict=True)]
+    no_test = SharedGoalTest(np.nan, np.nan, 0, "there is no test of it yet for states that are vectors")
+    unknown = np.full(solution.reward.size, np.nan)
+    found = Analysis(
+        solution=solution,
+        intervals=solution.confidence_intervals(LEVEL),
+        episodes=np.array([np.unique(steps.episode_numbers[steps.expert == k]).size for k in range(size)]),
+        decisions=decisions,
+        chance=np.array([batch.chance for batch in batches]) / decisions,
+        fitted=np.array(totals) / decisions,
+        known=[name in fixed if isinstance(fixed, dict) else fixed is not None for name in solution.experts],
+        longest=np.inf,  # logged steps alone do not show that a task must end
+        largest_discount=LARGEST_DISCOUNT,
+        estimated_rewards=evidence.functions,
+        determined_rewards=max(0, evidence.functions - evidence.unidentified_directions),
+        contrasts=Contrasts(unknown, unknown),
+        withheld=not_to_be_used(solution),
+        goals=GoalCheck(no_test) if size > 1 else None,
+        functions=made,
+    )
+    return replace(found, intervals=np.where(np.array(found.given)[:, None], found.intervals, np.nan))
 
 
 def most_steps(problem: Problem) -> float:
@@ -826,44 +835,22 @@ def _with_intervals(found: Analysis, jobs: int, progress: Progress, keep: Callab
     return found
 
 
-def _analyse_vectors(
-    steps: Steps, solver: SieveLikelihood, quick: bool, keep: Callable[[Analysis], None], seed: int, progress: Progress
-) -> Analysis:
-    """The same for states that are vectors: the fit, the tests of shared discounts, and the reward as a function."""
-    solution = solve(SampledProblem(steps), solver, seed, part_of(progress, 0.0, 0.7))
-    evidence, fixed, made = SieveEvidence.of(solution), solution.options.get("discounts"), reward_functions(solution)
-    batches, plans, size = made.point.likelihood.data.decisions, made.point.plans, len(steps.experts)
-    decisions = np.array([float(batch.visits.sum()) for batch in batches])
-    totals = [float((batch.counts * plan.finite_log).sum()) for batch, plan in zip(batches, plans, strict=True)]
-    no_test = SharedGoalTest(np.nan, np.nan, 0, "there is no test of it yet for states that are vectors")
-    unknown = np.full(solution.reward.size, np.nan)
-    found = Analysis(
-        solution=solution,
-        intervals=solution.confidence_intervals(LEVEL),
-        episodes=np.array([np.unique(steps.episode_numbers[steps.expert == k]).size for k in range(size)]),
-        decisions=decisions,
-        chance=np.array([batch.chance for batch in batches]) / decisions,
-        fitted=np.array(totals) / decisions,
-        known=[name in fixed if isinstance(fixed, dict) else fixed is not None for name in solution.experts],
-        longest=np.inf,  # logged steps alone do not show that a task must end
-        largest_discount=LARGEST_DISCOUNT,
-        estimated_rewards=evidence.functions,
-        determined_rewards=max(0, evidence.functions - evidence.unidentified_directions),
-        contrasts=Contrasts(unknown, unknown),
-        withheld=not_to_be_used(solution),
-        goals=GoalCheck(no_test) if size > 1 else None,
-        quick=quick,
-        functions=made,
-    )
-    found = replace(found, intervals=np.where(np.array(found.given)[:, None], found.intervals, np.nan))
+def _with_tests(found: Analysis, pairs: bool, jobs: int, progress: Progress, keep: Callable[[Analysis], None]) -> Analysis:
+    """The same with the test that all experts have one discount, and with those of all pairs if they are wanted."""
+    if len(found.known) == 1 or all(found.known):
+        return found
+    progress(0.0, "test of one discount for all")
+    shared = shared_discount_test(found.solution)
+    found = replace(found, shared=shared, pairs=[shared] if len(found.known) == 2 and not np.isnan(shared.statistic) else [])
     keep(found)
-    if not quick and solution.status is Status.CONVERGED and size > 1:
-        shared = shared_discount_test(solution)
-        found = replace(found, shared=shared, pairs=[shared])
+    if not pairs or len(found.known) == 2:
+        return found
+    tests: list[SharedDiscountTest] = []
+    for pair in each_pair(found.solution, jobs=jobs, progress=part_of(progress, 0.25, 1.0)):
+        tests.append(replace(pair, adjusted=np.nan))  # corrected for their number when all are there
+        found = replace(found, pairs=list(tests))
         keep(found)
-    if size > 2 and found.shared is not None:
-        found = replace(found, pairs=pairwise_tests(solution, progress=part_of(progress, 0.8, 1.0)))
-    return replace(found, finished=True)
+    return replace(found, pairs=with_holm(tests))
 
 
 def analyse_steps(
