@@ -37,17 +37,24 @@ def recover(study, *arguments):
     return CliRunner().invoke(app, ["recover", *map(str, [study / "decisions.csv", *known, *arguments])])
 
 
-def test_group_effects_come_first(study, tmp_path) -> None:
-    result = fit(study, "--persons", study / "persons.csv", "--formula", "~ group + age", "--out", tmp_path / "out")
+@pytest.fixture(scope="module")
+def compared(study):
+    """What a fit with two covariates printed, and the folder that it wrote."""
+    result = fit(study, "--persons", study / "persons.csv", "--formula", "~ group + age", "--out", study / "out")
     assert result.exit_code == 0, result.output
+    return result, study / "out"
+
+
+def test_group_effects_come_first(compared) -> None:
+    result, out = compared
     assert result.output.index("group[T.training]") < result.output.index("Planning horizons")
-    population = json.loads((tmp_path / "out" / "result.json").read_text())["population"]
+    population = json.loads((out / "result.json").read_text())["population"]
     assert population["status"] == "converged"
     assert list(population["discount"]) == ["Intercept", "group[T.training]", "age"]
     for effect in population["discount"].values():
         assert effect["interval"][0] < effect["estimate"] < effect["interval"][1]
         assert 0 <= effect["p"] <= 1
-    page = (tmp_path / "out" / "report.html").read_text()
+    page = (out / "report.html").read_text()
     assert page.index("Groups and persons") < page.index("Planning horizons")
     assert page.index("Do discounts differ with the covariates?") < page.index("How far do they look ahead?")
     pairs = population["contrasts"]["discount"]
@@ -125,11 +132,9 @@ def test_a_reference_that_is_none_is_refused(study) -> None:
         assert said in " ".join(result.output.split())
 
 
-def test_people_gain_shrunken_values_and_covariates(study, tmp_path) -> None:
-    result = fit(study, "--persons", study / "persons.csv", "--formula", "~ group", "--out", tmp_path / "out")
-    assert result.exit_code == 0, result.output
-    people = pd.read_csv(tmp_path / "out" / "people.csv").set_index("expert")
-    result = json.loads((tmp_path / "out" / "result.json").read_text())
+def test_people_gain_shrunken_values_and_covariates(compared) -> None:
+    people = pd.read_csv(compared[1] / "people.csv").set_index("expert")
+    result = json.loads((compared[1] / "result.json").read_text())
     shrunken = dict(zip(result["experts"], result["population"]["discounts"], strict=True))
     for expert, row in people.iterrows():
         assert row["shrunken_discount"] == pytest.approx(shrunken[str(expert)])
