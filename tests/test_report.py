@@ -79,7 +79,7 @@ def test_analyse_gives_no_intervals_and_no_tests_where_the_fit_did_not_converge(
     assert found.withheld
     assert np.isnan(found.intervals).all()
     assert found.shared is None
-    assert found.pairs == []
+    assert not found.pairs
 
 
 def test_a_reward_that_runs_away_is_no_finding(found):
