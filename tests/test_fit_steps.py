@@ -20,7 +20,7 @@ from multihorizon.report.files import result_of, write_fit
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     path = tmp_path_factory.mktemp("steps") / "steps.csv"
-    mh.domains.navigation({"ann": 0.3, "bob": 0.9}).simulate(2000, seed=4).to_csv(path)
+    mh.domains.navigation({"ann": 0.3, "bob": 0.9}).simulate(800, seed=4).to_csv(path)
     return path
 
 
