@@ -41,18 +41,23 @@ def pair() -> mh.Solution:
     return mh.solve(mh.SampledProblem(steps), solver, seed=1)
 
 
-@pytest.fixture(scope="module")
-def line() -> mh.Steps:
-    """Decisions of three experts on a line of 61 places, the far end of which pays."""
+def on_a_line(discounts: dict[str, float], temperature: float = 1.0, seed: int = 0) -> mh.Steps:
+    """1200 decisions of each expert on a line of 61 places, the far end of which pays."""
     places = np.linspace(0, 1, 61)
     ahead = [np.clip(places + move, 0, 1)[:, None] for move in (-0.05, 0.0, 0.05)]
     moves = [np.exp(-0.5 * ((places - middle) / 0.02) ** 2) for middle in ahead]
     mdp = mh.MDP([move / move.sum(axis=1, keepdims=True) for move in moves], np.full(61, 1 / 61))
     reward = np.exp(-(((places - 0.3) / 0.1) ** 2)) + 2 * np.exp(-(((places - 0.9) / 0.1) ** 2))
-    policies = [mh.soft_plan(mdp, reward, gamma).policy for gamma in TRUE]
-    frame = mh.Demonstrations.simulate(mdp, policies, episodes=60, max_steps=20, seed=0).to_frame()
+    policies = [mh.soft_plan(mdp, reward, gamma, temperature).policy for gamma in discounts.values()]
+    table = mh.Demonstrations.simulate(mdp, policies, episodes=60, max_steps=20, seed=seed, names=list(discounts))
+    frame = table.to_frame()
     columns = {"x": places[frame.state.astype(int)], "next_x": places[frame.next_state.astype(int)]}
     return mh.Steps.from_frame(frame.assign(**columns), ["x"])
+
+
+@pytest.fixture(scope="module")
+def line() -> mh.Steps:
+    return on_a_line(dict(zip(("near", "middle", "far"), TRUE, strict=True)))
 
 
 @pytest.mark.parametrize("make", [mh.domains.cliff, mh.domains.big_small])
@@ -142,15 +147,22 @@ def test_first_stage_errors_agree_with_resampled_dynamics(pair) -> None:
     assert ((ratio > 0.6) & (ratio < 1.6)).all()
 
 
-def test_answers_do_not_depend_on_order_or_names(walk, solution) -> None:
-    names = {"near": "zoe", "middle": "ann", "far": "mia"}
-    frame = walk.to_frame().sample(frac=1, random_state=0)
-    frame = frame.assign(expert=frame.expert.map(names), action=frame.action.map(lambda a: {"up": "zenith"}.get(a, a)))
-    again = mh.solve(
-        mh.SampledProblem(mh.Steps.from_frame(frame, ["y", "x"])), mh.SieveLikelihood(basis=mh.Splines(6), penalty=0.1)
+def test_answers_do_not_depend_on_order_or_names() -> None:
+    cliff = mh.domains.cliff()
+    frame = mh.Demonstrations.simulate(cliff.mdp, cliff.mce_experts(), episodes=60, seed=1).to_frame()
+    for column in ("state", "next_state"):
+        frame[f"{column[:-5]}y"], frame[f"{column[:-5]}x"] = np.divmod(frame[column].astype(int), 4)
+    frame["terminated"] = cliff.mdp.terminal[frame["next_state"].astype(int)].astype(int)
+    names = {"0": "zoe", "1": "ann", "2": "mia"}
+    mixed = frame.sample(frac=1, random_state=0)
+    mixed = mixed.assign(expert=mixed.expert.map(names), action=mixed.action.map(lambda a: {"0": "zenith"}.get(a, a)))
+    solver = mh.SieveLikelihood(basis=mh.Splines(4), penalty=0.1)
+    first, again = (
+        mh.solve(mh.SampledProblem(mh.Steps.from_frame(table, columns)), solver)
+        for table, columns in ((frame, ["x", "y"]), (mixed, ["y", "x"]))
     )
     theirs = dict(zip(again.experts, again.discounts, strict=True))
-    for name, gamma in zip(solution.experts, solution.discounts, strict=True):
+    for name, gamma in zip(first.experts, first.discounts, strict=True):
         assert theirs[names[name]] == pytest.approx(gamma, abs=1e-5)
 
 
@@ -215,20 +227,18 @@ def test_steps_that_nobody_can_predict_are_announced(solution) -> None:
 
 
 def test_a_poor_basis_is_announced(line) -> None:
-    poor = RBFSampler(gamma=0.01, n_components=3, random_state=0)
-    found = mh.solve(mh.SampledProblem(line), mh.SieveLikelihood(basis=poor, penalty=0.1))
+    found = mh.solve(mh.SampledProblem(line), mh.SieveLikelihood(basis=mh.Splines(4), penalty=0.1, temperature="shared"))
     assert found.evidence["basis_too_poor"]
-    assert "too poor" in found.message or found.status is Status.NOT_IDENTIFIED
+    assert "too poor" in found.message
 
 
-def test_other_transformers_and_regressors(walk) -> None:
-    steps = walk.select(walk.step < 12)
-    fourier = RBFSampler(gamma=0.5, n_components=20, random_state=0)
-    found = mh.solve(mh.SampledProblem(steps), mh.SieveLikelihood(basis=fourier, penalty=0.03, temperature="shared"))
+def test_other_transformers_and_regressors(walk, line) -> None:
+    fourier = RBFSampler(gamma=0.5, n_components=8, random_state=0)
+    found = mh.solve(mh.SampledProblem(line), mh.SieveLikelihood(basis=fourier, penalty=0.03, temperature="shared"))
     assert (np.diff(found.discounts) > 0).all()
     trees = ExtraTreesRegressor(8, min_samples_leaf=40, random_state=0)
     forest = mh.SieveLikelihood(basis=mh.Splines(4), regressor=trees, penalty=0.1, temperature="shared", resamples=2)
-    grown = mh.solve(mh.SampledProblem(steps), forest)
+    grown = mh.solve(mh.SampledProblem(walk.select(walk.step < 12)), forest)
     assert (np.diff(grown.discounts) > 0).all()
     assert grown.evidence["first_stage"] == "regressor"
     assert grown.evidence["resamples"] == 2
@@ -236,11 +246,9 @@ def test_other_transformers_and_regressors(walk) -> None:
 
 def test_a_known_temperature_per_expert() -> None:
     """An expert twice as random is recognised as such, not as short-sighted."""
-    plain, noisy = mh.domains.navigation({"a": 0.8, "b": 0.95}), mh.domains.navigation({"c": 0.8}, temperature=2.0)
-    tables = [plain.simulate(3000, seed=0), noisy.simulate(3000, seed=1)]
-    frame = pd.concat([table.to_frame() for table in tables])
-    steps = mh.Steps.from_frame(frame, ["x", "y"])
-    found = mh.solve(mh.SampledProblem(steps), mh.SieveLikelihood(basis=mh.Splines(6), penalty=0.1))
+    tables = [on_a_line({"a": 0.8, "b": 0.95}, temperature=0.3), on_a_line({"c": 0.8}, temperature=0.6, seed=1)]
+    steps = mh.Steps.from_frame(pd.concat([table.to_frame() for table in tables]), ["x"])
+    found = mh.solve(mh.SampledProblem(steps), mh.SieveLikelihood(basis=mh.Splines(8), penalty=0.1))
     assert found.evidence["equal_temperatures_p"] < 0.01
     fitted = dict(zip(found.experts, found.temperature, strict=True))
     assert fitted["c"] / fitted["a"] == pytest.approx(2.0, rel=0.35)
