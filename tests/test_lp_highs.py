@@ -44,10 +44,9 @@ def test_interior_point_and_a_basis_too_far_away_give_the_same_optimum(monkeypat
     lp = random_program(2)
     simplex = solve_lp(lp)
     monkeypatch.setattr(highs, "MOST_SIMPLEX_ROWS", 0)
-    monkeypatch.setattr(highs, "MOST_WARM_STEPS", 0)
     far = random_program(2)
     far.costs[:] *= -1
-    for result in (solve_lp(lp), solve_lp(lp, solve_lp(far).basis)):
+    for result in (solve_lp(lp), solve_lp(lp, solve_lp(far).basis, max_warm_steps=0)):
         assert result.optimal
         assert result.objective == pytest.approx(simplex.objective, abs=1e-8)
         np.testing.assert_allclose(lp.matrix.T @ result.duals + result.reduced_costs, lp.costs, atol=1e-8)

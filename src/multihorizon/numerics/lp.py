@@ -21,13 +21,9 @@ import numpy as np
 
 from multihorizon.checks import Floats
 
-#: By how much rows and dual prices may be violated: HiGHS allows 1e-10, and one digit is left for badly scaled programs.
-FEASIBILITY_TOLERANCE = 1e-9
 INFINITY = float("inf")
 #: Programs with more rows are solved by the interior point (with crossover to a vertex) unless they start from a basis.
 MOST_SIMPLEX_ROWS = 2000
-#: A basis that needs more steps than this is too far away to help.
-MOST_WARM_STEPS = 1000
 
 
 class LPStatus(StrEnum):
@@ -80,23 +76,9 @@ class LPResult:
         return self.status == LPStatus.OPTIMAL
 
 
-#: The interior point, with crossover to a vertex and the primal simplex method for what is left: at that vertex rows hold and
-#: some prices do not, and with many optimal vertices the dual simplex method goes a long way to mend them.
-_INTERIOR: dict[str, Any] = {"solver": "ipm", "simplex_strategy": 4}
-#: What is tried in turn, from scratch, where the first run leaves a program open; the last gives up two digits.
-_RETRIES: tuple[dict[str, Any], ...] = (
-    {"presolve": "off", "solver": "simplex"},
-    {"presolve": "off", "solver": "simplex", "simplex_scale_strategy": 0},
-    {"solver": "ipm"},
-    {
-        "solver": "simplex",
-        "primal_feasibility_tolerance": 100 * FEASIBILITY_TOLERANCE,
-        "dual_feasibility_tolerance": 100 * FEASIBILITY_TOLERANCE,
-    },
-)
-
-
-def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True, interior: bool = True) -> LPResult:
+def solve_lp(
+    program: LinearProgram, basis: Any = None, *, ray: bool = True, interior: bool = True, max_warm_steps: int = 1000
+) -> LPResult:
     """Solve a program, from `basis` if one is given: by the simplex method, or by the interior point if large and cold.
 
     With `interior=False` the simplex method comes first at any size.
@@ -105,18 +87,27 @@ def solve_lp(program: LinearProgram, basis: Any = None, *, ray: bool = True, int
     different sizes) is repeated from scratch in other ways. The first retry is without presolve, which also yields the Farkas
     ray of an infeasible program; with `ray=False` infeasible is enough.
     """
-    cold = _INTERIOR if interior and program.matrix.shape[0] > MOST_SIMPLEX_ROWS else {"solver": "simplex"}
-    # Devex prices: the weights of the steepest edge cost more than the few steps of a warm start.
-    warm = {"solver": "simplex", "simplex_iteration_limit": MOST_WARM_STEPS, "simplex_dual_edge_weight_strategy": 1}
+    # The interior point, with crossover to a vertex and the primal simplex method for what is left: at that vertex rows hold and
+    # some prices do not, and with many optimal vertices the dual simplex method goes a long way to mend them.
+    large = interior and program.matrix.shape[0] > MOST_SIMPLEX_ROWS
+    cold: dict[str, Any] = {"solver": "ipm", "simplex_strategy": 4} if large else {"solver": "simplex"}
+    # A basis that needs more steps is too far away to help. Devex prices: the weights of the steepest edge cost more than the few
+    # steps of a warm start.
+    warm = {"solver": "simplex", "simplex_iteration_limit": max_warm_steps, "simplex_dual_edge_weight_strategy": 1}
+    # What is tried in turn, from scratch, where the first run leaves a program open; the last gives up two digits.
+    retries: tuple[dict[str, Any], ...] = (
+        {"presolve": "off", "solver": "simplex"},
+        {"presolve": "off", "solver": "simplex", "simplex_scale_strategy": 0},
+        *(() if large else ({"solver": "ipm"},)),
+        {"solver": "simplex", "primal_feasibility_tolerance": 1e-7, "dual_feasibility_tolerance": 1e-7},
+    )
     solver = _run(program, cold) if basis is None else _run(program, warm, basis)
     if basis is not None and solver.getModelStatus() not in _STATUSES:
         solver = _run(program, cold)
     done = {highspy.HighsModelStatus.kOptimal} if ray else set(_STATUSES)
-    for options in _RETRIES:
+    for options in retries:
         if solver.getModelStatus() in done:
             break
-        if cold is _INTERIOR and options["solver"] == "ipm":
-            continue
         solver, done = _run(program, options), set(_STATUSES)
     return _read(solver)
 
@@ -127,22 +118,12 @@ def short_solve(program: LinearProgram) -> LPResult:
 
 
 def _run(program: LinearProgram, options: dict[str, Any], basis: Any = None) -> Any:
-    solver = _load(program)
-    for name, value in options.items():
-        solver.setOptionValue(name, value)
-    if basis is not None:
-        solver.setBasis(basis)
-    solver.run()
-    return solver
-
-
-def _load(program: LinearProgram) -> Any:
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
-    # One thread: programs are solved side by side by processes, and HiGHS' simplex is serial by default.
-    solver.setOptionValue("threads", 1)
-    solver.setOptionValue("primal_feasibility_tolerance", FEASIBILITY_TOLERANCE)
-    solver.setOptionValue("dual_feasibility_tolerance", FEASIBILITY_TOLERANCE)
+    # One thread: programs are solved side by side by processes, and HiGHS' simplex is serial by default. Rows and dual prices may
+    # be violated by 1e-9: HiGHS allows 1e-10, and one digit is left for badly scaled programs.
+    always = {"output_flag": False, "threads": 1, "primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
+    for name, value in (always | options).items():
+        solver.setOptionValue(name, value)
     lp = highspy.HighsLp()
     lp.num_row_, lp.num_col_ = program.matrix.shape
     lp.sense_ = highspy.ObjSense.kMaximize
@@ -154,6 +135,9 @@ def _load(program: LinearProgram) -> Any:
     lp.a_matrix_.value_ = program.matrix.data
     if solver.passModel(lp) == highspy.HighsStatus.kError:
         raise RuntimeError(f"HiGHS refused a program of {lp.num_row_} rows and {lp.num_col_} columns; please report this problem")
+    if basis is not None:
+        solver.setBasis(basis)
+    solver.run()
     return solver
 
 

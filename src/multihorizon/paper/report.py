@@ -1,8 +1,5 @@
-"""The figures of the study, each drawn from the parts' JSON alone.
-
-The tables of the study as plain text cells, from the parts' JSON; the report and the docs page print the same ones.
-
-Writing the study up: figures as SVG and PNG, a self-contained HTML report, and the docs page "The paper and us".
+"""Writing the study up, from the parts' JSON alone: figures as SVG and PNG, tables of plain text, a self-contained HTML report,
+and the docs page "The paper and us", which prints the same tables.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 import multihorizon as mh
-from multihorizon.domains.base import Domain
 from multihorizon.paper.claims import IN_PART, NOT, NOT_TESTED, REPRODUCED, Claim, distance, numbers
 from multihorizon.paper.parts import PAPER_NAMES, Data
 from multihorizon.paper.settings import CHOSEN, PRINTED, Progress, StudySettings, study_domains
@@ -37,7 +33,7 @@ def generalization(data: Data, timings: Data) -> Figure:
         names = list(rows)
         ax.barh(range(len(names)), [rows[n]["absolute mean"] for n in names], color=COLOURS[0], height=0.6)
         for y, name in enumerate(names):
-            printed = PRINTED.generalization.get(PAPER_NAMES.get(name, ""), {}).get(domain)
+            printed = _printed(PRINTED.generalization, domain, name)
             if printed:
                 ax.plot(printed[0], y, "D", color=COLOURS[4], ms=7)
         ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [])
@@ -58,7 +54,7 @@ def discounts(data: Data, timings: Data) -> Figure:
     for ax, (domain, rows) in zip(axes[0], data["learned"].items(), strict=True):
         names = list(rows)
         for y, name in enumerate(names):
-            printed = PRINTED.discounts.get(PAPER_NAMES.get(name, ""), {}).get(domain, (None,) * 3)
+            printed = _printed(PRINTED.discounts, domain, name) or (None,) * 3
             for k, (true, ours, theirs) in enumerate(zip(rows[name]["true"], rows[name]["discounts"], printed, strict=True)):
                 ax.plot(true, y - 0.22, "|", color=COLOURS[k], ms=12, mew=2)
                 ax.plot(ours, y, "o", color=COLOURS[k], ms=7)
@@ -138,7 +134,7 @@ def rewards(data: Data, timings: Data) -> Figure:
 def policies(data: Data, timings: Data) -> Figure:
     """The deterministic experts' optimal actions on the two grids."""
     figure, axes = _sheet(2, 3, 4.2, 2.4)
-    grids: list[Domain] = [domain for domain in study_domains().values() if domain.mdp.grid_shape]
+    grids = [domain for domain in study_domains().values() if domain.mdp.grid_shape]
     for row, domain in zip(axes, grids, strict=True):
         for ax, sets, gamma in zip(row, domain.lp_action_sets(), domain.lp_discounts, strict=True):
             plot_policy(domain.mdp, sets, ax, f"{domain.name}: expert with γ = {gamma}")
@@ -287,43 +283,32 @@ class TextTable:
     rows: tuple[tuple[str, ...], ...]
 
 
+def _printed(table: Mapping[str, Any], domain: str, algorithm: str) -> Any:
+    """What the paper prints of an algorithm on a domain; nothing where it does not."""
+    return table.get(PAPER_NAMES.get(algorithm, ""), {}).get(domain, ())
+
+
 def generalization_tables(data: Data) -> TextTable:
     """Mean ± standard deviation of the generalization error; signed as in Eq. 12, absolute, the median, and the paper's."""
+    headers = ("domain", "algorithm", "signed ratio", "absolute ratio", "median", "paper")
     rows = []
     for domain, found in data["generalization"].items():
         for name, row in found.items():
-            printed = PRINTED.generalization.get(PAPER_NAMES.get(name, ""), {}).get(domain)
-            rows.append(
-                (
-                    domain,
-                    name,
-                    f"{row['mean']:.3f} ± {row['std']:.3f}",
-                    f"{row['absolute mean']:.3f} ± {row['absolute std']:.3f}",
-                    f"{row['median']:.3f}",
-                    f"{printed[0]:.3f} ± {printed[1]:.3f}" if printed else "",
-                )
-            )
-    return TextTable(
-        "Generalization error", ("domain", "algorithm", "signed ratio", "absolute ratio", "median", "paper"), tuple(rows)
-    )
+            ours = [f"{row['mean']:.3f} ± {row['std']:.3f}", f"{row['absolute mean']:.3f} ± {row['absolute std']:.3f}"]
+            theirs = " ± ".join(f"{value:.3f}" for value in _printed(PRINTED.generalization, domain, name))
+            rows.append((domain, name, *ours, f"{row['median']:.3f}", theirs))
+    return TextTable("Generalization error", headers, tuple(rows))
 
 
 def discounts_tables(data: Data) -> TextTable:
     """True, learned and printed discounts."""
     rows = []
     for domain, found in data["learned"].items():
+        intervals = ", ".join(f"[{low:g}, {high:g}]" for low, high in PRINTED.intervals[domain])
         for name, row in found.items():
-            printed = PRINTED.discounts.get(PAPER_NAMES.get(name, ""), {}).get(domain)
-            rows.append(
-                (domain, name, _true(domain, name, row), numbers(row["discounts"], 4), numbers(printed) if printed else "")
-            )
+            true = intervals if "LP" in name else numbers(row["true"])
+            rows.append((domain, name, true, numbers(row["discounts"], 4), numbers(_printed(PRINTED.discounts, domain, name))))
     return TextTable("Learned discounts", ("domain", "algorithm", "true", "ours", "paper"), tuple(rows))
-
-
-def _true(domain: str, name: str, row: Data) -> str:
-    if "LP" in name:
-        return ", ".join(f"[{low:g}, {high:g}]" for low, high in PRINTED.intervals[domain])
-    return numbers(row["true"])
 
 
 def thresholds_tables(data: Data) -> TextTable:
@@ -384,35 +369,26 @@ def _cell(value: Any) -> str:
 
 def used(settings: StudySettings) -> TextTable:
     """The choices of this run with the evidence for each."""
+    bounds, weights = (
+        ", ".join(f"{name} {value:g}" for name, value in each.items()) for each in (CHOSEN.reward_bound, CHOSEN.l1)
+    )
+    shown = "on the toy the weight that gives the reward the paper shows; elsewhere the optimum is reached without"
+    ties = "the first optimal action in the order right, down, left, up"
+    height = "not fixed by the printed intervals; see the table for how near each comes to the paper"
+    policy = "reproduces the toy's printed errors for its printed rewards"
     rows = (
-        ("bound on the reward", _each(CHOSEN.reward_bound), "the largest true reward; with l1 = 0 it only scales the answer"),
-        (
-            "l1 weight",
-            _each(CHOSEN.l1),
-            "on the toy the weight that gives the reward the paper shows; elsewhere the optimum is reached without",
-        ),
+        ("bound on the reward", bounds, "the largest true reward; with l1 = 0 it only scales the answer"),
+        ("l1 weight", weights, shown),
         ("temperature", f"{CHOSEN.temperature:g}", "not stated; ClosedForm recovers the discounts at every temperature tried"),
-        (
-            "ties",
-            "the first optimal action in the order right, down, left, up",
-            "not stated; all optimal actions as a second row",
-        ),
-        ("height of big-small", "3", "not fixed by the printed intervals; see the table for how near each comes to the paper"),
+        ("ties", ties, "not stated; all optimal actions as a second row"),
+        ("height of big-small", "3", height),
         ("gap ε of the printed rule", f"{CHOSEN.epsilon:g}", "not stated; see the table for others"),
         ("threshold of MPMCE", f"{CHOSEN.threshold:g}", "not stated; see the table for others"),
-        (
-            "policy in Eq. 12",
-            "optimal without entropy, first optimal action",
-            "reproduces the toy's printed errors for its printed rewards",
-        ),
+        ("policy in Eq. 12", "optimal without entropy, first optimal action", policy),
         ("value in Eq. 12", "from the initial distribution", "the domain's own"),
         ("seed, tasks", f"{settings.seed}, {settings.tasks}", "100 tasks in the full run, as in the paper"),
     )
     return TextTable("Choices the paper does not state", ("choice", "value", "evidence"), rows)
-
-
-def _each(values: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:g}" for name, value in values.items())
 
 
 #: What stands at the top of a quick run.
@@ -472,17 +448,20 @@ def write_report(
     def drawn(name: str) -> Picture:
         return figure(drawings[name], texts[name])
 
+    def table(content: TextTable) -> PageTable:
+        return PageTable(content.headers, content.rows, content.title)
+
     sections = [
         Section("What was claimed, what we get", [_counts(claims), *_claims(claims)]),
-        Section("Generalization error", [_html(generalization_tables(data)), drawn("generalization")]),
-        Section("Learned discounts", [_html(discounts_tables(data)), drawn("discounts")]),
-        Section("MPMCE within a threshold", [drawn("thresholds"), _html(thresholds_tables(data))]),
+        Section("Generalization error", [table(generalization_tables(data)), drawn("generalization")]),
+        Section("Learned discounts", [table(discounts_tables(data)), drawn("discounts")]),
+        Section("MPMCE within a threshold", [drawn("thresholds"), table(thresholds_tables(data))]),
         Section("The toy domain", [drawn("toy_values")]),
         Section("Rewards and policies", [drawn("rewards"), drawn("policies")]),
         Section("Convergence", [drawn("convergence")]),
         Section("Identifiability", [drawn("identifiability"), drawn("two_experts"), drawn("toy_sets")]),
-        Section("Theorems in numbers", [_html(t) for t in theory(data)]),
-        Section("Choices", [_html(used(settings)), *(_html(t) for t in choices(data))]),
+        Section("Theorems in numbers", [table(t) for t in theory(data)]),
+        Section("Choices", [table(used(settings)), *(table(t) for t in choices(data))]),
     ]
     Page(
         "Multiple planning horizons: the paper and us",
@@ -528,10 +507,6 @@ def _claims(claims: Sequence[Claim]) -> list[str | Block]:
             claim.reason,
         ]
     return blocks
-
-
-def _html(content: TextTable) -> PageTable:
-    return PageTable(content.headers, content.rows, content.title)
 
 
 def _markdown(content: TextTable) -> str:

@@ -52,7 +52,7 @@ class StudySettings:
 
 
 @dataclass(frozen=True)
-class Choices:
+class OpenChoices:
     """What the paper does not state, and this study uses.
 
     Attributes:
@@ -95,7 +95,7 @@ class Printed:
     converged_after: int = 100
 
 
-CHOSEN = Choices()
+CHOSEN = OpenChoices()
 PRINTED = Printed(
     generalization={
         "MPLP": {"toy": (0.009, 0.040), "big-small": (0.039, 0.117), "cliff": (0.0, 0.0)},
