@@ -413,10 +413,11 @@ class Analysis(Result):
     def _content(self) -> dict[str, Any]:
         """What `result.json` holds for every kind of state; what one kind does not have is null."""
         solution, evidence, lists = self.solution, self.evidence, self.functions is None
-        given, reward = self.given, self.reward_frame()
-        differences = reward[["difference", "difference_standard_error"]].set_axis(["estimate", "standard_error"], axis=1)
-        one_by_one = lists and not self.reward_given
+        given, one_by_one = self.given, lists and not self.reward_given
         mdps = dict.fromkeys(expert.mdp for expert in self.problem.experts) if lists else ()
+        known = evidence.known if isinstance(evidence, LikelihoodEvidence) else {"reward": None, "discounts": self.known}
+        reward = self.reward_frame()
+        differences = reward[["difference", "difference_standard_error"]].set_axis(["estimate", "standard_error"], axis=1)
 
         def as_dict(part: Any) -> dict[str, Any] | None:
             return None if part is None else part.to_dict()
@@ -433,7 +434,7 @@ class Analysis(Result):
             "discounts": [float(g) if k else None for g, k in zip(solution.discounts, given, strict=True)],
             "intervals": self.intervals,
             "level": LEVEL,
-            "known": evidence.get("known") or {"reward": None, "discounts": self.known},
+            "known": known,
             "groups": solution.options.get("groups"),
             "at_limit": [self.limit(k) for k in range(len(given))],
             "largest_discount": self.largest_discount,
@@ -447,7 +448,7 @@ class Analysis(Result):
             "reward": reward["reward"].to_dict(),
             "reward_standard_errors": reward["standard_error"].to_dict() if one_by_one else None,
             "reward_contrasts": differences.to_dict("index") if one_by_one else None,
-            "coordinates": evidence.get("coordinates"),
+            "coordinates": evidence.coordinates if isinstance(evidence, SieveEvidence) else None,
             "status": str(solution.status),
             "message": solution.message,
             "identified": [bool(known and not self.withheld) for known in given],
@@ -464,7 +465,7 @@ class Analysis(Result):
             "one_maximum": {"discounts": solution.discounts, "log_likelihood": solution.objective},
             "decisions": evidence.decisions,
             "residual": solution.residual,
-            "ridge": evidence.get("ridge"),
+            "ridge": evidence.ridge if isinstance(evidence, LikelihoodEvidence) else None,
             "untaken_actions": [untaken_actions(mdp) for mdp in mdps if mdp.sample_sizes is not None],
             "penalty": self.penalty
             and {
@@ -685,8 +686,9 @@ def build_problem(
 def _fit_to_lists(solution: Solution, tables: Sequence[Demonstrations]) -> Analysis:
     """What is known once the fit is done."""
     problem, evidence = solution.require_problem(), LikelihoodEvidence.of(solution)
-    policies, contrasts, longest = solution.policies(), reward_contrasts(resume(solution)), most_steps(problem)
-    never_ends = any(e.mdp.never_ends().any() for e in problem.experts)
+    policies, contrasts = solution.policies(), reward_contrasts(resume(solution))
+    withheld, longest, mdps = not_to_be_used(solution, contrasts), most_steps(problem), {e.mdp for e in problem.experts}
+    never_ends = np.any([mdp.never_ends().any() for mdp in mdps])
     episodes = dict.fromkeys(problem.names, 0)
     for table in tables:
         for name, number in zip(table.experts, table.episode_counts, strict=True):
@@ -712,7 +714,7 @@ def _fit_to_lists(solution: Solution, tables: Sequence[Demonstrations]) -> Analy
         largest_discount=ENDLESS_DISCOUNT if never_ends else 1.0,
         estimated_rewards=estimated,
         determined_rewards=max(0, min(estimated - evidence.unidentified_directions, int(persons["shown"].sum()))),
-        withheld=not_to_be_used(solution, contrasts),
+        withheld=withheld,
         policies=policies,
         contrasts=contrasts,
     )
@@ -748,8 +750,11 @@ def _fit_to_vectors(solution: Solution, steps: Steps) -> Analysis:
 
 def most_steps(problem: Problem) -> float:
     """The most decisions an episode of any of the tasks can have; infinite where a state can recur."""
-    left = [steps_left(mdp) for mdp in {id(e.mdp): e.mdp for e in problem.experts}.values()]
-    return max(np.inf if found is None else int(found.max()) for found in left)
+    most: float = 0
+    for mdp in {e.mdp for e in problem.experts}:
+        left = steps_left(mdp)
+        most = max(most, np.inf if left is None else int(left.max()))
+    return most
 
 
 def not_to_be_used(solution: Solution, contrasts: Contrasts | None = None) -> str:
