@@ -57,13 +57,13 @@ def test_two_goals_are_distinguished(two):
 
 
 def test_one_goal_is_one_group():
-    found = mh.goals(decided([0, 0, 0, 0], 3000, seed=1))
-    assert found.groups == (("0", "1", "2", "3"),)
+    found = mh.goals(decided([0, 0, 0], 3000, seed=1), simulations=99)
+    assert found.groups == (("0", "1", "2"),)
     assert found.verdict == "share"
     assert found.test.p_value > 0.05
     assert found.test.simulations > 0
     low, high = found.solutions[0].confidence_intervals(0.99).T
-    assert ((low <= DISCOUNTS) & (high >= DISCOUNTS)).all()
+    assert ((low <= DISCOUNTS[:3]) & (high >= DISCOUNTS[:3])).all()
 
 
 def test_few_decisions_cannot_tell():
@@ -122,8 +122,8 @@ def test_equal_behaviour_is_one_goal_of_unknown_discount():
 
 def test_decisiveness_is_no_goal_of_its_own():
     problem = decided([0, 0, 0], 4000, temperatures=(1.0, 0.4, 2.0))
-    assert mh.goals(problem).verdict == "differ"
-    found = mh.goals(problem, temperature="per_expert")
+    assert shared_goal_test(mh.solve(problem, mh.MaximumLikelihood(1.0, starts=1)), 19).rejected
+    found = mh.goals(problem, temperature="per_expert", simulations=99)
     assert found.groups == (("0", "1", "2"),)
     assert found.verdict == "share"
 
@@ -164,7 +164,7 @@ def test_probabilities_of_partitions_and_of_sharing():
     shared = _sharing(weights, 3)
     np.testing.assert_allclose(shared, shared.T)
     found = mh.goals(problem, simulations=19)
-    place = [found.experts.index(name) for name in Scores(problem, 1.0).problem.names]
+    place = [found.experts.index(name) for name in problem.names]
     np.testing.assert_allclose(found.sharing[np.ix_(place, place)], shared, atol=1e-6)
     assert sorted(name for group in found.groups for name in group) == ["0", "1", "2"]
     assert ((found.memberships >= 0) & (found.memberships <= 1 + 1e-12)).all()

@@ -68,7 +68,7 @@ def test_an_unfinished_fit_has_no_intervals_and_no_standard_errors(monkeypatch):
     assert "do not use" in solution.message
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_few_decisions_give_a_wide_answer_that_holds(seed):
     table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 30, seed=seed)
     solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood())
@@ -87,20 +87,23 @@ def test_well_determined_answers_are_not_penalised():
     assert solution.evidence["ridge_reason"] == ""
 
 
-def unequal_temperatures(names: list[str]) -> mh.Problem:
-    policies = [mh.soft_plan(CLIFF.mdp, CLIFF.reward, 0.6, heat).policy for heat in (1.0, 0.4, 3.0)]
-    return mh.Problem(CLIFF.mdp, mh.Demonstrations.simulate(CLIFF.mdp, policies, 500, seed=0, names=names))
+@pytest.fixture(scope="module")
+def unequal() -> mh.Solution:
+    """Three experts who look equally far ahead, with different temperatures."""
+    policies = [mh.soft_plan(CLIFF.mdp, CLIFF.reward, 0.6, lam).policy for lam in (1.0, 0.4, 3.0)]
+    table = mh.Demonstrations.simulate(CLIFF.mdp, policies, 500, seed=0)
+    return mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood(starts=2))
 
 
-def test_temperatures_are_not_mistaken_for_horizons():
-    solution = mh.solve(unequal_temperatures(["a", "b", "c"]), mh.MaximumLikelihood())
+def test_temperatures_are_not_mistaken_for_horizons(unequal):
+    solution = unequal
     low, high = solution.confidence_intervals(0.95).T
     assert solution.evidence["equal_temperatures_p"] < 1e-6
     assert ((low <= 0.6) & (high >= 0.6)).all()
     assert solution.temperature / solution.temperature[0] == pytest.approx([1.0, 0.4, 3.0], rel=0.3)
 
 
-def test_a_test_of_temperatures_that_did_not_end_is_not_passed(monkeypatch):
+def test_a_test_of_temperatures_that_did_not_end_is_not_passed(unequal, monkeypatch):
     climb = newton.climb
 
     def broken_off(start: object, held: object, tol: Tolerances, *rest: object) -> Ascent:
@@ -108,7 +111,7 @@ def test_a_test_of_temperatures_that_did_not_end_is_not_passed(monkeypatch):
         return climb(start, held, replace(tol, max_steps=0) if tol.gain == 1e-3 else tol, *rest)
 
     monkeypatch.setattr(newton, "climb", broken_off)
-    solution = mh.solve(unequal_temperatures(["a", "b", "c"]), mh.MaximumLikelihood(ridge=0.0, starts=1))
+    solution = mh.solve(unequal.problem, mh.MaximumLikelihood(ridge=0.0, starts=1))
     assert np.isnan(solution.evidence["equal_temperatures_p"])
     assert "the test of equal temperatures is not reliable" in solution.message
 
@@ -125,7 +128,7 @@ def test_a_person_at_chance_spoils_nobody_wherever_they_stand(temperature):
     policies = [np.full((12, 4), 0.25), *(mh.soft_plan(CLIFF.mdp, CLIFF.reward, g).policy for g in (0.3, 0.6))]
     problem = mh.Problem(CLIFF.mdp, mh.Demonstrations.simulate(CLIFF.mdp, policies, 500, seed=1, names=["a", "b", "c"]))
     moved = problem.with_experts([problem.experts[k] for k in (2, 0, 1)])
-    first, second = (mh.solve(p, mh.MaximumLikelihood(temperature=temperature)) for p in (problem, moved))
+    first, second = (mh.solve(p, mh.MaximumLikelihood(temperature, starts=1)) for p in (problem, moved))
     assert first.status == second.status == mh.Status.CONVERGED
     assert second.discounts == pytest.approx(first.discounts[[2, 0, 1]], abs=1e-6)
     assert second.standard_errors == pytest.approx(first.standard_errors[[2, 0, 1]], rel=1e-3)
@@ -157,13 +160,19 @@ def estimated_problem(seed: int = 0, moves: int = 60) -> mh.Problem:
     return mh.Problem(guess, table, arrival_features=own)
 
 
+@pytest.fixture(scope="module")
+def estimated() -> mh.Solution:
+    """A solution with transitions estimated from few moves."""
+    return mh.solve(estimated_problem(), mh.MaximumLikelihood(temperature="shared"))
+
+
 def test_the_error_of_estimated_transitions_is_somewhat_less_than_redrawing_them_gives():
     """Estimates with rows drawn anew and held vary more: the decisions, too, say where moves lead."""
     point = resume(mh.solve(estimated_problem(moves=3000), mh.MaximumLikelihood(temperature="shared")))
     model, errors = point.likelihood, precision(point).standard_errors
     given = errors / transition_widening(point, precision(point))
     rng, found = np.random.default_rng(0), []
-    for _ in range(150):
+    for _ in range(100):
         drawn = Likelihood(redrawn(model.problem, rng), replace(model.settings, moves=False), ridge=model.ridge)
         found.append(drawn.discounts(climb(drawn.at(point.x[: drawn.size]), gain=1e-4).point.x))
     added = np.sqrt(errors**2 - given**2)[model.discount_slice]
@@ -171,23 +180,21 @@ def test_the_error_of_estimated_transitions_is_somewhat_less_than_redrawing_them
     assert (added < 1.1 * np.std(found, axis=0)).all()
 
 
-def test_estimated_transitions_widen_intervals_and_known_ones_do_not():
-    problem = estimated_problem()
-    solution = mh.solve(problem, mh.MaximumLikelihood(temperature="shared"))
-    assert (np.array(solution.evidence["transition_widening"]) > 1.05).all()
+def test_estimated_transitions_widen_intervals_and_known_ones_do_not(estimated):
+    assert (np.array(estimated.evidence["transition_widening"]) > 1.05).all()
     known = mh.solve(
-        mh.Problem(CLIFF.mdp, mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)), mh.MaximumLikelihood()
+        mh.Problem(CLIFF.mdp, mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)),
+        mh.MaximumLikelihood(1.0, starts=1),
     )
     assert known.evidence["transition_widening"] == [1.0, 1.0, 1.0]
 
 
-def test_estimated_transitions_widen_contrasts_of_rewards_too():
+def test_estimated_transitions_widen_contrasts_of_rewards_too(estimated):
     """Weights of features are contrasts already, so their errors are those of the solution."""
-    solution = mh.solve(estimated_problem(), mh.MaximumLikelihood(temperature="shared"))
-    found = reward_contrasts(resume(solution))
-    assert found.values == pytest.approx(solution.reward)
-    assert found.standard_errors == pytest.approx(solution.evidence["reward_standard_errors"])
-    point = resume(solution)
+    point = resume(estimated)
+    found = reward_contrasts(point)
+    assert found.values == pytest.approx(estimated.reward)
+    assert found.standard_errors == pytest.approx(estimated.evidence["reward_standard_errors"])
     assert (transition_widening(point, precision(point))[:2] > 1.05).all()
 
 
@@ -203,12 +210,9 @@ def test_transitions_give_way_to_decisions_and_their_gradient_is_exact():
     assert point.plans[0].persons.mdp.stacked.sum(axis=1) == pytest.approx(problem.mdp.stacked.sum(axis=1))
 
 
-def test_one_discount_is_tested_by_the_likelihood_of_the_decisions_not_by_a_penalised_maximum():
+def test_one_discount_is_tested_by_the_likelihood_of_the_decisions_not_by_a_penalised_maximum(unequal):
     """With temperatures that differ, a test with a known spread in which temperatures are integrated out."""
-    cliff = mh.domains.cliff()
-    policies = [mh.soft_plan(cliff.mdp, cliff.reward, 0.6, lam).policy for lam in (1.0, 0.4, 3.0)]
-    table = mh.Demonstrations.simulate(cliff.mdp, policies, 300)
-    solution = mh.solve(mh.Problem(cliff.mdp, table), mh.MaximumLikelihood())
+    solution = unequal
     spread, point = solution.evidence["temperature_spread"], resume(solution)
     assert spread > 0
     test = mh.shared_discount_test(solution)
@@ -219,9 +223,8 @@ def test_one_discount_is_tested_by_the_likelihood_of_the_decisions_not_by_a_pena
     assert test.statistic != pytest.approx(2 * (point.objective - shared.objective), abs=0.01)
 
 
-def test_a_saved_solution_keeps_the_transitions_that_were_fitted(tmp_path):
-    problem = estimated_problem()
-    solution = mh.solve(problem, mh.MaximumLikelihood(temperature="shared"))
+def test_a_saved_solution_keeps_the_transitions_that_were_fitted(estimated, tmp_path):
+    problem, solution = estimated_problem(), estimated
     assert np.abs(solution.require_problem().mdp.stacked - problem.mdp.stacked).max() > 1e-4
     solution.to_json(tmp_path / "s.json")
     again = mh.Solution.from_json(tmp_path / "s.json", problem=problem)
