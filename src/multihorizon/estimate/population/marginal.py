@@ -57,6 +57,11 @@ with Gauss–Hermite places z_k and weights w_k in three dimensions, and l the o
 where they are, so nothing is planned anew. `f = σ_γ (1 − ρ²)` makes the density of S flat in both standard deviations and in the
 correlation, but for the weak priors that are part of l. Where nodes are too coarse for a small spread, l may come out above its
 maximum; such places do not count.
+
+*What is known.* Given the decisions, η_i has the mean and the covariance of the quadrature with these shares. The errors of
+reward and effects add `D_i C' D_iᵀ`, D_i the derivative of that mean in ψ and C' what is left of C at a given spread. Estimated
+transitions are drawn anew around their estimates, with their sample sizes. A draw that moves the gradient by δg moves ψ by
+`C δg`; the mean of the squares is added to C.
 """
 
 from __future__ import annotations
@@ -69,9 +74,10 @@ import scipy.linalg as la
 from scipy.special import expit, logit
 
 from multihorizon.checks import ENDLESS_DISCOUNT, Floats
-from multihorizon.choice.tabular import Likelihood, Point
+from multihorizon.choice.tabular import Likelihood, Point, redrawn
 from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
 from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.solution import Status
 
 #: s, the size of a logit, and of a standard deviation between persons, that weak priors allow for.
 WIDEST = 5.0
@@ -493,6 +499,53 @@ def spectrum_of(matrix: Floats, absolute: bool = False) -> Spectrum:
     """J or a block of it, scaled to a unit diagonal; eigenvalues below 1e-7 of the largest are taken for none."""
     scale = np.sqrt(np.abs(np.diag(matrix)))
     return spectrum((matrix + matrix.T) / 2, np.where(scale > 0, scale, 1.0), tol=1e-7, absolute=absolute)
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """What is known at the maximum.
+
+    Attributes:
+        status: whether the effects can be used.
+        covariance: C, of ψ.
+        shares: of the nodes given the decisions `(n,Q)`, averaged over the spread if there is an answer.
+        persons: each person's η, with the errors of spread, reward and effects in the covariance.
+    """
+
+    status: Status
+    covariance: Floats
+    shares: Floats
+    persons: PersonMoments
+
+
+def posterior(found: Maximum, known: bool = True) -> Posterior:
+    """What is known of ψ and of each person; `known` says whether the decisions identify anybody's discount."""
+    marginal, decided = found.marginal, spectrum_of(found.information)
+    covariance = decided.inverse + _transition_covariance(found, decided.inverse)
+    identified = known and decided.identified()[marginal.layout.discount].all()
+    status = Status.CONVERGED if identified else Status.NOT_IDENTIFIED
+    if known and not found.finished:  # where nobody's discount is identified, the maximum decides nothing
+        status = Status.NOT_CONVERGED
+    shares = averaged_shares(found) if status == Status.CONVERGED else found.value.shares
+    mean, within = marginal.moments(shares)
+    moved = marginal.mean_slopes(found.psi, found.value.shares)
+    errors = moved @ covariance_at_spread(found, covariance) @ moved.transpose(0, 2, 1)
+    return Posterior(status, covariance, shares, PersonMoments(mean, within + errors, marginal.precisions))
+
+
+def _transition_covariance(found: Maximum, covariance: Floats) -> Floats:
+    """What the error of estimated transitions adds to the covariance of ψ."""
+    layout, model = found.marginal.layout, found.marginal.layout.model
+    if all(batch.mdp.sample_sizes is None for batch in model.batches):
+        return np.zeros_like(covariance)
+    rng, here, moves = np.random.default_rng(0), Marginal(layout, found.persons, 5).at(found.psi), []
+    for _ in range(40):
+        drawn = Likelihood(redrawn(model.problem, rng), model.settings, ridge=model.ridge)
+        there = Marginal(PsiLayout(drawn, layout.design, layout.largest), found.persons, 5).at(found.psi)
+        if here is not None and there is not None:
+            moves.append(covariance @ (there.gradient - here.gradient))
+    added: Floats = np.mean([np.outer(move, move) for move in moves], axis=0)
+    return added
 
 
 def averaged_shares(found: Maximum) -> Floats:

@@ -21,12 +21,8 @@ with β and κ those that it finds. With C the covariance of ψ, n persons and p
   of its numbers. With k the difference of their rows of X they are `k'b`, by Student's t; p-values of pairs of more than two
   groups are corrected for their number by Holm's method.
 * *Weak priors* move the answer by about `C g`. Where that is much, the solution's message says so.
-* *Persons.* Given the decisions, η_i has the mean and the covariance of the quadrature, averaged over the likely spreads. The
-  errors of reward and effects add `D_i C' D_iᵀ`, D_i the derivative of that mean in ψ and C' what is left of C at a given
-  spread. The *reliability* of η_i is the share of the variance between persons that the decisions explain, `1 − K_i/Σ`, K_i the
-  covariance at the most likely Σ.
-* *Estimated transitions* are drawn anew around their estimates, with their sample sizes. A draw that moves the gradient by δg
-  moves ψ by `C δg`; the mean of the squares is added to C.
+* *Reliability* of η_i is the share of the variance between persons that the decisions explain, `1 − K_i/Σ`, K_i the covariance
+  of η_i given the decisions at the most likely Σ.
 * *A new person* with covariates x has a logit γ with mean `x'b` and variance `Σ₁₁ + x' Cov(b) x`.
 """
 
@@ -45,22 +41,19 @@ from scipy.stats import f, norm, t
 
 from multihorizon.checks import RANK_TOLERANCE, Floats, as_count, as_floats, as_positive
 from multihorizon.choice.parameters import Settings, read_settings, with_known_reward
-from multihorizon.choice.tabular import Likelihood, redrawn
+from multihorizon.choice.tabular import Likelihood
 from multihorizon.estimate.intervals import NormalIntervals, holm, precision
 from multihorizon.estimate.maximum_likelihood import fit
 from multihorizon.estimate.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
 from multihorizon.estimate.population.marginal import (
     WIDEST,
-    Marginal,
     Maximum,
-    PersonMoments,
+    Posterior,
     PsiLayout,
-    averaged_shares,
-    covariance_at_spread,
     first_psi,
     maximise,
     maximum_at,
-    spectrum_of,
+    posterior,
 )
 from multihorizon.numerics.profile import profile_end
 from multihorizon.parallel import Progress, part_of, silent
@@ -155,7 +148,7 @@ class Population:
         layout = PsiLayout(model.holding(None, ridge), covariates.matrix @ covariates.units)
         psi = first_psi(layout, reward, discounts, float(temperature))
         found = maximise(layout, psi, self.nodes, self.tol, self.max_iter, part_of(progress, 0.3, 1.0))
-        return Inference(covariates, found, identified).solution(ridge_reason)
+        return Inference(covariates, found, posterior(found, identified)).solution(ridge_reason)
 
     def predict(self, solution: Solution, persons: pd.DataFrame) -> pd.DataFrame:
         """Discounts to expect of persons who were not in the study.
@@ -195,51 +188,28 @@ def _likely_person(model: Likelihood, reward: Floats) -> tuple[float, float]:
 
 
 class Inference:
-    """The maximum and what follows from it; `known` says whether the decisions identify anybody's discount.
+    """What follows from the maximum for the covariates. Where a kind is asked for, 0 is logit γ and 1 is log λ."""
 
-    Where a kind is asked for, 0 is logit γ and 1 is log λ.
-    """
-
-    def __init__(self, covariates: Covariates, found: Maximum, known: bool = True) -> None:
-        self.covariates, self.found, self.layout = covariates, found, found.marginal.layout
-        self.parts, decided = self.layout.unpack(found.psi), spectrum_of(found.information)
-        self.covariance: Floats = decided.inverse + _transition_covariance(found, decided.inverse)
-        if known and not found.finished:  # where nobody's discount is identified, the maximum decides nothing
-            self.status = Status.NOT_CONVERGED
-        else:
-            identified = known and decided.identified()[self.layout.discount].all()
-            self.status = Status.CONVERGED if identified else Status.NOT_IDENTIFIED
-        self.converged = self.status == Status.CONVERGED
+    def __init__(self, covariates: Covariates, found: Maximum, known: Posterior) -> None:
+        self.covariates, self.found, self.layout, self.known = covariates, found, found.marginal.layout, known
+        self.parts, self.converged = self.layout.unpack(found.psi), known.status == Status.CONVERGED
         n, p = covariates.matrix.shape
         self.degrees = int(n - p)
-        # the shares (n,Q) of nodes given the decisions, and each person's η with the errors of spread, reward and effects
-        self.shares = averaged_shares(found) if self.converged else found.value.shares
-        mean, within = found.marginal.moments(self.shares)
-        moved = found.marginal.mean_slopes(found.psi, found.value.shares)
-        left = covariance_at_spread(found, self.covariance)
-        self.persons = PersonMoments(mean, within + moved @ left @ moved.transpose(0, 2, 1), found.marginal.precisions)
-
-    def own_covariance(self, kind: int) -> Floats:
-        """The covariance `(p,p)` of β or κ, the effects in units of the search."""
-        if kind == 0:
-            return self.covariance[self.layout.discount, self.layout.discount]
-        basis, place = self.layout.temperature_basis, self.layout.temperature
-        return basis @ self.covariance[place, place] @ basis.T
-
-    def effect_covariance(self, kind: int) -> Floats:
-        """The covariance `(p,p)` of the effects b or c."""
-        covariance: Floats = self.covariates.units @ self.own_covariance(kind) @ self.covariates.units.T
-        return covariance
+        # the covariances (p,p) of β and κ, the effects in units of the search, and of b and c
+        discount, temperature, basis = self.layout.discount, self.layout.temperature, self.layout.temperature_basis
+        own = known.covariance[discount, discount], basis @ known.covariance[temperature, temperature] @ basis.T
+        self.own_covariance: tuple[Floats, Floats] = own
+        self.effect_covariance: list[Floats] = [covariates.units @ each @ covariates.units.T for each in own]
 
     @cached_property
     def moved_by_priors(self) -> dict[str, dict[str, float]]:
         """What weak priors move: effects on logit γ by how many standard errors, the spreads by which share, the correlation."""
         pull = self.layout.weak_priors(self.parts)[1]
-        moved = self.covariates.units @ (self.covariance @ pull["means"])[self.layout.discount]
-        effects = moved / np.sqrt(np.diag(self.effect_covariance(0)))
-        before = self.layout.unpack(self.found.psi - self.covariance @ pull["spread"]).covariance
+        moved = self.covariates.units @ (self.known.covariance @ pull["means"])[self.layout.discount]
+        effects = moved / np.sqrt(np.diag(self.effect_covariance[0]))
+        before = self.layout.unpack(self.found.psi - self.known.covariance @ pull["spread"]).covariance
         shares = np.sqrt(np.diag(self.parts.covariance) / np.diag(before)) - 1
-        loose = self.layout.unpack(self.found.psi - self.covariance @ pull["correlation"])
+        loose = self.layout.unpack(self.found.psi - self.known.covariance @ pull["correlation"])
         return {
             "effects": dict(zip(self.covariates.terms, effects.tolist(), strict=True)),
             "spread": dict(zip(("discount", "temperature"), shares.tolist(), strict=True)),
@@ -260,7 +230,7 @@ class Inference:
 
     def effects(self, kind: int) -> dict[str, dict[str, Any]]:
         """Estimate, interval and p-value of each term. What only sets the scale of the reward has no interval."""
-        errors = np.sqrt(np.diag(self.effect_covariance(kind)))
+        errors = np.sqrt(np.diag(self.effect_covariance[kind]))
         effects = self.covariates.units @ self.parts.effects[:, kind]
         table = {}
         for term, estimate, error in zip(self.covariates.terms, effects.tolist(), errors.tolist(), strict=True):
@@ -271,7 +241,7 @@ class Inference:
             for term in [term for term in self.hardly_bound if term != "Intercept"]:
                 place = self.covariates.terms.index(term)
                 j = self.layout.discount.start + place
-                low, high, p = effect_profile(self.found, j, self.covariance, self.degrees, 0.95)
+                low, high, p = effect_profile(self.found, j, self.known.covariance, self.degrees, 0.95)
                 if np.isfinite([low, high, p]).all():
                     unit = float(self.covariates.units[place, place])
                     table[term] |= {"interval": [unit * low, unit * high], "p": p, "method": "profile likelihood"}
@@ -285,7 +255,7 @@ class Inference:
             _, sizes, rows = np.linalg.svd(columns - columns.mean(axis=0), full_matrices=False)
             varied = rows[sizes > RANK_TOLERANCE * len(columns) * sizes.max(initial=0.0)]
             apart = varied @ self.parts.effects[list(places), kind]
-            covariance = varied @ self.own_covariance(kind)[np.ix_(places, places)] @ varied.T
+            covariance = varied @ self.own_covariance[kind][np.ix_(places, places)] @ varied.T
             known = self.converged and len(varied) > 0
             statistic = float(apart @ np.linalg.solve(covariance, apart)) / len(varied) if known else np.nan
             p = float(f.sf(statistic, len(varied), self.degrees)) if known else np.nan
@@ -295,7 +265,7 @@ class Inference:
 
     def contrasts(self, kind: int, effects: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
         """All pairs of groups, and the quartiles of numbers: how much higher logit γ or log λ is in the second level."""
-        covariance, table = self.own_covariance(kind), []
+        covariance, table = self.own_covariance[kind], []
         for comparison in self.covariates.comparisons:
             rows = comparison.rows @ self.covariates.units
             means = rows @ self.parts.effects[:, kind]
@@ -326,7 +296,7 @@ class Inference:
 
     def spread(self) -> dict[str, dict[str, Any]]:
         """Standard deviations between persons and the correlation, with intervals by the delta method on scales of their own."""
-        at, errors = self.found.psi[self.layout.spread], self.covariance[self.layout.spread, self.layout.spread]
+        at, errors = self.found.psi[self.layout.spread], self.known.covariance[self.layout.spread, self.layout.spread]
         z = float(norm.ppf(0.975)) if self.converged else np.nan
         scales: dict[str, tuple[Any, Any]] = {
             "discount": (lambda v: v[0], np.exp),
@@ -344,7 +314,7 @@ class Inference:
     def predictions(self) -> dict[str, dict[str, Any]]:
         """For each pattern of covariates the discount of a typical person, and where a new person's may lie."""
         rows = self.covariates.pattern_rows @ self.covariates.units
-        covariance = self.own_covariance(0) if self.converged else np.nan * self.own_covariance(0)
+        covariance = self.own_covariance[0] if self.converged else np.nan * self.own_covariance[0]
         between = float(self.parts.covariance[0, 0])
         ends = _predicted(rows, self.parts.effects[:, 0], covariance, between, self.layout.largest, self.degrees)
         temperatures = np.exp(rows @ self.parts.effects[:, 1])
@@ -363,7 +333,7 @@ class Inference:
         discount, temperature = self.effects(0), self.effects(1)
         within = self.found.marginal.moments(self.found.value.shares)[1]
         reliability = np.clip(1 - np.diagonal(within, axis1=1, axis2=2) / np.diag(self.parts.covariance), 0.0, 1.0)
-        errors = np.sqrt(np.diagonal(self.persons.covariance, axis1=1, axis2=2))
+        errors = np.sqrt(np.diagonal(self.known.persons.covariance, axis1=1, axis2=2))
         covariates = self.covariates
         return PopulationFindings(
             persons=len(covariates.matrix),
@@ -374,16 +344,16 @@ class Inference:
             factors={"discount": self.factors(0), "temperature": self.factors(1)},
             contrasts={"discount": self.contrasts(0, discount), "temperature": self.contrasts(1, temperature)},
             columns_of=covariates.columns_of,
-            discount_covariance=self.effect_covariance(0).tolist(),
+            discount_covariance=self.effect_covariance[0].tolist(),
             weak_priors=self.moved_by_priors,
             spread=self.spread(),
             predictions=self.predictions(),
             groups=[covariates.patterns[group] for group in covariates.groups],
             covariates={str(column): covariates.frame[column].tolist() for column in covariates.frame.columns},
             individuals={
-                "logit_discount": self.persons.mean[:, 0].tolist(),
+                "logit_discount": self.known.persons.mean[:, 0].tolist(),
                 "logit_discount_error": errors[:, 0].tolist(),
-                "log_temperature": self.persons.mean[:, 1].tolist(),
+                "log_temperature": self.known.persons.mean[:, 1].tolist(),
                 "log_temperature_error": errors[:, 1].tolist(),
                 "discount_reliability": reliability[:, 0].tolist(),
                 "temperature_reliability": reliability[:, 1].tolist(),
@@ -418,19 +388,19 @@ class Inference:
         """All of it, with the shrunken discounts; `ridge_reason` says why a penalty holds the rewards."""
         found, layout, model, known = self.found, self.layout, self.layout.model, self.converged
         gammas = layout.largest * expit(found.marginal.places[:, :, 0])
-        discounts = np.minimum((self.shares * gammas).sum(axis=1), layout.largest)
-        variances = self.persons.covariance[:, 0, 0]
-        wider = variances / found.marginal.moments(self.shares)[1][:, 0, 0]
-        errors = np.sqrt((self.shares * (gammas - discounts[:, None]) ** 2).sum(axis=1) * wider)
+        discounts = np.minimum((self.known.shares * gammas).sum(axis=1), layout.largest)
+        variances = self.known.persons.covariance[:, 0, 0]
+        wider = variances / found.marginal.moments(self.known.shares)[1][:, 0, 0]
+        errors = np.sqrt((self.known.shares * (gammas - discounts[:, None]) ** 2).sum(axis=1) * wider)
         reward_errors = np.zeros(model.n_reward)
-        reward_errors[layout.free] = np.sqrt(np.diag(self.covariance)[layout.reward])
+        reward_errors[layout.free] = np.sqrt(np.diag(self.known.covariance)[layout.reward])
         likelihood, findings = float(found.value.persons.sum()), self.findings()
         size = f"{model.decisions:.0f} decisions of {model.problem.n_experts} persons"
         words = [
             f"Marginal log-likelihood {likelihood:.2f} of {size}.",
             *absent_words(self.covariates.left_out, model.problem.n_experts),
         ]
-        if self.status == Status.NOT_IDENTIFIED:
+        if self.known.status == Status.NOT_IDENTIFIED:
             words.append("The effects on the discount are not identified: the likelihood is flat in their direction.")
         if not found.finished:
             words.append(f"The search ended {found.distance:.2g} standard errors from the maximum: do not use this answer.")
@@ -439,18 +409,18 @@ class Inference:
             words.append(f"A penalty of weight {model.ridge.max():.3g} holds the rewards: {ridge_reason}.")
         return Solution(
             solver="Population",
-            status=self.status,
+            status=self.known.status,
             message=" ".join(words),
             experts=model.problem.names,
             discounts=discounts,
             reward=self.parts.theta,
             objective=likelihood,
             residual=found.distance,
-            temperature=np.exp(self.persons.mean[:, 1]),
+            temperature=np.exp(self.known.persons.mean[:, 1]),
             standard_errors=np.where(known, errors, np.nan),
             problem=model.problem,
             interval_source=NormalIntervals(
-                self.persons.mean[:, 0], np.where(known, np.sqrt(variances), np.nan), layout.largest, logit=True
+                self.known.persons.mean[:, 0], np.where(known, np.sqrt(variances), np.nan), layout.largest, logit=True
             ),
             evidence=PopulationEvidence(
                 population=findings,
@@ -461,21 +431,6 @@ class Inference:
                 ridge_reason=ridge_reason,
             ),
         )
-
-
-def _transition_covariance(found: Maximum, covariance: Floats) -> Floats:
-    """What the error of estimated transitions adds to the covariance of ψ."""
-    layout, model = found.marginal.layout, found.marginal.layout.model
-    if all(batch.mdp.sample_sizes is None for batch in model.batches):
-        return np.zeros_like(covariance)
-    rng, here, moves = np.random.default_rng(0), Marginal(layout, found.persons, 5).at(found.psi), []
-    for _ in range(40):
-        drawn = Likelihood(redrawn(model.problem, rng), model.settings, ridge=model.ridge)
-        there = Marginal(PsiLayout(drawn, layout.design, layout.largest), found.persons, 5).at(found.psi)
-        if here is not None and there is not None:
-            moves.append(covariance @ (there.gradient - here.gradient))
-    added: Floats = np.mean([np.outer(move, move) for move in moves], axis=0)
-    return added
 
 
 def _predicted(rows: Floats, effects: Floats, covariance: Floats, between: float, largest: float, degrees: int) -> Floats:
