@@ -19,14 +19,13 @@ with that. If a reachable row disagrees, no MDP on these states describes the en
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import breadth_first_order, reverse_cuthill_mckee
 
 from multihorizon.checks import (
@@ -83,80 +82,37 @@ def read_available(available: ArrayLike | None, terminal: Bools, n_actions: int,
     return mask | terminal[:, None]
 
 
-def read_grid(shape: Sequence[int] | None, n_states: int) -> tuple[int, int] | None:
-    """The height and width of a grid whose cells are the states."""
-    if shape is None:
-        return None
-    if len(shape) != 2 or min(shape) < 1 or any(n != int(n) for n in shape) or shape[0] * shape[1] != n_states:
+def _checked_rows(mdp: MDP, stacked: Sparse) -> Sparse:
+    """The rows `a·S + s`: what carries no equation dropped, the others checked to be distributions and rescaled to sum to 1."""
+    stacked, n = stacked.copy(), mdp.n_states
+    origin = np.repeat(np.arange(stacked.shape[0]), np.diff(stacked.indptr))
+    leaving = mdp.terminal[origin % n] & (stacked.indices != origin % n) & (stacked.data > 0)
+    for wrong, message in (
+        (~np.isfinite(stacked.data), "transitions must be finite, received a NaN or infinity"),
+        (stacked.data < 0, "transitions must not be negative, received a negative one"),
+        (leaving, "terminal states must have no leaving transitions, received one"),
+    ):
+        if wrong.any():
+            entry = int(np.argmax(wrong))
+            action, state = divmod(int(origin[entry]), n)
+            move = f"from state {mdp.state_names[state]} to {mdp.state_names[int(stacked.indices[entry])]}"
+            raise ValueError(f"{message} {move} under action {mdp.action_names[action]}")
+    live = mdp.live.T.ravel()
+    with np.errstate(over="ignore"):
+        sums = stacked.sum(axis=1)
+    off = live & (np.abs(sums - 1) > ROW_TOLERANCE)
+    if off.any():
+        action, state = divmod(int(np.argmax(off)), n)
         raise ValueError(
-            f"grid_shape must be (height, width) of a grid with {n_states} cells, one for each state, received {tuple(shape)}"
+            f"transitions from state {mdp.state_names[state]} under action {mdp.action_names[action]} "
+            f"must sum to 1, received a sum of {sums[off][0]:.6g}"
         )
-    return int(shape[0]), int(shape[1])
-
-
-def read_sample_sizes(sizes: ArrayLike | None, n_rows: int) -> Floats | None:
-    """How many observed moves stand behind each row; None where all transitions are exact."""
-    if sizes is None:
-        return None
-    array = np.array(sizes, dtype=np.float64)
-    as_shape(array, (n_rows,), "sample_sizes")
-    if not (array > 0).all():
-        raise ValueError(f"sample_sizes must be positive, received {array[~(array > 0)][0]}")
-    array.setflags(write=False)
-    return array
-
-
-@dataclass(frozen=True, eq=False)
-class RowChecks:
-    """What is needed to check the rows `a·S + s` of stacked transitions and to name a faulty one."""
-
-    state_names: tuple[str, ...]
-    action_names: tuple[str, ...]
-    terminal: Bools
-    available: Bools
-
-    def check(self, stacked: Sparse) -> Sparse:
-        """Drop the rows that carry no equation, check that the others are distributions, and rescale them to sum to 1."""
-        stacked = stacked.copy()
-        if not np.isfinite(stacked.data).all():
-            raise ValueError(
-                f"transitions must be finite, received a NaN or infinity {self._place(stacked, ~np.isfinite(stacked.data))}"
-            )
-        if (stacked.data < 0).any():
-            raise ValueError(
-                f"transitions must not be negative, received a negative one {self._place(stacked, stacked.data < 0)}"
-            )
-        self._check_ends(stacked)
-        live = (self.available & ~self.terminal[:, None]).T.ravel()
-        with np.errstate(over="ignore"):
-            sums = stacked.sum(axis=1)
-        off = live & (np.abs(sums - 1) > ROW_TOLERANCE)
-        if off.any():
-            action, state = divmod(int(np.flatnonzero(off)[0]), self.terminal.size)
-            raise ValueError(
-                f"transitions from state {self.state_names[state]} under action {self.action_names[action]} "
-                f"must sum to 1, received a sum of {sums[off][0]:.6g}"
-            )
-        scale = np.divide(1.0, sums, out=np.zeros_like(sums), where=live)
-        stacked.data *= np.repeat(scale, np.diff(stacked.indptr))
-        stacked.eliminate_zeros()
-        if stacked.nnz <= np.iinfo(np.int32).max:  # a product with half the index bytes is a third faster
-            stacked.indices, stacked.indptr = stacked.indices.astype(np.int32), stacked.indptr.astype(np.int32)
-        return stacked
-
-    def _check_ends(self, stacked: Sparse) -> None:
-        rows = np.repeat(np.arange(stacked.shape[0]), np.diff(stacked.indptr))
-        states = rows % self.terminal.size
-        leaving = self.terminal[states] & (stacked.indices != states) & (stacked.data > 0)
-        if leaving.any():
-            raise ValueError(f"terminal states must have no leaving transitions, received one {self._place(stacked, leaving)}")
-
-    def _place(self, stacked: Sparse, entries: Bools) -> str:
-        entry = int(np.flatnonzero(entries)[0])
-        row = int(np.searchsorted(stacked.indptr, entry, side="right")) - 1
-        action, state = divmod(row, self.terminal.size)
-        target = self.state_names[int(stacked.indices[entry])]
-        return f"from state {self.state_names[state]} to {target} under action {self.action_names[action]}"
+    scale = np.divide(1.0, sums, out=np.zeros_like(sums), where=live)
+    stacked.data *= np.repeat(scale, np.diff(stacked.indptr))
+    stacked.eliminate_zeros()
+    if stacked.nnz <= np.iinfo(np.int32).max:  # a product with half the index bytes is a third faster
+        stacked.indices, stacked.indptr = stacked.indices.astype(np.int32), stacked.indptr.astype(np.int32)
+    return stacked
 
 
 def read_initial(initial: ArrayLike | None, terminal: Bools, state_names: tuple[str, ...]) -> Floats:
@@ -245,19 +201,10 @@ def _check_reachable(table: _Moves, terminal: Bools, initial: Floats) -> None:
         )
 
 
-_KIND = "a saved MDP"
-
-
-def write_mdp(path: str | Path, transitions: sp.csr_array, arrays: dict[str, Any]) -> None:
-    """Write the stacked transitions and further arrays to exactly this path."""
-    matrix = {"data": transitions.data, "indices": transitions.indices, "indptr": transitions.indptr}
-    with Path(path).open("wb") as file:
-        np.savez_compressed(file, **matrix, **arrays)
-
-
 def read_mdp(path: str | Path) -> dict[str, Any]:
-    """The arguments of `MDP` that `write_mdp` saved."""
-    arrays = read_arrays(path, _KIND)
+    """The arguments of `MDP` that `MDP.to_npz` saved."""
+    what = "a saved MDP"
+    arrays = read_arrays(path, what)
     # What every file holds: the number of axes of each array and the kinds of numbers (NumPy's letters) it may be made of.
     needed = {
         "data": (1, "fiu"),
@@ -272,22 +219,11 @@ def read_mdp(path: str | Path) -> dict[str, Any]:
     }
     missing = sorted(set(needed) - set(arrays))
     if missing:
-        raise ValueError(f"{path} is not {_KIND}: it lacks {', '.join(missing)}")
+        raise ValueError(f"{path} is not {what}: it lacks {', '.join(missing)}")
     for name, (axes, kinds) in needed.items():
         if arrays[name].ndim != axes or (arrays[name].dtype.kind not in kinds and arrays[name].size):
-            raise ValueError(f"{path} is not {_KIND}: {name} has {arrays[name].dtype} of shape {arrays[name].shape}")
+            raise ValueError(f"{path} is not {what}: {name} has {arrays[name].dtype} of shape {arrays[name].shape}")
     n_states, n_actions = arrays["available"].shape
-    stacked = _matrix(path, arrays, n_states, n_actions)
-    return {
-        "transitions": [stacked[a * n_states : (a + 1) * n_states] for a in range(n_actions)],
-        **{name: arrays[name] for name in ("initial", "terminal", "available")},
-        **{name: arrays[name].tolist() for name in ("state_names", "action_names")},
-        "grid_shape": tuple(arrays["grid_shape"].tolist()) or None,
-        "sample_sizes": arrays.get("sample_sizes"),
-    }
-
-
-def _matrix(path: str | Path, arrays: dict[str, NDArray[Any]], n_states: int, n_actions: int) -> sp.csr_array:
     data, indices, indptr = (arrays[name] for name in ("data", "indices", "indptr"))
     rows = n_states * n_actions
     sound = (
@@ -299,13 +235,16 @@ def _matrix(path: str | Path, arrays: dict[str, NDArray[Any]], n_states: int, n_
         and (not indices.size or (indices.min() >= 0 and indices.max() < n_states))
     )
     if not sound:
-        raise ValueError(f"{path} is not {_KIND}: its matrix of transitions is damaged")
-    return sp.csr_array((data.astype(np.float64), indices.astype(np.int64), indptr.astype(np.int64)), shape=(rows, n_states))
-
-
-#: On grids and the like some order of the states puts linked ones a few square roots of their number apart. Where links have no
-#: order, every order leaves them apart by a share of the number itself.
-NARROW = 10
+        raise ValueError(f"{path} is not {what}: its matrix of transitions is damaged")
+    entries = data.astype(np.float64), indices.astype(np.int64), indptr.astype(np.int64)
+    stacked = sp.csr_array(entries, shape=(rows, n_states))
+    return {
+        "transitions": [stacked[a * n_states : (a + 1) * n_states] for a in range(n_actions)],
+        **{name: arrays[name] for name in ("initial", "terminal", "available")},
+        **{name: arrays[name].tolist() for name in ("state_names", "action_names")},
+        "grid_shape": tuple(arrays["grid_shape"].tolist()) or None,
+        "sample_sizes": arrays.get("sample_sizes"),
+    }
 
 
 class MDP:
@@ -354,13 +293,28 @@ class MDP:
         self.action_names = as_names(action_names, n_actions, "action_names")
         self.terminal: Bools = as_mask(terminal, n_states, "terminal")
         self.available: Bools = read_available(available, self.terminal, n_actions, self.state_names)
-        self.stacked: Sparse = RowChecks(self.state_names, self.action_names, self.terminal, self.available).check(stacked)
+        #: Mask `(S,A)` of the decisions there are: actions available in states that are not terminal.
+        self.live: Bools = self.available & ~self.terminal[:, None]
+        self.stacked: Sparse = _checked_rows(self, stacked)
+        #: Mask of the states that some move enters; the wall of a grid is terminal, but nobody enters it.
+        self.entered: Bools = np.zeros(n_states, dtype=np.bool_)
+        self.entered[self.stacked.indices] = True
         self.initial: Floats = read_initial(initial, self.terminal, self.state_names)
-        self.grid_shape = read_grid(grid_shape, n_states)
+        sides = np.array(() if grid_shape is None else grid_shape)
+        if grid_shape is not None and (sides.shape != (2,) or (sides < 1).any() or sides.prod() != n_states or (sides % 1).any()):
+            expected = f"(height, width) of a grid with {n_states} cells, one for each state"
+            raise ValueError(f"grid_shape must be {expected}, received {tuple(grid_shape)}")
+        self.grid_shape = None if grid_shape is None else (int(sides[0]), int(sides[1]))
         self.counted: Floats | None = None
-        self.sample_sizes: Floats | None = read_sample_sizes(sample_sizes, n_actions * n_states)
-        for array in (self.terminal, self.available, self.initial, self.stacked.data):
+        sizes = None if sample_sizes is None else np.array(sample_sizes, dtype=np.float64)
+        if sizes is not None:
+            as_shape(sizes, (n_actions * n_states,), "sample_sizes")
+            if not (sizes > 0).all():
+                raise ValueError(f"sample_sizes must be positive, received {sizes[~(sizes > 0)][0]}")
+            sizes.setflags(write=False)
+        for array in (self.terminal, self.available, self.live, self.entered, self.initial, self.stacked.data):
             array.setflags(write=False)
+        self.sample_sizes: Floats | None = sizes
 
     def __setattr__(self, name: str, value: object) -> None:
         if "sample_sizes" in self.__dict__:  # the last field that __init__ sets
@@ -416,10 +370,9 @@ class MDP:
 
     def _replaced(self, data: Floats, counted: Floats | None) -> MDP:
         other = object.__new__(MDP)
-        kept = ("n_states", "n_actions", "state_names", "action_names", "terminal", "available", "initial", "grid_shape")
         stacked = sp.csr_array((read_only(data), self.stacked.indices, self.stacked.indptr), shape=self.stacked.shape)
-        fields = {name: getattr(self, name) for name in kept}
-        other.__dict__.update(fields, stacked=stacked, counted=counted, sample_sizes=self.sample_sizes)
+        kept = {name: value for name, value in vars(self).items() if name not in ("dense", "narrow")}
+        other.__dict__.update(kept, stacked=stacked, counted=counted)
         return other
 
     def expect(self, vector: Floats) -> Floats:
@@ -452,35 +405,20 @@ class MDP:
         return steps_into(self.under(choice), self.terminal) < 0
 
     @cached_property
-    def live(self) -> Bools:
-        """Mask `(S,A)` of the decisions there are: actions available in states that are not terminal."""
-        return read_only(self.available & ~self.terminal[:, None])
-
-    @cached_property
-    def entered(self) -> Bools:
-        """Mask of the states that some move enters; the wall of a grid is terminal, but nobody enters it."""
-        entered = np.zeros(self.n_states, dtype=np.bool_)
-        entered[self.stacked.indices] = True
-        return entered
-
-    @property
-    def entered_ends(self) -> Bools:
-        """Mask of the terminal states that some move enters."""
-        return self.terminal & self.entered
-
-    @cached_property
     def narrow(self) -> bool:
         """Whether sparse factors of one policy's transitions stay small: some order of the states keeps all moves short."""
         return is_narrow(self.under(self.available / 1.0))
 
     def to_npz(self, path: str | Path) -> None:
         """Write to exactly this path; `MDP.from_npz` reads it back."""
-        arrays = {name: getattr(self, name) for name in ("initial", "terminal", "available")}
+        arrays = {name: getattr(self.stacked, name) for name in ("data", "indices", "indptr")}
+        arrays |= {name: getattr(self, name) for name in ("initial", "terminal", "available")}
         arrays |= {name: np.array(getattr(self, name)) for name in ("state_names", "action_names")}
         arrays["grid_shape"] = np.array(self.grid_shape or (), dtype=np.int64)
         if self.sample_sizes is not None:
             arrays["sample_sizes"] = self.sample_sizes
-        write_mdp(path, self.stacked, arrays)
+        with Path(path).open("wb") as file:
+            np.savez_compressed(file, **arrays)
 
     @classmethod
     def from_npz(cls, path: str | Path) -> MDP:
@@ -501,13 +439,16 @@ class MDP:
 
 
 def is_narrow(matrix: Sparse) -> bool:
-    """Whether some order of the states brings linked ones, on average, within `NARROW` square roots of their number."""
+    """Whether some order of the states brings linked ones, on average, within ten square roots of their number.
+
+    On grids and the like some order does. Where links have no order, every order leaves them apart by a share of the number.
+    """
     n = matrix.shape[0]
     links = sp.csr_array(abs(matrix) + abs(matrix).T)
     place = np.empty(n, dtype=np.int64)
     place[reverse_cuthill_mckee(links, symmetric_mode=True)] = np.arange(n)
     lengths = place[np.repeat(np.arange(n), np.diff(links.indptr))] - place[links.indices]
-    return bool(np.sqrt((lengths.astype(np.float64) ** 2).mean()) <= NARROW * np.sqrt(n)) if lengths.size else True
+    return bool(np.sqrt((lengths.astype(np.float64) ** 2).mean()) <= 10 * np.sqrt(n)) if lengths.size else True
 
 
 def steps_into(matrix: Sparse, targets: Bools) -> Ints:

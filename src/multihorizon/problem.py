@@ -1,32 +1,31 @@
-"""Expert data: what is known of how one expert acts in one MDP, in one of four kinds.
+"""The inference problem: experts who act for one reward, each with a discount of their own, in one task or in several.
+
+What is known of how one expert acts in one task is of one of four kinds:
 
 * a policy `(S,A)` of probabilities;
 * one action per state, whole numbers `(S,)`;
 * a set of equally good actions per state, bool `(S,A)`;
 * decision counts `(S,A)`, from demonstrations.
 
-The inference problem: experts who act for one reward, each with a discount of their own, in one task or in several.
+A task is an MDP. Most problems have one. Where the discounts of the experts of one task cannot be identified, those of the same
+experts in a variant of it (other transitions, the same reward) often can. `Problem.join` puts such problems together: an expert
+of the same name in two tasks is one person with one discount, and states of the same name share their reward.
 
-A task is an MDP. Most problems have one; where the experts of one task cannot be told apart, the same experts in a variant of
-it (other transitions, the same reward) often can. `Problem.join` puts such problems together: an expert of the same name in two
-tasks is one person with one discount, and states of the same name share their reward.
-
-A problem whose task is known from samples only: logged steps between states that are vectors.
+A `SampledProblem` has a task that is known from samples only: logged steps between states that are vectors.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Sparse, as_floats, as_names, as_shape, read_only
+from multihorizon.checks import Bools, Floats, Ints, Sparse, as_floats, as_names, as_shape, read_only
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.steps import Steps
 from multihorizon.mdp import MDP
@@ -78,10 +77,7 @@ class Expert:
             raise ValueError(
                 f"expert {self.name} must have the data of its kind ({expected}), received kind {self.kind!r} without it"
             )
-        self._check_data()
-
-    def _check_data(self) -> None:
-        """Experts may come from outside or from `dataclasses.replace`, so every one of them is checked."""
+        # Experts may come from outside or from `dataclasses.replace`, so every one of them is checked.
         if self.policy is not None:
             check_policy(self.mdp, self.policy, f"policy of expert {self.name}")
         if self.sets is not None:
@@ -138,13 +134,23 @@ class Expert:
 
 
 def read_expert(mdp: MDP, data: ArrayLike, name: str) -> Expert:
-    """Tell the kind of expert data by type and shape, and check it."""
+    """One expert; the kind of the data follows from its type and shape."""
     array = np.asarray(data)
     if array.dtype == np.bool_:
         return Expert(name, mdp, "action sets", sets=_check_sets(mdp, array, name))
     if array.ndim == 1 and np.issubdtype(array.dtype, np.integer):
-        sets = _check_actions(mdp, array, name)
-        return Expert(name, mdp, "actions", policy=_equal_mix(sets), sets=sets)
+        as_shape(array, (mdp.n_states,), f"actions of expert {name}")
+        safe = np.where(mdp.terminal, 0, array)
+        outside = (safe < 0) | (safe >= mdp.n_actions)
+        if outside.any():
+            state = int(np.argmax(outside))
+            raise ValueError(
+                f"actions of expert {name} must be from 0 to {mdp.n_actions - 1}, "
+                f"received {int(array[state])} in state {mdp.state_names[state]}"
+            )
+        sets = _check_sets(mdp, one_hot(safe, mdp.n_actions) > 0, name)
+        # The one action has probability 1; in terminal states, where all are chosen, all are equally frequent.
+        return Expert(name, mdp, "actions", policy=sets / sets.sum(axis=1, keepdims=True), sets=sets)
     if array.ndim == 1:
         raise ValueError(
             f"expert {name} as one action per state must be whole numbers of shape ({mdp.n_states},), "
@@ -153,19 +159,6 @@ def read_expert(mdp: MDP, data: ArrayLike, name: str) -> Expert:
     policy = check_policy(mdp, data, f"policy of expert {name}")
     certain = (policy == 1).any(axis=1) | mdp.terminal
     return Expert(name, mdp, "policy", policy=policy, sets=(policy == 1) | mdp.terminal[:, None] if certain.all() else None)
-
-
-def _check_actions(mdp: MDP, actions: NDArray[Any], name: str) -> Bools:
-    as_shape(actions, (mdp.n_states,), f"actions of expert {name}")
-    safe = np.where(mdp.terminal, 0, actions)
-    outside = (safe < 0) | (safe >= mdp.n_actions)
-    if outside.any():
-        state = int(np.flatnonzero(outside)[0])
-        raise ValueError(
-            f"actions of expert {name} must be from 0 to {mdp.n_actions - 1}, "
-            f"received {int(actions[state])} in state {mdp.state_names[state]}"
-        )
-    return _check_sets(mdp, one_hot(safe, mdp.n_actions) > 0, name)
 
 
 def _check_sets(mdp: MDP, sets: Bools, name: str) -> Bools:
@@ -198,12 +191,6 @@ def _check_counts(mdp: MDP, counts: Floats, name: str) -> None:
         )
 
 
-def _equal_mix(sets: Bools) -> Floats:
-    """The policy that takes each chosen action equally often: the one action, except in terminal states, where all are chosen."""
-    policy: Floats = sets / sets.sum(axis=1, keepdims=True)
-    return policy
-
-
 #: What a problem takes for one expert, or, as `Demonstrations`, for several.
 ExpertData = ArrayLike | Expert | Demonstrations
 
@@ -212,15 +199,14 @@ class AnyProblem(ABC):
     """What solving and its answer need of any problem: experts with names, and one reward for all of them with its parameters.
 
     `Problem` is known in full, `SampledProblem` from samples only.
+
+    Attributes:
+        names: the distinct names of the experts `(K,)`, in order of appearance.
+        parameter_names: labels of the reward parameters `(d,)`: states, features, or basis functions.
     """
 
-    #: Labels of the reward parameters `(d,)`.
+    names: tuple[str, ...]
     parameter_names: tuple[str, ...]
-
-    @property
-    @abstractmethod
-    def names(self) -> tuple[str, ...]:
-        """The distinct names of the experts `(K,)`, in order of appearance."""
 
     @property
     def n_experts(self) -> int:
@@ -249,7 +235,10 @@ class Problem(AnyProblem):
 
     Attributes:
         experts: one `Expert` for each expert and task, `(n,)`.
+        names: the distinct names of the experts, `(K,)`, in order of appearance.
         parameter_names: labels of the reward parameters: the states, or the features.
+        owner: which of the K `names` each of `experts` is, `(n,)`; 0, 1, … where there is one task.
+        tabular: whether the reward is simply one number per state of one MDP, paid on arrival.
 
     Raises:
         ValueError: on malformed data, and for an `Expert` who acts in another MDP or was read with features that are not given.
@@ -262,7 +251,8 @@ class Problem(AnyProblem):
     """
 
     experts: tuple[Expert, ...]
-    parameter_names: tuple[str, ...]
+    owner: tuple[int, ...]
+    tabular: bool
 
     def __init__(
         self,
@@ -278,20 +268,44 @@ class Problem(AnyProblem):
             raise ValueError(f"experts must be a list of expert data or Demonstrations, received {type(experts).__name__}")
         entries = [experts] if isinstance(experts, Demonstrations) else list(experts)
         found = [expert for position, entry in enumerate(entries) for expert in _read(mdp, entry, position)]
-        arrival = None if arrival_features is None else _check_arrival(mdp, arrival_features, features)
-        given = features if arrival is None else mdp.stacked @ arrival
-        matrix = None if given is None else _check_features(mdp, given)
+        if features is not None and arrival_features is not None:
+            raise ValueError("features must be given for rows of states and actions or on arrival, received both")
+        arrival = matrix = None
+        if arrival_features is not None:
+            expected = f"({mdp.n_states}, d), one row per state"
+            arrival = _check_matrix(arrival_features, mdp.n_states, "arrival_features", expected)
+            features = mdp.stacked @ arrival
+        if features is not None:
+            rows = mdp.n_actions * mdp.n_states
+            matrix = _check_matrix(features, rows, "features", f"({rows}, d), one row for each action and state")
+            matrix = sp.csr_array(sp.diags_array(mdp.live.T.ravel() / 1.0) @ matrix)
         if matrix is None:
-            _refuse_lost_features(found)
+            for expert in found:
+                if expert.features is not None:
+                    raise ValueError(
+                        f"expert {expert.name} was read with {expert.features.shape[1]} features, received none for this "
+                        "problem: give features and feature_names, or use with_experts of the problem the expert comes from"
+                    )
         labels = as_names(names if names is not None else [e.name for e in found], len(found), "names of the experts")
         named = [replace(expert, name=name, features=matrix, arrival=arrival) for expert, name in zip(found, labels, strict=True)]
-        self._fill(named, _parameter_names(mdp, matrix, feature_names))
+        if matrix is None and feature_names is not None:
+            raise ValueError("feature_names must come with features, received none")
+        if matrix is not None and feature_names is None:
+            feature_names = [f"feature {i}" for i in range(matrix.shape[1])]
+        self._fill(named, mdp.state_names if matrix is None else as_names(feature_names, matrix.shape[1], "feature_names"))
 
     def _fill(self, experts: Iterable[Expert], parameter_names: tuple[str, ...]) -> None:
-        object.__setattr__(self, "experts", tuple(experts))
-        object.__setattr__(self, "parameter_names", parameter_names)
-        if not self.experts:
+        every = tuple(experts)
+        if not every:
             raise ValueError("experts must hold at least one expert, received none")
+        names = tuple(dict.fromkeys(expert.name for expert in every))
+        fields: dict[str, object] = {"experts": every, "names": names, "parameter_names": parameter_names}
+        fields |= {
+            "owner": tuple(names.index(expert.name) for expert in every),
+            "tabular": all(expert.features is None for expert in every),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def _of(cls, experts: Iterable[Expert], parameter_names: tuple[str, ...]) -> Problem:
@@ -331,12 +345,14 @@ class Problem(AnyProblem):
             raise ValueError("join must be given at least one problem, received none")
         parameter_names = _joint_parameters([require_finite(problem) for problem in problems])
         column = {name: i for i, name in enumerate(parameter_names)}
-        widened = (
-            _widened(expert, [column[name] for name in problem.parameter_names], len(column))
-            for problem in problems
-            for expert in problem.experts
-        )
-        return cls._of(widened, parameter_names)
+        experts = []
+        for problem in problems:
+            places = np.array([column[name] for name in problem.parameter_names])
+            for expert in problem.experts:
+                arrival = expert.arrival_features
+                arrival = None if arrival is None else _placed(arrival, places, len(column))
+                experts.append(replace(expert, features=_placed(expert.feature_matrix, places, len(column)), arrival=arrival))
+        return cls._of(experts, parameter_names)
 
     def in_tasks(self, change: Callable[[MDP], MDP]) -> Problem:
         """The same experts in changed tasks: rewards that are paid on arrival follow the transitions."""
@@ -358,17 +374,6 @@ class Problem(AnyProblem):
         entries = {id(mdp): data for mdp, data in zip(estimated, fitted, strict=True)}
         return self.in_tasks(lambda mdp: mdp.with_probabilities(entries[id(mdp)]) if id(mdp) in entries else mdp)
 
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The distinct names of the experts `(K,)`, in order of appearance."""
-        return tuple(dict.fromkeys(expert.name for expert in self.experts))
-
-    @cached_property
-    def owner(self) -> tuple[int, ...]:
-        """Which of the K distinct `names` each of `experts` is, `(n,)`; 0, 1, … where there is one task."""
-        number = {name: k for k, name in enumerate(self.names)}
-        return tuple(number[expert.name] for expert in self.experts)
-
     @property
     def mdp(self) -> MDP:
         """The one MDP of the problem; raises ValueError where there are several tasks."""
@@ -376,11 +381,6 @@ class Problem(AnyProblem):
         if any(expert.mdp is not mdp for expert in self.experts):
             raise ValueError("this needs a problem with one task, received one that joins several MDPs")
         return mdp
-
-    @property
-    def tabular(self) -> bool:
-        """Whether the reward is simply one number per state of one MDP, paid on arrival."""
-        return all(expert.features is None for expert in self.experts)
 
     def __repr__(self) -> str:
         return f"Problem({self.experts[0].mdp!r}, experts {', '.join(self.names)})"
@@ -402,51 +402,14 @@ def _read(mdp: MDP, entry: ExpertData, position: int) -> Iterable[Expert]:
     return [read_expert(mdp, entry, str(position))]
 
 
-def _refuse_lost_features(experts: Sequence[Expert]) -> None:
-    """Raise where experts of another problem bring features: the names of these are not known."""
-    for expert in experts:
-        if expert.features is not None:
-            raise ValueError(
-                f"expert {expert.name} was read with {expert.features.shape[1]} features, received none for this problem: "
-                "give features and feature_names, or use with_experts of the problem the expert comes from"
-            )
-
-
-def _check_arrival(mdp: MDP, arrival: ArrayLike | Sparse, features: ArrayLike | Sparse | None) -> Sparse:
-    if features is not None:
-        raise ValueError("features must be given for rows of states and actions or on arrival, received both")
-    matrix = _check_finite(arrival, "arrival_features")
-    if matrix.ndim != 2 or matrix.shape[0] != mdp.n_states:
-        raise ValueError(f"arrival_features must have shape ({mdp.n_states}, d), one row per state, received {matrix.shape}")
-    return sp.csr_array(matrix)
-
-
-def _check_finite(matrix: ArrayLike | Sparse, name: str) -> Floats | Sparse:
-    """Read an array or a sparse matrix without NaN or infinity."""
-    if not sp.issparse(matrix):
-        return as_floats(matrix, name)
-    sparse = sp.csr_array(matrix)
-    if not np.isfinite(sparse.data).all():
+def _check_matrix(given: ArrayLike | Sparse, rows: int, name: str, expected: str) -> Sparse:
+    """Read an array or a sparse matrix of so many rows without NaN or infinity."""
+    matrix = sp.csr_array(given) if sp.issparse(given) else as_floats(given, name)
+    if sp.issparse(matrix) and not np.isfinite(matrix.data).all():
         raise ValueError(f"{name} must be finite, received a NaN or infinity")
-    return sparse
-
-
-def _check_features(mdp: MDP, features: ArrayLike | Sparse) -> Sparse:
-    rows = mdp.n_actions * mdp.n_states
-    matrix = _check_finite(features, "features")
     if matrix.ndim != 2 or matrix.shape[0] != rows:
-        raise ValueError(f"features must have shape ({rows}, d), one row for each action and state, received {matrix.shape}")
-    live = mdp.live.T.ravel()
-    return sp.csr_array(sp.diags_array(live / 1.0) @ sp.csr_array(matrix))
-
-
-def _parameter_names(mdp: MDP, features: Sparse | None, feature_names: Sequence[object] | None) -> tuple[str, ...]:
-    if features is None:
-        if feature_names is not None:
-            raise ValueError("feature_names must come with features, received none")
-        return mdp.state_names
-    default = [f"feature {i}" for i in range(features.shape[1])]
-    return as_names(feature_names if feature_names is not None else default, features.shape[1], "feature_names")
+        raise ValueError(f"{name} must have shape {expected}, received {matrix.shape}")
+    return sp.csr_array(matrix)
 
 
 def _joint_parameters(problems: Sequence[Problem]) -> tuple[str, ...]:
@@ -460,19 +423,10 @@ def _joint_parameters(problems: Sequence[Problem]) -> tuple[str, ...]:
     return first
 
 
-def _widened(expert: Expert, columns: list[int], width: int) -> Expert:
-    """The expert with the columns of all features moved to their places among the joint parameters."""
-    arrival = expert.arrival_features
-    return replace(
-        expert,
-        features=_placed(expert.feature_matrix, columns, width),
-        arrival=None if arrival is None else _placed(arrival, columns, width),
-    )
-
-
-def _placed(features: Sparse, columns: list[int], width: int) -> Sparse:
+def _placed(features: Sparse, columns: Ints, width: int) -> Sparse:
+    """The columns of features moved to their places among the joint parameters."""
     matrix = sp.csr_array(features)
-    placed = sp.csr_array((matrix.data, np.array(columns)[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width))
+    placed = sp.csr_array((matrix.data, columns[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width))
     placed.sort_indices()
     return placed
 
@@ -497,11 +451,7 @@ class SampledProblem(AnyProblem):
     def __post_init__(self) -> None:
         if not isinstance(self.steps, Steps):
             raise ValueError(f"steps must be Steps, received {type(self.steps).__name__}")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The experts' names `(K,)`."""
-        return self.steps.experts
+        object.__setattr__(self, "names", self.steps.experts)
 
     def __repr__(self) -> str:
         return f"SampledProblem({len(self.steps)} steps in {', '.join(self.steps.coordinates)}, experts {', '.join(self.names)})"

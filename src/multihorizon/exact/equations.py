@@ -162,7 +162,7 @@ class Differences:
     def __init__(self, mdp: MDP, weights: Floats) -> None:
         self.mdp = mdp
         self.entered: Ints = np.flatnonzero(mdp.entered)
-        self.ends = bool(mdp.entered_ends.any())
+        self.ends = bool((mdp.terminal & mdp.entered).any())
         self._weights = weights
         self._totals = np.maximum(weights.sum(axis=1), TINY)
         self._root = np.sqrt(np.where(mdp.live, weights, 0.0).T, order="C")
