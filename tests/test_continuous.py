@@ -1,4 +1,4 @@
-"""States that are vectors: exact derivatives, the tabular case, known answers, and what cannot be told."""
+"""States that are vectors: exact derivatives, the tabular case, known answers, and what the data cannot show."""
 
 import numpy as np
 import pandas as pd
@@ -57,7 +57,7 @@ def on_a_line(discounts: dict[str, float], temperature: float = 1.0, seed: int =
 
 @pytest.fixture(scope="module")
 def line() -> mh.Steps:
-    return on_a_line(dict(zip(("near", "middle", "far"), TRUE, strict=True)))
+    return on_a_line(dict(zip(("a", "b", "c"), TRUE, strict=True)))
 
 
 @pytest.mark.parametrize("make", [mh.domains.cliff, mh.domains.big_small])
@@ -258,7 +258,7 @@ def test_shared_discounts(pair) -> None:
     together = mh.shared_discount_test(pair)
     assert together.p_value < 1e-6
     assert together.degrees == 1
-    assert mh.pairwise_tests(pair) == [together]
+    assert list(mh.pairwise_tests(pair)) == [together]
 
 
 def test_a_solution_is_saved_and_read(solution, tmp_path) -> None:
