@@ -39,7 +39,7 @@ def test_the_sign_of_a_negative_optimum_is_kept_and_dropped() -> None:
 
 def test_the_seed_fixes_the_tasks() -> None:
     reward = np.array([0, 0, 0, 10.0])
-    first, again, other = (mh.generalization_error(TOY, reward, 10, seed).values for seed in (0, 0, 1))
+    first, again, other = (mh.generalization_error(TOY, reward, 10, seed=seed).values for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 

@@ -58,7 +58,7 @@ class Told:
 def test_solve_records_options_seed_and_time() -> None:
     solution = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts()), Told(), seed=7)
     assert solution.seed == 7
-    assert solution.options == {"temperature": 1.0, "search": {"kind": "Grid", "step": 0.5, "jobs": -1}}
+    assert solution.options == {"temperature": 1.0, "search": {"kind": "Grid", "step": 0.5, "jobs": 1}}
     assert solution.seconds > 0
     assert "Told: optimal. It was told." in str(solution)
 

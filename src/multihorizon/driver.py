@@ -155,7 +155,7 @@ class Grid:
     """
 
     step: float = 0.01
-    jobs: int = -1
+    jobs: int = 1
 
     def __post_init__(self) -> None:
         intervals = 1 / as_positive(self.step, "step")

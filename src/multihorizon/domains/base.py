@@ -112,7 +112,7 @@ class GeneralizationError(Result):
 
 
 def generalization_error(
-    domain: Domain, reward: ArrayLike, tasks: int | Sequence[Task] = 100, seed: int = 0
+    domain: Domain, reward: ArrayLike, tasks: int | Sequence[Task] = 100, *, seed: int = 0
 ) -> GeneralizationError:
     """The loss of planning with `reward` `(S,)` instead of the domain's own, over random task variants.
 

@@ -75,7 +75,7 @@ def compute_learned(settings: StudySettings, done: Data, progress: Progress) -> 
         data[key] = {}
         for place, (name, (problem, solver, true)) in enumerate(cases.items()):
             progress((number + place / len(cases)) / 3, f"{name} on {key}")
-            data[key][name] = describe(mh.solve(problem, solver, settings.seed), true)
+            data[key][name] = describe(mh.solve(problem, solver, seed=settings.seed), true)
     return data
 
 
@@ -113,7 +113,7 @@ def compute_generalization(settings: StudySettings, done: Data, progress: Progre
 
 def error_of(domain: Domain, reward: Any, settings: StudySettings) -> dict[str, float]:
     """Signed and absolute generalization error of one reward."""
-    error = mh.generalization_error(domain, reward, settings.tasks, settings.seed)
+    error = mh.generalization_error(domain, reward, settings.tasks, seed=settings.seed)
     return {
         "mean": error.mean,
         "std": error.std,
@@ -132,7 +132,7 @@ def compute_thresholds(settings: StudySettings, done: Data, progress: Progress) 
         progress(number / len(cases), f"threshold {threshold:g} on {name}")
         found = done["learned"][name]["MPMCE, threshold"]
         if threshold != CHOSEN.threshold:
-            solution = mh.solve(_soft_problem(domain), _threshold_solver(threshold, settings), settings.seed)
+            solution = mh.solve(_soft_problem(domain), _threshold_solver(threshold, settings), seed=settings.seed)
             found = describe(solution, domain.mce_discounts)
         kept = {key: found[key] for key in ("status", "discounts", "true", "ordered", "objective", "residual")}
         row = {"threshold": threshold, **kept, "error": error_of(domain, np.array(found["reward"]), settings)}
@@ -176,7 +176,7 @@ def compute_convergence(settings: StudySettings, done: Data, progress: Progress)
         for step, (label, search) in enumerate(searches.items()):
             progress((number + step / 3) / 3, f"{label} on {name}")
             solver = mh.MPLP(l1=0.0, reward_bound=CHOSEN.reward_bound[name], search=search)
-            data[name][label] = describe(mh.solve(problem, solver, settings.seed), domain.lp_discounts)
+            data[name][label] = describe(mh.solve(problem, solver, seed=settings.seed), domain.lp_discounts)
     return data
 
 
@@ -294,7 +294,7 @@ def _surface(domain: Domain, settings: StudySettings) -> Floats:
     line = np.linspace(0, 0.99, 100)
     pairs = np.array([(a, b) for a in side for b in side if abs(a - b) > 1e-9])
     points = np.concatenate([np.repeat(pairs, line.size, axis=0), np.tile(line, len(pairs))[:, None]], axis=1)
-    residuals = feasibility_at(problem, points, CHOSEN.temperature, settings.jobs).reshape(len(pairs), line.size)
+    residuals = feasibility_at(problem, points, CHOSEN.temperature, jobs=settings.jobs).reshape(len(pairs), line.size)
     inner = residuals[:, 1:-1]
     rows, columns = np.nonzero((inner <= residuals[:, :-2]) & (inner <= residuals[:, 2:]))
     starts = np.concatenate([pairs[rows], line[columns + 1][:, None]], axis=1)
@@ -345,7 +345,7 @@ def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> 
 
     def mplp(domain: Domain, experts: Any, l1: float, bound: float, **printed: Any) -> list[Data]:
         """What MPLP learns, with its distance to what is printed of it."""
-        solution = mh.solve(mh.Problem(domain.mdp, experts), mh.MPLP(l1=l1, reward_bound=bound), settings.seed)
+        solution = mh.solve(mh.Problem(domain.mdp, experts), mh.MPLP(l1=l1, reward_bound=bound), seed=settings.seed)
         found: Data = {"discounts": solution.discounts, "reward": solution.reward, "objective": solution.objective}
         found["error"] = error_of(domain, solution.reward, settings)["mean"]
         distances = {what: float(np.abs(found[what] - np.array(values)).max()) for what, values in printed.items()}
@@ -362,7 +362,7 @@ def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> 
         rows = []
         for name, domain in study_domains().items():
             problem = mh.Problem(domain.mdp, domain.mce_experts(temperature))
-            solution = mh.solve(problem, mh.ClosedForm(temperature), settings.seed)
+            solution = mh.solve(problem, mh.ClosedForm(temperature), seed=settings.seed)
             distance = float(np.abs(solution.discounts - domain.mce_discounts).max())
             rows.append({"domain": name, "status": str(solution.status), "largest error of a discount": distance})
         return rows

@@ -123,7 +123,7 @@ class RankGrid:
         return mask
 
 
-def rank_grid(problem: Problem, step: float, temperature: float = 1.0, tolerance: float = 1e-9, jobs: int = -1) -> RankGrid:
+def rank_grid(problem: Problem, step: float, temperature: float = 1.0, tolerance: float = 1e-9, jobs: int = 1) -> RankGrid:
     """The rank test on every point of a regular grid over [0,1]^K. Deprecated: use `feasibility_grid`."""
     points = np.array(list(itertools.product(Grid(step).axis(), repeat=problem.n_experts)))
     test = partial(rank_test, problem, temperature=temperature, tolerance=tolerance)
@@ -153,7 +153,7 @@ class FeasibilityGrid:
 
 
 def feasibility_grid(
-    problem: Problem, grid: Grid | float, temperature: float = 1.0, tolerance: float = 1e-8, progress: Progress = silent
+    problem: Problem, grid: Grid | float, temperature: float = 1.0, tolerance: float = 1e-8, *, progress: Progress = silent
 ) -> FeasibilityGrid:
     """The paper's rank test on a grid of discounts, as a residual.
 
@@ -174,12 +174,12 @@ def feasibility_grid(
     grid = grid if isinstance(grid, Grid) else Grid(grid)
     axis = grid.axis()
     points = np.array(list(itertools.product(axis, repeat=problem.n_experts)))
-    residuals = feasibility_at(problem, points, temperature, grid.jobs, progress)
+    residuals = feasibility_at(problem, points, temperature, jobs=grid.jobs, progress=progress)
     return FeasibilityGrid(axis, residuals.reshape((axis.size,) * problem.n_experts), tolerance)
 
 
 def feasibility_at(
-    problem: Problem, points: Floats, temperature: float = 1.0, jobs: int = 1, progress: Progress = silent, batch: int = 5000
+    problem: Problem, points: Floats, temperature: float = 1.0, batch: int = 5000, *, jobs: int = 1, progress: Progress = silent
 ) -> Floats:
     """The residual `(m,)` at each of the discounts `(m,K)`: 0 where some reward explains all experts; `batch` at a time."""
     vectors = _reduce(_families(problem), as_positive(temperature, "temperature"))

@@ -202,7 +202,7 @@ class Certificate:
 
 
 def bound_optimum(
-    inner: Inner, point: Optimum, gap: float, seconds: float, jobs: int = -1, progress: Progress = silent
+    inner: Inner, point: Optimum, gap: float, seconds: float, jobs: int = 1, progress: Progress = silent
 ) -> Certificate:
     """Prove an upper bound on the worst margin over the point's Ω, to a relative `gap` if `seconds` allow it.
 

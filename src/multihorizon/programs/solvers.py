@@ -141,7 +141,7 @@ class MPLP:
     search: Search = field(default_factory=SequentialLP)
     certify: float | None = None
     certify_seconds: float = 120.0
-    jobs: int = -1
+    jobs: int = 1
 
     def __post_init__(self) -> None:
         _check_sizes(self.l1, self.reward_bound)
