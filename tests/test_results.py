@@ -39,12 +39,14 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "RewardFunctions": lambda: mh.reward_functions(of("vectors")),
     "SharedGoalTest": lambda: shared_goal_test(of(), 19),
     "Goals": lambda: mh.goals(of().require_problem(), simulations=19),
+    "Goals of policies": lambda: mh.goals(mh.Problem(of().require_problem().mdp, of().policies())),
     "Bootstrap": lambda: mh.bootstrap(of(), 3),
     "ModelChecks": lambda: mh.check_model(of(), table()),
     "LookaheadComparison": lambda: mh.compare_lookahead(of().require_problem(), [mh.Exponential()]),
     "SharedDiscountTest": lambda: mh.shared_discount_test(of()),
     "PairwiseTests": lambda: mh.pairwise_tests(of()),
     "Recovery": lambda: mh.simulate_study(of(), demonstrations=table(), decisions=[], studies=2),
+    "GeneralizationError": lambda: mh.generalization_error(mh.domains.toy(), mh.domains.toy().reward, tasks=2),
     "Analysis": lambda: mh.analyse([table()], [of().require_problem().mdp], quick=True),
 }
 
