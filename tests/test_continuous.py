@@ -275,6 +275,9 @@ def test_precision_counts_what_is_known(solution) -> None:
     precise, full = sieve_precision(point)
     assert precise.identified[point.likelihood.discount_slice].all()
     assert (np.linalg.eigvalsh(full - precise.covariance) > -1e-9).all()
+    constant = np.append(point.likelihood.data.basis.constant, np.zeros(point.x.size - point.likelihood.n_reward))
+    assert np.abs(point.information @ constant).max() < 1e-10 * np.abs(point.information).max()  # the walk never ends
+    assert precise.nullity == 1
 
 
 @pytest.mark.parametrize(
