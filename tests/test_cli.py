@@ -176,7 +176,7 @@ def test_all_that_is_typed_is_checked_before_any_work(typed, tmp_path, monkeypat
 
     monkeypatch.chdir(tmp_path)
     for module, name in (
-        ("data.demonstrations", "decisions_of"),
+        ("data.demonstrations", "_read"),
         ("cli.demo", "meadow"),
         ("cli.reproduce", "run_part"),
     ):

@@ -28,7 +28,7 @@ def count(path: Path, patch: pytest.MonkeyPatch, cut_off: bool = False) -> mh.De
         lowered.setattr(counted, "LOADED_BYTES", 0)
         lowered.setattr(counted, "LOADED_ROWS", 0)
         table = mh.Demonstrations.from_files(path, cut_off)
-    assert isinstance(table.decisions, CountedFiles)
+    assert isinstance(table, CountedFiles)
     return table
 
 
@@ -84,9 +84,9 @@ def test_a_counted_table_holds_what_a_loaded_one_does(case, ending, tmp_path, mo
     require_equal(table, loaded)
     times = np.random.default_rng(1).integers(0, 3, loaded.by_episode.expert.size)
     for _ in range(counted.REREADINGS + 1):
-        np.testing.assert_array_equal(table.decisions.count_episodes(times), loaded.decisions.count_episodes(times))
+        np.testing.assert_array_equal(table.count_episodes(times), loaded.count_episodes(times))
     wanted = np.arange(0, loaded.cells.count.size, 7)
-    assert table.decisions.first(wanted) == loaded.decisions.first(wanted)
+    assert table.decisions_of(wanted) == loaded.decisions_of(wanted)
 
 
 def test_what_is_kept_of_a_counted_table_does_not_grow_with_its_episodes(tmp_path, monkeypatch):
@@ -102,8 +102,7 @@ def test_what_is_kept_of_a_counted_table_does_not_grow_with_its_episodes(tmp_pat
     assert table.first_states.tolist() == [3334, 3333, 3333, 0]
     mdp = mh.estimate_mdp(table)
     assert mdp.initial == pytest.approx([0.3334, 0.3333, 0.3333, 0.0])
-    assert "by_episode" not in vars(table.decisions)
-    monkeypatch.setattr("multihorizon.data.demonstrations.FETCHED_VECTORS", 1)
+    assert "by_episode" not in vars(table)
     np.testing.assert_array_equal(table.by_episode.first_state, (9999 - number) % 3)
     assert (table.by_episode.length == 1).all()
 
@@ -231,7 +230,7 @@ def test_tables_of_files_survive_pickling(large, tmp_path, monkeypatch):
     table = count(tmp_path / "d.csv", monkeypatch) if large else mh.Demonstrations.from_files(tmp_path / "d.csv")
     back = pickle.loads(pickle.dumps(table))
     require_equal(back, table)
-    assert back.decisions.first(np.array([0])) == table.decisions.first(np.array([0]))
+    assert back.decisions_of(np.array([0])) == table.decisions_of(np.array([0]))
 
 
 def test_a_fit_does_not_depend_on_whether_the_table_was_loaded(tmp_path, monkeypatch):

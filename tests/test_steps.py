@@ -66,7 +66,7 @@ def test_the_end_of_an_episode_is_read() -> None:
         (frame(x=[0.0, None, 1.0, 2.0, 1.5]), ["x"], "row 1 .* column x must be a number, received an empty cell"),
         (frame(x=[0.0, np.inf, 1.0, 2.0, 1.5]), ["x"], "column x must be a number"),
         (frame(step=[0, 1, 1, 0, 1]), ["x"], "each step must occur once"),
-        (frame(step=[0, 1, 3, 0, 1]), ["x"], "must be followed by the next step"),
+        (frame(step=[0, 1, 3, 0, 1]), ["x"], "must be followed by step 2, received step 3"),
         (frame(action=["l"] * 5), ["x"], "at least two different actions"),
         (frame(next_x=[0.7, None, None, None, None]), ["x"], "differ from the state of the next step"),
         (frame(terminated=[1, 0, 0, 0, 0]), ["x"], "but the episode goes on"),

@@ -146,7 +146,7 @@ class Log:
         episode = np.unique(np.stack([whole.episode, whole.part]), axis=1, return_inverse=True)[1].ravel()
         names = tuple(str(i) for i in range(int(episode.max(initial=0)) + 1))
         codes = (whole.expert, episode, whole.step.astype(np.int64), whole.state, whole.action, after)
-        return Demonstrations(Rows(*codes, whole.experts, names, whole.states, whole.actions, whole.scan.name, cut_off=True))
+        return Rows(*codes, whole.experts, names, whole.states, whole.actions, whole.scan.name, cut_off=True)
 
 
 @dataclass(frozen=True, eq=False)

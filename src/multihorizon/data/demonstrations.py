@@ -23,6 +23,7 @@ loaded, and the checks of tables in memory say what it is and on which line.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, as_count, as_names, as_shape, label
+from multihorizon.checks import Bools, Floats, Ints, as_count, as_names, as_shape, first_few, label
 from multihorizon.data.reading import (
     BYTES,
     EXTRA,
@@ -145,11 +146,294 @@ REMEDIES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """`expert`, `episode`, `state`, `action`, `next_state` are `(N,)` codes into `experts`, `episodes`, `states`, `actions`;
-    `next_state` is −1 where unknown. `place` says where in its file a decision stands, and is None for other tables. `cut_off`
-    says whether episodes may simply stop: then a last decision need not have a next state."""
+class Demonstrations(ABC):
+    """Decisions of several experts, sorted by expert, episode and step.
+
+    `experts`, `episodes`, `states` and `actions` are labels; `expert`, `episode`, `state`, `action` and `next_state` are `(N,)`
+    codes into them, and `next_state` is −1 where unknown. `cells` holds how often each distinct decision was taken, and
+    `by_episode` one entry per episode. Of a large file only the cells are in memory until more is asked for; then the rows are
+    loaded, and ValueError is raised where they are too many for that.
+
+    Attributes:
+        name: the file or folder, or "the table".
+        cut_off: whether episodes may simply stop.
+    """
+
+    expert: Ints
+    episode: Ints
+    step: Ints
+    state: Ints
+    action: Ints
+    next_state: Ints
+    experts: tuple[str, ...]
+    episodes: tuple[str, ...]
+    states: tuple[str, ...]
+    actions: tuple[str, ...]
+    name: str
+    cut_off: bool
+
+    @property
+    @abstractmethod
+    def cells(self) -> Cells:
+        """How often each distinct decision was taken."""
+
+    @property
+    @abstractmethod
+    def by_episode(self) -> Episodes:
+        """Expert, first state and length of each episode."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> Rows:
+        """The table in memory."""
+
+    @property
+    @abstractmethod
+    def episode_counts(self) -> Ints:
+        """Number of episodes of each expert."""
+
+    @property
+    @abstractmethod
+    def first_states(self) -> Ints:
+        """Number of episodes that begin in each state."""
+
+    @abstractmethod
+    def decisions_of(self, cells: Ints) -> list[Decision]:
+        """The first decision of each of the given cells, for messages."""
+
+    @abstractmethod
+    def count_episodes(self, times: Floats) -> Floats:
+        """How often each decision was taken, `(M,)`, if episode e counts `times[e]` times."""
+
+    @abstractmethod
+    def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
+        """State and action of each decision of the episodes kept, `(E,)`, by episode and step."""
+
+    @staticmethod
+    def from_frame(frame: pd.DataFrame, cut_off: bool = False) -> Demonstrations:
+        """Read a data frame with the columns `expert, episode, step, state, action` and optionally `next_state`.
+
+        With `cut_off`, episodes may simply stop: the next state of a last decision may then be unknown.
+
+        Raises:
+            ValueError: naming the row and what is wrong with it.
+        """
+        return rows_of(Table(frame), from_file=False, cut_off=cut_off)
+
+    @staticmethod
+    def from_csv(path: str | Path, cut_off: bool = False) -> Demonstrations:
+        """Read a CSV file with a header line; see `from_frame`. Messages name the file and the line."""
+        return _read(scan_csv(str(path), [existing_file(path, "a CSV table")]), cut_off)
+
+    @staticmethod
+    def from_parquet(path: str | Path, cut_off: bool = False) -> Demonstrations:
+        """Read a Parquet file; see `from_frame`."""
+        return _read(scan_parquet(str(path), [existing_file(path, "a Parquet table")]), cut_off)
+
+    @staticmethod
+    def from_files(path: str | Path, cut_off: bool = False) -> Demonstrations:
+        """Read a CSV or Parquet file by the ending of its name, or a folder of files of one kind as one table."""
+        return _read(scan_files(str(path), files_of(path, "demonstrations")), cut_off)
+
+    @staticmethod
+    def simulate(
+        mdp: MDP,
+        policies: Sequence[Any],
+        episodes: int,
+        seed: int = 0,
+        max_steps: int = 200,
+        names: Sequence[Any] | None = None,
+        starts: ArrayLike | None = None,
+    ) -> Demonstrations:
+        """Let each policy `(S,A)` act for `episodes` episodes from the initial distribution.
+
+        An episode ends on arrival in a terminal state, or is cut after `max_steps` decisions. With `starts` `(episodes,)`, the
+        indices of states, each episode begins in the state given for it.
+
+        Example:
+            >>> from multihorizon.domains import cliff
+            >>> d = Demonstrations.simulate(cliff().mdp, cliff().mce_experts(), episodes=10)
+            >>> d.experts, len(d) >= 30
+            (('0', '1', '2'), True)
+        """
+        if not len(policies):
+            raise ValueError("policies must hold at least one policy, received none")
+        as_count(episodes, "episodes")
+        as_count(max_steps, "max_steps")
+        experts = as_names(names, len(policies), "names")
+        first = None if starts is None else check_starts(mdp, starts, episodes)
+        streams = np.random.SeedSequence(seed).spawn(len(policies))
+        runs = [
+            simulate_policy(mdp, check_policy(mdp, policy, f"policy of expert {name}"), episodes, max_steps, stream, first)
+            for policy, name, stream in zip(policies, experts, streams, strict=True)
+        ]
+        episode, step, state, action, next_state = (np.concatenate([run[i] for run in runs]) for i in range(5))
+        expert = np.repeat(np.arange(len(runs)), [run[0].size for run in runs])
+        labels = tuple(str(i) for i in range(episodes))
+        return Rows(expert, episode, step, state, action, next_state, experts, labels, mdp.state_names, mdp.action_names)
+
+    def __len__(self) -> int:
+        return int(self.cells.count.sum())
+
+    def __repr__(self) -> str:
+        return f"Demonstrations({len(self)} decisions of {first_few(self.experts)})"
+
+    def counts(self, mdp: MDP, weights: Floats | None = None) -> Floats:
+        """How often each expert took each action in each state, `(K,S,A)`, in the order of the MDP's states and actions.
+
+        With `weights` `(N,)` each row counts that often.
+
+        Raises:
+            ValueError: for a label the MDP does not know, a decision in a terminal state, or an unavailable action.
+        """
+        return self._placed(mdp, self.cells.count if weights is None else self.rows.count_rows(weights))
+
+    def counts_of_episodes(self, mdp: MDP, times: ArrayLike) -> Floats:
+        """The same, where episode e of `by_episode` counts `times[e]` times, `(E,)`."""
+        return self._placed(mdp, self.count_episodes(np.asarray(times, dtype=np.float64)))
+
+    def match(self, mdp: MDP) -> tuple[Ints, Ints]:
+        """The MDP's index of each of the table's states, and of each of its actions; raises for a label it does not know."""
+        cells = self.cells
+
+        def state(code: int) -> str:
+            return str(self.first((cells.state == code) | (cells.next_state == code))[1])
+
+        def action(code: int) -> str:
+            return str(self.first(cells.action == code)[1])
+
+        from_file = self.name != Rows.name
+        with refusing(self.name, BESIDE):
+            states = positions(self.states, mdp.state_names, "state", state if from_file else None)
+            return states, positions(self.actions, mdp.action_names, "action", action if from_file else None)
+
+    def first(self, wanted: Bools) -> tuple[int, Decision]:
+        """The first decision of those of the `cells` that are wanted, `(M,)`: its cell, and what to call it in messages."""
+        cells = np.flatnonzero(wanted)
+        return min(zip(cells.tolist(), self.decisions_of(cells), strict=True), key=lambda pair: pair[1].order)
+
+    def select(self, rows: Any) -> Demonstrations:
+        """The decisions of some rows, given as indices or a mask, under the same labels."""
+        table = self.rows
+        chosen = np.arange(len(self))[rows]
+        place = None if table.place is None else partial(moved, table.place, chosen)
+        return replace(table, **{column: getattr(table, column)[rows] for column in CODES}, place=place)
+
+    def same_decisions(self, other: Demonstrations) -> bool:
+        """Whether two tables hold the same decisions under the same labels."""
+        labels = all(getattr(self, c) == getattr(other, c) for c in ("experts", "states", "actions"))
+        if not labels or not np.array_equal(self.cells.count, other.cells.count):
+            return False
+        return self.episodes == other.episodes and all(np.array_equal(getattr(self, c), getattr(other, c)) for c in CODES)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table with the user's labels; `next_state` is left out where none is known."""
+        columns: dict[str, Any] = {
+            "expert": np.array(self.experts, dtype=object)[self.expert],
+            "episode": np.array(self.episodes, dtype=object)[self.episode],
+            "step": self.step,
+            "state": np.array(self.states, dtype=object)[self.state],
+            "action": np.array(self.actions, dtype=object)[self.action],
+        }
+        if (self.next_state >= 0).any():
+            known = np.array((*self.states, None), dtype=object)
+            columns["next_state"] = known[self.next_state]
+        return pd.DataFrame(columns)
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write a CSV file that `from_csv` reads back; labels that a spreadsheet would run as formulas get ' before them."""
+        write_csv(self.to_frame(), path, read_again=True)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write a Parquet file that `from_parquet` reads back; needs the extra `parquet`."""
+        self.to_frame().to_parquet(path, index=False)
+
+    def _placed(self, mdp: MDP, counts: Floats | Ints) -> Floats:
+        """Counts of the cells `(M,)` as counts of experts, states and actions `(K,S,A)`."""
+        cells, (place, number), left_out = self.cells, self.match(mdp), self.left_out(mdp)
+        states, actions = place[cells.state], number[cells.action]
+        self._refuse(
+            mdp.terminal[states] & ~left_out,
+            "state {0!r} is terminal: nothing is decided there. If one can go on from it, say in the transitions where its "
+            "actions lead; if not, leave the decision out",
+        )
+        self._refuse(
+            ~mdp.available[states, actions] & ~left_out,
+            "action {1!r} in state {0!r} is not available. If it can be taken there, say in the transitions where it leads; "
+            "if not, correct the row",
+        )
+        shape = (len(self.experts), mdp.n_states, mdp.n_actions)
+        flat = np.ravel_multi_index((cells.expert, states, actions), shape)
+        kept = np.where(left_out, 0.0, counts)
+        return np.bincount(flat, kept, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
+
+    def left_out(self, mdp: MDP) -> Bools:
+        """The cells that do not count, `(M,)`: last decisions of cut-off episodes that the estimate knows nothing of."""
+        cells = self.cells
+        if not self.cut_off or mdp.sample_sizes is None:
+            return np.zeros(cells.count.size, dtype=np.bool_)
+        states, actions = self.match(mdp)
+        left: Bools = (cells.next_state < 0) & ~mdp.live[states[cells.state], actions[cells.action]]
+        return left
+
+    def _refuse(self, wrong: Bools, reason: str) -> None:
+        """Raise where a cell is wrong; the reason names its state and action."""
+        if wrong.any():
+            cell, decision = self.first(wrong)
+            state, action = self.states[self.cells.state[cell]], self.actions[self.cells.action[cell]]
+            raise TableError(f"{decision}: {reason.format(state, action)}", self.name, BESIDE)
+
+
+def check_starts(mdp: MDP, starts: ArrayLike, episodes: int) -> Ints:
+    """Read the first state of each episode `(episodes,)`; none may be terminal."""
+    first = np.asarray(starts)
+    as_shape(first, (episodes,), "starts")
+    if not np.issubdtype(first.dtype, np.integer) or ((first < 0) | (first >= mdp.n_states)).any() or mdp.terminal[first].any():
+        raise ValueError(f"starts must be indices of states that are not terminal, received {first.tolist()}")
+    return first.astype(np.int64)
+
+
+def simulate_policy(
+    mdp: MDP, policy: Floats, episodes: int, max_steps: int, seed: np.random.SeedSequence, starts: Ints | None = None
+) -> list[Ints]:
+    """Columns episode, step, state, action, next_state of one policy; all episodes advance together.
+
+    `starts` `(episodes,)` are the first states; by default they are drawn.
+    """
+    rng = np.random.default_rng(seed)
+    choices = policy.cumsum(axis=1)
+    ends = np.cumsum(mdp.stacked.data)
+    running = np.arange(episodes)
+    state = rng.choice(mdp.n_states, size=episodes, p=mdp.initial) if starts is None else starts
+    rows: list[tuple[Ints, ...]] = []
+    for step in range(max_steps):
+        action = np.minimum(
+            (rng.random((running.size, 1)) * choices[state, -1:] >= choices[state]).sum(axis=1), mdp.n_actions - 1
+        )
+        arrived = _successors(mdp, ends, action * mdp.n_states + state, rng)
+        rows.append((running, np.full(running.size, step), state, action, arrived))
+        alive = ~mdp.terminal[arrived]
+        running, state = running[alive], arrived[alive]
+        if not running.size:
+            break
+    columns = [np.concatenate([row[i] for row in rows]) for i in range(5)]
+    order = np.lexsort((columns[1], columns[0]))
+    return [column[order] for column in columns]
+
+
+def _successors(mdp: MDP, ends: Floats, rows: Ints, rng: np.random.Generator) -> Ints:
+    """Draw a successor from each given row of the stacked transitions, by bisection in their running sum."""
+    first, last = mdp.stacked.indptr[rows], mdp.stacked.indptr[rows + 1]
+    low = np.where(first > 0, ends[first - 1], 0.0)
+    target = low + rng.random(rows.size) * (ends[last - 1] - low)
+    entry = np.clip(np.searchsorted(ends, target, side="right"), first, last - 1)
+    successors: Ints = mdp.stacked.indices[entry].astype(np.int64)
+    return successors
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Rows(Demonstrations):
+    """A table in memory. `place` says where in its file a decision stands, and is None for other tables."""
 
     expert: Ints
     episode: Ints
@@ -173,13 +457,13 @@ class Rows:
 
     @cached_property
     def cells(self) -> Cells:
-        """How often each decision was taken."""
+        """How often each distinct decision was taken."""
         first, _, counts = self._cells
         return Cells(self.expert[first], self.state[first], self.action[first], self.next_state[first], counts)
 
     @cached_property
     def by_episode(self) -> Episodes:
-        """One entry per episode."""
+        """Expert, first state and length of each episode."""
         first = self.first_rows
         return Episodes(self.expert[first], self.state[first], np.diff(np.append(first, self.state.size)))
 
@@ -196,10 +480,15 @@ class Rows:
     @cached_property
     def first_rows(self) -> Ints:
         """The rows that begin an episode."""
-        return np.concatenate([[0], np.flatnonzero(~self._continues) + 1]).astype(np.int64)
+        return np.concatenate([[0], np.flatnonzero(~same_episode(self.expert, self.episode)) + 1]).astype(np.int64)
 
-    def first(self, cells: Ints) -> list[Decision]:
-        """The first row of each of the given cells."""
+    @property
+    def rows(self) -> Rows:
+        """The table itself."""
+        return self
+
+    def decisions_of(self, cells: Ints) -> list[Decision]:
+        """The first decision of each of the given cells, for messages."""
         return [self.decision(row) for row in self._cells[0][cells].tolist()]
 
     def count_episodes(self, times: Floats) -> Floats:
@@ -231,43 +520,64 @@ class Rows:
         _, first, cell, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
         return first, cell, counts
 
-    @property
-    def _continues(self) -> Bools:
-        """Whether the next decision belongs to the same episode, `(N−1,)`."""
-        same: Bools = (np.diff(self.expert) == 0) & (np.diff(self.episode) == 0)
-        return same
 
-    def _refuse(self, wrong: Bools, reason: Callable[[int], str]) -> None:
+@dataclass(frozen=True, eq=False)
+class Order:
+    """Who did what when, `(N,)`, sorted by expert, episode and step; `rows` are the rows of the table in this order."""
+
+    table: Table
+    from_file: bool
+    rows: Ints
+    expert: Ints
+    episode: Ints
+    step: Ints
+    action: Ints
+    experts: tuple[str, ...]
+    episodes: tuple[str, ...]
+    actions: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: Table, from_file: bool = True) -> Order:
+        """The order of a table's rows; messages say where a row stands if the table is `from_file`."""
+        found = (table.labels(column, remedy=REMEDIES["blank"]) for column in ("expert", "episode", "action"))
+        (expert, experts), (episode, episodes), (action, actions) = found
+        step = table.whole_numbers("step")
+        rows = np.lexsort((step, episode, expert))
+        codes = expert[rows], episode[rows], step[rows], action[rows]
+        return cls(table, from_file, rows, *codes, experts, episodes, actions)
+
+    @cached_property
+    def continues(self) -> Bools:
+        """Whether the next decision belongs to the same episode, `(N−1,)`."""
+        return same_episode(self.expert, self.episode)
+
+    def refuse(self, wrong: Bools, reason: Callable[[int], str]) -> None:
+        """Raise for the first decision that is wrong."""
         if wrong.any():
             row = int(np.argmax(wrong))
-            raise ValueError(f"{self.decision(row)}: {reason(row)}")
+            code, place = int(self.expert[row]), self.table.at(int(self.rows[row])) if self.from_file else ""
+            decision = Decision(code, self.experts[code], self.episodes[self.episode[row]], int(self.step[row]), place)
+            raise ValueError(f"{decision}: {reason(row)}")
 
-    def _check_steps(self, table: Table, order: Ints) -> None:
-        """Steps of an episode are consecutive, and none occurs twice."""
-        jump = np.diff(self.step)
-        twice = self._continues & (jump == 0)
-        if twice.any():
-            row = int(np.argmax(twice))
-            first, again = sorted(int(order[row + i]) for i in (0, 1))
-            both = f"{table.place(first)} and {table.place(again)}"
-            raise ValueError(f"{self.decision(row)}: each step must occur once, received it in {both}{REMEDIES['twice']}")
-        self._refuse(
-            self._continues & (jump != 1),
-            lambda row: f"must be followed by step {self.step[row] + 1}, received step {self.step[row + 1]}{REMEDIES['gap']}",
-        )
+    def check_steps(self) -> None:
+        """Raise unless the steps of each episode are consecutive and none occurs twice."""
+        jump, step = np.diff(self.step), self.step
 
-    def _with_next_states(self) -> Rows:
-        """The table with blank next states taken from the next step; raises where one that was given differs from it."""
-        filled = self.next_state.copy()
-        blank = (filled[:-1] < 0) & self._continues
-        filled[:-1][blank] = self.state[1:][blank]
+        def both(row: int) -> str:
+            first, again = (self.table.place(place) for place in sorted(self.rows[row : row + 2].tolist()))
+            return f"each step must occur once, received it in {first} and {again}{REMEDIES['twice']}"
 
-        def reason(row: int) -> str:
-            given, true = self.states[filled[row]], self.states[self.state[row + 1]]
-            return f"next_state is {given!r}, but the next step is in {true!r}{REMEDIES['next_state']}"
+        def gap(row: int) -> str:
+            return f"must be followed by step {step[row] + 1}, received step {step[row + 1]}{REMEDIES['gap']}"
 
-        self._refuse(self._continues & (filled[:-1] != self.state[1:]), reason)
-        return replace(self, next_state=filled)
+        self.refuse(self.continues & (jump == 0), both)
+        self.refuse(self.continues & (jump != 1), gap)
+
+
+def same_episode(expert: Ints, episode: Ints) -> Bools:
+    """Whether the next of sorted rows belongs to the same episode, `(N−1,)`."""
+    same: Bools = (np.diff(expert) == 0) & (np.diff(episode) == 0)
+    return same
 
 
 def rows_of(table: Table, from_file: bool = True, cut_off: bool = False) -> Rows:
@@ -277,38 +587,35 @@ def rows_of(table: Table, from_file: bool = True, cut_off: bool = False) -> Rows
         TableError: naming the row and what is wrong with it.
     """
     table.require(*COLUMNS)
+    has_next = "next_state" in table.frame.columns
     with refusing(table.name):
-        return _checked(table, from_file, cut_off)
+        when = Order.of(table, from_file)
+        state, states = table.labels("state", remedy=REMEDIES["blank"])
+        after: Ints = np.full(state.size, -1, dtype=np.int64)
+        if has_next:
+            after, others = table.labels("next_state", optional=True)
+            own, states = states, in_order({*states, *others})
+            after = np.append(positions(others, states, "state"), -1)[after]
+            state = positions(own, states, "state")[state]
+        state, after = state[when.rows], after[when.rows]
+        when.check_steps()
+        if cut_off or has_next:
+            blank = np.flatnonzero((after[:-1] < 0) & when.continues)
+            after[blank] = state[blank + 1]
 
+        def reason(row: int) -> str:
+            given, true = states[after[row]], states[state[row + 1]]
+            return f"next_state is {given!r}, but the next step is in {true!r}{REMEDIES['next_state']}"
 
-def _checked(table: Table, from_file: bool, cut_off: bool) -> Rows:
-    (expert, experts), (episode, episodes), (action, actions) = (
-        table.labels(c, remedy=REMEDIES["blank"]) for c in ("expert", "episode", "action")
-    )
-    step = table.whole_numbers("step")
-    state, next_state, states = _state_codes(table)
-    order = np.lexsort((step, episode, expert))
-    expert, episode, step, state, action, next_state = (c[order] for c in (expert, episode, step, state, action, next_state))
-    place = partial(moved, table.place, order) if from_file else None
-    codes, labels = (expert, episode, step, state, action, next_state), (experts, episodes, states, actions)
-    rows = Rows(*codes, *labels, table.name, place, cut_off)
-    rows._check_steps(table, order)
-    return rows._with_next_states() if cut_off or "next_state" in table.frame.columns else rows
+        when.refuse(when.continues & has_next & (after[:-1] != state[1:]), reason)
+    place = partial(moved, table.place, when.rows) if from_file else None
+    codes = when.expert, when.episode, when.step, state, when.action, after
+    return Rows(*codes, when.experts, when.episodes, states, when.actions, table.name, place, cut_off)
 
 
 def moved(place: Callable[[int], str], rows: Ints, row: int) -> str:
     """The place of a row that was row `rows[row]` before."""
     return place(int(rows[row]))
-
-
-def _state_codes(table: Table) -> tuple[Ints, Ints, tuple[str, ...]]:
-    """Codes of the states and next states into one list of labels; −1 where a next state is unknown."""
-    state, own = table.labels("state", remedy=REMEDIES["blank"])
-    if "next_state" not in table.frame.columns:
-        return state, np.full(state.size, -1, dtype=np.int64), own
-    after, others = table.labels("next_state", optional=True)
-    states = in_order({*own, *others})
-    return positions(own, states, "state")[state], np.append(positions(others, states, "state"), -1)[after], states
 
 
 _FLOATS = ("FLOAT", "DOUBLE")
@@ -396,35 +703,166 @@ def _step(kind: str) -> str:
     return "TRY_CAST(step AS DOUBLE)" if number else "NULL::DOUBLE"
 
 
-#: Episodes are fetched in pieces of so many vectors of the database, which have 2048 entries each.
-FETCHED_VECTORS = 64
 _BLANK = "{0} IS NULL OR {0}::VARCHAR = ''"
 
 
-class Counting:
-    """The passes over one scan.
+#: Files of more bytes, or of more rows, are counted: loading takes longer, and some hundred bytes of memory for each row.
+LOADED_BYTES, LOADED_ROWS = 16_000_000, 500_000
+#: The rows of larger tables are not loaded: a row takes about a hundred bytes while that is done.
+MOST_ROWS = 50_000_000
+#: Files are read again for so many questions about episodes. With the next one, tables of up to so many rows are loaded.
+REREADINGS, KEPT_ROWS = 4, 10_000_000
+#: The codes that make a cell, in the order of cells.
+CELL = ("expert", "state", "action", "next_state")
 
-    Attributes:
-        experts, states, actions: labels.
-        cells: how often each decision was taken.
-        filled: whether blank next states inside episodes are taken from the next step.
 
-    The table `episode` of the database has one row per episode: number, expert, label, first_state, n.
+class CountedFiles(Demonstrations):
+    """A table of decisions that the database checks and counts, in the passes described above.
+
+    The table `episode` of the database has one row per episode: number, expert, label, first_state, n. `filled` says whether
+    blank next states inside episodes are taken from the next step, and `respelt` whether some label is spelt in two ways.
     """
 
     def __init__(self, scan: Scan, cut_off: bool = False) -> None:
-        Table(pd.DataFrame([[None] * len(scan.types)], columns=list(scan.types)), scan.name).require(*COLUMNS)
+        header = Table(pd.DataFrame([[None] * len(scan.types)], columns=list(scan.types)), scan.name)
+        header.require(*COLUMNS)
         require_labels(scan, LABELS)
-        self.scan, self.cut_off, self.database = scan, cut_off, connect()
+        self.scan, self.name, self.cut_off, self.database = scan, scan.name, cut_off, connect()
         self.has_next = "next_state" in scan.types
         self.filled = self.respelt = False
-        self._count_spelt()
-        self.experts = self._read_labels("expert")
-        self.actions = self._read_labels("action")
-        self.states = self._read_labels("state", "next_state")
-        self._check_episodes()
-        self.cells = self._count()
-        self.database.execute("DROP TABLE spelt; DROP TABLE grouped")
+        self._rereadings = 0
+        try:
+            self._count_spelt()
+            self.experts = self._read_labels("expert")
+            self.actions = self._read_labels("action")
+            self.states = self._read_labels("state", "next_state")
+            self._check_episodes()
+            self._counted = self._count()
+            self.database.execute("DROP TABLE spelt; DROP TABLE grouped")
+        except duckdb.OutOfMemoryException as error:
+            raise MemoryError(f"{scan.name} has too many episodes and labels to be counted in {MEMORY}") from error
+        except duckdb.Error as error:
+            raise ValueError(f"{scan.name} is damaged, or cannot be read: {str(error).splitlines()[0]}") from error
+
+    @property
+    def cells(self) -> Cells:
+        """How often each distinct decision was taken."""
+        return self._counted
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CountedFiles, (self.scan, self.cut_off)
+
+    def __getattr__(self, name: str) -> Any:
+        """What only the rows hold."""
+        if name not in (*CODES, "episodes", "first_rows"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+        return getattr(self.rows, name)
+
+    @cached_property
+    def episode_counts(self) -> Ints:
+        """The number of episodes of each expert."""
+        return self._episodes_by("expert", len(self.experts))
+
+    @cached_property
+    def first_states(self) -> Ints:
+        """The number of episodes that begin in each state."""
+        return self._episodes_by("first_state", len(self.states))
+
+    @cached_property
+    def by_episode(self) -> Episodes:
+        """Expert, first state and length of each episode."""
+        size = int(self.run("SELECT count(*) FROM episode")[0][0])
+        columns = {name: np.empty(size, dtype=np.int64) for name in ("expert", "first_state", "n")}
+        answer = self.database.execute(f"SELECT number, {', '.join(columns)} FROM episode")
+        # Fetched in pieces of 4 vectors of 2048 entries: all at once, the database's answer would take as much memory again.
+        while len(piece := answer.fetch_df_chunk(4)):
+            for name, column in columns.items():
+                column[piece["number"]] = piece[name]
+        return Episodes(*columns.values())
+
+    def _episodes_by(self, column: str, size: int) -> Ints:
+        """How many episodes have each of `size` codes in a column of the table `episode`."""
+        found: Ints = np.zeros(size, dtype=np.int64)
+        codes, counts = self.arrays(f"SELECT {column}, count(*) AS n FROM episode GROUP BY {column}")
+        found[codes] = counts
+        return found
+
+    def decisions_of(self, cells: Ints) -> list[Decision]:
+        """The first decision of each of the given cells, for messages."""
+        codes = (getattr(self.cells, name)[cells].tolist() for name in CELL)
+        self.keep("wanted", cell=cells.tolist(), **dict(zip(CELL, codes, strict=True)))
+        self.database.execute("SET threads = 1")  # rows are numbered in the order of the file
+        found = self.run(
+            f"""SELECT w.cell, r.expert, r.label, r.step, r.number FROM wanted w
+            JOIN (SELECT *, episode AS label FROM {self.coded(numbered=True)}) r ON r.expert = w.expert
+            AND r.state = w.state AND r.action = w.action AND coalesce(r.next_state, -1) = w.next_state
+            QUALIFY row_number() OVER (PARTITION BY w.cell ORDER BY {LABEL_ORDER}, r.step) = 1 ORDER BY w.cell"""
+        )
+        self.database.execute("RESET threads")
+        return [
+            Decision(expert, self.experts[expert], episode, int(step), f"{self.name}, {self.scan.place(row)}")
+            for _, expert, episode, step, row in found
+        ]
+
+    def count_episodes(self, times: Floats) -> Floats:
+        """How often each decision was taken, `(M,)`, if episode e counts `times[e]` times; this reads the files again."""
+        self._rereadings += 1
+        if self._rereadings > REREADINGS and self.cells.count.sum() <= KEPT_ROWS:
+            return self.rows.count_episodes(times)
+        database = self.database
+        database.register("given", pd.DataFrame({"number": np.arange(times.size), "times": times}))
+        found = database.execute(
+            f"""SELECT r.expert, r.state, r.action, coalesce(r.next_state, -1) AS next_state, sum(g.times) AS times
+            FROM {self.coded()} r JOIN episode e ON e.expert = r.expert AND e.label = r.episode
+            JOIN given g ON g.number = e.number WHERE g.times <> 0 GROUP BY ALL"""
+        ).fetchnumpy()
+        database.unregister("given")
+        counts = np.zeros(self.cells.count.size)
+        here = self._keys(*(np.asarray(found[name], dtype=np.int64) for name in CELL))
+        counts[np.searchsorted(self._keys(*(getattr(self.cells, name) for name in CELL)), here)] = found["times"]
+        return counts
+
+    def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
+        """State and action of each decision of the episodes kept, `(E,)`, by episode and step; this reads the files again."""
+        self.database.register("given", pd.DataFrame({"number": np.flatnonzero(kept)}))
+        state, action = self.arrays(
+            f"""SELECT r.state, r.action FROM {self.coded()} r
+            JOIN episode e ON e.expert = r.expert AND e.label = r.episode JOIN given g ON g.number = e.number
+            ORDER BY e.number, r.step"""
+        )
+        self.database.unregister("given")
+        return state, action
+
+    def _keys(self, expert: Ints, state: Ints, action: Ints, next_state: Ints) -> Ints:
+        """One number for each cell, in their order."""
+        size = len(self.states)
+        keys: Ints = ((expert * size + state) * len(self.actions) + action) * (size + 1) + next_state + 1
+        return keys
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The table in memory.
+
+        Raises:
+            ValueError: where it is too large for that.
+        """
+        size = int(self.cells.count.sum())
+        if size > MOST_ROWS:
+            raise ValueError(
+                f"{self.name} must have at most {MOST_ROWS} decisions to be loaded one by one, received {size}: it can be "
+                "counted, fitted and checked, but its rows cannot be listed"
+            )
+        labels = [label for (label,) in self.run("SELECT label FROM episode ORDER BY number")]
+        episodes = in_order(set(labels))
+        code = {name: i for i, name in enumerate(episodes)}
+        number, step, state, action, next_state = self.arrays(
+            f"""SELECT e.number, r.step::BIGINT AS step, r.state, r.action, coalesce(r.next_state, -1) AS next_state
+            FROM {self.coded()} r JOIN episode e ON e.expert = r.expert AND e.label = r.episode
+            ORDER BY e.number, r.step"""
+        )
+        episode = np.array([code[label] for label in labels], dtype=np.int64)[number]
+        codes = self.by_episode.expert[number], episode, step, state, action, next_state
+        return Rows(*codes, self.experts, episodes, self.states, self.actions, self.name, cut_off=self.cut_off)
 
     def coded(self, numbered: bool = False) -> str:
         """The rows with codes, in SQL."""
@@ -437,23 +875,6 @@ class Counting:
     def arrays(self, query: str) -> list[Ints]:
         """The columns of the answer to a query, all of whole numbers."""
         return [np.asarray(column, dtype=np.int64) for column in self.database.execute(query).fetchnumpy().values()]
-
-    def number_of_episodes(self, column: str, size: int) -> Ints:
-        """How many episodes have each of `size` codes in a column of the table `episode`."""
-        found: Ints = np.zeros(size, dtype=np.int64)
-        codes, counts = self.arrays(f"SELECT {column}, count(*) AS n FROM episode GROUP BY {column}")
-        found[codes] = counts
-        return found
-
-    def episodes(self) -> Episodes:
-        """One entry per episode, fetched piece by piece: all at once, the database's answer would take as much memory again."""
-        size = int(self.run("SELECT count(*) FROM episode")[0][0])
-        columns = {name: np.empty(size, dtype=np.int64) for name in ("expert", "first_state", "n")}
-        answer = self.database.execute(f"SELECT number, {', '.join(columns)} FROM episode")
-        while len(piece := answer.fetch_df_chunk(FETCHED_VECTORS)):
-            for name, column in columns.items():
-                column[piece["number"]] = piece[name]
-        return Episodes(*columns.values())
 
     def keep(self, name: str, **columns: Sequence[object]) -> None:
         """Make a table of the database; its columns are text, and numbers where the first entry is one."""
@@ -575,466 +996,15 @@ class Counting:
         raise ValueError(f"{self.scan.name} changed while it was read: read it again")
 
 
-#: Files of more bytes, or of more rows, are counted: loading takes longer, and some hundred bytes of memory for each row.
-LOADED_BYTES, LOADED_ROWS = 16_000_000, 500_000
-#: The rows of larger tables are not loaded: a row takes about a hundred bytes while that is done.
-MOST_ROWS = 50_000_000
-#: Files are read again for so many questions about episodes. With the next one, tables of up to so many rows are loaded.
-REREADINGS, KEPT_ROWS = 4, 10_000_000
-#: The codes that make a cell, in the order of cells.
-CELL = ("expert", "state", "action", "next_state")
-
-
-class CountedFiles:
-    """A table of decisions that the database has checked and counted: it answers what `Rows` answers."""
-
-    def __init__(self, scan: Scan, cut_off: bool = False) -> None:
-        try:
-            self._counting = counting = Counting(scan, cut_off)
-        except duckdb.OutOfMemoryException as error:
-            raise MemoryError(f"{scan.name} has too many episodes and labels to be counted in {MEMORY}") from error
-        except duckdb.Error as error:
-            raise ValueError(f"{scan.name} is damaged, or cannot be read: {str(error).splitlines()[0]}") from error
-        self.name, self.experts, self.states, self.actions = scan.name, counting.experts, counting.states, counting.actions
-        self.cut_off, self.cells, self._rereadings = cut_off, counting.cells, 0
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return CountedFiles, (self._counting.scan, self.cut_off)
-
-    @cached_property
-    def episode_counts(self) -> Ints:
-        """The number of episodes of each expert."""
-        return self._counting.number_of_episodes("expert", len(self.experts))
-
-    @cached_property
-    def first_states(self) -> Ints:
-        """The number of episodes that begin in each state."""
-        return self._counting.number_of_episodes("first_state", len(self.states))
-
-    @cached_property
-    def by_episode(self) -> Episodes:
-        """One entry per episode."""
-        return self._counting.episodes()
-
-    def first(self, cells: Ints) -> list[Decision]:
-        """The first row of each of the given cells."""
-        counting, codes = self._counting, (getattr(self.cells, name)[cells].tolist() for name in CELL)
-        counting.keep("wanted", cell=cells.tolist(), **dict(zip(CELL, codes, strict=True)))
-        counting.database.execute("SET threads = 1")  # rows are numbered in the order of the file
-        found = counting.run(
-            f"""SELECT w.cell, r.expert, r.label, r.step, r.number FROM wanted w
-            JOIN (SELECT *, episode AS label FROM {counting.coded(numbered=True)}) r ON r.expert = w.expert
-            AND r.state = w.state AND r.action = w.action AND coalesce(r.next_state, -1) = w.next_state
-            QUALIFY row_number() OVER (PARTITION BY w.cell ORDER BY {LABEL_ORDER}, r.step) = 1 ORDER BY w.cell"""
-        )
-        counting.database.execute("RESET threads")
-        place = counting.scan.place
-        return [
-            Decision(expert, self.experts[expert], episode, int(step), f"{self.name}, {place(row)}")
-            for _, expert, episode, step, row in found
-        ]
-
-    def count_episodes(self, times: Floats) -> Floats:
-        """How often each decision was taken, `(M,)`, if episode e counts `times[e]` times; this reads the files again."""
-        self._rereadings += 1
-        if self._rereadings > REREADINGS and self.cells.count.sum() <= KEPT_ROWS:
-            return self.rows.count_episodes(times)
-        database = self._counting.database
-        database.register("given", pd.DataFrame({"number": np.arange(times.size), "times": times}))
-        found = database.execute(
-            f"""SELECT r.expert, r.state, r.action, coalesce(r.next_state, -1) AS next_state, sum(g.times) AS times
-            FROM {self._counting.coded()} r JOIN episode e ON e.expert = r.expert AND e.label = r.episode
-            JOIN given g ON g.number = e.number WHERE g.times <> 0 GROUP BY ALL"""
-        ).fetchnumpy()
-        database.unregister("given")
-        counts = np.zeros(self.cells.count.size)
-        here = self._keys(*(np.asarray(found[name], dtype=np.int64) for name in CELL))
-        counts[np.searchsorted(self._keys(*(getattr(self.cells, name) for name in CELL)), here)] = found["times"]
-        return counts
-
-    def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
-        """State and action of each decision of the episodes kept, `(E,)`, by episode and step; this reads the files again."""
-        self._counting.database.register("given", pd.DataFrame({"number": np.flatnonzero(kept)}))
-        state, action = self._counting.arrays(
-            f"""SELECT r.state, r.action FROM {self._counting.coded()} r
-            JOIN episode e ON e.expert = r.expert AND e.label = r.episode JOIN given g ON g.number = e.number
-            ORDER BY e.number, r.step"""
-        )
-        self._counting.database.unregister("given")
-        return state, action
-
-    def _keys(self, expert: Ints, state: Ints, action: Ints, next_state: Ints) -> Ints:
-        """One number for each cell, in their order."""
-        size = len(self.states)
-        keys: Ints = ((expert * size + state) * len(self.actions) + action) * (size + 1) + next_state + 1
-        return keys
-
-    @cached_property
-    def rows(self) -> Rows:
-        """The table in memory.
-
-        Raises:
-            ValueError: where it is too large for that.
-        """
-        size = int(self.cells.count.sum())
-        if size > MOST_ROWS:
-            raise ValueError(
-                f"{self.name} must have at most {MOST_ROWS} decisions to be loaded one by one, received {size}: it can be "
-                "counted, fitted and checked, but its rows cannot be listed"
-            )
-        labels = [label for (label,) in self._counting.run("SELECT label FROM episode ORDER BY number")]
-        episodes = in_order(set(labels))
-        code = {name: i for i, name in enumerate(episodes)}
-        number, step, state, action, next_state = self._counting.arrays(
-            f"""SELECT e.number, r.step::BIGINT AS step, r.state, r.action, coalesce(r.next_state, -1) AS next_state
-            FROM {self._counting.coded()} r JOIN episode e ON e.expert = r.expert AND e.label = r.episode
-            ORDER BY e.number, r.step"""
-        )
-        episode = np.array([code[label] for label in labels], dtype=np.int64)[number]
-        codes = self.by_episode.expert[number], episode, step, state, action, next_state
-        return Rows(*codes, self.experts, episodes, self.states, self.actions, self.name, cut_off=self.cut_off)
-
-
-def decisions_of(scan: Scan, cut_off: bool = False) -> Rows | CountedFiles:
-    """The decisions of a scan, loaded or counted.
-
-    Raises:
-        ValueError: naming the line or row and what is wrong with it.
-    """
-    return (
-        CountedFiles(scan, cut_off) if is_large(scan) else rows_of(load(scan, LABELS, (*COLUMNS, "next_state")), cut_off=cut_off)
-    )
-
-
-def is_large(scan: Scan) -> bool:
-    """Whether the rows of a scan are too many to be loaded without need."""
-    # A byte of a compressed file stands for about so many.
-    packed_bytes = 8
+def _read(scan: Scan, cut_off: bool) -> Demonstrations:
+    """The decisions of a scan: loaded, or counted where they are too many to be loaded without need."""
+    # A byte of a compressed file stands for about eight.
     if scan.is_csv:
-        return sum(file.stat().st_size * (1 if file.suffix == ".csv" else packed_bytes) for file in scan.read) > LOADED_BYTES
-    with connect() as database:
-        return int(database.execute(f"SELECT count(*) FROM {scan.relation}").fetchall()[0][0]) > LOADED_ROWS
-
-
-def check_starts(mdp: MDP, starts: ArrayLike, episodes: int) -> Ints:
-    """Read the first state of each episode `(episodes,)`; none may be terminal."""
-    first = np.asarray(starts)
-    as_shape(first, (episodes,), "starts")
-    if not np.issubdtype(first.dtype, np.integer) or ((first < 0) | (first >= mdp.n_states)).any() or mdp.terminal[first].any():
-        raise ValueError(f"starts must be indices of states that are not terminal, received {first.tolist()}")
-    return first.astype(np.int64)
-
-
-def simulate_policy(
-    mdp: MDP, policy: Floats, episodes: int, max_steps: int, seed: np.random.SeedSequence, starts: Ints | None = None
-) -> list[Ints]:
-    """Columns episode, step, state, action, next_state of one policy; all episodes advance together.
-
-    `starts` `(episodes,)` are the first states; by default they are drawn.
-    """
-    rng = np.random.default_rng(seed)
-    choices = policy.cumsum(axis=1)
-    ends = np.cumsum(mdp.stacked.data)
-    running = np.arange(episodes)
-    state = rng.choice(mdp.n_states, size=episodes, p=mdp.initial) if starts is None else starts
-    rows: list[tuple[Ints, ...]] = []
-    for step in range(max_steps):
-        action = np.minimum(
-            (rng.random((running.size, 1)) * choices[state, -1:] >= choices[state]).sum(axis=1), mdp.n_actions - 1
-        )
-        arrived = _successors(mdp, ends, action * mdp.n_states + state, rng)
-        rows.append((running, np.full(running.size, step), state, action, arrived))
-        alive = ~mdp.terminal[arrived]
-        running, state = running[alive], arrived[alive]
-        if not running.size:
-            break
-    columns = [np.concatenate([row[i] for row in rows]) for i in range(5)]
-    order = np.lexsort((columns[1], columns[0]))
-    return [column[order] for column in columns]
-
-
-def _successors(mdp: MDP, ends: Floats, rows: Ints, rng: np.random.Generator) -> Ints:
-    """Draw a successor from each given row of the stacked transitions, by bisection in their running sum."""
-    first, last = mdp.stacked.indptr[rows], mdp.stacked.indptr[rows + 1]
-    low = np.where(first > 0, ends[first - 1], 0.0)
-    target = low + rng.random(rows.size) * (ends[last - 1] - low)
-    entry = np.clip(np.searchsorted(ends, target, side="right"), first, last - 1)
-    successors: Ints = mdp.stacked.indices[entry].astype(np.int64)
-    return successors
-
-
-@dataclass(frozen=True, eq=False)
-class Demonstrations:
-    """Decisions of several experts, sorted by expert, episode and step.
-
-    `experts`, `episodes`, `states` and `actions` are labels; `expert`, `episode`, `state`, `action` and `next_state` are `(N,)`
-    codes into them, and `next_state` is −1 where unknown. `cells` holds how often each distinct decision was taken, and
-    `by_episode` one entry per episode. Of a large file only the cells are in memory until more is asked for.
-    """
-
-    decisions: Rows | CountedFiles
-
-    @classmethod
-    def from_frame(cls, frame: pd.DataFrame, cut_off: bool = False) -> Demonstrations:
-        """Read a data frame with the columns `expert, episode, step, state, action` and optionally `next_state`.
-
-        With `cut_off`, episodes may simply stop: the next state of a last decision may then be unknown.
-
-        Raises:
-            ValueError: naming the row and what is wrong with it.
-        """
-        return cls(rows_of(Table(frame), from_file=False, cut_off=cut_off))
-
-    @classmethod
-    def from_csv(cls, path: str | Path, cut_off: bool = False) -> Demonstrations:
-        """Read a CSV file with a header line; see `from_frame`. Messages name the file and the line."""
-        return cls(decisions_of(scan_csv(str(path), [existing_file(path, "a CSV table")]), cut_off))
-
-    @classmethod
-    def from_parquet(cls, path: str | Path, cut_off: bool = False) -> Demonstrations:
-        """Read a Parquet file; see `from_frame`."""
-        return cls(decisions_of(scan_parquet(str(path), [existing_file(path, "a Parquet table")]), cut_off))
-
-    @classmethod
-    def from_files(cls, path: str | Path, cut_off: bool = False) -> Demonstrations:
-        """Read a CSV or Parquet file by the ending of its name, or a folder of files of one kind as one table."""
-        return cls(decisions_of(scan_files(str(path), files_of(path, "demonstrations")), cut_off))
-
-    @classmethod
-    def simulate(
-        cls,
-        mdp: MDP,
-        policies: Sequence[Any],
-        episodes: int,
-        seed: int = 0,
-        max_steps: int = 200,
-        names: Sequence[Any] | None = None,
-        starts: ArrayLike | None = None,
-    ) -> Demonstrations:
-        """Let each policy `(S,A)` act for `episodes` episodes from the initial distribution.
-
-        An episode ends on arrival in a terminal state, or is cut after `max_steps` decisions. With `starts` `(episodes,)`, the
-        indices of states, each episode begins in the state given for it.
-
-        Example:
-            >>> from multihorizon.domains import cliff
-            >>> d = Demonstrations.simulate(cliff().mdp, cliff().mce_experts(), episodes=10)
-            >>> d.experts, len(d) >= 30
-            (('0', '1', '2'), True)
-        """
-        if not len(policies):
-            raise ValueError("policies must hold at least one policy, received none")
-        as_count(episodes, "episodes")
-        as_count(max_steps, "max_steps")
-        experts = as_names(names, len(policies), "names")
-        first = None if starts is None else check_starts(mdp, starts, episodes)
-        streams = np.random.SeedSequence(seed).spawn(len(policies))
-        runs = [
-            simulate_policy(mdp, check_policy(mdp, policy, f"policy of expert {name}"), episodes, max_steps, stream, first)
-            for policy, name, stream in zip(policies, experts, streams, strict=True)
-        ]
-        episode, step, state, action, next_state = (np.concatenate([run[i] for run in runs]) for i in range(5))
-        expert = np.repeat(np.arange(len(runs)), [run[0].size for run in runs])
-        labels = tuple(str(i) for i in range(episodes))
-        return cls(Rows(expert, episode, step, state, action, next_state, experts, labels, mdp.state_names, mdp.action_names))
-
-    def __len__(self) -> int:
-        return int(self.cells.count.sum())
-
-    @property
-    def name(self) -> str:
-        """The file or folder, or "the table"."""
-        return self.decisions.name
-
-    @property
-    def cut_off(self) -> bool:
-        """Whether episodes may simply stop."""
-        return self.decisions.cut_off
-
-    @property
-    def experts(self) -> tuple[str, ...]:
-        """The experts' labels `(K,)`."""
-        return self.decisions.experts
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """The labels of states and next states."""
-        return self.decisions.states
-
-    @property
-    def actions(self) -> tuple[str, ...]:
-        """The actions' labels."""
-        return self.decisions.actions
-
-    @property
-    def cells(self) -> Cells:
-        """How often each distinct decision was taken."""
-        return self.decisions.cells
-
-    @property
-    def by_episode(self) -> Episodes:
-        """Expert, first state and length of each episode."""
-        return self.decisions.by_episode
-
-    @property
-    def rows(self) -> Rows:
-        """The table in memory; loads that of a large file, and raises ValueError where it is too large for that."""
-        return self.decisions if isinstance(self.decisions, Rows) else self.decisions.rows
-
-    @property
-    def episodes(self) -> tuple[str, ...]:
-        """The episodes' labels."""
-        return self.rows.episodes
-
-    @property
-    def expert(self) -> Ints:
-        """The expert of each decision `(N,)`."""
-        return self.rows.expert
-
-    @property
-    def episode(self) -> Ints:
-        """The episode label of each decision `(N,)`."""
-        return self.rows.episode
-
-    @property
-    def step(self) -> Ints:
-        """The step of each decision `(N,)`."""
-        return self.rows.step
-
-    @property
-    def state(self) -> Ints:
-        """The state of each decision `(N,)`."""
-        return self.rows.state
-
-    @property
-    def action(self) -> Ints:
-        """The action of each decision `(N,)`."""
-        return self.rows.action
-
-    @property
-    def next_state(self) -> Ints:
-        """The next state of each decision `(N,)`, −1 where unknown."""
-        return self.rows.next_state
-
-    @property
-    def first_rows(self) -> Ints:
-        """The rows that begin an episode."""
-        return self.rows.first_rows
-
-    @property
-    def episode_counts(self) -> Ints:
-        """Number of episodes of each expert."""
-        return self.decisions.episode_counts
-
-    @property
-    def first_states(self) -> Ints:
-        """Number of episodes that begin in each state."""
-        return self.decisions.first_states
-
-    def counts(self, mdp: MDP, weights: Floats | None = None) -> Floats:
-        """How often each expert took each action in each state, `(K,S,A)`, in the order of the MDP's states and actions.
-
-        With `weights` `(N,)` each row counts that often.
-
-        Raises:
-            ValueError: for a label the MDP does not know, a decision in a terminal state, or an unavailable action.
-        """
-        return self._placed(mdp, self.cells.count if weights is None else self.rows.count_rows(weights))
-
-    def counts_of_episodes(self, mdp: MDP, times: ArrayLike) -> Floats:
-        """The same, where episode e of `by_episode` counts `times[e]` times, `(E,)`."""
-        return self._placed(mdp, self.decisions.count_episodes(np.asarray(times, dtype=np.float64)))
-
-    def match(self, mdp: MDP) -> tuple[Ints, Ints]:
-        """The MDP's index of each of the table's states, and of each of its actions; raises for a label it does not know."""
-        cells = self.cells
-
-        def state(code: int) -> str:
-            return str(self.first((cells.state == code) | (cells.next_state == code))[1])
-
-        def action(code: int) -> str:
-            return str(self.first(cells.action == code)[1])
-
-        from_file = self.name != Rows.name
-        with refusing(self.name, BESIDE):
-            states = positions(self.states, mdp.state_names, "state", state if from_file else None)
-            return states, positions(self.actions, mdp.action_names, "action", action if from_file else None)
-
-    def first(self, wanted: Bools) -> tuple[int, Decision]:
-        """The first decision of those of the `cells` that are wanted, `(M,)`: its cell, and what to call it in messages."""
-        cells = np.flatnonzero(wanted)
-        return min(zip(cells.tolist(), self.decisions.first(cells), strict=True), key=lambda pair: pair[1].order)
-
-    def select(self, rows: Any) -> Demonstrations:
-        """The decisions of some rows, given as indices or a mask, under the same labels."""
-        table = self.rows
-        chosen = np.arange(len(self))[rows]
-        place = None if table.place is None else partial(moved, table.place, chosen)
-        return Demonstrations(replace(table, **{column: getattr(table, column)[rows] for column in CODES}, place=place))
-
-    def same_decisions(self, other: Demonstrations) -> bool:
-        """Whether two tables hold the same decisions under the same labels."""
-        labels = all(getattr(self, c) == getattr(other, c) for c in ("experts", "states", "actions"))
-        if not labels or not np.array_equal(self.cells.count, other.cells.count):
-            return False
-        return self.episodes == other.episodes and all(np.array_equal(getattr(self, c), getattr(other, c)) for c in CODES)
-
-    def to_frame(self) -> pd.DataFrame:
-        """The table with the user's labels; `next_state` is left out where none is known."""
-        columns: dict[str, Any] = {
-            "expert": np.array(self.experts, dtype=object)[self.expert],
-            "episode": np.array(self.episodes, dtype=object)[self.episode],
-            "step": self.step,
-            "state": np.array(self.states, dtype=object)[self.state],
-            "action": np.array(self.actions, dtype=object)[self.action],
-        }
-        if (self.next_state >= 0).any():
-            known = np.array((*self.states, None), dtype=object)
-            columns["next_state"] = known[self.next_state]
-        return pd.DataFrame(columns)
-
-    def to_csv(self, path: str | Path) -> None:
-        """Write a CSV file that `from_csv` reads back; labels that a spreadsheet would run as formulas get ' before them."""
-        write_csv(self.to_frame(), path, read_again=True)
-
-    def to_parquet(self, path: str | Path) -> None:
-        """Write a Parquet file that `from_parquet` reads back; needs the extra `parquet`."""
-        self.to_frame().to_parquet(path, index=False)
-
-    def _placed(self, mdp: MDP, counts: Floats | Ints) -> Floats:
-        """Counts of the cells `(M,)` as counts of experts, states and actions `(K,S,A)`."""
-        cells, (place, number), left_out = self.cells, self.match(mdp), self.left_out(mdp)
-        states, actions = place[cells.state], number[cells.action]
-        self._refuse(
-            mdp.terminal[states] & ~left_out,
-            "state {0!r} is terminal: nothing is decided there. If one can go on from it, say in the transitions where its "
-            "actions lead; if not, leave the decision out",
-        )
-        self._refuse(
-            ~mdp.available[states, actions] & ~left_out,
-            "action {1!r} in state {0!r} is not available. If it can be taken there, say in the transitions where it leads; "
-            "if not, correct the row",
-        )
-        shape = (len(self.experts), mdp.n_states, mdp.n_actions)
-        flat = np.ravel_multi_index((cells.expert, states, actions), shape)
-        kept = np.where(left_out, 0.0, counts)
-        return np.bincount(flat, kept, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
-
-    def left_out(self, mdp: MDP) -> Bools:
-        """The cells that do not count, `(M,)`: last decisions of cut-off episodes that the estimate knows nothing of."""
-        cells = self.cells
-        if not self.cut_off or mdp.sample_sizes is None:
-            return np.zeros(cells.count.size, dtype=np.bool_)
-        states, actions = self.match(mdp)
-        left: Bools = (cells.next_state < 0) & ~mdp.live[states[cells.state], actions[cells.action]]
-        return left
-
-    def _refuse(self, wrong: Bools, reason: str) -> None:
-        """Raise where a cell is wrong; the reason names its state and action."""
-        if wrong.any():
-            cell, decision = self.first(wrong)
-            state, action = self.states[self.cells.state[cell]], self.actions[self.cells.action[cell]]
-            raise TableError(f"{decision}: {reason.format(state, action)}", self.name, BESIDE)
+        large = sum(file.stat().st_size * (1 if file.suffix == ".csv" else 8) for file in scan.read) > LOADED_BYTES
+    else:
+        with connect() as database:
+            large = int(database.execute(f"SELECT count(*) FROM {scan.relation}").fetchall()[0][0]) > LOADED_ROWS
+    return CountedFiles(scan, cut_off) if large else rows_of(load(scan, LABELS, (*COLUMNS, "next_state")), cut_off=cut_off)
 
 
 def read_tables(paths: Sequence[str | Path], cut_off: bool = False) -> list[Demonstrations]:

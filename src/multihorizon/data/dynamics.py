@@ -405,7 +405,7 @@ def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, int
     chances = _values(mdp.stacked, rows, np.where(known, states[cells.next_state], 0))
     wrong = np.flatnonzero(known & (chances == 0))
     moves: dict[tuple[int, int], list[tuple[int, Decision]]] = {}
-    for cell, decision in zip(wrong.tolist(), demonstrations.decisions.first(wrong) if wrong.size else (), strict=True):
+    for cell, decision in zip(wrong.tolist(), demonstrations.decisions_of(wrong) if wrong.size else (), strict=True):
         moves.setdefault((int(rows[cell]), int(cells.next_state[cell])), []).append((cell, decision))
     found = []
     for pairs in moves.values():

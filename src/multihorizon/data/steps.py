@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Bools, Floats, Ints
-from multihorizon.data.demonstrations import REMEDIES, refusing
+from multihorizon.data.demonstrations import Order, refusing, same_episode
 from multihorizon.data.reading import Table, read_table
 from multihorizon.files import write_csv
 
@@ -82,37 +82,31 @@ class Steps:
     def _from_table(cls, table: Table, state: Sequence[str]) -> Steps:
         _check_names(table, state)
         with refusing(table.name, f"--state {','.join(state)}"):
-            return cls._checked(table, state)
-
-    @classmethod
-    def _checked(cls, table: Table, state: Sequence[str]) -> Steps:
-        (expert, experts), (episode, episodes), (action, actions) = (
-            table.labels(c, remedy=REMEDIES["blank"]) for c in ("expert", "episode", "action")
-        )
-        if len(actions) < 2:
-            raise ValueError(f"{table.name} must hold at least two different actions, received only {actions[0]}")
-        step = table.whole_numbers("step")
-        columns = [_coordinate(table, name) for name in state]
-        states = np.column_stack([values for values, _, _ in columns])
-        given = np.column_stack([after for _, after, _ in columns])
-        terminated = _truth(table, "terminated") if "terminated" in table.frame.columns else np.zeros(step.size, dtype=np.bool_)
-        order = np.lexsort((step, episode, expert))
-        found = cls(
-            expert=expert[order],
-            episode=episode[order],
-            step=step[order],
-            action=action[order],
-            states=states[order],
-            next_states=given[order],
-            terminated=terminated[order],
-            experts=experts,
-            episodes=episodes,
-            actions=actions,
-            coordinates=tuple(label for _, _, labels in columns for label in labels),
-            sources=tuple(i for i, (_, _, labels) in enumerate(columns) for _ in labels),
-        )
-        found._check_steps(table, order)
-        return found._linked(table, order)
+            when = Order.of(table)
+            if len(when.actions) < 2:
+                raise ValueError(f"{table.name} must hold at least two different actions, received only {when.actions[0]}")
+            columns = [_coordinate(table, name) for name in state]
+            states = np.column_stack([values for values, _, _ in columns])
+            given = np.column_stack([after for _, after, _ in columns])
+            ended = (
+                _truth(table, "terminated") if "terminated" in table.frame.columns else np.zeros(when.step.size, dtype=np.bool_)
+            )
+            states, terminated = states[when.rows], ended[when.rows]
+            when.check_steps()
+            return cls(
+                expert=when.expert,
+                episode=when.episode,
+                step=when.step,
+                action=when.action,
+                states=states,
+                next_states=_linked(when, states, given[when.rows], terminated),
+                terminated=terminated,
+                experts=when.experts,
+                episodes=when.episodes,
+                actions=when.actions,
+                coordinates=tuple(label for _, _, labels in columns for label in labels),
+                sources=tuple(i for i, (_, _, labels) in enumerate(columns) for _ in labels),
+            )
 
     def __len__(self) -> int:
         return self.step.size
@@ -125,7 +119,7 @@ class Steps:
     @property
     def episode_numbers(self) -> Ints:
         """The number of each row's episode, counted over all experts, `(N,)`."""
-        changed = np.concatenate([[False], ~self._continues])
+        changed = np.concatenate([[False], ~same_episode(self.expert, self.episode)])
         numbers: Ints = changed.cumsum()
         return numbers
 
@@ -162,50 +156,32 @@ class Steps:
         """Write a CSV file that `from_file` reads back."""
         write_csv(self.to_frame(), path, read_again=True)
 
-    @property
-    def _continues(self) -> Bools:
-        """Whether the next row belongs to the same episode, `(N−1,)`."""
-        same: Bools = (np.diff(self.expert) == 0) & (np.diff(self.episode) == 0)
-        return same
 
-    def _where(self, row: int) -> str:
-        return f"expert {self.experts[self.expert[row]]}, episode {self.episodes[self.episode[row]]}, step {self.step[row]}"
+def _linked(when: Order, states: Floats, given: Floats, terminated: Bools) -> Floats:
+    """The next states, from the following step where there is one; raises where one that was given differs from it."""
 
-    def _refuse(self, wrong: Bools, table: Table, order: Ints, sentence: str) -> None:
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise ValueError(f"{table.at(int(order[row]))} ({self._where(row)}): {sentence}")
+    def refuse(wrong: Bools, sentence: str) -> None:
+        when.refuse(wrong, lambda row: sentence)
 
-    def _check_steps(self, table: Table, order: Ints) -> None:
-        """Steps of an episode are consecutive, none occurs twice, and nothing follows a step that ended the episode."""
-        jump = np.diff(self.step)
-        twice, gap = self._continues & (jump == 0), self._continues & (jump != 1)
-        self._refuse(twice, table, order, f"each step must occur once, received it twice{REMEDIES['twice']}")
-        self._refuse(gap, table, order, f"must be followed by the next step, received a later one{REMEDIES['gap']}")
-        after_end = self._continues & self.terminated[:-1]
-        self._refuse(after_end, table, order, "the step is marked as terminated, but the episode goes on")
-
-    def _linked(self, table: Table, order: Ints) -> Steps:
-        """The table with next states taken from the following step; raises where one that was given differs from it."""
-        linked = self.next_states.copy()
-        follows = np.flatnonzero(self._continues)
-        given, true = linked[follows], self.states[follows + 1]
-        unit = np.abs(self.states).max(axis=0)
-        differs = np.zeros(len(self), dtype=np.bool_)
-        # Two given values of one next state may differ by this share of the column's largest value: logs are rounded.
-        same_state = 1e-6
-        differs[follows] = (np.isfinite(given) & (np.abs(given - true) > same_state * unit)).any(axis=1)
-        remedy = "they must agree: correct the one that is wrong, or leave the next_ columns out"
-        self._refuse(differs, table, order, f"the next_ columns differ from the state of the next step; {remedy}")
-        linked[follows] = true
-        whole = np.asarray(np.isfinite(linked).all(axis=1), dtype=np.bool_)
-        partly = np.asarray(np.isfinite(linked).any(axis=1), dtype=np.bool_) & ~whole
-        self._refuse(partly, table, order, "the next state must be given in all its columns, received some of them empty")
-        lost = self.terminated & ~whole
-        self._refuse(lost, table, order, "a step that ended the episode must have its next state in next_ columns, received none")
-        if not np.isfinite(linked).any():
-            raise ValueError(f"{table.name} must hold next states to learn the dynamics from, received only episodes of one step")
-        return replace(self, next_states=linked)
+    refuse(when.continues & terminated[:-1], "the step is marked as terminated, but the episode goes on")
+    linked, follows = given.copy(), np.flatnonzero(when.continues)
+    true, unit = states[follows + 1], np.abs(states).max(axis=0)
+    differs = np.zeros(len(states), dtype=np.bool_)
+    # Two given values of one next state may differ by this share of the column's largest value: logs are rounded.
+    same_state = 1e-6
+    differs[follows] = (np.isfinite(given[follows]) & (np.abs(given[follows] - true) > same_state * unit)).any(axis=1)
+    remedy = "they must agree: correct the one that is wrong, or leave the next_ columns out"
+    refuse(differs, f"the next_ columns differ from the state of the next step; {remedy}")
+    linked[follows] = true
+    known = np.isfinite(linked)
+    whole, some = (np.asarray(all_or_any(known, axis=1), dtype=np.bool_) for all_or_any in (np.all, np.any))
+    refuse(some & ~whole, "the next state must be given in all its columns, received some of them empty")
+    refuse(terminated & ~whole, "a step that ended the episode must have its next state in next_ columns, received none")
+    if not some.any():
+        raise ValueError(
+            f"{when.table.name} must hold next states to learn the dynamics from, received only episodes of one step"
+        )
+    return linked
 
 
 def _check_names(table: Table, state: Sequence[str]) -> None:

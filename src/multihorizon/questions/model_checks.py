@@ -392,7 +392,7 @@ def _centred_scores(point: Point, tables: Sequence[Demonstrations], seed: int, m
     for table in tables:
         expert, length = table.by_episode.expert, table.by_episode.length
         kept = np.concatenate([np.random.default_rng(seed).random(int(n)) < share for n in table.episode_counts])
-        state, action = table.decisions.choices_of(kept)
+        state, action = table.choices_of(kept)
         owner = np.repeat(expert[kept], length[kept])
         for k in range(len(table.experts)):
             choices.append((table, state[owner == k], action[owner == k], length[kept & (expert == k)]))
