@@ -1,7 +1,9 @@
+import itertools
 import json
 import shlex
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -78,24 +80,19 @@ def test_the_module_runs_as_a_program(arguments: list[str]) -> None:
     assert done.stdout.strip()
 
 
-def test_progress_is_told_in_lines_where_there_is_no_terminal(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(console, "LINE_SECONDS", 0.0)
-    with console.progress_bar("fit") as progress:
-        progress(0.25, "pair 87 of 190")
-    assert capsys.readouterr().err == "fit: 25% done, less than a minute left: pair 87 of 190\n"
-    with console.progress_bar("fit") as progress:
-        progress(0.25, "one part")
-        progress(0.23, "begins again")
-    assert [line[:8] for line in capsys.readouterr().err.splitlines()] == ["fit: 25%", "fit: 25%"]
-    monkeypatch.setattr(console, "LINE_SECONDS", 10.0)
-    with console.progress_bar("fit") as progress:
-        progress(0.25, "pair 87 of 190")
-    assert capsys.readouterr().err == ""
+def test_progress_is_shown_in_lines_where_there_is_no_terminal(monkeypatch, capsys) -> None:
+    def lines(seconds, *reports):
+        monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=itertools.count(step=seconds).__next__))
+        with console.progress_bar("fit") as progress:
+            for report in reports:
+                progress(*report)
+        return capsys.readouterr().err.splitlines()
 
-
-def test_the_time_left_follows_from_the_share_done() -> None:
-    assert console._time_left(0.25, 100.0) == ", about 5 min left"
-    assert console._time_left(0.0, 100.0) == ""
+    assert lines(10, (0.25, "pair 87 of 190")) == ["fit: 25% done, less than a minute left: pair 87 of 190"]
+    assert [line[:8] for line in lines(10, (0.25, "one part"), (0.23, "begins again"))] == ["fit: 25%", "fit: 25%"]
+    assert lines(9, (0.25, "pair 87 of 190")) == []
+    assert lines(100, (0.25, "climb")) == ["fit: 25% done, about 5 min left: climb"]
+    assert lines(100, (0.0, "climb")) == ["fit: 0% done: climb"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -11,6 +11,7 @@ import struct
 import warnings
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -407,7 +408,7 @@ def test_numbers_are_printed_even_if_writing_fails(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device", str(directory))
 
     monkeypatch.setattr("multihorizon.report.files.write_all", full)
-    monkeypatch.setattr("multihorizon.cli.fit.WRITING_SECONDS", np.inf)
+    monkeypatch.setattr("multihorizon.cli.fit.time", SimpleNamespace(monotonic=lambda: 0.0))
     domain = mh.domains.cliff()
     mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 60).to_csv(tmp_path / "d.csv")
     domain.mdp.to_npz(tmp_path / "m.npz")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from fitting import fit
@@ -66,7 +68,7 @@ def test_pairs_are_corrected_for_their_number_only_when_all_are_there(grid_folde
 def test_results_are_written_as_they_come(grid_folder, tmp_path, monkeypatch):
     seen = []
     (tmp_path / "report.html").write_text("of an older fit")
-    monkeypatch.setattr("multihorizon.cli.fit.WRITING_SECONDS", 0.0)
+    monkeypatch.setattr("multihorizon.cli.fit.time", SimpleNamespace(monotonic=itertools.count(step=10).__next__))
     monkeypatch.setattr(
         "multihorizon.analysis.shared_discount_test",
         lambda solution: seen.append(sorted(p.name for p in tmp_path.iterdir())),

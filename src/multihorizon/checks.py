@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 #: The largest discount that is searched or reported where a policy never ends: at 1 its values do not exist. It stands for a
-#: horizon of 10,000 steps; recorded decisions do not tell longer horizons apart, and values keep twelve of their digits.
+#: horizon of 10,000 steps; recorded decisions do not distinguish longer horizons, and values keep twelve of their digits.
 ENDLESS_DISCOUNT = 0.9999
 #: The largest discount at which values of a policy that never ends are computed exactly, where a formula follows them towards 1
 #: without searching: `(I − γT)` keeps half of the sixteen digits.

@@ -9,11 +9,10 @@ from pathlib import Path
 from rich.table import Table
 
 from multihorizon.analysis import count, p_cell
-from multihorizon.cli.console import checked, out, read_mdps
+from multihorizon.cli.console import checked, out, read_mdps, write_answer
 from multihorizon.cli.options import CheckOptions
 from multihorizon.data.check import CHANCE, Finding, TableCheck, check_table, write_mended
 from multihorizon.data.reading import file_kind, files_of
-from multihorizon.files import write_all, write_json
 from multihorizon.report.charts import Badge, Block, Cell, Page, PageTable, Section
 from multihorizon.result import package_version
 
@@ -41,7 +40,14 @@ def check(options: CheckOptions) -> None:
             for line in _written(found, options.write):
                 out.print(line, soft_wrap=True)
         if options.out_dir is not None:
-            _write(options.out_dir, found, options)
+            recorded = {
+                "transitions": [path.name for path in options.transitions] if options.transitions else None,
+                "state": options.state,
+                "write": options.write.name if options.write else None,
+            }
+            written = [] if options.write is None else _written(found, Path(options.write.name))
+            page = _page(found, written, bool(options.transitions))
+            write_answer(options.out_dir, FILES, {**found._content(), "options": recorded}, page)
 
 
 def _check_target(path: Path, log: Path) -> None:
@@ -100,7 +106,7 @@ def _show(found: TableCheck) -> None:
         for finding in found.findings:
             drawn.add_row(*_finding_row(finding))
         out.print(drawn)
-    out.print(found.summary, style="bold red" if any(finding.stops for finding in found.findings) else "bold", soft_wrap=True)
+    out.print(found.summary(), style="bold red" if any(finding.stops for finding in found.findings) else "bold", soft_wrap=True)
 
 
 #: The columns of the table of findings, and columns that hold text.
@@ -116,46 +122,34 @@ def _finding_row(finding: Finding) -> list[str]:
 
 def _parts(found: TableCheck) -> dict[str, tuple[list[str], list[list[Cell]]]]:
     """The tables of what there is, each with its headers and rows."""
-    return {"Experts": _expert_rows(found), "States": _state_rows(found), "Actions": _action_rows(found)}
-
-
-def _expert_rows(found: TableCheck) -> tuple[list[str], list[list[Cell]]]:
     headers = ["expert", "episodes", "decisions", "per episode", *(c for c in ("states", "actions") if c in found.experts)]
-    rows: list[list[Cell]] = []
+    experts: list[list[Cell]] = []
     for row in found.experts.to_dict("records"):
         lengths = f"{row['shortest']:,} to {row['longest']:,}" if row["shortest"] < row["longest"] else f"{row['longest']:,}"
-        rows.append([row["expert"], row["episodes"], row["decisions"], lengths, *(row[c] for c in headers[4:])])
+        experts.append([row["expert"], row["episodes"], row["decisions"], lengths, *(row[c] for c in headers[4:])])
         if "chance_p" in row:
             p = row["chance_p"]
-            rows[-1].append("too few" if p != p else p_cell(p))
-    return [*headers, *(["chance, p"] if "chance_p" in found.experts else [])], rows
-
-
-def _state_rows(found: TableCheck) -> tuple[list[str], list[list[Cell]]]:
-    rows: list[list[Cell]] = [[*row[:4], row[4] or "nobody decided here"] for row in found.states.to_numpy().tolist()]
-    return ["state", "episodes begin", "arrivals", "decisions", "what was done"], rows
-
-
-def _action_rows(found: TableCheck) -> tuple[list[str], list[list[Cell]]]:
-    return ["action", "decisions", "in so many states"], found.actions.to_numpy().tolist()
+            experts[-1].append("too few" if p != p else p_cell(p))
+    headers += ["chance, p"] if "chance_p" in found.experts else []
+    states: list[list[Cell]] = [[*row[:4], row[4] or "nobody decided here"] for row in found.states.to_numpy().tolist()]
+    return {
+        "Experts": (headers, experts),
+        "States": (["state", "episodes begin", "arrivals", "decisions", "what was done"], states),
+        "Actions": (["action", "decisions", "in so many states"], found.actions.to_numpy().tolist()),
+    }
 
 
 def _page(found: TableCheck, written: Sequence[str], transitions: bool) -> Page:
     """The report."""
     wrong = any(finding.stops for finding in found.findings)
     badge = Badge("A fit refuses this table", "bad") if wrong else Badge("Nothing stops a fit", "good")
-    blocks: list[str | Block] = [badge, found.summary]
+    blocks: list[str | Block] = [badge, found.summary()]
     if found.findings:
         blocks.append(PageTable(list(FOUND), [_finding_row(finding) for finding in found.findings]))
     blocks += written
     compared = "It was compared with the given transitions." if transitions else "It was not compared with transitions."
     holds: list[str | Block] = [compared]
-    parts = (
-        ("How often each expert decided", _expert_rows(found)),
-        ("States", _state_rows(found)),
-        ("Actions", _action_rows(found)),
-    )
-    holds += [PageTable(headers, rows, caption) for caption, (headers, rows) in parts if rows]
+    holds += [PageTable(headers, rows, caption) for caption, (headers, rows) in _parts(found).items() if rows]
     if "chance_p" in found.experts:
         holds.append(
             "The last column of experts is a test of their decisions against equally likely actions in each state. A small p "
@@ -165,23 +159,3 @@ def _page(found: TableCheck, written: Sequence[str], transitions: bool) -> Page:
     return Page(
         "What is in this table?", f"{Path(found.name).name}: {_sizes(found)}", sections, f"multihorizon {package_version()}"
     )
-
-
-def _write(directory: Path, found: TableCheck, options: CheckOptions) -> None:
-    content = {
-        **found.to_dict(),
-        "options": {
-            "transitions": [path.name for path in options.transitions] if options.transitions else None,
-            "state": options.state,
-            "write": options.write.name if options.write else None,
-        },
-        "version": package_version(),
-    }
-
-    def write(draft: Path) -> None:
-        write_json(draft / "check.json", content)
-        written = [] if options.write is None else _written(found, Path(options.write.name))
-        _page(found, written, bool(options.transitions)).write(draft / "check.html")
-
-    write_all(directory, FILES, write)
-    out.print(f"Written to {directory}: {', '.join(FILES)}", soft_wrap=True)

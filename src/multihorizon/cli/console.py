@@ -1,6 +1,6 @@
-"""What the commands share: the terminal, progress bars, and one clear sentence on bad input.
+"""What the commands share: the terminal, progress bars, one clear sentence on bad input, and what options mean.
 
-What options mean: all that was typed is checked before any work, texts become numbers and names, and files are read.
+All that was typed is checked before any work; texts become numbers and names, and files are read.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ from multihorizon.data.side_tables import read_features, read_persons, read_tran
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.estimate.population.covariates import Missing
 from multihorizon.estimate.population.solver import Population
-from multihorizon.files import check_output, existing_file, visible
+from multihorizon.files import check_output, existing_file, visible, write_all, write_json
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead, family_named
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, as_jobs, cluster, part_of
 from multihorizon.problem import Problem
 from multihorizon.questions.goals import LEAST_SIMULATIONS
-
-#: Without a terminal, progress is written as a line after so many seconds.
-LINE_SECONDS = 10.0
+from multihorizon.report.charts import Page
+from multihorizon.result import package_version
 
 
 class PlainConsole(Console):
@@ -90,30 +89,38 @@ def progress_bar(title: str) -> Iterator[Progress]:
 
 
 def _progress_lines(title: str) -> Progress:
+    """Progress as a line every ten seconds, with how long the rest takes if it goes on like this."""
     start = last = time.monotonic()
 
     def report(share: float, message: str) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - last >= LINE_SECONDS:
-            last = now
-            err.print(f"{title}: {share:.0%} done{_time_left(share, now - start)}: {message}", highlight=False, soft_wrap=True)
+        if now - last < 10:
+            return
+        last, left = now, ""
+        if share >= 0.01:
+            minutes = (now - start) * (1 - share) / share / 60
+            left = ", less than a minute left" if minutes < 1 else f", about {minutes:.0f} min left"
+        err.print(f"{title}: {share:.0%} done{left}: {message}", highlight=False, soft_wrap=True)
 
     return report
-
-
-def _time_left(share: float, seconds: float) -> str:
-    """How long the rest takes if it goes on like this; nothing is said of the first steps."""
-    if share < 0.01:
-        return ""
-    minutes = seconds * (1 - share) / share / 60
-    return ", less than a minute left" if minutes < 1 else f", about {minutes:.0f} min left"
 
 
 def show_remarks(remarks: Sequence[str]) -> None:
     """What was assumed, in a quiet colour."""
     for remark in remarks:
         out.print(remark, style="dim", soft_wrap=True)
+
+
+def write_answer(directory: Path, files: Sequence[str], content: dict[str, Any], page: Page) -> None:
+    """Write an answer as JSON and as a page, both or none, and say where they are."""
+
+    def write(draft: Path) -> None:
+        write_json(draft / files[0], {**content, "version": package_version()})
+        page.write(draft / files[1])
+
+    write_all(directory, files, write)
+    out.print(f"Written to {directory}: {', '.join(files)}", soft_wrap=True)
 
 
 def _say(sentence: str, style: str) -> None:

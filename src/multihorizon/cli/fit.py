@@ -42,8 +42,6 @@ from multihorizon.report.population import contrast_rows, effect_rows, populatio
 from multihorizon.report.question_pages import family_cells
 from multihorizon.solution import PopulationEvidence, Solution, Status
 
-#: What is known so far is written after so many seconds, and again after as many.
-WRITING_SECONDS = 10.0
 #: The terminal lists the experts one by one up to this many; `people.csv` lists all.
 LISTED_EXPERTS = 60
 
@@ -52,7 +50,8 @@ def fit(options: FitOptions) -> None:
     """Estimate each expert's planning horizon and the reward they share from logged decisions."""
     with checked(options, FILES):
         recovery = None if options.recovered is None else Recovery.from_json(options.recovered)
-        results = _Results(options.out_dir, _recorded(options))
+        recorded = _recorded(options)
+        results = _Results(options.out_dir, recorded)
         try:
             with progress_bar("fit") as progress:
                 analysis = _analyse(options, keep=results.keep, progress=progress)
@@ -63,7 +62,7 @@ def fit(options: FitOptions) -> None:
         analysis = replace(analysis, recovery=recovery)
         _show(analysis)
         if options.out_dir is not None:
-            write_fit(options.out_dir, analysis, _recorded(options))
+            write_fit(options.out_dir, analysis, recorded)
             out.print(f"Written to {options.out_dir}: {', '.join(FILES)}", soft_wrap=True)
             out.print(f"Open {options.out_dir / 'report.html'} in a browser.", soft_wrap=True)
         if not analysis.finished:
@@ -75,11 +74,8 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis:
     how |= {"quick": options.quick, "seed": options.seed, "jobs": options.jobs}
     temperature, discounts = temperature_of(options.temperature), discounts_of(options.discount)
     if options.state is not None:
-        columns = _state_columns(options.state, _of_finite_tasks(options))
-        if len(options.demos) != 1:
-            raise ValueError(f"--state must come with one table of decisions, received {len(options.demos)}")
         solver_of_steps = SieveLikelihood(temperature=temperature, discounts=discounts)
-        return analyse(Steps.from_file(options.demos[0], columns), solver=solver_of_steps, **how)
+        return analyse(_read_steps(options, options.state), solver=solver_of_steps, **how)
     together = None if options.groups is None else read_groups(options.groups)
     solver = MaximumLikelihood(temperature, discounts, groups=together, ridge=options.ridge)
     return analyse(
@@ -97,9 +93,12 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis:
     )
 
 
-def _of_finite_tasks(options: FitOptions) -> dict[str, Any]:
-    """The options that tasks whose states are vectors do not have."""
-    return {
+def _read_steps(options: FitOptions, state: str) -> Steps:
+    """The table of a task whose states are vectors; raises where an option of tasks with a list of states is given as well."""
+    columns = [name.strip() for name in state.split(",")]
+    if not all(columns):
+        raise ValueError(f"--state must name columns separated by commas, received {state!r}")
+    others = {
         "--transitions": options.transitions,
         "--features": options.features,
         "--known-reward": options.known_reward,
@@ -116,6 +115,12 @@ def _of_finite_tasks(options: FitOptions) -> dict[str, Any]:
         "--pairs": options.pairs,
         "--cluster": options.cluster_at,
     }
+    wrong = next((option for option, value in others.items() if value), None)
+    if wrong is not None:
+        raise ValueError(f"--state must come without {wrong}, which belongs to tasks with a list of states")
+    if len(options.demos) != 1:
+        raise ValueError(f"--state must come with one table of decisions, received {len(options.demos)}")
+    return Steps.from_file(options.demos[0], columns)
 
 
 def _recorded(options: FitOptions) -> dict[str, Any]:
@@ -149,9 +154,9 @@ class _Results:
         self.written = time.monotonic()
 
     def keep(self, analysis: Analysis) -> None:
-        """Remember this, and write it if the last writing was some time ago."""
+        """Remember this, and write it if the last writing was ten seconds ago."""
         self.latest = analysis
-        if self.directory is not None and time.monotonic() - self.written >= WRITING_SECONDS:
+        if self.directory is not None and time.monotonic() - self.written >= 10:
             write_fit(self.directory, analysis, self.options, so_far=True)
             self.written = time.monotonic()
 
@@ -228,14 +233,3 @@ def _families(compared: LookaheadComparison) -> Table:
         cells = family_cells(row)
         table.add_row(*(cells[header] for header in shown_of_families))
     return table
-
-
-def _state_columns(text: str, others: dict[str, Any]) -> list[str]:
-    """The columns named on the command line; raises where an option of finite tasks is given as well."""
-    columns = [name.strip() for name in text.split(",")]
-    if not all(columns):
-        raise ValueError(f"--state must name columns separated by commas, received {text!r}")
-    wrong = next((option for option, value in others.items() if value), None)
-    if wrong is not None:
-        raise ValueError(f"--state must come without {wrong}, which belongs to tasks with a list of states")
-    return columns

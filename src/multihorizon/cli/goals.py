@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-from multihorizon.cli.console import checked, out, progress_bar, read_options, read_study, show_remarks, temperature_of
+from multihorizon.cli.console import (
+    checked,
+    out,
+    progress_bar,
+    read_options,
+    read_study,
+    show_remarks,
+    temperature_of,
+    write_answer,
+)
 from multihorizon.cli.options import GoalsOptions
-from multihorizon.files import write_all, write_json
-from multihorizon.questions.goals import Goals, goals_of_decisions
+from multihorizon.questions.goals import goals_of_decisions
 from multihorizon.report.question_pages import goals_page
-from multihorizon.result import package_version
-from multihorizon.solution import Solution
 
 FILES = ("goals.json", "goals.html")
 
@@ -33,15 +36,6 @@ def goals(options: GoalsOptions) -> None:
         show_remarks(study.remarks)
         if options.out_dir is not None:
             recorded = {**read_options(options), "simulations": options.simulations}
-            _write(options.out_dir, found, study.remarks, options.seed, recorded)
-
-
-def _write(directory: Path, found: Goals[Solution], remarks: list[str], seed: int, options: dict[str, Any]) -> None:
-    content = {**found.to_dict(), "summary": found.summary(), "remarks": remarks, "seed": seed, "options": options}
-
-    def write(draft: Path) -> None:
-        write_json(draft / "goals.json", {**content, "version": package_version()})
-        goals_page(found, remarks, seed).write(draft / "goals.html")
-
-    write_all(directory, FILES, write)
-    out.print(f"Written to {directory}: {', '.join(FILES)}", soft_wrap=True)
+            content = {**found.to_dict(), "summary": found.summary(), "remarks": study.remarks, "seed": options.seed}
+            page = goals_page(found, study.remarks, options.seed)
+            write_answer(options.out_dir, FILES, {**content, "options": recorded}, page)

@@ -1,19 +1,23 @@
-"""`multihorizon identify`: can these tables tell the experts' discounts at all?"""
+"""`multihorizon identify`: can these tables show the experts' discounts at all?"""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 from multihorizon.analysis import identify_fitted
-from multihorizon.cli.console import checked, out, progress_bar, read_options, read_study, show_remarks, temperature_of
+from multihorizon.cli.console import (
+    checked,
+    out,
+    progress_bar,
+    read_options,
+    read_study,
+    show_remarks,
+    temperature_of,
+    write_answer,
+)
 from multihorizon.cli.options import IdentifyOptions
 from multihorizon.driver import solve
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.exact.identify import Identification
-from multihorizon.files import write_all, write_json
 from multihorizon.report.question_pages import identify_page, these_decisions
-from multihorizon.result import package_version
 from multihorizon.solution import Solution, Status
 
 FILES = ("identify.json", "identify.html")
@@ -29,7 +33,19 @@ def identify(options: IdentifyOptions) -> None:
         _show(solution, exact)
         show_remarks(study.remarks)
         if options.out_dir is not None:
-            _write(options.out_dir, solution, exact, study.remarks, read_options(options))
+            unfinished = solution.status == Status.NOT_CONVERGED
+            content = {
+                "experts": list(solution.experts),
+                "status": None if exact is None else exact.status,
+                "fit_status": str(solution.status),
+                "identified": [None if unfinished else known for known in solution.evidence["identified"]],
+                "identification": None if exact is None else exact.to_dict(),
+                "message": solution.message,
+                "remarks": study.remarks,
+                "seed": solution.seed,
+                "options": read_options(options),
+            }
+            write_answer(options.out_dir, FILES, content, identify_page(solution, exact, study.remarks))
 
 
 def _show(solution: Solution, exact: Identification | None) -> None:
@@ -37,32 +53,7 @@ def _show(solution: Solution, exact: Identification | None) -> None:
     if solution.status == Status.NOT_CONVERGED:
         out.print("So what follows is about policies that need not be the experts'.", soft_wrap=True)
     if exact is None:
-        out.print("Whether exact policies would identify the discounts cannot be told for this problem.", soft_wrap=True)
+        out.print("Whether exact policies would identify the discounts cannot be said for this problem.", soft_wrap=True)
     else:
         out.print("If the fitted policies were known exactly:")
         out.print(exact.summary(), soft_wrap=True)
-
-
-def _write(
-    directory: Path, solution: Solution, exact: Identification | None, remarks: list[str], options: dict[str, Any]
-) -> None:
-    unfinished = solution.status == Status.NOT_CONVERGED
-    content = {
-        "experts": list(solution.experts),
-        "status": None if exact is None else exact.status,
-        "fit_status": str(solution.status),
-        "identified": [None if unfinished else known for known in solution.evidence["identified"]],
-        "identification": None if exact is None else exact.to_dict(),
-        "message": solution.message,
-        "remarks": remarks,
-        "seed": solution.seed,
-        "options": options,
-        "version": package_version(),
-    }
-
-    def write(draft: Path) -> None:
-        write_json(draft / "identify.json", content)
-        identify_page(solution, exact, remarks).write(draft / "identify.html")
-
-    write_all(directory, FILES, write)
-    out.print(f"Written to {directory}: {', '.join(FILES)}", soft_wrap=True)

@@ -14,7 +14,7 @@ one finding, with how often it occurs, where first, and what helps.
 *Chance.* In a state with A actions in which an expert decided n times, Pearson's χ² against equally likely actions has, for any
 n, the mean `A − 1` and the variance `2 (A − 1)(1 − 1/n)`. The sum over states is compared with the gamma distribution that has
 its mean and its variance. An expert whose decisions are all alike in each state gives the largest sum there can be: where even
-that would be no evidence, there are too few decisions to tell. Without transitions, the actions of a state are those that
+that would be no evidence, there are too few decisions to say. Without transitions, the actions of a state are those that
 somebody took there.
 """
 
@@ -49,8 +49,9 @@ from multihorizon.data.dynamics import DECISIVE, endings_that_go_on, impossible_
 from multihorizon.data.reading import Scan, Table, connect, files_of, quoted, rewritten, scan_files, text
 from multihorizon.files import closest, in_order, look_alikes, positions, spreadsheet_safe
 from multihorizon.mdp import MDP
+from multihorizon.result import Result
 
-#: A finding tells at most so many places.
+#: A finding lists at most so many places.
 PLACES = 3
 #: An expert whose decisions are likelier than this if all actions are equally likely may choose at random.
 CHANCE = 0.05
@@ -150,7 +151,7 @@ class Log:
 
 
 @dataclass(frozen=True, eq=False)
-class TableCheck:
+class TableCheck(Result):
     """What a table holds and what is wrong with it.
 
     Attributes:
@@ -174,7 +175,8 @@ class TableCheck:
     log: Log = field(repr=False)
     mended: Log = field(repr=False)
 
-    @property
+    _drawn = ("kind", "count")
+
     def summary(self) -> str:
         """Whether the table can be fitted, and what must be mended how."""
         wrong = [finding for finding in self.findings if finding.stops]
@@ -191,12 +193,16 @@ class TableCheck:
             parts.append("Episodes that simply stop are taken with --cut-off.")
         return " ".join(parts)
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
+    def to_frame(self) -> pd.DataFrame:
+        """One row per finding: `kind, what, remedy, count, stops, mended`."""
+        columns = ("kind", "what", "remedy", "count", "stops", "mended")
+        return pd.DataFrame([[getattr(finding, c) for c in columns] for finding in self.findings], columns=list(columns))
+
+    def _content(self) -> dict[str, Any]:
         return {
             "table": Path(self.name).name,
             "rows": self.rows,
-            "summary": self.summary,
+            "summary": self.summary(),
             "findings": [{k: v for k, v in vars(finding).items() if k != "rows"} for finding in self.findings],
             "changes": self.changes,
             **{name: getattr(self, name).to_dict("records") for name in ("experts", "states", "actions")},
@@ -238,7 +244,11 @@ def write_mended(checked: TableCheck, path: Path) -> None:
     safe = spreadsheet_safe if scan.is_csv else str
     new = pd.DataFrame({"place_in_table": log.number, "episode": None})
     later = np.flatnonzero(log.part > 0)
-    new.loc[later, "episode"] = [safe(_part_name(log.episodes[log.episode[i]], log.part[i], log.episodes)) for i in later]
+    for i in later:
+        name = f"{log.episodes[log.episode[i]]} part {log.part[i] + 1}"
+        while name in log.episodes:  # another episode has this name
+            name += "'"
+        new.loc[i, "episode"] = safe(name)
     labels = np.array([*map(safe, log.states), None], dtype=object)
     for column in ("state", "next_state"):
         new[column] = labels[getattr(log, column)]
@@ -260,14 +270,6 @@ def write_mended(checked: TableCheck, path: Path) -> None:
         kind = "FORMAT csv, HEADER true" if scan.is_csv else "FORMAT parquet"
         database.execute(f"COPY ({query}) TO {text(str(draft))} ({kind})")
     os.replace(draft, path)
-
-
-def _part_name(episode: str, part: int, taken: Sequence[str]) -> str:
-    """A name for a later part of an episode that no other episode has."""
-    name = f"{episode} part {part + 1}"
-    while name in taken:
-        name += "'"
-    return name
 
 
 def _read(path: str | Path, vector: tuple[str, ...]) -> Log:
@@ -468,7 +470,7 @@ def _single(table: Demonstrations, mdp: MDP | None) -> Finding:
 
 
 def chance_p_values(table: Demonstrations, mdp: MDP | None) -> Floats:
-    """The p-value of each expert's decisions if all actions are equally likely, `(K,)`; NaN where there are too few to tell."""
+    """The p-value of each expert's decisions if all actions are equally likely, `(K,)`; NaN where there are too few to say."""
     counts, choices = _counts(table), _choices(table, mdp)
     by_state = counts.assign(square=counts["count"] ** 2).groupby(["expert", "state"], as_index=False)[["count", "square"]].sum()
     owner, n, squares, a = (by_state[name].to_numpy() for name in ("expert", "count", "square", "state"))
@@ -476,11 +478,11 @@ def chance_p_values(table: Demonstrations, mdp: MDP | None) -> Floats:
     owner, n, squares, a = (column[(n > 1) & (a > 1)] for column in (owner, n, squares, a))
     of_states = (a * squares / n - n, n * (a - 1.0), a - 1.0, 2 * (a - 1.0) * (1 - 1 / n))
     chi2, most, mean, variance = (np.bincount(owner, values, minlength=len(table.experts)) for values in of_states)
-    told = mean > 0
-    p_values = np.full(told.size, np.nan)
-    shape, scale = mean[told] ** 2 / variance[told], variance[told] / mean[told]
-    enough = gamma.sf(most[told], shape, scale=scale) < CHANCE
-    p_values[told] = np.where(enough, gamma.sf(chi2[told], shape, scale=scale), np.nan)
+    tested = mean > 0
+    p_values = np.full(tested.size, np.nan)
+    shape, scale = mean[tested] ** 2 / variance[tested], variance[tested] / mean[tested]
+    enough = gamma.sf(most[tested], shape, scale=scale) < CHANCE
+    p_values[tested] = np.where(enough, gamma.sf(chi2[tested], shape, scale=scale), np.nan)
     return p_values
 
 
@@ -499,7 +501,7 @@ def _chance(table: Demonstrations, mdp: MDP | None) -> list[Finding]:
         ),
         Finding(
             "few decisions",
-            f"Some experts decided too seldom to tell their choices from chance: {_some(few)}.",
+            f"Some experts decided too seldom to distinguish their choices from chance: {_some(few)}.",
             "Collect more of their decisions in states where there is something to choose, or join states that are alike.",
             len(few),
             False,
