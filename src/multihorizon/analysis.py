@@ -49,6 +49,7 @@ from multihorizon.choice.sieve import LARGEST_DISCOUNT
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.dynamics import describe_estimate, estimate_mdp, require_agreement, require_ends, untaken_actions
+from multihorizon.data.reading import look_alikes
 from multihorizon.data.steps import Steps
 from multihorizon.driver import solve
 from multihorizon.estimate.intervals import Contrasts, ProfileIntervals, reward_contrasts
@@ -56,7 +57,6 @@ from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.estimate.population.solver import Population
 from multihorizon.estimate.sieve import RewardFunctions, SieveLikelihood, dynamics_unknown, reward_functions, unpredicted
 from multihorizon.exact.identify import Identification, identify
-from multihorizon.files import look_alikes
 from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, part_of, silent

@@ -46,8 +46,21 @@ from multihorizon.data.demonstrations import (
     spelt,
 )
 from multihorizon.data.dynamics import DECISIVE, endings_that_go_on, impossible_moves, unlikely_moves
-from multihorizon.data.reading import Scan, Table, connect, files_of, quoted, rewritten, scan_files, text
-from multihorizon.files import closest, in_order, look_alikes, positions, spreadsheet_safe
+from multihorizon.data.reading import (
+    Scan,
+    Table,
+    closest,
+    connect,
+    files_of,
+    in_order,
+    look_alikes,
+    positions,
+    quoted,
+    rewritten,
+    scan_files,
+    text,
+)
+from multihorizon.files import spreadsheet_safe
 from multihorizon.mdp import MDP
 from multihorizon.result import Result
 

@@ -38,17 +38,20 @@ from numpy.typing import ArrayLike
 
 from multihorizon.checks import Bools, Floats, Ints, as_count, as_names, as_shape, first_few, label
 from multihorizon.data.reading import (
-    BYTES,
     EXTRA,
     LARGEST_WHOLE,
     MEMORY,
-    NESTED,
     Scan,
     Table,
     as_table,
     connect,
     files_of,
+    in_order,
+    label_order,
     load,
+    moved,
+    no_labels,
+    positions,
     quoted,
     rewritten,
     scan_csv,
@@ -56,7 +59,7 @@ from multihorizon.data.reading import (
     scan_parquet,
     spreadsheet_label,
 )
-from multihorizon.files import existing_file, in_order, label_order, positions, write_csv
+from multihorizon.files import existing_file, write_csv
 from multihorizon.mdp import MDP
 from multihorizon.planning.evaluation import check_policy
 
@@ -613,11 +616,6 @@ def rows_of(table: Table, from_file: bool = True, cut_off: bool = False) -> Rows
     return Rows(*codes, when.experts, when.episodes, states, when.actions, table.name, place, cut_off)
 
 
-def moved(place: Callable[[int], str], rows: Ints, row: int) -> str:
-    """The place of a row that was row `rows[row]` before."""
-    return place(int(rows[row]))
-
-
 _FLOATS = ("FLOAT", "DOUBLE")
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT")
 #: What is true of a step that is no whole number.
@@ -676,8 +674,7 @@ def require_labels(scan: Scan, columns: tuple[str, ...]) -> None:
     for column in columns:
         kind = scan.types.get(column, "")
         if kind == "BLOB" or kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION")):
-            received = BYTES if kind == "BLOB" else NESTED
-            raise ValueError(f"{scan.name}: column {column} must hold text or numbers, received {received}")
+            raise no_labels(scan.name, column, kind == "BLOB")
 
 
 def _states(types: dict[str, str]) -> tuple[str, str]:

@@ -50,7 +50,7 @@ from scipy.stats import binom
 
 from multihorizon.checks import SMOOTHING, Bools, Floats, Ints, as_floats
 from multihorizon.data.demonstrations import BESIDE, REMEDIES, Decision, Demonstrations, TableError
-from multihorizon.files import in_order, positions
+from multihorizon.data.reading import in_order, positions
 from multihorizon.mdp import MDP
 
 #: Moves contradict given transitions where their chance is smaller than this, over all tests of a table. It is small because a

@@ -1,17 +1,18 @@
-"""A CSV file as Python's own reader sees it: its header, its records, and the line on which each begins.
+"""Files become tables: found, opened, read through a database, and every cell with its place for messages.
 
-Messages count lines as an editor does: the header is line 1, blank lines count. This reader takes any file that spreadsheets and
-statistics programs write. It is slow, so large files go through the database (`scan`), and come here where that refuses them.
+*Which files.* CSV and Parquet, by the ending of the name; a folder of files of one kind is one table. Where a file is of another
+kind, the message says of which, and what to do.
 
-Files as one relation of an embedded database (DuckDB), which reads, orders and counts tables that are larger than memory.
+*A scan* is a file, or several, as one relation of an embedded database (DuckDB), which reads, orders and counts tables that are
+larger than memory. CSV is read as text, strictly by RFC 4180: cells between commas, quotation marks doubled inside quotation
+marks. One column more than the header has is asked for, so that a row that is too long or too short shows.
 
-CSV is read as text, strictly by RFC 4180: cells between commas, quotation marks doubled inside quotation marks. One column more
-than the header has is asked for, so that a row that is too long or too short shows. A file that departs from this is first
-written anew by Python's reader (`csv_text`), which takes more and says on which line a mistake is.
+*Python's own reader* takes any CSV file that spreadsheets and statistics programs write, and says on which line a mistake is. It
+is slow, so it reads headers, and those files that the database refuses. Messages count lines as an editor does: the header is
+line 1, and blank lines count.
 
-A table with the place of each row, so that every message can say where to look.
-
-Files into tables that are held in memory, through the database. Large tables of decisions are counted instead (`tables`).
+*A table* is what was loaded, with the place of each row. Its labels are whole numbers in the order of numbers, then text. No
+label is ever taken for another: where one is unknown, the message says which name comes closest.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ import gzip
 import io
 import lzma
 import os
+import re
 import shutil
 import tempfile
+import unicodedata
 import weakref
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property, partial
 from itertools import accumulate, chain, islice
 from pathlib import Path
@@ -41,232 +45,146 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Floats, Ints, label
-from multihorizon.files import DAMAGED, existing_file, from_spreadsheet, in_order, is_other_trouble
+from multihorizon.files import DAMAGED, FORMULA, existing_file, is_other_trouble
 
 #: How many bytes are looked through at a time. A line that fills such a block is refused: the database drops it in silence if it
 #: is the last one and longer than 32 MB, and a small compressed file may hold more of it than memory.
 BLOCK = 1 << 23
-
-_AS_CSV = "in the spreadsheet program save it as CSV UTF-8 (comma delimited)"
-#: How other kinds of files begin, what they are, and what helps.
-_KINDS = (
-    (b"PK\x03\x04", "an Excel workbook or a zip archive", _AS_CSV),
-    (b"\xd0\xcf\x11\xe0", "an old Excel workbook", _AS_CSV),
-    (b"PAR1", "a Parquet file", "let its name end in .parquet"),
-    (
-        b"\x1f\x8b",
-        "compressed by gzip",
-        "let its name end in .csv.gz; if it does, it is compressed twice: unpack it once",
-    ),
-    (b"BZh", "compressed by bzip2", "let its name end in .csv.bz2"),
-    (b"\xfd7zXZ", "compressed by xz", "let its name end in .csv.xz"),
-    (b"%PDF", "a PDF document", "export the table as CSV"),
-    (b"\x89HDF", "an HDF5 file", "export the table as CSV"),
-    (b"SQLite format 3", "a database", "export the table as CSV"),
-    (b"\xff\xfe", "saved as UTF-16 or UTF-32", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
-    (b"\xfe\xff", "saved as UTF-16", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
-)
-
-
-@contextmanager
-def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """The file's content, unpacked by the ending of its name; damage becomes one sentence."""
-    ending = path.suffix.lower()
-    try:
-        with _unpacked(path, ending) as file:
-            yield file
-    except (*DAMAGED, OSError) as error:
-        if is_other_trouble(error):
-            raise
-        locked = ", protected by a password" if ending == ".zip" else ""
-        raise ValueError(
-            f"{path} is damaged, cut short{locked}, or no {ending} file: make or download it again, or give the table unpacked, "
-            "as .csv"
-        ) from error
-
-
-@contextmanager
-def open_csv(path: Path) -> Iterator[IO[str]]:
-    """The text of a CSV file, without a byte order mark and with its line breaks as they are."""
-    with open_bytes(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
-        try:
-            yield text
-        except UnicodeDecodeError as error:
-            line, byte = _first_foreign_line(path)
-            raise ValueError(
-                f"{path}, line {line}: received the byte 0x{byte:02x}, which is not UTF-8. The file was probably saved as "
-                "Latin-1 or Windows-1252 (or, if this is its last line, cut short): "
-                "save it as UTF-8 (in a spreadsheet program: CSV UTF-8)"
-            ) from error
-
-
-def require_csv(path: Path) -> None:
-    """Raise if the file is something other than a CSV table, or has lines that no table has.
-
-    It is read to its end: the checksum of a compressed file stands there, and the database does not look at it.
-    """
-    # How many bytes of a file are read to recognise it.
-    opening_bytes = 4096
-    with open_bytes(path) as file:
-        beginning = file.read(opening_bytes)
-        _require_text(path, beginning)
-        lines = 1 + beginning.count(b"\n")
-        while block := file.read(BLOCK):
-            if len(block) == BLOCK and b"\n" not in block and b"\r" not in block:
-                raise ValueError(
-                    f"{path}, line {lines}: the line must be shorter than {BLOCK >> 20} MB, received a longer one: "
-                    "the file is damaged or no table"
-                )
-            lines += block.count(b"\n")
-
-
-def _require_text(path: Path, beginning: bytes) -> None:
-    """Raise if the beginning of the file shows that it is something other than a CSV table."""
-    if not beginning.strip():
-        raise ValueError(f"{path} must be a CSV table with a header, received an empty file")
-    for mark, kind, help_ in _KINDS:
-        if beginning.startswith(mark):
-            raise ValueError(f"{path} must be a CSV table, received a file that is {kind}: {help_}")
-    text = beginning.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    text_kinds = (
-        (b"<!doctype", "a web page", "download the table itself as CSV"),
-        (b"<html", "a web page", "download the table itself as CSV"),
-        (b"<?xml", "an XML document", "export the table as CSV"),
-        (b"{", "a JSON document", "export the table as CSV"),
-        (b"[", "a JSON document", "export the table as CSV"),
-    )
-    for mark, kind, help_ in text_kinds:
-        if text.startswith(mark):
-            raise ValueError(f"{path} must be a CSV table, received {kind}: {help_}")
-    if beginning[257:262] == b"ustar":
-        raise ValueError(f"{path} must be a CSV table, received a tar archive: unpack it and give the table in it")
-    if b"\x00" in beginning:
-        raise ValueError(f"{path} must be a CSV table, received a file that is no text: export the table as CSV UTF-8")
-
-
-def _unpacked(path: Path, ending: str) -> IO[bytes]:
-    if ending == ".gz":
-        return cast(IO[bytes], gzip.open(path, "rb"))
-    if ending == ".bz2":
-        return bz2.open(path, "rb")
-    if ending == ".xz":
-        return lzma.open(path, "rb")
-    return _only_member(path) if ending == ".zip" else path.open("rb")
-
-
-def _only_member(path: Path) -> IO[bytes]:
-    with zipfile.ZipFile(path) as archive:
-        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
-        if len(names) != 1:
-            raise ValueError(f"{path} must hold one CSV file, received an archive of {len(names)} files")
-        return archive.open(names[0])
-
-
-def _first_foreign_line(path: Path) -> tuple[int, int]:
-    """The first line that is not UTF-8, and its first foreign byte."""
-    with open_bytes(path) as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                return number, line[error.start]
-    return number, line[-1]
-
-
-@dataclass(frozen=True)
-class Header:
-    """The names of the columns, and the number of lines up to the end of the header."""
-
-    names: tuple[str, ...]
-    lines: int
-
-
-def read_header(file: Path) -> Header:
-    """The header of a file; columns without a name get one of their own."""
-    records = _records(file)
-    try:
-        line, last, header = next(records, (1, 1, []))
-        following, _, first = next(records, (0, 0, []))
-    except csv.Error as error:
-        raise ValueError(f"{file}: a cell at the beginning is far too long: a quotation mark must be missing") from error
-    if not following and any("\n" in name.strip() for name in header):
-        raise ValueError(f"{file}, line {line}: a quotation mark is opened here and never closed")
-    names = [name.strip() for name in header]
-    if names and names[0].lower().startswith("sep="):
-        raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")
-    separators = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
-    if len(names) == 1:
-        for mark, word in separators.items():
-            if mark in names[0]:
-                raise ValueError(f"{file} must be separated by commas, received columns separated by {word}: save it with commas")
-    twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
-    if twice is not None:
-        raise ValueError(f"{file}, line {line}: each column must be named once, received {twice} twice")
-    if len(names) == 1 and len(first) > 1:
-        raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")
-    if len(first) > len(names):
-        raise ValueError(_too_long(file, following, len(first), len(names)))
-    return Header(tuple(name or f"column {i + 1} without a name" for i, name in enumerate(names)), last)
-
-
-def read_records(file: Path, columns: int) -> Iterator[list[str | None]]:
-    """The rows of data, each with `columns` cells. A blank cell, or one that a short row lacks, is None.
-
-    Raises:
-        ValueError: for a row with too many cells, and for a quotation mark that is never closed.
-    """
-    line = 1
-    try:
-        for line, _, record in islice(_records(file), 1, None):
-            if len(record) > columns:
-                raise ValueError(_too_long(file, line, len(record), columns))
-            yield [cell or None for cell in record] + [None] * (columns - len(record))
-    except csv.Error as error:
-        raise ValueError(f"{file}, after line {line}: a cell is far too long: a quotation mark must be missing") from error
-    if _is_open(file, line):
-        raise ValueError(f"{file}, line {line}: a quotation mark is opened here and never closed")
-
-
-def lines_of(file: Path, rows: Collection[int]) -> dict[int, str]:
-    """The lines on which rows of data begin, in one reading of the file."""
-    wanted = set(rows)
-    records = islice(_records(file), 1, max(wanted) + 2)
-    return {row: f"line {line}" for row, (line, _, _) in enumerate(records) if row in wanted}
-
-
-def _records(file: Path) -> Iterator[tuple[int, int, list[str]]]:
-    """Each record that is not blank, with the lines on which it begins and ends."""
-    with open_csv(file) as text:
-        reader = csv.reader(text)
-        line = 1
-        for record in reader:
-            if len(record) > 1 or (record and record[0].strip()):
-                yield line, reader.line_num, record
-            line = reader.line_num + 1
-
-
-def _is_open(file: Path, line: int) -> bool:
-    """Whether a quotation mark is still open at the end of the file, after the last record, which begins on `line`."""
-    with open_csv(file) as text:
-        reader = csv.reader(islice(text, line - 1, None), strict=True)
-        try:
-            list(reader)
-        except csv.Error as error:
-            return "unexpected end of data" in str(error)
-    return False
-
-
-def _too_long(file: Path, line: int, cells: int, columns: int) -> str:
-    return (
-        f"{file}, line {line}: received {cells} cells under {columns} columns: is there a comma at the end of the line, "
-        "one inside a name that needs quotation marks, or a column without a name?"
-    )
-
-
 #: What the database keeps in memory; the rest goes to temporary files. Ten million rows must fit in a gigabyte with all else.
 MEMORY = "600MB"
 #: The column that has content only where a row of a CSV file has too many cells.
 EXTRA = "cell after the last column"
+#: Up to this number, floats hold every whole number exactly.
+LARGEST_WHOLE = 2.0**53
+#: Files that are no tables of ours, by the ending of their names, and what helps.
+OTHER_ENDINGS = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "in the spreadsheet program save it as CSV UTF-8"),
+    **dict.fromkeys((".tsv", ".txt"), "separate its columns by commas and let its name end in .csv"),
+    ".json": "export the table as CSV",
+    ".rds": 'in R, write.csv(table, "table.csv", row.names = FALSE) makes a CSV',
+    ".zst": "compress it as .csv.gz",
+}
+
+
+def read_table(path: str | Path, what: str, labels: Sequence[str], needed: Sequence[str] | None = None) -> Table:
+    """Read a file by the ending of its name; `what` names it in messages.
+
+    Columns named in `labels` are kept as text. With `needed`, only these columns are read, those of them that are there.
+    """
+    return load(scan_files(str(path), [_one_file(path, what)]), labels, needed)
+
+
+def files_of(path: str | Path, what: str) -> list[Path]:
+    """The file, or the tables of a folder in the order of their names.
+
+    Raises:
+        ValueError: where a folder has no tables, or CSV and Parquet files side by side.
+    """
+    folder = Path(path)
+    if not os.path.isdir(path):  # unlike that of Path, it takes any text
+        return [_one_file(path, what)]
+    files = sorted(
+        file for file in folder.iterdir() if file.is_file() and not file.name.startswith((".", "_")) and file_kind(file)
+    )
+    if not files:
+        raise ValueError(f"{what} must be a file or a folder of .csv or .parquet files, received {path}, a folder without any")
+    if len({file_kind(file) for file in files}) > 1:
+        raise ValueError(f"{what} must be files of one kind, received a folder with .csv and .parquet files: {path}")
+    return files
+
+
+def _one_file(path: str | Path, what: str) -> Path:
+    """The path, if it is a file whose name ends as that of a table."""
+    file = existing_file(path, what)
+    if not file_kind(file):
+        hint = OTHER_ENDINGS.get(file.suffix.lower(), "let its name end in what it is")
+        raise ValueError(f"{what} must be a .csv or .parquet file, received {file}: {hint}")
+    return file
+
+
+def file_kind(file: Path) -> str:
+    """ "Parquet", "CSV" or nothing, by the ending of the name."""
+    if file.suffix.lower() in (".parquet", ".pq"):
+        return "Parquet"
+    is_csv = ".csv" in [ending.lower() for ending in file.suffixes] and file.suffix.lower() not in OTHER_ENDINGS
+    return "CSV" if is_csv else ""
+
+
+def scan_files(name: str, files: Sequence[Path]) -> Scan:
+    """The scan of one file or of several of one kind, by the ending of their names."""
+    return scan_parquet(name, files) if file_kind(files[0]) == "Parquet" else scan_csv(name, files)
+
+
+def scan_csv(name: str, files: Sequence[Path]) -> Scan:
+    """The scan of CSV files with one header; files that the database cannot unpack are written anew first."""
+    unpacked_by_python = (".bz2", ".xz", ".zip")
+    if any(file.suffix.lower() in unpacked_by_python for file in files):
+        return rewritten(name, files)
+    names, lines = _common_header(files)
+    # What no cell of a text file holds: it distinguishes a cell that is not there from one that is empty.
+    no_cell = "\x01"
+    padding = f", null_padding=true, nullstr={text(no_cell)}"
+    options = _csv_options((*names, EXTRA), lines) + padding
+    return Scan(name, tuple(files), tuple(files), "read_csv", options, dict.fromkeys(names, "VARCHAR"))
+
+
+def _csv_options(names: Sequence[str], lines: int) -> str:
+    columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in names)
+    marks = "delim=',', quote='\"', escape='\"', strict_mode=true"
+    return f"auto_detect=false, header=false, skip={lines}, {marks}, columns={{{columns}}}"
+
+
+def _common_header(files: Sequence[Path]) -> tuple[tuple[str, ...], int]:
+    """The header that all files have, and its number of lines."""
+    for file in files:
+        require_csv(file)
+    headers = [read_header(file) for file in files]
+    other = next((i for i, header in enumerate(headers) if header != headers[0]), None)
+    if other is not None:
+        raise ValueError(
+            f"{files[other]} must begin like {files[0].name}, with the columns {', '.join(headers[0][0])}, "
+            f"received {', '.join(headers[other][0])}"
+        )
+    return headers[0]
+
+
+def scan_parquet(name: str, files: Sequence[Path]) -> Scan:
+    """The scan of Parquet files; a column that some of them lack is empty there."""
+    found = Scan(name, tuple(files), tuple(files), "read_parquet", "union_by_name=true", {})
+    try:
+        with connect() as database:
+            described = database.execute(f"DESCRIBE SELECT * FROM {found.relation}").fetchall()
+    except duckdb.Error as error:
+        raise ValueError(f"{name} is damaged or no Parquet file: write it again, or save the table as CSV") from error
+    return replace(found, types={row[0]: row[1] for row in described})
+
+
+def rewritten(name: str, files: Sequence[Path]) -> Scan:
+    """The scan of CSV files that Python's reader writes anew in a temporary folder, row by row.
+
+    Raises:
+        ValueError: where the files are no tables, naming the line.
+    """
+    folder = _Folder()
+    names, _ = _common_header(files)
+    copies = [folder.path / f"{number}.csv" for number in range(len(files))]
+    for file, copy in zip(files, copies, strict=True):
+        try:
+            with copy.open("w", encoding="utf-8", newline="") as target:
+                csv.writer(target, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(read_records(file, len(names)))
+        except OSError as error:
+            error.filename = error.filename or str(copy)  # a full disk names no file
+            raise
+    types = dict.fromkeys(names, "VARCHAR")
+    return Scan(name, tuple(files), tuple(copies), "read_csv", _csv_options(names, 0), types, kept=folder)
+
+
+class _Folder:
+    """A temporary folder that is deleted with the object."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="multihorizon-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,7 +239,7 @@ class Scan:
         ends = self._ends if len(self.files) > 1 else [max(rows, default=-1) + 1]
         for file, start, end in zip(self.files, [0, *ends], ends, strict=False):
             own = [row - start for row in rows if start <= row < end]
-            lines = lines_of(file, own) if own and self.is_csv else {row: f"row {row} (counted from 0)" for row in own}
+            lines = lines_of(file, own) if own and self.is_csv else {row: _row(row) for row in own}
             before = f"{file.name}, " if len(self.files) > 1 else ""
             found |= {row + start: f"{before}{words}" for row, words in lines.items()}
         return found
@@ -336,16 +254,10 @@ class Scan:
         return list(accumulate(counts))
 
     def _relation(self, files: Sequence[Path]) -> str:
-        paths = ", ".join(text(_literal(file)) for file in files)
+        # Between brackets no character stands for others.
+        names = ("".join(f"[{c}]" if c in "*?[" else c for c in str(file.absolute())) for file in files)
+        paths = ", ".join(map(text, names))
         return f"{self.function}([{paths}], {self.options})"
-
-
-class _Folder:
-    """A temporary folder that is deleted with the object."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="multihorizon-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 def connect() -> duckdb.DuckDBPyConnection:
@@ -355,43 +267,6 @@ def connect() -> duckdb.DuckDBPyConnection:
     database = duckdb.connect(config=options)
     database.execute("SET enable_progress_bar = false")
     return database
-
-
-def scan_csv(name: str, files: Sequence[Path]) -> Scan:
-    """The scan of CSV files with one header; files that the database cannot unpack are written anew first."""
-    unpacked_by_python = (".bz2", ".xz", ".zip")
-    if any(file.suffix.lower() in unpacked_by_python for file in files):
-        return rewritten(name, files)
-    names, lines = _common_header(files)
-    # What no cell of a text file holds: it tells a cell that is not there from one that is empty.
-    no_cell = "\x01"
-    padding = f", null_padding=true, nullstr={text(no_cell)}"
-    options = _csv_options((*names, EXTRA), lines) + padding
-    return Scan(name, tuple(files), tuple(files), "read_csv", options, dict.fromkeys(names, "VARCHAR"))
-
-
-def scan_parquet(name: str, files: Sequence[Path]) -> Scan:
-    """The scan of Parquet files; a column that some of them lack is empty there."""
-    found = Scan(name, tuple(files), tuple(files), "read_parquet", "union_by_name=true", {})
-    try:
-        with connect() as database:
-            described = database.execute(f"DESCRIBE SELECT * FROM {found.relation}").fetchall()
-    except duckdb.Error as error:
-        raise ValueError(f"{name} is damaged or no Parquet file: write it again, or save the table as CSV") from error
-    return replace(found, types={row[0]: row[1] for row in described})
-
-
-def rewritten(name: str, files: Sequence[Path]) -> Scan:
-    """The scan of CSV files that Python's reader writes anew in a temporary folder, row by row.
-
-    Raises:
-        ValueError: where the files are no tables, naming the line.
-    """
-    folder = _Folder()
-    names, _ = _common_header(files)
-    copies = [_copied(file, folder.path / f"{number}.csv", len(names)) for number, file in enumerate(files)]
-    types = dict.fromkeys(names, "VARCHAR")
-    return Scan(name, tuple(files), tuple(copies), "read_csv", _csv_options(names, 0), types, kept=folder)
 
 
 def quoted(name: str) -> str:
@@ -404,46 +279,261 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _copied(file: Path, copy: Path, columns: int) -> Path:
+def load(scan: Scan, labels: Sequence[str], needed: Sequence[str] | None = None) -> Table:
+    """The rows of a scan; a CSV file that the database cannot read, or reads with odd rows, is read by Python."""
+    names = [name for name in scan.types if needed is None or name in needed]
+    last = list(scan.types)[-1]
+    columns = ", ".join(map(quoted, dict.fromkeys((*names, last, *((EXTRA,) if scan.padded else ())))))
     try:
-        with copy.open("w", encoding="utf-8", newline="") as target:
-            csv.writer(target, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(read_records(file, columns))
-    except OSError as error:
-        error.filename = error.filename or str(copy)  # a full disk names no file
-        raise
-    return copy
+        with connect() as database:
+            frame = database.execute(f"SELECT {columns} FROM {scan.relation}").df()
+    except duckdb.Error as error:
+        if not scan.is_csv:
+            raise ValueError(f"{scan.name} is damaged or no Parquet file: write it again, or save the table as CSV") from error
+        return _load_by_python(scan, labels, names)
+    odd = scan.padded and (frame[EXTRA].notna().any() or frame[last].isna().any())
+    return _load_by_python(scan, labels, names) if odd else as_table(frame[names], scan, labels)
 
 
-def _csv_options(names: Sequence[str], lines: int) -> str:
-    columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in names)
-    marks = "delim=',', quote='\"', escape='\"', strict_mode=true"
-    return f"auto_detect=false, header=false, skip={lines}, {marks}, columns={{{columns}}}"
+def _load_by_python(scan: Scan, labels: Sequence[str], names: Sequence[str]) -> Table:
+    place = {name: i for i, name in enumerate(scan.types)}
+    wanted = [place[name] for name in names]
+    parts = [[[cells[i] for i in wanted] for cells in read_records(file, len(place))] for file in scan.files]
+    frame = pd.DataFrame(list(chain.from_iterable(parts)), columns=list(names), dtype=object)
+    return as_table(frame, replace(scan, ends=tuple(accumulate(len(part) for part in parts))), labels)
 
 
-def _common_header(files: Sequence[Path]) -> tuple[tuple[str, ...], int]:
-    """The header that all files have, and its number of lines."""
-    for file in files:
-        require_csv(file)
-    headers = [read_header(file) for file in files]
-    other = next((i for i, header in enumerate(headers) if header != headers[0]), None)
-    if other is not None:
+def as_table(frame: pd.DataFrame, scan: Scan, labels: Sequence[str], rows: Sequence[int] | None = None) -> Table:
+    """Rows of a scan, all of them or those of the given numbers, as a table that knows their places."""
+    place = scan.place if rows is None else partial(moved, scan.place, rows)
+    if not scan.is_csv:
+        return Table(frame, scan.name, place, columns=tuple(scan.types))
+    frame = frame.replace("", None)
+    for column in frame.columns:
+        if column not in labels:
+            frame[column] = numbers_or_text(frame[column])
+    return Table(frame, scan.name, place, spreadsheet_label, tuple(scan.types))
+
+
+def moved(place: Callable[[int], str], rows: Sequence[int] | Ints, row: int) -> str:
+    """The place of a row that was row `rows[row]` before."""
+    return place(int(rows[row]))
+
+
+def numbers_or_text(cells: pd.Series[Any]) -> pd.Series[Any]:
+    """The cells as numbers or truth values, if all that are not blank are, and as text otherwise."""
+    given = cells.dropna()
+    if len(given) and given.str.lower().isin(["true", "false"]).all():
+        return cells.str.lower().map({"true": True, "false": False})
+    try:
+        return pd.to_numeric(cells)
+    except (ValueError, TypeError):
+        return cells
+
+
+def spreadsheet_label(value: Any, name: str) -> str:
+    """The label in a cell of a CSV file, without the mark that keeps a spreadsheet from running it as a formula."""
+    written = str(value)
+    return label(written[1:] if written.startswith("'") and FORMULA.match(written) else written, name)
+
+
+def require_csv(path: Path) -> None:
+    """Raise if the file is something other than a CSV table, or has lines that no table has.
+
+    It is read to its end: the checksum of a compressed file stands there, and the database does not look at it.
+    """
+    # How many bytes of a file are read to recognise it.
+    opening_bytes = 4096
+    with open_bytes(path) as file:
+        beginning = file.read(opening_bytes)
+        _require_text(path, beginning)
+        lines = 1 + beginning.count(b"\n")
+        while block := file.read(BLOCK):
+            if len(block) == BLOCK and b"\n" not in block and b"\r" not in block:
+                raise ValueError(
+                    f"{path}, line {lines}: the line must be shorter than {BLOCK >> 20} MB, received a longer one: "
+                    "the file is damaged or no table"
+                )
+            lines += block.count(b"\n")
+
+
+def _require_text(path: Path, beginning: bytes) -> None:
+    """Raise if the beginning of the file shows that it is something other than a CSV table."""
+    if not beginning.strip():
+        raise ValueError(f"{path} must be a CSV table with a header, received an empty file")
+    as_csv = "in the spreadsheet program save it as CSV UTF-8 (comma delimited)"
+    # How other kinds of files begin, what they are, and what helps.
+    kinds = (
+        (b"PK\x03\x04", "an Excel workbook or a zip archive", as_csv),
+        (b"\xd0\xcf\x11\xe0", "an old Excel workbook", as_csv),
+        (b"PAR1", "a Parquet file", "let its name end in .parquet"),
+        (
+            b"\x1f\x8b",
+            "compressed by gzip",
+            "let its name end in .csv.gz; if it does, it is compressed twice: unpack it once",
+        ),
+        (b"BZh", "compressed by bzip2", "let its name end in .csv.bz2"),
+        (b"\xfd7zXZ", "compressed by xz", "let its name end in .csv.xz"),
+        (b"%PDF", "a PDF document", "export the table as CSV"),
+        (b"\x89HDF", "an HDF5 file", "export the table as CSV"),
+        (b"SQLite format 3", "a database", "export the table as CSV"),
+        (b"\xff\xfe", "saved as UTF-16 or UTF-32", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
+        (b"\xfe\xff", "saved as UTF-16", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
+    )
+    for mark, kind, help_ in kinds:
+        if beginning.startswith(mark):
+            raise ValueError(f"{path} must be a CSV table, received a file that is {kind}: {help_}")
+    text = beginning.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    text_kinds = (
+        (b"<!doctype", "a web page", "download the table itself as CSV"),
+        (b"<html", "a web page", "download the table itself as CSV"),
+        (b"<?xml", "an XML document", "export the table as CSV"),
+        (b"{", "a JSON document", "export the table as CSV"),
+        (b"[", "a JSON document", "export the table as CSV"),
+    )
+    for mark, kind, help_ in text_kinds:
+        if text.startswith(mark):
+            raise ValueError(f"{path} must be a CSV table, received {kind}: {help_}")
+    if beginning[257:262] == b"ustar":
+        raise ValueError(f"{path} must be a CSV table, received a tar archive: unpack it and give the table in it")
+    if b"\x00" in beginning:
+        raise ValueError(f"{path} must be a CSV table, received a file that is no text: export the table as CSV UTF-8")
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[IO[bytes]]:
+    """The file's content, unpacked by the ending of its name; damage becomes one sentence."""
+    ending = path.suffix.lower()
+    try:
+        with _unpacked(path, ending) as file:
+            yield file
+    except (*DAMAGED, OSError) as error:
+        if is_other_trouble(error):
+            raise
+        locked = ", protected by a password" if ending == ".zip" else ""
         raise ValueError(
-            f"{files[other]} must begin like {files[0].name}, with the columns {', '.join(headers[0].names)}, "
-            f"received {', '.join(headers[other].names)}"
-        )
-    return headers[0].names, headers[0].lines
+            f"{path} is damaged, cut short{locked}, or no {ending} file: make or download it again, or give the table unpacked, "
+            "as .csv"
+        ) from error
 
 
-def _literal(file: Path) -> str:
-    """The path, in which no character stands for others."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in str(file.absolute()))
+def _unpacked(path: Path, ending: str) -> IO[bytes]:
+    if ending == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
+            if len(names) != 1:
+                raise ValueError(f"{path} must hold one CSV file, received an archive of {len(names)} files")
+            return archive.open(names[0])
+    packed: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    return cast(IO[bytes], packed[ending](path, "rb")) if ending in packed else path.open("rb")
 
 
-#: What columns of Parquet files may hold in place of labels, and what to do about it.
-BYTES = "bytes: write it as text, in pandas with .str.decode('utf-8')"
-NESTED = "lists or other nested values: write one value per cell"
-#: Up to this number, floats hold every whole number exactly.
-LARGEST_WHOLE = 2.0**53
+@contextmanager
+def open_csv(path: Path) -> Iterator[IO[str]]:
+    """The text of a CSV file, without a byte order mark and with its line breaks as they are."""
+    with open_bytes(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+        try:
+            yield text
+        except UnicodeDecodeError as error:
+            line, byte = _first_foreign_line(path)
+            raise ValueError(
+                f"{path}, line {line}: received the byte 0x{byte:02x}, which is not UTF-8. The file was probably saved as "
+                "Latin-1 or Windows-1252 (or, if this is its last line, cut short): "
+                "save it as UTF-8 (in a spreadsheet program: CSV UTF-8)"
+            ) from error
+
+
+def _first_foreign_line(path: Path) -> tuple[int, int]:
+    """The first line that is not UTF-8, and its first foreign byte."""
+    with open_bytes(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                return number, line[error.start]
+    return number, line[-1]
+
+
+def read_header(file: Path) -> tuple[tuple[str, ...], int]:
+    """The names of the columns, of which all get one, and the number of lines up to the end of the header."""
+    records = _records(file)
+    try:
+        line, last, header = next(records, (1, 1, []))
+        following, _, first = next(records, (0, 0, []))
+    except csv.Error as error:
+        raise ValueError(f"{file}: a cell at the beginning is far too long: a quotation mark must be missing") from error
+    if not following and any("\n" in name.strip() for name in header):
+        raise ValueError(f"{file}, line {line}: a quotation mark is opened here and never closed")
+    names = [name.strip() for name in header]
+    if names and names[0].lower().startswith("sep="):
+        raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")
+    separators = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+    if len(names) == 1:
+        for mark, word in separators.items():
+            if mark in names[0]:
+                raise ValueError(f"{file} must be separated by commas, received columns separated by {word}: save it with commas")
+    twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
+    if twice is not None:
+        raise ValueError(f"{file}, line {line}: each column must be named once, received {twice} twice")
+    if len(names) == 1 and len(first) > 1:
+        raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")
+    if len(first) > len(names):
+        raise ValueError(_too_long(file, following, len(first), len(names)))
+    return tuple(name or f"column {i + 1} without a name" for i, name in enumerate(names)), last
+
+
+def read_records(file: Path, columns: int) -> Iterator[list[str | None]]:
+    """The rows of data, each with `columns` cells. A blank cell, or one that a short row lacks, is None.
+
+    Raises:
+        ValueError: for a row with too many cells, and for a quotation mark that is never closed.
+    """
+    line = 1
+    try:
+        for line, _, record in islice(_records(file), 1, None):
+            if len(record) > columns:
+                raise ValueError(_too_long(file, line, len(record), columns))
+            yield [cell or None for cell in record] + [None] * (columns - len(record))
+    except csv.Error as error:
+        raise ValueError(f"{file}, after line {line}: a cell is far too long: a quotation mark must be missing") from error
+    if _is_open(file, line):
+        raise ValueError(f"{file}, line {line}: a quotation mark is opened here and never closed")
+
+
+def _too_long(file: Path, line: int, cells: int, columns: int) -> str:
+    return (
+        f"{file}, line {line}: received {cells} cells under {columns} columns: is there a comma at the end of the line, "
+        "one inside a name that needs quotation marks, or a column without a name?"
+    )
+
+
+def _is_open(file: Path, line: int) -> bool:
+    """Whether a quotation mark is still open at the end of the file, after the last record, which begins on `line`."""
+    with open_csv(file) as text:
+        reader = csv.reader(islice(text, line - 1, None), strict=True)
+        try:
+            list(reader)
+        except csv.Error as error:
+            return "unexpected end of data" in str(error)
+    return False
+
+
+def lines_of(file: Path, rows: Collection[int]) -> dict[int, str]:
+    """The lines on which rows of data begin, in one reading of the file."""
+    wanted = set(rows)
+    records = islice(_records(file), 1, max(wanted) + 2)
+    return {row: f"line {line}" for row, (line, _, _) in enumerate(records) if row in wanted}
+
+
+def _records(file: Path) -> Iterator[tuple[int, int, list[str]]]:
+    """Each record that is not blank, with the lines on which it begins and ends."""
+    with open_csv(file) as text:
+        reader = csv.reader(text)
+        line = 1
+        for record in reader:
+            if len(record) > 1 or (record and record[0].strip()):
+                yield line, reader.line_num, record
+            line = reader.line_num + 1
 
 
 def _row(number: int) -> str:
@@ -488,9 +578,7 @@ class Table:
             codes, values = pd.factorize(self.frame[column])
         except TypeError as error:
             is_bytes = self.frame[column].map(type).isin([bytes, bytearray]).any()
-            raise ValueError(
-                f"{self.name}: column {column} must hold text or numbers, received {BYTES if is_bytes else NESTED}"
-            ) from error
+            raise no_labels(self.name, column, bool(is_bytes)) from error
         if (codes < 0).any() and not optional:
             raise ValueError(f"{self.at(int(np.argmax(codes < 0)))}: column {column} must not be empty{remedy}")
         raw = [self._label(column, value, codes, i) for i, value in enumerate(values)]
@@ -529,26 +617,31 @@ class Table:
             raise ValueError(f"{self.at(int(np.argmax(codes == code)))}: {error}") from error
 
 
-#: What the columns of a table of decisions say, for those who have named them otherwise.
-MEANINGS = {
-    "expert": "who decided",
-    "episode": "the run of decisions that the row belongs to",
-    "step": "0, 1, 2, … within the episode",
-    "state": "the situation",
-    "action": "what was done",
-}
-
-
 def _without(name: str, columns: tuple[str, ...], missing: list[str], found: list[str]) -> str:
     """The sentence that columns are missing, with the fix: small letters, other names, or a first line with names."""
     message = f"{name} must have the columns {', '.join(columns)}, received none named {', '.join(missing)}"
     message += f" but {', '.join(found[:10]) or 'no columns'}"
     if {c.lower() for c in missing} <= {c.strip().lower() for c in found}:
         return f"{message}: write the names in small letters"
-    meanings = [f"{column} ({MEANINGS[column]})" for column in missing if column in MEANINGS]
+    # What the columns of a table of decisions say, for those who have named them otherwise.
+    said = {
+        "expert": "who decided",
+        "episode": "the run of decisions that the row belongs to",
+        "step": "0, 1, 2, … within the episode",
+        "state": "the situation",
+        "action": "what was done",
+    }
+    meanings = [f"{column} ({said[column]})" for column in missing if column in said]
     fix = f": rename or add {', '.join(meanings)}" if meanings else ""
     unnamed = "; if the first line holds no names of columns, add one that does" if len(missing) == len(columns) else ""
     return f"{message}{fix}{unnamed}"
+
+
+def no_labels(table: str, column: str, is_bytes: bool) -> ValueError:
+    """The error on a column that holds bytes or nested values."""
+    as_text = "bytes: write it as text, in pandas with .str.decode('utf-8')"
+    received = as_text if is_bytes else "lists or other nested values: write one value per cell"
+    return ValueError(f"{table}: column {column} must hold text or numbers, received {received}")
 
 
 def _as_numbers(values: pd.Series[Any]) -> Floats:
@@ -567,121 +660,83 @@ def _shown(value: Any) -> str:
     return repr(value.item() if isinstance(value, np.generic) else value)[:80]
 
 
-_OTHER_ENDINGS = {
-    ".xlsx": "in the spreadsheet program save it as CSV UTF-8",
-    ".xls": "in the spreadsheet program save it as CSV UTF-8",
-    ".ods": "in the spreadsheet program save it as CSV UTF-8",
-    ".tsv": "separate its columns by commas and let its name end in .csv",
-    ".txt": "separate its columns by commas and let its name end in .csv",
-    ".json": "export the table as CSV",
-    ".rds": 'in R, write.csv(table, "table.csv", row.names = FALSE) makes a CSV',
-    ".zst": "compress it as .csv.gz",
-}
+def in_order(names: Collection[str]) -> tuple[str, ...]:
+    """Labels in their order: whole numbers as numbers, then text as text."""
+    return tuple(sorted(names, key=label_order))
 
 
-def read_table(path: str | Path, what: str, labels: Sequence[str], needed: Sequence[str] | None = None) -> Table:
-    """Read a file by the ending of its name; `what` names it in messages.
-
-    Columns named in `labels` are kept as text. With `needed`, only these columns are read, those of them that are there.
-    """
-    file = existing_file(path, what)
-    require_table(file, what)
-    return load(scan_files(str(path), [file]), labels, needed)
+def label_order(name: str) -> tuple[int, int, str]:
+    """What labels are sorted by: whole numbers as numbers, then text as text."""
+    # Longer numbers sort as text: Python turns no text of thousands of digits into a number.
+    longest_number = 300
+    whole = name.removeprefix("-").isdecimal() and len(name) <= longest_number
+    return (0, int(name), name) if whole else (1, 0, name)
 
 
-def scan_files(name: str, files: Sequence[Path]) -> Scan:
-    """The scan of one file or of several of one kind, by the ending of their names."""
-    return scan_parquet(name, files) if file_kind(files[0]) == "Parquet" else scan_csv(name, files)
-
-
-def files_of(path: str | Path, what: str) -> list[Path]:
-    """The file, or the tables of a folder in the order of their names.
+def positions(labels: Sequence[str], names: Sequence[str], what: str, place: Callable[[int], str] | None = None) -> Ints:
+    """The index of each label among `names`.
 
     Raises:
-        ValueError: where a folder has no tables, or CSV and Parquet files side by side.
+        ValueError: for the first label that is no name, with the name that comes closest. It calls the label `what`, "state" or
+            "action", and says where it was read, if `place` does.
     """
-    folder = Path(path)
-    if not os.path.isdir(path):  # unlike that of Path, it takes any text
-        file = existing_file(path, what)
-        require_table(file, what)
-        return [file]
-    files = sorted(
-        file for file in folder.iterdir() if file.is_file() and not file.name.startswith((".", "_")) and file_kind(file)
+    index = {name: i for i, name in enumerate(names)}
+    unknown = next((i for i, one in enumerate(labels) if one not in index), None)
+    if unknown is not None:
+        where = "" if place is None else f"{place(unknown)}: "
+        close = closest(labels[unknown], names)
+        hint = f". Correct the name, or add this {what} to the transitions"
+        if close:
+            # Foreign letters may look the same as those of the label: then both are written out.
+            alike = close.isascii() == labels[unknown].isascii()
+            meant = repr(close) if alike else f"{close!r} (in letters {close!a}, not {labels[unknown]!a})"
+            hint = f". Did you mean {meant}? Names must agree letter by letter"
+        raise ValueError(
+            f"{where}{what} {labels[unknown]!r} must be one of the {len(names)} {what}s of the transitions "
+            f"({', '.join(names[:5])}{', …' if len(names) > 5 else ''}){hint}"
+        )
+    return np.array([index[one] for one in labels], dtype=np.int64)
+
+
+def closest(label: str, names: Sequence[str]) -> str | None:
+    """The one name that differs from the label only in case, blanks or the text before its number; else one spelt alike."""
+    for form in (_without_case, _number_in):
+        wanted = form(label)
+        same = [name for name in names if wanted and form(name) == wanted]
+        if len(same) == 1:
+            return same[0]
+    # Near misses in spelling are looked for among at most this many names; comparing takes time for each.
+    compared_names = 2000
+    near = get_close_matches(label, names[:compared_names], n=1, cutoff=0.75)
+    return near[0] if near else None
+
+
+def look_alikes(names: Sequence[str], what: str) -> str | None:
+    """A sentence on names that differ only in capitals or blanks; None where there are none.
+
+    Example:
+        >>> look_alikes(["Drug", "drug", "wait"], "action")[:88]
+        "Some actions differ only in capitals or blanks and count as different: 'Drug' and 'drug'"
+    """
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(_without_case(name), []).append(name)
+    alike = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
+    if not alike:
+        return None
+    # Groups of names that look alike are listed up to this many.
+    listed_groups = 5
+    listed = "; ".join(alike[:listed_groups]) + (f"; and {len(alike) - listed_groups} more" if len(alike) > listed_groups else "")
+    return (
+        f"Some {what}s differ only in capitals or blanks and count as different: {listed}. If they mean the same, "
+        "write them alike in the table."
     )
-    if not files:
-        raise ValueError(f"{what} must be a file or a folder of .csv or .parquet files, received {path}, a folder without any")
-    if len({file_kind(file) for file in files}) > 1:
-        raise ValueError(f"{what} must be files of one kind, received a folder with .csv and .parquet files: {path}")
-    return files
 
 
-def require_table(file: Path, what: str) -> None:
-    """Raise unless the ending of the name is that of a table."""
-    if not file_kind(file):
-        hint = _OTHER_ENDINGS.get(file.suffix.lower(), "let its name end in what it is")
-        raise ValueError(f"{what} must be a .csv or .parquet file, received {file}: {hint}")
+def _without_case(name: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
-def load(scan: Scan, labels: Sequence[str], needed: Sequence[str] | None = None) -> Table:
-    """The rows of a scan; a CSV file that the database cannot read, or reads with odd rows, is read by Python."""
-    names = [name for name in scan.types if needed is None or name in needed]
-    last = list(scan.types)[-1]
-    columns = ", ".join(map(quoted, dict.fromkeys((*names, last, *((EXTRA,) if scan.padded else ())))))
-    try:
-        with connect() as database:
-            frame = database.execute(f"SELECT {columns} FROM {scan.relation}").df()
-    except duckdb.Error as error:
-        if not scan.is_csv:
-            raise ValueError(f"{scan.name} is damaged or no Parquet file: write it again, or save the table as CSV") from error
-        return _load_by_python(scan, labels, names)
-    odd = scan.padded and (frame[EXTRA].notna().any() or frame[last].isna().any())
-    return _load_by_python(scan, labels, names) if odd else as_table(frame[names], scan, labels)
-
-
-def _load_by_python(scan: Scan, labels: Sequence[str], names: Sequence[str]) -> Table:
-    place = {name: i for i, name in enumerate(scan.types)}
-    wanted = [place[name] for name in names]
-    parts = [[[cells[i] for i in wanted] for cells in read_records(file, len(place))] for file in scan.files]
-    frame = pd.DataFrame(list(chain.from_iterable(parts)), columns=list(names), dtype=object)
-    return as_table(frame, replace(scan, ends=tuple(accumulate(len(part) for part in parts))), labels)
-
-
-def as_table(frame: pd.DataFrame, scan: Scan, labels: Sequence[str], rows: Sequence[int] | None = None) -> Table:
-    """Rows of a scan, all of them or those of the given numbers, as a table that knows their places."""
-    place = scan.place if rows is None else partial(_place_of, scan, rows)
-    if not scan.is_csv:
-        return Table(frame, scan.name, place, columns=tuple(scan.types))
-    frame = frame.replace("", None)
-    for column in frame.columns:
-        if column not in labels:
-            frame[column] = numbers_or_text(frame[column])
-    return Table(frame, scan.name, place, spreadsheet_label, tuple(scan.types))
-
-
-def _place_of(scan: Scan, rows: Sequence[int], row: int) -> str:
-    return scan.place(rows[row])
-
-
-def spreadsheet_label(value: Any, name: str) -> str:
-    """The label in a cell of a CSV file."""
-    return label(from_spreadsheet(str(value)), name)
-
-
-def numbers_or_text(cells: pd.Series[Any]) -> pd.Series[Any]:
-    """The cells as numbers or truth values, if all that are not blank are, and as text otherwise."""
-    given = cells.dropna()
-    if len(given) and given.str.lower().isin(["true", "false"]).all():
-        return cells.str.lower().map({"true": True, "false": False})
-    try:
-        return pd.to_numeric(cells)
-    except (ValueError, TypeError):
-        return cells
-
-
-def file_kind(file: Path) -> str:
-    """ "Parquet", "CSV" or nothing, by the ending of the name."""
-    parquet = (".parquet", ".pq")
-    if file.suffix.lower() in parquet:
-        return "Parquet"
-    is_csv = ".csv" in [ending.lower() for ending in file.suffixes] and file.suffix.lower() not in _OTHER_ENDINGS
-    return "CSV" if is_csv else ""
+def _number_in(name: str) -> str:
+    digits = re.findall(r"\d+", name)
+    return digits[0].lstrip("0") or "0" if len(digits) == 1 else ""

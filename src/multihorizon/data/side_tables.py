@@ -27,8 +27,8 @@ import pandas as pd
 import scipy.sparse as sp
 
 from multihorizon.checks import LARGEST_UNIT, ROW_TOLERANCE, SMALLEST_UNIT, Bools, Floats, Ints, Sparse
-from multihorizon.data.reading import Table, numbers_or_text, read_table
-from multihorizon.files import closest, existing_file, in_order, positions
+from multihorizon.data.reading import Table, closest, in_order, numbers_or_text, positions, read_table
+from multihorizon.files import existing_file
 from multihorizon.mdp import MDP
 
 KEYS = ("state", "action")
