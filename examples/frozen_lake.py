@@ -20,9 +20,9 @@ import argparse
 import gymnasium
 import matplotlib.pyplot as plt
 import numpy as np
-from multihorizon.report.analysis import Analysis
 
 import multihorizon as mh
+from multihorizon.analysis import Analysis
 from multihorizon.report.plots import plot_reward
 
 DISCOUNTS = {"hasty": 0.5, "careful": 0.8, "patient": 0.95}

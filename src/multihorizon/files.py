@@ -180,8 +180,7 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]
 def _read_header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     major, _ = npy.read_magic(member)
     read = npy.read_array_header_1_0 if major == 1 else npy.read_array_header_2_0
-    header: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(member)
-    return header
+    return read(member)
 
 
 def check_output(directory: Path, files: Iterable[str], inputs: Iterable[Path]) -> None:

@@ -199,15 +199,13 @@ def family_named(name: str, option: str = "lookahead", *others: str) -> Lookahea
 def weights_of(step_discounts: Floats) -> Floats:
     """The weights d(1), …, d(H) `(n,H)` of step discounts `(H−1,n)`."""
     first = np.ones((1, step_discounts.shape[1]))
-    weights: Floats = np.concatenate([first, step_discounts]).cumprod(axis=0).T
-    return weights
+    return np.concatenate([first, step_discounts]).cumprod(axis=0).T
 
 
 def step_discounts_of(weights: Sequence[float] | Floats) -> Floats:
     """ρ `(H−1,)` of one person's weights `(H,)`; 0 after a weight of 0."""
     d = np.asarray(weights, dtype=np.float64)
-    ratios: Floats = np.where(d[:-1] > 0, d[1:] / np.where(d[:-1] > 0, d[:-1], 1.0), 0.0)
-    return ratios
+    return np.where(d[:-1] > 0, d[1:] / np.where(d[:-1] > 0, d[:-1], 1.0), 0.0)
 
 
 def _identity(coordinates: Floats) -> Floats:

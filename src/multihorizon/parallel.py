@@ -185,8 +185,7 @@ def _connect(address: str) -> Any:
 
     async def identity() -> dict[str, Any]:
         async with distributed.rpc(address, timeout=ANSWER_SECONDS) as scheduler:
-            answer: dict[str, Any] = await asyncio.wait_for(scheduler.identity(), ANSWER_SECONDS)
-            return answer
+            return await asyncio.wait_for(scheduler.identity(), ANSWER_SECONDS)
 
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.ERROR)  # what it says of workers that die is no news here

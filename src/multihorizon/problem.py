@@ -175,8 +175,7 @@ def _check_sets(mdp: MDP, sets: Bools, name: str) -> Bools:
         raise ValueError(
             f"expert {name} must choose available actions, received {mdp.action_names[action]} in state {mdp.state_names[state]}"
         )
-    checked: Bools = sets
-    return checked
+    return sets
 
 
 def _check_counts(mdp: MDP, counts: Floats, name: str) -> None:

@@ -56,8 +56,7 @@ class Trace:
     @property
     def best(self) -> Floats:
         """The best value after each evaluation."""
-        best: Floats = np.fmax.accumulate(self.values)
-        return best
+        return np.fmax.accumulate(self.values)
 
     @property
     def best_discounts(self) -> Floats:

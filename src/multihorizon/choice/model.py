@@ -179,13 +179,11 @@ class ChoiceModel(ABC):
 
     def discounts(self, x: Floats) -> Floats:
         """Each expert's discount `(K,)`."""
-        shared: Floats = x[self.discount_slice][self.groups]
-        return shared
+        return x[self.discount_slice][self.groups]
 
     def temperatures(self, x: Floats) -> Floats:
         """Each expert's temperature `(K,)`."""
-        found: Floats = np.exp(x[self.temperature_slice])[self.temperature_groups]
-        return found
+        return np.exp(x[self.temperature_slice])[self.temperature_groups]
 
     def of_temperature_groups(self, values: Floats) -> Floats:
         """One value for each temperature from one for each expert `(K,)`."""
@@ -203,8 +201,7 @@ class ChoiceModel(ABC):
         scale = float(np.exp(np.log(given).mean())) if self.scale_is_free else 1.0
         moves = np.zeros(self.n_transitions) if transitions is None else transitions
         x = np.concatenate([reward / scale, discounts, np.log(given / scale), moves])
-        packed: Floats = np.clip(np.where(self.fixed, self.known, x), self.lower, self.upper)
-        return packed
+        return np.clip(np.where(self.fixed, self.known, x), self.lower, self.upper)
 
     def holding(self, penalty: Quadratic | None = None, ridge: Floats | float = 0.0) -> Self:
         """The same model with other penalties."""
@@ -223,8 +220,7 @@ class ChoiceModel(ABC):
 
     def ridge_times(self, theta: Floats) -> Floats:
         """`R θ` `(d,)`."""
-        found: Floats = self.ridge * theta if self.ridge.ndim == 1 else self.ridge @ theta
-        return found
+        return self.ridge * theta if self.ridge.ndim == 1 else self.ridge @ theta
 
     def beside(self, x: Floats) -> float:
         """What the objective adds to the log-likelihood of the decisions: penalties, and the logged moves."""

@@ -218,8 +218,7 @@ def _rows(expert: Expert, known: Any) -> Floats:
             f"known_reward must have one number for each of {states} states or {rows} pairs of state and action, "
             f"received shape {array.shape}"
         )
-    expected: Floats = mdp.stacked @ array if array.shape == (states,) else np.where(mdp.live.T.ravel(), array, 0.0)
-    return expected
+    return mdp.stacked @ array if array.shape == (states,) else np.where(mdp.live.T.ravel(), array, 0.0)
 
 
 def _by_state(names: tuple[str, ...], known: Mapping[str, float]) -> Floats:

@@ -208,8 +208,7 @@ class SieveData:
         constant = self.basis.constant
         if self.ends or np.abs(self.expected_paid @ constant - 1).max() > 1e-5:
             return None
-        found: Floats = constant / np.linalg.norm(constant)
-        return found
+        return constant / np.linalg.norm(constant)
 
 
 def value_points(steps: Steps, most: int = 4000) -> Floats:
@@ -247,8 +246,7 @@ class SampledPlan(Choices):
     @cached_property
     def surprise(self) -> Floats:
         """`π_a` times the direct derivative of `log π_a` by log λ, `−(log π_a + entropy)`, at each decision, `(A,n)`."""
-        found: Floats = -self.policy * (self.finite_log + self.entropy)
-        return found
+        return -self.policy * (self.finite_log + self.entropy)
 
     def at_points(self, on_values: Floats, data: SieveData) -> Floats:
         """What weights `(f,…)` on v amount to on V at the value points, `(m,…)`."""

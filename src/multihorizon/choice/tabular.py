@@ -296,8 +296,7 @@ class Features:
         """`Σ_a π(a|s) F(s,a)` `(S,n,used)` of policies `(A,S,n)`."""
         a, s = self.mdp.n_actions, self.mdp.n_states
         if self.dense is not None:
-            mean: Floats = policy.transpose(1, 2, 0) @ self.dense.reshape(a, s, -1).transpose(1, 0, 2)
-            return mean
+            return policy.transpose(1, 2, 0) @ self.dense.reshape(a, s, -1).transpose(1, 0, 2)
         blocks = [self.matrix[i * s : (i + 1) * s][:, self.used] for i in range(a)]
         columns = []
         for person in range(policy.shape[2]):

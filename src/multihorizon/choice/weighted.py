@@ -144,8 +144,7 @@ class WeightedLikelihood(ListedModel):
 
     def coordinates(self, x: Floats) -> Floats:
         """Each expert's coordinates `(K,m)`."""
-        shared: Floats = x[self.discount_slice].reshape(self.n_groups, self.n_coordinates)[self.groups]
-        return shared
+        return x[self.discount_slice].reshape(self.n_groups, self.n_coordinates)[self.groups]
 
     def discounts(self, x: Floats) -> Floats:
         """Each expert's discount where the family has one, NaN elsewhere."""

@@ -80,20 +80,17 @@ class Response:
         mean = (weights * moved).reshape(n_actions, n_states, -1).sum(axis=0)
         change = self.resolvent.solve(mean[:, 0])[:, None] if mean.shape[1] == 1 else self.resolvent.solve(mean)
         ahead = np.asarray(self.expert.mdp.stacked @ change)
-        result: Floats = moved + self.discount * ahead - np.tile(change, (n_actions, 1))
-        return result
+        return moved + self.discount * ahead - np.tile(change, (n_actions, 1))
 
     @property
     def weights(self) -> Floats:
         """`μ(s) π(a|s) / λ` as `(A·S,)`."""
-        weights: Floats = (self.visits[:, None] * self.policy).T.ravel() / self.temperature
-        return weights
+        return (self.visits[:, None] * self.policy).T.ravel() / self.temperature
 
     def hessian(self) -> Floats:
         """This expert's part of the Hessian, `(d,d)`."""
         derivative = self.advantage_change(np.eye(self.mismatch.size))
-        built: Floats = derivative.T @ (self.weights[:, None] * derivative)
-        return built
+        return derivative.T @ (self.weights[:, None] * derivative)
 
     def hessian_product(self, direction: Floats) -> Floats:
         """The Hessian times one direction `(d,)`."""

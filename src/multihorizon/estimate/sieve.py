@@ -476,8 +476,7 @@ class RewardFunctions(Result):
 
     def reward(self, states: Any) -> Floats:
         """The reward of arriving in these states, `(n,)`."""
-        found: Floats = self._contrast(states) @ self.point.likelihood.reward(self.point.x)
-        return found
+        return self._contrast(states) @ self.point.likelihood.reward(self.point.x)
 
     def reward_errors(self, states: Any) -> Floats:
         """Standard errors of `reward`, `(n,)`, which carry the first stage."""
@@ -491,8 +490,7 @@ class RewardFunctions(Result):
 
     def policy(self, expert: str, states: Any) -> Floats:
         """The expert's probability of each action, `(n,A)`; 0 where it is not known what the action leads to."""
-        chosen: Floats = np.exp(self._plan(expert, states)[1].T)
-        return chosen
+        return np.exp(self._plan(expert, states)[1].T)
 
     def summary(self) -> str:
         """Where arriving pays most and least, among states spread over the log."""

@@ -140,8 +140,7 @@ def in_order_of_content(problem: Problem, smoothing: float = 0.5) -> Problem:
 def _nine_digits(values: Floats) -> Floats:
     """Values rounded to the digits that the order of a sum cannot change."""
     fraction, power = np.frexp(values)
-    rounded: Floats = np.ldexp(np.round(fraction, 9), power)
-    return rounded
+    return np.ldexp(np.round(fraction, 9), power)
 
 
 # One expert.
@@ -765,8 +764,7 @@ class _Task:
     def residual(self, discount: float, theta: Floats, temperature: float) -> Floats:
         """`F θ + γ T V − V − λ log π` on the rows, times the root of their weights."""
         features, logs = self.bellman(discount)
-        found: Floats = features @ theta + temperature * logs
-        return found
+        return features @ theta + temperature * logs
 
     def slope(self, discount: float, theta: Floats, temperature: float) -> Floats:
         """The derivative of the residual in γ."""

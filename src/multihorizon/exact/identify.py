@@ -226,8 +226,7 @@ def _feasible(equations: JointEquations, found: Directions) -> bool:
 
 def _widened(ranges: Floats, found: Directions) -> Floats:
     """Ranges `(K,2)` and what the noise adds on both sides."""
-    wider: Floats = (ranges + np.outer(found.spread, [-1.0, 1.0])).clip(0.0, 1.0)
-    return wider
+    return (ranges + np.outer(found.spread, [-1.0, 1.0])).clip(0.0, 1.0)
 
 
 def _hull(points: Sequence[Explanation]) -> Floats:
@@ -691,8 +690,7 @@ class Identification(Result):
     @property
     def discounts_identified(self) -> Bools:
         """Which discounts `(K,)` are the same in all explanations, up to what the errors can do."""
-        narrow: Bools = np.diff(self.intervals, axis=1)[:, 0] <= LIMIT
-        return narrow
+        return np.diff(self.intervals, axis=1)[:, 0] <= LIMIT
 
     def listed_as(self, names: tuple[str, ...], free_temperatures: bool) -> Identification:
         """The same finding with the experts in the order of `names`; free temperatures are relative to the first of them."""

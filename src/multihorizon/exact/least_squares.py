@@ -378,8 +378,7 @@ class Multigrid:
     def _centred(self, vector: Floats) -> Floats:
         """The vector without what is constant on each part."""
         means = np.bincount(self.labels, vector) / self.sizes if self.sizes.size > 1 else vector.mean(dtype=np.float64)
-        centred: Floats = vector - (means[self.labels] if self.sizes.size > 1 else means)
-        return centred
+        return vector - (means[self.labels] if self.sizes.size > 1 else means)
 
 
 def _root_of_inverse(vector: Floats) -> float:

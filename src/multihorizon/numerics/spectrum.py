@@ -34,21 +34,18 @@ class Spectrum:
     def inverse(self) -> Floats:
         """The inverse `(p,p)` on the directions that are kept."""
         vectors = self.vectors[:, self.kept]
-        found: Floats = (vectors / self.values[self.kept]) @ vectors.T / np.outer(self.scale, self.scale)
-        return found
+        return (vectors / self.values[self.kept]) @ vectors.T / np.outer(self.scale, self.scale)
 
     def solve(self, b: Floats) -> Floats:
         """The inverse times `b` `(p,)` or `(p,n)`, without forming it."""
         directions = self.vectors[:, self.kept] / self.scale[:, None]
         along: Floats = directions.T @ b
-        found: Floats = directions @ (along.T / self.values[self.kept]).T
-        return found
+        return directions @ (along.T / self.values[self.kept]).T
 
     @property
     def null_space(self) -> Floats:
         """The directions that are not kept, in the units of the parameters `(p,p−rank)`."""
-        found: Floats = self.vectors[:, ~self.kept] / self.scale[:, None]
-        return found
+        return self.vectors[:, ~self.kept] / self.scale[:, None]
 
     def identified(self, component: float = 1e-3) -> Bools:
         """Which parameters `(p,)` have no larger component than this, taken for rounding, in directions that are not kept."""

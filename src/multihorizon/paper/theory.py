@@ -142,14 +142,12 @@ class FeasibilityGrid:
     @property
     def feasible(self) -> Bools:
         """Mask of the grid points with a residual up to the tolerance."""
-        mask: Bools = self.residuals <= self.tolerance
-        return mask
+        return self.residuals <= self.tolerance
 
     @property
     def points(self) -> Floats:
         """The discounts `(n,K)` of the feasible points."""
-        found: Floats = self.axis[np.argwhere(self.feasible)]
-        return found
+        return self.axis[np.argwhere(self.feasible)]
 
 
 def feasibility_grid(

@@ -117,8 +117,7 @@ def occupancy(mdp: MDP, policy: ArrayLike, discount: float) -> Occupancy:
 def feature_counts(mdp: MDP, policy: ArrayLike, discount: float, features: Floats | Sparse | None = None) -> Floats:
     """Discounted feature counts `Fᵀ μ` of a policy; without `features` `(A·S,d)`, how often each state is entered `(S,)`."""
     matrix = mdp.stacked if features is None else features
-    counts: Floats = matrix.T @ occupancy(mdp, policy, discount).counts.T.ravel()
-    return counts
+    return matrix.T @ occupancy(mdp, policy, discount).counts.T.ravel()
 
 
 def causal_entropy(mdp: MDP, policy: ArrayLike, discount: float) -> float:

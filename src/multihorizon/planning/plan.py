@@ -44,8 +44,7 @@ class Actions:
 
     def of(self, table: Floats, actions: Ints) -> Floats:
         """The entries `(S,)` of a table `(A,S)` at one action per state."""
-        chosen: Floats = table[actions, self._rows]
-        return chosen
+        return table[actions, self._rows]
 
     def under(self, actions: Ints) -> Sparse:
         """`P_π` of one action per state."""
@@ -170,8 +169,7 @@ def plan(mdp: MDP, reward: ArrayLike, discount: float, tie_tolerance: float = 1e
 
 def one_hot(actions: Ints, n_actions: int) -> Floats:
     """The deterministic policy `(S,A)` of one action per state `(S,)`."""
-    policy: Floats = np.eye(n_actions)[actions]
-    return policy
+    return np.eye(n_actions)[actions]
 
 
 def _policy_values(table: Actions, actions: Ints, gamma: float, guess: Floats, residual: float) -> Floats:

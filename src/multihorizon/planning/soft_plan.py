@@ -135,8 +135,7 @@ class _Backup(NamedTuple):
     @property
     def policy(self) -> Floats:
         """The softmax policy `(S,A)`; uniform at terminal states."""
-        policy: Floats = (self.weights / self.mass).T
-        return policy
+        return (self.weights / self.mass).T
 
 
 def _backup(table: Actions, values: Floats, gamma: float, lam: float) -> _Backup:

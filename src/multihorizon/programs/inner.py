@@ -330,8 +330,7 @@ class Inner:
         lp = program(self.support, gamma, self.every, l1=0.0, bound=1 / POSITIVE_MARGIN, ceiling=1.0)
         # Its rewards are so large that the interior point hardly ever ends at an optimum of many rows.
         result = _answered(self.solve("support", lp, gamma, interior=False))
-        support: Bools = result.values[self.support.columns.worst] > 0.5
-        return support
+        return result.values[self.support.columns.worst] > 0.5
 
     def unseparated(self, omega: Bools) -> tuple[tuple[int, int], ...]:
         """The pairs of differing experts without a row in Ω."""

@@ -319,8 +319,7 @@ def in_order(values: Floats, order: Ints, limits: Floats) -> Floats:
     """The values, from the smallest to the largest, given to the experts in that order."""
     gamma = np.empty(values.size)
     gamma[order] = np.sort(values)
-    capped: Floats = np.minimum(gamma, limits)
-    return capped
+    return np.minimum(gamma, limits)
 
 
 @dataclass(frozen=True)

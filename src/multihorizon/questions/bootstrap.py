@@ -53,8 +53,7 @@ class Bootstrap(Result):
     def confidence_intervals(self, level: float = 0.95) -> Floats:
         """Percentile intervals `(K,2)` of the discounts."""
         tails = [(1 - as_level(level)) / 2, (1 + level) / 2]
-        ends: Floats = np.quantile(self.discounts, tails, axis=0).T
-        return ends
+        return np.quantile(self.discounts, tails, axis=0).T
 
     def summary(self) -> str:
         """How many tables were drawn and how, and the spread of each discount."""

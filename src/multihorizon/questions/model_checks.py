@@ -222,8 +222,7 @@ def calibration_bins(pairs: list[tuple[Floats, Floats, Floats]], bins: int = 10)
     place = np.minimum((predicted * bins).astype(np.int64), bins - 1)
     weight, mean, share = (np.bincount(place, total, minlength=bins) for total in (visits, visits * predicted, taken))
     kept = weight > 0
-    rows: Floats = np.stack([mean[kept] / weight[kept], share[kept] / weight[kept], weight[kept]], axis=1)
-    return rows
+    return np.stack([mean[kept] / weight[kept], share[kept] / weight[kept], weight[kept]], axis=1)
 
 
 # Worst states.

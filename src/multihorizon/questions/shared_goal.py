@@ -144,8 +144,7 @@ def temperature_prior(model: Likelihood) -> Quadratic | None:
 
 def _own_precisions(model: Likelihood) -> Floats:
     """The precision `(d,)` of a_k, whose standard deviation τ is 3 temperatures."""
-    precisions: Floats = (model.feature_sizes / (3.0 * model.known_temperature)) ** 2
-    return precisions
+    return (model.feature_sizes / (3.0 * model.known_temperature)) ** 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -155,8 +155,7 @@ def _depths(mdp: MDP, moves: Bools) -> Ints:
             break
     ends = mdp.terminal & moves.any(axis=0)
     last = np.max(depth, where=~mdp.terminal, initial=0) + 1
-    found: Ints = np.unique(np.where(ends, last, depth), return_inverse=True)[1]
-    return found
+    return np.unique(np.where(ends, last, depth), return_inverse=True)[1]
 
 
 def _bend(start: Place, end: Place) -> tuple[Place, Place]:

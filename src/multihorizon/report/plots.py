@@ -35,8 +35,7 @@ READABLE_CELLS = 150
 
 def new_axes(width: float = 5.0, height: float = 4.0) -> Axes:
     """A fresh axes on a figure of its own, without touching pyplot's global state."""
-    axes: Axes = Figure(figsize=(width, height), layout="constrained").subplots()
-    return axes
+    return Figure(figsize=(width, height), layout="constrained").subplots()
 
 
 def save(axes_or_figure: Axes | Figure, path: str | Path) -> None:

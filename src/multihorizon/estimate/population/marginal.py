@@ -215,8 +215,7 @@ def modes(layout: PsiLayout, psi: Floats) -> PersonMoments:
             raise ValueError("soft values must be finite where a person's mode is sought: check rewards and transitions")
         scores, share = person_scores(point)[:, -2:], expit(eta[:, 0])
         scores[:, 0] *= layout.largest * share * (1 - share)
-        found: Floats = scores @ root - z
-        return found
+        return scores @ root - z
 
     def derivatives(z: Floats) -> tuple[Floats, Floats]:
         """The gradient `(n,2)`, and the curvature `(n,2,2)` by differences, made positive definite."""
@@ -567,8 +566,7 @@ def averaged_shares(found: Maximum) -> Floats:
         if value is not None and value.objective <= found.value.objective:
             density = float(np.prod(weights) * np.exp(value.objective + log_flat(psi) - here + 0.5 * z @ z))
             total, weight = total + density * value.shares, weight + density
-    shares: Floats = total / weight
-    return shares
+    return total / weight
 
 
 def spread_moves(found: Maximum) -> Floats:
