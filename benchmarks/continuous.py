@@ -29,7 +29,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 import multihorizon as mh
-from multihorizon.choice.parameters import Settings
+from multihorizon.choice.model import Settings
 from multihorizon.choice.sieve import SieveData, SieveModel
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.sieve import fit_logits, relevant_coordinates, sieve_precision, starts

@@ -17,7 +17,7 @@ import numpy as np
 import multihorizon as mh
 from multihorizon.lookahead import FAMILIES, family_named
 from multihorizon.parallel import in_parallel
-from multihorizon.planning.soft_plan import weighted_plan
+from multihorizon.planning.plan import weighted_plan
 
 
 def coordinates(name: str, people: int, rng: np.random.Generator) -> np.ndarray:

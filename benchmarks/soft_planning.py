@@ -15,7 +15,7 @@ import numpy as np
 from rows import KINDS, print_cases, slip_grid
 
 import multihorizon as mh
-from multihorizon.planning.soft_plan import SoftPlan
+from multihorizon.planning.plan import SoftPlan
 
 TARGET = 1e-10
 DISCOUNTS = (0.5, 0.8, 0.9, 0.95, 0.99)

@@ -9,8 +9,7 @@ import pytest
 from test_lookahead import simulated, steps_task
 
 import multihorizon as mh
-from multihorizon.choice.model import ChoiceModel, temperature_penalty
-from multihorizon.choice.parameters import Settings
+from multihorizon.choice.model import ChoiceModel, Settings, temperature_penalty
 from multihorizon.choice.sieve import SieveData, SieveModel
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.choice.weighted import WeightedLikelihood

@@ -7,7 +7,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.kernel_approximation import RBFSampler
 
 import multihorizon as mh
-from multihorizon.choice.parameters import Settings
+from multihorizon.choice.model import Settings
 from multihorizon.choice.sieve import SieveData, SieveModel
 from multihorizon.estimate.sieve import dynamics_unknown, relevant_coordinates, resume_sieve, sieve_precision
 from multihorizon.solution import Status

@@ -4,7 +4,7 @@ from hypothesis import given
 from test_planning import problems
 
 import multihorizon as mh
-from multihorizon.planning.evaluation import causal_entropy, feature_counts
+from multihorizon.planning.plan import causal_entropy, feature_counts
 
 
 def some_policy(mdp: mh.MDP) -> np.ndarray:

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import multihorizon as mh
-from multihorizon.choice.parameters import Settings
+from multihorizon.choice.model import Settings
 from multihorizon.choice.tabular import Likelihood, redrawn
 from multihorizon.estimate import intervals
 from multihorizon.estimate.ascent import climb

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import multihorizon as mh
-from multihorizon.choice.parameters import Settings
+from multihorizon.choice.model import Settings
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import holm

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.choice.model import temperature_penalty
-from multihorizon.choice.parameters import Settings
+from multihorizon.choice.model import Settings, temperature_penalty
 from multihorizon.choice.tabular import Likelihood
 
 CLIFF = mh.domains.cliff()

@@ -7,8 +7,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.choice import model as large
-from multihorizon.choice.model import temperature_penalty
-from multihorizon.choice.parameters import Settings
+from multihorizon.choice.model import Settings, temperature_penalty
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.estimate.intervals import precision, profile_covariances
 from multihorizon.estimate.maximum_likelihood import choice_probability_start
@@ -51,7 +50,7 @@ def test_what_weak_decisions_tell_is_not_taken_for_nothing(problem):
     assert np.sqrt(np.diag(found[:3, 18:21])) == pytest.approx(dense.standard_errors[model.discount_slice], rel=0.01)
 
 
-def test_estimated_transitions_are_in_the_errors_without_matrices_too(monkeypatch):
+def test_estimated_transitions_are_in_the_errors_without_matrices_too():
     d = mh.domains.cliff()
     table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 300)
     mdp = mh.estimate_mdp(table)
@@ -61,7 +60,7 @@ def test_estimated_transitions_are_in_the_errors_without_matrices_too(monkeypatc
     dense = precision(point)
     held = precision(model.held().at(point.x[: model.held().size]))
     assert (dense.standard_errors[model.discount_slice] > 1.01 * held.standard_errors[model.discount_slice]).all()
-    monkeypatch.setattr(large, "DENSE_REWARDS", 5)
+    model.is_large = True
     found = precision(point)
     assert found.covariance is None
     assert found.standard_errors[model.discount_slice] == pytest.approx(dense.standard_errors[model.discount_slice], rel=1e-5)
@@ -94,11 +93,11 @@ def test_steps_by_products_are_those_of_the_matrix(problem):
         assert not found[~free].any()
 
 
-def test_starts_by_products_are_those_of_the_matrix(problem, monkeypatch):
+def test_starts_by_products_are_those_of_the_matrix(problem):
     model = Likelihood(problem)
     discounts = np.array([0.2, 0.5, 0.8])
     dense = choice_probability_start(model, discounts)
-    monkeypatch.setattr(large, "DENSE_REWARDS", 5)
+    model.is_large = True
     assert choice_probability_start(model, discounts).objective == pytest.approx(dense.objective, rel=1e-3)
 
 

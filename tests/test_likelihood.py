@@ -9,7 +9,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.choice import tabular as engine
-from multihorizon.choice.parameters import Quadratic, Settings
+from multihorizon.choice.model import Quadratic, Settings
 from multihorizon.choice.tabular import Likelihood, Point
 
 STEP = 1e-5

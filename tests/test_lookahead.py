@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
-from multihorizon.choice.parameters import Settings
+from multihorizon.choice.model import Settings
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.cli import app
@@ -27,7 +27,7 @@ from multihorizon.lookahead import (
     step_discounts_of,
     weights_of,
 )
-from multihorizon.planning.soft_plan import weighted_plan
+from multihorizon.planning.plan import weighted_plan
 
 STEP = 1e-6
 THETA = np.array([1.5, -1.0])

@@ -10,7 +10,7 @@ from multihorizon.driver import SearchResult
 from multihorizon.entropy.dual import Dual, discount_gradient, minimise_dual
 from multihorizon.entropy.mpmce import match
 from multihorizon.paper.mpml import discounted_likelihood
-from multihorizon.planning.evaluation import causal_entropy, feature_counts
+from multihorizon.planning.plan import causal_entropy, feature_counts
 from multihorizon.solution import Trace
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import f_oneway, t
 
 import multihorizon as mh
-from multihorizon.choice.parameters import Settings
+from multihorizon.choice.model import Settings
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.estimate.population.covariates import read_covariates
 from multihorizon.estimate.population.marginal import (

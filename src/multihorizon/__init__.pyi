@@ -28,10 +28,10 @@ from multihorizon.paper import theory as theory
 from multihorizon.paper.mpml import MPML as MPML
 from multihorizon.parallel import cluster as cluster
 from multihorizon.planning.breakpoints import discount_intervals as discount_intervals
-from multihorizon.planning.evaluation import evaluate as evaluate
-from multihorizon.planning.evaluation import occupancy as occupancy
+from multihorizon.planning.plan import evaluate as evaluate
+from multihorizon.planning.plan import occupancy as occupancy
 from multihorizon.planning.plan import plan as plan
-from multihorizon.planning.soft_plan import soft_plan as soft_plan
+from multihorizon.planning.plan import soft_plan as soft_plan
 from multihorizon.problem import Expert as Expert
 from multihorizon.problem import Problem as Problem
 from multihorizon.problem import SampledProblem as SampledProblem

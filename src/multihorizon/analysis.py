@@ -43,8 +43,7 @@ import pandas as pd
 from scipy.stats import chi2, norm
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, first_few
-from multihorizon.choice.model import DENSE_REWARDS
-from multihorizon.choice.parameters import Settings, Temperature
+from multihorizon.choice.model import DENSE_REWARDS, Settings, Temperature
 from multihorizon.choice.sieve import LARGEST_DISCOUNT
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.data.demonstrations import Demonstrations

@@ -29,8 +29,7 @@ from multihorizon.checks import Bools, Floats, Ints, Sparse, as_floats, as_names
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.steps import Steps
 from multihorizon.mdp import MDP
-from multihorizon.planning.evaluation import check_policy
-from multihorizon.planning.plan import one_hot
+from multihorizon.planning.plan import check_policy, one_hot
 
 Kind = Literal["policy", "actions", "action sets", "demonstrations"]
 #: The field that holds the data of each kind.

@@ -20,8 +20,7 @@ from multihorizon.checks import Floats, as_shape, read_only
 from multihorizon.files import read_json, read_numbers, write_json
 from multihorizon.lookahead import step_discounts_of
 from multihorizon.mdp import MDP
-from multihorizon.planning.plan import plan, steps_left
-from multihorizon.planning.soft_plan import soft_plan, weighted_plan
+from multihorizon.planning.plan import plan, soft_plan, steps_left, weighted_plan
 from multihorizon.problem import AnyProblem, Expert, Problem, require_finite
 from multihorizon.result import Result, package_version
 

@@ -1,5 +1,5 @@
 """How experts choose: the likelihood of their decisions as a function of reward, look-ahead and temperature.
 
-Read in this order: `parameters` (what is known and tied), `model` (what every model of choice has), `tabular` (states in a list),
+Read in this order: `model` (what every model of choice has, and what is known and tied in it), `tabular` (states in a list),
 `weighted` (look-ahead that is not a discount), `basis` and `sieve` (states that are vectors).
 """

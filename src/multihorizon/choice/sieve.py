@@ -34,10 +34,9 @@ import scipy.sparse as sp
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.choice.basis import Fitted, LeastSquares, Regressed, Smoothing, factorised, fit_basis, fit_outcomes, roughness
-from multihorizon.choice.model import ChoiceModel, ChoicePoint, Choices
-from multihorizon.choice.parameters import Quadratic, Settings
+from multihorizon.choice.model import ChoiceModel, ChoicePoint, Choices, Quadratic, Settings
 from multihorizon.data.steps import Steps
-from multihorizon.planning.soft_plan import log_policies
+from multihorizon.planning.plan import log_policies
 from multihorizon.problem import SampledProblem
 
 #: The largest discount that is tried: logged steps alone do not show that a task must end.

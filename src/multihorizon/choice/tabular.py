@@ -26,7 +26,7 @@ values `(A,S,n)`. Three engines plan and solve with `I − γP`, by the structur
 * `Small`: Newton's method on the soft Bellman equation with dense matrices, all persons together.
 * `Large`: anything else. Sparse matrices, one person after the other.
 
-Newton's iteration and its stopping rule are those of `planning.soft_plan`.
+Newton's iteration and its stopping rule are those of `soft_plan`.
 
 *Estimated transitions give way within their own error.* A table shows a row `T(·|s,a)` through `m(s')` counted moves; p̂ is the
 estimate, and `m = size · p̂`. To hold T at p̂ while everything else is fitted would take the error of p̂ for a finding about
@@ -57,17 +57,16 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, Sparse
-from multihorizon.choice.model import ChoiceModel, ChoicePoint, Choices
-from multihorizon.choice.parameters import Quadratic, Settings, renumbered
+from multihorizon.choice.model import ChoiceModel, ChoicePoint, Choices, Quadratic, Settings
 from multihorizon.mdp import MDP
 from multihorizon.numerics.newton import Dense, Metric, Products
 from multihorizon.planning.linear import Resolvent, policy_resolvent
-from multihorizon.planning.plan import episodic_levels
-from multihorizon.planning.soft_plan import (
+from multihorizon.planning.plan import (
     INFINITE,
     MAX_NEWTON_STEPS,
     ROUNDED_RESIDUAL,
     STALLED_RESIDUAL,
+    episodic_levels,
     log_policies,
     soft_plan,
 )
@@ -580,6 +579,12 @@ class ListedModel(ChoiceModel):
         for batch, plan in zip(self.batches, point.plans, strict=True):
             np.add.at(total, batch.owners, (batch.counts * plan.finite_log).sum(axis=(0, 1)))
         return total
+
+
+def renumbered(groups: Ints) -> tuple[int, ...]:
+    """The same groups with the numbers 0, 1, … in order of appearance."""
+    number = {g: i for i, g in enumerate(dict.fromkeys(groups.tolist()))}
+    return tuple(number[g] for g in groups.tolist())
 
 
 @final

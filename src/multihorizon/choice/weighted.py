@@ -1,7 +1,7 @@
 """The likelihood of decisions for any family of look-ahead weights, and its exact derivatives.
 
 As in `tabular`, `L = Σ_k Σ N(s,a) log π(a|s)`, but each person plans with the step discounts ρ of their family (`lookahead`) by
-the recursion of `planning.plan.weighted_plan`. It takes H backups and is differentiated as it stands.
+the recursion of `weighted_plan`. It takes H backups and is differentiated as it stands.
 With π_t the choices planned for t steps from now, H_t their entropy and P_t = Σ_a π_t T,
 
     dV_t = π_t F dθ + ρ_{t+1} P_t dV_{t+1} + P_t V_{t+1} dρ_{t+1} + H_t dλ,
@@ -25,12 +25,10 @@ from typing import Any, final
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.choice.model import DENSE_REWARDS, ChoicePoint, Choices
-from multihorizon.choice.parameters import Quadratic, Settings, with_known_reward
+from multihorizon.choice.model import DENSE_REWARDS, ChoicePoint, Choices, Quadratic, Settings, with_known_reward
 from multihorizon.choice.tabular import MOST_LEVELS, ListedModel, Persons, persons_by_task, require_counts
 from multihorizon.lookahead import Depth, Exponential, Lookahead
-from multihorizon.planning.plan import steps_left
-from multihorizon.planning.soft_plan import INFINITE, weighted_plan
+from multihorizon.planning.plan import INFINITE, steps_left, weighted_plan
 from multihorizon.problem import Problem
 
 

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from multihorizon.analysis import build_problem
 from multihorizon.checks import as_count, as_discount, as_floats, as_non_negative, as_positive
-from multihorizon.choice.parameters import Temperature
+from multihorizon.choice.model import Temperature
 from multihorizon.cli.options import FitOptions, RecoverOptions, TableOptions
 from multihorizon.data.demonstrations import Demonstrations, TableError, read_tables
 from multihorizon.data.reading import files_of

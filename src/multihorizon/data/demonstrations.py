@@ -61,7 +61,7 @@ from multihorizon.data.reading import (
 )
 from multihorizon.files import existing_file, write_csv
 from multihorizon.mdp import MDP
-from multihorizon.planning.evaluation import check_policy
+from multihorizon.planning.plan import check_policy
 
 #: The option that looks at a table beside given transitions.
 BESIDE = "--transitions FILE"

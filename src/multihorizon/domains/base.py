@@ -23,9 +23,7 @@ from numpy.typing import ArrayLike
 
 from multihorizon.checks import ROUNDING, Bools, Floats, Ints, as_count, as_floats, as_shape, read_only
 from multihorizon.mdp import MDP
-from multihorizon.planning.evaluation import evaluate
-from multihorizon.planning.plan import plan
-from multihorizon.planning.soft_plan import soft_plan
+from multihorizon.planning.plan import evaluate, plan, soft_plan
 from multihorizon.result import Result
 
 Ending = Literal["terminal", "absorbing"]

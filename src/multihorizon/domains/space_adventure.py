@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from multihorizon.checks import Floats, Ints, Sparse, as_count, as_floats, as_shape, read_only
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.mdp import MDP
-from multihorizon.planning.soft_plan import soft_plan
+from multihorizon.planning.plan import soft_plan
 
 ACTIONS = ("move", "jump")
 FUEL = (2.0, 5.0)

@@ -34,9 +34,8 @@ import scipy.sparse.linalg as spla
 from scipy.optimize import minimize
 
 from multihorizon.checks import ROUNDING, Floats
-from multihorizon.planning.evaluation import causal_entropy, feature_counts, occupancy, policy_entropy
 from multihorizon.planning.linear import Resolvent
-from multihorizon.planning.soft_plan import soft_plan
+from multihorizon.planning.plan import causal_entropy, feature_counts, occupancy, policy_entropy, soft_plan
 from multihorizon.problem import Expert, Problem
 
 #: Up to this many reward parameters the Hessian is built and factorised.

@@ -40,8 +40,7 @@ from scipy.special import expit
 from scipy.stats import chi2, norm
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, as_level
-from multihorizon.choice.model import ChoicePoint
-from multihorizon.choice.parameters import Quadratic
+from multihorizon.choice.model import ChoicePoint, Quadratic
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.estimate.ascent import climb
 from multihorizon.numerics.newton import Dense, Metric

@@ -44,13 +44,16 @@ import scipy.linalg as la
 from scipy.stats import chi2, qmc
 
 from multihorizon.checks import Bools, Floats, as_count, as_non_negative, first_few
-from multihorizon.choice.model import LOG_TEMPERATURE_BOUND, ChoiceModel, ChoicePoint, temperature_penalty
-from multihorizon.choice.parameters import (
+from multihorizon.choice.model import (
+    LOG_TEMPERATURE_BOUND,
+    ChoiceModel,
+    ChoicePoint,
     Settings,
     Temperature,
     check_discounts,
     check_temperature,
     read_settings,
+    temperature_penalty,
     with_known_reward,
 )
 from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, draw_decisions

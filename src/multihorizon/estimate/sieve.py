@@ -55,8 +55,7 @@ from scipy.stats import chi2, qmc
 
 from multihorizon.checks import Floats, as_count, as_floats, as_positive
 from multihorizon.choice.basis import LeastSquares, Regressed, Splines, determined, factorised, held_out_rows, next_state_r2
-from multihorizon.choice.model import temperature_penalty
-from multihorizon.choice.parameters import Settings, Temperature, by_name, check_discounts, check_temperature
+from multihorizon.choice.model import Settings, Temperature, by_name, check_discounts, check_temperature, temperature_penalty
 from multihorizon.choice.sieve import (
     LARGEST_DISCOUNT,
     LoggedDecisions,

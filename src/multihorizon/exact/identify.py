@@ -69,7 +69,7 @@ from multihorizon.exact.equations import (
     read_equations,
 )
 from multihorizon.exact.least_squares import Coefficients, columns_of
-from multihorizon.planning.soft_plan import SoftPlan, soft_plan
+from multihorizon.planning.plan import SoftPlan, soft_plan
 from multihorizon.problem import Problem, require_finite
 from multihorizon.result import Result
 

@@ -42,7 +42,7 @@ from multihorizon.entropy.dual import Dual, discount_gradient, minimise_dual
 from multihorizon.exact.equations import RewardFamily, read_equations, reward_families
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, in_parallel, silent
-from multihorizon.planning.soft_plan import soft_plan
+from multihorizon.planning.plan import soft_plan
 from multihorizon.problem import Problem
 
 #: Directions below this share of the largest singular value are not used to explain anything.

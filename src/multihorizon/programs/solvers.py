@@ -36,8 +36,7 @@ from multihorizon.driver import Search, SearchResult, check_search
 from multihorizon.numerics.lp import INFINITY, LinearProgram, solve_lp
 from multihorizon.parallel import Progress, as_jobs, silent
 from multihorizon.planning.breakpoints import first_departure
-from multihorizon.planning.evaluation import evaluate
-from multihorizon.planning.plan import one_hot
+from multihorizon.planning.plan import evaluate, one_hot
 from multihorizon.problem import Problem
 from multihorizon.programs.certificate import bound_optimum
 from multihorizon.programs.inner import Inner, Objective, Optimum

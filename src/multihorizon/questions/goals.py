@@ -49,8 +49,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import softmax
 
 from multihorizon.checks import Floats, as_count, as_positive, label
-from multihorizon.choice.model import DENSE_REWARDS
-from multihorizon.choice.parameters import Temperature, check_temperature, read_settings
+from multihorizon.choice.model import DENSE_REWARDS, Temperature, check_temperature, read_settings
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.driver import solve
 from multihorizon.estimate.ascent import climb

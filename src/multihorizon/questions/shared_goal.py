@@ -32,8 +32,7 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Bools, Floats, Ints
-from multihorizon.choice.model import DENSE_REWARDS
-from multihorizon.choice.parameters import Quadratic
+from multihorizon.choice.model import DENSE_REWARDS, Quadratic
 from multihorizon.choice.tabular import Likelihood, Point, decide
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.maximum_likelihood import WEAK_PRIOR, resume

@@ -28,7 +28,7 @@ import pandas as pd
 from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints, as_count, as_floats, label
-from multihorizon.choice.parameters import Settings, by_name, check_discounts, with_known_reward
+from multihorizon.choice.model import Settings, by_name, check_discounts, with_known_reward
 from multihorizon.choice.tabular import Likelihood, require_counts
 from multihorizon.data.demonstrations import Demonstrations, simulate_policy
 from multihorizon.driver import solve

@@ -21,8 +21,7 @@ from matplotlib.patches import Rectangle
 from multihorizon.checks import Floats, as_floats, as_shape
 from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
-from multihorizon.planning.evaluation import evaluate
-from multihorizon.planning.plan import one_hot, plan
+from multihorizon.planning.plan import evaluate, one_hot, plan
 from multihorizon.result import literal
 
 #: Colours that stay apart for the common kinds of colour blindness (Okabe and Ito's palette).

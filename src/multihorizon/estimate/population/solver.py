@@ -40,7 +40,7 @@ from scipy.special import expit
 from scipy.stats import f, norm, t
 
 from multihorizon.checks import RANK_TOLERANCE, Floats, as_count, as_floats, as_positive
-from multihorizon.choice.parameters import Settings, read_settings, with_known_reward
+from multihorizon.choice.model import Settings, read_settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.estimate.intervals import NormalIntervals, holm, precision
 from multihorizon.estimate.maximum_likelihood import fit
