@@ -1,8 +1,7 @@
-"""Numbers that several rooms share, each with what it decides and why it has this size.
+"""Checks on what users hand in, and the few numbers that several rooms share.
 
-A tolerance that only one module uses stays in that module, under a name that says what it decides.
-
-Checks on what users hand in: each raises one sentence that names the place, the expected and the received.
+Each check raises one sentence that names the place, the expected and the received. Each number comes with what it decides and why
+it has this size; one that a single module uses stays there.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,26 +41,17 @@ def existing_file(path: str | Path, what: str) -> Path:
     try:
         found = file.is_file()
     except (OSError, ValueError) as error:
-        raise ValueError(f"{what} must be a file, received a path that cannot be used: {_reason(error)}") from error
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise ValueError(f"{what} must be a file, received a path that cannot be used: {reason}") from error
     if not found:
-        other = "is a pipe or a device: save it to a file first" if file.exists() else f"does not exist{_near(file)}"
-        state = "is a directory" if file.is_dir() else other
+        state = "is a directory" if file.is_dir() else "is a pipe or a device: save it to a file first"
+        if not file.exists():
+            readable = file.parent.is_dir() and os.access(file.parent, os.R_OK | os.X_OK)
+            others = [other.name for other in file.parent.iterdir() if other.is_file()] if readable else []
+            near = get_close_matches(file.name, others, n=1, cutoff=0.75)
+            state = "does not exist" + (f": did you mean {file.parent / near[0]}?" if near else "")
         raise ValueError(f"{what} must be a file, received {path}, which {state}")
     return file
-
-
-def _near(file: Path) -> str:
-    """A hint at a file of nearly the same name in the same directory, if there is one."""
-    try:
-        others = [other.name for other in file.parent.iterdir() if other.is_file()]
-    except OSError:
-        return ""
-    near = get_close_matches(file.name, others, n=1, cutoff=0.75)
-    return f": did you mean {file.parent / near[0]}?" if near else ""
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def is_other_trouble(error: Exception) -> bool:
@@ -81,20 +72,14 @@ def visible(text: str) -> str:
     """The text with control characters written out, so that a terminal shows them instead of obeying them."""
     if text.isprintable():
         return text
-    return "".join(_escaped(c) if _commands(c) else c for c in text)
-
-
-def _commands(character: str) -> bool:
-    """Whether a character commands the terminal: controls except line breaks and tabs, changes of direction, broken pairs."""
-    kind = unicodedata.category(character)
-    return (kind == "Cc" and character not in "\n\t") or kind == "Cs" or unicodedata.bidirectional(character) in _DIRECTIONS
-
-
-_DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    # Controls except line breaks and tabs, broken pairs, and changes of direction command the terminal.
+    turns = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+    written = []
+    for c in text:
+        kind = unicodedata.category(c)
+        commands = (kind == "Cc" and c not in "\n\t") or kind == "Cs" or unicodedata.bidirectional(c) in turns
+        written.append(c.encode("unicode_escape").decode("ascii") if commands else c)
+    return "".join(written)
 
 
 def _is_number(text: str) -> bool:
@@ -170,17 +155,12 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]
     if info.file_size > tightest_packing * (info.compress_size + 1):
         raise ValueError(f"{info.filename} claims {info.file_size} bytes")
     with archive.open(info) as member:
-        shape, fortran, dtype = _read_header(member)
+        major, _ = npy.read_magic(member)
+        shape, fortran, dtype = (npy.read_array_header_1_0 if major == 1 else npy.read_array_header_2_0)(member)
         content = member.read()
     if dtype.hasobject or int(np.prod([int(n) for n in shape], dtype=object)) * dtype.itemsize != len(content):
         raise ValueError(f"{info.filename} does not hold what its header says")
     return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C") if content else np.zeros(shape, dtype)
-
-
-def _read_header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    major, _ = npy.read_magic(member)
-    read = npy.read_array_header_1_0 if major == 1 else npy.read_array_header_2_0
-    return read(member)
 
 
 def check_output(directory: Path, files: Iterable[str], inputs: Iterable[Path]) -> None:

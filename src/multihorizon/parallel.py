@@ -1,9 +1,10 @@
-"""Progress of long work: a solver calls `progress(share, message)`; the caller decides whether and how to show it.
+"""Work spread over processes, here or on a cluster, and its progress.
 
-Work spread over processes, here or on a cluster, with results whose digits do not depend on who did what.
+*Progress.* A solver calls `progress(share, message)`; the caller decides whether and how to show it.
 
-Three rules ensure this. Callers always cut the work into the same tasks. A task keeps nothing of the tasks before it. Each task
-uses one thread of linear algebra, because sums taken in another order end in other digits.
+*Processes.* The digits of results do not depend on who did what. Three rules ensure this. Callers always cut the work into the
+same tasks. A task keeps nothing of the tasks before it. Each task uses one thread of linear algebra, because sums taken in
+another order end in other digits.
 
 By default tasks run on joblib's processes. Inside `with cluster(address)` all of them run on a Dask cluster instead: what they
 share travels to the workers once, and each task then costs its item and its result. In both cases the tasks of a worker that dies
@@ -58,11 +59,13 @@ Result = TypeVar("Result")
 
 #: How often work is begun anew after workers died. A task that kills every worker is given up.
 RETRIES = 3
-#: How long to wait for a cluster to answer, and for a cluster without workers to get one.
-ANSWER_SECONDS, WORKER_SECONDS = 5.0, 30.0
+#: How long to wait for a cluster to answer.
+ANSWER_SECONDS = 5.0
 
 #: The client of the cluster that work goes to, if any.
 _clients: list[Any] = []
+#: A worker of a cluster may have several threads, and what tasks share is not made for that.
+_one_task = RLock()
 
 
 def as_jobs(value: Any, name: str = "jobs") -> int:
@@ -152,7 +155,8 @@ def _on_cluster(task: Callable[[Item], Result], items: Sequence[Item]) -> Iterat
     try:
         for future in futures:
             _wait(client, future)
-            if future.status == "cancelled" or (future.status == "error" and _is_loss(future.exception())):
+            died = ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError")
+            if future.status == "cancelled" or (future.status == "error" and type(future.exception()).__name__ in died):
                 raise WorkersDiedError("a worker of the cluster died with what it held")
             yield future.result()
     finally:
@@ -160,7 +164,7 @@ def _on_cluster(task: Callable[[Item], Result], items: Sequence[Item]) -> Iterat
 
 
 def _wait(client: Any, future: Any) -> None:
-    """Wait until a task is done, as long as there are workers."""
+    """Wait until a task is done, as long as the cluster has workers or gets one within half a minute."""
     alone_since: float | None = None
     while not future.done():
         try:
@@ -168,13 +172,8 @@ def _wait(client: Any, future: Any) -> None:
         except TimeoutError:
             now = time.monotonic()
             alone_since = None if client.nthreads() else alone_since or now
-            if alone_since is not None and now - alone_since > WORKER_SECONDS:
+            if alone_since is not None and now - alone_since > 30:
                 raise OSError(f"the cluster at {client.scheduler.address} has no workers any more") from None
-
-
-def _is_loss(error: BaseException) -> bool:
-    """Whether a task failed because workers died, not by itself."""
-    return type(error).__name__ in ("KilledWorker", "FutureCancelledError", "CancelledError", "CommClosedError")
 
 
 def _connect(address: str) -> Any:
@@ -201,9 +200,7 @@ def _connect(address: str) -> Any:
 
 
 def _on_one_thread(task: Callable[[Item], Result], item: Item) -> Result:
-    # A worker of a cluster may have several threads, and what tasks share is not made for that.
-    one_task = RLock()
-    with one_task, _threads(len(sys.modules)).limit(limits=1):
+    with _one_task, _threads(len(sys.modules)).limit(limits=1):
         return task(item)
 
 

@@ -264,7 +264,13 @@ class Demonstrations(ABC):
         as_count(episodes, "episodes")
         as_count(max_steps, "max_steps")
         experts = as_names(names, len(policies), "names")
-        first = None if starts is None else check_starts(mdp, starts, episodes)
+        first = None if starts is None else np.asarray(starts)
+        if first is not None:
+            as_shape(first, (episodes,), "starts")
+            inside = np.issubdtype(first.dtype, np.integer) and not ((first < 0) | (first >= mdp.n_states)).any()
+            if not inside or mdp.terminal[first].any():
+                raise ValueError(f"starts must be indices of states that are not terminal, received {first.tolist()}")
+            first = first.astype(np.int64)
         streams = np.random.SeedSequence(seed).spawn(len(policies))
         runs = [
             simulate_policy(mdp, check_policy(mdp, policy, f"policy of expert {name}"), episodes, max_steps, stream, first)
@@ -387,15 +393,6 @@ class Demonstrations(ABC):
             raise TableError(f"{decision}: {reason.format(state, action)}", self.name, BESIDE)
 
 
-def check_starts(mdp: MDP, starts: ArrayLike, episodes: int) -> Ints:
-    """Read the first state of each episode `(episodes,)`; none may be terminal."""
-    first = np.asarray(starts)
-    as_shape(first, (episodes,), "starts")
-    if not np.issubdtype(first.dtype, np.integer) or ((first < 0) | (first >= mdp.n_states)).any() or mdp.terminal[first].any():
-        raise ValueError(f"starts must be indices of states that are not terminal, received {first.tolist()}")
-    return first.astype(np.int64)
-
-
 def simulate_policy(
     mdp: MDP, policy: Floats, episodes: int, max_steps: int, seed: np.random.SeedSequence, starts: Ints | None = None
 ) -> list[Ints]:
@@ -413,7 +410,13 @@ def simulate_policy(
         action = np.minimum(
             (rng.random((running.size, 1)) * choices[state, -1:] >= choices[state]).sum(axis=1), mdp.n_actions - 1
         )
-        arrived = _successors(mdp, ends, action * mdp.n_states + state, rng)
+        # The successor is found by bisection in the running sum of all transitions, between the ends of its row.
+        row = action * mdp.n_states + state
+        start, end = mdp.stacked.indptr[row], mdp.stacked.indptr[row + 1]
+        low = np.where(start > 0, ends[start - 1], 0.0)
+        target = low + rng.random(row.size) * (ends[end - 1] - low)
+        entry = np.clip(np.searchsorted(ends, target, side="right"), start, end - 1)
+        arrived: Ints = mdp.stacked.indices[entry].astype(np.int64)
         rows.append((running, np.full(running.size, step), state, action, arrived))
         alive = ~mdp.terminal[arrived]
         running, state = running[alive], arrived[alive]
@@ -422,16 +425,6 @@ def simulate_policy(
     columns = [np.concatenate([row[i] for row in rows]) for i in range(5)]
     order = np.lexsort((columns[1], columns[0]))
     return [column[order] for column in columns]
-
-
-def _successors(mdp: MDP, ends: Floats, rows: Ints, rng: np.random.Generator) -> Ints:
-    """Draw a successor from each given row of the stacked transitions, by bisection in their running sum."""
-    first, last = mdp.stacked.indptr[rows], mdp.stacked.indptr[rows + 1]
-    low = np.where(first > 0, ends[first - 1], 0.0)
-    target = low + rng.random(rows.size) * (ends[last - 1] - low)
-    entry = np.clip(np.searchsorted(ends, target, side="right"), first, last - 1)
-    successors: Ints = mdp.stacked.indices[entry].astype(np.int64)
-    return successors
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -633,9 +626,13 @@ def spelt(scan: Scan, numbered: bool = False, vector: Sequence[str] = ()) -> str
     `odd` says whether a row is longer or shorter than the header; `number`, if asked for, counts rows from 0. Where the
     state is a vector of columns, it is their cells in one text, and nothing is said of the next one.
     """
-    state, after = (_vector(vector), "NULL::VARCHAR") if vector else _states(scan.types)
+    cells = [f"nullif({quoted(column)}::VARCHAR, '')" for column in vector]
+    state, after = (" || ' ' || ".join(cells), "NULL::VARCHAR") if vector else _states(scan.types)
+    kind = scan.types["step"]  # dates and truth values are no numbers
+    number = kind in (*_FLOATS, *_WHOLE, "VARCHAR") or kind.startswith("DECIMAL")
+    step = "TRY_CAST(step AS DOUBLE)" if number else "NULL::DOUBLE"
     columns = [f"{quoted(column)} AS {column}" for column in ("expert", "episode", "action")]
-    columns += [f"{_step(scan.types['step'])} AS step", f"{state} AS state", f"{after} AS next_state"]
+    columns += [f"{step} AS step", f"{state} AS state", f"{after} AS next_state"]
     odd = f"{quoted(EXTRA)} IS NOT NULL OR {quoted(list(scan.types)[-1])} IS NULL" if scan.padded else "false"
     columns.append(f"({odd}) AS odd")
     columns += ["row_number() OVER () - 1 AS number"] if numbered else []
@@ -686,18 +683,6 @@ def _states(types: dict[str, str]) -> tuple[str, str]:
         return "state", "nullif(next_state, '')" if after == "VARCHAR" else "next_state"
     one = "DOUBLE" if {state, after} <= {*_FLOATS, *_WHOLE} else "VARCHAR"
     return f"state::{one}", f"nullif(next_state::{one}, '')" if one == "VARCHAR" else f"next_state::{one}"
-
-
-def _vector(columns: Sequence[str]) -> str:
-    """The cells of several columns in one text, empty where one of them is."""
-    cells = [f"nullif({quoted(column)}::VARCHAR, '')" for column in columns]
-    return " || ' ' || ".join(cells)
-
-
-def _step(kind: str) -> str:
-    """The step as a number in SQL; dates and truth values are no numbers."""
-    number = kind in (*_FLOATS, *_WHOLE, "VARCHAR") or kind.startswith("DECIMAL")
-    return "TRY_CAST(step AS DOUBLE)" if number else "NULL::DOUBLE"
 
 
 _BLANK = "{0} IS NULL OR {0}::VARCHAR = ''"

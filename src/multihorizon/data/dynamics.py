@@ -67,8 +67,6 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
 
     Args:
         demonstrations: decisions with their next states; where episodes may be cut off, last decisions may lack theirs.
-        smoothing: α ≥ 0.
-        demonstrations: decisions with their next states.
         smoothing: α ≥ 0; None takes the default above.
         known: transitions that need no estimating. Each action that is available in a state that is not terminal there keeps its
             row; all other rows are estimated. It may name states and actions that the table does not.
@@ -87,7 +85,9 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
     """
     if smoothing is not None and not as_floats(smoothing, "smoothing") >= 0:
         raise ValueError(f"smoothing must be at least 0, received {smoothing}")
-    states, actions = _names(demonstrations, known)
+    states, actions = demonstrations.states, demonstrations.actions
+    if known is not None:
+        states, actions = in_order({*states, *known.state_names}), in_order({*actions, *known.action_names})
     n, cells = len(states), demonstrations.cells
     place = positions(demonstrations.states, states, "state")
     state, arrived = place[cells.state], place[cells.next_state]
@@ -157,23 +157,18 @@ def describe_estimate(mdp: MDP, smoothing: float | None, demonstrations: Demonst
             "--transitions FILE --estimate-rest."
         )
     if demonstrations is not None and demonstrations.cut_off:
-        sentences.append(_describe_cut_off(demonstrations, mdp))
+        cells, left_out = demonstrations.cells, demonstrations.left_out(mdp)
+        stopped, episodes = int(cells.count[cells.next_state < 0].sum()), int(demonstrations.episode_counts.sum())
+        text = f"{stopped:,} of {episodes:,} episodes were cut off: nobody knows what followed."
+        if left_out.any():
+            pairs = dict.fromkeys((int(cells.state[i]), int(cells.action[i])) for i in np.flatnonzero(left_out))
+            where = _listed([f"{demonstrations.actions[a]} in {demonstrations.states[s]}" for s, a in pairs])
+            text += (
+                f" Of their last decisions {int(cells.count[left_out].sum()):,} were left out, because nothing in the table "
+                f"says where they lead: {where}. States in which nobody else decided count as the end of an episode."
+            )
+        sentences.append(text)
     return sentences
-
-
-def _describe_cut_off(demonstrations: Demonstrations, mdp: MDP) -> str:
-    """How many episodes were cut off, and which of their last decisions do not count."""
-    cells, left_out = demonstrations.cells, demonstrations.left_out(mdp)
-    open_ends = int(cells.count[cells.next_state < 0].sum())
-    text = f"{open_ends:,} of {int(demonstrations.episode_counts.sum()):,} episodes were cut off: nobody knows what followed."
-    if not left_out.any():
-        return text
-    pairs = dict.fromkeys((int(cells.state[i]), int(cells.action[i])) for i in np.flatnonzero(left_out))
-    places = _listed([f"{demonstrations.actions[a]} in {demonstrations.states[s]}" for s, a in pairs])
-    return (
-        f"{text} Of their last decisions {int(cells.count[left_out].sum()):,} were left out, because nothing in the table says "
-        f"where they lead: {places}. States in which nobody else decided count as the end of an episode."
-    )
 
 
 def require_ends(demonstrations: Demonstrations, mdp: MDP) -> None:
@@ -217,7 +212,16 @@ def require_agreement(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
         TableError: for moves of probability 0, for moves that are decisively unlikely, and for states that the transitions go on
             from in which all episodes stop.
     """
-    _require_possible(demonstrations, mdp)
+    cells, impossible = demonstrations.cells, _impossible(demonstrations, mdp)
+    if impossible:
+        listed = [
+            f"from {demonstrations.states[cells.state[cell]]} by {demonstrations.actions[cells.action[cell]]} "
+            f"to {demonstrations.states[cells.next_state[cell]]} ({decision})"
+            for cell, _, decision in impossible
+        ]
+        received = f"{len(listed)} impossible move{'s' if len(listed) > 1 else ''}: {_listed(listed)}"
+        message = f"the decisions must agree with the transitions, received {received}. {CHOICES}"
+        raise TableError(message, demonstrations.name, BESIDE)
     moves, (stopping, absorbing) = _unlikely(demonstrations, mdp), endings_that_go_on(demonstrations, mdp)
     if moves is not None and moves.decisive:
         raise TableError(f"{moves} {CHOICES}", demonstrations.name, BESIDE)
@@ -381,21 +385,6 @@ def endings_that_go_on(demonstrations: Demonstrations, mdp: MDP) -> tuple[list[s
     return certain_names, absorbing
 
 
-def _require_possible(demonstrations: Demonstrations, mdp: MDP) -> None:
-    """Raise one sentence that lists the impossible moves, if there are any."""
-    found, cells = _impossible(demonstrations, mdp), demonstrations.cells
-    if not found:
-        return
-    moves = [
-        f"from {demonstrations.states[cells.state[cell]]} by {demonstrations.actions[cells.action[cell]]} "
-        f"to {demonstrations.states[cells.next_state[cell]]} ({decision})"
-        for cell, _, decision in found
-    ]
-    listed = f"{len(moves)} impossible move{'s' if len(moves) > 1 else ''}: {_listed(moves)}"
-    message = f"the decisions must agree with the transitions, received {listed}. {CHOICES}"
-    raise TableError(message, demonstrations.name, BESIDE)
-
-
 def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, int, Decision]]:
     """The moves of probability 0, in the order in which they first occur: a cell of each, how often, and the first decision."""
     demonstrations.counts(mdp)
@@ -419,14 +408,6 @@ def _listed(items: list[str]) -> str:
     listed = 5
     rest = "" if len(items) <= listed else f"; and {len(items) - listed} more"
     return "; ".join(items[:listed]) + rest
-
-
-def _names(demonstrations: Demonstrations, known: MDP | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The states and the actions of the table and of what is known."""
-    if known is None:
-        return demonstrations.states, demonstrations.actions
-    states, actions = {*demonstrations.states, *known.state_names}, {*demonstrations.actions, *known.action_names}
-    return in_order(states), in_order(actions)
 
 
 def _given_rows(known: MDP | None, states: tuple[str, ...], actions: tuple[str, ...]) -> tuple[Any, Bools]:

@@ -1,21 +1,17 @@
-"""Features that rewards are tied to, from a table.
+"""Tables beside the decisions: features, known rewards, groups, persons and transitions.
 
-The columns are `state`, `action` and one per feature; without `action` the features belong to states and are earned on arrival.
+*Features* and *known rewards* have the columns `state`, `action` and columns of numbers; without `action` they belong to states
+and are earned on arrival. Every state of the task must have its row. Where transitions are given, every row must be about a state
+of the task. Where they were estimated from decisions, the task holds what somebody visited, and rows about other states and
+actions are left out. A name that is spelt wrong still shows, because the state that it means has no row then.
 
-Every state of the task must have its row. Where transitions are given, every row must be about a state of the task. Where they
-were estimated from decisions, the task holds what somebody visited, and rows about other states and actions are left out. A name
-that is spelt wrong still shows, because the state that it means has no row then.
+*Groups*, with the columns `expert` and `group`, say which experts share one discount; other columns are not looked at.
 
-Which experts share one discount, from a table with the columns `expert` and `group`; other columns are not looked at.
+*Persons*, with the column `expert` and one row per person, hold covariates. Empty cells are values that are missing, and so is
+what R and others write for them: NA, N/A, NaN or null.
 
-Covariates of persons, from a table with the column `expert` and one row per person.
-
-Empty cells are values that are missing, and so is what R and others write for them: NA, N/A, NaN or null.
-
-Transitions from a file: the `.npz` that `MDP.to_npz` writes, or a table of moves.
-
-A table has the columns `state, action, next_state, probability`; one row per move. A state without rows of its own is terminal;
-an action without rows in a state is unavailable there.
+*Transitions* are the `.npz` that `MDP.to_npz` writes, or a table with the columns `state, action, next_state, probability` and
+one row per move. A state without rows of its own is terminal; an action without rows in a state is unavailable there.
 """
 
 from __future__ import annotations
@@ -31,41 +27,28 @@ from multihorizon.data.reading import Table, closest, in_order, numbers_or_text,
 from multihorizon.files import existing_file
 from multihorizon.mdp import MDP
 
-KEYS = ("state", "action")
-
 
 def read_features(path: str | Path, mdp: MDP) -> tuple[Sparse, tuple[str, ...]]:
     """F `(A·S,d)` and the features' names, from CSV or Parquet."""
-    dense, names, by_action = _read(_table(path, "features"), mdp)
+    dense, names, by_action = _read(path, "features", mdp)
     return (sp.csr_array(dense) if by_action else sp.csr_array(mdp.stacked @ sp.csr_array(dense))), names
 
 
 def read_known_reward(path: str | Path, mdp: MDP) -> Floats:
     """The known reward of a table with one column of numbers: `(S,)` paid on arrival, or `(A·S,)` where it has actions."""
-    table = _table(path, "the known reward")
-    names = _names(table)
-    if len(names) > 1:
-        raise ValueError(f"{path} must have one column with the known reward, received {', '.join(names)}")
-    reward: Floats = _read(table, mdp)[0][:, 0]
+    reward: Floats = _read(path, "the known reward", mdp, most=1)[0][:, 0]
     return reward
 
 
-def _table(path: str | Path, what: str) -> Table:
-    table = read_table(path, what, KEYS)
+def _read(path: str | Path, what: str, mdp: MDP, most: float = np.inf) -> tuple[Floats, tuple[str, ...], bool]:
+    """The numbers of a table for each row a·S + s, or for each state where it has no actions; their names; and which it is."""
+    table = read_table(path, what, ("state", "action"))
     table.require("state")
-    if not _names(table):
-        raise ValueError(f"{path} must have a column of numbers for {what} besides {' or '.join(KEYS)}, received none: add it")
-    return table
-
-
-def _names(table: Table) -> tuple[str, ...]:
-    """The columns that hold numbers."""
-    return tuple(str(c) for c in table.frame.columns if c not in KEYS)
-
-
-def _read(table: Table, mdp: MDP) -> tuple[Floats, tuple[str, ...], bool]:
-    """The numbers of the table for each row a·S + s, or for each state where it has no actions."""
-    names = _names(table)
+    names = tuple(str(c) for c in table.frame.columns if c not in ("state", "action"))
+    if not names:
+        raise ValueError(f"{path} must have a column of numbers for {what} besides state or action, received none: add it")
+    if len(names) > most:
+        raise ValueError(f"{path} must have one column with {what}, received {', '.join(names)}")
     values = np.stack([table.numbers(name) for name in names], axis=1)
     for name, size in zip(names, np.abs(values).max(axis=0).tolist(), strict=True):
         if size and not SMALLEST_UNIT <= size <= LARGEST_UNIT:
@@ -74,20 +57,14 @@ def _read(table: Table, mdp: MDP) -> tuple[Floats, tuple[str, ...], bool]:
                 f"received {size:.3g}: use another unit"
             )
     by_action = "action" in table.frame.columns
-    rows = _rows(table, mdp, by_action)
+    rows = _known(table, "state", mdp.state_names, mdp)
+    if by_action:
+        actions = _known(table, "action", mdp.action_names, mdp)
+        rows = np.where((rows >= 0) & (actions >= 0), rows + mdp.n_states * actions, -1)
     _require_once(table, rows, mdp, by_action)
     dense = np.zeros(((mdp.n_actions if by_action else 1) * mdp.n_states, len(names)))
     dense[rows[rows >= 0]] = values[rows >= 0]
     return dense, names, by_action
-
-
-def _rows(table: Table, mdp: MDP, by_action: bool) -> Ints:
-    """The row `a·S + s` of F, or `s` where features belong to states, of each row of the table; −1 of what nobody saw."""
-    states = _known(table, "state", mdp.state_names, mdp)
-    if not by_action:
-        return states
-    actions = _known(table, "action", mdp.action_names, mdp)
-    return np.where((states >= 0) & (actions >= 0), states + mdp.n_states * actions, -1)
 
 
 def _known(table: Table, column: str, names: tuple[str, ...], mdp: MDP) -> Ints:
@@ -119,13 +96,10 @@ def _require_once(table: Table, rows: Ints, mdp: MDP, by_action: bool) -> None:
         raise ValueError(f"{table.name} must have one row for {place(int(missing[0]))}, received none{hint}")
 
 
-COLUMNS = ("expert", "group")
-
-
 def read_groups(path: str | Path) -> dict[str, str]:
     """The group of each expert, from CSV or Parquet; an expert without a row is in no group."""
-    table = read_table(path, "groups", COLUMNS)
-    table.require(*COLUMNS)
+    table = read_table(path, "groups", ("expert", "group"))
+    table.require("expert", "group")
     experts, names = table.labels("expert")
     codes, groups = table.labels("group")
     found: dict[str, str] = {}
@@ -149,14 +123,11 @@ def read_persons(path: str | Path) -> pd.DataFrame:
     return frame
 
 
-KEYS_TRANSITIONS = ("state", "action", "next_state")
-
-
 def read_transitions(path: str | Path) -> MDP:
     """Read transitions from `.npz`, CSV or Parquet."""
     if existing_file(path, "transitions").suffix.lower() == ".npz":
         return MDP.from_npz(path)
-    return _from_table(read_table(path, "transitions that are not an .npz of MDP.to_npz", KEYS_TRANSITIONS))
+    return _from_table(read_table(path, "transitions that are not an .npz of MDP.to_npz", ("state", "action", "next_state")))
 
 
 def transitions_from_frame(frame: pd.DataFrame) -> MDP:
@@ -171,8 +142,8 @@ def transitions_from_frame(frame: pd.DataFrame) -> MDP:
 
 
 def _from_table(table: Table) -> MDP:
-    table.require(*KEYS_TRANSITIONS, "probability")
-    (state, own), (action, actions), (after, others) = (table.labels(column) for column in KEYS_TRANSITIONS)
+    table.require("state", "action", "next_state", "probability")
+    (state, own), (action, actions), (after, others) = (table.labels(c) for c in ("state", "action", "next_state"))
     states = in_order({*own, *others})
     state, after = positions(own, states, "state")[state], positions(others, states, "state")[after]
     n = len(states)
@@ -201,7 +172,7 @@ def _probabilities(table: Table, rows: Ints, cells: Ints) -> Floats:
     twice = pd.Series(cells).duplicated().to_numpy()
     if twice.any():
         row = int(np.argmax(twice))
-        state, action, after = (table.frame[column].iloc[row] for column in KEYS_TRANSITIONS)
+        state, action, after = (table.frame[column].iloc[row] for column in ("state", "action", "next_state"))
         first = table.place(int(np.argmax(cells == cells[row])))
         raise ValueError(
             f"{table.at(row)}: the move from {state} by {action} to {after} must be listed once, it is also in {first}"
@@ -210,7 +181,7 @@ def _probabilities(table: Table, rows: Ints, cells: Ints) -> Floats:
     off = np.abs(sums - 1) > ROW_TOLERANCE
     if off.any():
         row = int(np.argmax(off))
-        state, action = (table.frame[column].iloc[row] for column in KEYS_TRANSITIONS[:2])
+        state, action = (table.frame[column].iloc[row] for column in ("state", "action"))
         raise ValueError(
             f"{table.at(row)}: the probabilities of all moves from {state} by {action} must sum to 1, received {sums[row]:.6g}"
         )
