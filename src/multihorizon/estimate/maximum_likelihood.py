@@ -363,6 +363,8 @@ def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Pla
     policy = np.stack([smoothed_policy(batch.mdp, batch.counts[:, :, i].T).T for i in range(gamma.size)], axis=2)
     log = np.log(np.where(policy > 0, policy, 1.0))
     plan = Plans(batch, np.zeros((batch.mdp.n_states, gamma.size)), np.where(policy > 0, log, -np.inf), gamma, lam)
+    # Solves are with the frequencies themselves: exp(log π̂) has other last digits, and a climb that does not end magnifies them.
+    vars(plan)["resolvents"] = batch.engine.resolvents(policy, gamma)
     known = batch.known_reward.reshape(*log.shape[:2], 1)
     source = np.where(batch.mdp.terminal[:, None], 0.0, (policy * known).sum(axis=0) + lam * plan.entropy)
     values = plan.resolvents.solve(source[:, :, None])[:, :, 0]
