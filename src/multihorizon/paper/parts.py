@@ -194,7 +194,16 @@ def compute_identifiability(settings: StudySettings, done: Data, progress: Progr
     progress(4 / 6, "two experts on the toy")
     pairs = {ending: _two_experts(toy(ending=ending), settings) for ending in ("terminal", "absorbing")}
     progress(5 / 6, "the set behind the toy")
-    sets = {ending: _set(toy(ending=ending)) for ending in ("terminal", "absorbing")}
+    sets: Data = {}
+    for ending in ("terminal", "absorbing"):
+        report = mh.identify(_soft_problem(toy(ending=ending)), CHOSEN.temperature)
+        sets[ending] = {
+            "status": report.status,
+            "dimension": report.dimension,
+            "intervals": report.intervals,
+            "singular values": report.singular_values,
+            "members": [{"discounts": m.discounts, "reward": m.reward, "error": m.error} for m in report.members],
+        }
     sets["terminal"]["points"] = _curve(toy(), np.array([m["discounts"] for m in sets["terminal"]["members"]]), settings)
     sets["absorbing"]["points"] = _surface(toy(ending="absorbing"), settings)
     return {"grids": grids, "two experts": pairs, "sets": sets}
@@ -221,10 +230,17 @@ def _grid(domain: Domain, settings: StudySettings) -> Data:
 def _two_experts(domain: Domain, settings: StudySettings) -> Data:
     """For each pair of discounts the reward that explains the first two experts, and its generalization error."""
     problem = _soft_problem(domain, 2)
-    grid = mh.Grid(settings.grid_step, 1)
-    found = feasibility_grid(problem, grid, CHOSEN.temperature, FEASIBLE)
+    found = feasibility_grid(problem, mh.Grid(settings.grid_step, 1), CHOSEN.temperature, FEASIBLE)
     points = np.stack(np.meshgrid(found.axis, found.axis, indexing="ij"), axis=-1).reshape(-1, 2)
-    errors = _toy_errors(domain, rewards_at(problem, points, CHOSEN.temperature), settings).reshape(found.residuals.shape)
+    rewards, losses = rewards_at(problem, points, CHOSEN.temperature), []
+    # In s1, s2 and s3 all actions are alike, so only the action in s0 matters, and the value of "always a" is linear in the
+    # reward: its feature counts.
+    for task in domain.tasks(settings.tasks, settings.seed):
+        visits = [mh.occupancy(task.mdp, np.eye(3)[[a] * 4], task.discount).counts.T.ravel() for a in range(3)]
+        counts = np.stack([task.mdp.stacked.T @ visit for visit in visits])
+        true = counts @ domain.reward
+        losses.append((true.max() - true[(rewards @ counts.T).argmax(axis=1)]) / true.max())
+    errors = np.mean(losses, axis=0).reshape(found.residuals.shape)
     off = ~np.eye(found.axis.size, dtype=np.bool_)
     usable = errors[off & found.feasible]
     return {
@@ -234,35 +250,6 @@ def _two_experts(domain: Domain, settings: StudySettings) -> Data:
         "percentiles": np.percentile(usable, np.arange(0, 101)),
         "share above 0.5": float((usable > 0.5).mean()),
         "true": list(domain.mce_discounts[:2]),
-    }
-
-
-def _toy_errors(domain: Domain, rewards: Floats, settings: StudySettings) -> Floats:
-    """Generalization error of many toy rewards `(n,4)` at once.
-
-    In s1, s2 and s3 all actions are alike, so only the action in s0 matters, and the value of "always a" is linear in the
-    reward: its feature counts.
-    """
-    losses = []
-    for task in domain.tasks(settings.tasks, settings.seed):
-        visits = [mh.occupancy(task.mdp, np.eye(3)[[a] * 4], task.discount).counts.T.ravel() for a in range(3)]
-        counts = np.stack([task.mdp.stacked.T @ visit for visit in visits])
-        true = counts @ domain.reward
-        chosen = (rewards @ counts.T).argmax(axis=1)
-        losses.append((true.max() - true[chosen]) / true.max())
-    mean: Floats = np.mean(losses, axis=0)
-    return mean
-
-
-def _set(domain: Domain) -> Data:
-    """What `identify` says about three toy experts, with two answers that both reproduce them."""
-    report = mh.identify(_soft_problem(domain), CHOSEN.temperature)
-    return {
-        "status": report.status,
-        "dimension": report.dimension,
-        "intervals": report.intervals,
-        "singular values": report.singular_values,
-        "members": [{"discounts": m.discounts, "reward": m.reward, "error": m.error} for m in report.members],
     }
 
 
@@ -297,14 +284,9 @@ def _surface(domain: Domain, settings: StudySettings) -> Floats:
     residuals = feasibility_at(problem, points, CHOSEN.temperature, jobs=settings.jobs).reshape(len(pairs), line.size)
     inner = residuals[:, 1:-1]
     rows, columns = np.nonzero((inner <= residuals[:, :-2]) & (inner <= residuals[:, 2:]))
-    starts = np.concatenate([pairs[rows], line[columns + 1][:, None]], axis=1)
-    return _narrow(problem, starts, line[1] - line[0])
-
-
-def _narrow(problem: mh.Problem, starts: Floats, width: float) -> Floats:
-    """Move the last discount of each start to the bottom of its valley, by grids of 21 points around the best so far."""
-    offsets = np.linspace(-1, 1, 21)
-    best = starts.copy()
+    best = np.concatenate([pairs[rows], line[columns + 1][:, None]], axis=1)
+    # The last discount of each moves to the bottom of its valley, by grids of 21 points around the best so far.
+    offsets, width = np.linspace(-1, 1, 21), line[1] - line[0]
     for _ in range(10):
         trial = np.repeat(best, offsets.size, axis=0)
         trial[:, -1] = np.clip(trial[:, -1] + np.tile(offsets * width, len(best)), 0, 1)
@@ -341,7 +323,10 @@ def compute_theory_checks(settings: StudySettings, done: Data, progress: Progres
 
 def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> Data:
     """One list of rows for each choice."""
-    small, bound = big_small(), CHOSEN.reward_bound
+    small, bound, sets = big_small(), CHOSEN.reward_bound, big_small().lp_action_sets()
+    last = [s.shape[1] - 1 - s[:, ::-1].argmax(axis=1) for s in sets]
+    ties = {"first optimal action": small.lp_experts(), "last optimal action": last, "all optimal actions": sets}
+    shown = PRINTED.toy_rewards["MPLP"]
 
     def mplp(domain: Domain, experts: Any, l1: float, bound: float, **printed: Any) -> list[Data]:
         """What MPLP learns, with its distance to what is printed of it."""
@@ -351,12 +336,9 @@ def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> 
         distances = {what: float(np.abs(found[what] - np.array(values)).max()) for what, values in printed.items()}
         return [found | {f"distance to the paper's {what}": apart for what, apart in distances.items()}]
 
-    def of_l1(l1: float) -> list[Data]:
-        return mplp(toy(), toy().lp_experts(), l1, bound["toy"], reward=PRINTED.toy_rewards["MPLP"])
-
     def of_height(height: int) -> list[Data]:
-        domain, printed = big_small(height), PRINTED.discounts["MPLP"]["big-small"]
-        return mplp(domain, domain.lp_experts(), 0.0, bound["big-small"], discounts=printed)
+        printed = PRINTED.discounts["MPLP"]["big-small"]
+        return mplp(big_small(height), big_small(height).lp_experts(), 0.0, bound["big-small"], discounts=printed)
 
     def of_temperature(temperature: float) -> list[Data]:
         rows = []
@@ -366,12 +348,6 @@ def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> 
             distance = float(np.abs(solution.discounts - domain.mce_discounts).max())
             rows.append({"domain": name, "status": str(solution.status), "largest error of a discount": distance})
         return rows
-
-    def of_ties(kind: str) -> list[Data]:
-        sets = small.lp_action_sets()
-        last = [s.shape[1] - 1 - s[:, ::-1].argmax(axis=1) for s in sets]
-        experts = {"first optimal action": small.lp_experts(), "last optimal action": last, "all optimal actions": sets}
-        return mplp(small, experts[kind], 0.0, bound["big-small"])
 
     def printed_rule(epsilon: float, inner: float) -> list[Data]:
         """What Algorithm 2 as printed finds on the toy; `inner` is the gradient at which the inner solver stops."""
@@ -385,10 +361,13 @@ def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> 
         return (values[0], values[-1]) if settings.quick else values
 
     studies: dict[str, tuple[Callable[[Any], list[Data]], tuple[Any, ...]]] = {
-        "l1 weight (toy)": (of_l1, (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.1)),
+        "l1 weight (toy)": (
+            lambda l1: mplp(toy(), toy().lp_experts(), l1, bound["toy"], reward=shown),
+            (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.1),
+        ),
         "reward bound (toy)": (lambda largest: mplp(toy(), toy().lp_experts(), 0.0, largest), (1.0, 10.0, 100.0)),
         "height of big-small": (of_height, some(2, 3, 4, 5)),
-        "ties of big-small": (of_ties, ("first optimal action", "last optimal action", "all optimal actions")),
+        "ties of big-small": (lambda kind: mplp(small, ties[kind], 0.0, bound["big-small"]), tuple(ties)),
         "temperature": (of_temperature, some(0.5, 1.0, 2.0, 5.0)),
         "gap ε of the printed rule (toy)": (lambda e: printed_rule(e, 1e-7), some(1e-1, 1e-2, CHOSEN.epsilon, 1e-4)),
         "how early the inner solver stops, printed rule (toy)": (

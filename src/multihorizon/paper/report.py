@@ -4,12 +4,12 @@ and the docs page "The paper and us", which prints the same tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -21,25 +21,29 @@ from multihorizon.report.charts import Badge, Block, Notice, Page, PageTable, Pi
 from multihorizon.report.plots import COLOURS, plot_policy, plot_reward, save
 
 
-def _sheet(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
-    return figure, figure.subplots(rows, columns, squeeze=False)
+def _sheet(rows: int, columns: int, width: float, height: float, framed: bool = False) -> tuple[Figure, Any]:
+    with rc_context({"axes.spines.top": framed, "axes.spines.right": framed}):
+        figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
+        return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _by_algorithm(axes: Any, part: Data, printed: Mapping[str, Any]) -> Iterator[tuple[Any, int, Data, Any]]:
+    """Axes, height, row and the paper's figures of each algorithm on each domain; the names stand left of the first axes."""
+    for ax, (domain, rows) in zip(axes, part.items(), strict=True):
+        for y, (name, row) in enumerate(rows.items()):
+            yield ax, y, row, _printed(printed, domain, name)
+        ax.set(title=domain)
+        ax.set_yticks(range(len(rows)), rows if ax is axes[0] else [])
+        ax.invert_yaxis()
 
 
 def generalization(data: Data, timings: Data) -> Figure:
     """Mean generalization error of each algorithm, with the paper's figure beside ours."""
     figure, axes = _sheet(1, 3, 4.2, 3.4)
-    for ax, (domain, rows) in zip(axes[0], data["generalization"].items(), strict=True):
-        names = list(rows)
-        ax.barh(range(len(names)), [rows[n]["absolute mean"] for n in names], color=COLOURS[0], height=0.6)
-        for y, name in enumerate(names):
-            printed = _printed(PRINTED.generalization, domain, name)
-            if printed:
-                ax.plot(printed[0], y, "D", color=COLOURS[4], ms=7)
-        ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [])
-        ax.invert_yaxis()
-        ax.set(title=domain, xlabel="mean |loss| / |optimum|")
-        ax.spines[["top", "right"]].set_visible(False)
+    for ax, y, row, printed in _by_algorithm(axes[0], data["generalization"], PRINTED.generalization):
+        ax.barh(y, row["absolute mean"], color=COLOURS[0], height=0.6)
+        ax.plot(printed[:1], [y] * len(printed[:1]), "D", color=COLOURS[4], ms=7)
+        ax.set(xlabel="mean |loss| / |optimum|")
     handles = [
         Line2D([], [], color=COLOURS[0], lw=7, label="ours"),
         Line2D([], [], color=COLOURS[4], marker="D", ls="", label="paper"),
@@ -51,20 +55,15 @@ def generalization(data: Data, timings: Data) -> Figure:
 def discounts(data: Data, timings: Data) -> Figure:
     """Learned discounts of each algorithm beside the true ones and the paper's."""
     figure, axes = _sheet(1, 3, 4.4, 3.6)
-    for ax, (domain, rows) in zip(axes[0], data["learned"].items(), strict=True):
-        names = list(rows)
-        for y, name in enumerate(names):
-            printed = _printed(PRINTED.discounts, domain, name) or (None,) * 3
-            for k, (true, ours, theirs) in enumerate(zip(rows[name]["true"], rows[name]["discounts"], printed, strict=True)):
-                ax.plot(true, y - 0.22, "|", color=COLOURS[k], ms=12, mew=2)
-                ax.plot(ours, y, "o", color=COLOURS[k], ms=7)
-                if theirs is not None:
-                    ax.plot(theirs, y + 0.22, "D", color=COLOURS[k], ms=5, mfc="none")
-        ax.set_yticks(range(len(names)), names if ax is axes[0, 0] else [])
-        ax.invert_yaxis()
-        ax.set(title=domain, xlabel="discount γ", xlim=(-0.04, 1.04))
+    for ax, y, row, printed in _by_algorithm(axes[0], data["learned"], PRINTED.discounts):
+        for k, (true, ours) in enumerate(zip(row["true"], row["discounts"], strict=True)):
+            ax.plot(true, y - 0.22, "|", color=COLOURS[k], ms=12, mew=2)
+            ax.plot(ours, y, "o", color=COLOURS[k], ms=7)
+        for k, theirs in enumerate(printed):
+            ax.plot(theirs, y + 0.22, "D", color=COLOURS[k], ms=5, mfc="none")
+        ax.set(xlabel="discount γ", xlim=(-0.04, 1.04))
         ax.grid(axis="x", color="0.9")
-        ax.spines[["top", "right", "left"]].set_visible(False)
+        ax.spines["left"].set_visible(False)
     shapes = (("|", "true", COLOURS[6]), ("o", "ours", COLOURS[6]), ("D", "paper", "none"))
     handles = [Line2D([], [], marker=m, ls="", color=COLOURS[6], mfc=fill, label=text) for m, text, fill in shapes]
     figure.legend(handles=handles, frameon=False, ncols=3, loc="outside lower center")
@@ -85,7 +84,6 @@ def thresholds(data: Data, timings: Data) -> Figure:
                 ax.plot(row["threshold"], row["discounts"][k], "o", color=COLOURS[k], mfc=fill, ms=5)
         ax.axvline(CHOSEN.threshold, color="0.7", lw=1)
         ax.set(title=domain, xscale="log", xlabel="threshold", ylabel="learned discount γ", ylim=(-0.04, 1.04))
-        ax.spines[["top", "right"]].set_visible(False)
     kinds = (
         ("-", "o", COLOURS[6], "learned"),
         ("-", "o", "white", "order wrong or no maximum"),
@@ -109,7 +107,6 @@ def toy_values(data: Data, timings: Data) -> Figure:
         for k, mark in enumerate(marks):
             ax.axvline(mark, color="0.6" if name == "true" else COLOURS[k], ls=":" if name == "true" else "--", lw=1.6)
         ax.set(title=titles[name], xlabel="discount γ", ylabel="value of s0")
-        ax.spines[["top", "right"]].set_visible(False)
     axes[0, 0].legend(frameon=False)
     return figure
 
@@ -117,7 +114,7 @@ def toy_values(data: Data, timings: Data) -> Figure:
 def rewards(data: Data, timings: Data) -> Figure:
     """True and learned rewards of the three domains, each divided by its largest value: one colour scale for all."""
     names = ["MPLP", "MPLP, action sets", "MPMCE, threshold", "ClosedForm"]
-    figure, axes = _sheet(3, 5, 3.3, 2.3)
+    figure, axes = _sheet(3, 5, 3.3, 2.3, framed=True)
     for row, (key, domain) in zip(axes, study_domains().items(), strict=True):
         shown = [domain.reward, *(np.array(data["learned"][key][name]["reward"]) for name in names)]
         for ax, reward, name in zip(row, shown, [f"{key}: true reward", *names], strict=True):
@@ -133,7 +130,7 @@ def rewards(data: Data, timings: Data) -> Figure:
 
 def policies(data: Data, timings: Data) -> Figure:
     """The deterministic experts' optimal actions on the two grids."""
-    figure, axes = _sheet(2, 3, 4.2, 2.4)
+    figure, axes = _sheet(2, 3, 4.2, 2.4, framed=True)
     grids = [domain for domain in study_domains().values() if domain.mdp.grid_shape]
     for row, domain in zip(axes, grids, strict=True):
         for ax, sets, gamma in zip(row, domain.lp_action_sets(), domain.lp_discounts, strict=True):
@@ -144,33 +141,24 @@ def policies(data: Data, timings: Data) -> Figure:
 def convergence(data: Data, timings: Data) -> Figure:
     """The best value after each evaluation of Bayesian optimisation, with the best known optimum and the other searches."""
     figure, axes = _sheet(2, 3, 4.6, 3.2)
-    for column, domain in enumerate(data["convergence"]):
-        _trace_panel(axes[0, column], domain, data, timings)
-        _mce_panel(axes[1, column], domain, data, timings)
+    for (upper, lower), domain in zip(axes.T, data["convergence"], strict=True):
+        found, times = data["convergence"][domain], timings["convergence"]["data"].get(domain, {})
+        best = found["SequentialLP"]["objective"]
+        _curve(upper, found["Bayesian"]["trace"]["best"], times.get("Bayesian"), COLOURS[0], "Bayesian")
+        upper.axhline(best, color=COLOURS[4], ls="--", label="best known optimum (SequentialLP)")
+        upper.axhline(found["Grid"]["objective"], color=COLOURS[3], ls=":", label="grid search")
+        _point(upper, times.get("SequentialLP"), best)
+        upper.set(title=f"MPLP on {domain}", xlabel="seconds", ylabel="best objective g*")
+        found, times = data["learned"][domain], timings["learned"]["data"].get(domain, {})
+        for colour, name in ((COLOURS[2], "MPMCE, per expert"), (COLOURS[1], "MPMCE, summed gap")):
+            _curve(lower, _scaled(found[name]["trace"]["best"]), times.get(name), colour, f"{name} (Bayesian)")
+        _point(lower, times.get("ClosedForm"), 1.0)
+        lower.plot([], [], "*", color=COLOURS[4], ls="", label="SequentialLP (above), ClosedForm (below)")
+        kind = "exact" if found["ClosedForm"]["status"] == "optimal" else "one answer of many"
+        lower.set(title=f"MPMCE on {domain}; ClosedForm is {kind}", xlabel="seconds", ylabel="best objective, scaled to [0, 1]")
     handles = [handle for row in axes for handle in row[0].get_legend_handles_labels()[0]]
     figure.legend(handles=handles, frameon=False, ncols=3, loc="outside lower center")
     return figure
-
-
-def _trace_panel(ax: Any, domain: str, data: Data, timings: Data) -> None:
-    found, times = data["convergence"][domain], timings["convergence"]["data"].get(domain, {})
-    _curve(ax, found["Bayesian"]["trace"]["best"], times.get("Bayesian"), COLOURS[0], "Bayesian")
-    ax.axhline(found["SequentialLP"]["objective"], color=COLOURS[4], ls="--", label="best known optimum (SequentialLP)")
-    ax.axhline(found["Grid"]["objective"], color=COLOURS[3], ls=":", label="grid search")
-    _point(ax, times.get("SequentialLP"), found["SequentialLP"]["objective"], COLOURS[4])
-    ax.set(title=f"MPLP on {domain}", xlabel="seconds", ylabel="best objective g*")
-
-
-def _mce_panel(ax: Any, domain: str, data: Data, timings: Data) -> None:
-    found, times = data["learned"][domain], timings["learned"]["data"].get(domain, {})
-    for colour, name in ((COLOURS[2], "MPMCE, per expert"), (COLOURS[1], "MPMCE, summed gap")):
-        _curve(ax, _scaled(found[name]["trace"]["best"]), times.get(name), colour, f"{name} (Bayesian)")
-    _point(ax, times.get("ClosedForm"), 1.0, COLOURS[4])
-    ax.plot([], [], "*", color=COLOURS[4], ls="", label="SequentialLP (above), ClosedForm (below)")
-    exact = found["ClosedForm"]
-    kind = "exact" if exact["status"] == "optimal" else "one answer of many"
-    ax.set_title(f"MPMCE on {domain}; ClosedForm is {kind}")
-    ax.set(xlabel="seconds", ylabel="best objective, scaled to [0, 1]")
 
 
 def _scaled(best: list[float]) -> Any:
@@ -195,23 +183,21 @@ def _curve(ax: Any, best: Any, times: Any, colour: str, label: str) -> None:
     ax.set_xscale("log")
     for count in (10, 25, 50, 100):
         if count <= len(best):
-            ax.plot(seconds[count - 1], best[count - 1], "o", color=colour, ms=3)
-            ax.annotate(
-                f"{count}", (seconds[count - 1], best[count - 1]), (0, -10), textcoords="offset points", fontsize=7, ha="center"
-            )
-    ax.spines[["top", "right"]].set_visible(False)
+            place = seconds[count - 1], best[count - 1]
+            ax.plot(*place, "o", color=colour, ms=3)
+            ax.annotate(f"{count}", place, (0, -10), textcoords="offset points", fontsize=7, ha="center")
 
 
-def _point(ax: Any, times: Any, value: float, colour: str) -> None:
+def _point(ax: Any, times: Any, value: float) -> None:
     if times:
-        ax.plot(max(times["seconds"]["total"], 1e-4), value, "*", color=colour, ms=12)
+        ax.plot(max(times["seconds"]["total"], 1e-4), value, "*", color=COLOURS[4], ms=12)
 
 
 def identifiability(data: Data, timings: Data) -> Figure:
     """Distance of the experts' rewards from each other over the grid: a plane through the truth, and a histogram of all
     points."""
     grids = data["identifiability"]["grids"]
-    figure, axes = _sheet(2, len(grids), 3.9, 3.3)
+    figure, axes = _sheet(2, len(grids), 3.9, 3.3, framed=True)
     for column, (name, grid) in enumerate(grids.items()):
         image = axes[0, column].imshow(
             np.array(grid["plane"]["log10 residual"]).T, origin="lower", extent=(0, 1, 0, 1), cmap="viridis", vmin=-6, vmax=1
@@ -230,7 +216,7 @@ def identifiability(data: Data, timings: Data) -> Figure:
 def two_experts(data: Data, timings: Data) -> Figure:
     """Generalization error of the rewards that explain two toy experts, over all pairs of discounts, and its percentiles."""
     pairs = data["identifiability"]["two experts"]
-    figure, axes = _sheet(1, 3, 4.4, 3.6)
+    figure, axes = _sheet(1, 3, 4.4, 3.6, framed=True)
     for ax, (ending, found) in zip(axes[0], pairs.items(), strict=False):
         errors = np.array([[np.nan if x is None else x for x in row] for row in found["error"]])
         image = ax.imshow(errors.T, origin="lower", extent=(0, 1, 0, 1), cmap="Blues", vmin=0, vmax=1)
@@ -274,21 +260,12 @@ FIGURES: dict[str, Callable[[Data, Data], Figure]] = {
 }
 
 
-@dataclass(frozen=True)
-class TextTable:
-    """A title, column headers and rows of cells."""
-
-    title: str
-    headers: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
 def _printed(table: Mapping[str, Any], domain: str, algorithm: str) -> Any:
     """What the paper prints of an algorithm on a domain; nothing where it does not."""
     return table.get(PAPER_NAMES.get(algorithm, ""), {}).get(domain, ())
 
 
-def generalization_tables(data: Data) -> TextTable:
+def generalization_tables(data: Data) -> PageTable:
     """Mean ± standard deviation of the generalization error; signed as in Eq. 12, absolute, the median, and the paper's."""
     headers = ("domain", "algorithm", "signed ratio", "absolute ratio", "median", "paper")
     rows = []
@@ -297,10 +274,10 @@ def generalization_tables(data: Data) -> TextTable:
             ours = [f"{row['mean']:.3f} ± {row['std']:.3f}", f"{row['absolute mean']:.3f} ± {row['absolute std']:.3f}"]
             theirs = " ± ".join(f"{value:.3f}" for value in _printed(PRINTED.generalization, domain, name))
             rows.append((domain, name, *ours, f"{row['median']:.3f}", theirs))
-    return TextTable("Generalization error", headers, tuple(rows))
+    return PageTable(headers, rows, "Generalization error")
 
 
-def discounts_tables(data: Data) -> TextTable:
+def discounts_tables(data: Data) -> PageTable:
     """True, learned and printed discounts."""
     rows = []
     for domain, found in data["learned"].items():
@@ -308,12 +285,12 @@ def discounts_tables(data: Data) -> TextTable:
         for name, row in found.items():
             true = intervals if "LP" in name else numbers(row["true"])
             rows.append((domain, name, true, numbers(row["discounts"], 4), numbers(_printed(PRINTED.discounts, domain, name))))
-    return TextTable("Learned discounts", ("domain", "algorithm", "true", "ours", "paper"), tuple(rows))
+    return PageTable(("domain", "algorithm", "true", "ours", "paper"), rows, "Learned discounts")
 
 
-def thresholds_tables(data: Data) -> TextTable:
+def thresholds_tables(data: Data) -> PageTable:
     """What MPMCE learns as the threshold grows, how far that is from the printed discounts, and how it generalises."""
-    rows = tuple(
+    rows = [
         (
             domain,
             f"{row['threshold']:g}",
@@ -325,57 +302,54 @@ def thresholds_tables(data: Data) -> TextTable:
         )
         for domain, found in data["thresholds"].items()
         for row in found
-    )
+    ]
     headers = ("domain", "threshold", "discounts", "true order", "distance to the paper", "generalization error", "status")
-    return TextTable("MPMCE within a threshold", headers, rows)
+    return PageTable(headers, rows, "MPMCE within a threshold")
 
 
-def theory(data: Data) -> list[TextTable]:
+def theory(data: Data) -> list[PageTable]:
     """Theorem 2, Proposition 1 and the duality gap, by domain."""
     part = data["theory"]
-    chain = tuple((d, *(f"{row[k]:.4f}" for k in ("dual", "primal", "likelihood"))) for d, row in part["chain"].items())
-    slopes = tuple(
-        (d, numbers(row["discounts"]), numbers(row["discounted"], 4), numbers(row["plain"], 4))
+    chain = [(d, *(f"{row[k]:.4f}" for k in ("dual", "primal", "likelihood"))) for d, row in part["chain"].items()]
+    slopes = [
+        (d, numbers(row["discounts"]), *(numbers(row[k], 4) for k in ("discounted", "plain")))
         for d, row in part["slopes"].items()
-    )
-    gaps = tuple(
+    ]
+    gaps = [
         (d, numbers(row["discounts"]), f"{row['gap']:.1e}", ", ".join(f"{m:.1e}" for m in row["mismatch"]))
         for d, rows in part["gap"].items()
         for row in rows[:4]
-    )
+    ]
+    slope = ("domain", "γ", "discounted likelihood", "plain likelihood")
     return [
-        TextTable("Theorem 2: the dual, the entropy, the likelihood", ("domain", "G*", "H*", "−L*"), chain),
-        TextTable(
-            "Proposition 1: slope in logit γ at the experts", ("domain", "γ", "discounted likelihood", "plain likelihood"), slopes
-        ),
-        TextTable("The duality gap at the dual's optimum", ("domain", "Γ", "summed gap", "mismatch of each expert"), gaps),
+        PageTable(("domain", "G*", "H*", "−L*"), chain, "Theorem 2: the dual, the entropy, the likelihood"),
+        PageTable(slope, slopes, "Proposition 1: slope in logit γ at the experts"),
+        PageTable(("domain", "Γ", "summed gap", "mismatch of each expert"), gaps, "The duality gap at the dual's optimum"),
     ]
 
 
-def choices(data: Data) -> list[TextTable]:
+def choices(data: Data) -> list[PageTable]:
     """One table per choice."""
-    tables = []
-    for name, rows in data["choices"].items():
-        headers = tuple(rows[0])
-        tables.append(TextTable(f"Sensitivity: {name}", headers, tuple(tuple(_cell(row[h]) for h in headers) for row in rows)))
-    return tables
+
+    def cell(value: Any) -> str:
+        if isinstance(value, list):
+            return numbers(value) if len(value) <= 6 else f"{len(value)} values from {np.min(value):.3g} to {np.max(value):.3g}"
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+    return [
+        PageTable(tuple(rows[0]), [[cell(value) for value in row.values()] for row in rows], f"Sensitivity: {name}")
+        for name, rows in data["choices"].items()
+    ]
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, list):
-        return numbers(value) if len(value) <= 6 else f"{len(value)} values from {np.min(value):.3g} to {np.max(value):.3g}"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def used(settings: StudySettings) -> TextTable:
+def used(settings: StudySettings) -> PageTable:
     """The choices of this run with the evidence for each."""
     bounds, weights = (
         ", ".join(f"{name} {value:g}" for name, value in each.items()) for each in (CHOSEN.reward_bound, CHOSEN.l1)
     )
+    height = "not fixed by the printed intervals; see the table for how near each comes to the paper"
     shown = "on the toy the weight that gives the reward the paper shows; elsewhere the optimum is reached without"
     ties = "the first optimal action in the order right, down, left, up"
-    height = "not fixed by the printed intervals; see the table for how near each comes to the paper"
-    policy = "reproduces the toy's printed errors for its printed rewards"
     rows = (
         ("bound on the reward", bounds, "the largest true reward; with l1 = 0 it only scales the answer"),
         ("l1 weight", weights, shown),
@@ -384,11 +358,15 @@ def used(settings: StudySettings) -> TextTable:
         ("height of big-small", "3", height),
         ("gap ε of the printed rule", f"{CHOSEN.epsilon:g}", "not stated; see the table for others"),
         ("threshold of MPMCE", f"{CHOSEN.threshold:g}", "not stated; see the table for others"),
-        ("policy in Eq. 12", "optimal without entropy, first optimal action", policy),
+        (
+            "policy in Eq. 12",
+            "optimal without entropy, first optimal action",
+            "reproduces the toy's printed errors for its printed rewards",
+        ),
         ("value in Eq. 12", "from the initial distribution", "the domain's own"),
         ("seed, tasks", f"{settings.seed}, {settings.tasks}", "100 tasks in the full run, as in the paper"),
     )
-    return TextTable("Choices the paper does not state", ("choice", "value", "evidence"), rows)
+    return PageTable(("choice", "value", "evidence"), rows, "Choices the paper does not state")
 
 
 #: What stands at the top of a quick run.
@@ -443,25 +421,29 @@ def write_report(
     directory: Path, data: Data, drawings: Mapping[str, Figure], claims: list[Claim], settings: StudySettings
 ) -> None:
     """`report.html`: verdicts first, then every table and figure, then the choices."""
-    texts = captions(data)
+    texts, verdicts = captions(data), [claim.verdict for claim in claims]
 
-    def drawn(name: str) -> Picture:
-        return figure(drawings[name], texts[name])
+    def drawn(*names: str) -> list[Picture]:
+        return [figure(drawings[name], texts[name]) for name in names]
 
-    def table(content: TextTable) -> PageTable:
-        return PageTable(content.headers, content.rows, content.title)
-
+    counts = {verdict: verdicts.count(verdict) for verdict in (REPRODUCED, IN_PART, NOT, NOT_TESTED)}
+    told: list[str | Block] = ["; ".join(f"{verdict}: {count}" for verdict, count in counts.items() if count) + "."]
+    kinds = {REPRODUCED: "good", NOT: "bad"}
+    # One block per claim: a table with these long cells could not be read on a telephone.
+    for claim in claims:
+        told.append(Badge(f"{claim.topic}: {claim.verdict}", kinds.get(claim.verdict, "")))
+        told += [f"Paper: {claim.claim}", f"Ours: {claim.ours}", claim.reason]
     sections = [
-        Section("What was claimed, what we get", [_counts(claims), *_claims(claims)]),
-        Section("Generalization error", [table(generalization_tables(data)), drawn("generalization")]),
-        Section("Learned discounts", [table(discounts_tables(data)), drawn("discounts")]),
-        Section("MPMCE within a threshold", [drawn("thresholds"), table(thresholds_tables(data))]),
-        Section("The toy domain", [drawn("toy_values")]),
-        Section("Rewards and policies", [drawn("rewards"), drawn("policies")]),
-        Section("Convergence", [drawn("convergence")]),
-        Section("Identifiability", [drawn("identifiability"), drawn("two_experts"), drawn("toy_sets")]),
-        Section("Theorems in numbers", [table(t) for t in theory(data)]),
-        Section("Choices", [table(used(settings)), *(table(t) for t in choices(data))]),
+        Section("What was claimed, what we get", told),
+        Section("Generalization error", [generalization_tables(data), *drawn("generalization")]),
+        Section("Learned discounts", [discounts_tables(data), *drawn("discounts")]),
+        Section("MPMCE within a threshold", [*drawn("thresholds"), thresholds_tables(data)]),
+        Section("The toy domain", drawn("toy_values")),
+        Section("Rewards and policies", drawn("rewards", "policies")),
+        Section("Convergence", drawn("convergence")),
+        Section("Identifiability", drawn("identifiability", "two_experts", "toy_sets")),
+        Section("Theorems in numbers", theory(data)),
+        Section("Choices", [used(settings), *choices(data)]),
     ]
     Page(
         "Multiple planning horizons: the paper and us",
@@ -481,7 +463,7 @@ def write_page(directory: Path, data: Data, claims: list[Claim], settings: Study
         f"Generated by {run}, multihorizon {mh.__version__}; do not edit. Each verdict follows from this run's numbers by the "
         "rule that is given with it.",
         "## Each claim",
-        *(_claim_text(claim) for claim in claims),
+        *(f"### {c.topic}: {c.verdict}\n\n* Paper: {c.claim}\n* Ours: {c.ours}\n* Why: {c.reason}" for c in claims),
         "## Tables",
         *(_markdown(t) for t in (generalization_tables(data), discounts_tables(data), thresholds_tables(data), *theory(data))),
         "## What the paper leaves open",
@@ -490,32 +472,7 @@ def write_page(directory: Path, data: Data, claims: list[Claim], settings: Study
     (directory / "paper.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _counts(claims: list[Claim]) -> str:
-    counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in (REPRODUCED, IN_PART, NOT, NOT_TESTED)}
-    return "; ".join(f"{verdict}: {count}" for verdict, count in counts.items() if count) + "."
-
-
-def _claims(claims: Sequence[Claim]) -> list[str | Block]:
-    """One block per claim: a table with these long cells could not be read on a telephone."""
-    kinds = {REPRODUCED: "good", IN_PART: "", NOT: "bad", NOT_TESTED: ""}
-    blocks: list[str | Block] = []
-    for claim in claims:
-        blocks += [
-            Badge(f"{claim.topic}: {claim.verdict}", kinds[claim.verdict]),
-            f"Paper: {claim.claim}",
-            f"Ours: {claim.ours}",
-            claim.reason,
-        ]
-    return blocks
-
-
-def _markdown(content: TextTable) -> str:
+def _markdown(content: PageTable) -> str:
     rows = [content.headers, tuple("---" for _ in content.headers), *content.rows]
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return f"### {content.title}\n\n" + "\n".join(lines)
-
-
-def _claim_text(claim: Claim) -> str:
-    """One claim under a heading of its own, so that it can be found and linked to."""
-    heading = f"### {claim.topic}: {claim.verdict}"
-    return f"{heading}\n\n* Paper: {claim.claim}\n* Ours: {claim.ours}\n* Why: {claim.reason}"
+    return f"### {content.caption}\n\n" + "\n".join(lines)
