@@ -13,7 +13,7 @@ from multihorizon.choice.model import ChoiceModel, Settings, temperature_penalty
 from multihorizon.choice.sieve import SieveData, SieveModel
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.choice.weighted import WeightedLikelihood
-from multihorizon.estimate.ascent import climb, projected_gradient
+from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import precision
 
 FREE = Settings(temperatures=np.array([1.0, np.nan]))
@@ -55,5 +55,5 @@ def test_models_keep_the_protocol(make: Callable[[], ChoiceModel]) -> None:
     end = climb(point)
     assert end.finished
     assert end.point.objective > point.objective
-    assert projected_gradient(end.point) < 1e-5
+    assert end.point.projected_gradient() < 1e-5
     assert precision(end.point).variance.min() >= 0

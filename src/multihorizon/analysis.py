@@ -854,7 +854,7 @@ def _with_tests(found: Analysis, pairs: bool, jobs: int, progress: Progress, kee
         tests.append(replace(pair, adjusted=np.nan))  # corrected for their number when all are there
         found = replace(found, pairs=list(tests))
         keep(found)
-    return replace(found, pairs=with_holm(tests))
+    return replace(found, pairs=with_holm(tests).tests)
 
 
 def analyse_steps(

@@ -51,12 +51,12 @@ def solve(problem: AnyProblem, solver: Solver, seed: int = 0, progress: Progress
         name = type(solver).__name__
         raise ValueError(f"{name} needs a problem of logged steps: make one with SampledProblem(Steps.from_frame(…))")
     as_count(seed, "seed", least=0)
-    start = time.perf_counter()
+    options, start = _options(solver), time.perf_counter()
     solution = solver.solve(problem, seed, part_of(progress, 0.0, 1.0))
     return replace(
         solution,
         problem=problem if solution.problem is None else solution.problem,
-        options=_options(solver),
+        options=options,
         seed=seed,
         seconds=time.perf_counter() - start,
         experts=(solution.problem or problem).names,

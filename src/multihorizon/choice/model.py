@@ -32,7 +32,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from multihorizon.checks import LARGEST_UNIT, Floats, Ints, Sparse, as_discount, as_floats, as_positive, first_few, label
-from multihorizon.numerics.newton import Dense, Metric
+from multihorizon.numerics.newton import Dense, Metric, resting
 from multihorizon.problem import AnyProblem, Expert, Problem
 
 Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]
@@ -159,6 +159,8 @@ class ChoiceModel(ABC):
 
     Attributes:
         batches: the decisions, in parts that are planned together.
+        decisions: how many there are.
+        feature_sizes: the largest entry of each feature `(d,)`; 1 for features without entries and for functions of a basis.
         groups, temperature_groups: for each of the K experts which look-ahead and which temperature is theirs.
         size: p, the number of parameters, known ones included.
         discount_slice, temperature_slice, transition_slice: where discounts (or coordinates of the look-ahead), log-temperatures
@@ -188,6 +190,8 @@ class ChoiceModel(ABC):
     ) -> None:
         self.n_experts, self.n_reward = n_experts, n_reward
         self.settings, self.penalty, self._look_ahead_bounds = settings, penalty, bounds
+        self.decisions = float(sum(batch.visits.sum() for batch in self.batches))
+        self.feature_sizes: Floats = np.ones(n_reward)
         self._hold(penalty, ridge)
         self._lay_out()
 
@@ -231,16 +235,6 @@ class ChoiceModel(ABC):
     @abstractmethod
     def at(self, x: Floats, near: ChoicePoint | None = None) -> ChoicePoint | None:
         """The model at x, its plans started from those of a `near` point; None where a value is infinite."""
-
-    @property
-    def decisions(self) -> float:
-        """How many decisions there are."""
-        return float(sum(batch.visits.sum() for batch in self.batches))
-
-    @property
-    def feature_sizes(self) -> Floats:
-        """The largest entry of each feature `(d,)`; about 1 for functions of a basis."""
-        return np.ones(self.n_reward)
 
     def reward(self, x: Floats) -> Floats:
         """θ `(d,)`."""
@@ -336,6 +330,16 @@ class ChoicePoint(ABC):
         """The gradient `(p,)` of the objective."""
         score = self.pull_back([batch.counts for batch in self.likelihood.batches])
         return score + self.likelihood.beside_gradient(self.x)
+
+    def projected_gradient(self) -> float:
+        """The largest entry of the gradient per decision, leaving out parameters that are known or rest on a bound.
+
+        Weights of features larger than 1 are measured in the units that make their feature at most 1.
+        """
+        model = self.likelihood
+        scaled = self.gradient.copy()
+        scaled[: model.n_reward] /= np.maximum(1.0, model.feature_sizes)
+        return float(np.abs(scaled[~resting(self) & ~model.fixed]).max(initial=0.0)) / model.decisions
 
     @cached_property
     def weights(self) -> tuple[Floats, ...]:

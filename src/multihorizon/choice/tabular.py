@@ -558,12 +558,18 @@ class ListedModel(ChoiceModel):
     problem: Problem
     batches: tuple[Persons, ...]
 
-    @cached_property
-    def feature_sizes(self) -> Floats:
-        """The largest entry of each feature over all experts, 1 for features without entries."""
-        sizes = [abs(batch.features.matrix).max(axis=0).toarray().ravel() for batch in self.batches]
-        largest: Floats = np.max(sizes, axis=0)
-        return np.where(largest > 0, largest, 1.0)
+    def __init__(
+        self,
+        problem: Problem,
+        settings: Settings,
+        bounds: tuple[float, float],
+        penalty: Quadratic | None = None,
+        ridge: Floats | float = 0.0,
+    ) -> None:
+        self.pays_known = any(batch.known_reward.any() for batch in self.batches)
+        super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
+        largest = np.max([abs(batch.features.matrix).max(axis=0).toarray().ravel() for batch in self.batches], axis=0)
+        self.feature_sizes = np.where(largest > 0, largest, 1.0)
 
     def with_counts(self, counts: Sequence[Floats]) -> Self:
         """The same model of other decisions: counts `(S,A)` for each of the problem's experts and tasks."""
@@ -571,6 +577,7 @@ class ListedModel(ChoiceModel):
         changed = copy.copy(self)
         changed.problem = self.problem.with_experts(experts)
         changed.batches = tuple(batch.recounted(counts) for batch in self.batches)
+        changed.decisions = float(sum(batch.visits.sum() for batch in changed.batches))
         return changed
 
     def person_values(self, point: ChoicePoint) -> Floats:
@@ -604,10 +611,9 @@ class Likelihood(ListedModel):
         sizes = {moves.task: moves.size for moves in self.moves}
         self.move_counts = np.concatenate([np.zeros(0), *(moves.counts for moves in self.moves)])
         self.batches = persons_by_task(self.problem, settings.reward is None, sizes)
-        self.pays_known = any(batch.known_reward.any() for batch in self.batches)
         endless = any(batch.mdp.never_ends().any() for batch in self.batches)
         bounds = (0.0, ENDLESS_DISCOUNT if endless else 1.0)
-        super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
+        super().__init__(problem, settings, bounds, penalty, ridge)
 
     def place_of(self, mdp: MDP) -> Ints:
         """Where the numbers stand by which the transitions of one task give way."""

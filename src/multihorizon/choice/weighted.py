@@ -131,9 +131,8 @@ class WeightedLikelihood(ListedModel):
         self.steps = int(self.person_steps.max())
         self.n_coordinates = len(family.parameters(self.steps))
         self.batches = persons_by_task(problem, settings.reward is None, {})
-        self.pays_known = any(batch.known_reward.any() for batch in self.batches)
         bounds = (1.0, float(self.steps)) if isinstance(family, Depth) else (0.0, 1.0)
-        super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
+        super().__init__(problem, settings, bounds, penalty, ridge)
 
     @property
     def n_groups(self) -> int:

@@ -3,7 +3,7 @@
 The climb is that of `numerics.newton` with the Fisher information, the curvature that a correct model has on average. Where
 reward and discount nearly trade off, the likelihood is a long bent ridge, and steps follow the bend of `f = log π`. A climb stops
 where less log-likelihood is promised than a ten-millionth of what moves a confidence interval. Whether that is convergence is for
-the caller to see from `projected_gradient`, recomputed at the answer.
+the caller to see from `ChoicePoint.projected_gradient`, recomputed at the answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from multihorizon.checks import Bools, Floats
 from multihorizon.choice.model import ChoicePoint
 from multihorizon.choice.tabular import Point
 from multihorizon.numerics import newton
-from multihorizon.numerics.newton import Ascent, Metric, Tolerances, resting
+from multihorizon.numerics.newton import Ascent, Metric, Tolerances
 from multihorizon.parallel import Progress, silent
 
 P = TypeVar("P", bound=ChoicePoint)
@@ -59,29 +59,12 @@ def climb(
     return replace(end, point=end.point.without_derivatives())
 
 
-def further(end: Ascent[P], max_steps: int, gain: float = 1e-7, progress: Progress = silent) -> Ascent[P]:
-    """The climb carried on for so many more steps."""
-    more = climb(end.point, max_steps=max_steps, gain=gain, progress=progress)
-    return replace(more, steps=end.steps + more.steps)
-
-
 def polished(end: Ascent[P], max_steps: int = 20, gain: float = 1e-13) -> Ascent[P]:
     """The same end with the last digits of its parameters, which a flat likelihood leaves open."""
     if not end.finished:
         return end
     finer = climb(end.point, max_steps=max_steps, gain=gain, metric=end.metric)
     return Ascent(finer.point, end.steps + finer.steps, True, finer.metric)
-
-
-def projected_gradient(point: ChoicePoint) -> float:
-    """The largest entry of the gradient per decision, leaving out parameters that are known or rest on a bound.
-
-    Weights of features larger than 1 are measured in the units that make their feature at most 1.
-    """
-    model = point.likelihood
-    scaled = point.gradient.copy()
-    scaled[: model.n_reward] /= np.maximum(1.0, model.feature_sizes)
-    return float(np.abs(scaled[~resting(point) & ~model.fixed]).max(initial=0.0)) / model.decisions
 
 
 def _quasi_newton(start: P, held: Bools, max_steps: int, progress: Progress) -> Ascent[P]:

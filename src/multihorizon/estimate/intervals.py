@@ -33,7 +33,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 from scipy.special import expit
@@ -50,12 +50,13 @@ from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Precision:
     """Variances `(p,)` and covariance `(p,p)` of an answer, what is identified `(p,)`, and the spectrum of the information.
 
-    `null_space` `(p,nullity)` spans the directions of which the decisions say nothing. `widening` `(p,)` is the factor by which
-    a first stage that is not among the parameters widens each standard error.
+    `null_space` `(p,nullity)` spans the directions of which the decisions say nothing, and `rank` is the number of the others.
+    `widening` `(p,)` is the factor by which a first stage that is not among the parameters widens each standard error.
+    `standard_errors` `(p,)` are 0 for what is known, NaN for what is not identified.
     """
 
     variance: Floats
@@ -65,20 +66,10 @@ class Precision:
     null_space: Floats
     widening: Floats
 
-    @property
-    def nullity(self) -> int:
-        """How many directions of x the decisions say nothing of."""
-        return int(self.null_space.shape[1])
-
-    @property
-    def rank(self) -> int:
-        """How many directions of x the decisions determine."""
-        return self.spectrum.size - self.nullity
-
-    @cached_property
-    def standard_errors(self) -> Floats:
-        """Standard errors `(p,)`: 0 for what is known, NaN for what is not identified."""
-        return np.where(self.identified, self.widening * np.sqrt(self.variance), np.nan)
+    def __post_init__(self) -> None:
+        self.nullity = int(self.null_space.shape[1])
+        self.rank = self.spectrum.size - self.nullity
+        self.standard_errors = np.where(self.identified, self.widening * np.sqrt(self.variance), np.nan)
 
 
 def precision(point: ChoicePoint) -> Precision:

@@ -24,7 +24,7 @@ from multihorizon.checks import Bools, Floats, first_few
 from multihorizon.choice.model import ChoicePoint, temperature_penalty
 from multihorizon.choice.tabular import Point
 from multihorizon.choice.weighted import WeightedLikelihood, WeightedPoint
-from multihorizon.estimate.ascent import CONVERGED_GRADIENT, climb, polished, projected_gradient
+from multihorizon.estimate.ascent import CONVERGED_GRADIENT, climb, polished
 from multihorizon.estimate.intervals import NormalIntervals, precision
 from multihorizon.lookahead import Depth, Lookahead, weights_of
 from multihorizon.mdp import MDP
@@ -207,7 +207,7 @@ def lookahead_solution(problem: Problem, found: LookaheadFit, base: Point, ridge
     point, model = found.point, found.model
     evidence = lookahead_evidence(found, base)
     identified = all(all(column) for column in evidence["identified"].values())
-    residual = projected_gradient(point)
+    residual = point.projected_gradient()
     converged = found.ascent.finished and residual <= CONVERGED_GRADIENT
     status = Status.CONVERGED if converged else Status.NOT_CONVERGED
     none = np.full(problem.n_experts, np.nan)

@@ -58,7 +58,7 @@ from multihorizon.choice.model import (
 )
 from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, draw_decisions
 from multihorizon.choice.weighted import require_lookahead
-from multihorizon.estimate.ascent import CONVERGED_GRADIENT, P, climb, further, polished, projected_gradient
+from multihorizon.estimate.ascent import CONVERGED_GRADIENT, P, climb, polished
 from multihorizon.estimate.intervals import Precision, ProfileIntervals, precision, profile_information, transition_widening
 from multihorizon.estimate.look_ahead import fit_lookahead, lookahead_solution
 from multihorizon.exact.closed_form import closed_form_start
@@ -267,7 +267,7 @@ def maximize(
     for number, point in enumerate(points, start=1):
         ends.append(end := climb(point, max_steps=first))
         progress(0.5 * number / len(points), f"start {number} of {len(points)}: {end.point.objective:.2f}")
-    ends = [end if end.finished else further(end, second) for end in ranked(ends)[:starts]]
+    ends = [end if end.finished else _further(end, second) for end in ranked(ends)[:starts]]
     progress(0.9, f"log-likelihood {max(end.point.value for end in ends):.2f}")
     if likelihood.moves:
         distinct: list[Ascent[Point]] = []
@@ -278,14 +278,20 @@ def maximize(
         for end in distinct:
             start = likelihood.at(np.concatenate([end.point.x, np.zeros(likelihood.n_transitions)]))
             assert start is not None
-            ends.append(further(replace(end, point=start), second))
+            ends.append(_further(replace(end, point=start), second))
     best, *others = ranked(ends)
     # Rewards run away where some action in a visited state has become so unlikely.
     runs_away = min(float((plan.finite_log * (plan.persons.visits > 0)).min()) for plan in best.point.plans) < -30
     if not best.finished and not (give_up and runs_away):
-        best = further(best, 300, progress=part_of(progress, 0.9, 1.0))
+        best = _further(best, 300, progress=part_of(progress, 0.9, 1.0))
     progress(1.0, f"log-likelihood {best.point.value:.2f}")
     return best, [best, *others]
+
+
+def _further(end: Ascent[P], max_steps: int, progress: Progress = silent) -> Ascent[P]:
+    """The climb carried on for so many more steps."""
+    more = climb(end.point, max_steps=max_steps, progress=progress)
+    return replace(more, steps=end.steps + more.steps)
 
 
 def _closed_form(likelihood: Likelihood) -> list[Floats]:
@@ -297,7 +303,7 @@ def _closed_form(likelihood: Likelihood) -> list[Floats]:
         start = closed_form_start(problem)
     except ValueError:  # the frequencies' equations cannot be solved; the other starts remain
         return []
-    grouped = np.array([start.discounts[likelihood.groups == g].mean() for g in range(likelihood.n_discounts)])
+    grouped = np.bincount(likelihood.groups, start.discounts) / np.bincount(likelihood.groups)
     return [likelihood.pack(start.reward, grouped)]
 
 
@@ -510,7 +516,7 @@ def log_likelihood_given(point: ChoicePoint, spread: float) -> float:
 def _solution(problem: Problem, found: Fit) -> Solution:
     best, point, model = found.best, found.best.point, found.best.point.likelihood
     problem = point.problem if model.moves else problem
-    precise, residual = precision(point), projected_gradient(point)
+    precise, residual = precision(point), point.projected_gradient()
     discounts, ahead, part = model.discounts(point.x), model.discount_slice, model.temperature_slice
     # Ends that are as likely as the best with other discounts.
     others = [

@@ -66,7 +66,7 @@ from multihorizon.choice.sieve import (
     value_points,
 )
 from multihorizon.data.steps import Steps
-from multihorizon.estimate.ascent import CONVERGED_GRADIENT, climb, polished, projected_gradient
+from multihorizon.estimate.ascent import CONVERGED_GRADIENT, climb, polished
 from multihorizon.estimate.intervals import NormalIntervals, Precision, precision
 from multihorizon.estimate.maximum_likelihood import estimate_spread
 from multihorizon.numerics.newton import Ascent
@@ -702,7 +702,7 @@ class SieveLikelihood:
         # An expert with less than 5 % of shared states is not compared with anyone; one expert alone has nobody to compare with.
         comparable = ((shares >= 0.05) & (shares.size > 1)) | known.any()
         identified = (precise.identified[of_experts] & comparable) | known
-        residual = projected_gradient(point)
+        residual = point.projected_gradient()
         converged = found.end.finished and residual <= CONVERGED_GRADIENT
         errors = precise.standard_errors[of_experts] if drawn is None else drawn.std(axis=0, ddof=1)
         errors = np.where(known, 0.0, np.where(identified & converged, errors, np.nan))

@@ -117,6 +117,6 @@ def closed_form_start(problem: Problem, smoothing: float = 0.5, temperature: Tem
                     best = likelihood, discounts, shrunk, temperatures
     assert best is not None
     likelihood, discounts, reward, temperatures = best
-    place = [ordered.names.index(name) for name in problem.names]
+    place = list(map(ordered.names.index, problem.names))
     scale = float(temperatures[place[0]]) if lam is None else 1.0
     return ClosedFormStart(discounts[place], reward / scale, temperatures[place] / scale, likelihood)

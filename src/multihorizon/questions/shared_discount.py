@@ -45,7 +45,7 @@ from multihorizon.files import for_json
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.result import Result
-from multihorizon.solution import Solution
+from multihorizon.solution import LikelihoodEvidence, Solution
 
 #: A loss of log-likelihood beyond which the hypothesis is rejected whatever further steps would gain (p < 1e-20).
 HOPELESS = 100.0
@@ -141,7 +141,7 @@ def _tests_of(solution: Solution) -> tuple[ChoiceModel, Callable[[tuple[int, ...
         sampled = resume_sieve(solution)
         return sampled.likelihood, partial(_sampled_test, sampled, *sieve_precision(sampled))
     # The spread of log-temperatures is 0 where they are equal, known or untied.
-    point, spread = resume(solution), float(solution.evidence["temperature_spread"] or 0.0)
+    point, spread = resume(solution), float(LikelihoodEvidence.of(solution).temperature_spread or 0.0)
     return point.likelihood, partial(_test, point, spread)
 
 

@@ -119,7 +119,7 @@ def _horizons(found: Analysis) -> Section:
     if np.isnan(found.shared.p_value):
         blocks.append("Whether all experts share one discount cannot be tested with these data.")
     else:
-        held = " (with the penalty that holds the rewards)" if found.evidence.get("ridge") else ""
+        held = " (with the penalty that holds the rewards)" if getattr(found.evidence, "ridge", 0.0) else ""
         kind = "Test" if found.functions is not None else f"Likelihood-ratio test{held}"
         blocks.append(f"{kind} that all experts share one discount: p {p_text(found.shared.p_value)}.")
     place = {solution.experts[k]: i for i, k in enumerate(order)}
