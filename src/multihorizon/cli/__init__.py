@@ -23,15 +23,6 @@ from multihorizon.cli.options import EXAMPLES, OPTIONS
 
 #: The commands in the order of the help.
 COMMANDS = tuple(OPTIONS)
-#: What stands below the list of commands.
-EPILOG = (
-    "Examples:",
-    "multihorizon demo",
-    "multihorizon check decisions.csv",
-    "multihorizon fit decisions.csv --out result",
-    "multihorizon fit decisions.csv --transitions moves.csv --out result",
-    "Each command has examples of its own: multihorizon fit --help",
-)
 
 
 def load(name: str) -> Any:
@@ -81,7 +72,14 @@ app = typer.Typer(
     name="multihorizon",
     cls=LoadingGroup,
     help="Infer the reward several experts share, and how far ahead each of them plans.",
-    epilog=_paragraphs(*EPILOG),
+    epilog=_paragraphs(
+        "Examples:",
+        "multihorizon demo",
+        "multihorizon check decisions.csv",
+        "multihorizon fit decisions.csv --out result",
+        "multihorizon fit decisions.csv --transitions moves.csv --out result",
+        "Each command has examples of its own: multihorizon fit --help",
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

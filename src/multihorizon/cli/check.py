@@ -90,34 +90,32 @@ def _sizes(found: TableCheck) -> str:
 def _show(found: TableCheck) -> None:
     out.print(f"{found.name}: {_sizes(found)}", soft_wrap=True)
     # The terminal lists experts, and states, up to this many; the page lists all.
-    listed = 20
+    listed, texts = 20, ("expert", "state", "action", "what was done")
     for title, (headers, rows) in _parts(found).items():
         if 0 < len(rows) <= listed:
             drawn = Table(title=title)
             for header in headers:
-                drawn.add_column(header, overflow="fold", justify="left" if header in TEXTS else "right")
+                drawn.add_column(header, overflow="fold", justify="left" if header in texts else "right")
             for row in rows:
                 drawn.add_row(*map(str, row))
             out.print(drawn)
     if found.findings:
         drawn = Table(title="What is wrong, and what is worth knowing", show_lines=True)
-        for header in FOUND:
+        cells = [_finding_cells(finding) for finding in found.findings]
+        for header in cells[0]:
             drawn.add_column(header, overflow="fold")
-        for finding in found.findings:
-            drawn.add_row(*_finding_row(finding))
+        for row_of_cells in cells:
+            drawn.add_row(*row_of_cells.values())
         out.print(drawn)
     out.print(found.summary(), style="bold red" if any(finding.stops for finding in found.findings) else "bold", soft_wrap=True)
 
 
-#: The columns of the table of findings, and columns that hold text.
-FOUND = ("problem", "what was found", "how to mend it", "a fit")
-TEXTS = ("expert", "state", "action", "what was done")
-
-
-def _finding_row(finding: Finding) -> list[str]:
+def _finding_cells(finding: Finding) -> dict[str, str]:
+    """The row of a finding, by the headers of the table of findings."""
     where = f" First: {', '.join(finding.places)}." if finding.places else ""
     fit = ("refuses it; --write mends it" if finding.mended else "refuses it") if finding.stops else "goes on"
-    return [finding.kind, f"{finding.what}{where}", finding.remedy, fit]
+    what = f"{finding.what}{where}"
+    return {"problem": finding.kind, "what was found": what, "how to mend it": finding.remedy, "a fit": fit}
 
 
 def _parts(found: TableCheck) -> dict[str, tuple[list[str], list[list[Cell]]]]:
@@ -145,7 +143,8 @@ def _page(found: TableCheck, written: Sequence[str], transitions: bool) -> Page:
     badge = Badge("A fit refuses this table", "bad") if wrong else Badge("Nothing stops a fit", "good")
     blocks: list[str | Block] = [badge, found.summary()]
     if found.findings:
-        blocks.append(PageTable(list(FOUND), [_finding_row(finding) for finding in found.findings]))
+        cells = [_finding_cells(finding) for finding in found.findings]
+        blocks.append(PageTable(list(cells[0]), [list(row.values()) for row in cells]))
     blocks += written
     compared = "It was compared with the given transitions." if transitions else "It was not compared with transitions."
     holds: list[str | Block] = [compared]

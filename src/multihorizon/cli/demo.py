@@ -22,7 +22,6 @@ from multihorizon.report.files import write_fit
 from multihorizon.report.plots import best_walk, plot_walks, save
 
 WALKERS = ("Ann", "Ben", "Cleo")
-START = "B3"
 #: Walks that each walker makes, from places all over the meadow.
 WALKS = 300
 #: What a step onto a cell brings, with its name and its sign on the map.
@@ -34,7 +33,7 @@ def demo(options: DemoOptions) -> None:
     """Take the tour: three walkers with one goal, and what a table of their walks gives away."""
     with checked(options, FILES):
         domain, directory = meadow(), options.out_dir
-        start = domain.mdp.state_names.index(START)
+        start = domain.mdp.state_names.index("B3")
         walks = [best_walk(domain.mdp, domain.reward, discount, start) for discount in domain.lp_discounts]
         _open(domain, walks)
         with progress_bar("demo") as progress:

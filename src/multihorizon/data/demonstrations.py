@@ -694,8 +694,6 @@ LOADED_BYTES, LOADED_ROWS = 16_000_000, 500_000
 MOST_ROWS = 50_000_000
 #: Files are read again for so many questions about episodes. With the next one, tables of up to so many rows are loaded.
 REREADINGS, KEPT_ROWS = 4, 10_000_000
-#: The codes that make a cell, in the order of cells.
-CELL = ("expert", "state", "action", "next_state")
 
 
 class CountedFiles(Demonstrations):
@@ -771,8 +769,9 @@ class CountedFiles(Demonstrations):
 
     def decisions_of(self, cells: Ints) -> list[Decision]:
         """The first decision of each of the given cells, for messages."""
-        codes = (getattr(self.cells, name)[cells].tolist() for name in CELL)
-        self.keep("wanted", cell=cells.tolist(), **dict(zip(CELL, codes, strict=True)))
+        fields = ("expert", "state", "action", "next_state")
+        codes = (getattr(self.cells, name)[cells].tolist() for name in fields)
+        self.keep("wanted", cell=cells.tolist(), **dict(zip(fields, codes, strict=True)))
         self.database.execute("SET threads = 1")  # rows are numbered in the order of the file
         found = self.run(
             f"""SELECT w.cell, r.expert, r.label, r.step, r.number FROM wanted w
@@ -799,9 +798,9 @@ class CountedFiles(Demonstrations):
             JOIN given g ON g.number = e.number WHERE g.times <> 0 GROUP BY ALL"""
         ).fetchnumpy()
         database.unregister("given")
-        counts = np.zeros(self.cells.count.size)
-        here = self._keys(*(np.asarray(found[name], dtype=np.int64) for name in CELL))
-        counts[np.searchsorted(self._keys(*(getattr(self.cells, name) for name in CELL)), here)] = found["times"]
+        counts, fields = np.zeros(self.cells.count.size), ("expert", "state", "action", "next_state")
+        here = self._keys(*(np.asarray(found[name], dtype=np.int64) for name in fields))
+        counts[np.searchsorted(self._keys(*(getattr(self.cells, name) for name in fields)), here)] = found["times"]
         return counts
 
     def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:

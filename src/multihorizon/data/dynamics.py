@@ -5,7 +5,7 @@
     T̂(t|s,a) = (n(s,a,t) + α q(t|s)) / (n(s,a) + α).
 
 The α added moves go where moves from s usually go, whatever the action; a larger α makes the actions of a state more alike. By
-default α is one half, and 0 where no action ever led from one state to two places in a table with at least `REPEATED` moves that
+default α is one half, and 0 where no action ever led from one state to two places in a table with at least 60 moves that
 could have shown it. The covariance of the row is that of `n(s,a)` independent moves, shrunk as the row is:
 
     Cov T̂(·|s,a) = (diag(p) − p p') n / (n + α)²,   p = T̂(·|s,a),   n = n(s,a),
@@ -58,8 +58,6 @@ from multihorizon.mdp import MDP
 CONTRADICTED = 0.001
 #: The share of moves that went elsewhere than given transitions say, from which a contradiction is decisive.
 DECISIVE = 0.1
-#: Moves that could have led elsewhere than the first one of their state and action. If none of 60 did, fewer than 5 % do.
-REPEATED = 60
 
 
 def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None, known: MDP | None = None) -> MDP:
@@ -116,8 +114,9 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
 
 def default_smoothing(moves: Any) -> float:
     """α where the user gives none: 0 where the moves `(A·S,S)` look deterministic."""
+    # Moves that could have led elsewhere than the first one of their state and action. If none of 60 did, fewer than 5 % do.
     repeated = float((moves.sum(axis=1) - 1).clip(min=0).sum())
-    return 0.0 if repeated >= REPEATED and np.diff(moves.indptr).max(initial=0) <= 1 else SMOOTHING
+    return 0.0 if repeated >= 60 and np.diff(moves.indptr).max(initial=0) <= 1 else SMOOTHING
 
 
 def untaken_actions(mdp: MDP) -> dict[str, tuple[str, ...]]:
