@@ -45,13 +45,14 @@ def solve(problem: AnyProblem, solver: Solver, seed: int = 0, progress: Progress
     """
     if isinstance(solver, type) or not hasattr(solver, "solve"):
         raise ValueError(f"solver must be a solver such as MPLP(), received {solver!r}")
+    options = _options(solver)
     if getattr(solver, "takes", Problem) is Problem:
         require_finite(problem)
     elif not isinstance(problem, SampledProblem):
         name = type(solver).__name__
         raise ValueError(f"{name} needs a problem of logged steps: make one with SampledProblem(Steps.from_frame(…))")
     as_count(seed, "seed", least=0)
-    options, start = _options(solver), time.perf_counter()
+    start = time.perf_counter()
     solution = solver.solve(problem, seed, part_of(progress, 0.0, 1.0))
     return replace(
         solution,

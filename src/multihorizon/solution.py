@@ -456,7 +456,10 @@ class Solution(Result):
             values = getattr(self, name)
             if values is not None or name == "discounts":
                 as_shape(np.asarray(values), (len(self.experts),), f"{name} of the solution")
-                _check_range(values, 0.0, high, name)
+                outside = (values < 0) | (values > high)  # NaN stands for what is not known
+                if outside.any():
+                    expected = f"from 0 to {high:g}" if np.isfinite(high) else "at least 0"
+                    raise ValueError(f"{name} of the solution must be {expected}, received {values[outside][0]:g}")
         if np.ndim(self.reward) != 1:
             raise ValueError(f"reward of the solution must have one axis, received shape {np.shape(self.reward)}")
         if self.problem is not None and self.problem.names != self.experts:
@@ -585,11 +588,3 @@ def _fields_from(content: dict[str, Any]) -> dict[str, Any]:
     saved = content.get("confidence_intervals")
     intervals = None if saved is None else SavedIntervals({float(k): read_numbers(v) for k, v in saved.items()})
     return known | {"interval_source": intervals, "status": Status(known["status"]), "experts": tuple(known["experts"])}
-
-
-def _check_range(values: Floats, low: float, high: float, name: str) -> None:
-    """Raise if a value is outside; NaN stands for what is not known."""
-    outside = (values < low) | (values > high)
-    if outside.any():
-        expected = f"from {low:g} to {high:g}" if np.isfinite(high) else f"at least {low:g}"
-        raise ValueError(f"{name} of the solution must be {expected}, received {values[outside][0]:g}")

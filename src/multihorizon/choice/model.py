@@ -172,6 +172,7 @@ class ChoiceModel(ABC):
     """
 
     batches: Sequence[Decided]
+    feature_sizes: Floats
     #: How many numbers say how far ahead an expert looks.
     n_coordinates: int = 1
     #: Whether some decisions have a known reward.
@@ -191,7 +192,6 @@ class ChoiceModel(ABC):
         self.n_experts, self.n_reward = n_experts, n_reward
         self.settings, self.penalty, self._look_ahead_bounds = settings, penalty, bounds
         self.decisions = float(sum(batch.visits.sum() for batch in self.batches))
-        self.feature_sizes: Floats = np.ones(n_reward)
         self._hold(penalty, ridge)
         self._lay_out()
 

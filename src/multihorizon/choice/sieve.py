@@ -307,7 +307,7 @@ class SieveModel(ChoiceModel):
         penalty: Quadratic | None = None,
     ) -> None:
         self.problem, self.data, self.strength = problem, data, strength
-        self.batches = data.decisions
+        self.batches, self.feature_sizes = data.decisions, np.ones(problem.n_parameters)
         bounds, ridge = (0.0, LARGEST_DISCOUNT), strength * data.roughness
         super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
 
@@ -320,7 +320,7 @@ class SieveModel(ChoiceModel):
     def at(self, x: Floats, near: ChoicePoint | None = None) -> SievePoint | None:
         """The model at x, its plans started from those of a `near` point; None where values are not finite."""
         plans = []
-        theta, gamma, lam = self.reward(x), self.discounts(x), self.temperatures(x)
+        theta, gamma, lam = x[: self.n_reward], self.discounts(x), self.temperatures(x)
         for k, decisions in enumerate(self.data.decisions):
             starts = [near.plans[k].values, None] if isinstance(near, SievePoint) else [None]
             tried = (plan_sampled(self.data, decisions, theta, float(gamma[k]), float(lam[k]), start) for start in starts)

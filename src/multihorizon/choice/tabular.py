@@ -567,9 +567,9 @@ class ListedModel(ChoiceModel):
         ridge: Floats | float = 0.0,
     ) -> None:
         self.pays_known = any(batch.known_reward.any() for batch in self.batches)
-        super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
         largest = np.max([abs(batch.features.matrix).max(axis=0).toarray().ravel() for batch in self.batches], axis=0)
         self.feature_sizes = np.where(largest > 0, largest, 1.0)
+        super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
 
     def with_counts(self, counts: Sequence[Floats]) -> Self:
         """The same model of other decisions: counts `(S,A)` for each of the problem's experts and tasks."""
@@ -641,7 +641,7 @@ class Likelihood(ListedModel):
                     mdp = batch.mdp.with_probabilities(found[0].probabilities(x[found[1]]))
                     tasks[batch.task] = mdp, batch.engine.of(mdp)
             batches = tuple(batch.in_task(*tasks[batch.task]) if batch.task in tasks else batch for batch in batches)
-        theta, gamma, lam, plans = self.reward(x), self.discounts(x), self.temperatures(x), []
+        theta, gamma, lam, plans = x[: self.n_reward], self.discounts(x), self.temperatures(x), []
         for i, batch in enumerate(batches):
             plan = batch.plan(theta, gamma, lam, near.plans[i] if isinstance(near, Point) else None)
             if plan is None:

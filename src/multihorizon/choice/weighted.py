@@ -155,7 +155,7 @@ class WeightedLikelihood(ListedModel):
 
     def at(self, x: Floats, near: ChoicePoint | None = None) -> WeightedPoint | None:
         """The model at x; None where a value is infinite. The recursion needs no start."""
-        theta, lam = self.reward(x), self.temperatures(x)
+        theta, lam = x[: self.n_reward], self.temperatures(x)
         rho, slopes = self.family.step_discounts(self.coordinates(x), self.steps)
         plans = []
         for batch in self.batches:
