@@ -19,7 +19,6 @@ import pandas as pd
 from multihorizon.checks import Floats, as_shape, read_only
 from multihorizon.files import read_json, read_numbers, write_json
 from multihorizon.lookahead import step_discounts_of
-from multihorizon.mdp import MDP
 from multihorizon.planning.plan import plan, soft_plan, steps_left, weighted_plan
 from multihorizon.problem import AnyProblem, Expert, Problem, require_finite
 from multihorizon.result import Result, package_version
@@ -88,7 +87,11 @@ class Evidence(Mapping[str, Any]):
     def read(cls, content: Mapping[str, Any]) -> Self:
         """Evidence from a dict. A field that it lacks is None, and what has no field goes to `other`."""
         names = [f.name for f in fields(cls) if f.name != "other"]
-        known = {name: _read_part(name, content.get(name)) for name in names}
+        known: dict[str, Any] = {name: content.get(name) for name in names}
+        if known.get("population") is not None:
+            known["population"] = PopulationFindings.read(known["population"])
+        if (found := known.get("lookahead")) is not None:
+            known["lookahead"] = (FittedLookahead if "weights" in found else FamilyParameters).read(found)
         return cls(**known, other={name: value for name, value in content.items() if name not in known})
 
     def __getitem__(self, name: str) -> Any:
@@ -380,15 +383,6 @@ def read_evidence(solver: str, content: Mapping[str, Any]) -> Evidence:
     return kinds.get(solver, Evidence).read(content)
 
 
-def _read_part(name: str, value: Any) -> Any:
-    """A field of evidence from what a dict holds: two of them are evidence themselves."""
-    if name == "population" and value is not None:
-        return PopulationFindings.read(value)
-    if name == "lookahead" and value is not None:
-        return (FittedLookahead if "weights" in value else FamilyParameters).read(value)
-    return value
-
-
 class IntervalSource(Protocol):
     """What a solver leaves with its solution so that intervals `(K,2)` of the discounts can be asked for later, at any level."""
 
@@ -482,7 +476,12 @@ class Solution(Result):
     def _policy(self, expert: Expert, owner: int) -> Floats:
         reward, discount = expert.expected_reward(self.reward), float(self.discounts[owner])
         if self._weights and self.temperature is not None:
-            return _weighted_policy(expert.mdp, reward, self._weights[owner], float(self.temperature[owner]))
+            weights, left = self._weights[owner], steps_left(expert.mdp)
+            steps, temperature = step_discounts_of(weights)[:, None], self.temperature[owner : owner + 1]
+            log = weighted_plan(expert.mdp, reward.T.ravel(), steps, temperature)[1][0, :, :, 0]
+            # In states from which a plan needs weights that are not known, so is the policy.
+            known = np.zeros(len(reward), dtype=np.bool_) if left is None else left <= len(weights)
+            return np.where(known[:, None], np.exp(log.T), np.nan)
         if self.temperature is None:
             return plan(expert.mdp, reward, discount).policy
         return soft_plan(expert.mdp, reward, discount, float(self.temperature[owner])).policy
@@ -566,14 +565,6 @@ class Solution(Result):
             return cls(**found, problem=problem)
         except (TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{path} is not a saved solution: {error}") from error
-
-
-def _weighted_policy(mdp: MDP, reward: Floats, weights: list[float], temperature: float) -> Floats:
-    """The policy `(S,A)` with these look-ahead weights; NaN in states from which a plan needs weights that are not known."""
-    steps, left = step_discounts_of(weights)[:, None], steps_left(mdp)
-    log = weighted_plan(mdp, reward.T.ravel(), steps, np.array([temperature]))[1][0, :, :, 0]
-    known = np.zeros(mdp.n_states, dtype=np.bool_) if left is None else left <= len(weights)
-    return np.where(known[:, None], np.exp(log.T), np.nan)
 
 
 def _fields_from(content: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count, as_floats, as_mask, as_shape
+from multihorizon.checks import Bools, Floats, as_count, as_floats, as_mask, as_shape
 from multihorizon.domains.base import Domain, Ending, check_ending
 from multihorizon.mdp import MDP
 
@@ -95,8 +95,15 @@ def gridworld(
     if initial is None and live.size:
         free = ~(ends | blocked | kept)
         initial = free / free.sum() if free.any() else None
+    actions = []
+    for action in range(4):
+        chances = [1 - slip if direction == action else slip / 3 for direction in range(4)]
+        taken = [d for d in range(4) if chances[d] > 0]
+        data, entries = np.repeat([chances[d] for d in taken], live.size), [targets[d][live] for d in taken]
+        places = (np.tile(live, len(taken)), np.concatenate(entries))
+        actions.append(sp.csr_array((data, places), shape=(here.size, here.size)))
     return MDP(
-        [_action(targets, a, slip, live) for a in range(4)],
+        actions,
         initial,
         ends | blocked,
         state_names=names,
@@ -112,12 +119,11 @@ def big_small(height: int = 3, width: int = 6, slip: float = 0.0, ending: Ending
         >>> big_small().reward.reshape(3, 6)[2].tolist()
         [2.0, -2.0, -2.0, -2.0, -2.0, 20.0]
     """
-    ends = check_ending(ending)
     as_count(width, "width", least=2)
     goals = [(as_count(height, "height") - 1, 0), (height - 1, width - 1)]
     reward = np.full((height, width), -2.0)
     reward[goals[0]], reward[goals[1]] = 2.0, 20.0
-    return _grid_domain("big-small", reward, goals, slip, ends, (0.1, 0.45, 0.9), (0.1, 0.45, 0.9))
+    return _grid_domain("big-small", reward, goals, slip, ending, (0.1, 0.45, 0.9), (0.1, 0.45, 0.9))
 
 
 def cliff(height: int = 3, width: int = 4, slip: float = 0.1, ending: Ending = "terminal") -> Domain:
@@ -128,13 +134,12 @@ def cliff(height: int = 3, width: int = 4, slip: float = 0.1, ending: Ending = "
         >>> cliff().reward.reshape(3, 4)[0].tolist()
         [-10.0, -10.0, -10.0, 20.0]
     """
-    ends = check_ending(ending)
     as_count(height, "height", least=2)
     reward = np.full((height, as_count(width, "width", least=2)), -1.0)
     reward[0], reward[1] = -10.0, -2.0
     reward[0, -1] = 20.0
     top = [(0, column) for column in range(width)]
-    return _grid_domain("cliff", reward, top, slip, ends, (0.17, 0.4, 0.75), (0.0, 0.2, 0.52))
+    return _grid_domain("cliff", reward, top, slip, ending, (0.17, 0.4, 0.75), (0.0, 0.2, 0.52))
 
 
 def meadow(slip: float = 0.0, ending: Ending = "terminal") -> Domain:
@@ -148,12 +153,11 @@ def meadow(slip: float = 0.0, ending: Ending = "terminal") -> Domain:
         >>> [cell for cell, reward in zip(meadow().mdp.state_names, meadow().reward) if reward > 0]
         ['I3', 'A5']
     """
-    ends = check_ending(ending)
     reward = np.full((5, 9), -0.5)
     reward[1:4, 3:6] = -3.0
     reward[4, 0], reward[2, 8] = 6.0, 40.0
     names = [f"{column}{row}" for row in range(1, 6) for column in "ABCDEFGHI"]
-    return _grid_domain("meadow", reward, [(4, 0), (2, 8)], slip, ends, (0.5, 0.8, 0.97), (0.5, 0.8, 0.97), names)
+    return _grid_domain("meadow", reward, [(4, 0), (2, 8)], slip, ending, (0.5, 0.8, 0.97), (0.5, 0.8, 0.97), names)
 
 
 def _grid_domain(
@@ -161,15 +165,15 @@ def _grid_domain(
     reward: Floats,
     goals: list[tuple[int, int]],
     slip: float,
-    ends: bool,
+    ending: Ending,
     lp: tuple[float, ...],
     mce: tuple[float, ...],
     names: Sequence[str] | None = None,
 ) -> Domain:
-    height, width = reward.shape
+    (height, width), kind = reward.shape, "terminal" if check_ending(ending) else "absorbing"
 
     def build(slip: float) -> MDP:
-        return gridworld(height, width, slip, **{"terminal" if ends else "absorbing": goals}, names=names)
+        return gridworld(height, width, slip, **{kind: goals}, names=names)
 
     return Domain(name, build(slip), reward.ravel(), lp, mce, lambda rng: build(1 - rng.uniform()))
 
@@ -186,15 +190,6 @@ def _cells(cells: ArrayLike, shape: tuple[int, int], name: str) -> Bools:
             )
         array = array[:, 0] * shape[1] + array[:, 1]
     return as_mask(array, shape[0] * shape[1], name)
-
-
-def _action(targets: list[Ints], action: int, slip: float, live: Ints) -> Sparse:
-    n = targets[0].size
-    chances = [1 - slip if direction == action else slip / 3 for direction in range(4)]
-    taken = [d for d in range(4) if chances[d] > 0]
-    data = np.repeat([chances[d] for d in taken], live.size)
-    columns = np.concatenate([targets[d][live] for d in taken])
-    return sp.csr_array((data, (np.tile(live, len(taken)), columns)), shape=(n, n))
 
 
 def random_mdp(n_states: int, n_actions: int, branching: int | None = None, n_terminal: int = 0, seed: int = 0) -> MDP:
@@ -215,10 +210,9 @@ def random_mdp(n_states: int, n_actions: int, branching: int | None = None, n_te
     rng = np.random.default_rng(seed)
     live = n_states - n_terminal
     rows = np.repeat(np.arange(live), branching)
-
-    def one_action() -> sp.csr_array:
+    actions = []
+    for _ in range(n_actions):
         successors = rng.random((live, n_states)).argpartition(branching - 1, axis=1)[:, :branching]
         chances = rng.dirichlet(np.ones(branching), size=live)
-        return sp.csr_array((chances.ravel(), (rows, successors.ravel())), shape=(n_states, n_states))
-
-    return MDP([one_action() for _ in range(n_actions)], terminal=np.arange(live, n_states))
+        actions.append(sp.csr_array((chances.ravel(), (rows, successors.ravel())), shape=(n_states, n_states)))
+    return MDP(actions, terminal=np.arange(live, n_states))

@@ -119,7 +119,13 @@ class Navigation:
 
     def _solve(self, gamma: float) -> tuple[Floats, Floats]:
         axis, paid = self._axis, self.reward(np.stack(np.meshgrid(self._axis, self._axis, indexing="ij"), axis=-1))
-        along = {move: _integrals(axis, move * self.step, self.noise) for move in (-1, 0, 1)}
+        # The matrices `(n,n)` that give a function's expectation after a move from each grid point, from its values on the grid.
+        nodes, weights = hermegauss(21)
+        spline = make_interp_spline(axis, np.eye(axis.size), k=3)
+        along = {}
+        for move in (-1, 0, 1):
+            reached = _reflected(axis[:, None] + move * self.step + self.noise * nodes)
+            along[move] = np.einsum("q,iqj->ij", weights / weights.sum(), spline(reached))
         values = np.zeros_like(paid)
         while True:
             q = np.stack([along[x] @ (paid + gamma * values) @ along[y].T for x, y in MOVES])
@@ -161,11 +167,3 @@ def navigation(discounts: Sequence[float] | dict[str, float] | None = None, temp
 def _reflected(points: Floats) -> Floats:
     folded: Floats = 1 - np.abs(1 - np.abs(points))
     return folded
-
-
-def _integrals(axis: Floats, move: float, noise: float) -> Floats:
-    """The matrix `(n,n)` that gives a function's expectation after a move from each grid point, from its values on the grid."""
-    nodes, weights = hermegauss(21)
-    spline = make_interp_spline(axis, np.eye(axis.size), k=3)
-    found: Floats = np.einsum("q,iqj->ij", weights / weights.sum(), spline(_reflected(axis[:, None] + move + noise * nodes)))
-    return found

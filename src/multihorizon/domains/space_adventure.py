@@ -61,14 +61,12 @@ class Place(NamedTuple):
 
     def points(self, discount: float) -> list[float]:
         """The points each action earns, with all later travels at their best and discounted."""
-        return [
-            sum(p * (VALUES[self.planets[at]] + discount * self._rest(at, discount)) for at, p in self.landings(a).items())
-            - FUEL[a]
-            for a in range(len(ACTIONS))
-        ]
 
-    def _rest(self, position: int, discount: float) -> float:
-        return max(self.after(position).points(discount)) if self.left > 1 and discount > 0 else 0.0
+        def worth(at: int) -> float:
+            rest = max(self.after(at).points(discount)) if self.left > 1 and discount > 0 else 0.0
+            return VALUES[self.planets[at]] + discount * rest
+
+        return [sum(p * worth(at) for at, p in self.landings(a).items()) - FUEL[a] for a in range(len(ACTIONS))]
 
 
 @dataclass(frozen=True)
@@ -164,23 +162,13 @@ def space_adventure(mini_blocks: int = 100, travels: Sequence[int] = (2, 3), see
     kinds = [(noise, as_count(left, "travels")) for left in travels for noise in LANDS]
     rng = np.random.default_rng(seed)
     starts: list[Place] = []
-    for block in range(as_count(mini_blocks, "mini_blocks")):
-        starts.append(_draw(rng, *kinds[block % len(kinds)], starts))
-    return _task(starts)
-
-
-def _draw(rng: np.random.Generator, noise: str, left: int, taken: list[Place]) -> Place:
-    """The first state of a new mini-block in which looking ahead matters."""
-    while True:
-        planets, position = tuple(rng.integers(len(VALUES), size=6).tolist()), int(rng.integers(6))
-        place = Place(planets, noise, left, position)
+    while len(starts) < as_count(mini_blocks, "mini_blocks"):
+        noise, left = kinds[len(starts) % len(kinds)]
+        place = Place(tuple(rng.integers(len(VALUES), size=6).tolist()), noise, left, int(rng.integers(6)))
         near, far = place.points(0.0), place.points(1.0)
-        if (left == 1 or (near[0] - near[1]) * (far[0] - far[1]) < 0) and place not in taken:
-            return place
-
-
-def _task(starts: list[Place]) -> SpaceAdventure:
-    """The task of these mini-blocks: all states they can lead to, with their transitions, points and features."""
+        # Kept if looking ahead matters.
+        if (left == 1 or (near[0] - near[1]) * (far[0] - far[1]) < 0) and place not in starts:
+            starts.append(place)
     # All states in which there is something to decide, those with most travels left first.
     places = list(dict.fromkeys(sorted(starts, key=lambda place: -place.left)))
     for left in range(places[0].left, 1, -1):

@@ -49,7 +49,16 @@ from scipy.stats import qmc
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, as_count, as_positive
 from multihorizon.driver import Bayesian, EvaluationLog, Search, check_search
-from multihorizon.entropy.dual import FLAT, Dual, DualSolution, Response, discount_gradient, expert_order, minimise_dual
+from multihorizon.entropy.dual import (
+    FLAT,
+    Dual,
+    DualPoint,
+    DualSolution,
+    Response,
+    discount_gradient,
+    expert_order,
+    minimise_dual,
+)
 from multihorizon.entropy.mce import entropy_evidence
 from multihorizon.numerics import slp
 from multihorizon.parallel import Progress, silent
@@ -68,29 +77,18 @@ AIM, COMPETING = 0.999, 0.99901
 
 @dataclass(frozen=True, eq=False)
 class Matching:
-    """The dual solution at Γ, and each expert's mismatch `(n,d)` with its derivative `(n,d,K)` in the discounts."""
+    """The dual's minimum at Γ, and each expert's mismatch `(n,d)` with its derivative `(n,d,K)` in the discounts."""
 
     discounts: Floats
-    found: DualSolution
+    point: DualPoint
     mismatch: Floats
     derivative: Floats
     entropy_gradient: Floats
 
-    @property
-    def entropy(self) -> float:
-        """`Σ_i H_i` at the matching policies."""
-        return self.found.point.entropy
 
-    @property
-    def largest(self) -> float:
-        """The largest entry of any expert's mismatch."""
-        return self.found.point.largest_mismatch
-
-
-def match(dual: Dual, tolerance: float, start: Floats | None = None) -> Matching:
-    """Minimise the dual and differentiate what it leaves unmatched."""
-    found = minimise_dual(dual, start, tolerance)
-    responses = found.point.responses
+def match(dual: Dual, point: DualPoint) -> Matching:
+    """Differentiate what the dual's minimum leaves unmatched."""
+    responses = point.responses
     direct = np.array([_direct(response, policy) for response, policy in zip(responses, dual.policies, strict=True)])
     owner = np.array(dual.problem.owner)
     pulls = np.stack([direct[owner == k].sum(axis=0) for k in range(dual.problem.n_experts)], axis=1)
@@ -99,7 +97,7 @@ def match(dual: Dual, tolerance: float, start: Floats | None = None) -> Matching
     derivative = np.stack([hessian @ moved for hessian in hessians])
     derivative[np.arange(len(responses)), :, owner] += direct
     mismatch = np.array([response.mismatch for response in responses])
-    return Matching(dual.discounts, found, mismatch, derivative, -discount_gradient(dual, found.point))
+    return Matching(dual.discounts, point, mismatch, derivative, -discount_gradient(dual, point))
 
 
 def _direct(response: Response, policy: Floats) -> Floats:
@@ -147,7 +145,7 @@ class Climb:
             # Where the inner problem cannot be solved, the next start goes on.
             with suppress(UnmatchedError):
                 found = self.at(self.nearest(start))
-                if found.largest <= self.threshold and self.opened(found, seen):
+                if found.point.largest_mismatch <= self.threshold and self.opened(found, seen):
                     self.rise(found, self.threshold)
             progress(min(1.0, (number + 1) / wanted), f"MPMCE: best {self.log.best:.6g}")
         return self.log.trace()
@@ -156,8 +154,8 @@ class Climb:
         """Match at Γ, starting from the reward of the point before; the same Γ twice in a row costs nothing."""
         if self._last is not None and np.array_equal(discounts, self.log.discounts[-1]):
             return self._last
-        found = self.evaluate(discounts, None if self._last is None else self._last.found.point.theta)
-        value = np.nan if found is None else score(found.entropy, found.largest, COMPETING * self.threshold)
+        found = self.evaluate(discounts, None if self._last is None else self._last.point.theta)
+        value = np.nan if found is None else score(found.point, COMPETING * self.threshold)
         self.log.add(np.array(discounts), value)
         self._last = found
         if found is None:
@@ -230,13 +228,13 @@ class _Entropy:
         return there, _merit(there, self.threshold) - _merit(here, self.threshold)
 
 
-def score(entropy: float, mismatch: float, threshold: float) -> float:
+def score(point: DualPoint, threshold: float) -> float:
     """The entropy of discounts that pass; minus the mismatch in units of the threshold where they do not."""
-    return entropy if mismatch <= threshold else -mismatch / threshold
+    return point.entropy if point.largest_mismatch <= threshold else -point.largest_mismatch / threshold
 
 
 def _merit(found: Matching, threshold: float) -> float:
-    return found.entropy - PENALTY * max(0.0, found.largest / threshold - 1)
+    return found.point.entropy - PENALTY * max(0.0, found.point.largest_mismatch / threshold - 1)
 
 
 def _linear_step(here: Matching, base: Floats, threshold: float, radius: float) -> tuple[Floats, float]:
@@ -254,13 +252,13 @@ def _linear_step(here: Matching, base: Floats, threshold: float, radius: float) 
     )
     if found.x is None:
         return np.zeros(width), 0.0
-    promised = -found.fun + PENALTY * max(0.0, here.largest / threshold - 1)
+    promised = -found.fun + PENALTY * max(0.0, here.point.largest_mismatch / threshold - 1)
     return np.asarray(found.x[:-1], dtype=np.float64), float(promised)
 
 
 def entropy_within_reach(here: Matching, threshold: float) -> float:
     """How much more entropy discounts nearby promise to first order; 0 at the answer."""
-    return _linear_step(here, here.mismatch, max(AIM * threshold, here.largest), NEARBY)[1]
+    return _linear_step(here, here.mismatch, max(AIM * threshold, here.point.largest_mismatch), NEARBY)[1]
 
 
 @dataclass(frozen=True)
@@ -306,14 +304,28 @@ class MPMCE:
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Search, then solve once more at the best Γ."""
-        inner = _Inner(self, problem)
-        trace = self._search(inner, seed, progress)
+        places = np.argsort(expert_order(problem))
+        inner = _Inner(self, problem, places)
+        climbs = self.gap == "threshold" and self.search is None
+        # The experts stand in an order of their own, so that the answer does not depend on how they are listed.
+        if climbs:
+            starts = ENDLESS_DISCOUNT * qmc.Halton(places.size, seed=seed).random(5 * self.starts)[:, places]
+            trace = Climb(inner.match, self.threshold, self.max_steps).run(starts, self.starts, progress)
+        else:
+            trace = (self.search or Bayesian(50)).run(inner, places.size, seed, progress).trace
+            trace = replace(trace, discounts=trace.discounts[:, places])
         best = trace.best_discounts
         found, dual = inner.solve(best)
-        residual = found.point.largest_mismatch if self.gap == "threshold" else relative_mismatch(found, dual)
-        allowed = self.threshold if self.gap == "threshold" else self.tolerance
-        problems = list(_problems(found, residual, allowed, reach := self._reach(inner, best)))
-        what = "largest" if self.gap == "threshold" else "relative"
+        what, residual, allowed = (
+            ("largest", found.point.largest_mismatch, self.threshold)
+            if self.gap == "threshold"
+            else ("relative", relative_mismatch(found, dual), self.tolerance)
+        )
+        reach = None
+        if climbs:
+            matching = inner.match(best, None)
+            reach = np.nan if matching is None else entropy_within_reach(matching, self.threshold)
+        problems = list(_problems(found, residual, allowed, reach))
         message = f"best of {len(trace)} discounts: {what} mismatch {residual:.1e}, summed gap {found.point.gap:.1e}"
         return Solution(
             solver="MPMCE",
@@ -328,22 +340,6 @@ class MPMCE:
             trace=trace,
             evidence=entropy_evidence(found, reach),
         )
-
-    def _reach(self, inner: _Inner, discounts: Floats) -> float | None:
-        """What a climb left undone, NaN where the inner problem was not solved; None where it did not climb."""
-        if self.gap != "threshold" or self.search is not None:
-            return None
-        found = inner.match(discounts, None)
-        return np.nan if found is None else entropy_within_reach(found, self.threshold)
-
-    def _search(self, inner: _Inner, seed: int, progress: Progress) -> Trace:
-        """Search with the experts in an order of their own, so that the answer does not depend on how they are listed."""
-        places = np.argsort(expert_order(inner.problem))
-        if self.gap == "threshold" and self.search is None:
-            starts = ENDLESS_DISCOUNT * qmc.Halton(places.size, seed=seed).random(5 * self.starts)[:, places]
-            return Climb(inner.match, self.threshold, self.max_steps).run(starts, self.starts, progress)
-        trace = (self.search or Bayesian(50)).run(_Reordered(inner, places), places.size, seed, progress).trace
-        return replace(trace, discounts=trace.discounts[:, places])
 
 
 def relative_mismatch(found: DualSolution, dual: Dual) -> float:
@@ -365,54 +361,41 @@ def _problems(found: DualSolution, residual: float, allowed: float, reach: float
         yield f"the climb did not end: discounts within {NEARBY:g} promise {reach:.1e} more entropy"
 
 
+@dataclass(frozen=True)
 class _Inner:
-    """The problem at fixed Γ, and the value its rule gives that Γ."""
+    """The problem at fixed Γ, and the value its rule gives that Γ, with the experts at their `places`."""
 
-    def __init__(self, options: MPMCE, problem: Problem) -> None:
-        self.options, self.problem = options, problem
+    options: MPMCE
+    problem: Problem
+    places: Ints
 
-    def dual(self, discounts: Floats) -> Dual:
-        return Dual(self.problem, discounts, np.full(self.problem.n_experts, float(self.options.temperature)))
-
-    def solve(self, discounts: Floats) -> tuple[DualSolution, Dual]:
-        dual = self.dual(discounts)
-        return minimise_dual(dual, tolerance=self.options.inner_tolerance), dual
+    def solve(self, discounts: Floats, start: Floats | None = None, share: float = 1.0) -> tuple[DualSolution, Dual]:
+        """The dual and its minimum, to a share of the tolerance."""
+        dual = Dual(self.problem, discounts, np.full(self.problem.n_experts, float(self.options.temperature)))
+        return minimise_dual(dual, start, share * self.options.inner_tolerance), dual
 
     def match(self, discounts: Floats, start: Floats | None) -> Matching | None:
         """The matching at Γ, or None where the dual has no minimum that was reached."""
         try:
             # The climb asks for more, because it compares mismatches that are nearly equal.
-            found = match(self.dual(discounts), 1e-3 * self.options.inner_tolerance, start)
+            found, dual = self.solve(discounts, start, 1e-3)
+            return match(dual, found.point) if found.gradient_norm <= self.options.inner_tolerance else None
         except (ValueError, np.linalg.LinAlgError):
             return None
-        return found if found.found.gradient_norm <= self.options.inner_tolerance else None
 
     def __call__(self, discounts: Floats) -> float:
         try:
-            found, dual = self.solve(discounts)
+            return self.value(*self.solve(discounts[self.places]))
         except ValueError:
             return np.nan
-        return self.value(found, dual)
 
     def value(self, found: DualSolution, dual: Dual) -> float:
         """What the rule gives Γ; NaN where the dual was not minimised."""
         if not found.converged:
             return np.nan
-        entropy = found.point.entropy
-        if self.options.gap == "summed":
-            return entropy if found.point.gap <= self.options.tolerance else -abs(found.point.gap)
         if self.options.gap == "threshold":
-            return score(entropy, found.point.largest_mismatch, self.options.threshold)
+            return score(found.point, self.options.threshold)
+        if self.options.gap == "summed":
+            return found.point.entropy if found.point.gap <= self.options.tolerance else -abs(found.point.gap)
         mismatch = relative_mismatch(found, dual)
-        return entropy if mismatch <= self.options.tolerance else -float(np.sqrt(mismatch))
-
-
-@dataclass(frozen=True)
-class _Reordered:
-    """The objective with its discounts in another order; a class, because searches send it to other processes."""
-
-    inner: _Inner
-    places: Ints
-
-    def __call__(self, discounts: Floats) -> float:
-        return self.inner(discounts[self.places])
+        return found.point.entropy if mismatch <= self.options.tolerance else -float(np.sqrt(mismatch))

@@ -58,7 +58,10 @@ class MPML:
         trace = Trace(trace.discounts[:, profile.places], trace.values, trace.seconds)
         best = trace.best_discounts
         found, dual = profile.solve(best)
-        residual = _stationarity(best, found, discount_gradient(dual, found.point))
+        gradient = discount_gradient(dual, found.point)
+        # At a bound only the part of the gradient that points inward counts.
+        low, high = np.where(best <= 0, 0.0, -np.inf), np.where(best >= ENDLESS_DISCOUNT, 0.0, np.inf)
+        residual = max(found.gradient_norm, float(np.abs(np.clip(gradient, low, high)).max()))
         return Solution(
             solver="MPML",
             status=Status.CONVERGED if residual <= self.tolerance else Status.NOT_CONVERGED,
@@ -126,11 +129,3 @@ def _climb(profile: _Profile, n_experts: int, starts: int, seed: int, progress: 
         )
         progress((number + 1) / starts, f"MPML: best {log.best:.6g}")
     return log.trace()
-
-
-def _stationarity(discounts: Floats, found: DualSolution, gradient: Floats) -> float:
-    """The projected gradient: at a bound only the part that points inward counts."""
-    inward = np.where(
-        discounts <= 0, np.maximum(gradient, 0), np.where(discounts >= ENDLESS_DISCOUNT, np.minimum(gradient, 0), gradient)
-    )
-    return max(found.gradient_norm, float(np.abs(inward).max()))

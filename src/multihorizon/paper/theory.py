@@ -180,10 +180,16 @@ def feasibility_at(
     problem: Problem, points: Floats, temperature: float = 1.0, batch: int = 5000, *, jobs: int = 1, progress: Progress = silent
 ) -> Floats:
     """The residual `(m,)` at each of the discounts `(m,K)`: 0 where some reward explains all experts; `batch` at a time."""
-    vectors = _reduce(_families(problem), as_positive(temperature, "temperature"))
+    families, lam = _families(problem), as_positive(temperature, "temperature")
+    u, v = (lam * np.stack([getattr(family, name) for family in families]) for name in ("u", "v"))
+    basis, pushed = np.stack([family.basis for family in families]), np.stack([family.pushed for family in families])
+    # All vectors in one orthonormal basis.
+    columns = np.concatenate([u.T, v.T, *basis, *pushed], axis=1)
+    frame = np.linalg.qr(columns)[0] if columns.shape[1] < columns.shape[0] else np.eye(columns.shape[0])
+    distances = partial(_distances, u @ frame, v @ frame, frame.T @ basis, frame.T @ pushed, u.shape[1])
     batches = np.array_split(points, max(1, len(points) // batch))
     found: list[Floats] = []
-    for part in in_parallel(partial(_batch, vectors), batches, jobs):
+    for part in in_parallel(distances, batches, jobs):
         found.append(part)
         progress(len(found) / len(batches), "feasibility of the grid")
     return np.concatenate(found)
@@ -202,34 +208,13 @@ def _families(problem: Problem) -> list[RewardFamily]:
     return families
 
 
-@dataclass(frozen=True, eq=False)
-class _Vectors:
-    """û, V̂ `(K,n)` and N, P N `(K,n,p)` of all experts in one orthonormal basis; `states` is how many states they stand for."""
-
-    u: Floats
-    v: Floats
-    basis: Floats
-    pushed: Floats
-    states: int
-
-
-def _reduce(families: list[RewardFamily], lam: float) -> _Vectors:
-    u = lam * np.stack([family.u for family in families])
-    v = lam * np.stack([family.v for family in families])
-    basis, pushed = np.stack([family.basis for family in families]), np.stack([family.pushed for family in families])
-    columns = np.concatenate([u.T, v.T, *basis, *pushed], axis=1)
-    frame = np.linalg.qr(columns)[0] if columns.shape[1] < columns.shape[0] else np.eye(columns.shape[0])
-    turned = (u @ frame, v @ frame, frame.T @ basis, frame.T @ pushed)
-    return _Vectors(*turned, states=u.shape[1])
-
-
-def _batch(vectors: _Vectors, points: Floats) -> Floats:
-    """Distances by projection on the range of the nuisance columns, for a batch of points."""
-    n_experts, size, width = vectors.basis.shape
+def _distances(u: Floats, v: Floats, basis: Floats, pushed: Floats, states: int, points: Floats) -> Floats:
+    """Distances by projection on the range of the nuisance columns, for a batch of points: û, V̂ `(K,n)`, N, P N `(K,n,p)`."""
+    n_experts, size, width = basis.shape
     count = len(points)
-    data = vectors.u - points[:, :, None] * vectors.v
+    data = u - points[:, :, None] * v
     data = data - data.mean(axis=1, keepdims=True)
-    blocks = vectors.basis - points[:, :, None, None] * vectors.pushed
+    blocks = basis - points[:, :, None, None] * pushed
     matrix = np.zeros((count, n_experts, size, n_experts, width))
     for k in range(n_experts):
         matrix[:, :, :, k] = -blocks[:, None, k] / n_experts
@@ -238,7 +223,7 @@ def _batch(vectors: _Vectors, points: Floats) -> Floats:
     used = left * (values > SMALLEST_USED * values.max(axis=1, keepdims=True))[:, None, :]
     flat = data.reshape(count, -1, 1)
     rest = flat - used @ (used.transpose(0, 2, 1) @ flat)
-    distance: Floats = np.sqrt((rest[:, :, 0] ** 2).sum(axis=1) / (n_experts * vectors.states))
+    distance: Floats = np.sqrt((rest[:, :, 0] ** 2).sum(axis=1) / (n_experts * states))
     return distance
 
 
