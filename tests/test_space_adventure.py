@@ -7,7 +7,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.domains.space_adventure import Place
-from multihorizon.planning.plan import steps_left
+from multihorizon.mdp import steps_left
 
 TASK = mh.domains.space_adventure()
 

@@ -57,9 +57,8 @@ from multihorizon.estimate.population.solver import Population
 from multihorizon.estimate.sieve import RewardFunctions, SieveLikelihood, dynamics_unknown, reward_functions, unpredicted
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.lookahead import Lookahead
-from multihorizon.mdp import MDP
+from multihorizon.mdp import MDP, steps_left
 from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.planning.plan import steps_left
 from multihorizon.problem import Problem, SampledProblem
 from multihorizon.questions.goals import Goals, best_fit, group_experts
 from multihorizon.questions.lookahead_comparison import LookaheadComparison, check_comparable, compare_from

@@ -463,3 +463,32 @@ def steps_into(matrix: Sparse, targets: Bools) -> Ints:
     graph = sp.csr_array((graph.data, graph.indices, graph.indptr), shape=(n + 1, n + 1))
     _, nearer = breadth_first_order(graph, n)
     return np.where(targets, np.arange(n), np.maximum(nearer[:n], -1)).astype(np.int64)
+
+
+def episodic_levels(mdp: MDP) -> list[Ints] | None:
+    """The states that are not terminal, sorted so that each level leads to earlier ones and endings only; None for cycles."""
+    moves = sp.csr_array(mdp.under(mdp.available / 1.0))
+    graph = sp.csr_array((moves.data > 0, moves.indices, moves.indptr), shape=moves.shape).astype(np.int64)
+    waiting = ~mdp.terminal
+    open_successors = graph @ waiting.astype(np.int64)
+    into = graph.T.tocsr()
+    levels: list[Ints] = []
+    while waiting.any():
+        ready = np.flatnonzero(waiting & (open_successors == 0))
+        if not ready.size:
+            return None
+        levels.append(ready)
+        waiting[ready] = False
+        np.subtract.at(open_successors, into[ready].indices, 1)
+    return levels
+
+
+def steps_left(mdp: MDP) -> Ints | None:
+    """The most decisions that can follow from each state on, its own included, `(S,)`; None where a state can come again."""
+    levels = episodic_levels(mdp)
+    if levels is None:
+        return None
+    left = np.zeros(mdp.n_states, dtype=np.int64)
+    for number, level in enumerate(levels):
+        left[level] = number + 1
+    return left

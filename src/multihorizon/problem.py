@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -42,7 +42,8 @@ class Expert:
 
     `policy` holds probabilities (kinds "policy" and "actions"), `sets` the chosen actions (kinds "actions" and "action sets",
     and policies that are deterministic), `counts` the decisions (kind "demonstrations"); the rest is None. `features` is the
-    matrix F `(A·S,d)` that turns reward parameters into the expected immediate reward; None stands for the stacked transitions.
+    matrix F `(A·S,d)` that turns reward parameters into the expected immediate reward; None stands for the stacked transitions
+    (one number per state, paid on arrival), and `feature_matrix` is F in both cases.
     `known_reward` `(A·S,)` is a part of the expected immediate reward that needs no estimating; None stands for none.
     Where the features are paid on arrival, `arrival` `(S,d)` says how, and F is their average over next states.
     The arrays are copies that cannot be written to.
@@ -57,6 +58,7 @@ class Expert:
     features: Sparse | None = None
     arrival: Sparse | None = None
     known_reward: Floats | None = None
+    feature_matrix: Sparse = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         table = (self.mdp.n_states, self.mdp.n_actions)
@@ -66,13 +68,14 @@ class Expert:
             "counts": table,
             "known_reward": (table[0] * table[1],),
         }
-        for field, shape in shapes.items():
-            array = getattr(self, field)
+        for data, shape in shapes.items():
+            array = getattr(self, data)
             if array is not None:
-                as_shape(np.asarray(array), shape, f"{field} of expert {self.name}")
-                object.__setattr__(self, field, read_only(np.asarray(array)))
+                as_shape(np.asarray(array), shape, f"{data} of expert {self.name}")
+                object.__setattr__(self, data, read_only(np.asarray(array)))
+        object.__setattr__(self, "feature_matrix", self.mdp.stacked if self.features is None else self.features)
         if self.kind not in _DATA or getattr(self, _DATA[self.kind]) is None:
-            expected = ", ".join(f'{field} for "{kind}"' for kind, field in _DATA.items())
+            expected = ", ".join(f'{data} for "{kind}"' for kind, data in _DATA.items())
             raise ValueError(
                 f"expert {self.name} must have the data of its kind ({expected}), received kind {self.kind!r} without it"
             )
@@ -83,11 +86,6 @@ class Expert:
             _check_sets(self.mdp, self.sets, self.name)
         if self.counts is not None:
             _check_counts(self.mdp, self.counts, self.name)
-
-    @property
-    def feature_matrix(self) -> Sparse:
-        """F `(A·S,d)`: the features, or the stacked transitions where the reward is one number per state, paid on arrival."""
-        return self.mdp.stacked if self.features is None else self.features
 
     @property
     def arrival_features(self) -> Sparse | None:
@@ -201,20 +199,14 @@ class AnyProblem(ABC):
     Attributes:
         names: the distinct names of the experts `(K,)`, in order of appearance.
         parameter_names: labels of the reward parameters `(d,)`: states, features, or basis functions.
+        n_experts: K, the number of distinct experts and so of discounts.
+        n_parameters: d, the length of the reward: the number of states, of features, or of basis functions.
     """
 
     names: tuple[str, ...]
     parameter_names: tuple[str, ...]
-
-    @property
-    def n_experts(self) -> int:
-        """K, the number of distinct experts and so of discounts."""
-        return len(self.names)
-
-    @property
-    def n_parameters(self) -> int:
-        """d, the length of the reward: the number of states, of features, or of basis functions."""
-        return len(self.parameter_names)
+    n_experts: int
+    n_parameters: int
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -299,6 +291,8 @@ class Problem(AnyProblem):
         names = tuple(dict.fromkeys(expert.name for expert in every))
         fields: dict[str, object] = {"experts": every, "names": names, "parameter_names": parameter_names}
         fields |= {
+            "n_experts": len(names),
+            "n_parameters": len(parameter_names),
             "owner": tuple(names.index(expert.name) for expert in every),
             "tabular": all(expert.features is None for expert in every),
         }
@@ -450,6 +444,8 @@ class SampledProblem(AnyProblem):
         if not isinstance(self.steps, Steps):
             raise ValueError(f"steps must be Steps, received {type(self.steps).__name__}")
         object.__setattr__(self, "names", self.steps.experts)
+        object.__setattr__(self, "n_experts", len(self.names))
+        object.__setattr__(self, "n_parameters", len(self.parameter_names))
 
     def __repr__(self) -> str:
         return f"SampledProblem({len(self.steps)} steps in {', '.join(self.steps.coordinates)}, experts {', '.join(self.names)})"

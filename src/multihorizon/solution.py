@@ -19,7 +19,8 @@ import pandas as pd
 from multihorizon.checks import Floats, as_shape, read_only
 from multihorizon.files import read_json, read_numbers, write_json
 from multihorizon.lookahead import step_discounts_of
-from multihorizon.planning.plan import plan, soft_plan, steps_left, weighted_plan
+from multihorizon.mdp import steps_left
+from multihorizon.planning.plan import plan, soft_plan, weighted_plan
 from multihorizon.problem import AnyProblem, Expert, Problem, require_finite
 from multihorizon.result import Result, package_version
 

@@ -58,7 +58,7 @@ import scipy.sparse.linalg as spla
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, Sparse
 from multihorizon.choice.model import ChoiceModel, ChoicePoint, Choices, Quadratic, Settings
-from multihorizon.mdp import MDP
+from multihorizon.mdp import MDP, episodic_levels
 from multihorizon.numerics.newton import Dense, Metric, Products
 from multihorizon.planning.linear import Resolvent, policy_resolvent
 from multihorizon.planning.plan import (
@@ -66,7 +66,6 @@ from multihorizon.planning.plan import (
     MAX_NEWTON_STEPS,
     ROUNDED_RESIDUAL,
     STALLED_RESIDUAL,
-    episodic_levels,
     log_policies,
     soft_plan,
 )

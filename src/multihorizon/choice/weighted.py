@@ -28,7 +28,8 @@ from multihorizon.checks import Floats, Ints
 from multihorizon.choice.model import DENSE_REWARDS, ChoicePoint, Choices, Quadratic, Settings, with_known_reward
 from multihorizon.choice.tabular import MOST_LEVELS, ListedModel, Persons, persons_by_task, require_counts
 from multihorizon.lookahead import Depth, Exponential, Lookahead
-from multihorizon.planning.plan import INFINITE, steps_left, weighted_plan
+from multihorizon.mdp import steps_left
+from multihorizon.planning.plan import INFINITE, weighted_plan
 from multihorizon.problem import Problem
 
 

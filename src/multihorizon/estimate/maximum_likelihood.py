@@ -517,6 +517,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     best, point, model = found.best, found.best.point, found.best.point.likelihood
     problem = point.problem if model.moves else problem
     precise, residual = precision(point), point.projected_gradient()
+    widening, transitions = transition_widening(point, precise), model.transitions_at(point.x)
     discounts, ahead, part = model.discounts(point.x), model.discount_slice, model.temperature_slice
     # Ends that are as likely as the best with other discounts.
     others = [
@@ -566,8 +567,8 @@ def _solution(problem: Problem, found: Fit) -> Solution:
             equal_temperatures_p=None if found.spread is None else found.spread.p_equal,
             lost_temperatures=lost.tolist(),
             log_temperature_errors=_or_none(precise.standard_errors[part][model.temperature_groups]),
-            transition_widening=transition_widening(point, precise)[ahead][model.groups].tolist(),
-            transitions=[entries.tolist() for entries in model.transitions_at(point.x).values()],
+            transition_widening=widening[ahead][model.groups].tolist(),
+            transitions=[entries.tolist() for entries in transitions.values()],
             lookahead=FamilyParameters(family="exponential", parameters={"discount": discounts.tolist()}),
             steps=best.steps,
             starts=[_end(end) for end in found.ends],

@@ -50,7 +50,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from multihorizon.checks import (
@@ -353,35 +352,6 @@ def toward_end(mdp: MDP) -> Ints:
     chances = np.stack([mdp.transition(a)[np.arange(n), targets] for a in range(mdp.n_actions)], axis=1)
     chosen: Ints = np.where(mdp.available, chances, -1.0).argmax(axis=1)
     return chosen
-
-
-def episodic_levels(mdp: MDP) -> list[Ints] | None:
-    """The states that are not terminal, sorted so that each level leads to earlier ones and endings only; None for cycles."""
-    moves = sp.csr_array(mdp.under(mdp.available / 1.0))
-    graph = sp.csr_array((moves.data > 0, moves.indices, moves.indptr), shape=moves.shape).astype(np.int64)
-    waiting = ~mdp.terminal
-    open_successors = graph @ waiting.astype(np.int64)
-    into = graph.T.tocsr()
-    levels: list[Ints] = []
-    while waiting.any():
-        ready = np.flatnonzero(waiting & (open_successors == 0))
-        if not ready.size:
-            return None
-        levels.append(ready)
-        waiting[ready] = False
-        np.subtract.at(open_successors, into[ready].indices, 1)
-    return levels
-
-
-def steps_left(mdp: MDP) -> Ints | None:
-    """The most decisions that can follow from each state on, its own included, `(S,)`; None where a state can come again."""
-    levels = episodic_levels(mdp)
-    if levels is None:
-        return None
-    left = np.zeros(mdp.n_states, dtype=np.int64)
-    for number, level in enumerate(levels):
-        left[level] = number + 1
-    return left
 
 
 @dataclass(frozen=True)
