@@ -140,12 +140,10 @@ class Search(Protocol):
         ...
 
 
-def check_search(value: Any) -> Search:
-    """Read an outer search."""
+def check_search(value: Any) -> None:
+    """Raise on what is no outer search."""
     if isinstance(value, type) or not hasattr(value, "run"):
         raise ValueError(f"search must be a search such as SequentialLP() or Grid(step=0.05), received {value!r}")
-    search: Search = value
-    return search
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from multihorizon.checks import Floats, as_discount, as_positive
+from multihorizon.checks import as_discount, as_positive
 from multihorizon.entropy.dual import Dual, DualSolution, minimise_dual
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
@@ -41,7 +40,10 @@ class MCE:
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Minimise the dual; nothing in it is random."""
         progress(0.0, "MCE: minimising the dual")
-        discounts = _discounts(self.discount, problem)
+        given = np.atleast_1d(np.asarray(self.discount, dtype=np.float64))
+        if given.size not in (1, problem.n_experts):
+            raise ValueError(f"discount must be one number or one for each of {problem.n_experts} experts, received {given.size}")
+        discounts = np.broadcast_to(given, (problem.n_experts,)).copy()
         temperature = np.full(problem.n_experts, float(self.temperature))
         found = minimise_dual(Dual(problem, discounts, temperature), tolerance=self.tolerance)
         reached = f"dual gradient {found.gradient_norm:.1e} after {found.iterations} Newton steps"
@@ -68,10 +70,3 @@ def entropy_evidence(found: DualSolution, within_reach: float | None = None) -> 
         dual_gradient=found.gradient_norm,
         entropy_within_reach=within_reach,
     )
-
-
-def _discounts(discount: Any, problem: Problem) -> Floats:
-    array = np.atleast_1d(np.asarray(discount, dtype=np.float64))
-    if array.size not in (1, problem.n_experts):
-        raise ValueError(f"discount must be one number or one for each of {problem.n_experts} experts, received {array.size}")
-    return np.broadcast_to(array, (problem.n_experts,)).copy()

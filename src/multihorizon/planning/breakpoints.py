@@ -16,7 +16,6 @@ interval holds up to there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import comb
 from typing import NamedTuple
@@ -85,14 +84,22 @@ def discount_intervals(mdp: MDP, reward: ArrayLike) -> list[DiscountInterval]:
     """
     expected = np.where(mdp.available, mdp.expected_reward(reward), -np.inf)
     intervals: list[DiscountInterval] = []
-    low, ties = 0.0, None
-    for at, found in _sweep(mdp, expected):
+    low = center = 0.0
+    ties, actions = None, expected.argmax(axis=1)
+    while True:
+        actions, segment = _improve(mdp, expected, actions, center)
+        found = segment.signs == 0
         if ties is not None and (found != ties).any():
-            intervals.append(DiscountInterval(low, at, ties))
-            low = at
+            intervals.append(DiscountInterval(low, center, ties))
+            low = center
         ties = found
-    assert ties is not None
-    return [*intervals, DiscountInterval(low, 1.0, ties)]
+        crossing = _first_crossing(segment)
+        if crossing is not None:
+            center = _polish(mdp, expected, actions, segment, crossing)
+        elif center + segment.radius >= 1 or center >= LARGEST_SOLVABLE_DISCOUNT:
+            return [*intervals, DiscountInterval(low, 1.0, ties)]
+        else:
+            center += segment.radius
 
 
 def first_departure(
@@ -116,22 +123,6 @@ def first_departure(
         if edge <= 0 or (direction > 0 and edge >= LARGEST_SOLVABLE_DISCOUNT):
             return 0.0 if direction < 0 else 1.0
         center = edge
-
-
-def _sweep(mdp: MDP, expected: Floats) -> Iterator[tuple[float, Bools]]:
-    """Yield points in increasing order with the actions that are optimal from there up to the next point."""
-    center = 0.0
-    actions: Ints = expected.argmax(axis=1)
-    while True:
-        actions, segment = _improve(mdp, expected, actions, center)
-        yield center, segment.signs == 0
-        crossing = _first_crossing(segment)
-        if crossing is not None:
-            center = _polish(mdp, expected, actions, segment, crossing)
-        elif center + segment.radius >= 1 or center >= LARGEST_SOLVABLE_DISCOUNT:
-            return
-        else:
-            center += segment.radius
 
 
 def _improve(mdp: MDP, expected: Floats, actions: Ints, center: float) -> tuple[Ints, _Segment]:

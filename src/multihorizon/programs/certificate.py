@@ -43,14 +43,6 @@ from multihorizon.programs.inner import POSITIVE_MARGIN, Inner, Optimum
 from multihorizon.programs.margins import Margins
 
 
-class RowsAt(NamedTuple):
-    """Rows at one end of a box: w(γ), and `D⁺H'F⁺ + D⁻H'F⁻` and `D⁺H'F⁻ + D⁻H'F⁺` of the curvature terms."""
-
-    margins: Floats
-    same_sign: Floats
-    other_sign: Floats
-
-
 class RelaxedRows(NamedTuple):
     """Coefficients of θ⁺, θ⁻ and q in relaxed rows."""
 
@@ -71,7 +63,7 @@ class Relaxation:
     required: Bools
     l1: float
     bound: float
-    _rows: dict[tuple[int, float], RowsAt] = field(default_factory=dict)
+    _rows: dict[tuple[int, float], tuple[Floats, Floats, Floats]] = field(default_factory=dict)
     _basis: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -130,12 +122,15 @@ class Relaxation:
 
     def relaxed(self, i: int, low: float, high: float) -> RelaxedRows:
         """Expert i's strict rows, its ties and their negatives, bounded from above on [low, high]."""
-        one, other = self._at(i, low), self._at(i, high)
-        same, opposite = ((high - low) / 4 * (b - a) for a, b in zip(one[1:], other[1:], strict=True))
-        return RelaxedRows(one.margins + opposite, same - one.margins, other.margins - one.margins)
+        (one, *bends), (other, *ends) = self._at(i, low), self._at(i, high)
+        same, opposite = ((high - low) / 4 * (b - a) for a, b in zip(bends, ends, strict=True))
+        return RelaxedRows(one + opposite, same - one, other - one)
 
-    def _at(self, i: int, gamma: float) -> RowsAt:
-        """Expert i's strict rows, ties and their negatives at γ, kept: neighbouring boxes share their ends."""
+    def _at(self, i: int, gamma: float) -> tuple[Floats, Floats, Floats]:
+        """Expert i's strict rows, ties and their negatives at γ: w(γ), `D⁺H'F⁺ + D⁻H'F⁻` and `D⁺H'F⁻ + D⁻H'F⁺`.
+
+        They are kept: neighbouring boxes share their ends.
+        """
         if (i, gamma) in self._rows:
             return self._rows[i, gamma]
         d, places = self.margins.n_parameters, np.flatnonzero(self.margins.owner == i)
@@ -148,7 +143,7 @@ class Relaxation:
         step = own[:, d + places].toarray()
         up, down = np.maximum(step, 0.0), np.maximum(-step, 0.0)
         margins = own[:, :d].toarray() + step @ (gamma * factor.solve(features))
-        self._rows[i, gamma] = RowsAt(margins, up @ positive + down @ negative, up @ negative + down @ positive)
+        self._rows[i, gamma] = margins, up @ positive + down @ negative, up @ negative + down @ positive
         return self._rows[i, gamma]
 
     @cached_property
@@ -213,7 +208,22 @@ def bound_optimum(
     required = point.omega if found else inner.every
     relaxation = Relaxation(margins, required, inner.l1, inner.bound)
     target = max(point.objective * (1 + gap) if found else 0.0, POSITIVE_MARGIN * inner.bound)
-    settled, boxes, count = _branch(relaxation, target, begun + seconds, jobs, progress)
+    boxes = [_bounded(relaxation, np.zeros(margins.n_experts), margins.limits, target)]
+    deadline, settled, count, first = begun + seconds, -INFINITY, 1, boxes[0].bound
+    short, workers = True, n_workers(jobs)
+    while boxes and time.perf_counter() < deadline:
+        # The first round is one process and short: many problems are done before a second process has started. Later rounds
+        # last four seconds; then all open boxes are divided again.
+        work = partial(_work, relaxation, target, min(1.0 if short else 4.0, deadline - time.perf_counter()))
+        shares = [boxes] if short or workers == 1 else [boxes[i::workers] for i in range(min(workers, len(boxes)))]
+        short = False
+        results = [work(boxes)] if len(shares) == 1 else list(in_parallel(work, shares, jobs))
+        settled = max([settled, *[result[0] for result in results]])
+        boxes = sorted((box for result in results for box in result[1]), key=lambda box: -box.bound)
+        count += sum(result[2] for result in results)
+        worst = max(settled, boxes[0].bound if boxes else -INFINITY)
+        done = max((first - worst) / max(first - target, 1e-300), (time.perf_counter() - begun) / seconds)
+        progress(min(1.0, done) if boxes else 1.0, f"certificate: bound {worst:.6g}, {len(boxes)} of {count} boxes open")
     upper = max([settled, *[box.bound for box in boxes], *([point.objective] if found else [])])
     # A row that alone distinguishes a pair is in every Ω, by Theorem 1.
     forced = {int(rows[0]) for rows in margins.pairs.values() if rows.size == 1}
@@ -243,31 +253,6 @@ class Box(NamedTuple):
 def _bounded(relaxation: Relaxation, low: Floats, high: Floats, target: float) -> Box:
     bound, split = relaxation.box(low, high, target)
     return Box(bound, low, high, split)
-
-
-def _branch(
-    relaxation: Relaxation, target: float, deadline: float, jobs: int, progress: Progress
-) -> tuple[float, list[Box], int]:
-    """Rounds of work on the open boxes: the largest bound of the boxes done, the boxes left open, and the count of all."""
-    limits = relaxation.margins.limits
-    boxes = [_bounded(relaxation, np.zeros(limits.size), limits, target)]
-    begun, settled, count, first = time.perf_counter(), -INFINITY, 1, boxes[0].bound
-    short, workers = True, n_workers(jobs)
-    while boxes and time.perf_counter() < deadline:
-        # The first round is one process and short: many problems are done before a second process has started. Later rounds
-        # last four seconds; then all open boxes are divided again.
-        seconds = min(1.0 if short else 4.0, deadline - time.perf_counter())
-        shares = [boxes] if short or workers == 1 else [boxes[i::workers] for i in range(min(workers, len(boxes)))]
-        short = False
-        work = partial(_work, relaxation, target, seconds)
-        results = [work(boxes)] if len(shares) == 1 else list(in_parallel(work, shares, jobs))
-        settled = max([settled, *[result[0] for result in results]])
-        boxes = sorted((box for result in results for box in result[1]), key=lambda box: -box.bound)
-        count += sum(result[2] for result in results)
-        worst = max(settled, boxes[0].bound if boxes else -INFINITY)
-        done = max((first - worst) / max(first - target, 1e-300), (time.perf_counter() - begun) / (deadline - begun))
-        progress(min(1.0, done) if boxes else 1.0, f"certificate: bound {worst:.6g}, {len(boxes)} of {count} boxes open")
-    return settled, boxes, count
 
 
 def _work(relaxation: Relaxation, target: float, seconds: float, boxes: list[Box]) -> tuple[float, list[Box], int]:

@@ -308,7 +308,8 @@ class Inner:
             return Optimum(gamma, -INFINITY, *nothing, ~self.every, singular=singular)
         try:
             omega, result = self.every, self.run(gamma, self.every)
-            if not (over_all or self.objective == "sum" or self._all_positive(result)):
+            least = result.values[self.layout.columns.worst].min() if result.optimal else 0.0
+            if not (over_all or self.objective == "sum" or least > POSITIVE_MARGIN * self.bound):
                 omega = self.omega(gamma)
                 missing = self.unseparated(omega)
                 if missing or not omega.any():
@@ -317,9 +318,6 @@ class Inner:
             return Optimum(gamma, _answered(result).objective, *self.read(self.layout, result), omega)
         except ProgramError as failure:
             return Optimum(gamma, np.nan, *nothing, ~self.every, failed=str(failure))
-
-    def _all_positive(self, result: LPResult) -> bool:
-        return result.optimal and bool(result.values[self.layout.columns.worst].min() > POSITIVE_MARGIN * self.bound)
 
     def run(self, gamma: Floats, omega: Bools) -> LPResult:
         """The program of the objective at Γ with a given Ω."""

@@ -33,7 +33,7 @@ import heapq
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import qmc
@@ -233,11 +233,9 @@ def starts_by_order(inner: Inner, log: ProgramLog) -> list[Floats]:
     """Discounts to climb from, one vector for each order worth a climb, from the best to the worst."""
     twins = {j for _, j in inner.margins.alike}
     experts = [k for k in range(inner.margins.n_experts) if k not in twins]
-    return _all_orders(inner, log) if len(experts) <= 4 else _insert(inner, experts, log)
-
-
-def _all_orders(inner: Inner, log: ProgramLog) -> list[Floats]:
-    """For each order the best of the spread-out discounts."""
+    if len(experts) > 4:
+        return _insert(inner, experts, log)
+    # For each order the best of the spread-out discounts.
     k, limits = inner.margins.n_experts, inner.margins.limits
     orders = [np.array(order) for order in itertools.permutations(range(k))]
     points = [[in_order(spread, order, limits) for spread in _spreads(k)] for order in orders]
@@ -345,45 +343,33 @@ class SequentialLP:
         margins = objective.margins
         choices = [b"".join(task.chosen.tobytes() for task in margins.tasks if task.k == k) for k in range(margins.n_experts)]
         experts = sorted(range(margins.n_experts), key=lambda k: choices[k])
-        log, tops, evaluations = self._climbs(replace(objective, margins=margins.of(experts), _bases=Bases()), seed, progress)
-        places = np.argsort(experts)
-        starts = [
-            {
-                "objective": top.point.objective,
-                "discounts": top.point.discounts[places].tolist(),
-                "evaluations": count,
-                "converged": top.converged,
-            }
-            for top, count in zip(tops, evaluations, strict=True)
-        ]
-        best = int(np.argmax([-np.inf if top.point.failed else top.point.objective for top in tops]))
-        trace = log.trace()
-        trace = replace(trace, discounts=trace.discounts[:, places])
-        return SearchResult(trace, {"starts": starts}, tops[best].converged, log.failures)
-
-    def _climbs(self, inner: Inner, seed: int, progress: Progress) -> tuple[ProgramLog, list[Top], list[int]]:
-        """All climbs, with the log of evaluations and how many of them each start took."""
-        log = ProgramLog()
+        inner, log, places = replace(objective, margins=margins.of(experts), _bases=Bases()), ProgramLog(), np.argsort(experts)
         plain, apart = (inner, log) if inner.l1 == 0 else (replace(inner, l1=0.0, _bases=Bases()), ProgramLog())
         climber = Climber(self.tolerance, self.max_steps)
         first = self._survey(plain, apart)
         order = np.argsort(first.discounts, kind="stable")
-        points = qmc.Sobol(first.discounts.size, seed=seed).random_base2(int(np.ceil(np.log2(self.starts))))
+        points = qmc.Sobol(n_experts, seed=seed).random_base2(int(np.ceil(np.log2(self.starts))))
         begins = [first.discounts, *(in_order(point, order, inner.margins.limits) for point in points[: self.starts - 1])]
         plain_tops: list[Top] = []
         tops: list[Top] = []
-        counts = [0]
+        starts = []
         for number, gamma in enumerate(begins, start=1):
+            evaluated = len(log.values) if number > 1 else 0
             begin = first if number == 1 else apart.evaluate(plain, gamma)
             plain_tops.append(climber.ascend(plain, apart, begin, known=plain_tops))
             tops.append(plain_tops[-1])
             if plain is not inner:
                 begin = log.evaluate(inner, tops[-1].point.discounts)
                 tops[-1] = climber.ascend(inner, log, begin, known=tops[:-1])
-            counts.append(len(log.values))
+            found: dict[str, Any] = {"objective": tops[-1].point.objective}
+            found["discounts"] = tops[-1].point.discounts[places].tolist()
+            found["evaluations"], found["converged"] = len(log.values) - evaluated, tops[-1].converged
+            starts.append(found)
             progress(number / self.starts, f"sequential LP: start {number} of {self.starts}, best {log.best:.6g}")
         log.failures += 0 if apart is log else apart.n_failed
-        return log, tops, np.diff(counts).tolist()
+        best = int(np.argmax([-np.inf if top.point.failed else top.point.objective for top in tops]))
+        trace = replace(log.trace(), discounts=np.array(log.discounts)[:, places])
+        return SearchResult(trace, {"starts": starts}, tops[best].converged, log.failures)
 
     def _survey(self, plain: Inner, log: ProgramLog) -> Optimum:
         """The best of rough climbs in every order worth one, each as long as it can catch up with the best so far."""

@@ -199,10 +199,17 @@ def answer(solver: str, inner: Inner, point: Optimum, search: SearchResult | Non
                 status, message = Status.NOT_CONVERGED, f"{message}; the best start stopped before it settled"
     else:
         discounts, reward, residual = np.full(margins.n_experts, np.nan), np.full(margins.n_parameters, np.nan), INFINITY
-        if point.unseparated:
+        message = (
+            f"no reward {'that explains the experts was found' if point.failed else 'makes any chosen action strictly better'}"
+        )
+        if point.singular:
+            who = ", ".join(names[k] for k in point.singular)
+            message = f"values do not exist at discount 1 for experts whose policy never ends: {who}"
+        elif point.unseparated:
             said["indistinguishable"] = [[names[i], names[j]] for i, j in point.unseparated]
             said["contradiction"] = contradiction(margins, point.discounts, point.unseparated[0])
-        status, message = Status.INFEASIBLE, _why_not(names, point)
+            message = f"no reward distinguishes experts {' and '.join(said['indistinguishable'][0])}"
+        status = Status.INFEASIBLE
         message += f" at any of the {len(search.trace)} discount vectors searched" if search else " at these discounts"
         if point.failed or (search is not None and search.n_failed):
             status, message = Status.NOT_CONVERGED, f"{message}, but HiGHS did not solve all programs: there may be one"
@@ -238,8 +245,7 @@ def _explained(inner: Inner, point: Optimum) -> dict[str, Any]:
         if wrong.any():
             reproduced[names[task.k]] = False
         else:
-            ends = (first_departure(mdp, reward, task.policy, task.chosen, gamma, side, noise) for side in (-1, 1))
-            low, high = ends
+            low, high = (first_departure(mdp, reward, task.policy, task.chosen, gamma, side, noise) for side in (-1, 1))
         before = intervals[names[task.k]]
         intervals[names[task.k]] = [max(before[0], low), min(before[1], high)]
     order: list[list[str]] = []
@@ -281,16 +287,6 @@ def _judged(inner: Inner, point: Optimum, status: Status, said: dict[str, Any]) 
         return Status.INDISTINGUISHABLE, f"experts that no reward distinguishes at these discounts: {pairs}"
     order = " < ".join(" = ".join(place) for place in said["order"])
     return status, f"objective {point.objective:.6g}, worst margin {said['worst_margin']:.6g}, horizons {order}"
-
-
-def _why_not(names: tuple[str, ...], point: Optimum) -> str:
-    if point.singular:
-        who = ", ".join(names[k] for k in point.singular)
-        return f"values do not exist at discount 1 for experts whose policy never ends: {who}"
-    if point.unseparated:
-        first, second = point.unseparated[0]
-        return f"no reward distinguishes experts {names[first]} and {names[second]}"
-    return f"no reward {'that explains the experts was found' if point.failed else 'makes any chosen action strictly better'}"
 
 
 def contradiction(margins: Margins, discounts: Floats, pair: tuple[int, int]) -> dict[str, Any]:
