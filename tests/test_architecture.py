@@ -37,7 +37,7 @@ def test_arrows_that_a_longer_path_implies_are_left_out() -> None:
 
 def test_every_module_that_the_walks_name_exists() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## What happens")[1].split("## To add")[0]
-    named = re.findall(r"`([a-z_]+(?:/[a-z_]+)?\.py)`", text)
+    named = re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", text)
     assert len(named) > 10
     assert [name for name in named if not (ROOT / "src" / "multihorizon" / name).exists()] == []
 
@@ -45,5 +45,5 @@ def test_every_module_that_the_walks_name_exists() -> None:
 def test_a_walk_visits_each_module_once() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## What happens")[1].split("## To add")[0]
     for walk in text.split("\n### ")[1:]:
-        named = re.findall(r"`([a-z_]+(?:/[a-z_]+)?\.py)`", walk)
+        named = re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", walk)
         assert len(named) == len(set(named)), walk.split("\n")[0]
