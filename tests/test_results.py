@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
+from tempfile import TemporaryDirectory
 
 import matplotlib as mpl
 import pandas as pd
@@ -14,6 +15,7 @@ import pytest
 from tiny import tiny_solutions
 
 import multihorizon as mh
+from multihorizon.data.check import TableCheck, check_table
 from multihorizon.questions.shared_goal import shared_goal_test
 from multihorizon.result import Result
 
@@ -28,6 +30,14 @@ def of(kind: str = "lists") -> mh.Solution:
 def table() -> mh.Demonstrations:
     """The decisions of the small task."""
     return tiny_solutions()["lists"].table
+
+
+def checked() -> TableCheck:
+    """A look at the same decisions in a file, with one of them twice."""
+    rows = table().to_frame()
+    with TemporaryDirectory() as folder:
+        pd.concat([rows, rows.iloc[:1]]).to_csv(Path(folder) / "log.csv", index=False)
+        return check_table(Path(folder) / "log.csv")
 
 
 RESULTS: dict[str, Callable[[], Result]] = {
@@ -47,6 +57,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "PairwiseTests": lambda: mh.pairwise_tests(of()),
     "Recovery": lambda: mh.simulate_study(of(), demonstrations=table(), decisions=[], studies=2),
     "GeneralizationError": lambda: mh.generalization_error(mh.domains.toy(), mh.domains.toy().reward, tasks=2),
+    "TableCheck": checked,
     "Analysis": lambda: mh.analyse([table()], [of().require_problem().mdp], quick=True),
 }
 

@@ -581,7 +581,7 @@ def analyse(
             what = " and ".join(wrong) or type(solver).__name__
             raise ValueError(f"Steps must come without what belongs to tasks with a list of states, received {what}")
         solver = solver or SieveLikelihood(temperature=temperature)
-        solution = solve(SampledProblem(tables), solver, seed, part_of(progress, 0.0, 0.8))
+        solution = solve(SampledProblem(tables), solver, seed=seed, progress=part_of(progress, 0.0, 0.8))
         found = replace(_fit_to_vectors(solution, tables), quick=quick)
         keep(found)
         tested = not quick and solution.status is Status.CONVERGED
@@ -598,9 +598,9 @@ def analyse(
         check_comparable(problem, solver)
     if population is not None:
         population.covariates(problem)  # what cannot be used is refused before any work
-    solution = solve(problem, solver, seed, part_of(progress, 0.0, 0.15))
+    solution = solve(problem, solver, seed=seed, progress=part_of(progress, 0.0, 0.15))
     if solver.temperature == "shared" and problem.n_experts > 1:  # do the decisions reject what the user asks for?
-        freer = solve(problem, replace(solver, temperature="pooled"), seed)
+        freer = solve(problem, replace(solver, temperature="pooled"), seed=seed)
         p_value = LikelihoodEvidence.of(freer).equal_temperatures_p
         solution = replace(solution, evidence=replace(LikelihoodEvidence.of(solution), equal_temperatures_p=p_value))
     found = replace(_fit_to_lists(solution, tables), remarks=remarks, quick=quick)
@@ -611,14 +611,14 @@ def analyse(
     keep(found)
     if population is not None:
         asked = replace(population, known_reward=solver.known_reward)
-        found = replace(found, population=solve(problem, asked, seed, part_of(progress, 0.2, 0.3)))
+        found = replace(found, population=solve(problem, asked, seed=seed, progress=part_of(progress, 0.2, 0.3)))
         keep(found)
     if lookahead:
         found = replace(
             found, lookahead=compare_from(resume(solution), lookahead, tables, seed=seed, progress=part_of(progress, 0.3, 0.35))
         )
     if solver.ridge:
-        penalty = Penalty(solver.ridge, solve(problem, replace(solver, ridge=None), seed))
+        penalty = Penalty(solver.ridge, solve(problem, replace(solver, ridge=None), seed=seed))
         found = replace(found, penalty=penalty, withheld=found.withheld or penalty.decides(solution))
     found = replace(found, identification=identification(solution))
     if quick:

@@ -31,7 +31,7 @@ class Solver(Protocol):
         ...
 
 
-def solve(problem: AnyProblem, solver: Solver, seed: int = 0, progress: Progress = silent) -> Solution:
+def solve(problem: AnyProblem, solver: Solver, *, seed: int = 0, progress: Progress = silent) -> Solution:
     """Infer the shared reward and the experts' discounts.
 
     Args:
@@ -43,6 +43,8 @@ def solve(problem: AnyProblem, solver: Solver, seed: int = 0, progress: Progress
     Returns:
         The solution, with solver, options, seed and time recorded. Infeasible, not identified and not converged are statuses.
     """
+    if not isinstance(problem, AnyProblem):
+        raise ValueError(f"problem must be a Problem, received {type(problem).__name__}")
     if isinstance(solver, type) or not hasattr(solver, "solve"):
         raise ValueError(f"solver must be a solver such as MPLP(), received {solver!r}")
     options = _options(solver)

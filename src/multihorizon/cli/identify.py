@@ -28,7 +28,9 @@ def identify(options: IdentifyOptions) -> None:
     with checked(options, FILES):
         study = read_study(options)
         with progress_bar("identify") as progress:
-            solution = solve(study.problem, MaximumLikelihood(temperature_of(options.temperature)), options.seed, progress)
+            solution = solve(
+                study.problem, MaximumLikelihood(temperature_of(options.temperature)), seed=options.seed, progress=progress
+            )
             exact = identify_fitted(solution)
         _show(solution, exact)
         show_remarks(study.remarks)

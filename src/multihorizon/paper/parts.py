@@ -353,7 +353,7 @@ def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> 
         """What Algorithm 2 as printed finds on the toy; `inner` is the gradient at which the inner solver stops."""
         search = _bayesian(settings.mce_evaluations)
         solver = mh.MPMCE(CHOSEN.temperature, gap="summed", tolerance=epsilon, search=search, inner_tolerance=inner)
-        solution = mh.solve(_soft_problem(toy()), solver, settings.seed)
+        solution = mh.solve(_soft_problem(toy()), solver, seed=settings.seed)
         return [{"discounts": solution.discounts, "objective": solution.objective, "mismatch": solution.residual}]
 
     def some(*values: float) -> tuple[float, ...]:

@@ -416,7 +416,7 @@ def goals_of_decisions(
             f"experts can be grouped by goals for at most {DENSE_REWARDS} rewards, received {problem.n_parameters}: "
             "tie the rewards of similar states together with features"
         )
-    together = solve(problem, MaximumLikelihood(temperature), seed, part_of(progress, 0.0, 0.1))
+    together = solve(problem, MaximumLikelihood(temperature), seed=seed, progress=part_of(progress, 0.0, 0.1))
     test = shared_goal_test(together, simulations, seed=seed, jobs=jobs, progress=part_of(progress, 0.1, 0.2))
     return group_experts(together, test, temperature, seed=seed, progress=part_of(progress, 0.2, 1.0))
 
@@ -458,7 +458,7 @@ def _solve_group(problem: Problem, group: Sequence[str], temperature: Temperatur
     members = problem.with_experts(expert for expert in problem.experts if expert.name in group)
     if isinstance(temperature, Mapping):
         temperature = {key: value for key, value in temperature.items() if label(key, "the name of an expert") in group}
-    return solve(members, MaximumLikelihood(temperature), seed)
+    return solve(members, MaximumLikelihood(temperature), seed=seed)
 
 
 Group = frozenset[int]

@@ -97,7 +97,7 @@ def simulate_study(
     design = read_design(problem, demonstrations)
     varied = _check_request(covariates, term, effects, discounts, decisions, people)
     chosen = by_name(problem, discounts or {}, "discount")
-    fitted = study if isinstance(study, Solution) else solve(problem, used, seed)
+    fitted = study if isinstance(study, Solution) else solve(problem, used, seed=seed)
     if fitted.status == Status.NOT_CONVERGED or not np.isfinite(fitted.discounts).all() or fitted.temperature is None:
         raise ValueError(f"the study itself must have discounts to recover, received a fit that is {fitted.status}")
     known = np.where(np.isnan(chosen), fitted.discounts, chosen)
@@ -366,7 +366,7 @@ class _Study:
         share = size.decisions / self.design.decisions
         simulated = self.design.simulate(problem, patterns, policies, share, int(seeds[2]))
         try:
-            found = solve(simulated, self._solver(members), number)
+            found = solve(simulated, self._solver(members), seed=number)
         except ValueError as error:
             return Outcome.without_answer(discounts, str(error))
         return Outcome.of(found, discounts, self.truth.term)
