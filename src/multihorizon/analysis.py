@@ -1276,14 +1276,9 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.1f} %" if share >= 0.0005 else "under 0.1 %"
 
 
-def p_text(value: float) -> str:
-    """A p-value after the letter p."""
-    return "unknown" if np.isnan(value) else "< 0.001" if value < 0.001 else f"= {value:.3f}"
-
-
-def p_cell(value: float) -> str:
-    """A p-value in a table."""
-    return p_text(value).removeprefix("= ")
+def p_text(value: float, equals: str = "= ") -> str:
+    """A p-value after the letter p; in a table nothing stands for `equals`."""
+    return "unknown" if np.isnan(value) else "< 0.001" if value < 0.001 else f"{equals}{value:.3f}"
 
 
 def count(number: int, noun: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from multihorizon.analysis import count, p_cell
+from multihorizon.analysis import count, p_text
 from multihorizon.cli.console import checked, out, read_mdps, write_answer
 from multihorizon.cli.options import CheckOptions
 from multihorizon.data.check import CHANCE, Finding, TableCheck, check_table, write_mended
@@ -127,7 +127,7 @@ def _parts(found: TableCheck) -> dict[str, tuple[list[str], list[list[Cell]]]]:
         experts.append([row["expert"], row["episodes"], row["decisions"], lengths, *(row[c] for c in headers[4:])])
         if "chance_p" in row:
             p = row["chance_p"]
-            experts[-1].append("too few" if p != p else p_cell(p))
+            experts[-1].append("too few" if p != p else p_text(p, ""))
     headers += ["chance, p"] if "chance_p" in found.experts else []
     states: list[list[Cell]] = [[*row[:4], row[4] or "nobody decided here"] for row in found.states.to_numpy().tolist()]
     return {

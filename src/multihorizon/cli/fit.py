@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,15 +50,24 @@ def fit(options: FitOptions) -> None:
     with checked(options, FILES):
         recovery = None if options.recovered is None else Recovery.from_json(options.recovered)
         recorded = _recorded(options)
-        results = _Results(options.out_dir, recorded)
+        latest: Analysis | None = None
+        written = time.monotonic()
+
+        def keep(found: Analysis) -> None:
+            """Keep what is known so far for when the work is stopped, and write it if the last writing was ten seconds ago."""
+            nonlocal latest, written
+            latest = found
+            if options.out_dir is not None and time.monotonic() - written >= 10:
+                write_fit(options.out_dir, found, recorded, so_far=True)
+                written = time.monotonic()
+
         try:
             with progress_bar("fit") as progress:
-                analysis = _analyse(options, keep=results.keep, progress=progress)
+                latest = _analyse(options, keep=keep, progress=progress)
         except KeyboardInterrupt:
-            if results.latest is None:
+            if latest is None:
                 raise
-            analysis = results.latest
-        analysis = replace(analysis, recovery=recovery)
+        analysis = replace(latest, recovery=recovery)
         _show(analysis)
         if options.out_dir is not None:
             write_fit(options.out_dir, analysis, recorded)
@@ -143,22 +151,6 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
         "pairs": options.pairs,
         "quick": options.quick,
     }
-
-
-class _Results:
-    """What is known so far: kept for when the work is stopped, and written now and then."""
-
-    def __init__(self, directory: Path | None, options: dict[str, Any]) -> None:
-        self.directory, self.options = directory, options
-        self.latest: Analysis | None = None
-        self.written = time.monotonic()
-
-    def keep(self, analysis: Analysis) -> None:
-        """Remember this, and write it if the last writing was ten seconds ago."""
-        self.latest = analysis
-        if self.directory is not None and time.monotonic() - self.written >= 10:
-            write_fit(self.directory, analysis, self.options, so_far=True)
-            self.written = time.monotonic()
 
 
 def _show(analysis: Analysis) -> None:

@@ -979,12 +979,7 @@ class CountedFiles(Demonstrations):
 
 def _read(scan: Scan, cut_off: bool) -> Demonstrations:
     """The decisions of a scan: loaded, or counted where they are too many to be loaded without need."""
-    # A byte of a compressed file stands for about eight.
-    if scan.is_csv:
-        large = sum(file.stat().st_size * (1 if file.suffix == ".csv" else 8) for file in scan.read) > LOADED_BYTES
-    else:
-        with connect() as database:
-            large = int(database.execute(f"SELECT count(*) FROM {scan.relation}").fetchall()[0][0]) > LOADED_ROWS
+    large = scan.is_larger(LOADED_BYTES, LOADED_ROWS)
     return CountedFiles(scan, cut_off) if large else rows_of(load(scan, LABELS, (*COLUMNS, "next_state")), cut_off=cut_off)
 
 

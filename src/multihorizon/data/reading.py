@@ -219,6 +219,13 @@ class Scan:
         """Whether all cells are text."""
         return self.function == "read_csv"
 
+    def is_larger(self, text: int, rows: int) -> bool:
+        """Whether there are more than so many bytes of text or, in files that know their number, more than so many rows."""
+        if self.is_csv:  # a byte of a compressed file stands for about eight
+            return sum(file.stat().st_size * (1 if file.suffix == ".csv" else 8) for file in self.read) > text
+        with connect() as database:
+            return int(database.execute(f"SELECT count(*) FROM {self.relation}").fetchall()[0][0]) > rows
+
     @property
     def padded(self) -> bool:
         """Whether rows may be longer or shorter than the header: then the column `EXTRA` or the last one shows it."""

@@ -25,8 +25,9 @@ def write_fit(directory: Path, found: Analysis, options: dict[str, Any], *, so_f
     """Write all files of a fit, or what is known `so_far`: `result.json` and `people.csv`. Those of an older fit are removed."""
 
     def write(draft: Path) -> None:
-        write_json(draft / "result.json", result_of(found, options))
-        write_csv(found.to_frame(), draft / "people.csv")
+        content, people = result_of(found, options), found.to_frame()
+        write_json(draft / "result.json", content)
+        write_csv(people, draft / "people.csv")
         if so_far:
             return
         write_csv(_reward_frame(found), draft / "reward.csv")

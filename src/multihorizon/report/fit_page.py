@@ -26,7 +26,6 @@ from multihorizon.analysis import (
     interval_text,
     own_discount_text,
     own_steps_text,
-    p_cell,
     p_text,
     sizes,
     steps_text,
@@ -127,7 +126,7 @@ def _horizons(found: Analysis) -> Section:
     for test in sorted(found.pairs, key=lambda t: sorted(place[name] for name in t.experts)):
         names = sorted(test.experts, key=place.__getitem__)
         pairs.append([order[place[name]] for name in test.experts])
-        p = p_cell(test.p_value), p_cell(test.adjusted)
+        p = p_text(test.p_value, ""), p_text(test.adjusted, "")
         tests.append([" and ".join(names), decimals(test.statistic, 2), test.degrees, *p])
     if len(tests) > 1:
         headers = ["same discount?", "χ²", "degrees", "p", "p, all pairs (Holm)"]
@@ -340,7 +339,7 @@ def _worst_states(found: Analysis) -> str | PageTable:
         cases = count(len(compared), "comparison")
         return f"Choices in a state differ from the model by no more than chance in any of {cases}."
     rows = [
-        [m.state, m.expert, m.decisions, m.action, decimals(m.taken, 2), decimals(m.predicted, 2), p_cell(m.p_value)]
+        [m.state, m.expert, m.decisions, m.action, decimals(m.taken, 2), decimals(m.predicted, 2), p_text(m.p_value, "")]
         for m in odd[:WORST]
     ]
     headers = ["state", "expert", "decisions", "action", "share taken", "predicted", "p (Bonferroni)"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from multihorizon.analysis import LEVEL, Analysis, decimals, horizon_text, in_words, p_cell, p_text, population_columns, shortened
+from multihorizon.analysis import LEVEL, Analysis, decimals, horizon_text, in_words, p_text, population_columns, shortened
 from multihorizon.estimate.population.solver import absent_words
 from multihorizon.report.charts import (
     DIAGONAL,
@@ -170,7 +170,7 @@ def contrast_rows(population: PopulationFindings, steps: float) -> list[tuple[st
         ends = "" if np.isnan(low + high) else f" ({low:.{places}f} to {high:.{places}f})"
         who, typical = f"{pair['column']}: {second} against {first}", f"{b:.3f}, {a:.3f}"
         reach, difference = f"{horizon_text(b, steps)}, {horizon_text(a, steps)}", f"{pair['estimate']:.{places}f}{ends}"
-        rows.append((who, typical, reach, difference, p_cell(pair["adjusted"])))
+        rows.append((who, typical, reach, difference, p_text(pair["adjusted"], "")))
     return rows
 
 
@@ -180,10 +180,10 @@ def effect_rows(population: PopulationFindings, kind: str) -> list[tuple[str, st
     for term, effect in population[kind].items():
         (low, high), places = effect["interval"], _places(effect["standard_error"])
         interval = "–" if np.isnan(low + high) else f"{low:.{places}f} to {high:.{places}f}"
-        rows.append((term, decimals(effect["estimate"], places), interval, p_cell(effect["p"])))
+        rows.append((term, decimals(effect["estimate"], places), interval, p_text(effect["p"], "")))
     for name, test in population.factors[kind].items():
         text = "–" if np.isnan(test["F"]) else f"F({test['degrees'][0]}, {test['degrees'][1]}) = {test['F']:.2f}"
-        rows.append((f"{name}, all terms together", None, text, p_cell(test["p"])))
+        rows.append((f"{name}, all terms together", None, text, p_text(test["p"], "")))
     return rows
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.analysis import QUESTION, count, decimals, most_steps, p_cell
+from multihorizon.analysis import QUESTION, count, decimals, most_steps, p_text
 from multihorizon.estimate.intervals import reward_contrasts
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.exact.identify import Identification
@@ -185,8 +185,8 @@ def family_cells(row: FamilyRow) -> dict[str, str]:
         "AIC": f"{row.aic:.1f}",
         "BIC": f"{row.bic:.1f}",
         "held out": decimals(row.held_out, 1) or "–",
-        "p in free weights": p_cell(row.free_p) if row.free_degrees else "–",
-        "p against the best": p_cell(row.best_p),
+        "p in free weights": p_text(row.free_p, "") if row.free_degrees else "–",
+        "p against the best": p_text(row.best_p, ""),
         "verdict": row.verdict,
     }
 
