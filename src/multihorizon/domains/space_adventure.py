@@ -31,8 +31,6 @@ from multihorizon.planning.plan import soft_plan
 ACTIONS = ("move", "jump")
 FUEL = (2.0, 5.0)
 VALUES = (-20, -10, 0, 10, 20)
-#: Where a jump from each planet is aimed, counted from 0.
-JUMPS = (4, 3, 4, 5, 1, 1)
 LANDS = {"low": 0.9, "high": 0.5}
 
 
@@ -52,7 +50,9 @@ class Place(NamedTuple):
         """The planets where an action lands, with their probabilities."""
         if action == 0:
             return {(self.position + 1) % 6: 1.0}
-        target, chance = JUMPS[self.position], LANDS[self.noise]
+        # Where a jump from each planet is aimed, counted from 0.
+        jumps = (4, 3, 4, 5, 1, 1)
+        target, chance = jumps[self.position], LANDS[self.noise]
         return {(target + shift) % 6: chance if shift == 0 else (1 - chance) / 2 for shift in (-1, 0, 1)}
 
     def after(self, position: int) -> Place:

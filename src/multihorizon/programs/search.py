@@ -45,8 +45,6 @@ from multihorizon.numerics.lp import INFINITY, MOST_SIMPLEX_ROWS, LPStatus
 from multihorizon.parallel import Progress, silent
 from multihorizon.programs.inner import POSITIVE_MARGIN, Bases, Inner, Optimum, program
 
-#: The first trust region: half the range, so that a climb can leave the basin its start happens to lie in.
-FIRST_RADIUS = 0.5
 #: Bound on the reward where the mean margin is held at 1; only there to keep HiGHS' numbers finite.
 MEAN_BOUND = 1e5
 
@@ -91,11 +89,13 @@ class Climber:
 
         A climb that comes close to a higher top that is `known` ends there: only many short steps along the ridge are left.
         """
+        # The first trust region: half the range, so that a climb can leave the basin its start happens to lie in.
+        first_radius = 0.5
         if not point.objective > 0:
             start = Relative(point, *relative_margin(inner, point.discounts, log))
-            point = slp.climb(_Restoring(inner, log), start, FIRST_RADIUS, self.tolerance, self.max_steps)[0].point
+            point = slp.climb(_Restoring(inner, log), start, first_radius, self.tolerance, self.max_steps)[0].point
         hill = _Objective(inner, log, self.tolerance, self.keep_order, rival, known)
-        found = Top(*slp.climb(hill, point, FIRST_RADIUS, self.tolerance, self.max_steps))
+        found = Top(*slp.climb(hill, point, first_radius, self.tolerance, self.max_steps))
         return hill.met(found.point) or found
 
 
