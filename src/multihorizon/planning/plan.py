@@ -411,7 +411,12 @@ def soft_plan(
         if residual <= ROUNDED_RESIDUAL * max(1.0, float(np.abs(values).max())):
             break
         resolvent = resolvent or policy_resolvent(mdp, here.policy, gamma)
-        moved = values + _newton_step(resolvent, here.values - values, residual / max(1.0, float(np.abs(values).max())))
+        # Solved no more exactly than the next step can use: to two to four digits.
+        accuracy = min(1e-2, max(1e-4, residual / max(1.0, float(np.abs(values).max()))))
+        try:
+            moved = values + resolvent.solve(here.values - values, tolerance=accuracy)
+        except SingularError:
+            _refuse(gamma)
         if not np.abs(moved).max() < (INFINITE if gamma == 1 else np.inf):
             _refuse(gamma)
         there = _backup(table, moved, gamma, lam)
@@ -423,14 +428,6 @@ def soft_plan(
     else:
         _refuse(gamma)
     return SoftPlan(here.policy, values, here.q.T, residual, iterations, lam)
-
-
-def _newton_step(resolvent: Resolvent, defect: Floats, relative: float) -> Floats:
-    """`(I − γP_π)^{-1}(BV − V)`, solved no more exactly than the next step can use: to two to four digits."""
-    try:
-        return resolvent.solve(defect, tolerance=min(1e-2, max(1e-4, relative)))
-    except SingularError:
-        return np.full(defect.size, np.inf)
 
 
 class _Backup(NamedTuple):
