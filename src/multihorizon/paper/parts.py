@@ -25,7 +25,7 @@ from scipy.optimize import brentq, minimize
 import multihorizon as mh
 from multihorizon.checks import Floats
 from multihorizon.domains import Domain, big_small, toy
-from multihorizon.paper.settings import CHOSEN, PRINTED, Progress, StudySettings, study_domains
+from multihorizon.paper.settings import CHOSEN, PRINTED, StudySettings, study_domains
 from multihorizon.paper.theory import (
     duality_chain,
     feasibility_at,
@@ -34,6 +34,7 @@ from multihorizon.paper.theory import (
     likelihood_slopes,
     rewards_at,
 )
+from multihorizon.parallel import Progress
 
 Data = dict[str, Any]
 

@@ -16,7 +16,8 @@ from matplotlib.lines import Line2D
 import multihorizon as mh
 from multihorizon.paper.claims import IN_PART, NOT, NOT_TESTED, REPRODUCED, Claim, distance, numbers
 from multihorizon.paper.parts import PAPER_NAMES, Data
-from multihorizon.paper.settings import CHOSEN, PRINTED, Progress, StudySettings, study_domains
+from multihorizon.paper.settings import CHOSEN, PRINTED, StudySettings, study_domains
+from multihorizon.parallel import Progress
 from multihorizon.report.charts import Badge, Block, Notice, Page, PageTable, Picture, Section, figure
 from multihorizon.report.plots import COLOURS, plot_policy, plot_reward, save
 

@@ -17,7 +17,8 @@ from typing import Any
 import multihorizon as mh
 from multihorizon.files import write_json
 from multihorizon.paper import parts
-from multihorizon.paper.settings import Progress, StudySettings
+from multihorizon.paper.settings import StudySettings
+from multihorizon.parallel import Progress
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,10 @@ The choices stand here in one place; the part "choices" measures how much each o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import multihorizon as mh
 
-#: Called with the share of the work that is done and a few words on where it stands.
-Progress = Callable[[float, str], None]
 ByDomain = dict[str, tuple[float, ...]]
 
 

@@ -37,10 +37,19 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from multihorizon.checks import Bools, Floats, Ints
-from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
+from multihorizon.numerics.lp import INFINITY, LinearProgram, LPStatus, solve_lp
 from multihorizon.parallel import Progress, in_parallel, n_workers, silent
 from multihorizon.programs.inner import POSITIVE_MARGIN, Inner, Optimum
 from multihorizon.programs.margins import Margins
+
+
+class Box(NamedTuple):
+    """A box of Γ with its bound and the expert to split."""
+
+    bound: float
+    low: Floats
+    high: Floats
+    split: int
 
 
 class RelaxedRows(NamedTuple):
@@ -70,33 +79,27 @@ class Relaxation:
         """Without the cache and the basis, which each process makes for itself."""
         return {**self.__dict__, "_rows": {}, "_basis": None}
 
-    def box(self, low: Floats, high: Floats, floor: float) -> tuple[float, int]:
+    def box(self, low: Floats, high: Floats, floor: float) -> Box:
         """An upper bound over the box and the expert whose discount is best split; `floor` if nothing in the box exceeds it."""
         program, owners = self._program(low, high)
         # The worst margin is at least the objective; asking for it lets HiGHS give up early on boxes that are done.
         program.lower[-1] = floor
         result = solve_lp(program, self._basis, ray=False)
         if result.status == LPStatus.INFEASIBLE:
-            return floor, 0
+            return Box(floor, low, high, 0)
+        width, x = high - low, result.values
         if not result.optimal:
-            return INFINITY, int(np.argmax(high - low))
+            return Box(INFINITY, low, high, int(np.argmax(width)))
         self._basis = result.basis
-        return result.objective, self._split(result, program, owners, high - low)
-
-    def _split(self, result: LPResult, program: LinearProgram, owners: Ints, width: Floats) -> int:
-        """The expert with the row farthest from exact, in the relaxed product.
-
-        Weighting rows by their duals was slower by far: which rows are tight changes from box to box. Boxes are kept from
-        becoming very thin, because an expert whose product is exact here may be the one that matters after the next split.
-        """
+        # The expert to split is that of the row farthest from exact, in the relaxed product. Weighting rows by their duals was
+        # slower by far: which rows are tight changes from box to box. Boxes are kept from becoming very thin, because an expert
+        # whose product is exact here may be the one that matters after the next split.
         d, k = self.margins.n_parameters, self.margins.n_experts
-        theta = result.values[:d] - result.values[d : 2 * d]
-        error = np.zeros(result.values.size)
-        shares = result.values[(2 + k) * d : (2 + k) * d + k]
-        error[2 * d : (2 + k) * d] = result.values[2 * d : (2 + k) * d] - np.outer(shares, theta).ravel()
+        products, shares, error = slice(2 * d, (2 + k) * d), x[(2 + k) * d : (2 + k) * d + k], np.zeros(x.size)
+        error[products] = x[products] - np.outer(shares, x[:d] - x[d : 2 * d]).ravel()
         rows = np.abs(program.matrix[: owners.size] @ error)
         worst = np.array([rows[owners == i].max(initial=0.0) for i in range(k)]) + 1e-9 * width
-        return int(np.argmax(np.where(width >= width.max() / 8, worst, -1.0)))
+        return Box(result.objective, low, high, int(np.argmax(np.where(width >= width.max() / 8, worst, -1.0))))
 
     def _program(self, low: Floats, high: Floats) -> tuple[LinearProgram, Ints]:
         """The program of a box, and the expert of each of its margin rows."""
@@ -208,7 +211,7 @@ def bound_optimum(
     required = point.omega if found else inner.every
     relaxation = Relaxation(margins, required, inner.l1, inner.bound)
     target = max(point.objective * (1 + gap) if found else 0.0, POSITIVE_MARGIN * inner.bound)
-    boxes = [_bounded(relaxation, np.zeros(margins.n_experts), margins.limits, target)]
+    boxes = [relaxation.box(np.zeros(margins.n_experts), margins.limits, target)]
     deadline, settled, count, first = begun + seconds, -INFINITY, 1, boxes[0].bound
     short, workers = True, n_workers(jobs)
     while boxes and time.perf_counter() < deadline:
@@ -241,20 +244,6 @@ def bound_optimum(
     )
 
 
-class Box(NamedTuple):
-    """A box of Γ with its bound and the expert to split."""
-
-    bound: float
-    low: Floats
-    high: Floats
-    split: int
-
-
-def _bounded(relaxation: Relaxation, low: Floats, high: Floats, target: float) -> Box:
-    bound, split = relaxation.box(low, high, target)
-    return Box(bound, low, high, split)
-
-
 def _work(relaxation: Relaxation, target: float, seconds: float, boxes: list[Box]) -> tuple[float, list[Box], int]:
     """Split the box with the largest bound until all are done or time is up."""
     numbers = itertools.count()
@@ -267,7 +256,7 @@ def _work(relaxation: Relaxation, target: float, seconds: float, boxes: list[Box
         lower_high, upper_low = high.copy(), low.copy()
         lower_high[split] = upper_low[split] = (low[split] + high[split]) / 2
         for ends in ((low, lower_high), (upper_low, high)):
-            box = _bounded(relaxation, *ends, target)
+            box = relaxation.box(*ends, target)
             count += 1
             if box.bound > target:
                 heapq.heappush(heap, (-box.bound, next(numbers), box))
