@@ -68,6 +68,7 @@ from multihorizon.solution import SieveEvidence, Status
 def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
     """The report of a fit."""
     cards: list[tuple[str, str, str]] = [(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]
+    reasons = " ".join(verdict.reasons for verdict in found.verdicts)
     if isinstance(found.evidence, SieveEvidence):
         sections = [_horizons(found), _reward_over_coordinates(found, found.evidence), _dynamics(found, found.evidence)]
     else:
@@ -81,7 +82,7 @@ def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
         sizes(found),
         [*sections, _method(found, options)],
         f"multihorizon {package_version()}, seed {found.solution.seed}",
-        [*map(Notice, found.warnings), Cards(cards), " ".join(verdict.reasons for verdict in found.verdicts)],
+        [*map(Notice, found.warnings), Cards(cards), reasons],
         [(k, found.solution.experts[k]) for k in found.order],
     )
 
