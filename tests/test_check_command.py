@@ -205,6 +205,7 @@ def test_fit_points_to_it_from_the_refusal_of_a_table(walks, tmp_path):
     assert hint not in fit(tmp_path / "none.csv").stderr
 
 
+@pytest.mark.slow
 def test_whatever_is_wrong_the_mended_table_is_read_or_what_is_left_is_named(walks, tmp_path):
     """Random damage: cells emptied, exchanged or nonsense, rows lost and doubled. Nothing is ever made up."""
     rng, small = np.random.default_rng(0), walks[walks["episode"].astype(int) < 3]

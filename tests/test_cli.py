@@ -16,6 +16,7 @@ from multihorizon.cli.options import EXAMPLES
 RUN = CliRunner()
 
 
+@pytest.mark.slow
 def test_the_demo_shows_three_ways_finds_the_horizons_and_says_what_to_type_next(tmp_path) -> None:
     result = RUN.invoke(app, ["demo", "--out", str(tmp_path / "d")])
     assert result.exit_code == 0, result.output

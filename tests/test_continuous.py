@@ -106,6 +106,7 @@ def test_gradient_is_the_finite_difference(walk, ending: bool) -> None:
         assert point.information[i, i] == pytest.approx(information, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_values_solve_the_projected_equation(solution) -> None:
     point = resume_sieve(solution)
     data, theta = point.likelihood.data, point.likelihood.reward(point.x)
@@ -139,6 +140,7 @@ def test_the_first_stage_widens_errors(solution) -> None:
     assert (np.diff(solution.confidence_intervals(0.99), axis=1) >= np.diff(ends, axis=1)).all()
 
 
+@pytest.mark.slow
 def test_first_stage_errors_agree_with_resampled_dynamics(pair) -> None:
     """Analytic errors agree with the spread over resampled episodes, which assumes nothing about the first stage."""
     point = resume_sieve(pair)
@@ -147,6 +149,7 @@ def test_first_stage_errors_agree_with_resampled_dynamics(pair) -> None:
     assert ((ratio > 0.6) & (ratio < 1.6)).all()
 
 
+@pytest.mark.slow
 def test_answers_do_not_depend_on_order_or_names() -> None:
     cliff = mh.domains.cliff()
     frame = mh.Demonstrations.simulate(cliff.mdp, cliff.mce_experts(), episodes=60, seed=1).to_frame()
@@ -191,6 +194,7 @@ def test_one_expert_is_not_identified(line) -> None:
     assert broken.message.endswith("do not use this answer.")
 
 
+@pytest.mark.slow
 def test_regions_that_nobody_shares_are_not_compared() -> None:
     rng = np.random.default_rng(0)
     rows = []
@@ -232,6 +236,7 @@ def test_a_poor_basis_is_announced(line) -> None:
     assert "too poor" in found.message
 
 
+@pytest.mark.slow
 def test_other_transformers_and_regressors(walk, line) -> None:
     fourier = RBFSampler(gamma=0.5, n_components=8, random_state=0)
     found = mh.solve(mh.SampledProblem(line), mh.SieveLikelihood(basis=fourier, penalty=0.03, temperature="shared"))
@@ -244,6 +249,7 @@ def test_other_transformers_and_regressors(walk, line) -> None:
     assert grown.evidence["resamples"] == 2
 
 
+@pytest.mark.slow
 def test_a_known_temperature_per_expert() -> None:
     """An expert twice as random is recognised as such, not as short-sighted."""
     tables = [on_a_line({"a": 0.8, "b": 0.95}, temperature=0.3), on_a_line({"c": 0.8}, temperature=0.6, seed=1)]

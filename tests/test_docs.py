@@ -77,7 +77,14 @@ def missing(shown: str, said: str) -> list[str]:
     return [line for line in lines if not any(same(line, other) for other in printed)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def _case(page: Path):
+    """A page as a case: the long ones run with the slow tests."""
+    name = page.relative_to(ROOT).as_posix()
+    long = name.startswith("docs/tutorials/") or name in ("docs/start.md", "docs/how-to/explore-a-report.md")
+    return pytest.param(page, id=name, marks=[pytest.mark.slow] if long else [])
+
+
+@pytest.mark.parametrize("page", [_case(page) for page in PAGES])
 def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page: Path, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

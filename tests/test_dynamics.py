@@ -149,6 +149,7 @@ def test_avoiding_a_known_action_lowers_the_reward_of_where_it_leads():
     assert gap[1] > gap[0] + 1
 
 
+@pytest.mark.slow
 def test_supplied_actions_mend_the_reward_of_an_avoided_cliff():
     """Nobody steps off the cliff. Its cells are worth −10; left out, such steps make one look good; supplied, all look bad."""
     domain = mh.domains.cliff()

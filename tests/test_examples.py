@@ -30,6 +30,7 @@ def test_frozen_lake():
     assert "estimated" in analysis.remarks[0]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("icu_sepsis") is None, reason="needs icu-sepsis")
 def test_icu_sepsis():
     solution = load("icu_sepsis_experts").main(episodes=1000, quick=True)
@@ -38,6 +39,7 @@ def test_icu_sepsis():
     assert (np.abs(solution.discounts - (0.5, 0.8, 0.95, 0.99)) < 4 * solution.standard_errors).all()
 
 
+@pytest.mark.slow
 def test_mountain_car():
     pytest.importorskip("gymnasium")
     solution = load("mountain_car").main(decisions=1500, quick=True)

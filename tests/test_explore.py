@@ -15,6 +15,8 @@ from multihorizon.report.charts import Page, PageTable, Section
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.question_pages import goals_page, identify_page, recover_page
 
+pytestmark = pytest.mark.slow  # needs a browser
+
 #: Labels that try to be markup, script, an address, another direction of writing, and a picture.
 HOSTILE = ['</script><script>window.stolen="yes"</script>', '"><img src=x onerror=window.stolen=1>', "javascript:alert(1)//🙂"]
 HOSTILE += ["\u202eabc\u2028&lt;b&gt;", "' onmouseover='window.stolen=1", "Zoë 王小明"]

@@ -16,6 +16,7 @@ from multihorizon.cli import app
 from multihorizon.report.files import FILES
 
 
+@pytest.mark.slow
 def test_fit_writes_everything_a_reader_needs(grid_folder, tmp_path):
     result = fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
@@ -50,6 +51,7 @@ def test_report_is_self_contained_and_escapes_names(grid_folder, tmp_path):
     assert 'name="viewport"' in page
 
 
+@pytest.mark.slow
 def test_transitions_as_csv_give_the_same_answer(grid_folder, tmp_path):
     for name in ("mdp.npz", "mdp.csv"):
         assert fit(grid_folder / "demos.csv", "--transitions", grid_folder / name, "--out", tmp_path / name).exit_code == 0
@@ -159,6 +161,7 @@ def test_quick_leaves_out_tests_and_checks_and_says_so(grid_folder, tmp_path):
     assert "1.96 standard errors" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_answer_does_not_depend_on_the_number_of_processes(grid_folder, tmp_path):
     for jobs in (1, 2):
         assert (
@@ -182,6 +185,7 @@ def test_labels_that_differ_in_capitals_are_pointed_out(grid_walks, tmp_path):
     assert any(said in remark for remark in json.loads((tmp_path / "out" / "result.json").read_text())["remarks"])
 
 
+@pytest.mark.slow
 def test_intervals_are_the_same_wherever_they_are_asked_for(tmp_path):
     """With estimated transitions the command once wrote other intervals than the solution gave."""
     cliff = mh.domains.cliff()
@@ -194,6 +198,7 @@ def test_intervals_are_the_same_wherever_they_are_asked_for(tmp_path):
     assert np.array(written, dtype=float) == pytest.approx(solution.confidence_intervals(0.95), abs=1e-9, nan_ok=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 3])
 def test_the_error_of_estimated_transitions_is_no_difference_of_temperatures(seed, tmp_path):
     """On FrozenLake such tables once got temperatures from 0.7 to 1.5, with p below 0.001."""

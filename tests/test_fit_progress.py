@@ -26,6 +26,7 @@ def test_nothing_is_left_where_writing_fails(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", ["model checks", "intervals"])
 def test_ctrl_c_keeps_what_is_done(after, grid_folder, tmp_path, monkeypatch):
     def interrupted(*arguments, **options):
@@ -48,6 +49,7 @@ def test_ctrl_c_keeps_what_is_done(after, grid_folder, tmp_path, monkeypatch):
     assert "Can the data tell? Yes" not in result.output
 
 
+@pytest.mark.slow
 def test_pairs_are_corrected_for_their_number_only_when_all_are_there(grid_folder, tmp_path, monkeypatch):
     whole = fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path / "whole")
     assert whole.exit_code == 0, whole.output
@@ -65,6 +67,7 @@ def test_pairs_are_corrected_for_their_number_only_when_all_are_there(grid_folde
     assert begun == [{**done[0], "adjusted": None}]
 
 
+@pytest.mark.slow
 def test_results_are_written_as_they_come(grid_folder, tmp_path, monkeypatch):
     seen = []
     (tmp_path / "report.html").write_text("of an older fit")
@@ -78,6 +81,7 @@ def test_results_are_written_as_they_come(grid_folder, tmp_path, monkeypatch):
     assert json.loads((tmp_path / "result.json").read_text())["finished"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_named_and_leaves_the_old_files(grid_folder, tmp_path, monkeypatch):
     arguments = (grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--quick", "--out", tmp_path / "out")
     assert fit(*arguments).exit_code == 0

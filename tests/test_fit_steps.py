@@ -28,6 +28,7 @@ def run(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
+@pytest.mark.slow
 def test_a_table_of_vectors_is_fitted(table, tmp_path) -> None:
     done = run("fit", table, "--state", "x,y", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
@@ -86,6 +87,7 @@ def test_coin_flips_get_no_discounts(tmp_path) -> None:
     assert "are no likelier than by chance, so no discount is given" in result["headline"]
 
 
+@pytest.mark.slow
 def test_people_have_the_same_columns_as_in_a_list_of_states(found) -> None:
     mdp = mh.domains.random_mdp(3, 2, seed=0)
     listed = mh.analyse([mh.Demonstrations.simulate(mdp, [np.full((3, 2), 0.5)] * 2, 5, max_steps=5)], [mdp], quick=True)

@@ -60,6 +60,7 @@ def test_what_is_not_identified_is_nan_and_has_its_range() -> None:
     assert frame["discount_low"]["near"] < 0.3 < frame["discount_high"]["near"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["policies", "decisions"])
 def test_goals_number_the_groups_from_one(kind: str) -> None:
     other = CLIFF.reward[::-1].copy()

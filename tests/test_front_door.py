@@ -41,6 +41,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert run.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_solve_stays_a_function_whatever_is_loaded_first() -> None:
     code = "import multihorizon as mh; mh.identify; mh.analyse; print(mh.solve.__name__, callable(mh.solve))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

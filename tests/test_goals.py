@@ -104,6 +104,7 @@ def test_features():
     np.testing.assert_allclose(found.solutions[0].reward, weights[0], atol=1e-7)
 
 
+@pytest.mark.slow
 def test_joined_tasks():
     """The toy domain alone tells nothing about pairs; with a variant of the task it tells who shares a goal."""
     problems = []

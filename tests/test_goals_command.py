@@ -49,6 +49,7 @@ def test_goals_writes_groups_and_a_report(folder, tmp_path):
     assert "Fit each group by itself" in page
 
 
+@pytest.mark.slow
 def test_fit_says_that_goals_differ_and_what_to_do(folder, tmp_path):
     said = run("fit", folder / "two.csv", "--transitions", folder / "mdp.npz", "--out", tmp_path)
     assert "Do they share a goal? No. One reward for all is rejected" in said

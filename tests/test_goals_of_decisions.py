@@ -35,6 +35,7 @@ def two() -> Goals[mh.Solution]:
     return mh.goals(decided([0, 1, 0, 1], 5000))
 
 
+@pytest.mark.slow
 def test_two_goals_are_distinguished(two):
     found = two
     assert found.groups == (("0", "2"), ("1", "3"))
@@ -207,6 +208,7 @@ def test_fourteen_experts_of_two_goals_are_not_said_to_share_one():
     assert "ask multihorizon goals" in found.goals.answer
 
 
+@pytest.mark.slow
 def test_the_test_of_one_reward_keeps_its_level_with_few_decisions():
     acted = [mh.soft_plan(MDP, REWARDS[0], gamma).policy for gamma in np.linspace(0.1, 0.95, 8)]
     p_values = []

@@ -95,6 +95,7 @@ def unequal() -> mh.Solution:
     return mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood(starts=2))
 
 
+@pytest.mark.slow
 def test_temperatures_are_not_mistaken_for_horizons(unequal):
     solution = unequal
     low, high = solution.confidence_intervals(0.95).T
@@ -123,6 +124,7 @@ def test_equal_temperatures_are_kept_where_nothing_speaks_against_them():
     assert (solution.temperature == 1.0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", ["pooled", "per_expert"])
 def test_a_person_at_chance_spoils_nobody_wherever_they_stand(temperature):
     policies = [np.full((12, 4), 0.25), *(mh.soft_plan(CLIFF.mdp, CLIFF.reward, g).policy for g in (0.3, 0.6))]
@@ -233,6 +235,7 @@ def test_a_saved_solution_keeps_the_transitions_that_were_fitted(estimated, tmp_
     assert resume(solution).objective > resume(solution).likelihood.held().at(resume(solution).x[:6]).objective
 
 
+@pytest.mark.slow
 def test_equal_temperatures_are_not_given_up_for_a_discount_that_rests_on_its_bound():
     """One in five such tables was once given different temperatures, though free ones fit no better."""
     cliff = mh.domains.cliff()

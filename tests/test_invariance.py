@@ -105,6 +105,7 @@ CASES: dict[str, Case] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", CASES)
 def test_the_answer_does_not_depend_on_order_or_names(label: str) -> None:
     solver, build, compared = CASES[label]

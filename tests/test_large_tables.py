@@ -73,6 +73,7 @@ TABLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", TABLES)
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "csv.bz2", "parquet"])
 def test_a_counted_table_holds_what_a_loaded_one_does(case, ending, tmp_path, monkeypatch):
@@ -125,6 +126,7 @@ def outcome(path: Path, read) -> mh.Demonstrations | str:
         return str(error)
 
 
+@pytest.mark.slow
 def test_every_change_of_a_cell_is_noticed_or_harmless(tmp_path, monkeypatch):
     """Both ways agree on a table with one cell taken from another row: the same sentence, or the same decisions."""
     rng, frame = np.random.default_rng(0), walks(episodes=3)
@@ -233,6 +235,7 @@ def test_tables_of_files_survive_pickling(large, tmp_path, monkeypatch):
     assert back.decisions_of(np.array([0])) == table.decisions_of(np.array([0]))
 
 
+@pytest.mark.slow
 def test_a_fit_does_not_depend_on_whether_the_table_was_loaded(tmp_path, monkeypatch):
     mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.mce_experts(), 60, names=["x", "y", "z"]).to_csv(tmp_path / "d.csv")
     answers = []

@@ -113,6 +113,7 @@ def five_horizons(order) -> mh.Problem:
     return mh.Problem(domain.mdp, [policies[i] for i in order], names=names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (2, 4, 3, 0, 1)])
 def test_the_answer_for_five_experts_does_not_depend_on_their_order(order):
     """Several orders explain these experts, and most spread-out discounts explain none of them."""
@@ -135,6 +136,7 @@ def seven_horizons() -> mh.Problem:
     return mh.Problem(mdp, [np.array(policy) for policy in policies])
 
 
+@pytest.mark.slow
 def test_the_order_of_seven_experts_is_found_however_they_are_listed():
     problem = seven_horizons()
     solver = mh.MPLP(reward_bound=10, search=mh.SequentialLP(starts=1))

@@ -243,6 +243,7 @@ def test_within_a_threshold_the_entropy_pulls_the_discounts_up_and_keeps_their_o
     assert (np.diff(wide.discounts) > 0).all()
 
 
+@pytest.mark.slow
 def test_no_discounts_nearby_pass_the_threshold_with_more_entropy():
     domain, threshold = mh.domains.big_small(), 3e-3
     problem = mh.Problem(domain.mdp, domain.mce_experts())
@@ -314,6 +315,7 @@ def test_a_threshold_nobody_passes_is_not_converged():
     assert found.residual == pytest.approx(-1e-3 * found.objective, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", ["per_expert", "summed", "threshold"])
 def test_an_inner_problem_that_did_not_finish_is_no_answer(gap):
     found = mh.solve(two_cliff_experts(), mh.MPMCE(gap=gap, search=AROUND, inner_tolerance=1e-30))

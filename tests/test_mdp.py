@@ -127,6 +127,7 @@ def test_a_reachable_state_that_sometimes_ends_is_refused() -> None:
         mh.MDP.from_gymnasium(Table(table, [1.0, 0.0]))
 
 
+@pytest.mark.slow
 def test_a_thousand_by_thousand_grid_is_built() -> None:
     mdp = mh.domains.gridworld(1000, 1000, slip=0.1, terminal=[(0, 999)])
     assert mdp.n_states == 1_000_000

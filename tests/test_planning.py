@@ -206,6 +206,7 @@ def test_a_large_grid_is_not_factorised_for_one_plan(monkeypatch) -> None:
     assert mh.soft_plan(mdp, reward, 0.9).residual < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor_steps", [1.0, 1e9])
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("discount", [0.0, 0.3, 0.9, 0.999])

@@ -61,6 +61,7 @@ def test_value_curves_stop_short_of_one_where_nothing_ends() -> None:
     assert max(line.get_xdata()[-1] for line in ax.lines if len(line.get_xdata()) > 2) == 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_figures_are_written(ending: str, tmp_path) -> None:
     intervals = mh.discount_intervals(CLIFF.mdp, CLIFF.reward)

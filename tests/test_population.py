@@ -90,6 +90,7 @@ def test_the_integral_is_that_of_a_fine_grid() -> None:
     assert np.abs(np.log(total)).max() < 0.005
 
 
+@pytest.mark.slow
 def test_the_information_is_the_curvature_of_the_marginal_likelihood() -> None:
     layout, psi = layout_of(free=True)
     found = maximise(layout, psi, 7)
@@ -117,6 +118,7 @@ def test_shrunken_discounts_are_nearer_to_the_truth_than_the_most_likely(solutio
     assert errors[1] < 0.75 * errors[0]
 
 
+@pytest.mark.slow
 def test_a_free_reward_is_recovered_up_to_scale() -> None:
     found = mh.solve(free_problem(), mh.Population("~ group", PEOPLE.frame, nodes=5))
     assert found.status == mh.Status.CONVERGED
@@ -126,6 +128,7 @@ def test_a_free_reward_is_recovered_up_to_scale() -> None:
     assert np.isnan(scale["p"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [3, 30])
 def test_discounts_that_nobody_can_know_are_not_identified_however_far_the_search_came(steps: int) -> None:
     toy = mh.domains.toy()
@@ -137,6 +140,7 @@ def test_discounts_that_nobody_can_know_are_not_identified_however_far_the_searc
     assert np.isnan(found.confidence_intervals(0.95)).all()
 
 
+@pytest.mark.slow
 def test_estimated_transitions_widen_intervals_by_what_their_error_moves() -> None:
     counts = [expert.counts for expert in known_problem().experts[:12]]
 
@@ -192,6 +196,7 @@ def test_a_group_that_chooses_at_random_says_nothing_and_harms_nothing() -> None
     assert reliability[5:].max() < reliability[:5].min()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["control", "training"])
 def test_a_group_in_which_everyone_may_plan_for_ever_differs_though_only_a_prior_bounds_by_how_much(first: str) -> None:
     discounts = np.where(PEOPLE.frame["group"] == "training", 1.0, 0.6)

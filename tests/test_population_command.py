@@ -67,6 +67,7 @@ def test_group_effects_come_first(compared) -> None:
     assert "Discounts differ with group and age by no more than chance." in " ".join(result.output.split())
 
 
+@pytest.mark.slow
 def test_a_factor_of_three_levels_has_one_test_in_terminal_files_and_report(study, tmp_path) -> None:
     PEOPLE.frame.assign(site=np.resize(["a", "b", "c"], 10)).to_csv(tmp_path / "persons.csv", index=False)
     result = fit(study, "--persons", tmp_path / "persons.csv", "--formula", "~ site", "--out", tmp_path / "out")
@@ -82,6 +83,7 @@ def test_a_factor_of_three_levels_has_one_test_in_terminal_files_and_report(stud
     assert "with site " in " ".join(result.output.split())
 
 
+@pytest.mark.slow
 def test_the_finding_says_who_looks_further_ahead_and_who_chooses_more_at_random(tmp_path) -> None:
     task = mh.domains.space_adventure(mini_blocks=40)
     old = np.resize([True, False], 16)

@@ -70,8 +70,18 @@ def problem(domain, kind: str, order: tuple[int, ...] = (0, 1, 2)) -> mh.Problem
     return mh.Problem(domain.mdp, experts, names=[f"expert {k}" for k in order[: len(experts)]])
 
 
-@pytest.mark.parametrize("name", DOMAINS)
-@pytest.mark.parametrize("label", SOLVERS)
+#: Solvers that take seconds; two of the three domains run with the slow tests.
+LONG = ("MPML", "MPMCE", "SieveLikelihood", "Population")
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        pytest.param(label, name, marks=[pytest.mark.slow] if name != "toy" and label.startswith(LONG) else [])
+        for label in SOLVERS
+        for name in DOMAINS
+    ],
+)
 def test_every_solver_gives_a_whole_solution(label: str, name: str, tmp_path) -> None:
     solver, kind = SOLVERS[label]
     case = problem(DOMAINS[name], kind)

@@ -48,6 +48,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "kind"),
     [*product(OF_SOLUTIONS, KINDS), *product(OF_PROBLEMS, ("lists", "vectors"))],

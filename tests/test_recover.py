@@ -91,6 +91,7 @@ def test_more_decisions_recover_more(recovered) -> None:
     assert "6 studies of 3 people" in recovered.summary()
 
 
+@pytest.mark.slow
 def test_processes_do_not_change_the_answer_and_seeds_do(cliff, recovered) -> None:
     _, table, problem = cliff
     twin = mh.simulate_study(problem, KNOWN, table, decisions=[], studies=2, seed=4, jobs=2)
@@ -134,6 +135,7 @@ def test_chosen_discounts_are_the_truth(cliff) -> None:
     assert found.sizes[0].truth[0] == pytest.approx([solution.discounts[0], 0.8, solution.discounts[2]])
 
 
+@pytest.mark.slow
 def test_effects_of_groups_are_recovered(space) -> None:
     task, persons, problem = space
     solution = mh.solve(problem, mh.Population("~ group", persons.frame, known_reward=task.reward, nodes=5))

@@ -55,6 +55,7 @@ def unfinished(found) -> Analysis:
     )
 
 
+@pytest.mark.slow
 def test_an_unfinished_fit_is_not_told_as_a_finding(unfinished):
     assert unfinished.headline.startswith("Do not use these numbers. The fit did not finish")
     assert [verdict.kind for verdict in unfinished.verdicts[:3]] == ["bad", "bad", "bad"]
@@ -144,6 +145,7 @@ def test_experts_stand_in_one_order_throughout(found):
         assert places == sorted(places) or -1 in places
 
 
+@pytest.mark.slow
 def test_a_penalty_is_told_with_what_it_moved(tmp_path):
     mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 200, names=["a", "b", "c"]).to_csv(tmp_path / "d.csv")
     CLIFF.mdp.to_npz(tmp_path / "m.npz")
@@ -243,6 +245,7 @@ def test_long_tables_are_folded_and_short_ones_are_not():
     assert "<details" not in PageTable(["a", "b", "c"], rows[:20], "People").__html__()
 
 
+@pytest.mark.slow
 def test_a_person_at_chance_gets_no_discount_but_a_reason():
     d = mh.domains.big_small()
     policies = [mh.soft_plan(d.mdp, d.reward, 0.6).policy, np.full((18, 4), 0.25), mh.soft_plan(d.mdp, d.reward, 0.3).policy]
@@ -285,6 +288,7 @@ def test_a_state_where_an_expert_does_something_else_is_named(found):
     assert "most in 8. In these cases" in odd.headline
 
 
+@pytest.mark.slow
 def test_where_states_rarely_repeat_the_decisions_of_all_are_compared():
     mdp = mh.domains.random_mdp(40, 2, seed=0)
     kinds = np.random.default_rng(0).normal(size=(40, 2))
@@ -302,6 +306,7 @@ def test_where_states_rarely_repeat_the_decisions_of_all_are_compared():
     assert "discount with its 95 % interval" in page
 
 
+@pytest.mark.slow
 def test_pairs_of_many_are_compared_on_request():
     mdp, kinds = mh.domains.random_mdp(6, 2, seed=0), np.random.default_rng(0).normal(size=(6, 2))
     policies = [mh.soft_plan(mdp, kinds @ [4.0, -4.0], 0.1 * k).policy for k in range(1, 8)]
@@ -326,6 +331,7 @@ def test_a_newcomer_reads_no_jargon_about_rewards(found):
     assert "one that is larger by 1 makes the choice that leads to it at once 2.7 times as likely" in page
 
 
+@pytest.mark.slow
 def test_experts_who_do_not_plan_as_the_model_says_are_not_given_different_goals():
     """Two experts with one reward who take the best action or, one time in ten, any: the model fails, not the shared goal."""
     policies = [0.9 * mh.plan(CLIFF.mdp, CLIFF.reward, gamma).policy + 0.1 / 4 for gamma in (0.3, 0.95)]

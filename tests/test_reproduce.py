@@ -17,6 +17,8 @@ from multihorizon.paper.run import PARTS, StudyPart, read_timings, run_part, spl
 from multihorizon.paper.settings import StudySettings
 from multihorizon.parallel import silent
 
+pytestmark = pytest.mark.slow  # runs the paper's study
+
 #: Less of everything than the quick run.
 TINY = StudySettings(
     quick=True,
