@@ -55,3 +55,11 @@ def grid_folder(tmp_path_factory: pytest.TempPathFactory, grid_walks: pd.DataFra
         folder / "features.csv", index=False
     )
     return folder
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Examples in docstrings that fit functions or whole studies take seconds."""
+    for item in items:
+        if item.nodeid.startswith(("src/multihorizon/estimate/sieve.py", "src/multihorizon/questions/study.py")):
+            item.add_marker(pytest.mark.slow)

@@ -83,6 +83,7 @@ def test_all_problems_are_listed_with_their_places_and_remedies(walks, tmp_path)
     assert all(finding["remedy"].endswith((".", "…")) for finding in result["findings"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
 def test_what_can_be_mended_is_mended_without_guessing(ending, walks, tmp_path):
     log, mended = tmp_path / f"d.{ending}", tmp_path / f"mended.{ending}"

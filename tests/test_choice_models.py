@@ -34,6 +34,7 @@ def sieve() -> SieveModel:
     return SieveModel(mh.SampledProblem(steps, data.basis.names), data, settings, 0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [listed, weighted, sieve])
 def test_models_keep_the_protocol(make: Callable[[], ChoiceModel]) -> None:
     model = make()

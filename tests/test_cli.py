@@ -74,6 +74,7 @@ def test_bad_output_place_is_one_sentence_and_exit_code_two(tmp_path) -> None:
     assert "Traceback" not in result.output + result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["demo", "--help"]])
 def test_the_module_runs_as_a_program(arguments: list[str]) -> None:
     done = subprocess.run([sys.executable, "-m", "multihorizon", *arguments], capture_output=True, text=True, check=False)
@@ -96,6 +97,7 @@ def test_progress_is_shown_in_lines_where_there_is_no_terminal(monkeypatch, caps
     assert lines(100, (0.0, "climb")) == ["fit: 0% done: climb"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command_loads_nothing_that_the_work_needs(name: str) -> None:
     code = (

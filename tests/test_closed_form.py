@@ -58,6 +58,7 @@ def random_case(seed):
     return mdp, rng.normal(size=n_states) * 2, rng.uniform(0, 0.98, n_experts), np.append(1.0, rng.uniform(0.5, 2, n_experts - 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [1.0, "per_expert"])
 @pytest.mark.parametrize("seed", range(50))
 def test_recovers_random_mdps(seed, temperature):

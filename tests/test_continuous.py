@@ -60,6 +60,7 @@ def line() -> mh.Steps:
     return on_a_line(dict(zip(("a", "b", "c"), TRUE, strict=True)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [mh.domains.cliff, mh.domains.big_small])
 def test_indicators_give_the_tabular_estimate(make) -> None:
     domain = make()
@@ -84,6 +85,7 @@ def small_model(steps: mh.Steps, transformer, **settings) -> SieveModel:
     return SieveModel(mh.SampledProblem(steps, data.basis.names), data, Settings(**settings), 0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [False, True])
 def test_gradient_is_the_finite_difference(walk, ending: bool) -> None:
     steps = walk
@@ -169,6 +171,7 @@ def test_answers_do_not_depend_on_order_or_names() -> None:
         assert theirs[names[name]] == pytest.approx(gamma, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_coordinates_that_nobody_acts_on_are_left_out() -> None:
     steps = mh.domains.navigation().simulate(2000, noise_coordinates=3, seed=1)
     assert (steps.states[:, :2] == mh.domains.navigation().simulate(2000, seed=1).states).all()
@@ -213,6 +216,7 @@ def test_regions_that_nobody_shares_are_not_compared() -> None:
     assert max(found.evidence["overlap"]) < 0.05
 
 
+@pytest.mark.slow
 def test_steps_that_nobody_can_predict_are_announced(solution) -> None:
     rng = np.random.default_rng(0)
     rows = []
@@ -230,6 +234,7 @@ def test_steps_that_nobody_can_predict_are_announced(solution) -> None:
     assert not dynamics_unknown({"x": 0.6, "y": np.nan})
 
 
+@pytest.mark.slow
 def test_a_poor_basis_is_announced(line) -> None:
     found = mh.solve(mh.SampledProblem(line), mh.SieveLikelihood(basis=mh.Splines(4), penalty=0.1, temperature="shared"))
     assert found.evidence["basis_too_poor"]
@@ -260,6 +265,7 @@ def test_a_known_temperature_per_expert() -> None:
     assert fitted["c"] / fitted["a"] == pytest.approx(2.0, rel=0.35)
 
 
+@pytest.mark.slow
 def test_shared_discounts(pair) -> None:
     together = mh.shared_discount_test(pair)
     assert together.p_value < 1e-6

@@ -52,6 +52,7 @@ def column(tab: Tab, number: int) -> list[str]:
     return texts(tab, f"#part-1 tbody tr td:nth-child({number})")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_errors_no_sideways_scroll_and_nothing_of_a_label_is_obeyed(tab, page, width, scheme) -> None:
@@ -293,6 +294,7 @@ def other_pages(tmp_path_factory) -> list[Path]:
     return [folder / f"{name}.html" for name in pages]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 400])
 def test_the_other_reports_open_without_errors_and_without_sideways_scroll(tab, other_pages, width) -> None:
     for page in other_pages:

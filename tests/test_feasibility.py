@@ -51,6 +51,7 @@ def test_the_temperature_scales_the_reward() -> None:
     np.testing.assert_allclose(reward[:8], domain.reward[:8], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_processes_and_batches_change_nothing() -> None:
     two, points = problem(mh.domains.toy(), 2), np.random.default_rng(0).uniform(size=(100, 2))
     shares: list[float] = []

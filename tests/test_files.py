@@ -403,6 +403,7 @@ def test_output_works_where_the_parent_is_another_disk(tmp_path, monkeypatch):
     assert [p.name for p in (tmp_path / "disk").iterdir()] == ["a"]
 
 
+@pytest.mark.slow
 def test_numbers_are_printed_even_if_writing_fails(tmp_path, monkeypatch):
     def full(directory, files, write):
         raise OSError(28, "No space left on device", str(directory))
@@ -419,6 +420,7 @@ def test_numbers_are_printed_even_if_writing_fails(tmp_path, monkeypatch):
     assert result.stderr.strip() == f"multihorizon: {tmp_path / 'out'}: No space left on device"
 
 
+@pytest.mark.slow
 def test_control_characters_are_shown_not_obeyed(tmp_path):
     name = "\x1b[31mann\x07\u202e"
     assert visible(name) == "\\x1b[31mann\\x07\\u202e"

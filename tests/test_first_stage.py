@@ -116,6 +116,7 @@ def fast(seed: int, noise: float) -> mh.Steps:
     )
 
 
+@pytest.mark.slow
 def test_what_follows_a_fast_state_needs_finer_functions() -> None:
     steps, fresh = fast(0, 0.02), fast(1, 0.02)
     basis = fit_basis(mh.Splines(6), steps.states, steps.coordinates)

@@ -52,6 +52,7 @@ def impossible(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_tables_get_one_sentence_and_nothing_is_written(name, grid_folder, grid_walks, tmp_path):
     damage, said = MALFORMED[name]
@@ -122,6 +123,7 @@ def test_a_table_that_never_says_where_episodes_end_is_refused(grid_walks, tmp_p
     one_sentence(fit(tmp_path / "walks.csv", "--cut-off", "--quick"), said)
 
 
+@pytest.mark.slow
 def test_sessions_that_were_cut_off_are_refused_with_the_option_that_takes_them(grid_walks, tmp_path):
     last = grid_walks.groupby(["expert", "episode"])["step"].transform("max") == grid_walks["step"]
     cut = grid_walks.assign(next_state=grid_walks["next_state"].mask(last & (grid_walks["episode"].astype(int) % 9 == 0)))
@@ -145,6 +147,7 @@ def test_transitions_with_swapped_actions_are_refused(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_features_may_hold_states_that_nobody_visited_where_transitions_are_estimated(grid_folder, tmp_path):
     features = pd.read_csv(grid_folder / "features.csv", dtype={"state": str})
     more = pd.concat([pd.DataFrame([("1b", 0, 0, 1)], columns=features.columns), features])

@@ -40,6 +40,7 @@ def test_fit_writes_everything_a_reader_needs(grid_folder, tmp_path):
     assert pd.read_csv(tmp_path / "out" / "reward.csv")["reward"].tolist() == pytest.approx(list(content["reward"].values()))
 
 
+@pytest.mark.slow
 def test_report_is_self_contained_and_escapes_names(grid_folder, tmp_path):
     fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path)
     page = (tmp_path / "report.html").read_text()
@@ -59,6 +60,7 @@ def test_transitions_as_csv_give_the_same_answer(grid_folder, tmp_path):
     assert one["discounts"] == pytest.approx(two["discounts"], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_features_tie_rewards(grid_folder, tmp_path):
     arguments = ["--transitions", grid_folder / "mdp.npz", "--features", grid_folder / "features.csv", "--out", tmp_path]
     assert fit(grid_folder / "demos.csv", *arguments).exit_code == 0
@@ -67,12 +69,14 @@ def test_features_tie_rewards(grid_folder, tmp_path):
     assert content["reward"]["big"] == pytest.approx(20, abs=6)
 
 
+@pytest.mark.slow
 def test_transitions_are_estimated_where_none_are_given(grid_folder):
     result = fit(grid_folder / "demos.csv")
     assert result.exit_code == 0, result.output
     assert "Transitions were taken from next_state: no action ever led from one state to two places." in result.output
 
 
+@pytest.mark.slow
 def test_temperature_per_expert(grid_folder, tmp_path):
     arguments = ["--transitions", grid_folder / "mdp.npz", "--temperature", "per-expert", "--out", tmp_path]
     assert fit(grid_folder / "demos.csv", *arguments).exit_code == 0
@@ -81,6 +85,7 @@ def test_temperature_per_expert(grid_folder, tmp_path):
     assert "temperature" not in content
 
 
+@pytest.mark.slow
 def test_parquet_gives_the_same_table(grid_walks, grid_folder, tmp_path):
     grid_walks.to_parquet(tmp_path / "demos.parquet")
     assert fit(tmp_path / "demos.parquet", "--transitions", grid_folder / "mdp.npz").exit_code == 0
@@ -96,6 +101,7 @@ def test_one_expert_alone_is_fitted_and_judged(grid_walks, grid_folder, tmp_path
     assert content["status"] == "not identified"
 
 
+@pytest.mark.slow
 def test_labels_are_shown_as_they_are(tmp_path) -> None:
     domain = mh.domains.cliff()
     names = ["[/a]", "[bold]", "$x^^$"]
@@ -175,6 +181,7 @@ def test_the_answer_does_not_depend_on_the_number_of_processes(grid_folder, tmp_
         assert one[part] == two[part]
 
 
+@pytest.mark.slow
 def test_labels_that_differ_in_capitals_are_pointed_out(grid_walks, tmp_path):
     changed = grid_walks.replace({"action": {"up": "Up"}}).iloc[:400]
     mixed = grid_walks.iloc[400:]

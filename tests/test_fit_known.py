@@ -62,6 +62,7 @@ def test_known_rewards_and_discounts_are_kept(told, tmp_path):
     assert answers[1]["reward"] == {}
 
 
+@pytest.mark.slow
 def test_all_discounts_known_is_said_and_not_called_a_finding(told, tmp_path):
     result = fit(told / "demos.csv", "--transitions", told / "mdp.npz", "--discount", "0.5", "--out", tmp_path)
     assert result.exit_code == 0, result.output

@@ -71,6 +71,7 @@ def test_bad_input_leaves_nothing_behind(table, tmp_path, arguments, sentence: s
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_coin_flips_get_no_discounts(tmp_path) -> None:
     """Experts who choose at random are no better than chance in states that are vectors, as in a list of states."""
     rng = np.random.default_rng(0)
@@ -128,6 +129,7 @@ def test_a_fit_without_a_maximum_gives_no_numbers_and_blames_no_data(found, tmp_
     assert np.isnan(np.genfromtxt(tmp_path / "reward.csv", delimiter=",", skip_header=1)[:, -2:]).all()
 
 
+@pytest.mark.slow
 def test_the_files_keep_what_they_held_and_are_the_same_for_all_kinds_of_state(found) -> None:
     """Every key and column of version 0.2 is there with the same value; words may be better ones."""
     old = json.loads(Path(__file__).with_name("old_results.json").read_text(encoding="utf-8"))

@@ -9,6 +9,7 @@ CLIFF = mh.domains.cliff()
 TABLE = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300, names=["far", "near", "middle"])
 
 
+@pytest.mark.slow
 def test_a_solution_of_decisions_has_errors_temperatures_and_intervals() -> None:
     solution = mh.solve(mh.Problem(CLIFF.mdp, TABLE), mh.MaximumLikelihood())
     frame = solution.to_frame(0.9)
@@ -77,6 +78,7 @@ def test_goals_number_the_groups_from_one(kind: str) -> None:
     np.testing.assert_array_equal(frame["discount"], found.discounts)
 
 
+@pytest.mark.slow
 def test_an_analysis_lists_its_experts_from_the_shortest_horizon_to_the_longest() -> None:
     frame = mh.analyse([TABLE], [CLIFF.mdp], quick=True).to_frame()
     assert frame["discount"].is_monotonic_increasing

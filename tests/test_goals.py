@@ -91,6 +91,7 @@ def test_the_same_goal_pursued_with_other_decisiveness():
     np.testing.assert_allclose(found.discounts, [0.3, 0.8, 0.5, 0.9], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_features():
     mdp = mh.domains.gridworld(3, 4, slip=0.2, terminal=[(0, 3)])
     rng = np.random.default_rng(0)
@@ -119,6 +120,7 @@ def test_joined_tasks():
     np.testing.assert_allclose(found.discounts, [0.3, 0.4, 0.9, 0.8], atol=1e-7)
 
 
+@pytest.mark.slow
 def test_what_pairs_cannot_tell_more_experts_can():
     """Four toy experts have as many equations as unknowns: one answer, but any four would have one. Five can be contradicted."""
     domain = mh.domains.toy()

@@ -35,6 +35,7 @@ def run(command, *arguments):
     return result.output
 
 
+@pytest.mark.slow
 def test_goals_writes_groups_and_a_report(folder, tmp_path):
     said = run("goals", folder / "two.csv", "--transitions", folder / "mdp.npz", "--temperature", "shared", "--out", tmp_path)
     assert "do not all share one reward" in said
@@ -64,6 +65,7 @@ def test_fit_says_that_goals_differ_and_what_to_do(folder, tmp_path):
     assert "Fit each group by itself" in page
 
 
+@pytest.mark.slow
 def test_fit_has_one_line_where_nothing_speaks_against_one_goal(folder, tmp_path):
     said = run("fit", folder / "one.csv", "--transitions", folder / "mdp.npz", "--out", tmp_path)
     assert "Do they share a goal? Nothing speaks against it. One reward for all is not rejected (p = " in said

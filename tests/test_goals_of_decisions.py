@@ -57,6 +57,7 @@ def test_two_goals_are_distinguished(two):
     )
 
 
+@pytest.mark.slow
 def test_one_goal_is_one_group():
     found = mh.goals(decided([0, 0, 0], 3000, seed=1), simulations=99)
     assert found.groups == (("0", "1", "2"),)
@@ -67,6 +68,7 @@ def test_one_goal_is_one_group():
     assert ((low <= DISCOUNTS[:3]) & (high >= DISCOUNTS[:3])).all()
 
 
+@pytest.mark.slow
 def test_few_decisions_cannot_tell():
     found = mh.goals(decided([0, 1, 0], 6), simulations=19)
     assert found.verdict == "cannot tell"
@@ -77,6 +79,7 @@ def test_few_decisions_cannot_tell():
     assert "Any of these goals may be the same." in found.summary()
 
 
+@pytest.mark.slow
 def test_an_expert_whose_decisions_say_nothing_is_left_open():
     much, little = decided([0, 1, 0], 3000), decided([0, 1, 0], 2, seed=3)
     experts = [*much.experts, mh.Expert("shy", MDP, "demonstrations", counts=little.experts[2].counts)]
@@ -121,6 +124,7 @@ def test_equal_behaviour_is_one_goal_of_unknown_discount():
     assert "not identified" in found.summary()
 
 
+@pytest.mark.slow
 def test_decisiveness_is_no_goal_of_its_own():
     problem = decided([0, 0, 0], 4000, temperatures=(1.0, 0.4, 2.0))
     assert shared_goal_test(mh.solve(problem, mh.MaximumLikelihood(1.0, starts=1)), 19).rejected
@@ -129,6 +133,7 @@ def test_decisiveness_is_no_goal_of_its_own():
     assert found.verdict == "share"
 
 
+@pytest.mark.slow
 def test_order_and_names_do_not_matter():
     problem = decided([0, 1, 0], 60, names=["a", "b", "c"])
     straight, turned = (mh.goals(mh.Problem(MDP, list(problem.experts)[::step]), simulations=19) for step in (1, -1))
@@ -157,6 +162,7 @@ def test_goals_that_differ_in_two_states_do_not_draw_experts_to_the_better_known
     assert right > wrong + 3
 
 
+@pytest.mark.slow
 def test_probabilities_of_partitions_and_of_sharing():
     problem = decided([0, 1, 0], 40)
     weights = weigh_partitions(Scores(problem, 1.0))
@@ -197,6 +203,7 @@ def test_a_known_temperature_stays_with_its_expert_in_a_group():
     assert given == {"1": 0.7, "2": 1.3, "3": 1.3}
 
 
+@pytest.mark.slow
 def test_fourteen_experts_of_two_goals_are_not_said_to_share_one():
     """One reward is tested for any number of experts, and the first words say what was found."""
     told = zip([0, 1] * 7, np.linspace(0.1, 0.95, 14), strict=True)

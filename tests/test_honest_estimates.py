@@ -68,6 +68,7 @@ def test_an_unfinished_fit_has_no_intervals_and_no_standard_errors(monkeypatch):
     assert "do not use" in solution.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_few_decisions_give_a_wide_answer_that_holds(seed):
     table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 30, seed=seed)
@@ -117,6 +118,7 @@ def test_a_test_of_temperatures_that_did_not_end_is_not_passed(unequal, monkeypa
     assert "the test of equal temperatures is not reliable" in solution.message
 
 
+@pytest.mark.slow
 def test_equal_temperatures_are_kept_where_nothing_speaks_against_them():
     table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 500, seed=0)
     solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood())
@@ -255,6 +257,7 @@ def test_more_rewards_than_can_be_estimated_are_refused_at_once():
         mh.solve(mh.Problem(mdp, mh.Demonstrations.from_frame(rows)), mh.MaximumLikelihood())
 
 
+@pytest.mark.slow
 def test_a_start_that_fails_is_left_out(monkeypatch):
     def fails(*_: object) -> None:
         raise ValueError("no such start")

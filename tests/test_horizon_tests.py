@@ -138,6 +138,7 @@ def swapped_goals(episodes):
     return d.mdp, pd.concat(frames)
 
 
+@pytest.mark.slow
 def test_goals_that_swap_between_episodes_do_not_fit(solution, table):
     assert mh.check_model(solution, table).within.p_value > 0.05
     mdp, frame = swapped_goals(100)
@@ -149,6 +150,7 @@ def test_goals_that_swap_between_episodes_do_not_fit(solution, table):
     assert "something outside the state column, such as the goal, changes between episodes" in verdict.reasons
 
 
+@pytest.mark.slow
 def test_choices_that_go_together_do_so_in_any_order_and_in_a_part_of_the_episodes():
     mdp, frame = swapped_goals(100)
     found = []

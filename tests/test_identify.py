@@ -166,6 +166,7 @@ def test_fixing_a_discount_settles_the_toy_with_a_terminal_state():
         mh.identify(problem, known={"zero": 0.3})
 
 
+@pytest.mark.slow
 def test_a_fourth_expert_settles_the_toy_only_if_it_has_a_terminal_state():
     for ending, status in (("terminal", "unique"), ("absorbing", "set")):
         domain = mh.domains.toy(ending=ending)
@@ -181,6 +182,7 @@ def test_one_expert_with_a_terminal_state_leaves_the_discount_open():
     assert max(member.error for member in found.members) < 1e-10
 
 
+@pytest.mark.slow
 def test_decisions_that_leave_a_direction_open_bound_nothing():
     """Demonstrations of a cliff: ranges from the errors of the counts would miss the third discount in half of these tables."""
     domain = mh.domains.cliff()
@@ -213,6 +215,7 @@ def test_a_wall_is_no_ending():
     np.testing.assert_allclose(found.reward[entered], reward[entered] - reward[entered].mean(), atol=1e-8)
 
 
+@pytest.mark.slow
 def test_decisions_confirm_what_is_said_of_them():
     """No pair of members is shown whose likelihood is worse, no policy is said to be reproduced, and the truth is possible."""
     for domain in (mh.domains.cliff(), mh.domains.toy(ending="absorbing")):
@@ -343,6 +346,7 @@ def random_task(seed):
 
 
 #: Without tasks in which a probability rounds to 0. The last ones were refused, called infeasible, or given one of two answers.
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*sorted({*range(40)} - {0, 10, 12, 16, 34, 37, 38}), 160, 185, 413, 456, 535, 837, 881, 1366])
 def test_a_random_task_gets_an_answer_that_holds_the_truth(seed):
     mdp, reward, discounts = random_task(seed)

@@ -42,6 +42,7 @@ def make_case(name):
     return cliff.mdp, [mh.soft_plan(cliff.mdp, reward, gamma).policy for gamma in (0.3, 0.5, 0.9)], features, 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_order_and_names_of_experts_states_and_actions_do_not_matter(name):
     mdp, data, features, temperature = make_case(name)

@@ -138,6 +138,7 @@ def test_intervals_with_estimated_transitions_do_not_depend_on_order_or_names() 
         np.testing.assert_allclose(moved, plain[places.experts], atol=TOLERANCE)
 
 
+@pytest.mark.slow
 def test_simulated_decisions_do_not_depend_on_order_or_names() -> None:
     """What is drawn from a fit: the bootstrap's spread, and the p-value that all share one goal."""
     problem, solver = decisions(BIG_SMALL), mh.MaximumLikelihood(temperature="shared", starts=1)

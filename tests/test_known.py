@@ -95,6 +95,7 @@ def test_the_standard_exercise_of_econometrics_is_one_call():
         assert (2 * (free.objective - fit.objective) <= 3.841) == (low <= gamma <= high)
 
 
+@pytest.mark.slow
 def test_known_discounts_are_not_tested():
     told = {"1": 0.5, "2": 0.5, "3": 0.9}
     solution = mh.solve(PROBLEM, mh.MaximumLikelihood("per_expert", told, known_reward=TASK.reward))

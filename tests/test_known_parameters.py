@@ -78,6 +78,7 @@ def test_a_known_part_is_added_to_the_features():
     assert (np.abs(solution.reward - [-10, -2, -1]) < 4 * errors).all()
 
 
+@pytest.mark.slow
 def test_a_known_temperature_of_one_expert_sets_the_scale(problem):
     solution = mh.solve(problem, mh.MaximumLikelihood(temperature={"ann": 2.0}))
     free = mh.solve(problem, mh.MaximumLikelihood(temperature="per_expert"))
@@ -85,6 +86,7 @@ def test_a_known_temperature_of_one_expert_sets_the_scale(problem):
     assert solution.objective == pytest.approx(free.objective, abs=1.0)
 
 
+@pytest.mark.slow
 def test_groups_share_one_discount(problem):
     solution = mh.solve(problem, mh.MaximumLikelihood(groups={"ann": "near", "bob": "near"}))
     assert solution.discounts[0] == solution.discounts[1] != solution.discounts[2]

@@ -108,6 +108,7 @@ def test_what_is_kept_of_a_counted_table_does_not_grow_with_its_episodes(tmp_pat
     assert (table.by_episode.length == 1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CSV_FILES)
 def test_messages_are_the_same_whether_counted_or_loaded(case, tmp_path, monkeypatch):
     content, _ = CSV_FILES[case]

@@ -268,6 +268,7 @@ def test_free_weights_contain_all_and_tests_have_their_degrees() -> None:
     assert rows["exponential"].details["parameters"]["discount"] == pytest.approx(exponential.discounts, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_comparison_does_not_depend_on_order_and_names() -> None:
     problem = simulated(steps_task(), [[1.0, 0.5, 0.45], [1.0, 0.9, 0.3], [1.0, 0.7, 0.7]], episodes=100)
     swapped = problem.with_experts(problem.experts[::-1])
@@ -322,6 +323,7 @@ def fit(study, *more: object):
     return CliRunner().invoke(app, [str(a) for a in (*arguments, *more)])
 
 
+@pytest.mark.slow
 def test_fit_compares_families_in_the_table_the_json_and_the_page(study, tmp_path) -> None:
     result = fit(study, "--lookahead", "all", "--out", tmp_path)
     assert result.exit_code == 0, result.output
@@ -336,6 +338,7 @@ def test_fit_compares_families_in_the_table_the_json_and_the_page(study, tmp_pat
     assert json.loads((tmp_path / "result.json").read_text())["options"]["lookahead"] == "all"
 
 
+@pytest.mark.slow
 def test_fit_without_families_has_no_comparison(study, tmp_path) -> None:
     assert fit(study, "--out", tmp_path).exit_code == 0
     assert json.loads((tmp_path / "result.json").read_text())["lookahead"] is None

@@ -21,6 +21,7 @@ def deterministic_cliff(side: int) -> mh.Problem:
     return mh.Problem(domain.mdp, [plan.optimal_actions.argmax(axis=1) for plan in plans])
 
 
+@pytest.mark.slow
 def test_one_start_finds_the_best_of_several_orders():
     problem = deterministic_cliff(8)
     solution = mh.solve(problem, mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=1)))
@@ -72,6 +73,7 @@ def test_a_climb_with_all_rows_does_not_ask_which_rows_can_be_positive(monkeypat
     assert asked
 
 
+@pytest.mark.slow
 def test_steps_ruled_out_by_a_few_rows_lead_no_higher(monkeypatch):
     problem = deterministic_cliff(8)
     solver = mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=3))
@@ -148,6 +150,7 @@ def test_the_order_of_seven_experts_is_found_however_they_are_listed():
     np.testing.assert_allclose(shuffled.discounts, straight.discounts[order], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_experts_who_act_alike_do_not_hide_the_order_of_five_others():
     problem = five_horizons((3, 1, 0, 3, 4, 2))
     solution = mh.solve(problem, mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=1)))

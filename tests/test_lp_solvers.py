@@ -115,6 +115,7 @@ def test_answer_scales_with_the_reward_bound():
     np.testing.assert_allclose(ten.reward, 10 * one.reward, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_grid_agrees_with_sequential_lp_to_grid_accuracy():
     problem = acting_best(mh.domains.toy())
     grid = mh.solve(problem, mh.MPLP(reward_bound=10, search=mh.Grid(step=0.1, jobs=1)))

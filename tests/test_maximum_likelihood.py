@@ -155,6 +155,7 @@ def test_bad_options_are_refused(options, match):
         mh.MaximumLikelihood(**options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [7, 89])
 def test_answers_at_discount_one_can_be_planned_again(seed):
     """Two experts alike leave rewards open, and the climb may end at discount 1, where soft values are barely finite."""

@@ -154,6 +154,7 @@ def test_demonstrations_are_refused_because_their_frequencies_are_not_a_policy(s
         mh.solve(mh.Problem(domain.mdp, table), solver)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [mh.domains.toy, mh.domains.big_small, mh.domains.cliff])
 def test_the_mismatch_and_the_entropy_move_with_the_discounts_as_finite_differences_say(make):
     domain, here, step = make(), np.array([0.35, 0.55, 0.8]), 1e-5
@@ -230,6 +231,7 @@ def test_the_summed_rule_calls_every_discount_feasible_and_climbs_in_entropy():
         mh.MPMCE(gap="both")
 
 
+@pytest.mark.slow
 def test_within_a_threshold_the_entropy_pulls_the_discounts_up_and_keeps_their_order():
     domain = mh.domains.big_small()
     problem = mh.Problem(domain.mdp, domain.mce_experts())
@@ -300,6 +302,7 @@ def test_the_objective_of_discounts_that_just_pass_is_their_entropy():
     assert found.objective == pytest.approx(found.evidence["entropy"])
 
 
+@pytest.mark.slow
 def test_a_climb_whose_end_could_not_be_checked_is_not_converged(monkeypatch):
     monkeypatch.setattr("multihorizon.entropy.mpmce.entropy_within_reach", lambda *_: np.nan)
     domain = mh.domains.big_small()

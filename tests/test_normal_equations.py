@@ -41,6 +41,7 @@ def differences(mdp: mh.MDP, weighted: bool) -> Differences:
     return Differences(mdp, np.where(live, sizes, 0.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("task", TASKS)
 def test_multigrid_and_factorisation_give_the_same_solution(task, weighted, monkeypatch) -> None:

@@ -55,6 +55,7 @@ TASKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_a_sparse_null_space_gives_the_answer_of_a_dense_one(task, monkeypatch):
     posed, reward = problem(TASKS[task]())

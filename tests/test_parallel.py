@@ -55,6 +55,7 @@ def test_a_task_that_kills_every_process_is_given_up(monkeypatch: pytest.MonkeyP
         list(in_parallel(die, range(2), 2))
 
 
+@pytest.mark.slow
 def test_all_results_of_a_cluster_are_the_same_if_a_worker_dies_in_the_middle(workers: Any) -> None:
     solution = solved()
     here = mh.bootstrap(solution, samples=16, jobs=1, seed=3)
@@ -94,6 +95,7 @@ def test_a_task_that_kills_every_worker_of_a_cluster_is_given_up(workers: Any, m
         list(in_parallel(die, range(1), 1))
 
 
+@pytest.mark.slow
 def test_a_fit_on_a_cluster_has_the_same_digits(workers: Any, tmp_path: Path) -> None:
     mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.mce_experts(), 60, names=["x", "y", "z"]).to_csv(tmp_path / "d.csv")
     DOMAIN.mdp.to_npz(tmp_path / "m.npz")
@@ -137,6 +139,7 @@ def test_a_wrong_address_is_one_sentence(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(file.name for file in files)
 
 
+@pytest.mark.slow
 def test_a_cluster_without_the_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(ValueError, match=r"pip install 'multihorizon\[cluster\]'"), mh.cluster("tcp://127.0.0.1:1"):

@@ -157,6 +157,7 @@ def big_task(kind: str) -> tuple[mh.MDP, np.ndarray]:
 TASKS = ("ties", "no ending", "unreachable", "unavailable")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("discount", [0.0, 0.5, 0.9, 0.999])
 @pytest.mark.parametrize("kind", TASKS)
 def test_iterative_and_direct_plans_agree(kind, discount, monkeypatch) -> None:
@@ -222,6 +223,7 @@ def test_one_system_gives_the_same_solutions_iterated_and_factorised(discount, t
     np.testing.assert_allclose(found, expected, atol=1e-10 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 def test_a_task_whose_factors_would_fill_up_is_iterated(monkeypatch) -> None:
     mdp = mh.domains.random_mdp(2500, 3, branching=4, seed=0)
     monkeypatch.setattr("multihorizon.planning.linear.FACTOR_STEPS", 0.0)

@@ -77,6 +77,7 @@ def test_the_gradient_is_that_of_the_objective(free: bool) -> None:
     np.testing.assert_allclose(marginal.at(psi).gradient, slopes, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_integral_is_that_of_a_fine_grid() -> None:
     layout, psi = layout_of(free=False)
     parts = layout.unpack(psi)
@@ -218,6 +219,7 @@ def test_a_group_in_which_everyone_may_plan_for_ever_differs_though_only_a_prior
         assert contrast[name] == effect[name]
 
 
+@pytest.mark.slow
 def test_where_persons_are_known_the_profile_agrees_with_standard_errors() -> None:
     layout, psi = layout_of(free=False)
     found = maximise(layout, psi, 7)
@@ -228,6 +230,7 @@ def test_where_persons_are_known_the_profile_agrees_with_standard_errors() -> No
     assert min(map(abs, effect_profile(found, place, covariance, 1000, 1 - p)[:2])) < 0.03 * error
 
 
+@pytest.mark.slow
 def test_persons_are_averaged_over_spreads_that_are_flat_in_deviations_and_correlation() -> None:
     layout, psi = layout_of(free=False)
     found = maximise(layout, psi, 9)
@@ -564,6 +567,7 @@ def test_persons_who_cannot_be_compared_are_left_out_and_named() -> None:
     assert mh.solve(known_problem(), mh.Population("~ 1", gaps(), POINTS, nodes=5)).evidence["population"]["persons"] == 24
 
 
+@pytest.mark.slow
 def test_a_study_with_gaps_is_simulated_without_those_who_were_left_out() -> None:
     solver = mh.Population("~ age + site", gaps(), known_reward=POINTS, nodes=5)
     solution = mh.solve(known_problem(), solver)
@@ -574,6 +578,7 @@ def test_a_study_with_gaps_is_simulated_without_those_who_were_left_out() -> Non
     np.testing.assert_array_equal(again.sizes[0].estimates, found.sizes[0].estimates)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("unit", "zero"), [(1e6, 0.0), (1e-6, 0.0), (1.0, 1e9)])
 def test_the_units_of_a_covariate_do_not_matter(solution: mh.Solution, unit: float, zero: float) -> None:
     frame = changed(age=unit * PEOPLE.frame["age"] + zero)

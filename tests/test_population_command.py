@@ -45,6 +45,7 @@ def compared(study):
     return result, study / "out"
 
 
+@pytest.mark.slow
 def test_group_effects_come_first(compared) -> None:
     result, out = compared
     assert result.output.index("group[T.training]") < result.output.index("Planning horizons")
@@ -151,6 +152,7 @@ def test_without_persons_nothing_is_said_of_a_population(study, tmp_path) -> Non
     assert "Groups and persons" not in (tmp_path / "out" / "report.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("formula", "change", "said"),
     [
@@ -180,6 +182,7 @@ def test_bad_input_gets_one_sentence_and_nothing_is_written(study, tmp_path, for
     assert [path.name for path in tmp_path.iterdir()] == ["persons.csv"]
 
 
+@pytest.mark.slow
 def test_persons_without_covariates_are_left_out_and_named_everywhere(study, tmp_path) -> None:
     frame = PEOPLE.frame.astype({"age": object})
     frame["age"] = ["NA", "", "n/a", *frame["age"][3:]]

@@ -108,6 +108,7 @@ def test_every_solver_gives_a_whole_solution(label: str, name: str, tmp_path) ->
     np.testing.assert_array_equal(again.reward, solution.reward)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["big-small", "cliff"])
 @pytest.mark.parametrize("label", SYMMETRIC)
 def test_swapping_experts_swaps_discounts(label: str, name: str) -> None:

@@ -148,6 +148,7 @@ def test_effects_of_groups_are_recovered(space) -> None:
     assert all(np.isfinite([size.effect_coverage, size.power]).all() for size in found.sizes)
 
 
+@pytest.mark.slow
 def test_persons_may_be_numbered_with_decimals(space) -> None:
     task, persons, problem = space
     numbered = persons.frame.assign(expert=np.arange(1.0, 13.0))
@@ -199,6 +200,7 @@ def folder(tmp_path_factory, cliff):
     return folder
 
 
+@pytest.mark.slow
 def test_the_command_writes_numbers_and_a_page(folder, tmp_path) -> None:
     result = run(folder, "--temperature", 1, "--decisions", 2000, "--studies", 2, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output

@@ -69,6 +69,7 @@ def test_an_unfinished_fit_is_not_told_as_a_finding(unfinished):
     assert np.isnan(list(content["reward"].values())).all()
 
 
+@pytest.mark.slow
 def test_analyse_gives_no_intervals_and_no_tests_where_the_fit_did_not_converge(monkeypatch):
     real = mh.MaximumLikelihood.solve
 
@@ -164,6 +165,7 @@ def test_a_penalty_is_told_with_what_it_moved(tmp_path):
     assert np.isnan(np.array(json.loads((tmp_path / "out" / "result.json").read_text())["intervals"], dtype=float)).all()
 
 
+@pytest.mark.slow
 def test_rewards_that_are_not_identified_are_null():
     d = mh.domains.toy()
     policies = [mh.soft_plan(d.mdp, d.reward, gamma).policy for gamma in (0.3, 0.8)]

@@ -53,6 +53,7 @@ def study(tmp_path_factory):
     return directory, data, claims
 
 
+@pytest.mark.slow
 def test_every_part_leaves_its_numbers(study) -> None:
     directory, data, _ = study
     for part in PARTS:
@@ -144,6 +145,7 @@ def test_rewards_that_are_compared_have_one_colour_scale(study) -> None:
     assert len({ax.get_ylim() for ax in drawing.axes[:5]}) == 1
 
 
+@pytest.mark.slow
 def test_the_number_of_processes_changes_no_digit(study) -> None:
     _, data, _ = study
     (part,) = (part for part in PARTS if part.name == "convergence")

@@ -62,6 +62,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_result_says_lists_saves_shows_and_draws_what_was_found(name: str, tmp_path: Path) -> None:
     found = RESULTS[name]()

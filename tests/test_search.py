@@ -33,6 +33,7 @@ def test_grid_in_parallel_gives_the_same_and_reports_progress() -> None:
     assert seen == sorted(seen)
 
 
+@pytest.mark.slow
 def test_bayesian_is_seeded_and_beats_its_uniform_start() -> None:
     search = mh.Bayesian(max_evaluations=20, initial=5)
     trace, again, other = (search.run(hill, 2, seed=seed).trace for seed in (1, 1, 2))
@@ -52,12 +53,14 @@ def test_without_its_library_a_bayesian_search_says_what_to_install(monkeypatch)
             mh.solve(mh.Problem(domain.mdp, experts), solver)
 
 
+@pytest.mark.slow
 def test_infeasible_points_do_not_stop_a_search() -> None:
     trace = mh.Bayesian(max_evaluations=25, initial=8).run(holes, 2).trace
     assert np.isneginf(trace.values).any()
     assert trace.best[-1] > trace.best[7] > -np.inf
 
 
+@pytest.mark.slow
 def test_a_search_does_not_depend_on_where_the_values_lie() -> None:
     """Infeasible points before the first feasible one must not count as 0: far below 0 that would be the best value."""
     search = mh.Bayesian(max_evaluations=25, initial=8)
