@@ -22,6 +22,7 @@ def load(name: str):
     return module
 
 
+@pytest.mark.slow
 def test_frozen_lake():
     pytest.importorskip("gymnasium")
     analysis = load("frozen_lake").main(episodes=300, quiet=True)

@@ -19,10 +19,11 @@ import multihorizon as mh
 from multihorizon.cli import app
 from multihorizon.parallel import in_parallel
 
-pytestmark = pytest.mark.slow  # starts processes and a cluster
-
 DOMAIN = mh.domains.cliff()
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+pytestmark = [
+    pytest.mark.slow,  # processes and a cluster are started
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
 
 
 def solved() -> mh.Solution:
