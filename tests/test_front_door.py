@@ -1,6 +1,7 @@
 """The names at the top level: they load when used, agree with the stub, and those that moved still work."""
 
 import ast
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -46,3 +47,12 @@ def test_solve_stays_a_function_whatever_is_loaded_first() -> None:
     code = "import multihorizon as mh; mh.identify; mh.analyse; print(mh.solve.__name__, callable(mh.solve))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "solve True"
+
+
+@pytest.mark.parametrize("name", [name for name in mh.__all__ if inspect.isfunction(getattr(mh, name))])
+def test_seed_jobs_and_progress_come_last_and_by_name(name: str) -> None:
+    arguments = inspect.signature(getattr(mh, name)).parameters
+    last = [argument for argument in ("seed", "jobs", "progress") if argument in arguments]
+    assert list(arguments)[len(arguments) - len(last) :] == last
+    assert all(arguments[argument].kind is inspect.Parameter.KEYWORD_ONLY for argument in last)
+    assert "jobs" not in arguments or arguments["jobs"].default == 1

@@ -484,7 +484,7 @@ def episodic_levels(mdp: MDP) -> list[Ints] | None:
 
 
 def steps_left(mdp: MDP) -> Ints | None:
-    """The most decisions that can follow from each state on, its own included, `(S,)`; None where a state can come again."""
+    """How many decisions an episode can still have in each state, `(S,)`, at most; None where it can come back to a state."""
     levels = episodic_levels(mdp)
     if levels is None:
         return None

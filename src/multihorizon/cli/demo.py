@@ -93,7 +93,7 @@ def _show(domain: Domain, analysis: Analysis) -> None:
     out.print(f"What they want, from the same decisions: {', '.join(wishes)}.\n", soft_wrap=True)
     small = toy()
     verdict = identify(Problem(small.mdp, small.mce_experts(), names=["near", "middle", "far"]))
-    out.print("Some behaviour does not show it, however much is seen. Then the answer says so.")
+    out.print("Some behaviour cannot show how far ahead people look, however much of it is seen. Then the answer says so.")
     out.print("Three experts of the paper's toy domain, known exactly:")
     out.print("\n".join(verdict.summary().splitlines()[:4]), soft_wrap=True)
 

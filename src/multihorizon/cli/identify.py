@@ -18,7 +18,7 @@ from multihorizon.driver import solve
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.exact.identify import Identification
 from multihorizon.report.question_pages import identify_page, these_decisions
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import LikelihoodEvidence, Solution, Status
 
 FILES = ("identify.json", "identify.html")
 
@@ -40,7 +40,7 @@ def identify(options: IdentifyOptions) -> None:
                 "experts": list(solution.experts),
                 "status": None if exact is None else exact.status,
                 "fit_status": str(solution.status),
-                "identified": [None if unfinished else known for known in solution.evidence["identified"]],
+                "identified": [None if unfinished else known for known in LikelihoodEvidence.of(solution).identified],
                 "identification": None if exact is None else exact.to_dict(),
                 "message": solution.message,
                 "remarks": study.remarks,
