@@ -11,6 +11,8 @@ A task is an MDP. Most problems have one. Where the discounts of the experts of 
 experts in a variant of it (other transitions, the same reward) often can. `Problem.join` puts such problems together: an expert
 of the same name in two tasks is one person with one discount, and states of the same name share their reward.
 
+A `Crowd` is a problem of very many persons: of each, no more than the sparse counts of their decisions is kept.
+
 A `SampledProblem` has a task that is known from samples only: logged steps between states that are vectors.
 """
 
@@ -91,6 +93,13 @@ class Expert:
     def arrival_features(self) -> Sparse | None:
         """What reward parameters pay on arrival, `(S,d)`; None where features belong to states and actions."""
         return sp.eye_array(self.mdp.n_states, format="csr") if self.features is None else self.arrival
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Equal for experts with the same reward features and the same known reward, whatever object holds them."""
+        parts = [] if self.features is None else [self.features.indptr, self.features.indices, self.features.data]
+        parts += [] if self.known_reward is None else [self.known_reward]
+        return b"|".join(np.ascontiguousarray(part).tobytes() for part in parts)
 
     def expected_reward(self, parameters: Floats) -> Floats:
         """The expected immediate reward `(S,A)` of reward parameters `(d,)` in this expert's MDP."""
@@ -289,11 +298,12 @@ class Problem(AnyProblem):
         if not every:
             raise ValueError("experts must hold at least one expert, received none")
         names = tuple(dict.fromkeys(expert.name for expert in every))
+        number = {name: i for i, name in enumerate(names)}
         fields: dict[str, object] = {"experts": every, "names": names, "parameter_names": parameter_names}
         fields |= {
             "n_experts": len(names),
             "n_parameters": len(parameter_names),
-            "owner": tuple(names.index(expert.name) for expert in every),
+            "owner": tuple(number[expert.name] for expert in every),
             "tabular": all(expert.features is None for expert in every),
         }
         for name, value in fields.items():
@@ -423,6 +433,62 @@ def _placed(features: Sparse, columns: Ints, width: int) -> Sparse:
     return placed
 
 
+@dataclass(frozen=True, eq=False)
+class CrowdTask:
+    """One task of a crowd: the MDP, and how often person i took action a in state s, at `[i, a·S + s]` of `counts` `(n,A·S)`.
+
+    `features` `(A·S,d)`, `arrival` `(S,d)` and `known_reward` `(A·S,)` are as in `Expert`. Persons who were not seen in the task
+    have an empty row. In terminal states nobody decides anything.
+    """
+
+    mdp: MDP
+    counts: Sparse
+    features: Sparse
+    arrival: Sparse | None
+    known_reward: Floats
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Crowd(AnyProblem):
+    """Very many persons who act for one reward, in one task or in several: all that is kept of them are counts of decisions.
+
+    Args:
+        names: of the persons `(n,)`, all distinct.
+        parameter_names: labels of the reward parameters.
+        tasks: each with one row of counts for every person.
+    """
+
+    names: tuple[str, ...]
+    parameter_names: tuple[str, ...]
+    tasks: tuple[CrowdTask, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_experts", len(self.names))
+        object.__setattr__(self, "n_parameters", len(self.parameter_names))
+
+    @classmethod
+    def of(cls, problem: Problem) -> Crowd:
+        """The persons of a problem; raises where one was not given as demonstrations."""
+        tasks: dict[tuple[int, bytes], list[int]] = {}
+        for i, expert in enumerate(problem.experts):
+            tasks.setdefault((id(expert.mdp), expert.fingerprint), []).append(i)
+        made = []
+        for members in tasks.values():
+            first = problem.experts[members[0]]
+            rows, size = np.array([problem.owner[i] for i in members]), first.mdp.n_states * first.mdp.n_actions
+            cells = [np.flatnonzero(require_counts(problem.experts[i]).T) for i in members]
+            data = [require_counts(problem.experts[i]).T.ravel()[cell] for i, cell in zip(members, cells, strict=True)]
+            places = np.repeat(rows, [cell.size for cell in cells]), np.concatenate(cells)
+            counts = sp.csr_array((np.concatenate(data), places), shape=(problem.n_experts, size))
+            known = np.zeros(size) if first.known_reward is None else first.known_reward
+            made.append(CrowdTask(first.mdp, counts, first.feature_matrix, first.arrival_features, known))
+        return cls(problem.names, problem.parameter_names, tuple(made))
+
+    def __repr__(self) -> str:
+        decisions = sum(float(task.counts.sum()) for task in self.tasks)
+        return f"Crowd({self.n_experts} persons, {decisions:.0f} decisions)"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class SampledProblem(AnyProblem):
     """Experts who act for one reward in a task that only their own logged steps describe.
@@ -449,6 +515,15 @@ class SampledProblem(AnyProblem):
 
     def __repr__(self) -> str:
         return f"SampledProblem({len(self.steps)} steps in {', '.join(self.steps.coordinates)}, experts {', '.join(self.names)})"
+
+
+def require_counts(expert: Expert) -> Floats:
+    """The decision counts `(S,A)` of an expert; raises unless demonstrations were given."""
+    if expert.counts is None:
+        raise ValueError(f"expert {expert.name} must be given as demonstrations for a likelihood, received {expert.kind}")
+    if not expert.counts.sum() > 0:
+        raise ValueError(f"expert {expert.name} must have at least one decision, received none")
+    return expert.counts
 
 
 def require_finite(problem: object) -> Problem:

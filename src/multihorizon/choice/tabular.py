@@ -69,7 +69,7 @@ from multihorizon.planning.plan import (
     log_policies,
     soft_plan,
 )
-from multihorizon.problem import Expert, Problem
+from multihorizon.problem import Problem, require_counts
 
 #: With more levels than this, a pass over them is slower than Newton's method.
 MOST_LEVELS = 200
@@ -367,11 +367,7 @@ def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> t
     number = {key: task for task, key in enumerate(dict.fromkeys(id(expert.mdp) for expert in problem.experts))}
     tasks: dict[tuple[int, bytes], list[int]] = {}
     for i, expert in enumerate(problem.experts):
-        # Equal for experts with the same reward features and the same known reward, whatever object holds them.
-        parts = [] if expert.features is None else [expert.features.indptr, expert.features.indices, expert.features.data]
-        parts += [] if expert.known_reward is None else [expert.known_reward]
-        fingerprint = b"|".join(np.ascontiguousarray(part).tobytes() for part in parts)
-        tasks.setdefault((id(expert.mdp), fingerprint), []).append(i)
+        tasks.setdefault((id(expert.mdp), expert.fingerprint), []).append(i)
     found = []
     for members in tasks.values():
         first = problem.experts[members[0]]
@@ -399,15 +395,6 @@ def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> t
                 )
             )
     return tuple(found)
-
-
-def require_counts(expert: Expert) -> Floats:
-    """The decision counts `(S,A)` of an expert; raises unless demonstrations were given."""
-    if expert.counts is None:
-        raise ValueError(f"expert {expert.name} must be given as demonstrations for a likelihood, received {expert.kind}")
-    if not expert.counts.sum() > 0:
-        raise ValueError(f"expert {expert.name} must have at least one decision, received none")
-    return expert.counts
 
 
 @dataclass(frozen=True, eq=False)

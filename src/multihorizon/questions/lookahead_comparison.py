@@ -29,14 +29,14 @@ import pandas as pd
 from scipy.stats import chi2, norm
 
 from multihorizon.checks import Floats
-from multihorizon.choice.tabular import Point, require_counts
+from multihorizon.choice.tabular import Point
 from multihorizon.choice.weighted import require_lookahead
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.estimate.look_ahead import LookaheadFit, fit_lookahead, lookahead_counts, lookahead_evidence, search
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.lookahead import FAMILIES, Exponential, FreeWeights, Lookahead, QuasiHyperbolic
 from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.problem import Problem, require_finite
+from multihorizon.problem import Problem, require_counts, require_finite
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.questions.model_checks import deal, of_part
 from multihorizon.result import Result

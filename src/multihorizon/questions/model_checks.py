@@ -38,13 +38,13 @@ from scipy.stats import chi2
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, as_count
 from multihorizon.choice.model import DENSE_REWARDS
-from multihorizon.choice.tabular import ListedModel, Point, require_counts
+from multihorizon.choice.tabular import ListedModel, Point
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.maximum_likelihood import resume, smoothed_policy
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, silent
-from multihorizon.problem import Problem
+from multihorizon.problem import Problem, require_counts
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.result import Result
 from multihorizon.solution import Solution

@@ -29,7 +29,7 @@ from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints, as_count, as_floats, label
 from multihorizon.choice.model import Settings, by_name, check_discounts, with_known_reward
-from multihorizon.choice.tabular import Likelihood, require_counts
+from multihorizon.choice.tabular import Likelihood
 from multihorizon.data.demonstrations import Demonstrations, simulate_policy
 from multihorizon.driver import solve
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
@@ -37,7 +37,7 @@ from multihorizon.estimate.population.covariates import Covariates, least_person
 from multihorizon.estimate.population.solver import Population
 from multihorizon.files import read_json
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
-from multihorizon.problem import Problem, require_finite
+from multihorizon.problem import Problem, require_counts, require_finite
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.result import Result, package_version
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
