@@ -50,8 +50,8 @@ def simulate_block(task: SpaceAdventure, first: int, size: int, group: float, se
     gammas, lambdas = 1 / (1 + np.exp(-logits)), np.exp(rng.normal(np.log(6.0), 0.3, size))
     reward, n = task.reward.T.ravel(), mdp.n_states
     values = engine_for(mdp).values(reward, gammas, lambdas, None)
-    assert values is not None and mdp.n_actions == 2
-    later = gammas * (mdp.stacked @ values) + reward[:, None]
+    assert values is not None
+    later = gammas * (mdp.stacked @ values) + reward[:, None]  # of the two actions, one after the other
     jumps = 1 / (1 + np.exp((later[:n] - later[n:]) / lambdas))
     ends, starts = np.cumsum(mdp.stacked.data), mdp.stacked.indptr
     person, episode = (index.ravel() for index in np.indices((size, task.starts.size)))
