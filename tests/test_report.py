@@ -11,16 +11,7 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon import analysis
-from multihorizon.analysis import (
-    Analysis,
-    discount_text,
-    horizon_text,
-    interval_text,
-    most_steps,
-    not_to_be_used,
-    predicts_worse,
-    steps_text,
-)
+from multihorizon.analysis import Analysis, discount_text, interval_text, most_steps, not_to_be_used, predicts_worse, steps_text
 from multihorizon.cli import app
 from multihorizon.estimate.intervals import reward_contrasts
 from multihorizon.estimate.maximum_likelihood import resume
@@ -29,6 +20,7 @@ from multihorizon.report.charts import Badge, Bar, Listing, Page, PageTable, Sec
 from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.plots import new_axes
+from multihorizon.words import horizon_text
 
 CLIFF = mh.domains.cliff()
 LONG = "annabelle.featherstonehaugh-cholmondeley@example.org"

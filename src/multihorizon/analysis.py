@@ -6,9 +6,6 @@ intervals, and tests of shared discounts. Intervals and tests come last: a fit t
 simpler model, gets none. Where states are vectors, the fit is `SieveLikelihood`, and some steps do not exist. Every number of an
 `Analysis` is computed once. Its words follow from the numbers: warnings, verdicts, advice. A report only reads both.
 
-*Horizon.* A discount γ weighs what happens t steps from now by `γ^t`. In a task of at most H steps the weights sum to
-`1 + γ + … + γ^(H−1)`, the effective horizon; in a task without such a limit to `1/(1−γ)`.
-
 *Explained.* `1 − L/L₀` (McFadden's pseudo-R²), with L the log-likelihood of an expert's decisions under the fitted policy and L₀
 under chance, that is, with all available actions equally likely.
 
@@ -36,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -68,24 +65,13 @@ from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, package_version
 from multihorizon.solution import LikelihoodEvidence, PopulationEvidence, SieveEvidence, Solution, Status
+from multihorizon.words import LEVEL, Answer, count, decimals, effective_horizon, from_to, horizon_text, in_words, p_text, percent
 
-#: The level of intervals; a test is a finding where its p-value is below the rest.
-LEVEL = 0.95
 #: An interval wider than this says little about a discount.
 VAGUE_WIDTH = 0.5
 #: Up to this many experts are named one by one.
 NAMED_EXPERTS = 5
 QUESTION = "Do they share a goal?"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer to one question: a word or two, and the reasons in a sentence or two."""
-
-    question: str
-    answer: str
-    reasons: str
-    kind: Literal["good", "caution", "bad"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -1251,52 +1237,3 @@ def _fit_of_vectors(found: Analysis, evidence: SieveEvidence) -> Answer:
         reasons += f" How {in_words(weak)} will change is hardly predicted by state and action."
     good = share >= 0.95 and not weak
     return Answer(question, "Yes" if good else "In part", reasons, "good" if good else "caution")
-
-
-def effective_horizon(discount: float, steps: float) -> float:
-    """The sum of the weights `1 + γ + γ² + …` of a discount over so many steps, which may be infinitely many."""
-    return steps if discount >= 1 else float((1 - discount**steps) / (1 - discount))
-
-
-def horizon_text(discount: float, steps: float) -> str:
-    """The horizon of a discount in a task of so many steps, with one decimal; beyond a million steps nobody counts."""
-    reach = effective_horizon(discount, steps)
-    if reach > 1e6:
-        return "unlimited" if np.isinf(reach) else "over a million"
-    return f"{reach:,.1f}" if reach < 1000 else f"{reach:,.0f}"
-
-
-def decimals(value: float, digits: int) -> str | None:
-    """A number with so many decimals, without a sign before zero; None where it is not known."""
-    return None if np.isnan(value) else f"{round(value, digits) + 0.0:.{digits}f}"
-
-
-def percent(share: float) -> str:
-    """A share in per cent, with a decimal where it is small; never 0 for what is not nothing."""
-    return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.1f} %" if share >= 0.0005 else "under 0.1 %"
-
-
-def p_text(value: float, equals: str = "= ") -> str:
-    """A p-value after the letter p; in a table nothing stands for `equals`."""
-    return "unknown" if np.isnan(value) else "< 0.001" if value < 0.001 else f"{equals}{value:.3f}"
-
-
-def count(number: int, noun: str) -> str:
-    """A number of things, in the singular or the plural."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def in_words(parts: list[str]) -> str:
-    """A list in words; of many, the first few and how many more there are."""
-    shown = parts if len(parts) <= 6 else [*parts[:5], f"{len(parts) - 5} more"]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"
-
-
-def from_to(ends: list[str]) -> str:
-    """Both ends of a range, or the one they are."""
-    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
-
-
-def shortened(label: str, most: int) -> str:
-    """A label of at most so many characters, with a sign where some are left out."""
-    return label if len(label) <= most else f"{label[: most - 1]}…"

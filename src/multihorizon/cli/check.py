@@ -8,13 +8,13 @@ from pathlib import Path
 
 from rich.table import Table
 
-from multihorizon.analysis import count, p_text
 from multihorizon.cli.console import checked, out, read_mdps, write_answer
 from multihorizon.cli.options import CheckOptions
 from multihorizon.data.check import CHANCE, Finding, TableCheck, check_table, write_mended
 from multihorizon.data.reading import file_kind, files_of
 from multihorizon.report.charts import Badge, Block, Cell, Page, PageTable, Section
 from multihorizon.result import package_version
+from multihorizon.words import count, p_text
 
 FILES = ("check.json", "check.html")
 

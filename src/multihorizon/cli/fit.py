@@ -14,7 +14,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from multihorizon.analysis import Analysis, analyse, decimals, person_cells, sizes
+from multihorizon.analysis import Analysis, analyse, person_cells, sizes
 from multihorizon.cli.console import (
     checked,
     discounts_of,
@@ -34,12 +34,14 @@ from multihorizon.data.steps import Steps
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.estimate.population.solver import absent_words
 from multihorizon.estimate.sieve import SieveLikelihood
+from multihorizon.questions.differences import population_words
 from multihorizon.questions.lookahead_comparison import LookaheadComparison
 from multihorizon.questions.study import Recovery
 from multihorizon.report.files import FILES, write_fit
-from multihorizon.report.population import contrast_rows, effect_rows, population_words
+from multihorizon.report.population import contrast_rows, effect_rows
 from multihorizon.report.question_pages import family_cells
 from multihorizon.solution import PopulationEvidence, Solution, Status
+from multihorizon.words import decimals
 
 #: The terminal lists the experts one by one up to this many; `people.csv` lists all.
 LISTED_EXPERTS = 60

@@ -38,8 +38,8 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from multihorizon.analysis import effective_horizon, horizon_text
 from multihorizon.files import visible
+from multihorizon.words import effective_horizon, horizon_text
 
 Unit = Literal["discount", "steps"]
 UNITS: tuple[Unit, ...] = ("discount", "steps")

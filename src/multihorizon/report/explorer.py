@@ -18,7 +18,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from multihorizon.analysis import horizon_text
 from multihorizon.checks import Floats, Ints
 from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
@@ -26,6 +25,7 @@ from multihorizon.planning.plan import plan
 from multihorizon.report.charts import UNITS, BestActions, Block, Either, PageTable, Ruler, Unit
 from multihorizon.report.maps import LIKELY, MOST_CELLS, GraphMap, GridMap, graph_map, grid_map
 from multihorizon.report.plots import ARROWS
+from multihorizon.words import horizon_text
 
 
 @dataclass(frozen=True)

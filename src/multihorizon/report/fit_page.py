@@ -17,22 +17,19 @@ from typing import Any
 import numpy as np
 
 from multihorizon.analysis import (
-    LEVEL,
     NAMED_EXPERTS,
     QUESTION,
     Analysis,
-    count,
-    decimals,
     interval_text,
     own_discount_text,
     own_steps_text,
-    p_text,
     sizes,
     steps_text,
 )
 from multihorizon.checks import Floats
 from multihorizon.mdp import MDP
 from multihorizon.problem import Expert
+from multihorizon.questions.differences import population_answer
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, MODELS, ODD, WORST, compared_choices
 from multihorizon.report.charts import (
     DIAGONAL,
@@ -59,10 +56,11 @@ from multihorizon.report.charts import (
 from multihorizon.report.explorer import Person, explorer
 from multihorizon.report.maps import MOST_CELLS, grid_map
 from multihorizon.report.plots import new_axes, plot_reward
-from multihorizon.report.population import population_card, population_section
+from multihorizon.report.population import population_section
 from multihorizon.report.question_pages import UNIT_OF_REWARD, goals_blocks, lookahead_blocks, options_text, recovery_blocks
 from multihorizon.result import package_version
 from multihorizon.solution import SieveEvidence, Status
+from multihorizon.words import LEVEL, count, decimals, p_text
 
 
 def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
@@ -75,7 +73,8 @@ def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
         sections = [_horizons(found), *_questions(found), _identifiability(found), _reward(found)]
         sections += [_best_by_look_ahead(found), _fit(found), _decisions(found)]
         if found.population is not None:
-            cards = [*population_card(found.population), *cards]
+            asked = population_answer(found.population, found.longest)
+            cards = [*([] if asked is None else [(asked.question, asked.answer, asked.kind)]), *cards]
             sections = [population_section(found, found.population), *sections]
     return Page(
         "How far ahead each expert plans",

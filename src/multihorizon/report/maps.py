@@ -14,11 +14,11 @@ from typing import ClassVar
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
-from multihorizon.analysis import shortened
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.mdp import MDP
 from multihorizon.report.charts import Block
 from multihorizon.report.plots import ARROWS, READABLE_CELLS
+from multihorizon.words import shortened
 
 #: The most cells of a map that are drawn one by one.
 MOST_CELLS = 900

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.analysis import QUESTION, count, decimals, most_steps, p_text
+from multihorizon.analysis import QUESTION, most_steps
 from multihorizon.estimate.intervals import reward_contrasts
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.exact.identify import Identification
@@ -43,6 +43,7 @@ from multihorizon.report.charts import (
 )
 from multihorizon.result import package_version
 from multihorizon.solution import LikelihoodEvidence, Solution, Status
+from multihorizon.words import count, decimals, p_text
 
 #: What a reward of 1 means, for readers of a table of rewards.
 UNIT_OF_REWARD = (

@@ -1,0 +1,138 @@
+"""Do discounts and temperatures differ with covariates? What `Population` found, in sentences.
+
+Effects are on the logit of the discount, log(γ/(1−γ)), and on the logarithm of the temperature. A difference between two groups,
+or between the quartiles of a number, is a contrast; contrasts of several pairs have Holm's correction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.words import LEVEL, Answer, horizon_text, in_words, p_text
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Whether discounts or temperatures differ with a column, or with a term of several columns.
+
+    Attributes:
+        name: of the column, or of the term.
+        p: of the test that they do not.
+        pairs: its contrasts, if it is a column: all pairs of groups, or the quartiles of its numbers. Each is turned so that its
+            second level has the larger discount or temperature.
+    """
+
+    name: str
+    p: float
+    pairs: list[dict[str, Any]]
+
+    @property
+    def clear(self) -> bool:
+        """Whether the difference is more than chance."""
+        return self.p < 1 - LEVEL
+
+    @property
+    def clear_pairs(self) -> list[dict[str, Any]]:
+        """The contrasts that are more than chance after Holm's correction."""
+        return [pair for pair in self.pairs if pair["adjusted"] < 1 - LEVEL]
+
+
+def differences_of(population: PopulationFindings, kind: str) -> list[Difference]:
+    """One for each column that stands alone in its terms, then one for each term that has several columns or bends.
+
+    A column of two groups, or of numbers, has the p-value of its contrast, and one of several groups that of all its terms
+    together. Where it also interacts with another, its groups are compared on the mean of the other's.
+    """
+    factors, columns_of = population.factors[kind], population.columns_of
+    joined = {term: name for name, factor in factors.items() for term in factor["terms"]}
+    tests = {joined.get(term, term): e["p"] for term, e in population[kind].items() if columns_of[term]}
+    tests |= {name: factor["p"] for name, factor in factors.items()}
+    found = []
+    for column in dict.fromkeys(row["column"] for row in population.contrasts[kind]):
+        pairs = [row for row in population.contrasts[kind] if row["column"] == column]
+        terms = [name for name in tests if column in columns_of[name]]
+        alone = len(terms) == 1 and list(columns_of[terms[0]]) == [column]
+        if pairs[0]["number"] and not (alone and terms[0] not in factors):
+            continue
+        p = tests[terms[0]] if alone else float(np.nanmin([row["adjusted"] for row in pairs]))
+        turned = [
+            pair if pair["estimate"] >= 0 else {**pair, "levels": pair["levels"][::-1], "typical": pair["typical"][::-1]}
+            for pair in pairs
+        ]
+        found.append(Difference(column, p, turned))
+        tests = {name: p for name, p in tests.items() if list(columns_of[name]) != [column]}
+    return [*found, *(Difference(name, p, []) for name, p in tests.items())]
+
+
+def population_answer(found: Solution, steps: float) -> Answer | None:
+    """Whether discounts differ with the covariates; None where none was asked. The task has so many steps."""
+    question = "Do discounts differ with the covariates?"
+    if found.status != Status.CONVERGED:
+        return Answer(question, "No usable answer", f"The population could not be estimated. {found.message}", "bad")
+    differences = differences_of(PopulationEvidence.of(found).population, "discount")
+    reasons, clear = " ".join(population_words(found, steps)), [difference for difference in differences if difference.clear]
+    if not clear:
+        return Answer(question, "No more than by chance", reasons, "good") if differences else None
+    one = clear[0].pairs[0] if len(clear) == 1 and len(clear[0].pairs) == 1 else None
+    if one is None or one["number"]:
+        return Answer(question, f"Yes, with {', '.join(difference.name for difference in clear)}", reasons, "good")
+    near, far = one["levels"]
+    return Answer(question, f"Yes: {far} look further than {near}", reasons, "good")
+
+
+def population_words(found: Solution, steps: float) -> list[str]:
+    """What was found of groups and persons, in sentences; the task has so many steps."""
+    population = PopulationEvidence.of(found).population
+    differences = differences_of(population, "discount")
+    words = [text for difference in differences if difference.clear for text in _discounts_differ(difference, steps)]
+    rest = [difference.name for difference in differences if not difference.clear]
+    if rest:
+        words.append(f"Discounts differ with {in_words(rest)} by no more than chance.")
+    hotter = [difference for difference in differences_of(population, "temperature") if difference.clear]
+    words += [text for difference in hotter for text in _temperatures_differ(difference)]
+    spread, share = population.spread["discount"], float(np.mean(population.individuals["discount_reliability"]))
+    size = f"{spread['estimate']:.2f} ({spread['interval'][0]:.2f} to {spread['interval'][1]:.2f})"
+    words.append(f"Between persons the logit of the discount has a standard deviation of {size}.")
+    words.append(f"The mean reliability of a person's discount is {share:.2f}, where 0 is no knowledge and 1 is exact.")
+    return [*words, *population.cautions]
+
+
+def _discounts_differ(difference: Difference, steps: float) -> list[str]:
+    """Who looks further ahead than whom, and how far, where discounts differ."""
+    column, several = difference.name, len(difference.pairs) > 1
+    whole = f"Discounts differ with {column} (p {p_text(difference.p)})"
+    if several and not difference.clear_pairs:
+        return [f"{whole}, but those of no two groups after Holm's correction."]
+    words = [f"{whole}."] if several or not difference.pairs else []
+    for pair in difference.clear_pairs if several else difference.pairs:
+        (near, far), (low, high) = pair["levels"], pair["typical"]
+        reach = f"{high:.2f} and {low:.2f}, or {horizon_text(high, steps)} and {horizon_text(low, steps)} steps"
+        how = f"(p {p_text(pair['adjusted'])}{' by Holm' if several else ''})"
+        if pair["number"]:
+            longer = "higher" if pair["estimate"] >= 0 else "lower"
+            at = f"typical discounts at {column} {far} and {near} are {reach} {how}."
+            words.append(f"Persons with {longer} {column} look further ahead: {at}")
+        else:
+            whom = f"Persons with {column} = {far} look further ahead than those with {column} = {near}"
+            words.append(f"{whom}: typical discounts {reach} {how}.")
+    return words
+
+
+def _temperatures_differ(difference: Difference) -> list[str]:
+    """Who chooses more at random than whom, where temperatures differ."""
+    column, words = difference.name, []
+    for pair in difference.clear_pairs:
+        (low, high), times = pair["levels"], f"{np.exp(abs(pair['estimate'])):.2g} times"
+        how = f"(p {p_text(pair['adjusted'])})"
+        if pair["number"]:
+            more = "higher" if pair["estimate"] >= 0 else "lower"
+            at = f"the temperature at {column} {high} is {times} that at {low} {how}."
+            words.append(f"Persons with {more} {column} choose more at random: {at}")
+        else:
+            whom = f"Persons with {column} = {high} choose more at random than those with {column} = {low}"
+            words.append(f"{whom}: their temperature is {times} as high {how}.")
+    return words or [f"Temperatures differ with {column} (p {p_text(difference.p)})."]
