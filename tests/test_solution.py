@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
+from multihorizon.files import for_json
 from multihorizon.parallel import silent
 from multihorizon.solution import (
     ClosedFormEvidence,
@@ -15,6 +16,7 @@ from multihorizon.solution import (
     PopulationEvidence,
     ProgramEvidence,
     SieveEvidence,
+    Status,
     Trace,
 )
 
@@ -145,7 +147,7 @@ def test_a_file_of_the_version_before_is_read_and_its_evidence_keeps_its_names(k
     (tmp_path / "old.json").write_text(json.dumps(OLD[kind]))
     solution = mh.Solution.from_json(tmp_path / "old.json")
     assert type(solution.evidence) is EVIDENCE[kind]
-    assert dict(solution.evidence) == OLD[kind]["evidence"]
+    assert for_json(solution.evidence) == OLD[kind]["evidence"]
     assert not solution.evidence.other
     solution.to_json(tmp_path / "new.json")
     assert json.loads((tmp_path / "new.json").read_text())["evidence"] == OLD[kind]["evidence"]
@@ -175,3 +177,25 @@ def test_the_answer_cannot_be_written_to() -> None:
     for array in (solution.discounts, solution.reward, solution.temperature):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 7.0
+
+
+def test_of_very_many_experts_a_solution_says_little_and_draws_how_they_are_distributed(tmp_path) -> None:
+    many = mh.Solution(
+        solver="own",
+        status=Status.CONVERGED,
+        message="Done.",
+        experts=tuple(f"p{k}" for k in range(20_000)),
+        discounts=np.linspace(0.0, 1.0, 20_000),
+        reward=np.zeros(1),
+        objective=0.0,
+        residual=0.0,
+    )
+    assert "  p4: discount 0.0002\n  and 19,995 more\n  quartiles of discount: 0.2500, 0.5000, 0.7500" in many.summary()
+    assert repr(many) == "Solution(own, converged, experts p0, p1, p2, p3, p4 and 19995 more)"
+    assert len(many._repr_html_()) < 10_000
+    assert len(many.to_frame()) == 20_000
+    figure = many.plot().figure
+    assert figure.get_size_inches()[1] == 4.0
+    many.to_json(tmp_path / "many.json")
+    assert mh.Solution.from_json(tmp_path / "many.json").experts == many.experts
+    assert (tmp_path / "many.json").read_text().count("\n") < 100

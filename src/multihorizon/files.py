@@ -121,9 +121,20 @@ def read_json(path: str | Path, what: str) -> dict[str, Any]:
 
 def write_json(path: str | Path, content: dict[str, Any]) -> None:
     """Write an object as JSON; what is not known is null."""
-    text = json.dumps(for_json(content), indent=1, ensure_ascii=False, allow_nan=False)
+    text = _indented(for_json(content), "\n")
     text = re.sub("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]", lambda c: f"\\u{ord(c[0]):04x}", text)  # a terminal obeys these
     Path(path).write_text(text, encoding="utf-8")
+
+
+def _indented(value: Any, line: str) -> str:
+    """JSON with a line for every value, as `json.dumps(value, indent=1)` has it, and a single one for a list of very many."""
+    inner = line + " "
+    if isinstance(value, dict) and value:
+        pairs = (f"{json.dumps(key, ensure_ascii=False)}: {_indented(part, inner)}" for key, part in value.items())
+        return "{" + inner + f",{inner}".join(pairs) + line + "}"
+    if isinstance(value, list) and 0 < len(value) <= 1000:
+        return "[" + inner + f",{inner}".join(_indented(part, inner) for part in value) + line + "]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def for_json(value: Any) -> Any:
@@ -136,6 +147,8 @@ def for_json(value: Any) -> Any:
         return {str(k): for_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [for_json(v) for v in value]
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub" and np.isfinite(value).all():
+        return value.tolist()
     if isinstance(value, np.ndarray | np.generic):
         return for_json(value.tolist())
     if isinstance(value, float) and not np.isfinite(value):

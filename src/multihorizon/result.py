@@ -38,24 +38,30 @@ class Result(ABC):
         write_json(path, {"kind": type(self).__name__, "version": package_version(), **self._content()})
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the values with their intervals, one line per row of `to_frame()`; returns matplotlib's axes.
+        """Draw the values with their intervals, one line per row of `to_frame()`, or how the values of more than 200 rows are
+        distributed; returns matplotlib's axes.
 
         Args:
             axes: matplotlib's axes to draw in; new ones by default.
         """
         label, value, *ends = self._drawn
         frame = self.to_frame()
-        rows = np.arange(len(frame))
+        rows, many = np.arange(len(frame)), len(frame) > 200
         if axes is None:
             import matplotlib.pyplot as plt  # noqa: PLC0415  a picture is asked for: only now is matplotlib needed
 
-            axes = plt.subplots(figsize=(6.4, 1.2 + 0.28 * len(frame)), layout="constrained")[1]
+            axes = plt.subplots(figsize=(6.4, 4.0 if many else 1.2 + 0.28 * len(frame)), layout="constrained")[1]
+        axes.set_xlabel(value.replace("_", " "))
+        if many:
+            values = frame[value].to_numpy(float)
+            axes.hist(values[np.isfinite(values)], bins=60, color="C0")
+            axes.set_ylabel("rows")
+            return axes
         if len(ends) == 2 and set(ends) <= set(frame.columns):
             axes.hlines(rows, frame[ends[0]].to_numpy(float), frame[ends[1]].to_numpy(float), color="0.6", linewidth=2)
         axes.plot(frame[value].to_numpy(float), rows, "o", color="C0")
         axes.set_yticks(rows, [literal(str(name)) for name in frame[label]])
         axes.invert_yaxis()
-        axes.set_xlabel(value.replace("_", " "))
         return axes
 
     def _content(self) -> dict[str, Any]:

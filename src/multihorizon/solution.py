@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from multihorizon.checks import Floats, as_shape, read_only
+from multihorizon.checks import Floats, as_shape, first_few, read_only
 from multihorizon.files import read_json, read_numbers, write_json
 from multihorizon.lookahead import step_discounts_of
 from multihorizon.mdp import steps_left
@@ -339,8 +340,8 @@ class PopulationFindings(Evidence):
         weak_priors, cautions: how far weak priors move the findings, and the sentences that say so.
         spread: the spread between persons.
         predictions: the discount of a typical person of each group.
-        groups, covariates: of each person.
-        individuals: each person's discount and temperature, shrunken towards those of similar persons.
+        groups, covariates: of each person, as arrays `(n,)`.
+        individuals: each person's discount and temperature, shrunken towards those of similar persons, as arrays `(n,)`.
         largest_discount, steps: the largest discount that is tried, and the steps of the climb.
     """
 
@@ -356,12 +357,22 @@ class PopulationFindings(Evidence):
     weak_priors: dict[str, Any]
     spread: dict[str, Any]
     predictions: Any
-    groups: list[Any]
-    covariates: dict[str, list[Any]]
-    individuals: dict[str, list[float]]
+    groups: NDArray[Any]
+    covariates: dict[str, NDArray[Any]]
+    individuals: dict[str, Floats]
     largest_discount: float
     steps: int
     cautions: list[str]
+
+    def __post_init__(self) -> None:
+        """Lists, as files have them, become arrays: there may be a million persons."""
+        arrays: dict[str, Any] = {
+            "groups": np.asarray(self.groups, dtype=object),
+            "covariates": {name: pd.Series(values).to_numpy() for name, values in (self.covariates or {}).items()},
+            "individuals": {name: read_numbers(values) for name, values in (self.individuals or {}).items()},
+        }
+        for name, value in arrays.items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -445,7 +456,7 @@ class Solution(Result):
 
     def __post_init__(self) -> None:
         if not all(isinstance(name, str) for name in self.experts):
-            raise ValueError(f"experts of the solution must be names, received {self.experts}")
+            raise ValueError(f"experts of the solution must be names, received {self.experts[:5]}")
         limits = {"discounts": 1.0, "temperature": np.inf, "standard_errors": np.inf}
         for name, high in limits.items():
             values = getattr(self, name)
@@ -459,7 +470,7 @@ class Solution(Result):
             raise ValueError(f"reward of the solution must have one axis, received shape {np.shape(self.reward)}")
         if self.problem is not None and self.problem.names != self.experts:
             raise ValueError(
-                f"problem must be that of the experts {', '.join(self.experts)}, received {', '.join(self.problem.names)}"
+                f"problem must be that of the experts {first_few(self.experts)}, received {first_few(self.problem.names)}"
             )
         if not isinstance(self.evidence, Evidence):
             object.__setattr__(self, "evidence", read_evidence(self.solver, self.evidence))
@@ -511,13 +522,21 @@ class Solution(Result):
         return self.interval_source.at(level)
 
     def summary(self) -> str:
-        """Solver, status and message, and one line per expert."""
-        columns = self._parameters or {"discount": self.discounts}
+        """Solver, status and message, and one line per expert; of more than 60, of the first five, and the quartiles of all."""
+        columns, many = self._parameters or {"discount": self.discounts}, len(self.experts) > 60
         rows = [
             f"  {name}: {', '.join(f'{what} {values[k]:.4f}' for what, values in columns.items())}"
-            for k, name in enumerate(self.experts)
+            for k, name in enumerate(self.experts[: 5 if many else None])
         ]
+        if many:
+            rows.append(f"  and {len(self.experts) - 5:,} more")
+            for what, values in columns.items():
+                low, middle, high = np.nanquantile(values, [0.25, 0.5, 0.75]) if not np.isnan(values).all() else 3 * [np.nan]
+                rows.append(f"  quartiles of {what}: {low:.4f}, {middle:.4f}, {high:.4f}")
         return "\n".join([f"{self.solver}: {self.status}. {self.message}", *rows])
+
+    def __repr__(self) -> str:
+        return f"Solution({self.solver}, {self.status}, experts {first_few(self.experts)})"
 
     def to_frame(self, level: float | None = None) -> pd.DataFrame:
         """One row per expert: the discount and the horizon 1/(1−γ), the temperature and the standard error where there are any,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 from scipy.special import logit
 
 from multihorizon.analysis import Analysis, population_columns
@@ -92,11 +93,12 @@ def population_section(findings: Analysis, found: Solution) -> Section:
         f"{population.degrees} degrees of freedom)."
     )
     blocks.append(Beside([_groups_figure(findings, found), _shrinkage_figure(findings, found)]))
+    sizes = pd.Series(population.groups).value_counts()
     typical = Either("typical discount", "typical horizon, steps")
     groups = [
         [
             name,
-            population.groups.count(name),
+            int(sizes.get(name, 0)),
             look_ahead(group["typical_discount"], steps),
             look_ahead_range(group["typical_interval"], steps),
             look_ahead_range(group["new_person_interval"], steps),

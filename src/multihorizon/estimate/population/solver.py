@@ -348,8 +348,8 @@ class Inference:
             weak_priors=self.moved_by_priors,
             spread=self.spread(),
             predictions=self.predictions(),
-            groups=[covariates.patterns[group] for group in covariates.groups],
-            covariates={str(column): covariates.frame[column].tolist() for column in covariates.frame.columns},
+            groups=np.array(covariates.patterns, dtype=object)[list(covariates.groups)],
+            covariates={str(column): covariates.frame[column].to_numpy() for column in covariates.frame.columns},
             individuals={
                 "logit_discount": self.known.persons.mean[:, 0].tolist(),
                 "logit_discount_error": errors[:, 0].tolist(),
