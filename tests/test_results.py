@@ -10,12 +10,15 @@ from pkgutil import walk_packages
 from tempfile import TemporaryDirectory
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 import pytest
 from tiny import tiny_solutions
 
 import multihorizon as mh
+from multihorizon.crowd import crowd_analysis
 from multihorizon.data.check import TableCheck, check_table
+from multihorizon.problem import Crowd
 from multihorizon.questions.shared_goal import shared_goal_test
 from multihorizon.result import Result
 
@@ -59,6 +62,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "GeneralizationError": lambda: mh.generalization_error(mh.domains.toy(), mh.domains.toy().reward, tasks=2),
     "TableCheck": checked,
     "Analysis": lambda: mh.analyse([table()], [of().require_problem().mdp], quick=True),
+    "CrowdAnalysis": lambda: crowd_analysis(of("population"), Crowd.of(of("population").require_problem()), 3, np.inf, []),
 }
 
 

@@ -43,6 +43,7 @@ from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, first_few
 from multihorizon.choice.model import DENSE_REWARDS, Settings, Temperature
 from multihorizon.choice.sieve import LARGEST_DISCOUNT
 from multihorizon.choice.tabular import Likelihood
+from multihorizon.crowd import CrowdAnalysis, crowd_analysis, held_rewards, is_crowd
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.dynamics import describe_estimate, estimate_mdp, require_agreement, require_ends, untaken_actions
 from multihorizon.data.reading import look_alikes
@@ -56,7 +57,7 @@ from multihorizon.exact.identify import Identification, identify
 from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP, steps_left
 from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.problem import Problem, SampledProblem
+from multihorizon.problem import Crowd, Problem, SampledProblem
 from multihorizon.questions.goals import Goals, best_fit, group_experts
 from multihorizon.questions.lookahead_comparison import LookaheadComparison, check_comparable, compare_from
 from multihorizon.questions.model_checks import WORST, Extent, Misfit, ModelChecks, check_model, choices_repeat, extent, misfits
@@ -65,10 +66,20 @@ from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, package_version
 from multihorizon.solution import LikelihoodEvidence, PopulationEvidence, SieveEvidence, Solution, Status
-from multihorizon.words import LEVEL, Answer, count, decimals, effective_horizon, from_to, horizon_text, in_words, p_text, percent
+from multihorizon.words import (
+    LEVEL,
+    VAGUE_WIDTH,
+    Answer,
+    count,
+    decimals,
+    effective_horizon,
+    from_to,
+    horizon_text,
+    in_words,
+    p_text,
+    percent,
+)
 
-#: An interval wider than this says little about a discount.
-VAGUE_WIDTH = 0.5
 #: Up to this many experts are named one by one.
 NAMED_EXPERTS = 5
 QUESTION = "Do they share a goal?"
@@ -532,8 +543,11 @@ def analyse(
     seed: int = 0,
     jobs: int = 1,
     progress: Progress = silent,
-) -> Analysis:
+) -> Analysis | CrowdAnalysis:
     """Fit tables of decisions and judge the fit.
+
+    With a population of more than 2,000 persons nobody is fitted alone: the population is all that is estimated, and what is
+    found is a `CrowdAnalysis`.
 
     Args:
         tables: the decisions: a table, one for each task, or `Steps` where states are vectors. With `Steps`, only
@@ -577,6 +591,16 @@ def analyse(
         raise ValueError("SieveLikelihood is for states that are vectors: hand in Steps, received tables with a list of states")
     tables = [tables] if isinstance(tables, Demonstrations) else tables
     solver = solver or MaximumLikelihood(temperature, ridge=ridge)
+    if population is not None and is_crowd(tables):
+        refused = [name for name, asked in {"pairs": pairs, "lookahead": bool(lookahead)}.items() if asked]
+        if refused:
+            raise ValueError(f"{' and '.join(refused)} must be left out with so many persons: fit a sample of them to ask for it")
+        crowd, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest)
+        asked = replace(population, known_reward=solver.known_reward if known_reward is None else known_reward(crowd.mdp))
+        population.covariates(crowd)  # what cannot be used is refused before any work
+        solution = solve(crowd, asked, seed=seed, progress=progress)
+        episodes = sum(int(table.episode_counts.sum()) for table in tables)
+        return crowd_analysis(solution, Crowd.of(crowd), episodes, most_steps(crowd), remarks)
     problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest)
     if known_reward is not None:
         solver = replace(solver, known_reward=known_reward(problem.mdp))
@@ -732,10 +756,10 @@ def _fit_to_vectors(solution: Solution, steps: Steps) -> Analysis:
     return replace(found, intervals=np.where(np.array(found.given)[:, None], found.intervals, np.nan))
 
 
-def most_steps(problem: Problem) -> float:
+def most_steps(problem: Problem | Crowd) -> float:
     """The most decisions an episode of any of the tasks can have; infinite where a state can recur."""
     most: float = 0
-    for mdp in {e.mdp for e in problem.experts}:
+    for mdp in {part.mdp for part in (problem.tasks if isinstance(problem, Crowd) else problem.experts)}:
         left = steps_left(mdp)
         most = max(most, np.inf if left is None else int(left.max()))
     return most
@@ -846,7 +870,9 @@ def analyse_steps(
     steps: Steps, solver: SieveLikelihood | None = None, seed: int = 0, quick: bool = False, progress: Progress = silent
 ) -> Analysis:
     """The old name of `analyse` for states that are vectors."""
-    return analyse(steps, solver=solver, quick=quick, seed=seed, progress=progress)
+    found = analyse(steps, solver=solver, quick=quick, seed=seed, progress=progress)
+    assert isinstance(found, Analysis)
+    return found
 
 
 def discount_text(found: Analysis, discount: float) -> str:
@@ -889,9 +915,9 @@ def person_cells(found: Analysis, k: int) -> tuple[str, str, str, str]:
     return own_steps_text(found, k), own_discount_text(found, k), interval_text(found, k), temperature
 
 
-def sizes(found: Analysis) -> str:
+def sizes(found: Analysis | CrowdAnalysis) -> str:
     """How many experts, episodes and decisions there are, and of how many numbers a state is made that is a vector."""
-    numbers = {"expert": len(found.given), "episode": int(found.episodes.sum()), "decision": int(found.decisions.sum())}
+    numbers = {"expert": found.decisions.size, "episode": int(np.sum(found.episodes)), "decision": int(found.decisions.sum())}
     text = ", ".join(count(number, noun) for noun, number in numbers.items())
     if isinstance(found.evidence, SieveEvidence):
         text += f", in states of {count(len(found.evidence.coordinates) + len(found.evidence.left_out), 'number')}"
@@ -929,11 +955,7 @@ def _warnings(found: Analysis) -> Iterable[str]:
         )
     yield _lost_temperatures(found)
     yield "" if found.penalty is None else _penalty(found, found.penalty)
-    if isinstance(evidence, LikelihoodEvidence) and evidence.ridge_reason:
-        yield (
-            f"These decisions alone do not settle all rewards: {evidence.ridge_reason}. So rewards far from zero were made a "
-            "little less likely, which keeps them finite. Rewards that few decisions touch are pulled towards zero by it."
-        )
+    yield held_rewards(evidence.ridge_reason) if isinstance(evidence, LikelihoodEvidence) else ""
     if isinstance(evidence, SieveEvidence) and evidence.basis_too_poor:
         yield "The basis is too poor: richer functions predict choices better, and the discounts may be far off."
 

@@ -13,6 +13,8 @@ import numpy as np
 
 #: The level of intervals; a test is a finding where its p-value is below the rest.
 LEVEL = 0.95
+#: An interval wider than this says little about a discount.
+VAGUE_WIDTH = 0.5
 
 
 @dataclass(frozen=True)

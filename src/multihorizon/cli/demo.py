@@ -71,6 +71,7 @@ def _recover(directory: Path, domain: Domain, walks: list[list[int]], progress: 
     progress(0.0, "walking")
     table = Demonstrations.simulate(domain.mdp, domain.mce_experts(), WALKS, names=WALKERS)
     analysis = analyse([table], [domain.mdp], progress=part_of(progress, 0.1, 0.9))
+    assert isinstance(analysis, Analysis)
     progress(0.9, "drawing")
     titles = [f"{name} looks {1 / (1 - g):.0f} steps ahead" for name, g in zip(WALKERS, domain.lp_discounts, strict=True)]
 

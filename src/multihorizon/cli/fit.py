@@ -28,6 +28,7 @@ from multihorizon.cli.console import (
     temperature_of,
 )
 from multihorizon.cli.options import FitOptions
+from multihorizon.crowd import CrowdAnalysis
 from multihorizon.data.demonstrations import read_tables
 from multihorizon.data.side_tables import read_features, read_groups, read_known_reward
 from multihorizon.data.steps import Steps
@@ -52,7 +53,7 @@ def fit(options: FitOptions) -> None:
     with checked(options, FILES):
         recovery = None if options.recovered is None else Recovery.from_json(options.recovered)
         recorded = _recorded(options)
-        latest: Analysis | None = None
+        latest: Analysis | CrowdAnalysis | None = None
         written = time.monotonic()
 
         def keep(found: Analysis) -> None:
@@ -70,16 +71,19 @@ def fit(options: FitOptions) -> None:
             if latest is None:
                 raise
         analysis = replace(latest, recovery=recovery)
-        _show(analysis)
+        if isinstance(analysis, CrowdAnalysis):
+            _show_crowd(analysis)
+        else:
+            _show(analysis)
         if options.out_dir is not None:
-            write_fit(options.out_dir, analysis, recorded)
-            out.print(f"Written to {options.out_dir}: {', '.join(FILES)}", soft_wrap=True)
+            files = write_fit(options.out_dir, analysis, recorded)
+            out.print(f"Written to {options.out_dir}: {', '.join(files)}", soft_wrap=True)
             out.print(f"Open {options.out_dir / 'report.html'} in a browser.", soft_wrap=True)
         if not analysis.finished:
             raise typer.Exit(130)  # stopped by Ctrl-C, as shells say it
 
 
-def _analyse(options: FitOptions, **how: Any) -> Analysis:
+def _analyse(options: FitOptions, **how: Any) -> Analysis | CrowdAnalysis:
     """Read what the options name, and analyse it."""
     how |= {"quick": options.quick, "seed": options.seed, "jobs": options.jobs}
     temperature, discounts = temperature_of(options.temperature), discounts_of(options.discount)
@@ -175,6 +179,34 @@ def _show(analysis: Analysis) -> None:
         for line in analysis.advice:
             out.print(f"  - {line}", soft_wrap=True)
     show_remarks(analysis.remarks)
+
+
+def _show_crowd(analysis: CrowdAnalysis) -> None:
+    """The same for very many persons, with a row for each group."""
+    for text in analysis.warnings:
+        out.print(text, style="bold red", soft_wrap=True)
+    out.print(sizes(analysis))
+    if not analysis.withheld:
+        _show_population(analysis.solution, analysis.longest)
+        if len(analysis.groups) <= LISTED_EXPERTS:
+            out.print(_groups(analysis))
+    if analysis.recovery is not None:
+        out.print(analysis.recovery.summary(), soft_wrap=True)
+    for verdict in analysis.verdicts[-3:]:  # the population's words have answered the first one
+        out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
+    show_remarks(analysis.remarks)
+
+
+def _groups(analysis: CrowdAnalysis) -> Table:
+    """One row per group: what is typical, what to expect of new persons, and how much is known of each."""
+    table = Table(title="Discounts to expect, and how much is known of each person")
+    table.add_column("persons with", overflow="fold", min_width=12)
+    for header in ("how many", "typical", "95 % of new persons", "reliability"):
+        table.add_column(header, justify="right")
+    for group in analysis.groups:
+        new = "{:.3f} to {:.3f}".format(*group.new_person_interval)
+        table.add_row(group.name, f"{group.persons:,}", f"{group.typical:.3f}", new, decimals(group.reliability, 2) or "–")
+    return table
 
 
 def _show_population(found: Solution, steps: float) -> None:

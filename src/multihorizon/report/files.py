@@ -1,5 +1,7 @@
 """What a fit leaves behind: `result.json`, `result.npz`, `people.csv`, `reward.csv` and `report.html`, all or none.
 
+Of very many persons there are `people.parquet` in place of `people.csv`, and no `result.npz`: it would hold the same numbers.
+
 A number that the data do not determine is null in the JSON, NaN in the arrays and empty in the CSV. Where states are vectors,
 `reward.csv` holds the reward at states spread over the log; `reward_functions` evaluates it anywhere.
 """
@@ -14,19 +16,32 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.analysis import Analysis
+from multihorizon.crowd import PEOPLE, CrowdAnalysis
+from multihorizon.data.reading import connect, text
 from multihorizon.files import for_json, write_all, write_csv, write_json
+from multihorizon.report.crowd_page import crowd_page
 from multihorizon.report.fit_page import fit_page
 from multihorizon.result import package_version
 
-FILES = ("result.json", "result.npz", "people.csv", "reward.csv", "report.html")
+FILES = ("result.json", "result.npz", "people.csv", PEOPLE, "reward.csv", "report.html")
 
 
-def write_fit(directory: Path, found: Analysis, options: dict[str, Any], *, so_far: bool = False) -> None:
-    """Write all files of a fit, or what is known `so_far`: `result.json` and `people.csv`. Those of an older fit are removed."""
+def write_fit(
+    directory: Path, found: Analysis | CrowdAnalysis, options: dict[str, Any], *, so_far: bool = False
+) -> tuple[str, ...]:
+    """Write all files of a fit, or what is known `so_far`: `result.json` and `people.csv`. Those of an older fit are removed.
+
+    Returns the names of the files.
+    """
 
     def write(draft: Path) -> None:
         content, people = result_of(found, options), found.to_frame()
         write_json(draft / "result.json", content)
+        if isinstance(found, CrowdAnalysis):
+            _write_parquet(people, draft / PEOPLE)
+            write_csv(found.reward_frame().rename_axis("parameter").reset_index(), draft / "reward.csv")
+            crowd_page(found, options).write(draft / "report.html")
+            return
         write_csv(people, draft / "people.csv")
         if so_far:
             return
@@ -47,9 +62,19 @@ def write_fit(directory: Path, found: Analysis, options: dict[str, Any], *, so_f
         fit_page(found, options).write(draft / "report.html")
 
     write_all(directory, FILES, write)
+    apart = ("result.npz", "people.csv") if isinstance(found, CrowdAnalysis) else (PEOPLE,)
+    return tuple(name for name in FILES if name not in apart)
 
 
-def result_of(found: Analysis, options: dict[str, Any]) -> dict[str, Any]:
+def _write_parquet(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table of a million rows in a second; columns that are neither numbers nor truth values become text."""
+    with connect() as database:
+        database.execute("SET GLOBAL pandas_analyze_sample = 0")  # a look at some cells would not show the type of all
+        database.register("people", frame)
+        database.execute(f"COPY people TO {text(str(path))} (FORMAT parquet)")
+
+
+def result_of(found: Analysis | CrowdAnalysis, options: dict[str, Any]) -> dict[str, Any]:
     """The content of `result.json`."""
     return {**found._content(), "options": options}
 

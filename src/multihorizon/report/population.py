@@ -73,25 +73,7 @@ def population_section(findings: Analysis, found: Solution) -> Section:
         return Section("Groups and persons", [Notice(f"The population could not be estimated. {found.message}")])
     blocks: list[str | Block] = [*map(Notice, absent_words(population.left_out, population.persons, most=1000))]
     blocks.append(" ".join(population_words(found, steps)))
-    if population.contrasts["discount"]:
-        headers = ["persons with", "typical discounts", "in steps", "difference of logits, 95 % interval", "p"]
-        caption = "Persons who differ in one covariate alone; p-values of several pairs have Holm's correction"
-        blocks.append(PageTable(headers, contrast_rows(population, steps), caption))
-    for kind, caption in (
-        ("discount", "Effects on the logit of the discount: positive numbers stand for longer horizons"),
-        ("temperature", "Effects on the logarithm of the temperature: positive numbers stand for more random choices"),
-    ):
-        effects = population[kind].values()
-        ends = [0.0, *(end for effect in effects for end in effect["interval"] if not np.isnan(end))]
-        bars: list[Bar | None] = [Bar(e["interval"][0], e["estimate"], e["interval"][1], (min(ends), max(ends))) for e in effects]
-        bars += [None] * len(population.factors[kind])
-        rows = [[*row, bar] for row, bar in zip(effect_rows(population, kind), bars, strict=True)]
-        blocks.append(PageTable(["term", "estimate", "95 % interval or test", "p", ""], rows, caption))
-    blocks.append(
-        "The logit of a discount γ is log(γ/(1−γ)). Persons differ around the mean of their group, so a difference between "
-        "groups is judged by the number of persons, not by the number of decisions (Student's t with "
-        f"{population.degrees} degrees of freedom)."
-    )
+    blocks += effect_blocks(population, steps)
     blocks.append(Beside([_groups_figure(findings, found), _shrinkage_figure(findings, found)]))
     sizes = pd.Series(population.groups).value_counts()
     typical = Either("typical discount", "typical horizon, steps")
@@ -108,6 +90,36 @@ def population_section(findings: Analysis, found: Solution) -> Section:
     of_groups = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
     blocks.append(PageTable(of_groups, groups, "What to expect of persons with these covariates"))
     return Section("Groups and persons", [*blocks, _persons(findings)])
+
+
+def effect_blocks(population: PopulationFindings, steps: float) -> list[str | Block]:
+    """Contrasts, and the effects on discount and temperature, as tables."""
+    blocks: list[str | Block] = []
+    rows, most = contrast_rows(population, steps), 1000  # more rows would make the page slow
+    if rows:
+        headers = ["persons with", "typical discounts", "in steps", "difference of logits, 95 % interval", "p"]
+        caption = "Persons who differ in one covariate alone; p-values of several pairs have Holm's correction"
+        if len(rows) > most:
+            first = np.argsort([pair["adjusted"] for pair in population.contrasts["discount"]], kind="stable")[:most]
+            caption += f"; shown are the {most:,} with the smallest p-values of {len(rows):,}"
+            rows = [rows[k] for k in sorted(first)]
+        blocks.append(PageTable(headers, rows, caption))
+    for kind, caption in (
+        ("discount", "Effects on the logit of the discount: positive numbers stand for longer horizons"),
+        ("temperature", "Effects on the logarithm of the temperature: positive numbers stand for more random choices"),
+    ):
+        effects = population[kind].values()
+        ends = [0.0, *(end for effect in effects for end in effect["interval"] if not np.isnan(end))]
+        bars: list[Bar | None] = [Bar(e["interval"][0], e["estimate"], e["interval"][1], (min(ends), max(ends))) for e in effects]
+        bars += [None] * len(population.factors[kind])
+        drawn = [[*row, bar] for row, bar in zip(effect_rows(population, kind), bars, strict=True)]
+        blocks.append(PageTable(["term", "estimate", "95 % interval or test", "p", ""], drawn, caption))
+    blocks.append(
+        "The logit of a discount γ is log(γ/(1−γ)). Persons differ around the mean of their group, so a difference between "
+        "groups is judged by the number of persons, not by the number of decisions (Student's t with "
+        f"{population.degrees} degrees of freedom)."
+    )
+    return blocks
 
 
 def _persons(findings: Analysis) -> PageTable:
@@ -142,7 +154,7 @@ def _groups_figure(findings: Analysis, found: Solution) -> Chart:
             marks.append(Mark(float(persons[k]), i - 0.1, _tip(findings, found, k, name), [expert], colour=i))
     ends = [x for line in lines for x, _ in line.points] + persons.tolist()
     y = Axis("groups", (), -0.3, float(len(lines)))
-    panels = [Panel(_logit_axis(findings, unit, largest, ends), y, marks, lines, f"in-{unit}") for unit in UNITS]
+    panels = [Panel(logit_axis(findings.longest, unit, largest, ends), y, marks, lines, f"in-{unit}") for unit in UNITS]
     caption = "Persons as dots below the distribution of their group, whose name stands beside it."
     return Chart(caption, panels, max(340.0, 56 + 22 * len(lines)))
 
@@ -166,12 +178,12 @@ def _tip(findings: Analysis, found: Solution, k: int, *group: str) -> str:
     return "\n".join([found.experts[k], *group, reach])
 
 
-def _logit_axis(findings: Analysis, unit: Unit, largest: float, ends: Sequence[float]) -> Axis:
+def logit_axis(steps: float, unit: Unit, largest: float, ends: Sequence[float]) -> Axis:
     """An axis over these logits, with numbers that do not touch."""
     low, high = min(ends), max(ends)
     ticks = []
     for gamma in (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999):
-        label = f"{gamma:g}" if unit == "discount" else horizon_text(gamma, findings.longest)
+        label = f"{gamma:g}" if unit == "discount" else horizon_text(gamma, steps)
         ticks.append((float(logit(gamma / largest)), label))
     inside = [tick for tick in ticks if low <= tick[0] <= high]
     apart = inside[:1] + [after for before, after in pairwise(inside) if after[0] - before[0] > 0.09 * (high - low)]

@@ -1,0 +1,359 @@
+"""Findings about very many persons: what `analyse` gives where a population is asked for and nobody can be fitted alone.
+
+`Population` says how discounts differ between groups and between persons, and shrinks each person's towards those of similar
+ones. All that is said here follows from its solution and from the counts of decisions.
+
+*Distribution.* Shrunken discounts lie closer together than persons do: the less their decisions say, the closer. What is said of
+all persons is therefore taken from their posteriors put together: with m_i and e_i the mean and the standard error of the logit
+of person i's discount, the mixture of all N(m_i, e_i²), with a few equally likely values in place of each.
+
+*Fit.* With persons averaged out, the log-likelihood L of the decisions is that of persons who were not seen before. L₀ is that
+of choices among all available actions with equal probabilities. `1 − L/L₀` is the share of L₀ that the model explains. Where
+2 (L − L₀) is no larger than by chance (χ² with a degree of freedom for each parameter of population and reward), the decisions
+say nothing, and no number is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit, ndtri
+from scipy.stats import chi2
+
+from multihorizon.checks import Floats, Ints
+from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.estimate.population.solver import absent_words
+from multihorizon.problem import Crowd
+from multihorizon.questions.differences import population_answer, population_words
+from multihorizon.questions.study import Recovery
+from multihorizon.result import Result, package_version
+from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, count, effective_horizon, horizon_text, percent
+
+#: With more persons than this a population is all that is fitted: each person's own fit, intervals and tests would take hours,
+#: and nobody reads a list of thousands.
+MOST_ALONE = 2000
+#: The file with a row for each person, which stands in `result.json` in place of every list of persons.
+PEOPLE = "people.parquet"
+
+
+def is_crowd(tables: Sequence[Demonstrations]) -> bool:
+    """Whether the tables have too many persons for each to be fitted alone."""
+    return len({name for table in tables for name in table.experts}) > MOST_ALONE
+
+
+def held_rewards(reason: str) -> str:
+    """What must be said where a penalty holds the rewards, for this reason; nothing without one."""
+    return reason and (
+        f"These decisions alone do not settle all rewards: {reason}. So rewards far from zero were made a "
+        "little less likely, which keeps them finite. Rewards that few decisions touch are pulled towards zero by it."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSummary:
+    """What is known of the persons of one group.
+
+    Attributes:
+        name: of the group: its covariates, numbers at their mean.
+        persons, decisions: how many there are.
+        typical, typical_interval, new_person_interval: the discount of a typical person, its interval, and where 95 % of new
+            persons are expected.
+        middle: the quartiles of the shrunken discounts.
+        reliability: of a person's discount, on average.
+        explained: the share of chance's log-likelihood that the model explains; NaN where it is not known by group.
+    """
+
+    name: str
+    persons: int
+    decisions: int
+    typical: float
+    typical_interval: tuple[float, float]
+    new_person_interval: tuple[float, float]
+    middle: tuple[float, float, float]
+    reliability: float
+    explained: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CrowdAnalysis(Result):
+    """What `analyse` found about very many persons, in numbers and in words.
+
+    Attributes:
+        solution: of `Population`, with the persons who are compared.
+        persons: everybody in the tables.
+        episodes: how many there are.
+        decisions: of each of `persons` `(n,)`.
+        chance: the log-likelihood of each of `persons`' decisions `(n,)` if all available actions were equally likely.
+        longest: the most decisions an episode of the task can have; infinite where states can recur.
+        remarks: how the result was made.
+        recovery: simulated studies of this design, where some were handed in.
+    """
+
+    solution: Solution
+    persons: tuple[str, ...]
+    episodes: int
+    decisions: Floats
+    chance: Floats
+    longest: float
+    remarks: list[str] = field(default_factory=list)
+    recovery: Recovery | None = None
+
+    #: There is one step: a crowd is known in full or not at all.
+    finished: ClassVar[bool] = True
+    _drawn: ClassVar[tuple[str, ...]] = ("expert", "shrunken_discount", "shrunken_low", "shrunken_high")
+
+    @property
+    def evidence(self) -> PopulationEvidence:
+        """What the solver says about its answer."""
+        return PopulationEvidence.of(self.solution)
+
+    @property
+    def population(self) -> PopulationFindings:
+        """What was found of groups and persons."""
+        return self.evidence.population
+
+    @property
+    def reward_given(self) -> bool:
+        """Whether the whole reward was given and none of it estimated."""
+        return all(error == 0 for error in self.evidence.reward_standard_errors)
+
+    @cached_property
+    def compared(self) -> Ints:
+        """Where the persons of the solution stand among all `persons`."""
+        return pd.Index(self.persons).get_indexer(pd.Index(self.solution.experts))
+
+    @property
+    def compared_chance(self) -> float:
+        """L₀: the log-likelihood of the decisions of all who are compared, by chance."""
+        return float(self.chance[self.compared].sum())
+
+    @cached_property
+    def withheld(self) -> str:
+        """Why no number may be used; empty where they may."""
+        found = self.solution
+        if found.status != Status.CONVERGED:
+            return f"The population could not be estimated. {found.message}"
+        parameters = 2 * len(self.population.discount) + 3 + (0 if self.reward_given else found.reward.size)
+        if 2 * (self.evidence.log_likelihood - self.compared_chance) < chi2.ppf(LEVEL, parameters):
+            return "These decisions are no likelier than by chance, so they say nothing about discounts."
+        return ""
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What a reader must know before any number; often nothing."""
+        unusable = self.withheld and f"Do not use these numbers. {self.withheld}"
+        return [text for text in (unusable, held_rewards(self.evidence.ridge_reason)) if text]
+
+    @property
+    def absent(self) -> list[str]:
+        """Who is left out of the comparison, as a sentence; nothing where nobody is."""
+        return absent_words(self.population.left_out, self.population.persons)
+
+    @property
+    def not_done(self) -> str:
+        """What is done only for fewer persons."""
+        return (
+            f"With more than {MOST_ALONE:,} persons nobody is fitted alone. So there are no discounts from a person's decisions "
+            "alone, no tests of pairs or of a shared goal, and no predictions of held-out episodes. To have these, fit a sample "
+            f"of at most {MOST_ALONE:,} persons."
+        )
+
+    @cached_property
+    def quartiles(self) -> tuple[float, float, float]:
+        """The quartiles of the discounts of all who are compared, from their posteriors put together."""
+        standard = ndtri((np.arange(9) + 0.5) / 9)
+        standard /= standard.std()
+        known = self.population.individuals
+        values = np.add.outer(standard, np.zeros(1)) * known["logit_discount_error"] + known["logit_discount"]
+        low, middle, high = self.population.largest_discount * expit(np.quantile(values, [0.25, 0.5, 0.75]))
+        return float(low), float(middle), float(high)
+
+    @cached_property
+    def verdicts(self) -> tuple[Answer, ...]:
+        """Do discounts differ with the covariates, if there are any? How far do they look ahead? Can the data tell? Does the
+        model fit?"""
+        asked = population_answer(self.solution, self.longest)
+        return (*([] if asked is None else [asked]), self._look_ahead(), self._identifiability(), self._fit())
+
+    def _look_ahead(self) -> Answer:
+        question = "How far do they look ahead?"
+        if self.withheld:
+            return Answer(question, "No usable answer", self.withheld, "bad")
+        (low, middle, high), number = self.quartiles, len(self.solution.experts)
+        ends = [horizon_text(discount, self.longest) for discount in (low, high)]
+        reasons = (
+            f"Half of the {count(number, 'person')} look between {ends[0]} and {ends[1]} steps ahead (discounts {low:.3f} to "
+            f"{high:.3f}, median {middle:.3f})."
+        )
+        return Answer(question, f"{ends[0]} to {ends[1]} steps (half of them)", reasons, "good")
+
+    def _identifiability(self) -> Answer:
+        """How narrow the intervals of persons are; those of groups stand beside their effects."""
+        question = "Can the data tell?"
+        if self.withheld:
+            return Answer(question, "Not with this fit", "Whether the data identify the discounts is open.", "bad")
+        widths = np.diff(self.solution.confidence_intervals(LEVEL), axis=1)[:, 0]
+        number, vague = widths.size, int((widths > VAGUE_WIDTH).sum())
+        are = "is" if vague == 1 else "are"
+        reasons = f"{count(vague, 'interval')} {are} wider than {VAGUE_WIDTH:g}: too few decisions to say much. " if vague else ""
+        reasons += (
+            f"Half of the 95 % intervals of persons span less than {np.median(widths):.3f}. More decisions of each person narrow "
+            "these, and more persons narrow those of groups."
+        )
+        answer = f"For {number - vague:,} of {number:,}" if vague else "Yes"
+        return Answer(question, answer, reasons, "caution" if 2 * vague > number else "good")
+
+    def _fit(self) -> Answer:
+        """The decisions against choices at random; more is known of fewer persons."""
+        question, number = "Does the model fit?", self.evidence.decisions
+        if self.solution.status != Status.CONVERGED:
+            return Answer(question, "Not with this fit", "Whether the model fits is open until a fit succeeds.", "bad")
+        ours, chance = self.evidence.log_likelihood / number, self.compared_chance / number
+        reasons = f"A decision has a log-likelihood of {ours:.3f} on average, and {chance:.3f} by chance"
+        if self.withheld:
+            return Answer(question, "No", f"{reasons}, which is no difference.", "bad")
+        reasons += f": the model explains {percent(1 - ours / chance)} of it. {self.not_done}"
+        return Answer(question, "Better than chance", reasons, "caution")
+
+    @cached_property
+    def headline(self) -> str:
+        """The opening paragraph: whether groups differ, who looks how far, whether the data can tell, whether the model fits."""
+        if self.withheld:
+            return " ".join([*self.warnings, *self.absent])
+        groups = [] if len(self.verdicts) > 3 else population_words(self.solution, self.longest)
+        return " ".join([*self.warnings, *self.absent, *groups, *(verdict.reasons for verdict in self.verdicts)])
+
+    def summary(self) -> str:
+        """The opening paragraph."""
+        return self.headline
+
+    @cached_property
+    def groups(self) -> list[GroupSummary]:
+        """What is known of each group; nothing where no number may be used."""
+        if self.withheld:
+            return []
+        found, individuals = self.population, self.population.individuals
+        frame = pd.DataFrame(
+            {
+                "discount": self.solution.discounts,
+                "reliability": individuals["discount_reliability"],
+                "decisions": self.decisions[self.compared],
+                "chance": self.chance[self.compared],
+                "fitted": individuals.get("log_likelihood", np.full(len(self.solution.experts), np.nan)),
+            }
+        ).groupby(pd.CategoricalIndex(found.groups, list(found.predictions)), observed=False)
+        total, mean, size = frame[["decisions", "chance", "fitted"]].sum(min_count=1), frame["reliability"].mean(), frame.size()
+        quartiles = frame["discount"].quantile(np.array([0.25, 0.5, 0.75])).unstack()
+        return [
+            GroupSummary(
+                name,
+                persons=int(size[name]),
+                decisions=int(total.loc[name, "decisions"]),
+                typical=group["typical_discount"],
+                typical_interval=tuple(group["typical_interval"]),
+                new_person_interval=tuple(group["new_person_interval"]),
+                middle=tuple(quartiles.loc[name]),
+                reliability=float(mean[name]),
+                explained=float(1 - total.loc[name, "fitted"] / total.loc[name, "chance"]),
+            )
+            for name, group in found.predictions.items()
+        ]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each person in the tables: the columns of `people.parquet`. Values of those left out are missing."""
+        found, population = self.solution, self.population
+        ends, hidden = found.confidence_intervals(LEVEL), np.nan if self.withheld else 1.0
+        known = {
+            "shrunken_discount": hidden * found.discounts,
+            "shrunken_low": hidden * ends[:, 0],
+            "shrunken_high": hidden * ends[:, 1],
+            "shrunken_temperature": hidden * np.asarray(found.temperature),
+            "reliability": hidden * population.individuals["discount_reliability"],
+            **{f"covariate_{name}": values for name, values in population.covariates.items() if name != "expert"},
+        }
+        frame = pd.DataFrame(known, index=self.compared).reindex(range(len(self.persons)))
+        frame.insert(0, "expert", list(self.persons))
+        frame.insert(1, "decisions", self.decisions.astype(np.int64))
+        frame["left_out"] = frame["expert"].map(population.left_out).fillna("") if population.left_out else ""
+        return frame
+
+    def reward_frame(self) -> pd.DataFrame:
+        """One row per parameter of the reward, by name, with its standard error; NaN where no number may be used."""
+        errors = np.array(self.evidence.reward_standard_errors, dtype=np.float64)
+        frame = self.solution.reward_frame().set_index("parameter").assign(standard_error=errors)
+        return frame * (np.nan if self.withheld else 1.0)
+
+    def _content(self) -> dict[str, Any]:
+        """What `result.json` holds: the same names as for fewer persons, with `PEOPLE` in place of every list of persons."""
+        solution, evidence, found, reward = self.solution, self.evidence, self.population, self.reward_frame()
+        pairs = [
+            {**pair, "steps": [effective_horizon(discount, self.longest) for discount in pair["typical"]]}
+            for pair in found.contrasts["discount"]
+        ]
+        reasons = pd.Series(found.left_out, dtype=object).value_counts()
+        values = "discounts", "intervals", "temperatures"
+        lists = dict.fromkeys(("experts", "groups", "covariates", "individuals", *values), PEOPLE)
+        return {
+            "schema": 2,
+            **dict.fromkeys(("experts", "decisions_by_expert", *values), PEOPLE),
+            "persons": len(self.persons),
+            "warnings": self.warnings,
+            "headline": self.headline,
+            "verdicts": [asdict(verdict) for verdict in self.verdicts],
+            "withheld": self.withheld or None,
+            "finished": True,
+            "quick": False,
+            "not_done": self.not_done,
+            "level": LEVEL,
+            "largest_discount": found.largest_discount,
+            "longest_episode": self.longest,
+            "episodes": self.episodes,
+            "decisions": evidence.decisions,
+            "chance": self.compared_chance,
+            "reward": reward["reward"].to_dict(),
+            "reward_standard_errors": None if self.reward_given else reward["standard_error"].to_dict(),
+            "status": str(solution.status),
+            "message": solution.message,
+            "residual": solution.residual,
+            "ridge": evidence.ridge,
+            "quartiles": None if self.withheld else self.quartiles,
+            "by_group": {group.name: {k: v for k, v in asdict(group).items() if k != "name"} for group in self.groups},
+            "population": {
+                "status": str(solution.status),
+                "message": solution.message,
+                **found,
+                **lists,
+                "left_out": {str(reason): int(number) for reason, number in reasons.items()},
+                "contrasts": {**found.contrasts, "discount": pairs},
+                "log_likelihood": evidence.log_likelihood,
+            },
+            "recovery": None if self.recovery is None else self.recovery.to_dict(),
+            "remarks": self.remarks,
+            "seconds": solution.seconds,
+            "seed": solution.seed,
+            "version": package_version(),
+        }
+
+
+def crowd_analysis(solution: Solution, everybody: Crowd, episodes: int, longest: float, remarks: list[str]) -> CrowdAnalysis:
+    """What is known of a crowd once its population is solved; some of `everybody` may be left out of the solution."""
+    decisions, chance = np.zeros(everybody.n_experts), np.zeros(everybody.n_experts)
+    for task in everybody.tasks:
+        choices = np.log(np.maximum(task.mdp.available.sum(axis=1), 1))
+        decisions += np.asarray(task.counts.sum(axis=1)).ravel()
+        chance -= task.counts @ np.tile(choices, task.mdp.n_actions)
+    return CrowdAnalysis(
+        solution=solution,
+        persons=everybody.names,
+        episodes=episodes,
+        decisions=decisions,
+        chance=chance,
+        longest=longest,
+        remarks=remarks,
+    )

@@ -1,0 +1,205 @@
+"""The page of very many persons: how groups differ, how persons are distributed, and what to expect of new ones.
+
+No person has a row or a dot. Histograms stand in their place, so the page is as large for a million persons as for two thousand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import logit
+
+from multihorizon.analysis import sizes
+from multihorizon.checks import Floats
+from multihorizon.crowd import PEOPLE, CrowdAnalysis, GroupSummary
+from multihorizon.questions.differences import population_words
+from multihorizon.report.charts import (
+    UNITS,
+    Axis,
+    Bar,
+    Beside,
+    Block,
+    Cards,
+    Chart,
+    Either,
+    Line,
+    Notice,
+    Page,
+    PageTable,
+    Panel,
+    Section,
+    look_ahead,
+    look_ahead_range,
+)
+from multihorizon.report.population import effect_blocks, logit_axis
+from multihorizon.report.question_pages import UNIT_OF_REWARD, options_text, recovery_blocks
+from multihorizon.result import package_version
+from multihorizon.words import LEVEL, count, decimals, percent, shortened
+
+
+def crowd_page(found: CrowdAnalysis, options: dict[str, Any]) -> Page:
+    """The report of a fit of very many persons."""
+    cards = [(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]
+    opening: list[str | Block] = [*map(Notice, [*found.warnings, *found.absent]), Cards(cards)]
+    sections = []
+    if not found.withheld:
+        opening.append(" ".join(population_words(found.solution, found.longest)))
+        opening.append(" ".join(verdict.reasons for verdict in found.verdicts[-3:-1]))
+        sections = [_groups(found), _persons(found), _reward(found)]
+    if found.recovery is not None:
+        sections.append(Section("What can this design show?", recovery_blocks(found.recovery)))
+    return Page(
+        "How far ahead people plan",
+        sizes(found),
+        [*sections, _fit(found), _method(found, options)],
+        f"multihorizon {package_version()}, seed {found.solution.seed}",
+        opening,
+    )
+
+
+def shown_groups(found: CrowdAnalysis, most: int) -> tuple[list[GroupSummary], str]:
+    """At most so many groups, those with the most persons, in their order, and a sentence where some are not among them."""
+    groups = found.groups
+    if len(groups) <= most:
+        return groups, ""
+    largest = sorted(range(len(groups)), key=lambda i: -groups[i].persons)[:most]
+    return [groups[i] for i in sorted(largest)], f" Shown are the {most} largest of {len(groups):,} groups."
+
+
+def _groups(found: CrowdAnalysis) -> Section:
+    """How discounts are distributed in each group, what to expect of new persons, and the effects."""
+    steps = found.longest
+    groups, rest = shown_groups(found, 500)
+    rows = [
+        [
+            group.name,
+            f"{group.persons:,}",
+            look_ahead(group.typical, steps),
+            look_ahead_range(group.typical_interval, steps),
+            look_ahead_range(group.new_person_interval, steps),
+        ]
+        for group in groups
+    ]
+    typical = Either("typical discount", "typical horizon, steps")
+    headers = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
+    expected = PageTable(headers, rows, f"What to expect of persons with these covariates.{rest}")
+    return Section("Groups", [_groups_figure(found), expected, *effect_blocks(found.population, steps)])
+
+
+def _groups_figure(found: CrowdAnalysis) -> Chart:
+    """For each group a histogram of shrunken discounts under the distribution of its persons, on the logit scale."""
+    population, standard = found.population, np.linspace(-3, 3, 61)
+    largest, spread = population.largest_discount, population.spread["discount"]["estimate"]
+    groups, rest = shown_groups(found, 12)
+    persons = population.individuals["logit_discount"]
+    centres = logit(np.array([group.typical for group in groups]) / largest)
+    # All but the outermost persons: one of a million may lie anywhere.
+    low, high = np.quantile(persons, [0.001, 0.999])
+    ends = min(low, (centres - 3 * spread).min()), max(high, (centres + 3 * spread).max())
+    edges = np.linspace(*ends, 81)
+    bars = [np.histogram(persons[population.groups == group.name], edges)[0] for group in groups]
+    heights = [bar / max(bar.sum(), 1) / np.diff(edges) for bar in bars]
+    curve = np.exp(-0.5 * standard**2) / (spread * np.sqrt(2 * np.pi))
+    unit = 0.75 / max(curve.max(), max(height.max() for height in heights))
+    lines = []
+    for row, (group, centre, height) in enumerate(zip(reversed(groups), centres[::-1], reversed(heights), strict=True)):
+        colour = len(groups) - 1 - row
+        lines.append(Line(_outline(edges, row + unit * height, row), kind="area", colour=colour))
+        over = list(zip((centre + spread * standard).tolist(), (row + unit * curve).tolist(), strict=True))
+        lines.append(Line(over, shortened(group.name, 40), label_at=row + 0.85, colour=colour))
+    y = Axis("groups", (), -0.1, float(len(groups)))
+    panels = [Panel(logit_axis(found.longest, unit, largest, ends), y, [], lines, f"in-{unit}") for unit in UNITS]
+    caption = (
+        "Areas are the persons' shrunken discounts; lines are the distribution of their group, from which new persons come. The "
+        f"less the decisions of each person say, the closer together the shrunken discounts lie.{rest}"
+    )
+    return Chart(caption, panels, float(np.clip(56 + 90 * len(groups), 240, 760)))
+
+
+def _outline(edges: Floats, heights: Floats, base: float) -> list[tuple[float, float]]:
+    """The outline of a histogram, from its left foot to its right."""
+    x = np.repeat(edges, 2)
+    y = np.concatenate([[base], np.repeat(heights, 2), [base]])
+    return list(zip(x.tolist(), y.tolist(), strict=True))
+
+
+def _persons(found: CrowdAnalysis) -> Section:
+    """How much is known of each person."""
+    widths = np.diff(found.solution.confidence_intervals(LEVEL), axis=1)[:, 0]
+    reliability = found.population.individuals["discount_reliability"]
+    figures = [
+        _distribution(found, reliability, "reliability of a person's discount", "How much the decisions say of each person."),
+        _distribution(found, widths, "width of a person's 95 % interval", "How wide the intervals of discounts are."),
+    ]
+    steps, groups = found.longest, shown_groups(found, 500)
+    rows = [
+        [
+            group.name,
+            look_ahead(group.middle[1], steps),
+            look_ahead_range((group.middle[0], group.middle[2]), steps),
+            decimals(group.reliability, 2),
+            f"{group.decisions / max(group.persons, 1):,.1f}",
+        ]
+        for group in groups[0]
+    ]
+    middle = Either("median shrunken discount", "median shrunken horizon, steps")
+    headers = ["persons with", middle, "half of them", "mean reliability", "decisions per person"]
+    blocks: list[str | Block] = [
+        f"{PEOPLE} has a row for each person: the shrunken discount with its 95 % interval, the temperature, the reliability, "
+        "and the covariates. Reliability is 0 where a person's decisions say nothing, and the person is taken for a typical one "
+        "of the group; it is 1 where they say all.",
+        Beside(figures),
+        PageTable(headers, rows, f"Shrunken discounts by group.{groups[1]}"),
+    ]
+    return Section("Persons", blocks)
+
+
+def _distribution(found: CrowdAnalysis, values: Floats, label: str, caption: str) -> Chart:
+    """A histogram of numbers from 0 to 1, with a line for each of the largest groups."""
+    groups, edges = shown_groups(found, 5)[0], np.linspace(0, 1, 51)
+    shares = []
+    for group in groups:
+        number = np.histogram(values[found.population.groups == group.name], edges)[0]
+        shares.append(number / max(number.sum(), 1))
+    top = max(float(share.max()) for share in shares) or 1.0
+    high = top * (1.05 + 0.06 * len(groups))  # the names of the groups stand above
+    lines = []
+    for i, (group, share) in enumerate(zip(groups, shares, strict=True)):
+        name = shortened(group.name, 40) if len(groups) > 1 else ""
+        lines.append(Line(_outline(edges, share, 0.0), name, label_at=high * (0.96 - 0.06 * i), colour=i))
+    step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if 5 * step >= top or step == 0.5)
+    ticks = [(i * step, f"{100 * i * step:.0f} %") for i in range(int(top / step) + 1)]
+    return Chart(caption, [Panel(Axis(label), Axis("share of the persons", ticks, 0.0, high), [], lines)])
+
+
+def _reward(found: CrowdAnalysis) -> Section:
+    """The reward with its intervals."""
+    heading = "The reward they share"
+    if found.reward_given:
+        return Section(heading, ["The reward was given, so none of it was estimated."])
+    frame = found.reward_frame().sort_values("reward", ascending=False, kind="stable")
+    values, half = frame["reward"].to_numpy(), 1.96 * frame["standard_error"].to_numpy()
+    scale = float(np.nanmin([0.0, *(values - half)])), float(np.nanmax([0.0, *(values + half)]))
+    rows = []
+    for name, value, wide in zip(frame.index, values.tolist(), half.tolist(), strict=True):
+        low, high = value - wide, value + wide
+        rows.append([str(name), decimals(value, 2), f"{low:.2f} to {high:.2f}", Bar(low, value, high, scale)])
+    caption = "Rewards from the largest to the smallest"
+    return Section(heading, [UNIT_OF_REWARD, PageTable(["parameter", "reward", "95 % interval", ""], rows, caption)])
+
+
+def _fit(found: CrowdAnalysis) -> Section:
+    """The decisions against chance, by group where that is known."""
+    blocks: list[str | Block] = [found.verdicts[-1].reasons]
+    groups, rest = shown_groups(found, 500)
+    rows = [[group.name, f"{group.decisions:,}", percent(group.explained)] for group in groups]
+    if not np.isnan([group.explained for group in groups]).any() and rows:
+        blocks.append(PageTable(["persons with", "decisions", "explained"], rows, f"What the model explains, by group.{rest}"))
+    return Section("Does the model fit?", blocks)
+
+
+def _method(found: CrowdAnalysis, options: dict[str, Any]) -> Section:
+    size = f"The tables have {count(len(found.persons), 'person')}, of whom {found.population.persons:,} are compared."
+    made = f"Options: {options_text(options)}; level of the intervals: {LEVEL:g}."
+    return Section("How this was made", [found.solution.message, size, *found.remarks, made])

@@ -1,0 +1,276 @@
+"""Very many persons: what `analyse` and `multihorizon fit` find, say, write and draw where nobody is fitted alone."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+from typer.testing import CliRunner
+
+import multihorizon as mh
+from multihorizon import crowd
+from multihorizon.cli import app
+from multihorizon.crowd import CrowdAnalysis, crowd_analysis
+from multihorizon.report.crowd_page import crowd_page
+from multihorizon.report.files import write_fit
+from multihorizon.solution import Status
+
+TASK = mh.domains.space_adventure(mini_blocks=24)
+PEOPLE = TASK.persons(10, seed=1, temperatures=2.0)
+
+
+@pytest.fixture(autouse=True)
+def few_are_a_crowd(monkeypatch):
+    monkeypatch.setattr(crowd, "MOST_ALONE", 9)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """The files of a study."""
+    folder = tmp_path_factory.mktemp("study")
+    PEOPLE.demonstrations.to_frame().to_csv(folder / "decisions.csv", index=False)
+    TASK.mdp.to_npz(folder / "task.npz")
+    PEOPLE.frame.to_csv(folder / "persons.csv", index=False)
+    states = np.repeat(TASK.mdp.state_names, TASK.mdp.n_actions)
+    points = {"state": states, "action": np.tile(TASK.mdp.action_names, TASK.mdp.n_states), "points": TASK.reward.ravel()}
+    pd.DataFrame(points).to_csv(folder / "points.csv", index=False)
+    return folder
+
+
+def fit(study, *arguments):
+    known = ["--transitions", study / "task.npz", "--known-reward", study / "points.csv"]
+    return CliRunner().invoke(app, ["fit", *map(str, [study / "decisions.csv", *known, *arguments])])
+
+
+def said(result) -> str:
+    return " ".join(result.output.split())
+
+
+@pytest.fixture(scope="module")
+def solution():
+    problem = mh.Problem(TASK.mdp, PEOPLE.demonstrations)
+    return mh.solve(problem, mh.Population("~ group", PEOPLE.frame, known_reward=TASK.reward))
+
+
+def analysed(solution: mh.Solution) -> CrowdAnalysis:
+    """What is known of the persons of a solution."""
+    return crowd_analysis(solution, crowd.Crowd.of(solution.problem), 240, 3, ["A remark."])
+
+
+@pytest.mark.slow
+def test_a_crowd_is_fitted_as_one_and_its_words_are_those_of_a_small_study(study, tmp_path, monkeypatch) -> None:
+    asked = ["--persons", study / "persons.csv", "--formula", "~ group", "--out", tmp_path / "out"]
+    monkeypatch.setattr(crowd, "MOST_ALONE", 10)
+    few = fit(study, "--quick", *asked)
+    assert few.exit_code == 0, few.output
+    one_by_one = json.loads((tmp_path / "out" / "result.json").read_text())
+    monkeypatch.setattr(crowd, "MOST_ALONE", 9)
+    many = fit(study, *asked)
+    assert many.exit_code == 0, many.output
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "people.parquet",
+        "report.html",
+        "result.json",
+        "reward.csv",
+    ]
+    assert "result.json, people.parquet, reward.csv, report.html" in said(many)
+    start, end = "Effects on the logit of the discount", "where 0 is no knowledge and 1 is exact."
+    part = said(many)[said(many).index(start) : said(many).index(end)]
+    assert part in said(few)
+    found = json.loads((tmp_path / "out" / "result.json").read_text())
+    population, before = found["population"], one_by_one["population"]
+    for name in ("discount", "temperature", "contrasts", "spread", "predictions", "degrees", "persons", "status"):
+        assert population[name] == before[name]
+    for name in ("experts", "groups", "covariates", "individuals", "discounts", "intervals", "temperatures"):
+        assert population[name] == "people.parquet"
+    for name in ("experts", "discounts", "intervals", "temperatures", "decisions_by_expert"):
+        assert found[name] == "people.parquet"
+    assert found["decisions"] == one_by_one["decisions"]
+    assert found["options"]["formula"] == "~ group"
+    rows = pd.read_parquet(tmp_path / "out" / "people.parquet").set_index("expert")
+    assert list(rows.index) == before["experts"]
+    assert rows["shrunken_discount"].tolist() == before["discounts"]
+    assert rows[["shrunken_low", "shrunken_high"]].to_numpy().tolist() == before["intervals"]
+    assert rows["shrunken_temperature"].tolist() == before["temperatures"]
+    assert rows["reliability"].tolist() == before["individuals"]["discount_reliability"]
+    assert rows["covariate_group"].tolist() == before["covariates"]["group"]
+    assert rows["decisions"].tolist() == one_by_one["decisions_by_expert"]
+    assert (rows["left_out"] == "").all()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.index("Do discounts differ with the covariates?") < page.index("How far do they look ahead?")
+    assert "With more than 9 persons nobody is fitted alone." in page
+    assert "In discounts and steps" in said(many)
+    monkeypatch.setattr(crowd, "MOST_ALONE", 10)
+    assert fit(study, "--quick", "--out", tmp_path / "out").exit_code == 0
+    assert not (tmp_path / "out" / "people.parquet").exists()
+
+
+def test_persons_who_cannot_be_compared_are_named_and_keep_their_row(study, tmp_path) -> None:
+    frame = PEOPLE.frame.astype({"age": object})
+    frame["age"] = ["NA", *frame["age"][1:]]
+    frame.iloc[:-1].to_csv(tmp_path / "persons.csv", index=False)
+    asked = ["--persons", tmp_path / "persons.csv", "--formula", "~ age", "--out", tmp_path / "out"]
+    result = fit(study, *asked)
+    assert result.exit_code == 0, result.output
+    words = "2 of 10 persons are left out of the comparison: 10 (no row in the table of persons); 1 (no age)."
+    assert words in said(result)
+    assert words in (tmp_path / "out" / "report.html").read_text()
+    found = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert found["population"]["left_out"] == {"no row in the table of persons": 1, "no age": 1}
+    rows = pd.read_parquet(tmp_path / "out" / "people.parquet").set_index("expert")
+    assert len(rows) == 10
+    absent = {"10": "no row in the table of persons", "1": "no age"}
+    assert rows["left_out"].to_dict() == {name: absent.get(name, "") for name in rows.index}
+    for column in ("shrunken_discount", "shrunken_low", "reliability", "covariate_age"):
+        assert (rows[column].isna() == (rows["left_out"] != "")).all()
+    assert (rows["decisions"] > 0).all()
+    refused = fit(study, *asked[:4], "--missing", "fail")
+    assert refused.exit_code == 2
+    assert "received 10 (no row in the table of persons); 1 (no age)" in said(refused)
+
+
+@pytest.mark.parametrize(
+    ("formula", "change", "words"),
+    [
+        ("~ grp", lambda frame: frame, "names grp"),
+        ("~ site", lambda frame: frame.assign(site=["a", *"b" * 9]), "without 1 (the only one of their site)"),
+        ("~ site", lambda frame: frame.assign(site=1), "must vary"),
+        ("~ group", lambda frame: frame.assign(expert="x" + frame["expert"]), "received nobody who can be compared"),
+    ],
+)
+def test_bad_input_gets_the_same_sentence_and_nothing_is_written(study, tmp_path, formula, change, words) -> None:
+    change(PEOPLE.frame).to_csv(tmp_path / "persons.csv", index=False)
+    result = fit(study, "--persons", tmp_path / "persons.csv", "--formula", formula, "--out", tmp_path / "out")
+    assert result.exit_code == 2, result.output
+    assert words in said(result)
+    assert [path.name for path in tmp_path.iterdir()] == ["persons.csv"]
+
+
+def test_what_is_asked_of_each_person_is_refused(study) -> None:
+    asked = ["--persons", study / "persons.csv", "--formula", "~ group"]
+    for option, words in ((["--pairs"], "pairs must be left out"), (["--lookahead", "all"], "lookahead must be left out")):
+        result = fit(study, *asked, *option)
+        assert result.exit_code == 2
+        assert words in said(result)
+
+
+@pytest.mark.slow
+def test_without_a_population_many_experts_are_fitted_one_by_one(monkeypatch) -> None:
+    domain = mh.domains.toy()
+    monkeypatch.setattr(crowd, "MOST_ALONE", 1)
+    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 20)
+    assert not isinstance(mh.analyse(table, [domain.mdp], quick=True), CrowdAnalysis)
+
+
+def test_numbers_that_may_not_be_used_are_given_nowhere(solution, tmp_path) -> None:
+    found = analysed(replace(solution, status=Status.NOT_CONVERGED, message="The search ended early."))
+    assert found.warnings == ["Do not use these numbers. The population could not be estimated. The search ended early."]
+    assert found.summary() == found.warnings[0]
+    assert {verdict.kind for verdict in found.verdicts} == {"bad"}
+    assert found.groups == []
+    frame = found.to_frame()
+    assert frame[["shrunken_discount", "shrunken_low", "shrunken_high", "shrunken_temperature", "reliability"]].isna().all().all()
+    write_fit(tmp_path / "out", found, {})
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "The search ended early." in page
+    assert "What to expect of persons" not in page
+    content = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert content["withheld"] == found.withheld
+    assert content["by_group"] == {}
+    assert content["quartiles"] is None
+
+
+def test_decisions_at_random_say_nothing(solution) -> None:
+    by_chance = -float(solution.evidence["decisions"]) * np.log(2)
+    assert analysed(solution).withheld == ""
+    evidence = replace(solution.evidence, log_likelihood=by_chance + 1.0)
+    found = analysed(replace(solution, evidence=evidence))
+    assert found.compared_chance == pytest.approx(by_chance)
+    assert found.withheld == "These decisions are no likelier than by chance, so they say nothing about discounts."
+    assert found.verdicts[-1].answer == "No"
+    assert found.to_frame()["shrunken_discount"].isna().all()
+
+
+def test_the_fit_is_compared_with_chance(solution) -> None:
+    found = analysed(solution)
+    explained = 1 - solution.objective / found.compared_chance
+    assert f"the model explains {100 * explained:.0f} % of it." in found.verdicts[-1].reasons
+
+
+def test_quartiles_are_those_of_persons_and_not_of_shrunken_values(solution) -> None:
+    """Persons who are drawn from the posteriors have these quartiles."""
+    found, rng = analysed(solution), np.random.default_rng(0)
+    known = found.population.individuals
+    drawn = expit(known["logit_discount"] + known["logit_discount_error"] * rng.standard_normal((100_000, 10)))
+    assert found.quartiles == pytest.approx(np.quantile(drawn, [0.25, 0.5, 0.75]), abs=0.01)
+
+
+def test_groups_are_summed_up(solution) -> None:
+    found = analysed(solution)
+    frame = found.to_frame()
+    assert [group.name for group in found.groups] == ["group = control", "group = training"]
+    for group in found.groups:
+        rows = frame[frame["covariate_group"] == group.name.removeprefix("group = ")]
+        assert group.persons == len(rows)
+        assert group.decisions == rows["decisions"].sum()
+        assert group.middle == pytest.approx(tuple(np.quantile(rows["shrunken_discount"], [0.25, 0.5, 0.75])))
+        assert group.reliability == pytest.approx(rows["reliability"].mean())
+
+
+def enlarged(solution: mh.Solution, persons: int, groups: int) -> CrowdAnalysis:
+    """The same persons again and again, in so many groups."""
+    pick, found = np.arange(persons) % len(solution.experts), solution.evidence["population"]
+    names = [f"site = {i}" for i in range(groups)]
+    pairs = [{**found.contrasts["discount"][0], "adjusted": (1 + i) / (groups * 5)} for i in range(5 * groups)]
+    population = replace(
+        found,
+        persons=persons,
+        groups=np.array(names, dtype=object)[np.arange(persons) % groups],
+        covariates={"site": np.arange(persons) % groups},
+        individuals={name: values[pick] for name, values in found.individuals.items()},
+        predictions=dict.fromkeys(names, found.predictions["group = control"]),
+        contrasts={**found.contrasts, "discount": pairs},
+    )
+    problem = crowd.Crowd.of(solution.problem)
+    tasks = tuple(replace(task, counts=task.counts[pick]) for task in problem.tasks)
+    many = replace(
+        solution,
+        experts=tuple(f"p{i}" for i in range(persons)),
+        discounts=solution.discounts[pick],
+        temperature=solution.temperature[pick],
+        standard_errors=solution.standard_errors[pick],
+        evidence=replace(solution.evidence, population=population, log_likelihood=solution.objective * persons / 10),
+        interval_source=replace(
+            solution.interval_source,
+            centre=solution.interval_source.centre[pick],
+            errors=solution.interval_source.errors[pick],
+            computed={},
+        ),
+        problem=None,
+    )
+    everybody = crowd.Crowd(many.experts, problem.parameter_names, tasks)
+    return crowd_analysis(many, everybody, 24 * persons, 3, [])
+
+
+def test_the_page_stays_small_with_many_persons_and_many_groups(solution) -> None:
+    few = len(crowd_page(enlarged(solution, 100, 2), {}).render())
+    assert len(crowd_page(enlarged(solution, 10_000, 2), {}).render()) < 1.1 * few
+    page = crowd_page(enlarged(solution, 10_000, 2_000), {}).render()
+    assert len(page) < 2_000_000
+    assert "Shown are the 12 largest of 2,000 groups." in page
+    assert "shown are the 1,000 with the smallest p-values of 10,000" in page
+
+
+def test_labels_are_shown_as_they_are(solution) -> None:
+    found = solution.evidence["population"]
+    names = {"group = control": "group = <b>&", "group = training": "group = x"}
+    population = replace(
+        found,
+        groups=np.array([names[name] for name in found.groups], dtype=object),
+        predictions={names[name]: group for name, group in found.predictions.items()},
+    )
+    page = crowd_page(analysed(replace(solution, evidence=replace(solution.evidence, population=population))), {}).render()
+    assert "<b>&" not in page
+    assert "group = &lt;b&gt;&amp;" in page
