@@ -450,7 +450,8 @@ def _alike(log: Log) -> list[Finding]:
 
 def _counts(table: Demonstrations) -> pd.DataFrame:
     """How often each expert took each action in each state: `expert, state, action, count`."""
-    frame = pd.DataFrame({name: getattr(table.cells, name) for name in ("expert", "state", "action", "count")})
+    cells = table.cells
+    frame = pd.DataFrame({name: getattr(cells, name) for name in ("expert", "state", "action", "count")})
     return frame.groupby(["expert", "state", "action"], as_index=False)[["count"]].sum()
 
 
@@ -466,7 +467,7 @@ def _choices(table: Demonstrations, mdp: MDP | None) -> Ints:
 
 def _single(table: Demonstrations, mdp: MDP | None) -> Finding:
     """States in which there was nothing to choose."""
-    decided = np.bincount(table.cells.state, table.cells.count, minlength=len(table.states))
+    decided = np.bincount(table.moves.state, table.moves.count, minlength=len(table.states))
     single = (decided > 0) & (_choices(table, mdp) == 1)
     names = [table.states[s] for s in np.flatnonzero(single)]
     kind = "that have one action" if mdp is not None else "in which everybody took the same action"
@@ -621,8 +622,8 @@ def _experts(table: Demonstrations, mdp: MDP | None, vector: bool) -> pd.DataFra
 
 def _states(table: Demonstrations) -> pd.DataFrame:
     """One row per state, the most frequent first: how often somebody began there, came there, decided there, and what."""
-    cells, size = table.cells, len(table.states)
-    known = cells.next_state >= 0
+    moves, size = table.moves, len(table.states)
+    known = moves.next_state >= 0
     counts = _counts(table).groupby(["state", "action"], as_index=False)[["count"]].sum()
     counts = counts.sort_values(["count", "action"], ascending=[False, True])
     words = [f"{table.actions[a]} {n:,}" for a, n in zip(counts["action"], counts["count"], strict=True)]
@@ -631,8 +632,8 @@ def _states(table: Demonstrations) -> pd.DataFrame:
         {
             "state": table.states,
             "begins": table.first_states,
-            "arrivals": np.bincount(cells.next_state[known], cells.count[known], minlength=size).astype(np.int64),
-            "decisions": np.bincount(cells.state, cells.count, minlength=size).astype(np.int64),
+            "arrivals": np.bincount(moves.next_state[known], moves.count[known], minlength=size).astype(np.int64),
+            "decisions": np.bincount(moves.state, moves.count, minlength=size).astype(np.int64),
             "taken": taken,
         }
     )

@@ -1,14 +1,16 @@
 """Tables of decisions: who did what in which state, loaded where they are few, counted where they are many.
 
-Estimates need no more of a table than its *cells*, how often each expert moved where by which action, and one entry per episode.
-Of a table that is too large to load, no more than this is kept; what more is asked for is read from the files again.
+Estimates need no more of a table than how often each expert moved where by which action, and one entry per episode. Few moves are
+distinct, and a person makes few of them, so the counts are a sparse matrix with one row per expert and one column per move. Of a
+table that is too large to load, no more than this is kept; what more is asked for is read from the files again.
 
 *In memory* (`Rows`) a table is integer codes with one list of labels per column, sorted by expert, episode and step. The steps of
 an episode are consecutive whole numbers. Where `next_state` is given it must be the state of the following step; left blank, it
 is taken from there.
 
-*Counting* (`Counting`, in a database) takes one pass: rows are grouped by expert, state, action and next state. *Checking* takes
-another: rows are grouped by episode. With h a random function of 64 bits, an episode whose steps run from f to l is in order if,
+*Counting* (`CountedFiles`, in a database) takes one pass that finds all labels, and one that groups rows by the codes of expert,
+state, action and next state; of CSV files, which are slow to read, one pass does both. *Checking* takes another: rows are grouped
+by episode. With h a random function of 64 bits, an episode whose steps run from f to l is in order if,
 over its rows,
 
     Σ h(step, state) − Σ h(step + 1, next state) = h(f, first state) − h(l + 1, last next state),
@@ -16,9 +18,9 @@ over its rows,
 because then all terms but two cancel: every step is there once, and every next state is the state of the following step. A wrong
 episode passes by chance once in 10¹⁸. No row is sorted, and of each episode a few numbers are kept.
 
-Both passes read labels as they are spelt in the files. Where two spellings mean one label (3 and 3.0), or next states are blank
-inside an episode, the second pass goes over codes instead, which is slower. Where something is wrong, the rows in question are
-loaded, and the checks of tables in memory say what it is and on which line.
+Checking reads labels as they are spelt in the files. Where two spellings mean one label (3 and 3.0), or next states are blank
+inside an episode, it goes over codes instead, which is slower. Where something is wrong, the rows in question are loaded, and the
+checks of tables in memory say what it is and on which line.
 """
 
 from __future__ import annotations
@@ -34,9 +36,10 @@ from typing import Any, NoReturn
 import duckdb
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, as_count, as_names, as_shape, first_few, label
+from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count, as_names, as_shape, first_few, label
 from multihorizon.data.reading import (
     EXTRA,
     LARGEST_WHOLE,
@@ -87,6 +90,19 @@ def refusing(table: str, options: str = "") -> Iterator[None]:
         raise
     except ValueError as error:
         raise TableError(str(error), table, options) from error
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """The distinct moves of all experts together, `(m,)`, in the order of their codes, and how often each was made.
+
+    `state`, `action`, `next_state` are codes into the table's labels; `next_state` is −1 where unknown.
+    """
+
+    state: Ints
+    action: Ints
+    next_state: Ints
+    count: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,8 +169,8 @@ class Demonstrations(ABC):
     """Decisions of several experts, sorted by expert, episode and step.
 
     `experts`, `episodes`, `states` and `actions` are labels; `expert`, `episode`, `state`, `action` and `next_state` are `(N,)`
-    codes into them, and `next_state` is −1 where unknown. `cells` holds how often each distinct decision was taken, and
-    `by_episode` one entry per episode. Of a large file only the cells are in memory until more is asked for; then the rows are
+    codes into them, and `next_state` is −1 where unknown. `made` holds how often each expert made each of the `moves`, and
+    `by_episode` one entry per episode. Of a large file only these counts are in memory until more is asked for; then the rows are
     loaded, and ValueError is raised where they are too many for that.
 
     Attributes:
@@ -177,8 +193,13 @@ class Demonstrations(ABC):
 
     @property
     @abstractmethod
-    def cells(self) -> Cells:
-        """How often each distinct decision was taken."""
+    def moves(self) -> Moves:
+        """The distinct moves, and how often each was made."""
+
+    @property
+    @abstractmethod
+    def made(self) -> Sparse:
+        """How often each expert made each of the moves, `(K,m)`, sparse."""
 
     @property
     @abstractmethod
@@ -201,12 +222,12 @@ class Demonstrations(ABC):
         """Number of episodes that begin in each state."""
 
     @abstractmethod
-    def decisions_of(self, cells: Ints) -> list[Decision]:
-        """The first decision of each of the given cells, for messages."""
+    def decisions_of(self, moves: Ints) -> list[Decision]:
+        """The first decision by which each of the given moves was made, for messages."""
 
     @abstractmethod
     def count_episodes(self, times: Floats) -> Floats:
-        """How often each decision was taken, `(M,)`, if episode e counts `times[e]` times."""
+        """How often each of the `cells` was taken, `(M,)`, if episode e counts `times[e]` times."""
 
     @abstractmethod
     def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
@@ -281,8 +302,15 @@ class Demonstrations(ABC):
         labels = tuple(str(i) for i in range(episodes))
         return Rows(expert, episode, step, state, action, next_state, experts, labels, mdp.state_names, mdp.action_names)
 
+    @property
+    def cells(self) -> Cells:
+        """How often each distinct decision was taken: the entries of `made` one by one."""
+        made, moves = self.made, self.moves
+        expert, move = np.repeat(np.arange(made.shape[0]), np.diff(made.indptr)), made.indices
+        return Cells(expert, moves.state[move], moves.action[move], moves.next_state[move], made.data.astype(np.int64))
+
     def __len__(self) -> int:
-        return int(self.cells.count.sum())
+        return int(self.moves.count.sum())
 
     def __repr__(self) -> str:
         return f"Demonstrations({len(self)} decisions of {first_few(self.experts)})"
@@ -295,21 +323,62 @@ class Demonstrations(ABC):
         Raises:
             ValueError: for a label the MDP does not know, a decision in a terminal state, or an unavailable action.
         """
-        return self._placed(mdp, self.cells.count if weights is None else self.rows.count_rows(weights))
+        return self._dense(mdp, None if weights is None else self.rows.count_rows(weights))
 
     def counts_of_episodes(self, mdp: MDP, times: ArrayLike) -> Floats:
         """The same, where episode e of `by_episode` counts `times[e]` times, `(E,)`."""
-        return self._placed(mdp, self.count_episodes(np.asarray(times, dtype=np.float64)))
+        return self._dense(mdp, self.count_episodes(np.asarray(times, dtype=np.float64)))
+
+    def _dense(self, mdp: MDP, counts: Floats | None) -> Floats:
+        shape = (len(self.experts), mdp.n_actions, mdp.n_states)
+        dense: Floats = np.ascontiguousarray(self.choices(mdp, counts).toarray().reshape(shape).transpose(0, 2, 1))
+        return dense
+
+    def choices(self, mdp: MDP, counts: Floats | None = None) -> Sparse:
+        """The same as `counts`, sparse: how often expert k took action a in state s, at `[k, a·S + s]`, `(K,A·S)`.
+
+        With `counts` `(M,)` the `cells` count that often.
+        """
+        states, actions, left_out = self.require_available(mdp)
+        made = self.made
+        if counts is not None:
+            made = sp.csr_array((counts, made.indices, made.indptr), shape=made.shape)
+        kept = np.flatnonzero(~left_out).astype(np.int32)  # narrow indices: of many persons there are as many as decisions
+        columns = (actions * mdp.n_states + states)[kept].astype(np.int32)
+        shape = (states.size, mdp.n_actions * mdp.n_states)
+        found = sp.csr_array(made @ sp.csr_array((np.ones(kept.size), (kept, columns)), shape=shape))
+        found.sort_indices()
+        return found
+
+    def require_available(self, mdp: MDP) -> tuple[Ints, Ints, Bools]:
+        """The MDP's index of the state and of the action of each of the moves `(m,)`, and which of them do not count.
+
+        Raises:
+            ValueError: for a label the MDP does not know, a decision in a terminal state, or an unavailable action.
+        """
+        (place, number), left_out = self.match(mdp), self.left_out(mdp)
+        states, actions = place[self.moves.state], number[self.moves.action]
+        self._refuse(
+            mdp.terminal[states] & ~left_out,
+            "state {0!r} is terminal: nothing is decided there. If one can go on from it, say in the transitions where its "
+            "actions lead; if not, leave the decision out",
+        )
+        self._refuse(
+            ~mdp.available[states, actions] & ~left_out,
+            "action {1!r} in state {0!r} is not available. If it can be taken there, say in the transitions where it leads; "
+            "if not, correct the row",
+        )
+        return states, actions, left_out
 
     def match(self, mdp: MDP) -> tuple[Ints, Ints]:
         """The MDP's index of each of the table's states, and of each of its actions; raises for a label it does not know."""
-        cells = self.cells
+        moves = self.moves
 
         def state(code: int) -> str:
-            return str(self.first((cells.state == code) | (cells.next_state == code))[1])
+            return str(self.first((moves.state == code) | (moves.next_state == code))[1])
 
         def action(code: int) -> str:
-            return str(self.first(cells.action == code)[1])
+            return str(self.first(moves.action == code)[1])
 
         from_file = self.name != Rows.name
         with refusing(self.name, BESIDE):
@@ -317,9 +386,9 @@ class Demonstrations(ABC):
             return states, positions(self.actions, mdp.action_names, "action", action if from_file else None)
 
     def first(self, wanted: Bools) -> tuple[int, Decision]:
-        """The first decision of those of the `cells` that are wanted, `(M,)`: its cell, and what to call it in messages."""
-        cells = np.flatnonzero(wanted)
-        return min(zip(cells.tolist(), self.decisions_of(cells), strict=True), key=lambda pair: pair[1].order)
+        """The first decision of those of the `moves` that are wanted, `(m,)`: its move, and what to call it in messages."""
+        moves = np.flatnonzero(wanted)
+        return min(zip(moves.tolist(), self.decisions_of(moves), strict=True), key=lambda pair: pair[1].order)
 
     def select(self, rows: Any) -> Demonstrations:
         """The decisions of some rows, given as indices or a mask, under the same labels."""
@@ -331,7 +400,7 @@ class Demonstrations(ABC):
     def same_decisions(self, other: Demonstrations) -> bool:
         """Whether two tables hold the same decisions under the same labels."""
         labels = all(getattr(self, c) == getattr(other, c) for c in ("experts", "states", "actions"))
-        if not labels or not np.array_equal(self.cells.count, other.cells.count):
+        if not labels or not np.array_equal(self.made.data, other.made.data):
             return False
         return self.episodes == other.episodes and all(np.array_equal(getattr(self, c), getattr(other, c)) for c in CODES)
 
@@ -357,40 +426,53 @@ class Demonstrations(ABC):
         """Write a Parquet file that `from_parquet` reads back; needs the extra `parquet`."""
         self.to_frame().to_parquet(path, index=False)
 
-    def _placed(self, mdp: MDP, counts: Floats | Ints) -> Floats:
-        """Counts of the cells `(M,)` as counts of experts, states and actions `(K,S,A)`."""
-        cells, (place, number), left_out = self.cells, self.match(mdp), self.left_out(mdp)
-        states, actions = place[cells.state], number[cells.action]
-        self._refuse(
-            mdp.terminal[states] & ~left_out,
-            "state {0!r} is terminal: nothing is decided there. If one can go on from it, say in the transitions where its "
-            "actions lead; if not, leave the decision out",
-        )
-        self._refuse(
-            ~mdp.available[states, actions] & ~left_out,
-            "action {1!r} in state {0!r} is not available. If it can be taken there, say in the transitions where it leads; "
-            "if not, correct the row",
-        )
-        shape = (len(self.experts), mdp.n_states, mdp.n_actions)
-        flat = np.ravel_multi_index((cells.expert, states, actions), shape)
-        kept = np.where(left_out, 0.0, counts)
-        return np.bincount(flat, kept, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
-
     def left_out(self, mdp: MDP) -> Bools:
-        """The cells that do not count, `(M,)`: last decisions of cut-off episodes that the estimate knows nothing of."""
-        cells = self.cells
+        """The moves that do not count, `(m,)`: last decisions of cut-off episodes that the estimate knows nothing of."""
+        moves = self.moves
         if not self.cut_off or mdp.sample_sizes is None:
-            return np.zeros(cells.count.size, dtype=np.bool_)
+            return np.zeros(moves.count.size, dtype=np.bool_)
         states, actions = self.match(mdp)
-        left: Bools = (cells.next_state < 0) & ~mdp.live[states[cells.state], actions[cells.action]]
+        left: Bools = (moves.next_state < 0) & ~mdp.live[states[moves.state], actions[moves.action]]
         return left
 
     def _refuse(self, wrong: Bools, reason: str) -> None:
-        """Raise where a cell is wrong; the reason names its state and action."""
+        """Raise where a move is wrong; the reason names its state and action."""
         if wrong.any():
-            cell, decision = self.first(wrong)
-            state, action = self.states[self.cells.state[cell]], self.actions[self.cells.action[cell]]
+            move, decision = self.first(wrong)
+            state, action = self.states[self.moves.state[move]], self.actions[self.moves.action[move]]
             raise TableError(f"{decision}: {reason.format(state, action)}", self.name, BESIDE)
+
+
+class Keys:
+    """One whole number for each decision, in the order of expert, state, action and next state; equal decisions have one."""
+
+    def __init__(self, table: Demonstrations) -> None:
+        self.experts, self.states, self.actions = len(table.experts), len(table.states), len(table.actions)
+        self.width = self.states * self.actions * (self.states + 1)
+        if self.experts * self.width >= 2**63:
+            raise ValueError(
+                f"{table.name} must have fewer labels to be counted, received {self.experts:,} experts, {self.states:,} states "
+                f"and {self.actions:,} actions"
+            )
+
+    def of(self, expert: Any, state: Any, action: Any, next_state: Any) -> Any:
+        """The keys of codes; the codes may also be names of columns in SQL that stand for themselves."""
+        return expert * self.width + (state * self.actions + action) * (self.states + 1) + next_state + 1
+
+    def count(self, keys: Ints, counts: Ints) -> tuple[Moves, Sparse]:
+        """The moves, and how often each expert made each, of distinct keys in their order `(M,)`; this writes over the keys."""
+        rows = np.searchsorted(keys, np.arange(self.experts + 1) * self.width)
+        np.remainder(keys, self.width, out=keys)
+        found = np.unique(keys)
+        total, places = np.zeros(found.size, dtype=np.int64), np.empty(keys.size, dtype=np.int32)
+        for start in range(0, keys.size, 1 << 22):  # in blocks: of many persons there are as many keys as decisions
+            block = slice(start, start + (1 << 22))
+            places[block] = np.searchsorted(found, keys[block])
+            total += np.bincount(places[block], counts[block], minlength=found.size).astype(np.int64)
+        (moved, next_state) = np.divmod(found, self.states + 1)
+        moves = Moves(*np.divmod(moved, self.actions), next_state - 1, total)
+        size = np.int32 if keys.size < 2**31 else np.int64
+        return moves, sp.csr_array((counts, places, rows.astype(size)), shape=(self.experts, found.size))
 
 
 def simulate_policy(
@@ -451,11 +533,15 @@ class Rows(Demonstrations):
             array.setflags(write=False)
             object.__setattr__(self, column, array)
 
-    @cached_property
-    def cells(self) -> Cells:
-        """How often each distinct decision was taken."""
-        first, _, counts = self._cells
-        return Cells(self.expert[first], self.state[first], self.action[first], self.next_state[first], counts)
+    @property
+    def moves(self) -> Moves:
+        """The distinct moves, and how often each was made."""
+        return self._counted[0]
+
+    @property
+    def made(self) -> Sparse:
+        """How often each expert made each of the moves, `(K,m)`, sparse."""
+        return self._counted[1]
 
     @cached_property
     def by_episode(self) -> Episodes:
@@ -483,12 +569,14 @@ class Rows(Demonstrations):
         """The table itself."""
         return self
 
-    def decisions_of(self, cells: Ints) -> list[Decision]:
-        """The first decision of each of the given cells, for messages."""
-        return [self.decision(row) for row in self._cells[0][cells].tolist()]
+    def decisions_of(self, moves: Ints) -> list[Decision]:
+        """The first decision by which each of the given moves was made, for messages."""
+        first = np.full(self.moves.count.size, self.state.size)
+        np.minimum.at(first, self.made.indices[self._counted[2]], np.arange(self.state.size))
+        return [self.decision(row) for row in first[moves].tolist()]
 
     def count_episodes(self, times: Floats) -> Floats:
-        """How often each decision was taken, `(M,)`, if episode e counts `times[e]` times."""
+        """How often each of the `cells` was taken, `(M,)`, if episode e counts `times[e]` times."""
         return self.count_rows(np.repeat(times, self.by_episode.length))
 
     def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
@@ -497,8 +585,8 @@ class Rows(Demonstrations):
         return self.state[chosen], self.action[chosen]
 
     def count_rows(self, weights: Floats) -> Floats:
-        """How often each decision was taken, `(M,)`, if row i counts `weights[i]` times."""
-        return np.bincount(self._cells[1], weights, minlength=self.cells.count.size).astype(np.float64)
+        """How often each of the `cells` was taken, `(M,)`, if row i counts `weights[i]` times."""
+        return np.bincount(self._counted[2], weights, minlength=self.made.nnz).astype(np.float64)
 
     def decision(self, row: int) -> Decision:
         """A row for messages."""
@@ -507,14 +595,13 @@ class Rows(Demonstrations):
         return Decision(code, self.experts[code], self.episodes[self.episode[row]], int(self.step[row]), place)
 
     @cached_property
-    def _cells(self) -> tuple[Ints, Ints, Ints]:
-        """The first row of each cell `(M,)`, the cell of each row `(N,)`, and the rows of each cell `(M,)`."""
-        key = np.ravel_multi_index(
-            (self.expert, self.state, self.action, self.next_state + 1),
-            (len(self.experts), len(self.states), len(self.actions), len(self.states) + 1),
+    def _counted(self) -> tuple[Moves, Sparse, Ints]:
+        """The moves, how often each expert made each, and the cell of each row `(N,)`."""
+        keys = Keys(self)
+        own, cell, counts = np.unique(
+            keys.of(self.expert, self.state, self.action, self.next_state), return_inverse=True, return_counts=True
         )
-        _, first, cell, counts = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
-        return first, cell, counts
+        return *keys.count(own, counts), cell
 
 
 @dataclass(frozen=True, eq=False)
@@ -717,7 +804,7 @@ class CountedFiles(Demonstrations):
             self.actions = self._read_labels("action")
             self.states = self._read_labels("state", "next_state")
             self._check_episodes()
-            self._counted = self._count()
+            self._moves, self._made = self._count()
             self.database.execute("DROP TABLE spelt; DROP TABLE grouped")
         except duckdb.OutOfMemoryException as error:
             raise MemoryError(f"{scan.name} has too many episodes and labels to be counted in {MEMORY}") from error
@@ -725,9 +812,14 @@ class CountedFiles(Demonstrations):
             raise ValueError(f"{scan.name} is damaged, or cannot be read: {str(error).splitlines()[0]}") from error
 
     @property
-    def cells(self) -> Cells:
-        """How often each distinct decision was taken."""
-        return self._counted
+    def moves(self) -> Moves:
+        """The distinct moves, and how often each was made."""
+        return self._moves
+
+    @property
+    def made(self) -> Sparse:
+        """How often each expert made each of the moves, `(K,m)`, sparse."""
+        return self._made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CountedFiles, (self.scan, self.cut_off)
@@ -753,9 +845,7 @@ class CountedFiles(Demonstrations):
         """Expert, first state and length of each episode."""
         size = int(self.run("SELECT count(*) FROM episode")[0][0])
         columns = {name: np.empty(size, dtype=np.int64) for name in ("expert", "first_state", "n")}
-        answer = self.database.execute(f"SELECT number, {', '.join(columns)} FROM episode")
-        # Fetched in pieces of 4 vectors of 2048 entries: all at once, the database's answer would take as much memory again.
-        while len(piece := answer.fetch_df_chunk(4)):
+        for piece in self.pieces(f"SELECT number, {', '.join(columns)} FROM episode"):
             for name, column in columns.items():
                 column[piece["number"]] = piece[name]
         return Episodes(*columns.values())
@@ -767,17 +857,17 @@ class CountedFiles(Demonstrations):
         found[codes] = counts
         return found
 
-    def decisions_of(self, cells: Ints) -> list[Decision]:
-        """The first decision of each of the given cells, for messages."""
-        fields = ("expert", "state", "action", "next_state")
-        codes = (getattr(self.cells, name)[cells].tolist() for name in fields)
-        self.keep("wanted", cell=cells.tolist(), **dict(zip(fields, codes, strict=True)))
+    def decisions_of(self, moves: Ints) -> list[Decision]:
+        """The first decision by which each of the given moves was made, for messages."""
+        fields = ("state", "action", "next_state")
+        codes = (getattr(self.moves, name)[moves].tolist() for name in fields)
+        self.keep("wanted", move=moves.tolist(), **dict(zip(fields, codes, strict=True)))
         self.database.execute("SET threads = 1")  # rows are numbered in the order of the file
         found = self.run(
-            f"""SELECT w.cell, r.expert, r.label, r.step, r.number FROM wanted w
-            JOIN (SELECT *, episode AS label FROM {self.coded(numbered=True)}) r ON r.expert = w.expert
-            AND r.state = w.state AND r.action = w.action AND coalesce(r.next_state, -1) = w.next_state
-            QUALIFY row_number() OVER (PARTITION BY w.cell ORDER BY {LABEL_ORDER}, r.step) = 1 ORDER BY w.cell"""
+            f"""SELECT w.move, r.expert, r.label, r.step, r.number FROM wanted w
+            JOIN (SELECT *, episode AS label FROM {self.coded(numbered=True)}) r
+            ON r.state = w.state AND r.action = w.action AND coalesce(r.next_state, -1) = w.next_state
+            QUALIFY row_number() OVER (PARTITION BY w.move ORDER BY r.expert, {LABEL_ORDER}, r.step) = 1 ORDER BY w.move"""
         )
         self.database.execute("RESET threads")
         return [
@@ -786,9 +876,9 @@ class CountedFiles(Demonstrations):
         ]
 
     def count_episodes(self, times: Floats) -> Floats:
-        """How often each decision was taken, `(M,)`, if episode e counts `times[e]` times; this reads the files again."""
+        """How often each of the `cells` was taken, `(M,)`, if episode e counts `times[e]` times; this reads the files again."""
         self._rereadings += 1
-        if self._rereadings > REREADINGS and self.cells.count.sum() <= KEPT_ROWS:
+        if self._rereadings > REREADINGS and len(self) <= KEPT_ROWS:
             return self.rows.count_episodes(times)
         database = self.database
         database.register("given", pd.DataFrame({"number": np.arange(times.size), "times": times}))
@@ -798,9 +888,9 @@ class CountedFiles(Demonstrations):
             JOIN given g ON g.number = e.number WHERE g.times <> 0 GROUP BY ALL"""
         ).fetchnumpy()
         database.unregister("given")
-        counts, fields = np.zeros(self.cells.count.size), ("expert", "state", "action", "next_state")
-        here = self._keys(*(np.asarray(found[name], dtype=np.int64) for name in fields))
-        counts[np.searchsorted(self._keys(*(getattr(self.cells, name) for name in fields)), here)] = found["times"]
+        counts, cells, fields = np.zeros(self.made.nnz), self.cells, ("expert", "state", "action", "next_state")
+        here = Keys(self).of(*(np.asarray(found[name], dtype=np.int64) for name in fields))
+        counts[np.searchsorted(Keys(self).of(*(getattr(cells, name) for name in fields)), here)] = found["times"]
         return counts
 
     def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
@@ -814,12 +904,6 @@ class CountedFiles(Demonstrations):
         self.database.unregister("given")
         return state, action
 
-    def _keys(self, expert: Ints, state: Ints, action: Ints, next_state: Ints) -> Ints:
-        """One number for each cell, in their order."""
-        size = len(self.states)
-        keys: Ints = ((expert * size + state) * len(self.actions) + action) * (size + 1) + next_state + 1
-        return keys
-
     @cached_property
     def rows(self) -> Rows:
         """The table in memory.
@@ -827,7 +911,7 @@ class CountedFiles(Demonstrations):
         Raises:
             ValueError: where it is too large for that.
         """
-        size = int(self.cells.count.sum())
+        size = len(self)
         if size > MOST_ROWS:
             raise ValueError(
                 f"{self.name} must have at most {MOST_ROWS} decisions to be loaded one by one, received {size}: it can be "
@@ -857,6 +941,12 @@ class CountedFiles(Demonstrations):
         """The columns of the answer to a query, all of whole numbers."""
         return [np.asarray(column, dtype=np.int64) for column in self.database.execute(query).fetchnumpy().values()]
 
+    def pieces(self, query: str) -> Iterator[dict[str, Ints]]:
+        """The same in pieces: all at once, the database's answer would take as much memory again."""
+        answer = self.database.execute(query)
+        while len(piece := answer.fetch_df_chunk(64)):  # vectors of 2048 entries
+            yield {str(name): piece[name].to_numpy() for name in piece}
+
     def keep(self, name: str, **columns: Sequence[object]) -> None:
         """Make a table of the database; its columns are text, and numbers where the first entry is one."""
         types = [f"{c} {'BIGINT' if len(v) and not isinstance(v[0], str) else 'VARCHAR'}" for c, v in columns.items()]
@@ -868,9 +958,15 @@ class CountedFiles(Demonstrations):
             self.database.unregister("given")
 
     def _count_spelt(self) -> None:
-        """The table `spelt`; a CSV file that the database cannot read, or reads with odd rows, is written anew first."""
+        """The table `spelt`; a CSV file that the database cannot read, or reads with odd rows, is written anew first.
+
+        It has every expert and every move as they are spelt: of text, which takes long to read again, both together, and of other
+        files each alone, because a million experts and their moves together are about as many as the rows.
+        """
+        sets = "(expert, state, action, next_state)" if self.scan.is_csv else "(expert), (state, action, next_state)"
         query = f"""CREATE OR REPLACE TEMP TABLE spelt AS SELECT expert, state, action, next_state, count(*) AS n,
-            count_if(odd) AS odd FROM {spelt(self.scan)} GROUP BY expert, state, action, next_state"""
+            count_if(odd) AS odd, grouping(expert) = 0 AS of_expert, grouping(action) = 0 AS of_move FROM {spelt(self.scan)}
+            GROUP BY GROUPING SETS ({sets})"""
         try:
             self.database.execute(query)
             unusual = self.run("SELECT coalesce(sum(odd), 0) FROM spelt")[0][0] > 0
@@ -884,7 +980,8 @@ class CountedFiles(Demonstrations):
 
     def _read_labels(self, *columns: str) -> tuple[str, ...]:
         """The labels of columns that share theirs; the table `<column>_label` holds the code of each spelling."""
-        found = " UNION ".join(f"SELECT DISTINCT {column}::VARCHAR, '{column}' FROM spelt" for column in columns)
+        own = "of_expert" if columns == ("expert",) else "of_move"
+        found = " UNION ".join(f"SELECT DISTINCT {column}::VARCHAR, '{column}' FROM spelt WHERE {own}" for column in columns)
         names: dict[str, str] = {}
         for raw, column in self.run(f"SELECT * FROM ({found}) ORDER BY ALL"):
             if raw:
@@ -953,16 +1050,24 @@ class CountedFiles(Demonstrations):
         spellings, names = self.run(f"{called} episode_label ON raw = episode::VARCHAR")[0] if unclear else (0, 0)
         self.respelt = self.respelt or spellings > names
 
-    def _count(self) -> Cells:
-        counted = f"SELECT expert, state, action, next_state, count(*) AS n FROM {self.coded()} GROUP BY ALL"
-        if not self.filled:
-            counted = """SELECT e.code AS expert, s.code AS state, a.code AS action, t.code AS next_state, sum(c.n) AS n
-                FROM spelt c JOIN expert_label e ON e.raw = c.expert::VARCHAR JOIN action_label a ON a.raw = c.action::VARCHAR
-                JOIN state_label s ON s.raw = c.state::VARCHAR LEFT JOIN state_label t ON t.raw = c.next_state::VARCHAR
-                GROUP BY ALL"""
-        found = self.arrays(f"SELECT expert, state, action, coalesce(next_state, -1) AS next_state, n FROM ({counted})")
-        order = np.lexsort(found[3::-1])
-        return Cells(*(column[order] for column in found))
+    def _count(self) -> tuple[Moves, Sparse]:
+        """The moves, and how often each expert made each."""
+        codes = Keys(self)
+        key = f"expert * {codes.width} + (state * {codes.actions} + action) * {codes.states + 1} + coalesce(next_state + 1, 0)"
+        number = "INTEGER" if self.run("SELECT sum(n) FROM spelt WHERE of_move")[0][0] < 2**31 else "BIGINT"
+        rows = f"(SELECT *, 1 AS n FROM {self.coded()})"
+        if self.scan.is_csv and not self.filled:
+            rows = """(SELECT e.code AS expert, s.code AS state, a.code AS action, t.code AS next_state, c.n FROM spelt c
+                JOIN expert_label e ON e.raw = c.expert JOIN action_label a ON a.raw = c.action
+                JOIN state_label s ON s.raw = c.state LEFT JOIN state_label t ON t.raw = c.next_state)"""
+        counted = f"SELECT {key} AS key, sum(n)::{number} AS n FROM {rows} GROUP BY key"
+        pieces = [(piece["key"], piece["n"]) for piece in self.pieces(counted)]
+        keys, counts = (np.concatenate([piece[column] for piece in pieces]) for column in range(2))
+        del pieces
+        order = np.argsort(keys)
+        keys, counts = keys[order], counts[order]
+        del order
+        return codes.count(keys, counts)
 
     def _explain(self, condition: str, values: Sequence[object] = (), rows: str = "", most: int | None = 1) -> NoReturn:
         """Raise what the checks of tables in memory say about the first rows that meet a condition."""

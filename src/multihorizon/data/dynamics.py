@@ -86,15 +86,15 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
     states, actions = demonstrations.states, demonstrations.actions
     if known is not None:
         states, actions = in_order({*states, *known.state_names}), in_order({*actions, *known.action_names})
-    n, cells = len(states), demonstrations.cells
+    n, logged = len(states), demonstrations.moves
     place = positions(demonstrations.states, states, "state")
-    state, arrived = place[cells.state], place[cells.next_state]
-    rows = positions(demonstrations.actions, actions, "action")[cells.action] * n + state
+    state, arrived = place[logged.state], place[logged.next_state]
+    rows = positions(demonstrations.actions, actions, "action")[logged.action] * n + state
     given, is_given = _given_rows(known, states, actions)
     _require_next(demonstrations, ~is_given[rows])
-    logged = cells.next_state >= 0
-    moves = _counts(rows[logged], arrived[logged], cells.count[logged], (len(actions) * n, n))
-    pooled = _counts(state[logged], arrived[logged], cells.count[logged], (n, n))
+    known_next = logged.next_state >= 0
+    moves = _counts(rows[known_next], arrived[known_next], logged.count[known_next], (len(actions) * n, n))
+    pooled = _counts(state[known_next], arrived[known_next], logged.count[known_next], (n, n))
     taken = moves.sum(axis=1)
     alpha = default_smoothing(moves) if smoothing is None else float(smoothing)
     estimated = (taken > 0) & ~is_given
@@ -156,14 +156,14 @@ def describe_estimate(mdp: MDP, smoothing: float | None, demonstrations: Demonst
             "--transitions FILE --estimate-rest."
         )
     if demonstrations is not None and demonstrations.cut_off:
-        cells, left_out = demonstrations.cells, demonstrations.left_out(mdp)
-        stopped, episodes = int(cells.count[cells.next_state < 0].sum()), int(demonstrations.episode_counts.sum())
+        moves, left_out = demonstrations.moves, demonstrations.left_out(mdp)
+        stopped, episodes = int(moves.count[moves.next_state < 0].sum()), int(demonstrations.episode_counts.sum())
         text = f"{stopped:,} of {episodes:,} episodes were cut off: nobody knows what followed."
         if left_out.any():
-            pairs = dict.fromkeys((int(cells.state[i]), int(cells.action[i])) for i in np.flatnonzero(left_out))
+            pairs = dict.fromkeys((int(moves.state[i]), int(moves.action[i])) for i in np.flatnonzero(left_out))
             where = _listed([f"{demonstrations.actions[a]} in {demonstrations.states[s]}" for s, a in pairs])
             text += (
-                f" Of their last decisions {int(cells.count[left_out].sum()):,} were left out, because nothing in the table "
+                f" Of their last decisions {int(moves.count[left_out].sum()):,} were left out, because nothing in the table "
                 f"says where they lead: {where}. States in which nobody else decided count as the end of an episode."
             )
         sentences.append(text)
@@ -174,7 +174,7 @@ def require_ends(demonstrations: Demonstrations, mdp: MDP) -> None:
     """Raise where estimated transitions do not say where more than a tenth of the episodes ended: ends are often what pays."""
     if not demonstrations.cut_off:
         return
-    lost = int(demonstrations.cells.count[demonstrations.left_out(mdp)].sum())
+    lost = int(demonstrations.moves.count[demonstrations.left_out(mdp)].sum())
     episodes = int(demonstrations.episode_counts.sum())
     if lost > max(10, episodes / 10):
         raise ValueError(
@@ -188,18 +188,18 @@ def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
 
     Decisions without a next state are not looked at.
     """
-    cells, found = demonstrations.cells, _impossible(demonstrations, mdp)
+    moves, found = demonstrations.moves, _impossible(demonstrations, mdp)
     rows = [
         (
-            demonstrations.states[cells.state[cell]],
-            demonstrations.actions[cells.action[cell]],
-            demonstrations.states[cells.next_state[cell]],
-            count,
+            demonstrations.states[moves.state[move]],
+            demonstrations.actions[moves.action[move]],
+            demonstrations.states[moves.next_state[move]],
+            int(moves.count[move]),
             decision.expert,
             decision.episode,
             decision.step,
         )
-        for cell, count, decision in found
+        for move, decision in found
     ]
     return pd.DataFrame(rows, columns=["state", "action", "next_state", "count", "expert", "episode", "step"])
 
@@ -211,12 +211,12 @@ def require_agreement(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
         TableError: for moves of probability 0, for moves that are decisively unlikely, and for states that the transitions go on
             from in which all episodes stop.
     """
-    cells, impossible = demonstrations.cells, _impossible(demonstrations, mdp)
+    logged, impossible = demonstrations.moves, _impossible(demonstrations, mdp)
     if impossible:
         listed = [
-            f"from {demonstrations.states[cells.state[cell]]} by {demonstrations.actions[cells.action[cell]]} "
-            f"to {demonstrations.states[cells.next_state[cell]]} ({decision})"
-            for cell, _, decision in impossible
+            f"from {demonstrations.states[logged.state[move]]} by {demonstrations.actions[logged.action[move]]} "
+            f"to {demonstrations.states[logged.next_state[move]]} ({decision})"
+            for move, decision in impossible
         ]
         received = f"{len(listed)} impossible move{'s' if len(listed) > 1 else ''}: {_listed(listed)}"
         message = f"the decisions must agree with the transitions, received {received}. {CHOICES}"
@@ -338,14 +338,14 @@ def _tested(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
 
 def _given_moves(demonstrations: Demonstrations, mdp: MDP) -> tuple[Ints, Ints, Ints]:
     """The row a·S + s, the next state and the number of the logged moves that have a chance in rows that were given."""
-    cells, (states, actions) = demonstrations.cells, demonstrations.match(mdp)
-    row = actions[cells.action] * mdp.n_states + states[cells.state]
+    moves, (states, actions) = demonstrations.moves, demonstrations.match(mdp)
+    row = actions[moves.action] * mdp.n_states + states[moves.state]
     given = np.ones(mdp.stacked.shape[0], np.bool_) if mdp.sample_sizes is None else np.isinf(mdp.sample_sizes)
-    wanted = (cells.next_state >= 0) & given[row]
-    wanted[wanted] = _values(mdp.stacked, row[wanted], states[cells.next_state[wanted]]) > 0
+    wanted = (moves.next_state >= 0) & given[row]
+    wanted[wanted] = _values(mdp.stacked, row[wanted], states[moves.next_state[wanted]]) > 0
     width = mdp.n_states
-    keys, place = np.unique(row[wanted] * width + states[cells.next_state[wanted]], return_inverse=True)
-    counts: Ints = np.bincount(place, cells.count[wanted], minlength=keys.size).astype(np.int64)
+    keys, place = np.unique(row[wanted] * width + states[moves.next_state[wanted]], return_inverse=True)
+    counts: Ints = np.bincount(place, moves.count[wanted], minlength=keys.size).astype(np.int64)
     return keys // width, keys % width, counts
 
 
@@ -370,11 +370,11 @@ def endings_that_go_on(demonstrations: Demonstrations, mdp: MDP) -> tuple[list[s
 
     The first list holds those that lead elsewhere, where that cannot be chance; the second those that lead only to themselves.
     """
-    cells, (place, _), n = demonstrations.cells, demonstrations.match(mdp), mdp.n_states
-    known = cells.next_state >= 0
-    decided = np.bincount(place[cells.state], cells.count, minlength=n)
+    moves, (place, _), n = demonstrations.moves, demonstrations.match(mdp), mdp.n_states
+    known = moves.next_state >= 0
+    decided = np.bincount(place[moves.state], moves.count, minlength=n)
     visits = np.bincount(place, demonstrations.first_states, minlength=n)
-    visits = visits + np.bincount(place[cells.next_state[known]], cells.count[known], minlength=n)
+    visits = visits + np.bincount(place[moves.next_state[known]], moves.count[known], minlength=n)
     leaves = np.bincount(mdp.stacked.tocoo().coords[0] % n, mdp.stacked.tocoo().coords[0] % n != mdp.stacked.indices, minlength=n)
     live = ~mdp.terminal & (visits > 0)
     stops, others = live & (decided == 0), live & (decided > 0)
@@ -384,22 +384,16 @@ def endings_that_go_on(demonstrations: Demonstrations, mdp: MDP) -> tuple[list[s
     return certain_names, absorbing
 
 
-def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, int, Decision]]:
-    """The moves of probability 0, in the order in which they first occur: a cell of each, how often, and the first decision."""
-    demonstrations.counts(mdp)
-    cells, (states, actions) = demonstrations.cells, demonstrations.match(mdp)
-    rows = actions[cells.action] * mdp.n_states + states[cells.state]
-    known = cells.next_state >= 0
-    chances = _values(mdp.stacked, rows, np.where(known, states[cells.next_state], 0))
+def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, Decision]]:
+    """The moves of probability 0, in the order in which they first occur, each with its first decision."""
+    demonstrations.require_available(mdp)
+    moves, (states, actions) = demonstrations.moves, demonstrations.match(mdp)
+    rows = actions[moves.action] * mdp.n_states + states[moves.state]
+    known = moves.next_state >= 0
+    chances = _values(mdp.stacked, rows, np.where(known, states[moves.next_state], 0))
     wrong = np.flatnonzero(known & (chances == 0))
-    moves: dict[tuple[int, int], list[tuple[int, Decision]]] = {}
-    for cell, decision in zip(wrong.tolist(), demonstrations.decisions_of(wrong) if wrong.size else (), strict=True):
-        moves.setdefault((int(rows[cell]), int(cells.next_state[cell])), []).append((cell, decision))
-    found = []
-    for pairs in moves.values():
-        cell, decision = min(pairs, key=lambda pair: pair[1].order)
-        found.append((cell, int(cells.count[[number for number, _ in pairs]].sum()), decision))
-    return sorted(found, key=lambda move: move[2].order)
+    first = demonstrations.decisions_of(wrong) if wrong.size else []
+    return sorted(zip(wrong.tolist(), first, strict=True), key=lambda pair: pair[1].order)
 
 
 def _listed(items: list[str]) -> str:
@@ -434,8 +428,8 @@ def _smoothed(moves: Any, pooled: Any, alpha: float) -> Any:
 
 
 def _require_next(demonstrations: Demonstrations, needed: Bools) -> None:
-    missing = (demonstrations.cells.next_state < 0) & needed
-    no_column = bool((demonstrations.cells.next_state < 0).all()) and not demonstrations.cut_off
+    missing = (demonstrations.moves.next_state < 0) & needed
+    no_column = bool((demonstrations.moves.next_state < 0).all()) and not demonstrations.cut_off
     if missing.all() or (missing.any() and no_column):
         raise TableError(
             f"{demonstrations.name} must have a column next_state to estimate transitions from, received none: "
