@@ -597,7 +597,6 @@ def analyse(
             raise ValueError(f"{' and '.join(refused)} must be left out with so many persons: fit a sample of them to ask for it")
         crowd, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest)
         asked = replace(population, known_reward=solver.known_reward if known_reward is None else known_reward(crowd.mdp))
-        population.covariates(crowd)  # what cannot be used is refused before any work
         solution = solve(crowd, asked, seed=seed, progress=progress)
         episodes = sum(int(table.episode_counts.sum()) for table in tables)
         return crowd_analysis(solution, Crowd.of(crowd), episodes, most_steps(crowd), remarks)

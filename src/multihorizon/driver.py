@@ -67,7 +67,10 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: int = 0, progress: Progr
 
 
 def _options(solver: Solver) -> dict[str, Any]:
-    """The solver's options by name, a nested search with the name of its class, a data frame as lists by column."""
+    """The solver's options by name, a nested search with the name of its class, a data frame as lists by column.
+
+    Of a frame of very many rows only the number of rows and the names of the columns are kept.
+    """
     if not is_dataclass(solver) or isinstance(solver, type):
         return {}
     options = asdict(solver)
@@ -76,7 +79,8 @@ def _options(solver: Solver) -> dict[str, Any]:
         if is_dataclass(value) and not isinstance(value, type):
             options[name] = {"kind": type(value).__name__, **options[name]}
         elif isinstance(value, pd.DataFrame):
-            options[name] = value.to_dict("list")
+            short = {"rows": len(value), "columns": list(map(str, value.columns))}
+            options[name] = value.to_dict("list") if len(value) <= 2000 else short
         elif hasattr(value, "get_params"):  # an estimator of scikit-learn
             options[name] = str(value)
     return options

@@ -32,7 +32,7 @@ from formulaic.parser.algos.tokenize import tokenize
 from formulaic.parser.types import ASTNode, Factor, Token
 from formulaic.utils.code import sanitize_variable_names
 
-from multihorizon.checks import RANK_TOLERANCE, Floats, first_few, label
+from multihorizon.checks import RANK_TOLERANCE, Floats, Ints, first_few, label
 from multihorizon.problem import Problem
 
 #: What to do with persons who cannot be compared.
@@ -251,12 +251,13 @@ class Covariates:
     columns_of: dict[str, list[str]]
     patterns: tuple[str, ...]
     pattern_rows: Floats
-    groups: tuple[int, ...]
+    groups: Ints
     comparisons: tuple[Comparison, ...]
 
     def compared(self, problem: Problem) -> Problem:
         """The problem of the persons who can be compared."""
-        return problem.with_experts([expert for expert in problem.experts if expert.name in self.names])
+        names = set(self.names)
+        return problem.with_experts([expert for expert in problem.experts if expert.name in names])
 
     def rows_of(self, new: pd.DataFrame) -> Floats:
         """The rows of X of persons who were not in the study.
@@ -352,12 +353,14 @@ def _comparable(
     if twice is not None:
         raise ValueError(f"persons must have one row for each expert, received {twice} twice: delete or rename a row")
     frame = persons.set_axis(labels, axis=0)
-    left_out = {name: "no row in the table of persons" for name in names if name not in frame.index}
-    left_out |= {name: "no decisions" for name in labels if name not in names}
-    frame = frame.loc[[name for name in names if name in frame.index]]
+    listed, known = set(labels), set(names)
+    left_out = {name: "no row in the table of persons" for name in names if name not in listed}
+    left_out |= {name: "no decisions" for name in labels if name not in known}
+    frame = frame.loc[[name for name in names if name in listed]]
     empty = frame[list(read.columns)].isna()
-    left_out |= {str(name): f"no {' and '.join(empty.columns[row])}" for name, row in empty.iterrows() if row.any()}
-    frame = frame[~empty.any(axis=1)]
+    incomplete = empty.any(axis=1)
+    left_out |= {str(name): f"no {' and '.join(empty.columns[row])}" for name, row in empty[incomplete].iterrows()}
+    frame = frame[~incomplete]
     _require_numbers_or_groups(read, frame)
     groups = [column for column in read.columns if not read.is_number(frame[column])]
     while alone := {name: column for column in groups for name in frame.index[~frame[column].duplicated(keep=False)]}:
@@ -394,7 +397,8 @@ def left_out_words(left_out: Mapping[str, str], most: int = 5) -> str:
 def _require_numbers_or_groups(read: ReadFormula, frame: pd.DataFrame) -> None:
     """A column in which most cells are numbers and some are not is no column of groups, but one with slips."""
     for column in read.columns:
-        if frame[column].map(lambda cell: isinstance(cell, list | tuple | dict | set | np.ndarray | bytes)).any():
+        cells = frame[column] if frame[column].dtype == object else ()  # cells of other columns are of one kind
+        if any(isinstance(cell, list | tuple | dict | set | np.ndarray | bytes) for cell in cells):
             raise ValueError(f"column {column} of persons must hold text or numbers, received bytes or nested values")
         if column not in {*read.grouped, "expert"} and not pd.api.types.is_numeric_dtype(frame[column]):
             slips = frame[column][pd.to_numeric(frame[column].astype(str), errors="coerce").isna()]
@@ -463,8 +467,9 @@ def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats) -> 
             f"{p} terms need at least {least_persons(p)} persons, received {n}: use fewer terms, "
             "join small groups, or add persons"
         )
+    triangle = np.linalg.qr(values).R  # its columns have the ranks of those of X, and are short
     for last in range(1, p):
-        if np.linalg.matrix_rank(values[:, : last + 1], tol=RANK_TOLERANCE * n) <= last:
+        if np.linalg.matrix_rank(triangle[:, : last + 1], tol=RANK_TOLERANCE * n) <= last:
             raise ValueError(
                 f"the term {terms[last]} must add something to {first_few(terms[:last])}, received a combination of them: "
                 "leave it out"
@@ -474,16 +479,22 @@ def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats) -> 
 def _patterns(read: ReadFormula, spec: ModelSpec, used: pd.DataFrame, values: Floats) -> dict[str, Any]:
     """The combinations of groups that occur, in order, with numbers at their mean, and whose each person is."""
     if not len(used.columns):
-        return {"patterns": ("everyone",), "pattern_rows": values[:1], "groups": (0,) * len(values)}
+        return {"patterns": ("everyone",), "pattern_rows": values[:1], "groups": np.zeros(len(values), dtype=np.int64)}
     means = {column: float(used[column].mean()) for column in used.columns if read.is_number(used[column])}
     kinds = [column for column in used.columns if column not in means]
-    keys = [tuple(map(str, row)) for row in used[kinds].itertuples(index=False)]
+    codes: Ints = np.zeros(len(used), dtype=np.int64)  # of the combination of all columns so far
+    for column in kinds:
+        code, levels = pd.factorize(used[column])
+        codes = np.unique(codes * len(levels) + code, return_inverse=True)[1]
+    first = np.unique(codes, return_index=True)[1]
+    keys = [tuple(map(str, row)) for row in used[kinds].iloc[first].itertuples(index=False)]
     distinct = sorted(set(keys))
-    typical = used.iloc[[keys.index(key) for key in distinct]].assign(**means)
+    groups = np.array([distinct.index(key) for key in keys])[codes]
+    typical = used.iloc[np.unique(groups, return_index=True)[1]].assign(**means)
     at_mean = [f"{column} = {mean:.4g}" for column, mean in means.items()]
     names = (", ".join([*(f"{c} = {v}" for c, v in zip(kinds, key, strict=True)), *at_mean]) for key in distinct)
     rows = read.evaluate(spec, typical).to_numpy(dtype=np.float64)
-    return {"patterns": tuple(names), "pattern_rows": rows, "groups": tuple(distinct.index(key) for key in keys)}
+    return {"patterns": tuple(names), "pattern_rows": rows, "groups": groups}
 
 
 def _comparisons(read: ReadFormula, spec: ModelSpec, used: pd.DataFrame) -> tuple[Comparison, ...]:

@@ -348,7 +348,7 @@ class Inference:
             weak_priors=self.moved_by_priors,
             spread=self.spread(),
             predictions=self.predictions(),
-            groups=np.array(covariates.patterns, dtype=object)[list(covariates.groups)],
+            groups=np.array(covariates.patterns, dtype=object)[covariates.groups],
             covariates={str(column): covariates.frame[column].to_numpy() for column in covariates.frame.columns},
             individuals={
                 "logit_discount": self.known.persons.mean[:, 0].tolist(),
