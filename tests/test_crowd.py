@@ -274,3 +274,13 @@ def test_labels_are_shown_as_they_are(solution) -> None:
     page = crowd_page(analysed(replace(solution, evidence=replace(solution.evidence, population=population))), {}).render()
     assert "<b>&" not in page
     assert "group = &lt;b&gt;&amp;" in page
+
+
+def test_the_model_explains_a_share_of_chance_in_each_group(solution) -> None:
+    found = analysed(solution)
+    own = found.population.individuals["log_likelihood"]
+    assert own.sum() == pytest.approx(solution.objective)
+    for group in found.groups:
+        here = found.population.groups == group.name
+        assert group.explained == pytest.approx(1 - own[here].sum() / found.chance[here].sum())
+    assert "What the model explains, by group." in crowd_page(found, {}).render()

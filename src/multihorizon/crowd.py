@@ -191,7 +191,7 @@ class CrowdAnalysis(Result):
             f"Half of the {count(number, 'person')} look between {ends[0]} and {ends[1]} steps ahead (discounts {low:.3f} to "
             f"{high:.3f}, median {middle:.3f})."
         )
-        return Answer(question, f"{ends[0]} to {ends[1]} steps (half of them)", reasons, "good")
+        return Answer(question, f"Half of them {ends[0]} to {ends[1]} steps", reasons, "good")
 
     def _identifiability(self) -> Answer:
         """How narrow the intervals of persons are; those of groups stand beside their effects."""

@@ -341,7 +341,8 @@ class PopulationFindings(Evidence):
         spread: the spread between persons.
         predictions: the discount of a typical person of each group.
         groups, covariates: of each person, as arrays `(n,)`.
-        individuals: each person's discount and temperature, shrunken towards those of similar persons, as arrays `(n,)`.
+        individuals: each person's discount and temperature, shrunken towards those of similar persons, and the log-likelihood of
+            the person's decisions, all as arrays `(n,)`.
         largest_discount, steps: the largest discount that is tried, and the steps of the climb.
     """
 

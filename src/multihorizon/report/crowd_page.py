@@ -169,8 +169,8 @@ def _distribution(found: CrowdAnalysis, values: Floats, label: str, caption: str
         name = shortened(group.name, 40) if len(groups) > 1 else ""
         lines.append(Line(_outline(edges, share, 0.0), name, label_at=high * (0.96 - 0.06 * i), colour=i))
     step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if 5 * step >= top or step == 0.5)
-    ticks = [(i * step, f"{100 * i * step:.0f} %") for i in range(int(top / step) + 1)]
-    return Chart(caption, [Panel(Axis(label), Axis("share of the persons", ticks, 0.0, high), [], lines)])
+    ticks = [(i * step, f"{100 * i * step:.0f}") for i in range(int(top / step) + 1)]
+    return Chart(caption, [Panel(Axis(label), Axis("persons, in per cent of their group", ticks, 0.0, high), [], lines)])
 
 
 def _reward(found: CrowdAnalysis) -> Section:

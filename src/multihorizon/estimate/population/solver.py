@@ -357,6 +357,7 @@ class Inference:
                 "log_temperature_error": errors[:, 1].tolist(),
                 "discount_reliability": reliability[:, 0].tolist(),
                 "temperature_reliability": reliability[:, 1].tolist(),
+                "log_likelihood": self.found.value.persons.tolist(),
             },
             largest_discount=self.layout.largest,
             steps=self.found.steps,
