@@ -14,10 +14,12 @@ from test_files import CSV_FILES
 from typer.testing import CliRunner
 
 import multihorizon as mh
+from multihorizon.analysis import build_crowd, build_problem
 from multihorizon.cli import app
 from multihorizon.data import demonstrations as counted
 from multihorizon.data.demonstrations import CountedFiles
 from multihorizon.data.dynamics import unlikely_moves
+from multihorizon.problem import Crowd
 
 COLUMNS = ["expert", "episode", "step", "state", "action", "next_state"]
 DOMAIN = mh.domains.cliff()
@@ -275,3 +277,74 @@ def test_counted_moves_are_tested_against_the_transitions(tmp_path, monkeypatch)
         said.append(str(caught.value))
         assert unlikely_moves(table, DOMAIN.mdp).empty
     assert said[0] == said[1]
+
+
+def people(mdp: mh.MDP, seed: int, names: list[str]) -> pd.DataFrame:
+    """Shuffled decisions of persons with random policies, each of whom plays a few episodes."""
+    rng = np.random.default_rng(seed)
+    policies = rng.dirichlet(np.ones(mdp.n_actions), (len(names), mdp.n_states))
+    table = mh.Demonstrations.simulate(mdp, list(policies), 4, seed, 12, names=names)
+    return table.to_frame().sample(frac=1, random_state=seed)
+
+
+def as_arrays(crowd: Crowd) -> list[object]:
+    """All that a crowd holds."""
+    found: list[object] = [crowd.names, crowd.parameter_names, len(crowd.tasks)]
+    for task in crowd.tasks:
+        found += [task.counts.toarray(), task.counts.nnz, task.mdp.stacked.toarray(), task.mdp.available]
+        found += [None if part is None else part.toarray() for part in (task.features, task.arrival)]
+    return found
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("reward", ["states", "features"])
+def test_a_crowd_is_that_of_the_problem_of_the_same_tables(tasks, given, reward, tmp_path, monkeypatch):
+    """Loaded and counted tables, one task or two with other persons in each: the same arrays, names, order and remarks."""
+    mdps = [DOMAIN.mdp, mh.domains.cliff(ending="absorbing").mdp][:tasks] if given else None
+    names = [["b", "B", "10", "9", "a"], ["zoe", "a", "10", "yan"]][:tasks]
+    frames = [people(DOMAIN.mdp, i, who) for i, who in enumerate(names)]
+    tables = []
+    for i, frame in enumerate(frames):
+        frame.to_parquet(tmp_path / f"{i}.parquet")
+        tables.append(count(tmp_path / f"{i}.parquet", monkeypatch) if i == 0 else mh.Demonstrations.from_frame(frame))
+
+    def features(mdp: mh.MDP) -> tuple[object, list[str]]:
+        return np.random.default_rng(3).normal(size=(mdp.n_actions * mdp.n_states, 2)), ["x", "y"]
+
+    asked = tables, mdps, None if reward == "states" else features
+    (problem, remarks), (crowd, same) = build_problem(*asked), build_crowd(*asked)
+    assert same == remarks
+    assert any("'B' and 'b'" in remark for remark in remarks)
+    for one, other in zip(as_arrays(Crowd.of(problem)), as_arrays(crowd), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert crowd.names == problem.names
+
+
+REFUSED = {
+    "a state that the transitions do not have": lambda frame: frame.replace(
+        {"state": {"5": "five"}, "next_state": {"5": "five"}}
+    ),
+    "a decision in a terminal state": lambda frame: frame.assign(
+        state=frame["state"].replace("5", "11"), next_state=frame["next_state"].replace("5", "11")
+    ),
+    "an impossible move": lambda frame: frame.assign(action="up"),
+    "an action that is not known": lambda frame: frame.assign(action="jump"),
+    "a person of whom nothing counts": lambda frame: frame.drop(columns="next_state"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_crowd_is_refused_in_the_words_of_the_problem(case, tmp_path, monkeypatch):
+    frame = REFUSED[case](people(DOMAIN.mdp, 0, ["a", "b", "c"]))
+    cut_off = "next_state" not in frame
+    if cut_off:  # one person made a single decision that nobody else made, and nothing says where it led
+        frame = pd.concat([frame, pd.DataFrame([("d", 0, 0, "lost", "up")], columns=COLUMNS[:5])])
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    table = count(tmp_path / "d.csv", monkeypatch, cut_off)
+    asked = [table], None if cut_off else [DOMAIN.mdp]
+    with pytest.raises(ValueError) as problem:
+        Crowd.of(build_problem(*asked)[0])
+    with pytest.raises(ValueError) as crowd:
+        build_crowd(*asked)
+    assert str(crowd.value) == str(problem.value)

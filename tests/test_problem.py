@@ -69,6 +69,17 @@ def test_joining_tasks_shares_experts_and_states() -> None:
         _ = joined.mdp
 
 
+@pytest.mark.parametrize("experts", [1, 2, 3])
+def test_joining_tasks_keeps_every_feature_in_its_place(experts) -> None:
+    """However many experts share the matrix of features, in the joint problem and in the first ones."""
+    domain = mh.domains.cliff()
+    features = np.random.default_rng(0).normal(size=(domain.mdp.n_actions * domain.mdp.n_states, 2))
+    problems = [mh.Problem(domain.mdp, domain.mce_experts()[:experts], features=features) for _ in range(2)]
+    joint = mh.Problem.join(*problems)
+    for expert in (*joint.experts, *problems[0].experts):
+        np.testing.assert_array_equal(expert.feature_matrix.toarray(), features * domain.mdp.live.T.reshape(-1, 1))
+
+
 def test_experts_of_another_problem_keep_their_mdp_and_features_or_are_refused() -> None:
     features = np.random.default_rng(0).normal(size=(48, 2))
     tied = mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts(), features=features, feature_names=["cost", "risk"])

@@ -670,6 +670,32 @@ def build_problem(
         smoothing: of estimated transitions.
         estimate_rest: whether `mdps` hold only some actions of some states, and the others are estimated.
     """
+    tasks, remarks = _tasks(tables, mdps, features, smoothing, estimate_rest)
+    problems = [Problem(mdp, table, features=matrix, feature_names=names) for table, mdp, matrix, names in tasks]
+    return (problems[0] if len(problems) == 1 else Problem.join(*problems)), remarks
+
+
+def build_crowd(
+    tables: Sequence[Demonstrations],
+    mdps: Sequence[MDP] | None,
+    features: Any = None,
+    smoothing: float | None = None,
+    estimate_rest: bool = False,
+) -> tuple[Crowd, list[str]]:
+    """The same as `Crowd.of` the problem and the same remarks, without an object for each of very many persons."""
+    tasks, remarks = _tasks(tables, mdps, features, smoothing, estimate_rest)
+    crowds = [Crowd.read(mdp, table, matrix, names) for table, mdp, matrix, names in tasks]
+    return (crowds[0] if len(crowds) == 1 else Crowd.join(*crowds)), remarks
+
+
+def _tasks(
+    tables: Sequence[Demonstrations],
+    mdps: Sequence[MDP] | None,
+    features: Any,
+    smoothing: float | None,
+    estimate_rest: bool,
+) -> tuple[list[tuple[Demonstrations, MDP, Any, Any]], list[str]]:
+    """Each table with its MDP, the matrix of features and their names, and remarks on what was assumed."""
     labels = [pair for t in tables for pair in (("expert", t.experts), ("state", t.states), ("action", t.actions))]
     remarks = [remark for what, names in labels if (remark := look_alikes(names, what))]
     if mdps is not None and len(mdps) != len(tables):
@@ -682,12 +708,11 @@ def build_problem(
         for table, mdp in zip(tables, mdps, strict=True):
             require_ends(table, mdp)
             remarks += describe_estimate(mdp, smoothing, table)
-    problems = []
+    tasks = []
     for table, mdp in zip(tables, mdps, strict=True):
         remarks += require_agreement(table, mdp)
-        matrix, names = (None, None) if features is None else features(mdp)
-        problems.append(Problem(mdp, table, features=matrix, feature_names=names))
-    return (problems[0] if len(problems) == 1 else Problem.join(*problems)), remarks
+        tasks.append((table, mdp, *((None, None) if features is None else features(mdp))))
+    return tasks, remarks
 
 
 def _fit_to_lists(solution: Solution, tables: Sequence[Demonstrations]) -> Analysis:

@@ -267,17 +267,7 @@ class Problem(AnyProblem):
             raise ValueError(f"experts must be a list of expert data or Demonstrations, received {type(experts).__name__}")
         entries = [experts] if isinstance(experts, Demonstrations) else list(experts)
         found = [expert for position, entry in enumerate(entries) for expert in _read(mdp, entry, position)]
-        if features is not None and arrival_features is not None:
-            raise ValueError("features must be given for rows of states and actions or on arrival, received both")
-        arrival = matrix = None
-        if arrival_features is not None:
-            expected = f"({mdp.n_states}, d), one row per state"
-            arrival = _check_matrix(arrival_features, mdp.n_states, "arrival_features", expected)
-            features = mdp.stacked @ arrival
-        if features is not None:
-            rows = mdp.n_actions * mdp.n_states
-            matrix = _check_matrix(features, rows, "features", f"({rows}, d), one row for each action and state")
-            matrix = sp.csr_array(sp.diags_array(mdp.live.T.ravel() / 1.0) @ matrix)
+        matrix, arrival, parameter_names = _read_features(mdp, features, feature_names, arrival_features)
         if matrix is None:
             for expert in found:
                 if expert.features is not None:
@@ -287,11 +277,7 @@ class Problem(AnyProblem):
                     )
         labels = as_names(names if names is not None else [e.name for e in found], len(found), "names of the experts")
         named = [replace(expert, name=name, features=matrix, arrival=arrival) for expert, name in zip(found, labels, strict=True)]
-        if matrix is None and feature_names is not None:
-            raise ValueError("feature_names must come with features, received none")
-        if matrix is not None and feature_names is None:
-            feature_names = [f"feature {i}" for i in range(matrix.shape[1])]
-        self._fill(named, mdp.state_names if matrix is None else as_names(feature_names, matrix.shape[1], "feature_names"))
+        self._fill(named, parameter_names)
 
     def _fill(self, experts: Iterable[Expert], parameter_names: tuple[str, ...]) -> None:
         every = tuple(experts)
@@ -345,7 +331,7 @@ class Problem(AnyProblem):
         """
         if not problems:
             raise ValueError("join must be given at least one problem, received none")
-        parameter_names = _joint_parameters([require_finite(problem) for problem in problems])
+        parameter_names = _joint_parameters((p.tabular, p.parameter_names) for p in map(require_finite, problems))
         column = {name: i for i, name in enumerate(parameter_names)}
         experts = []
         for problem in problems:
@@ -379,13 +365,17 @@ class Problem(AnyProblem):
     @property
     def mdp(self) -> MDP:
         """The one MDP of the problem; raises ValueError where there are several tasks."""
-        mdp = self.experts[0].mdp
-        if any(expert.mdp is not mdp for expert in self.experts):
-            raise ValueError("this needs a problem with one task, received one that joins several MDPs")
-        return mdp
+        return _one_mdp(expert.mdp for expert in self.experts)
 
     def __repr__(self) -> str:
         return f"Problem({self.experts[0].mdp!r}, experts {', '.join(self.names)})"
+
+
+def _one_mdp(mdps: Iterable[MDP]) -> MDP:
+    first, *others = {id(mdp): mdp for mdp in mdps}.values()
+    if others:
+        raise ValueError("this needs a problem with one task, received one that joins several MDPs")
+    return first
 
 
 def _read(mdp: MDP, entry: ExpertData, position: int) -> Iterable[Expert]:
@@ -404,6 +394,27 @@ def _read(mdp: MDP, entry: ExpertData, position: int) -> Iterable[Expert]:
     return [read_expert(mdp, entry, str(position))]
 
 
+def _read_features(
+    mdp: MDP, features: ArrayLike | Sparse | None, names: Sequence[object] | None, arrival_features: ArrayLike | Sparse | None
+) -> tuple[Sparse | None, Sparse | None, tuple[str, ...]]:
+    """The features F `(A·S,d)`, what they are on arrival `(S,d)`, both None where there are none, and the reward's parameters."""
+    if features is not None and arrival_features is not None:
+        raise ValueError("features must be given for rows of states and actions or on arrival, received both")
+    arrival = None
+    if arrival_features is not None:
+        arrival = _check_matrix(arrival_features, mdp.n_states, "arrival_features", f"({mdp.n_states}, d), one row per state")
+        features = mdp.stacked @ arrival
+    if features is None:
+        if names is not None:
+            raise ValueError("feature_names must come with features, received none")
+        return None, None, mdp.state_names
+    rows = mdp.n_actions * mdp.n_states
+    matrix = _check_matrix(features, rows, "features", f"({rows}, d), one row for each action and state")
+    matrix = sp.csr_array(sp.diags_array(mdp.live.T.ravel() / 1.0) @ matrix)
+    given = [f"feature {i}" for i in range(matrix.shape[1])] if names is None else names
+    return matrix, arrival, as_names(given, matrix.shape[1], "feature_names")
+
+
 def _check_matrix(given: ArrayLike | Sparse, rows: int, name: str, expected: str) -> Sparse:
     """Read an array or a sparse matrix of so many rows without NaN or infinity."""
     matrix = sp.csr_array(given) if sp.issparse(given) else as_floats(given, name)
@@ -414,21 +425,26 @@ def _check_matrix(given: ArrayLike | Sparse, rows: int, name: str, expected: str
     return sp.csr_array(matrix)
 
 
-def _joint_parameters(problems: Sequence[Problem]) -> tuple[str, ...]:
-    """The union of state labels in order of appearance, or the features all problems share."""
-    if all(problem.tabular for problem in problems):
-        return tuple(dict.fromkeys(name for problem in problems for name in problem.parameter_names))
-    first = problems[0].parameter_names
-    for number, problem in enumerate(problems):
-        if problem.tabular or problem.parameter_names != first:
-            raise ValueError(f"problem {number} must have the same features as the first, received {problem.parameter_names[:5]}")
+def _joint_parameters(kinds: Iterable[tuple[bool, tuple[str, ...]]]) -> tuple[str, ...]:
+    """The union of state labels in order of appearance, or the features all problems share.
+
+    Of each problem it is given whether it is tabular, and its reward parameters.
+    """
+    every = list(kinds)
+    if all(tabular for tabular, _ in every):
+        return tuple(dict.fromkeys(name for _, names in every for name in names))
+    first = every[0][1]
+    for number, (tabular, names) in enumerate(every):
+        if tabular or names != first:
+            raise ValueError(f"problem {number} must have the same features as the first, received {names[:5]}")
     return first
 
 
 def _placed(features: Sparse, columns: Ints, width: int) -> Sparse:
     """The columns of features moved to their places among the joint parameters."""
     matrix = sp.csr_array(features)
-    placed = sp.csr_array((matrix.data, columns[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width))
+    # a copy of the data, because sorting moves them, and the features are those of other experts too
+    placed = sp.csr_array((matrix.data.copy(), columns[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width))
     placed.sort_indices()
     return placed
 
@@ -443,9 +459,9 @@ class CrowdTask:
 
     mdp: MDP
     counts: Sparse
-    features: Sparse
-    arrival: Sparse | None
-    known_reward: Floats
+    features: Sparse | None = None
+    arrival: Sparse | None = None
+    known_reward: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -480,9 +496,57 @@ class Crowd(AnyProblem):
             data = [require_counts(problem.experts[i]).T.ravel()[cell] for i, cell in zip(members, cells, strict=True)]
             places = np.repeat(rows, [cell.size for cell in cells]), np.concatenate(cells)
             counts = sp.csr_array((np.concatenate(data), places), shape=(problem.n_experts, size))
-            known = np.zeros(size) if first.known_reward is None else first.known_reward
-            made.append(CrowdTask(first.mdp, counts, first.feature_matrix, first.arrival_features, known))
+            made.append(CrowdTask(first.mdp, counts, first.features, first.arrival, first.known_reward))
         return cls(problem.names, problem.parameter_names, tuple(made))
+
+    @classmethod
+    def read(
+        cls, mdp: MDP, table: Demonstrations, features: Sparse | None = None, feature_names: Sequence[object] | None = None
+    ) -> Crowd:
+        """The persons of a table, in its order, in one task; features are as in `Problem`.
+
+        Raises:
+            ValueError: in the words of `Problem`, and for a person without decisions.
+        """
+        counts = table.choices(mdp)
+        matrix, arrival, parameter_names = _read_features(mdp, features, feature_names, None)
+        idle = np.flatnonzero(counts.sum(axis=1) == 0)
+        if idle.size:
+            raise without_decisions(table.experts[idle[0]])
+        return cls(table.experts, parameter_names, (CrowdTask(mdp, counts, matrix, arrival),))
+
+    @classmethod
+    def join(cls, *crowds: Crowd) -> Crowd:
+        """One crowd of several tasks with one reward, as in `Problem.join`."""
+        parameter_names = _joint_parameters((crowd.tabular, crowd.parameter_names) for crowd in crowds)
+        column = {name: i for i, name in enumerate(parameter_names)}
+        names = tuple(dict.fromkeys(name for crowd in crowds for name in crowd.names))
+        number, tasks = {name: i for i, name in enumerate(names)}, []
+        for crowd in crowds:
+            places = np.array([column[name] for name in crowd.parameter_names])
+            rows = np.array([number[name] for name in crowd.names])
+            moved = sp.csr_array((np.ones(rows.size), (rows, np.arange(rows.size))), shape=(len(names), rows.size))
+            for task in crowd.tasks:
+                on_arrival = sp.eye_array(task.mdp.n_states, format="csr") if task.features is None else task.arrival
+                tasks.append(
+                    replace(
+                        task,
+                        counts=sp.csr_array(moved @ task.counts),
+                        features=_placed(task.mdp.stacked if task.features is None else task.features, places, len(column)),
+                        arrival=None if on_arrival is None else _placed(on_arrival, places, len(column)),
+                    )
+                )
+        return cls(names, parameter_names, tuple(tasks))
+
+    @property
+    def tabular(self) -> bool:
+        """Whether the reward is simply one number per state of one MDP, paid on arrival."""
+        return all(task.features is None for task in self.tasks)
+
+    @property
+    def mdp(self) -> MDP:
+        """The one MDP of the crowd; raises ValueError where there are several tasks."""
+        return _one_mdp(task.mdp for task in self.tasks)
 
     def __repr__(self) -> str:
         decisions = sum(float(task.counts.sum()) for task in self.tasks)
@@ -522,8 +586,13 @@ def require_counts(expert: Expert) -> Floats:
     if expert.counts is None:
         raise ValueError(f"expert {expert.name} must be given as demonstrations for a likelihood, received {expert.kind}")
     if not expert.counts.sum() > 0:
-        raise ValueError(f"expert {expert.name} must have at least one decision, received none")
+        raise without_decisions(expert.name)
     return expert.counts
+
+
+def without_decisions(name: str) -> ValueError:
+    """The error on an expert of whom a table has nothing that counts."""
+    return ValueError(f"expert {name} must have at least one decision, received none")
 
 
 def require_finite(problem: object) -> Problem:
