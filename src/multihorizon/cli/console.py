@@ -29,7 +29,7 @@ from multihorizon.data.demonstrations import Demonstrations, TableError, read_ta
 from multihorizon.data.reading import files_of
 from multihorizon.data.side_tables import read_features, read_persons, read_transitions
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
-from multihorizon.estimate.population.covariates import Missing
+from multihorizon.estimate.population.covariates import Missing, read_formula, require_columns
 from multihorizon.estimate.population.solver import Population
 from multihorizon.files import check_output, existing_file, visible, write_all, write_json
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead, family_named
@@ -249,6 +249,7 @@ def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihoo
     if solver.discounts is not None or solver.groups is not None:
         raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
     rows = None if persons is None else read_persons(persons)
+    require_columns(read_formula(formula or "~ 1"), rows)  # before decisions are read, of which there may be many
     missing: Missing = "drop" if options.missing == "drop" else "fail"
     return Population(formula or "~ 1", rows, solver.known_reward, solver.ridge, missing=missing, reference=first or None)
 

@@ -332,6 +332,16 @@ def read_covariates(
     )
 
 
+def require_columns(read: ReadFormula, persons: pd.DataFrame | None) -> list[str]:
+    """The columns of the table of persons; raises where the formula names others."""
+    columns = [] if persons is None else list(map(str, persons.columns))
+    unknown = sorted(set(read.columns) - set(columns))
+    if unknown:
+        what = f"formula {_shown(read.text)} names {first_few(unknown)}"
+        raise ValueError(f"{what}, which persons do not have: the columns are {', '.join(columns) or 'none'}")
+    return columns
+
+
 def _comparable(
     read: ReadFormula, persons: pd.DataFrame | None, names: tuple[str, ...], reference: Mapping[str, str]
 ) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -339,11 +349,7 @@ def _comparable(
     strange = sorted(set(reference) - set(read.columns))
     if strange:
         raise ValueError(f"reference must name a column of the formula {_shown(read.text)}, received {first_few(strange)}")
-    columns = [] if persons is None else list(map(str, persons.columns))
-    unknown = sorted(set(read.columns) - set(columns))
-    if unknown:
-        what = f"formula {_shown(read.text)} names {first_few(unknown)}"
-        raise ValueError(f"{what}, which persons do not have: the columns are {', '.join(columns) or 'none'}")
+    columns = require_columns(read, persons)
     if persons is None or not read.columns:
         return pd.DataFrame(index=range(len(names))), {}
     if "expert" not in columns:
