@@ -284,3 +284,20 @@ def test_the_model_explains_a_share_of_chance_in_each_group(solution) -> None:
         here = found.population.groups == group.name
         assert group.explained == pytest.approx(1 - own[here].sum() / found.chance[here].sum())
     assert "What the model explains, by group." in crowd_page(found, {}).render()
+
+
+def test_without_covariates_and_with_an_unknown_reward_there_is_a_page_too(tmp_path) -> None:
+    def tied(mdp: mh.MDP):
+        return TASK.features, TASK.feature_names
+
+    found = mh.analyse(PEOPLE.demonstrations, [TASK.mdp], tied, population=mh.Population("~ 1", ridge=0.01))
+    assert isinstance(found, CrowdAnalysis)
+    assert len(found.verdicts) == 3
+    assert found.warnings[0].startswith("A penalty on large rewards (ridge 0.01) was asked for.")
+    assert [group.name for group in found.groups] == ["everyone"]
+    assert "standard deviation" in found.headline
+    write_fit(tmp_path / "out", found, {})
+    assert list(pd.read_csv(tmp_path / "out" / "reward.csv")["parameter"]) == list(TASK.feature_names)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Rewards from the largest to the smallest" in page
+    assert "is jump" in page

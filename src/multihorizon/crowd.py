@@ -147,8 +147,13 @@ class CrowdAnalysis(Result):
     @cached_property
     def warnings(self) -> list[str]:
         """What a reader must know before any number; often nothing."""
-        unusable = self.withheld and f"Do not use these numbers. {self.withheld}"
-        return [text for text in (unusable, held_rewards(self.evidence.ridge_reason)) if text]
+        ridge = 0.0 if self.reward_given else self.solution.options.get("ridge")
+        texts = (
+            self.withheld and f"Do not use these numbers. {self.withheld}",
+            f"A penalty on large rewards (ridge {ridge:g}) was asked for. What it moves is not known." if ridge else "",
+            held_rewards(self.evidence.ridge_reason),
+        )
+        return [text for text in texts if text]
 
     @property
     def absent(self) -> list[str]:

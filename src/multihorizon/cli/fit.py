@@ -200,7 +200,7 @@ def _show_crowd(analysis: CrowdAnalysis) -> None:
 def _groups(analysis: CrowdAnalysis) -> Table:
     """One row per group: what is typical, what to expect of new persons, and how much is known of each."""
     table = Table(title="Discounts to expect, and how much is known of each person")
-    table.add_column("persons with", overflow="fold", min_width=12)
+    table.add_column("persons like", overflow="fold", min_width=12)
     for header in ("how many", "typical", "95 % of new persons", "reliability"):
         table.add_column(header, justify="right")
     for group in analysis.groups:
