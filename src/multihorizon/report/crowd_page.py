@@ -84,7 +84,10 @@ def _groups(found: CrowdAnalysis) -> Section:
     typical = Either("typical discount", "typical horizon, steps")
     headers = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
     expected = PageTable(headers, rows, f"What to expect of persons with these covariates.{rest}")
-    return Section("Groups", [_groups_figure(found), expected, *effect_blocks(found.population, steps)])
+    return Section(
+        "Groups",
+        [Beside([_groups_figure(found), _temperatures_figure(found)]), expected, *effect_blocks(found.population, steps)],
+    )
 
 
 def _groups_figure(found: CrowdAnalysis) -> Chart:
@@ -117,6 +120,16 @@ def _groups_figure(found: CrowdAnalysis) -> Chart:
     return Chart(caption, panels, float(np.clip(56 + 90 * len(groups), 240, 760)))
 
 
+def _temperatures_figure(found: CrowdAnalysis) -> Chart:
+    """Shrunken temperatures by group; all but those of the outermost persons."""
+    logs = found.population.individuals["log_temperature"]
+    low, high = (float(end) for end in np.quantile(logs, [0.001, 0.999]))
+    low, high = low - 0.05, high + 0.05
+    ticks = [(float(place), f"{np.exp(place):.2g}") for place in np.linspace(low, high, 7)[1:-1]]
+    axis = Axis("shrunken temperature, on a logarithmic scale", ticks, low, high)
+    return _distribution(found, logs, axis, "How much persons choose at random: the higher the temperature, the more.")
+
+
 def _outline(edges: Floats, heights: Floats, base: float) -> list[tuple[float, float]]:
     """The outline of a histogram, from its left foot to its right."""
     x = np.repeat(edges, 2)
@@ -127,10 +140,10 @@ def _outline(edges: Floats, heights: Floats, base: float) -> list[tuple[float, f
 def _persons(found: CrowdAnalysis) -> Section:
     """How much is known of each person."""
     widths = np.diff(found.solution.confidence_intervals(LEVEL), axis=1)[:, 0]
-    reliability = found.population.individuals["discount_reliability"]
+    known, of_each = found.population.individuals["discount_reliability"], "How much the decisions say of each person."
     figures = [
-        _distribution(found, reliability, "reliability of a person's discount", "How much the decisions say of each person."),
-        _distribution(found, widths, "width of a person's 95 % interval", "How wide the intervals of discounts are."),
+        _distribution(found, known, Axis("reliability of a person's discount"), of_each),
+        _distribution(found, widths, Axis("width of a person's 95 % interval"), "How wide the intervals of discounts are."),
     ]
     steps, groups = found.longest, shown_groups(found, 500)
     rows = [
@@ -155,9 +168,9 @@ def _persons(found: CrowdAnalysis) -> Section:
     return Section("Persons", blocks)
 
 
-def _distribution(found: CrowdAnalysis, values: Floats, label: str, caption: str) -> Chart:
-    """A histogram of numbers from 0 to 1, with a line for each of the largest groups."""
-    groups, edges = shown_groups(found, 5)[0], np.linspace(0, 1, 51)
+def _distribution(found: CrowdAnalysis, values: Floats, axis: Axis, caption: str) -> Chart:
+    """A histogram over an axis, with a line for each of the largest groups."""
+    groups, edges = shown_groups(found, 5)[0], np.linspace(axis.low, axis.high, 51)
     shares = []
     for group in groups:
         number = np.histogram(values[found.population.groups == group.name], edges)[0]
@@ -170,7 +183,7 @@ def _distribution(found: CrowdAnalysis, values: Floats, label: str, caption: str
         lines.append(Line(_outline(edges, share, 0.0), name, label_at=high * (0.96 - 0.06 * i), colour=i))
     step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if 5 * step >= top or step == 0.5)
     ticks = [(i * step, f"{100 * i * step:.0f}") for i in range(int(top / step) + 1)]
-    return Chart(caption, [Panel(Axis(label), Axis("persons, in per cent of their group", ticks, 0.0, high), [], lines)])
+    return Chart(caption, [Panel(axis, Axis("persons, in per cent of their group", ticks, 0.0, high), [], lines)])
 
 
 def _reward(found: CrowdAnalysis) -> Section:
