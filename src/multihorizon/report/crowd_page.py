@@ -84,10 +84,8 @@ def _groups(found: CrowdAnalysis) -> Section:
     typical = Either("typical discount", "typical horizon, steps")
     headers = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
     expected = PageTable(headers, rows, f"What to expect of persons with these covariates.{rest}")
-    return Section(
-        "Groups",
-        [Beside([_groups_figure(found), _temperatures_figure(found)]), expected, *effect_blocks(found.population, steps)],
-    )
+    figures = Beside([_groups_figure(found), _temperatures_figure(found)])
+    return Section("Groups", [figures, expected, *effect_blocks(found.population, steps)])
 
 
 def _groups_figure(found: CrowdAnalysis) -> Chart:
@@ -117,7 +115,7 @@ def _groups_figure(found: CrowdAnalysis) -> Chart:
         "Areas are the persons' shrunken discounts; lines are the distribution of their group, from which new persons come. The "
         f"less the decisions of each person say, the closer together the shrunken discounts lie.{rest}"
     )
-    return Chart(caption, panels, float(np.clip(56 + 90 * len(groups), 240, 760)))
+    return Chart(caption, panels, float(np.clip(56 + 90 * len(groups), 340, 760)))
 
 
 def _temperatures_figure(found: CrowdAnalysis) -> Chart:
