@@ -1,0 +1,351 @@
+"""Many persons, one table of policies: log-likelihood surfaces over how far a person looks ahead and how much at random they choose.
+
+Persons of one task who share a reward θ differ only in `η = (x, log λ)`, where `γ = Γ/(1+exp(−x))` and Γ is the largest discount,
+and their decisions enter the likelihood only through counts:
+
+    ℓ_i(η) = Σ_sa N_i(s,a) log π_η(a|s).
+
+So policies are planned at places that all persons share, and persons cost no planning at all. The plane of η is cut into
+*patches*. In each, `λ log π` is planned at Chebyshev's places, m on each side, and between these it is the polynomial through
+them. Interpolation is linear. With P the table `(rows,m²)` of a patch, and c(η) the weights of its places at η,
+
+    ℓ_i(η) ≈ N_i P c(η) / λ,      ∂ℓ_i/∂θ ≈ N_i (∂P/∂θ) c(η) / λ:
+
+one row of a sparse product for each person, whatever the number of η at which it is asked for.
+
+*The error is measured.* Each patch is also planned at places between those of the table. Where table and plan disagree by more
+than a person's likelihood allows, the patch is cut in two, across the direction in which the error is larger. Policies switch
+within a small range of γ where temperatures are low; patches become small there, and only there.
+
+Where x is beyond ±12 it counts as ±12, and log λ beyond ±20 as ±20: there policies do not change any more.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import expit
+
+from multihorizon.checks import Floats, Ints, Sparse
+from multihorizon.choice.tabular import Features, Persons, Plans, engine_for
+from multihorizon.problem import CrowdTask
+
+#: m, the places on each side of a patch.
+SIDE = 10
+#: The first patches are squares of this size, and the smallest are this size halved six times.
+PATCH, HALVINGS = 2.0, 6
+#: The plane that patches cover: |x| and |log λ| up to this.
+REACH = np.array([12.0, 20.0])
+#: Chebyshev's places on [−1,1] and the weights of the barycentric formula.
+_PLACES = np.cos((2 * np.arange(SIDE) + 1) * np.pi / (2 * SIDE))
+_WEIGHTS = (-1.0) ** np.arange(SIDE) * np.sin((2 * np.arange(SIDE) + 1) * np.pi / (2 * SIDE))
+#: Where tables are compared with plans: three places off the table along x alone, three along log λ alone, three along both.
+_OFF = np.cos(np.array([0, 3, 7]) * np.pi / SIDE)
+_TESTS = np.array(
+    [*zip(_OFF, _PLACES[[1, 5, 8]], strict=True), *zip(_PLACES[[5, 8, 1]], _OFF, strict=True), *zip(_OFF, _OFF[[2, 0, 1]], strict=True)]
+)
+
+
+def interpolation(t: Floats) -> Floats:
+    """The weights `(K,m)` of Chebyshev's places at places t in [−1,1]."""
+    gaps = t[:, None] - _PLACES
+    gaps[gaps == 0] = 1e-300
+    weights = _WEIGHTS / gaps
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
+
+
+@dataclass(frozen=True, eq=False)
+class PatchTable:
+    """A patch at one θ: λ log π `(rows,m²)`, how much the table is off at the tests, and log π there, both `(rows,T)`."""
+
+    worth: Floats
+    missed: Floats
+    tested: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """The part of a question that one patch answers.
+
+    Attributes:
+        patch: its number.
+        flat: which of the `(n,Q)` places of η, raveled.
+        who, inverse: the distinct persons, and which of them each place belongs to.
+        by_x, by_y: the weights `(K,m)` of the table's places.
+    """
+
+    patch: int
+    flat: Ints
+    who: Ints
+    inverse: Ints
+    by_x: Floats
+    by_y: Floats
+
+    def pooled(self, weights: Floats) -> Floats:
+        """Weights `(K,)` of the places as weights `(persons,m²)` of the table's places."""
+        each = (weights[:, None] * self.by_x)[:, :, None] * self.by_y[:, None, :]
+        total = np.zeros((self.who.size, SIDE * SIDE))
+        np.add.at(total, self.inverse, each.reshape(-1, SIDE * SIDE))
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """What is known of persons at places: ℓ `(n,Q)`, its measured error, and the pieces of the plane from which it comes.
+
+    The error has a sign for the side that is cut where it is too large: x if positive, log λ if negative.
+    """
+
+    log_likelihoods: Floats
+    errors: Floats
+    patches: Ints
+    pieces: tuple[Piece, ...]
+
+
+class Patches:
+    """How the plane is cut: the corner and the size of each patch `(4,)`, and which of them covers each cell."""
+
+    def __init__(self) -> None:
+        self.corners: list[tuple[float, float, float, float]] = []
+        self.cell = PATCH / 2**HALVINGS
+        self.cover = np.full((2 * REACH / self.cell).astype(int), -1, dtype=np.int32)
+
+    def of(self, eta: Floats) -> Ints:
+        """The numbers of the patches `(…,)` in which η `(…,2)` lie; new ones are added where there is none."""
+        i, j = self._cells(eta)
+        found = self.cover[i, j]
+        if (found < 0).any():
+            step = 2**HALVINGS
+            for a, b in sorted({*zip((i[found < 0] // step).tolist(), (j[found < 0] // step).tolist(), strict=True)}):
+                self._add(a * step, b * step, step, step)
+            found = self.cover[i, j]
+        return found
+
+    def inside(self, patch: int, eta: Floats) -> Floats:
+        """η `(K,2)` as places in [−1,1]² of a patch."""
+        x, y, width, height = self.corners[patch]
+        held = np.clip(eta, -REACH, REACH)
+        found: Floats = np.clip(2 * (held - [x, y]) / [width, height] - 1, -1.0, 1.0)
+        return found
+
+    def places(self, patch: int, inside: Floats) -> Floats:
+        """The η of places in [−1,1]² of a patch."""
+        x, y, width, height = self.corners[patch]
+        found: Floats = np.array([x, y]) + (inside + 1) / 2 * [width, height]
+        return found
+
+    def cut(self, patch: int, side: int) -> bool:
+        """Cut a patch in two along one side; whether it was large enough for that."""
+        i, j = np.nonzero(self.cover == patch)
+        sizes = [int(i.max() - i.min()) + 1, int(j.max() - j.min()) + 1] if i.size else [0, 0]
+        if sizes[side] < 2:
+            return False
+        sizes[side] //= 2
+        for part in (0, 1):
+            move = [part * size if axis == side else 0 for axis, size in enumerate(sizes)]
+            self._add(int(i.min()) + move[0], int(j.min()) + move[1], *sizes)
+        return True
+
+    def _add(self, i: int, j: int, width: int, height: int) -> None:
+        self.cover[i : i + width, j : j + height] = len(self.corners)
+        x, y = np.array([i, j]) * self.cell - REACH
+        self.corners.append((float(x), float(y), width * self.cell, height * self.cell))
+
+    def _cells(self, eta: Floats) -> tuple[Ints, Ints]:
+        held = np.clip(eta, -REACH, REACH - 1e-9)
+        cells = ((held + REACH) / self.cell).astype(np.int64)
+        return cells[..., 0], cells[..., 1]
+
+
+class Tables:
+    """The tables of all patches at one θ, for the persons of a crowd.
+
+    Args:
+        tasks: those of the crowd; of their counts only where anyone decided matters.
+        largest: Γ.
+        theta: θ `(d,)`.
+        free: the parameters `(f,)` in which derivatives are taken.
+
+    Attributes:
+        rows: how many rows the tables have: available actions in states where anyone decided, task after task.
+    """
+
+    def __init__(self, tasks: Sequence[CrowdTask], largest: float, theta: Floats, free: Ints) -> None:
+        self.largest, self.theta, self.free = largest, theta, free
+        self.patches = Patches()
+        self.planners = [_planner(task, bool(free.size)) for task in tasks]
+        self.sizes = [planner.visited_rows.size for planner in self.planners]
+        self.rows = sum(self.sizes)
+        self._tables: dict[int, PatchTable] = {}
+        self._values: dict[tuple[int, int], Floats] = {}
+
+    def counts(self, tasks: Sequence[CrowdTask]) -> Sparse:
+        """The decisions of persons `(n,rows)`."""
+        parts = [task.counts[:, planner.visited_rows] for task, planner in zip(tasks, self.planners, strict=True)]
+        return sp.csr_array(sp.hstack(parts, format="csr") if len(parts) > 1 else parts[0])
+
+    def at(self, theta: Floats) -> Tables:
+        """The tables of another θ on the same patches; plans begin at those of this one."""
+        if np.array_equal(theta, self.theta):
+            return self
+        moved = copy.copy(self)
+        moved.theta, moved._tables = theta, {}
+        return moved
+
+    @cached_property
+    def same_state(self) -> Sparse:
+        """Whether two rows are of one state `(rows,rows)`."""
+        states, first = [], 0
+        for planner in self.planners:
+            states.append(first + planner.visited_rows % planner.mdp.n_states)
+            first += planner.mdp.n_states
+        state = np.concatenate(states)
+        member = sp.csr_array((np.ones(state.size), (np.arange(state.size), state)), shape=(state.size, first))
+        return sp.csr_array(member @ member.T)
+
+    def prepare(self, numbers: Ints) -> bool:
+        """Make the tables of these patches; False where a soft value is infinite."""
+        missing = [int(number) for number in np.unique(numbers) if int(number) not in self._tables]
+        inside = np.concatenate([_GRID, _TESTS])
+        for number in missing:
+            eta = self.patches.places(number, inside)
+            log = self._log_policies(eta, number)
+            if log is None:
+                return False
+            worth = log[:, : len(_GRID)] * np.exp(eta[: len(_GRID), 1])
+            tested = log[:, len(_GRID) :]
+            table = (worth @ _AT_TESTS.T) / np.exp(eta[len(_GRID) :, 1])
+            self._tables[number] = PatchTable(worth, table - tested, tested)
+        return True
+
+    def exact(self, eta: Floats) -> Floats | None:
+        """`log π` `(rows,K)` at places η `(K,2)`, planned there; None where a soft value is infinite."""
+        return self._log_policies(eta, None)
+
+    def surface(self, counts: Sparse, eta: Floats, inner: int = 1) -> Surface:
+        """ℓ of persons with these counts `(n,rows)` at places η `(n,Q,2)`; the tables must be prepared.
+
+        `inner` is how many places one after the other have the same x.
+        """
+        n, q = eta.shape[:2]
+        numbers = self.patches.of(eta)
+        log, errors = np.empty(n * q), np.empty(n * q)
+        flat_eta, pieces = eta.reshape(-1, 2), []
+        for piece in self._pieces(numbers, flat_eta, q):
+            table, own = self._tables[piece.patch], counts[piece.who]
+            found = _evaluated(own @ table.worth, piece, inner) / np.exp(flat_eta[piece.flat, 1].clip(-REACH[1], REACH[1]))
+            log[piece.flat] = found
+            top = np.full(piece.who.size, -np.inf)
+            np.maximum.at(top, piece.inverse, found)
+            tested = own @ table.tested - top[:, None]
+            missed = np.abs(own @ table.missed) * np.exp(np.minimum(tested, 0.0))
+            along = missed[:, :3].max(axis=1), missed[:, 3:6].max(axis=1)
+            errors[piece.flat] = np.where(along[0] >= along[1], 1.0, -1.0)[piece.inverse] * missed.max(axis=1)[piece.inverse]
+            pieces.append(piece)
+        return Surface(log.reshape(n, q), errors.reshape(n, q), numbers, tuple(pieces))
+
+    def scores(self, counts: Sparse, eta: Floats, found: Surface, shares: Floats, inner: int = 1) -> tuple[Floats, Floats]:
+        """∂ℓ/∂θ `(n,Q,f)` in the free parameters, and their Fisher information `(f,f)` where places have shares `(n,Q)`."""
+        n, q = shares.shape
+        scores, information = np.zeros((n * q, self.free.size)), np.zeros((self.free.size, self.free.size))
+        temperatures = np.exp(eta.reshape(-1, 2)[:, 1].clip(-REACH[1], REACH[1]))
+        for piece in found.pieces:
+            own, slopes = counts[piece.who], self._slopes(piece.patch)
+            worth = (own @ slopes.reshape(self.rows, -1)).reshape(piece.who.size, SIDE * SIDE, self.free.size)
+            for j in range(self.free.size):
+                scores[piece.flat, j] = _evaluated(worth[:, :, j], piece, inner) / temperatures[piece.flat]
+            # the Fisher information at the table's places, with the decisions that are pooled there
+            decided = own.T @ piece.pooled(shares.ravel()[piece.flat])
+            lam = np.exp(self.patches.places(piece.patch, _GRID)[:, 1])
+            weights = (self.same_state @ decided) * np.exp(self._tables[piece.patch].worth / lam)
+            moved = slopes / lam[:, None]
+            information += np.einsum("rg,rgd,rge->de", weights, moved, moved, optimize=True)
+        return scores.reshape(n, q, -1), information
+
+    def _pieces(self, numbers: Ints, eta: Floats, q: int) -> Iterator[Piece]:
+        order = np.argsort(numbers.ravel(), kind="stable")
+        ordered = numbers.ravel()[order]
+        for flat in np.split(order, np.flatnonzero(np.diff(ordered)) + 1):
+            patch = int(numbers.ravel()[flat[0]])
+            inside = self.patches.inside(patch, eta[flat])
+            who, inverse = np.unique(flat // q, return_inverse=True)
+            yield Piece(patch, flat, who, inverse, interpolation(inside[:, 0]), interpolation(inside[:, 1]))
+
+    def _plans(self, task: int, eta: Floats, near: Any = None) -> Iterator[tuple[slice, Plans | None]]:
+        """Plans in one task, as many places at a time as memory likes."""
+        planner = self.planners[task]
+        size = max(1, 1_000_000 // (planner.mdp.n_actions * planner.mdp.n_states * (planner.features.used.size + 2)))
+        for low in range(0, len(eta), size):
+            part = slice(low, min(low + size, len(eta)))
+            own = replace(planner, owners=np.arange(part.stop - low))
+            begin = None if near is None else replace(near, values=near.values[:, part])
+            gamma, lam = self.largest * expit(eta[part, 0]), np.exp(eta[part, 1])
+            yield part, own.plan(self.theta, gamma, lam, begin)
+
+    def _log_policies(self, eta: Floats, patch: int | None) -> Floats | None:
+        log = np.empty((self.rows, len(eta)))
+        first = 0
+        for task, size in enumerate(self.sizes):
+            planner = self.planners[task]
+            for part, plans in self._plans(task, eta):
+                if plans is None:
+                    return None
+                log[first : first + size, part] = plans.log.reshape(-1, part.stop - part.start)[planner.visited_rows]
+            first += size
+        return log
+
+    def _slopes(self, patch: int) -> Floats:
+        """λ ∂ log π/∂θ `(rows,m²,f)` of a patch."""
+        eta = self.patches.places(patch, _GRID)
+        slopes = np.zeros((self.rows, len(eta), self.free.size))
+        first = 0
+        for task, size in enumerate(self.sizes):
+            used = self.planners[task].features.used
+            column = np.searchsorted(self.free, used)
+            kept = np.isin(used, self.free)
+            for part, plans in self._plans(task, eta):
+                assert plans is not None
+                found = plans.score_rows()[:, :, :-2] * plans.lam[:, None]
+                slopes[first : first + size, part, column[kept]] = found[:, :, kept]
+            first += size
+        return slopes
+
+
+def _evaluated(tables: Floats, piece: Piece, inner: int) -> Floats:
+    """Polynomials `(persons,m²)` at the places of a piece `(K,)`: first along x, once for places that share it."""
+    key = piece.flat // inner
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(key) != 0]))
+    number = np.repeat(np.arange(starts.size), np.diff(np.append(starts, key.size)))
+    along = np.einsum("ka,kab->kb", piece.by_x[starts], tables.reshape(-1, SIDE, SIDE)[piece.inverse[starts]])
+    found: Floats = np.einsum("kb,kb->k", along[number], piece.by_y)
+    return found
+
+
+def _planner(task: CrowdTask, free: bool) -> Persons:
+    """A task as what plans in it, with the states in which anyone decided."""
+    mdp = task.mdp
+    seen = np.asarray(task.counts.sum(axis=0)).reshape(mdp.n_actions, mdp.n_states, 1) * ~mdp.terminal[None, :, None]
+    return Persons(
+        mdp=mdp,
+        engine=engine_for(mdp),
+        features=Features(task.features, mdp, free),
+        known_reward=task.known_reward,
+        arrival=task.arrival,
+        counts=seen,
+        visits=seen.sum(axis=0),
+        positions=np.zeros(1, dtype=np.int64),
+        owners=np.zeros(1, dtype=np.int64),
+        task=0,
+    )
+
+
+#: The places of a table in [−1,1]², x before log λ, and their weights at the tests.
+_GRID = np.array([(a, b) for a in _PLACES for b in _PLACES])
+_AT_TESTS = (interpolation(_TESTS[:, 0])[:, :, None] * interpolation(_TESTS[:, 1])[:, None, :]).reshape(len(_TESTS), -1)
