@@ -177,7 +177,9 @@ def test_the_error_of_estimated_transitions_is_somewhat_less_than_redrawing_them
     given = errors / transition_widening(point, precision(point))
     rng, found = np.random.default_rng(0), []
     for _ in range(100):
-        drawn = Likelihood(redrawn(model.problem, rng), replace(model.settings, moves=False), ridge=model.ridge)
+        drawn = Likelihood(
+            model.problem.in_tasks(lambda mdp: redrawn(mdp, rng)), replace(model.settings, moves=False), ridge=model.ridge
+        )
         found.append(drawn.discounts(climb(drawn.at(point.x[: drawn.size]), gain=1e-4).point.x))
     added = np.sqrt(errors**2 - given**2)[model.discount_slice]
     assert (0.6 * np.std(found, axis=0) < added).all()

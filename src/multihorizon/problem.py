@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -463,6 +464,21 @@ class CrowdTask:
     arrival: Sparse | None = None
     known_reward: Floats | None = None
 
+    @cached_property
+    def pooled(self) -> Expert:
+        """Everybody's decisions as those of one expert."""
+        mdp = self.mdp
+        counts = np.asarray(self.counts.sum(axis=0)).reshape(mdp.n_actions, mdp.n_states).T
+        return Expert(
+            "everybody",
+            mdp,
+            "demonstrations",
+            counts=np.where(mdp.terminal[:, None], 0.0, counts),
+            features=self.features,
+            arrival=self.arrival,
+            known_reward=self.known_reward,
+        )
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Crowd(AnyProblem):
@@ -547,6 +563,30 @@ class Crowd(AnyProblem):
     def mdp(self) -> MDP:
         """The one MDP of the crowd; raises ValueError where there are several tasks."""
         return _one_mdp(task.mdp for task in self.tasks)
+
+    def some(self, who: Ints) -> Crowd:
+        """Some of the persons, by their places `(m,)`."""
+        names = tuple(self.names[i] for i in who)
+        return replace(self, names=names, tasks=tuple(replace(task, counts=task.counts[who]) for task in self.tasks))
+
+    def problem(self, who: Ints) -> Problem:
+        """Some of the persons, by their places `(m,)`, as a problem of experts."""
+        experts = []
+        for task in self.tasks:
+            counts = task.counts[who].toarray().reshape(len(who), task.mdp.n_actions, task.mdp.n_states)
+            for i, own in zip(who, counts, strict=True):
+                if own.any():
+                    experts.append(replace(task.pooled, name=self.names[i], counts=own.T))
+        return Problem._of(experts, self.parameter_names)
+
+    def in_tasks(self, change: Callable[[MDP], MDP]) -> Crowd:
+        """The same persons in changed tasks: rewards that are paid on arrival follow the transitions."""
+        made = []
+        for task in self.tasks:
+            mdp = change(task.mdp)
+            features = task.features if task.arrival is None else sp.csr_array(mdp.stacked @ task.arrival)
+            made.append(replace(task, mdp=mdp, features=features))
+        return replace(self, tasks=tuple(made))
 
     def __repr__(self) -> str:
         decisions = sum(float(task.counts.sum()) for task in self.tasks)

@@ -33,7 +33,7 @@ import scipy.sparse as sp
 
 from multihorizon.checks import LARGEST_UNIT, Floats, Ints, Sparse, as_discount, as_floats, as_positive, first_few, label
 from multihorizon.numerics.newton import Dense, Metric, resting
-from multihorizon.problem import AnyProblem, Expert, Problem
+from multihorizon.problem import AnyProblem, Crowd, Expert, Problem
 
 Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]
 #: Above this many rewards, or parameters in all, nothing of size p×p is formed: an information matrix costs the cube of them.
@@ -504,6 +504,17 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
         none = [sp.csr_array((expert.mdp.stacked.shape[0], 0)) for expert in paid.experts]
         paid = paid.with_experts((replace(e, features=f) for e, f in zip(paid.experts, none, strict=True)), ())
     return paid, None if paid.n_parameters else np.zeros(0)
+
+
+def crowd_with_known_reward(crowd: Crowd, known: Any) -> tuple[Crowd, Floats | None]:
+    """The same for a crowd."""
+    everybody = Problem._of([replace(task.pooled, name=f"task {i}") for i, task in enumerate(crowd.tasks)], crowd.parameter_names)
+    paid, reward = with_known_reward(everybody, known)
+    tasks = [
+        replace(task, features=expert.features, known_reward=expert.known_reward)
+        for task, expert in zip(crowd.tasks, paid.experts, strict=True)
+    ]
+    return replace(crowd, tasks=tuple(tasks), parameter_names=paid.parameter_names), reward
 
 
 def _rows(expert: Expert, known: Any) -> Floats:

@@ -23,7 +23,7 @@ Where x is beyond ±12 it counts as ±12, and log λ beyond ±20 as ±20: there 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -33,7 +33,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints, Sparse
-from multihorizon.choice.tabular import Features, Persons, Plans, engine_for
+from multihorizon.choice.tabular import Features, Large, Persons, Plans, engine_for
 from multihorizon.problem import CrowdTask
 
 #: m, the places on each side of a patch.
@@ -48,7 +48,11 @@ _WEIGHTS = (-1.0) ** np.arange(SIDE) * np.sin((2 * np.arange(SIDE) + 1) * np.pi 
 #: Where tables are compared with plans: three places off the table along x alone, three along log λ alone, three along both.
 _OFF = np.cos(np.array([0, 3, 7]) * np.pi / SIDE)
 _TESTS = np.array(
-    [*zip(_OFF, _PLACES[[1, 5, 8]], strict=True), *zip(_PLACES[[5, 8, 1]], _OFF, strict=True), *zip(_OFF, _OFF[[2, 0, 1]], strict=True)]
+    [
+        *zip(_OFF, _PLACES[[1, 5, 8]], strict=True),
+        *zip(_PLACES[[5, 8, 1]], _OFF, strict=True),
+        *zip(_OFF, _OFF[[2, 0, 1]], strict=True),
+    ]
 )
 
 
@@ -117,11 +121,11 @@ class Patches:
         self.cell = PATCH / 2**HALVINGS
         self.cover = np.full((2 * REACH / self.cell).astype(int), -1, dtype=np.int32)
 
-    def of(self, eta: Floats) -> Ints:
-        """The numbers of the patches `(…,)` in which η `(…,2)` lie; new ones are added where there is none."""
-        i, j = self._cells(eta)
+    def of(self, eta: Floats, add: bool = True) -> Ints:
+        """The numbers of the patches `(…,)` in which η `(…,2)` lie; where there is none, one is added, or the number is −1."""
+        i, j = self.cells(eta)
         found = self.cover[i, j]
-        if (found < 0).any():
+        if add and (found < 0).any():
             step = 2**HALVINGS
             for a, b in sorted({*zip((i[found < 0] // step).tolist(), (j[found < 0] // step).tolist(), strict=True)}):
                 self._add(a * step, b * step, step, step)
@@ -158,7 +162,8 @@ class Patches:
         x, y = np.array([i, j]) * self.cell - REACH
         self.corners.append((float(x), float(y), width * self.cell, height * self.cell))
 
-    def _cells(self, eta: Floats) -> tuple[Ints, Ints]:
+    def cells(self, eta: Floats) -> tuple[Ints, Ints]:
+        """The cells in which η lie."""
         held = np.clip(eta, -REACH, REACH - 1e-9)
         cells = ((held + REACH) / self.cell).astype(np.int64)
         return cells[..., 0], cells[..., 1]
@@ -210,6 +215,30 @@ class Tables:
         member = sp.csr_array((np.ones(state.size), (np.arange(state.size), state)), shape=(state.size, first))
         return sp.csr_array(member @ member.T)
 
+    def lacking(self, eta: Floats) -> Floats:
+        """Some η `(K,2)` for all patches that are not prepared among those in which η `(…,2)` lie."""
+        numbers = self.patches.of(eta, add=False)
+        known = np.zeros(len(self.patches.corners) + 1, dtype=bool)
+        known[list(self._tables)] = True
+        missing = ~known[numbers]  # −1, where there is no patch, is the last and not known
+        if not missing.any():
+            return np.zeros((0, 2))
+        cells = self.patches.cells(eta[missing])
+        step = 2**HALVINGS
+        keys = np.where(numbers[missing] >= 0, numbers[missing], -1 - (cells[0] // step * 10_000 + cells[1] // step))
+        first: Floats = eta[missing][np.unique(keys, return_index=True)[1]]
+        return first
+
+    def cut(self, cuts: Mapping[int, int]) -> bool | None:
+        """Cut patches along these sides, and prepare their halves: whether any was cut; None where a soft value is infinite."""
+        most = 200 if any(isinstance(planner.engine, Large) for planner in self.planners) else 2000
+        before = len(self.patches.corners)
+        for patch, side in sorted(cuts.items()):
+            if len(self.patches.corners) < most and not self.patches.cut(patch, side):
+                self.patches.cut(patch, 1 - side)
+        made = np.arange(before, len(self.patches.corners))
+        return None if not self.prepare(made) else bool(made.size)
+
     def prepare(self, numbers: Ints) -> bool:
         """Make the tables of these patches; False where a soft value is infinite."""
         missing = [int(number) for number in np.unique(numbers) if int(number) not in self._tables]
@@ -235,7 +264,7 @@ class Tables:
         `inner` is how many places one after the other have the same x.
         """
         n, q = eta.shape[:2]
-        numbers = self.patches.of(eta)
+        numbers = self.patches.of(eta, add=False)
         log, errors = np.empty(n * q), np.empty(n * q)
         flat_eta, pieces = eta.reshape(-1, 2), []
         for piece in self._pieces(numbers, flat_eta, q):
@@ -330,16 +359,16 @@ def _evaluated(tables: Floats, piece: Piece, inner: int) -> Floats:
 
 def _planner(task: CrowdTask, free: bool) -> Persons:
     """A task as what plans in it, with the states in which anyone decided."""
-    mdp = task.mdp
-    seen = np.asarray(task.counts.sum(axis=0)).reshape(mdp.n_actions, mdp.n_states, 1) * ~mdp.terminal[None, :, None]
+    mdp, everybody = task.mdp, task.pooled
+    assert everybody.counts is not None
     return Persons(
         mdp=mdp,
         engine=engine_for(mdp),
-        features=Features(task.features, mdp, free),
-        known_reward=task.known_reward,
-        arrival=task.arrival,
-        counts=seen,
-        visits=seen.sum(axis=0),
+        features=Features(everybody.feature_matrix, mdp, free),
+        known_reward=np.zeros(mdp.n_actions * mdp.n_states) if task.known_reward is None else task.known_reward,
+        arrival=everybody.arrival_features,
+        counts=everybody.counts.T[:, :, None],
+        visits=everybody.counts.sum(axis=1)[:, None],
         positions=np.zeros(1, dtype=np.int64),
         owners=np.zeros(1, dtype=np.int64),
         task=0,

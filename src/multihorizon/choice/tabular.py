@@ -521,21 +521,17 @@ def logged_moves(problem: Problem) -> tuple[LoggedMoves, ...]:
     return tuple(found)
 
 
-def redrawn(problem: Problem, rng: np.random.Generator) -> Problem:
-    """The problem with estimated rows drawn anew around their estimates, with their sample sizes."""
-
-    def drawn(mdp: MDP) -> MDP:
-        if mdp.sample_sizes is None:
-            return mdp
-        data, ends = mdp.stacked.data.copy(), mdp.stacked.indptr
-        for row, size in enumerate(mdp.sample_sizes):
-            part = slice(ends[row], ends[row + 1])
-            if np.isfinite(size) and data[part].size:
-                draws = max(1, round(float(size)))
-                data[part] = rng.multinomial(draws, data[part] / data[part].sum()) / draws
-        return mdp.with_probabilities(data)
-
-    return problem.in_tasks(drawn)
+def redrawn(mdp: MDP, rng: np.random.Generator) -> MDP:
+    """The task with estimated rows drawn anew around their estimates, with their sample sizes."""
+    if mdp.sample_sizes is None:
+        return mdp
+    data, ends = mdp.stacked.data.copy(), mdp.stacked.indptr
+    for row, size in enumerate(mdp.sample_sizes):
+        part = slice(ends[row], ends[row + 1])
+        if np.isfinite(size) and data[part].size:
+            draws = max(1, round(float(size)))
+            data[part] = rng.multinomial(draws, data[part] / data[part].sum()) / draws
+    return mdp.with_probabilities(data)
 
 
 class ListedModel(ChoiceModel):

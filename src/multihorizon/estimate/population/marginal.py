@@ -6,10 +6,13 @@ persons are independent, and what was seen of person i has the probability
     p_i = ∫ p(decisions_i | θ, η) N(η; μ_i, Σ) dη ≈ Σ_q w_iq p(decisions_i | θ, η_iq) N(η_iq; μ_i, Σ),
 
 by Gauss–Hermite quadrature with nodes `η_iq = m_i + C_i z_q` that are adapted to each person: m_i and `C_i C_iᵀ` are the mean and
-covariance of η_i given the decisions (Naylor and Smith, 1982). At fixed nodes the sum is a smooth function of `ψ = (θ, b, c, L)`,
-`Σ = L Lᵀ`, with an exact gradient. With P_iq the share of node q in p_i, `r_iq = η_iq − μ_i` and S_i = Σ_q P_iq r rᵀ, it is
+covariance of η_i given the decisions (Naylor and Smith, 1982). What decisions say at the nodes is read from tables that all
+persons share (`choice.surfaces`), so that persons cost no planning. At fixed nodes the sum is a smooth function of
+`ψ = (θ, b, c, L)`, `Σ = L Lᵀ`. With P_iq the share of node q in p_i its gradient is the mean score of complete data,
 
-    Σ_iq P_iq ∇_θ log p(decisions_i | θ, η_iq),    Σ_i X_i ⊗ Σ^{-1} Σ_q P_iq r_iq,    ½ Σ_i (Σ^{-1} S_i Σ^{-1} − Σ^{-1}) in Σ.
+    Σ_iq P_iq s_iq,    s_iq = ∂ log [p(decisions_i | θ, η_iq) N(η_iq; μ_i, Σ)] / ∂ψ,
+
+and an error of the tables moves log p_i by `Σ_q P_iq δ_iq`. Tables are refined until that is below the tolerance for everyone.
 
 If no state can go on forever, `γ = 1/(1+exp(−η))`; elsewhere it is multiplied by `ENDLESS_DISCOUNT`. Where nothing sets the scale
 of the reward, the mean of `X_i c` over persons is held at 0, as the mean log-temperature is in maximum likelihood.
@@ -35,17 +38,16 @@ that prior is about `C g` away; the solution says where that matters.
   much as two persons who are known exactly and show no correlation. Without it a correlation that the decisions hardly determine
   ends near ±1, and then each person's temperature seems to determine their discount.
 
-*Search.* Nodes start around the mode of each person's η given the decisions. Newton's method finds it for all persons at once,
-from the best of nine points. After that they follow the mean and covariance that the quadrature itself gives. By Louis (1982) the
-information about ψ is that of complete data less what is lost because η is not seen:
+*Search.* Nodes start where the population is, and follow the mean and covariance that the quadrature itself gives. By Louis
+(1982) the information about ψ is that of complete data less what is lost because η is not seen:
 
     J = E[−∂² log p(decisions, η)] − Var(∂ log p(decisions, η)),     both given the decisions.
 
-In b, c and L it is had by differences of the exact gradient, which costs no planning. In θ the first term is the Fisher
-information, averaged over three nodes per dimension, and the second comes from the scores at the nodes. A step solves `J δ = g`
-in the directions that J determines, is shortened until nodes that were placed for the last ψ still hold, and halved until the
-objective rises. Then the nodes are placed anew. A round with few nodes comes first. The search ends when `√(gᵀJ⁻¹g)`, the
-distance to the maximum in standard errors, is below `tol`.
+In b, c and L both terms are moments of η. In θ the first is the Fisher information, and the second comes from the scores at the
+nodes. A step solves `J δ = g` in the directions that J determines, is shortened until nodes that were placed for the last ψ still
+hold, and halved until the objective rises. Then the nodes are placed anew. A round with few nodes comes first, and where persons
+are very many, a round with some of them. The search ends when `√(gᵀJ⁻¹g)`, the distance to the maximum in standard errors, is
+below `tol`. All of it is sums over persons, who are taken in blocks: the same blocks whoever computes them.
 
 *Spread that was estimated.* With few persons or few decisions the spread `S = (log L₁₁, L₂₁, log L₂₂)` is hardly known. Taking
 its most likely value for the truth makes intervals of persons too narrow. So the shares P_iq of the nodes are averaged over S:
@@ -66,21 +68,30 @@ transitions are drawn anew around their estimates, with their sample sizes. A dr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import scipy.linalg as la
 from scipy.special import expit, logit
 
-from multihorizon.checks import ENDLESS_DISCOUNT, Floats
-from multihorizon.choice.tabular import Likelihood, Point, redrawn
+from multihorizon.checks import ENDLESS_DISCOUNT, Floats, Ints, Sparse
+from multihorizon.choice.surfaces import Surface, Tables
+from multihorizon.choice.tabular import redrawn
 from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
-from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.parallel import Progress, in_parallel, part_of, silent
+from multihorizon.problem import Crowd
 from multihorizon.solution import Status
 
 #: s, the size of a logit, and of a standard deviation between persons, that weak priors allow for.
 WIDEST = 5.0
+#: How many persons are taken together.
+BLOCK = 1024
+#: What was not asked for.
+NOTHING: Floats = np.zeros(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,34 +119,60 @@ class PsiParts:
 
 
 class PsiLayout:
-    """Where θ, b, c and L stand in ψ. Of θ only what is free is in it, of L the entries log L₁₁, L₂₁ and log L₂₂.
+    """Where θ, b, c and L stand in ψ, and whose decisions they are to explain.
 
-    `design` is X `(n,p)`, and `largest` the largest discount, by default that of the model's tasks.
+    Of θ only what is free is in ψ, of L the entries log L₁₁, L₂₁ and log L₂₂.
+
+    Args:
+        crowd: the persons.
+        design: X `(n,p)`.
+        reward: θ where it is known; None where it is free.
+        ridge: weights `(d,)` of the penalty on θ.
+        largest: the largest discount, by default that of the crowd's tasks.
+        jobs: processes that share the blocks of persons.
     """
 
-    def __init__(self, model: Likelihood, design: Floats, largest: float | None = None) -> None:
-        self.model, self.design = model, design
-        endless = any(batch.mdp.never_ends().any() for batch in model.batches)
+    def __init__(
+        self,
+        crowd: Crowd,
+        design: Floats,
+        reward: Floats | None,
+        ridge: Floats,
+        largest: float | None = None,
+        jobs: int = 1,
+    ) -> None:
+        self.crowd, self.design, self.known, self.ridge, self.jobs = crowd, design, reward, ridge, jobs
+        endless = any(task.mdp.never_ends().any() for task in crowd.tasks)
         self.largest = largest or (ENDLESS_DISCOUNT if endless else 1.0)
         n, p = design.shape
-        self.free = np.flatnonzero(~model.fixed[: model.n_reward])
+        self.n_reward, self.persons = crowd.n_parameters, n
+        self.free: Ints = np.arange(self.n_reward if reward is None else 0)
+        self.scale_is_free = reward is None and all(
+            task.known_reward is None or not task.known_reward.any() for task in crowd.tasks
+        )
         mean = design.mean(axis=0, keepdims=True)
-        self.temperature_basis: Floats = la.null_space(mean) if model.scale_is_free else np.eye(p)
+        self.temperature_basis: Floats = la.null_space(mean) if self.scale_is_free else np.eye(p)
         sizes = np.cumsum([self.free.size, p, self.temperature_basis.shape[1], 3])
         self.reward, self.discount, self.temperature, self.spread = (
             slice(int(a), int(b)) for a, b in zip([0, *sizes[:-1]], sizes, strict=True)
         )
         self.size = int(sizes[-1])
-        #: The derivative (n,2,size) of the means μ in ψ.
-        self.linear = np.zeros((n, 2, self.size))
-        self.linear[:, 0, self.discount] = design
-        self.linear[:, 1, self.temperature] = design @ self.temperature_basis
+        #: No person's log-likelihood may be off by more; the more persons, the less an effect's standard error leaves room for.
+        self.tolerance = min(1e-3, 0.02 / np.sqrt(n))
+        start = np.zeros(self.n_reward) if reward is None else reward
+        #: The tables of the θ that was asked for last.
+        self.tables = Tables(crowd.tasks, self.largest, start, self.free)
+        self.counts = self.tables.counts(crowd.tasks)
+
+    def some(self, who: Ints) -> PsiLayout:
+        """The same for some of the persons."""
+        other = PsiLayout(self.crowd.some(who), self.design[who], self.known, self.ridge, self.largest, self.jobs)
+        other.temperature_basis = self.temperature_basis
+        return other
 
     def unpack(self, psi: Floats) -> PsiParts:
         """The parts of ψ."""
-        d = self.model.n_reward
-        theta = np.where(self.model.fixed[:d], self.model.known[:d], 0.0)
-        theta[self.free] = psi[self.reward]
+        theta = psi[self.reward] if self.known is None else self.known
         effects = np.stack([psi[self.discount], self.temperature_basis @ psi[self.temperature]], axis=1)
         a, c, e = psi[self.spread]
         return PsiParts(theta, effects, np.array([[np.exp(a), 0.0], [c, np.exp(e)]]))
@@ -146,6 +183,20 @@ class PsiLayout:
         temperature = self.temperature_basis.T @ everyone * centre[1]
         spread = [np.log(deviations[0]), 0.0, np.log(deviations[1])]
         return np.concatenate([theta[self.free], everyone * centre[0], temperature, spread])
+
+    def means_along(self, step: Floats) -> Floats:
+        """How the means μ `(n,2)` move with ψ."""
+        moved = np.stack([step[self.discount], self.temperature_basis @ step[self.temperature]], axis=1)
+        found: Floats = self.design @ moved
+        return found
+
+    def linear(self, design: Floats) -> Floats:
+        """The derivative `(n,5,size)` of the means μ of persons with these rows of X, and of the spread, in ψ."""
+        found = np.zeros((len(design), 5, self.size))
+        found[:, 0, self.discount] = design
+        found[:, 1, self.temperature] = design @ self.temperature_basis
+        found[:, [2, 3, 4], np.arange(self.spread.start, self.spread.stop)] = 1.0
+        return found
 
     def weak_priors(self, parts: PsiParts) -> tuple[float, dict[str, Floats]]:
         """The logarithm of the weak priors, and the gradient in ψ of each."""
@@ -163,26 +214,6 @@ class PsiLayout:
         pull["correlation"][self.spread] = 2 * rho * np.array([0.0, -1 / deviation, rho])
         return means + spread + 2 * float(np.log(root[1, 1] / deviation)), pull
 
-    def plan(self, theta: Floats, eta: Floats, near: Point | None = None) -> Point | None:
-        """The model where person i has η_i, `(n,2)`. Beyond ±20 of log λ choices are certain or random to the last digit."""
-        x = np.concatenate([theta, self.largest * expit(eta[:, 0]), np.clip(eta[:, 1], -20.0, 20.0)])
-        return self.model.at(x, near)
-
-
-def person_scores(point: Point) -> Floats:
-    """The derivatives of each person's log-likelihood in θ, γ and log λ, `(n,d+2)`."""
-    model = point.likelihood
-    total = np.zeros((model.problem.n_experts, model.n_reward + 2))
-    for batch, plan in zip(model.batches, point.plans, strict=True):
-        moved, flow = plan.pull_back(batch.counts)
-        if not model.fixed[: model.n_reward].all():
-            rows = moved.reshape(-1, batch.owners.size)
-            np.add.at(total[:, : model.n_reward], batch.owners, (batch.features.matrix.T @ rows).T)
-        np.add.at(total[:, -2], batch.owners, (moved * plan.next_values).sum(axis=(0, 1)))
-        direct = (batch.visits * plan.entropy).sum(axis=0) + (batch.counts * plan.finite_log).sum(axis=(0, 1))
-        np.add.at(total[:, -1], batch.owners, plan.lam * (flow * plan.entropy).sum(axis=0) - direct)
-    return total
-
 
 @dataclass(frozen=True, eq=False)
 class PersonMoments:
@@ -198,51 +229,6 @@ class PersonMoments:
         return cls(mean, covariance, positive_part(np.linalg.inv(covariance) - np.linalg.inv(prior)))
 
 
-def modes(layout: PsiLayout, psi: Floats) -> PersonMoments:
-    """Each person's mode and curvature under the population ψ."""
-    parts = layout.unpack(psi)
-    centre, root = layout.design @ parts.effects, parts.root
-
-    def value(z: Floats) -> Floats:
-        """The penalised log-likelihood `(n,)`, in standard units of the prior: `η = centre + root z`."""
-        point = layout.plan(parts.theta, centre + z @ root.T)
-        return np.full(len(z), -np.inf) if point is None else layout.model.person_values(point) - 0.5 * (z**2).sum(axis=1)
-
-    def slope(z: Floats) -> Floats:
-        eta = centre + z @ root.T
-        point = layout.plan(parts.theta, eta)
-        if point is None:
-            raise ValueError("soft values must be finite where a person's mode is sought: check rewards and transitions")
-        scores, share = person_scores(point)[:, -2:], expit(eta[:, 0])
-        scores[:, 0] *= layout.largest * share * (1 - share)
-        return scores @ root - z
-
-    def derivatives(z: Floats) -> tuple[Floats, Floats]:
-        """The gradient `(n,2)`, and the curvature `(n,2,2)` by differences, made positive definite."""
-        here = slope(z)
-        ahead = [slope(z + h) for h in difference * np.eye(2)]
-        return here, positive_part(-np.stack([(there - here) / difference for there in ahead], axis=2), 0.2)
-
-    difference = 1e-4
-    z, best, damping = np.zeros_like(centre), np.full(len(centre), -np.inf), np.zeros(len(centre))
-    for start in product((0.0, -2.0, 2.0), repeat=2):
-        tried = np.broadcast_to(np.array(start), centre.shape)
-        found = value(tried)
-        z, best = np.where((found > best)[:, None], tried, z), np.maximum(found, best)
-    for _ in range(40):
-        gradient, curvature = derivatives(z)
-        step = np.linalg.solve(curvature + damping[:, None, None] * np.eye(2), gradient[:, :, None])[:, :, 0]
-        step /= np.maximum(1.0, np.abs(step).max(axis=1, keepdims=True))
-        found = value(z + step)
-        better = found >= best
-        z, best = np.where(better[:, None], z + step, z), np.where(better, found, best)
-        damping = np.where(better, damping / 4, 4 * damping + 1)
-        if np.abs(step).max() < 10 * difference:
-            break
-    covariance = root @ np.linalg.inv(derivatives(z)[1]) @ root.T
-    return PersonMoments.under(parts.covariance, centre + z @ root.T, covariance)
-
-
 def standard_nodes(count: int) -> tuple[Floats, Floats]:
     """Places `(Q,2)` and weights `(Q,)` for the standard normal distribution: `count` nodes for logit γ, half as many for log λ.
 
@@ -253,119 +239,334 @@ def standard_nodes(count: int) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True, eq=False)
+class Block:
+    """Persons who are taken together: counts `(n,rows)`, rows of X `(n,p)`, and what is known of each."""
+
+    counts: Sparse
+    design: Floats
+    persons: PersonMoments
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of each block: ψ, with how many nodes, and whether the curvature is wanted as well.
+
+    It holds all that a worker needs to answer, but the persons of its block. `tables` are those of ψ's θ.
+    """
+
+    tables: Tables
+    layout: PsiLayout
+    count: int
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to a worker: not the persons, who come block by block."""
+        lean = object.__new__(PsiLayout)
+        apart = {"crowd": None, "design": None, "counts": None, "tables": None}
+        lean.__dict__.update(self.layout.__dict__ | apart)
+        return {**self.__dict__, "layout": lean}
+
+    def nodes(self, block: Block) -> tuple[Floats, Floats, int]:
+        """Places `(n,Q,2)` and the logarithms of their weights `(n,Q)`, and how many places in a row have the same x."""
+        grid, weights = standard_nodes(self.count)
+        root = np.linalg.cholesky(block.persons.covariance)
+        places = block.persons.mean[:, None, :] + np.einsum("nij,qj->nqi", root, grid)
+        log_weights = np.log(2 * np.pi * weights) + 0.5 * (grid**2).sum(axis=1)
+        return places, log_weights + np.log(root[:, 0, 0] * root[:, 1, 1])[:, None], np.unique(grid[:, 1]).size
+
+    def answer(self, psi: Floats, full: bool, block: Block) -> Part | Floats:
+        """The block's part of the value at ψ, and of its derivatives if wanted; or places η `(K,2)` for which tables are lacking."""
+        layout, parts = self.layout, self.layout.unpack(psi)
+        places, log_weights, inner = self.nodes(block)
+        lacking = self.tables.lacking(places)
+        if lacking.size:
+            return lacking
+        surface = self.tables.surface(block.counts, places, inner)
+        shares, persons, away = _shared(surface.log_likelihoods, places, log_weights, block.design @ parts.effects, parts.root)
+        off = shares * np.abs(surface.errors)
+        part = Part(
+            persons=persons,
+            mean=(mean := np.einsum("nq,nqi->ni", shares, places)),
+            covariance=_covariance(shares, places - mean[:, None]),
+            error=float(off.sum(axis=1).max()),
+            cuts=_cuts(surface, off, layout.tolerance),
+            means=np.stack([_about_means(layout, block, root) for root in _near(parts.root, full)]),
+            gradient=NOTHING,
+            curvature=NOTHING,
+        )
+        if not full:
+            return part
+        rows = layout.linear(block.design)
+        scores = _normal_scores(away, parts.root)
+        own = np.einsum("nq,nqt->nt", shares, scores)
+        gradient = np.tensordot(own, rows, ([0, 1], [0, 1]))
+        scores -= own[:, None]
+        lost = np.einsum("nq,nqt,nqu->ntu", shares, scores, scores, optimize=True)
+        known = _normal_information(shares, away, parts.root) - lost
+        curvature = np.tensordot(rows, known @ rows, ([0, 1], [0, 1]))
+        if layout.free.size:
+            in_theta, fisher = self.tables.scores(block.counts, places, surface, shares, inner)
+            mean_score = np.einsum("nq,nqd->nd", shares, in_theta)
+            gradient[layout.reward] += mean_score.sum(axis=0)
+            in_theta -= mean_score[:, None]
+            shared = shares[:, :, None] * in_theta
+            curvature[layout.reward, layout.reward] += fisher - np.tensordot(shared, in_theta, ([0, 1], [0, 1]))
+            across = np.tensordot(np.einsum("nqd,nqt->ndt", shared, scores, optimize=True), rows, ([0, 2], [0, 1]))
+            curvature[layout.reward] -= across
+            curvature[:, layout.reward] -= across.T
+        return replace(part, gradient=gradient, curvature=curvature)
+
+    def several(self, psis: Sequence[Floats], block: Block) -> tuple[Floats, Floats]:
+        """Σ log p_i at several ψ of one θ `(k,)`, and what the block adds to M there `(k,m,m)`; the tables must be prepared."""
+        places, log_weights, inner = self.nodes(block)
+        log = self.tables.surface(block.counts, places, inner).log_likelihoods
+        every = [self.layout.unpack(psi) for psi in psis]
+        shared = (_shared(log, places, log_weights, block.design @ parts.effects, parts.root) for parts in every)
+        means = np.stack([_about_means(self.layout, block, parts.root) for parts in every])
+        return np.array([persons.sum() for _, persons, _ in shared]), means
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What a block adds to the value.
+
+    Attributes:
+        persons, mean, covariance: of each person: log p_i, and mean and covariance of η given the decisions.
+        error: the largest error of a person's log p_i because of the tables.
+        cuts: patches that cause it, and the side along which to cut them.
+        means: what the block adds to M, at Σ and around it `(k,m,m)`.
+        gradient, curvature: in ψ, of the sum of log p_i; empty where they were not asked for.
+    """
+
+    persons: Floats
+    mean: Floats
+    covariance: Floats
+    error: float
+    cuts: dict[int, int]
+    means: Floats
+    gradient: Floats
+    curvature: Floats
+
+
+def _shared(log: Floats, places: Floats, log_weights: Floats, means: Floats, root: Floats) -> tuple[Floats, Floats, Floats]:
+    """Shares P `(n,Q)`, log p_i `(n,)`, and how far nodes are from the mean in standard units, `L⁻¹ (η − μ)` `(n,Q,2)`."""
+    away = places - means[:, None]
+    away[:, :, 0] /= root[0, 0]
+    away[:, :, 1] = (away[:, :, 1] - root[1, 0] * away[:, :, 0]) / root[1, 1]
+    joint = log + log_weights - 0.5 * (away**2).sum(axis=2) - np.log(2 * np.pi * root[0, 0] * root[1, 1])
+    top = joint.max(axis=1, keepdims=True)
+    shares = np.exp(joint - top)
+    total = shares.sum(axis=1, keepdims=True)
+    shares /= total
+    return shares, (top + np.log(total))[:, 0], away
+
+
+def _covariance(shares: Floats, gaps: Floats) -> Floats:
+    found: Floats = np.einsum("nq,nqi,nqj->nij", shares, gaps, gaps, optimize=True)
+    return found
+
+
+def _cuts(surface: Surface, off: Floats, tolerance: float) -> dict[int, int]:
+    """The patches in which some person's places are off by too much, and along which side."""
+    wrong = np.flatnonzero(off.ravel() > 0.1 * tolerance)
+    order = wrong[np.argsort(off.ravel()[wrong])]  # the largest comes last, and decides the side
+    sides = np.where(surface.errors.ravel()[order] > 0, 0, 1)
+    return dict(zip(surface.patches.ravel()[order].tolist(), sides.tolist(), strict=True))
+
+
+def _normal_scores(away: Floats, root: Floats) -> Floats:
+    """∂ log N(η; μ, Σ) `(n,Q,5)` in μ₁, μ₂, log L₁₁, L₂₁ and log L₂₂, where `L⁻¹ (η − μ)` is `(n,Q,2)`."""
+    first, second, tilt = away[:, :, 0], away[:, :, 1], root[1, 0] / root[1, 1]
+    found = np.empty((*away.shape[:2], 5))
+    found[:, :, 0] = (first - tilt * second) / root[0, 0]
+    found[:, :, 1] = second / root[1, 1]
+    found[:, :, 2] = first**2 - tilt * first * second - 1
+    found[:, :, 3] = first * second / root[1, 1]
+    found[:, :, 4] = second**2 - 1
+    return found
+
+
+def _normal_information(shares: Floats, away: Floats, root: Floats) -> Floats:
+    """The mean of `−∂² log N` `(n,5,5)` in the same five."""
+    u, v = np.einsum("nq,nqi->in", shares, away)
+    (uu, uv), (_, vv) = np.einsum("nq,nqi,nqj->ijn", shares, away, away, optimize=True)
+    a, b, t = 1 / root[0, 0], 1 / root[1, 1], root[1, 0] / root[1, 1]
+    one, none = np.ones_like(u), np.zeros_like(u)
+    upper = [
+        [a**2 * (1 + t**2) * one, -t * a * b * one, a * ((2 + t**2) * u - t * v), a * b * (v - t * u), -2 * t * a * v],
+        [none, b**2 * one, -t * b * u, b**2 * u, 2 * b * v],
+        [none, none, (2 + t**2) * uu - t * uv, b * (uv - t * uu), -2 * t * uv],
+        [none, none, none, b**2 * uu, 2 * b * uv],
+        [none, none, none, none, 2 * vv],
+    ]
+    found = np.array(upper).transpose(2, 0, 1)
+    return found + np.triu(found, 1).transpose(0, 2, 1)
+
+
+#: The step of differences in the spread.
+STEP = 1e-3
+
+
+def _near(root: Floats, full: bool) -> list[Floats]:
+    """L, and if wanted the L around it by which `−½ log det M` is differentiated: each entry up, each down, pairs up, pairs down."""
+
+    def moved(step: Floats) -> Floats:
+        return np.array([[root[0, 0] * np.exp(step[0]), 0.0], [root[1, 0] + step[1], root[1, 1] * np.exp(step[2])]])
+
+    unit = STEP * np.eye(3)
+    pairs = [unit[0] + unit[1], unit[0] + unit[2], unit[1] + unit[2]]
+    return [root, *(moved(sign * step) for steps in (unit, pairs) for sign in (1, -1) for step in steps)] if full else [root]
+
+
+def _about_means(layout: PsiLayout, block: Block, root: Floats) -> Floats:
+    """What persons add to M `(m,m)`, the information about (b, c), where Σ = L Lᵀ."""
+    design, warm = block.design, block.design @ layout.temperature_basis
+    weights = block.persons.precision @ np.linalg.inv(np.eye(2) + root @ root.T @ block.persons.precision)
+    least = 1 / WIDEST**2
+    near = design.T @ ((weights[:, 0, 0, None] + least / layout.persons) * design)
+    across = design.T @ (weights[:, 0, 1, None] * warm)
+    far = warm.T @ ((weights[:, 1, 1, None] + least / layout.persons) * warm)
+    return np.block([[near, across], [across.T, far]])
+
+
+@dataclass(frozen=True, eq=False)
 class Value:
-    """The marginal likelihood at one ψ: what is maximised, its gradient, each person's log-likelihood, and shares P `(n,Q)`."""
+    """The marginal likelihood at one ψ.
+
+    Attributes:
+        objective: what is maximised.
+        persons: log p_i `(n,)`.
+        mean, covariance: of each person's η given the decisions.
+        error: the largest error of a person's log p_i because of the tables.
+        gradient, information: g and J in ψ; empty where they were not asked for.
+    """
 
     objective: float
-    gradient: Floats
     persons: Floats
-    shares: Floats
+    mean: Floats
+    covariance: Floats
+    error: float
+    gradient: Floats
+    information: Floats
 
 
 class Marginal:
-    """The marginal likelihood at fixed nodes, `count` of them for logit γ, around what is known of each person.
-
-    Places are `(n,Q,2)`. What depends on θ is kept for the θ that was asked for last.
-    """
+    """The marginal likelihood at fixed nodes, `count` of them for logit γ, around what is known of each person."""
 
     def __init__(self, layout: PsiLayout, persons: PersonMoments, count: int) -> None:
-        self.layout, self.precisions = layout, persons.precision
-        grid, weights = standard_nodes(count)
-        root = np.linalg.cholesky(persons.covariance)
-        self.places: Floats = persons.mean[:, None, :] + np.einsum("nij,qj->nqi", root, grid)
-        log_weights = np.log(2 * np.pi * weights) + 0.5 * (grid**2).sum(axis=1)
-        self.log_weights: Floats = log_weights + np.log(root[:, 0, 0] * root[:, 1, 1])[:, None]
-        self._theta: Floats | None = None
-        self._choices: tuple[Floats, Floats] | None = None
+        self.layout, self.persons, self.count = layout, persons, count
 
-    def at(self, psi: Floats) -> Value | None:
-        """The value at ψ; None where soft values are infinite."""
+    def at(self, psi: Floats, full: bool = True) -> Value | None:
+        """The value at ψ, with derivatives if wanted; None where soft values are infinite."""
         layout, parts = self.layout, self.layout.unpack(psi)
-        choices = self._choices_at(parts.theta)
-        if choices is None:
+        found = self._answers(psi, full)
+        if found is None:
             return None
-        log, scores = choices
-        model, design = layout.model, layout.design
-        inverse: Floats = np.linalg.inv(parts.covariance).astype(np.float64, copy=False)
-        gaps = self.places - (design @ parts.effects)[:, None, :]
-        pulls = gaps @ inverse
-        log_prior = -0.5 * (pulls * gaps).sum(axis=2) - np.log(np.diag(parts.root)).sum()
-        joint = log + log_prior - np.log(2 * np.pi) + self.log_weights
-        top = joint.max(axis=1, keepdims=True)
-        shares = np.exp(joint - top)
-        total = shares.sum(axis=1, keepdims=True)
-        shares, persons = shares / total, (top + np.log(total))[:, 0]
-        shared = shares[:, :, None] * pulls
-        second = np.tensordot(shared, pulls, ([0, 1], [0, 1]))
-        pulled = design.T @ shared.sum(axis=1)
-        # −½ log det M, and its derivative in Σ
-        rows = layout.linear[:, :, layout.discount.start : layout.temperature.stop]
-        weights = self.precisions @ np.linalg.inv(np.eye(2) + parts.covariance @ self.precisions)
-        weighted = weights @ rows
-        about_means = np.tensordot(rows, weighted + rows / (len(rows) * WIDEST**2), ([0, 1], [0, 1]))
-        restricted = np.tensordot(weighted @ np.linalg.inv(about_means), weighted, ([0, 2], [0, 2]))
         held, pull = layout.weak_priors(parts)
-        gradient: Floats = np.zeros(layout.size) + sum(pull.values())
-        gradient[layout.reward] += np.einsum("nq,nqd->d", shares, scores) - (model.ridge * parts.theta)[layout.free]
-        gradient[layout.discount] += pulled[:, 0]
-        gradient[layout.temperature] += layout.temperature_basis.T @ pulled[:, 1]
-        gradient[layout.spread] += parts.in_root(second - len(design) * inverse + restricted)
-        objective = float(persons.sum()) - 0.5 * float(model.ridge @ parts.theta**2) + held
-        return Value(objective - 0.5 * float(np.linalg.slogdet(about_means)[1]), gradient, persons, shares)
+        persons, mean, covariance = (
+            np.concatenate([getattr(f, name) for f in found]) for name in ("persons", "mean", "covariance")
+        )
+        logs = -0.5 * np.linalg.slogdet(sum(f.means for f in found))[1]
+        objective = float(persons.sum()) - 0.5 * float(layout.ridge @ parts.theta**2) + held + float(logs[0])
+        error = max(f.error for f in found)
+        if not full:
+            return Value(objective, persons, mean, covariance, error, NOTHING, NOTHING)
+        gradient: Floats = np.sum([*(f.gradient for f in found), *pull.values()], axis=0)
+        gradient[layout.reward] -= (layout.ridge * parts.theta)[layout.free]
+        gradient[layout.spread] += (logs[1:4] - logs[4:7]) / (2 * STEP)
+        information: Floats = np.sum([f.curvature for f in found], axis=0)
+        information[layout.reward, layout.reward] += np.diag(layout.ridge[layout.free])
+        information -= _weak_curvature(layout, psi)
+        information[layout.spread, layout.spread] -= _second(logs)
+        return Value(objective, persons, mean, covariance, error, gradient, information)
 
-    def moments(self, shares: Floats) -> tuple[Floats, Floats]:
-        """Mean `(n,2)` and covariance `(n,2,2)` of each person's η given the decisions."""
-        mean = np.einsum("nq,nqi->ni", shares, self.places)
-        gaps = self.places - mean[:, None, :]
-        return mean, np.einsum("nq,nqi,nqj->nij", shares, gaps, gaps)
+    def objectives(self, psis: Sequence[Floats]) -> Floats:
+        """The objective at several ψ of one θ."""
+        layout, every = self.layout, [self.layout.unpack(psi) for psi in psis]
+        found = asked(partial(self.question(every[0].theta).several, psis), self.blocks(), layout.jobs)
+        total = sum(each for each, _ in found)
+        logs = np.linalg.slogdet(sum(means for _, means in found))[1]
+        held = [layout.weak_priors(parts)[0] - 0.5 * float(layout.ridge @ parts.theta**2) for parts in every]
+        objectives: Floats = total - 0.5 * logs + held
+        return objectives
 
-    def mean_slopes(self, psi: Floats, shares: Floats) -> Floats:
-        """The derivative `(n,2,size)` of each person's mean in ψ: `Cov(η, score of ψ)` given the decisions."""
-        parts, layout = self.layout.unpack(psi), self.layout
-        mean, within = self.moments(shares)
-        inverse = np.linalg.inv(parts.covariance)
-        slopes: Floats = within @ inverse @ layout.linear
-        gaps = self.places - mean[:, None, :]
-        away = (self.places - (layout.design @ parts.effects)[:, None, :]) @ inverse
-        in_root = away[:, :, :, None] * (away @ parts.root)[:, :, None, :]
-        entries = in_root[..., 0, 0] * parts.root[0, 0], in_root[..., 1, 0], in_root[..., 1, 1] * parts.root[1, 1]
-        for part, scores in ((layout.reward, self.scores(parts.theta)), (layout.spread, np.stack(entries, axis=2))):
-            slopes[:, :, part] = np.einsum("nq,nqi,nqd->nid", shares, gaps, scores, optimize=True)
-        return slopes
+    def blocks(self) -> list[Block]:
+        """The persons, in the same blocks whoever computes them."""
+        layout, persons = self.layout, self.persons
+        parts = [slice(low, low + BLOCK) for low in range(0, len(layout.design), BLOCK)]
+        return [
+            Block(layout.counts[p], layout.design[p], PersonMoments(persons.mean[p], persons.covariance[p], persons.precision[p]))
+            for p in parts
+        ]
 
-    def scores(self, theta: Floats) -> Floats:
-        """The derivatives `(n,Q,free θ)` of the log-likelihoods at the nodes."""
-        choices = self._choices_at(theta)
-        assert choices is not None
-        return choices[1]
+    def question(self, theta: Floats) -> Question:
+        """What is asked of blocks at this θ."""
+        self.layout.tables = self.layout.tables.at(theta)
+        return Question(self.layout.tables, self.layout, self.count)
 
-    def _choices_at(self, theta: Floats) -> tuple[Floats, Floats] | None:
-        """`log p(decisions_i | θ, η_iq)` `(n,Q)` and its derivatives `(n,Q,free θ)`."""
-        if self._theta is not None and np.array_equal(theta, self._theta):
-            return self._choices
-        self._theta, self._choices = theta.copy(), None
-        free, shape = self.layout.free, self.log_weights.shape
-        log, scores = np.empty(shape), np.zeros((*shape, free.size))
-        point: Point | None = None
-        for j in range(shape[1]):
-            point = self.layout.plan(theta, self.places[:, j], point)
-            if point is None:
+    def _answers(self, psi: Floats, full: bool) -> list[Part] | None:
+        """All parts, from tables that are fine enough wherever patches can still be cut."""
+        question, blocks = self.question(self.layout.unpack(psi).theta), self.blocks()
+        tables, found = question.tables, dict[int, Part]()
+        todo = list(range(len(blocks)))
+        while todo:
+            answers = asked(partial(question.answer, psi, full), [blocks[i] for i in todo], self.layout.jobs)
+            again, lacking, cuts = [], [], dict[int, int]()
+            for i, answer in zip(todo, answers, strict=True):
+                if isinstance(answer, Part):
+                    found[i] = answer
+                    cuts |= answer.cuts if answer.error > self.layout.tolerance else {}
+                else:
+                    lacking.append(answer)
+                    again.append(i)
+            if not tables.prepare(np.concatenate([tables.patches.of(eta) for eta in lacking]) if lacking else np.zeros(0, int)):
                 return None
-            log[:, j] = self.layout.model.person_values(point)
-            if free.size:
-                scores[:, j] = person_scores(point)[:, free]
-        self._choices = log, scores
-        return self._choices
+            cut = tables.cut(cuts)
+            if cut is None:
+                return None
+            if cut:
+                again += [i for i in todo if i in found and found[i].error > self.layout.tolerance]
+            todo = sorted(set(again))
+        return [found[i] for i in range(len(blocks))]
+
+
+def asked(ask: Any, blocks: Sequence[Block], jobs: int) -> list[Any]:
+    """The answers of all blocks. Several blocks travel together, because what is asked travels with them."""
+    together = -(-len(blocks) // 16)
+    groups = [blocks[low : low + together] for low in range(0, len(blocks), together)]
+    return [answer for answers in in_parallel(partial(_each, ask), groups, jobs) for answer in answers]
+
+
+def _each(ask: Any, blocks: Sequence[Block]) -> list[Any]:
+    return [ask(block) for block in blocks]
+
+
+def _weak_curvature(layout: PsiLayout, psi: Floats) -> Floats:
+    """The second derivatives `(size,size)` of the weak priors, by differences."""
+    found = np.zeros((layout.size, layout.size))
+    for j in range(layout.free.size, layout.size):
+        step = 1e-4 * (np.arange(layout.size) == j)
+        ahead, behind = (sum(layout.weak_priors(layout.unpack(psi + sign * step))[1].values()) for sign in (1, -1))
+        found[:, j] = (ahead - behind) / 2e-4
+    return (found + found.T) / 2
+
+
+def _second(logs: Floats) -> Floats:
+    """The second derivatives `(3,3)` from values at the places of `_near`."""
+    here, up, down, both_up, both_down = logs[0], logs[1:4], logs[4:7], logs[7:10], logs[10:13]
+    found = np.diag((up - 2 * here + down) / STEP**2)
+    for place, (j, k) in enumerate(((0, 1), (0, 2), (1, 2))):
+        apart = both_up[place] - up[j] - up[k] + 2 * here - down[j] - down[k] + both_down[place]
+        found[j, k] = found[k, j] = apart / (2 * STEP**2)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
 class Maximum:
-    """Where the search ended: ψ, the value and the nodes there, J, the distance to the maximum, and the number of steps."""
+    """Where the search ended: ψ, the value and the nodes there, the distance to the maximum, and the number of steps."""
 
     psi: Floats
     value: Value
     marginal: Marginal
-    information: Floats
     persons: PersonMoments
     distance: float
     steps: int
@@ -377,17 +578,39 @@ class Maximum:
 
 
 def first_psi(layout: PsiLayout, reward: Floats, discounts: Floats, temperature: float) -> Floats:
-    """Where the search begins, from each person's discount and one temperature for all."""
+    """Where the search begins, from some persons' discounts and one temperature for all."""
     edge = expit(-3.0)
     logits = logit(np.clip(discounts / layout.largest, edge, 1 - edge))
     return layout.pack(reward, np.array([logits.mean(), np.log(temperature)]), np.array([max(1.0, logits.std()), 0.5]))
 
 
+def first_persons(layout: PsiLayout, psi: Floats) -> PersonMoments:
+    """What is known of each person under the population ψ, from nodes that begin where the population is."""
+    parts = layout.unpack(psi)
+    n = len(layout.design)
+    prior = np.broadcast_to(parts.covariance, (n, 2, 2))
+    persons = PersonMoments(layout.design @ parts.effects, prior, np.zeros((n, 2, 2)))
+    for count in (13, 9, 7, 7):
+        marginal = Marginal(layout, persons, count)
+        value = marginal.at(psi, full=False)
+        if value is None:
+            raise ValueError("the soft values must be finite at the first parameters: check rewards and transitions")
+        persons = _moved(persons, parts.covariance, value)
+    return persons
+
+
 def maximise(
     layout: PsiLayout, psi: Floats, nodes: int, tol: float = 1e-6, max_iter: int = 60, progress: Progress = silent
 ) -> Maximum:
-    """Climb from ψ, first with few nodes."""
-    near = _climb(layout, psi, modes(layout, psi), min(nodes, 7), max(tol, 0.1), min(max_iter, 15), part_of(progress, 0.0, 0.5))
+    """Climb from ψ, first with few nodes, and where persons are very many, first with some of them."""
+    n, some = len(layout.design), 2000
+    if n > 2 * some:
+        sample = layout.some(np.linspace(0, n - 1, some).astype(np.int64))
+        psi = maximise(sample, psi, 7, 1e-2, max_iter, part_of(progress, 0.0, 0.2)).psi
+        layout.tables.patches = sample.tables.patches
+    near = _climb(
+        layout, psi, first_persons(layout, psi), min(nodes, 7), max(tol, 0.1), min(max_iter, 15), part_of(progress, 0.2, 0.5)
+    )
     return _climb(layout, near.psi, near.persons, nodes, tol, max_iter, part_of(progress, 0.5, 1.0))
 
 
@@ -400,8 +623,8 @@ def maximum_at(start: Maximum, j: int, value: float, along: Floats) -> Maximum:
     move = (value - start.psi[j]) * along
     move[j] = value - start.psi[j]
     share = persons.covariance @ np.linalg.inv(layout.unpack(start.psi).covariance)
-    mean = persons.mean + (share @ (layout.linear @ move)[:, :, None])[:, :, 0]
-    moved = replace(persons, mean=mean, precision=start.marginal.precisions)
+    mean = persons.mean + (share @ layout.means_along(move)[:, :, None])[:, :, 0]
+    moved = replace(persons, mean=mean, precision=start.marginal.persons.precision)
     return _climb(layout, start.psi + move, moved, 7, 2e-3, 60, silent, held=j)
 
 
@@ -422,28 +645,26 @@ def _climb(
         value = marginal.at(psi)
         if value is None:
             raise ValueError("the soft values must be finite at the first parameters: check rewards and transitions")
-        persons = _moved(persons, marginal, psi, value)
-        matrix = information(marginal, psi, value, persons)
+        persons = _moved(persons, layout.unpack(psi).covariance, value)
         step = np.zeros(layout.size)
-        step[free] = spectrum_of(matrix[np.ix_(free, free)], absolute=True).solve(value.gradient[free])
+        step[free] = spectrum_of(value.information[np.ix_(free, free)], absolute=True).solve(value.gradient[free])
         distance = float(np.sqrt(np.maximum(value.gradient @ step, 0.0)))
         progress(min(0.95, steps / 20), f"marginal log-likelihood {value.persons.sum():.2f}")
         reached = _advance(marginal, psi, value, step) if distance > tol and steps < max_iter else None
         if reached is None:
-            return Maximum(psi, value, marginal, matrix, persons, distance, steps)
+            return Maximum(psi, value, marginal, persons, distance, steps)
         psi, steps = reached[0], steps + 1
-        persons = _moved(persons, marginal, *reached)
+        persons = _moved(persons, layout.unpack(psi).covariance, reached[1])
         if held is not None:
             persons = replace(persons, precision=own)
         if steps <= 15:  # after that, moving the nodes would change the integrals more than a step does
             marginal = Marginal(layout, persons, nodes)
 
 
-def _moved(before: PersonMoments, marginal: Marginal, psi: Floats, value: Value) -> PersonMoments:
+def _moved(before: PersonMoments, prior: Floats, value: Value) -> PersonMoments:
     """Where the nodes should be: at the moments of the quadrature. Few nodes may miss a part, so no spread shrinks at once."""
-    mean, covariance = marginal.moments(value.shares)
-    found = PersonMoments.under(marginal.layout.unpack(psi).covariance, mean, covariance)
-    return replace(found, covariance=covariance + 0.05 * before.covariance)
+    found = PersonMoments.under(prior, value.mean, value.covariance)
+    return replace(found, covariance=value.covariance + 0.05 * before.covariance)
 
 
 def _advance(marginal: Marginal, psi: Floats, value: Value, step: Floats) -> tuple[Floats, Value] | None:
@@ -452,46 +673,16 @@ def _advance(marginal: Marginal, psi: Floats, value: Value, step: Floats) -> tup
     Means move by at most one standard deviation between persons, and the logarithms of these by at most 0.7.
     """
     layout, parts = marginal.layout, marginal.layout.unpack(psi)
-    means = np.abs(layout.linear @ step).max(axis=0) / np.sqrt(np.diag(parts.covariance))
+    means = np.abs(layout.means_along(step)).max(axis=0) / np.sqrt(np.diag(parts.covariance))
     logs = np.abs(step[layout.spread] / np.array([1.0, parts.root[1, 1], 1.0])).max()
     share = min(1.0, 1.0 / max(float(means.max()), 1e-300), 0.7 / max(float(logs), 1e-300))
     promised = float(value.gradient @ step)
     for _ in range(12):
-        reached = marginal.at(psi + share * step)
+        reached = marginal.at(psi + share * step, full=False)
         if reached is not None and reached.objective - value.objective > 1e-4 * share * promised:
             return psi + share * step, reached
         share /= 2
     return None
-
-
-def information(marginal: Marginal, psi: Floats, value: Value, persons: PersonMoments) -> Floats:
-    """J `(size,size)`."""
-    layout, parts = marginal.layout, marginal.layout.unpack(psi)
-    matrix = np.zeros((layout.size, layout.size))
-    least = np.sqrt(np.diag(parts.covariance)).min()
-    for j in range(layout.free.size, layout.size):
-        unit = 1.0 if j >= layout.spread.start else least
-        shift = np.zeros(psi.size)
-        shift[j] = 1e-2 * unit / np.sqrt(len(layout.design))  # a hundredth of a standard error
-        ahead, behind = marginal.at(psi + shift), marginal.at(psi - shift)
-        assert ahead is not None
-        assert behind is not None
-        matrix[:, j] = matrix[j, :] = -(ahead.gradient - behind.gradient) / (2 * shift[j])
-    rest = slice(layout.free.size, layout.size)
-    matrix[rest, rest] = (matrix[rest, rest] + matrix[rest, rest].T) / 2
-    if not layout.free.size:
-        return matrix
-    scores = marginal.scores(parts.theta)
-    gaps = scores - np.einsum("nq,nqd->nd", value.shares, scores)[:, None, :]
-    in_reward = np.diag(layout.model.ridge[layout.free])
-    in_reward -= np.einsum("nq,nqd,nqe->de", value.shares, gaps, gaps, optimize=True)
-    coarse = Marginal(layout, persons, 3).places
-    for j, weight in enumerate(standard_nodes(3)[1]):
-        point = layout.plan(parts.theta, coarse[:, j])
-        assert point is not None
-        in_reward += weight * point.information[np.ix_(layout.free, layout.free)]
-    matrix[layout.reward, layout.reward] = in_reward
-    return matrix
 
 
 def spectrum_of(matrix: Floats, absolute: bool = False) -> Spectrum:
@@ -507,73 +698,116 @@ class Posterior:
     Attributes:
         status: whether the effects can be used.
         covariance: C, of ψ.
-        shares: of the nodes given the decisions `(n,Q)`, averaged over the spread if there is an answer.
         persons: each person's η, with the errors of spread, reward and effects in the covariance.
+        discounts, errors: each person's mean discount and its standard deviation `(n,)`.
     """
 
     status: Status
     covariance: Floats
-    shares: Floats
     persons: PersonMoments
+    discounts: Floats
+    errors: Floats
 
 
 def posterior(found: Maximum, known: bool = True) -> Posterior:
     """What is known of ψ and of each person; `known` says whether the decisions identify anybody's discount."""
-    marginal, decided = found.marginal, spectrum_of(found.information)
+    marginal, decided = found.marginal, spectrum_of(found.value.information)
     covariance = decided.inverse + _transition_covariance(found, decided.inverse)
     identified = known and decided.identified()[marginal.layout.discount].all()
     status = Status.CONVERGED if identified else Status.NOT_IDENTIFIED
     if known and not found.finished:  # where nobody's discount is identified, the maximum decides nothing
         status = Status.NOT_CONVERGED
-    shares = averaged_shares(found) if status == Status.CONVERGED else found.value.shares
-    mean, within = marginal.moments(shares)
-    moved = marginal.mean_slopes(found.psi, found.value.shares)
-    errors = moved @ covariance_at_spread(found, covariance) @ moved.transpose(0, 2, 1)
-    return Posterior(status, covariance, shares, PersonMoments(mean, within + errors, marginal.precisions))
+    spreads = [(1.0, found.psi)]
+    left = covariance
+    if status == Status.CONVERGED:
+        spreads, left = likely_spreads(found), covariance_at_spread(found, covariance)
+    question = marginal.question(marginal.layout.unpack(found.psi).theta)
+    parts = asked(partial(person_answers, question, found.psi, spreads, left), marginal.blocks(), marginal.layout.jobs)
+    mean, wide, discounts, errors = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return Posterior(status, covariance, PersonMoments(mean, wide, marginal.persons.precision), discounts, errors)
+
+
+def person_answers(
+    question: Question, psi: Floats, spreads: Sequence[tuple[float, Floats]], left: Floats, block: Block
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Mean `(n,2)` and covariance `(n,2,2)` of η, and mean and deviation `(n,)` of γ, with shares averaged over spreads.
+
+    `left` is the covariance of ψ where the spread is given.
+    """
+    layout = question.layout
+    places, log_weights, inner = question.nodes(block)
+    surface = question.tables.surface(block.counts, places, inner)
+
+    def shares_at(psi: Floats) -> tuple[Floats, Floats]:
+        parts = layout.unpack(psi)
+        means = block.design @ parts.effects
+        shares, _, away = _shared(surface.log_likelihoods, places, log_weights, means, parts.root)
+        return shares, away
+
+    shares = np.sum([weight * shares_at(each)[0] for weight, each in spreads], axis=0)
+    mean = np.einsum("nq,nqi->ni", shares, places)
+    within = _covariance(shares, places - mean[:, None])
+    # the derivative (n,2,size) of each person's mean in ψ: Cov(η, score of ψ) given the decisions
+    likely, away = shares_at(psi)
+    gaps = places - np.einsum("nq,nqi->ni", likely, places)[:, None]
+    own = np.einsum("nq,nqi,nqt->nit", likely, gaps, _normal_scores(away, layout.unpack(psi).root), optimize=True)
+    slopes = own @ layout.linear(block.design)
+    if layout.free.size:
+        in_theta, _ = question.tables.scores(block.counts, places, surface, likely, inner)
+        slopes[:, :, layout.reward] += np.einsum("nq,nqi,nqd->nid", likely, gaps, in_theta, optimize=True)
+    wide = within + slopes @ left @ slopes.transpose(0, 2, 1)
+    gammas = layout.largest * expit(places[:, :, 0])
+    discounts = np.minimum((shares * gammas).sum(axis=1), layout.largest)
+    variances = (shares * (gammas - discounts[:, None]) ** 2).sum(axis=1)
+    return mean, wide, discounts, np.sqrt(variances * wide[:, 0, 0] / within[:, 0, 0])
 
 
 def _transition_covariance(found: Maximum, covariance: Floats) -> Floats:
     """What the error of estimated transitions adds to the covariance of ψ."""
-    layout, model = found.marginal.layout, found.marginal.layout.model
-    if all(batch.mdp.sample_sizes is None for batch in model.batches):
+    layout = found.marginal.layout
+    if all(task.mdp.sample_sizes is None for task in layout.crowd.tasks):
         return np.zeros_like(covariance)
     rng, here, moves = np.random.default_rng(0), Marginal(layout, found.persons, 5).at(found.psi), []
     for _ in range(40):
-        drawn = Likelihood(redrawn(model.problem, rng), model.settings, ridge=model.ridge)
-        there = Marginal(PsiLayout(drawn, layout.design, layout.largest), found.persons, 5).at(found.psi)
+        drawn = layout.crowd.in_tasks(partial(redrawn, rng=rng))
+        again = PsiLayout(drawn, layout.design, layout.known, layout.ridge, layout.largest, layout.jobs)
+        again.tables.patches = layout.tables.patches
+        there = Marginal(again, found.persons, 5).at(found.psi)
         if here is not None and there is not None:
             moves.append(covariance @ (there.gradient - here.gradient))
     added: Floats = np.mean([np.outer(move, move) for move in moves], axis=0)
     return added
 
 
-def averaged_shares(found: Maximum) -> Floats:
-    """P̄ `(n,Q)`."""
+def likely_spreads(found: Maximum) -> list[tuple[float, Floats]]:
+    """The ψ_k with their weights, which sum to 1: only ψ̂ where the spread is known so well that others change nothing."""
     moves, layout = spread_moves(found), found.marginal.layout
+    deviations = np.linalg.norm(moves[layout.spread], axis=1) / [1.0, layout.unpack(found.psi).root[1, 1], 1.0]
+    if deviations.max() < 0.03:
+        return [(1.0, found.psi)]
 
     def log_flat(psi: Floats) -> float:
         """log f, `1 − ρ²` being the squared share of L₂₂ in the deviation of log λ."""
         root = layout.unpack(psi).root
         return float(np.log(root[0, 0]) + 2 * np.log(root[1, 1] / np.hypot(*root[1])))
 
-    total, weight = np.zeros_like(found.value.shares), 0.0
-    here = found.value.objective + log_flat(found.psi)
     rules = [np.polynomial.hermite_e.hermegauss(count) for count in (7, 5, 5)]  # log L₁₁ is known least
-    for places, weights in zip(product(*(z for z, _ in rules)), product(*(w for _, w in rules)), strict=True):
-        z = np.array(places)
-        psi = found.psi + moves @ z
-        value = found.marginal.at(psi)
-        if value is not None and value.objective <= found.value.objective:
-            density = float(np.prod(weights) * np.exp(value.objective + log_flat(psi) - here + 0.5 * z @ z))
-            total, weight = total + density * value.shares, weight + density
-    return total / weight
+    z = np.array(list(product(*(places for places, _ in rules))))
+    weights = np.array([np.prod(each) for each in product(*(w for _, w in rules))])
+    psis = [found.psi + moves @ each for each in z]
+    values = found.marginal.objectives(psis)
+    here = found.value.objective + log_flat(found.psi)
+    flat = np.array([log_flat(psi) for psi in psis])
+    density = weights * np.exp(np.minimum(values + flat - here + 0.5 * (z**2).sum(axis=1), 700.0))
+    density = np.where(values <= found.value.objective, density, 0.0)
+    return [(float(d), psi) for d, psi in zip(density / density.sum(), psis, strict=True) if d > 0]
 
 
 def spread_moves(found: Maximum) -> Floats:
     """M `(size,3)`: how ψ moves with the spread, in its standard errors, where the reward stays."""
     layout = found.marginal.layout
     rest = slice(layout.free.size, layout.size)
-    along = spectrum_of(found.information[rest, rest]).inverse[:, -3:]
+    along = spectrum_of(found.value.information[rest, rest]).inverse[:, -3:]
     variances, vectors = np.linalg.eigh(along[-3:])
     kept = variances > 1e-12 * variances.max()
     moves = np.zeros((layout.size, 3))

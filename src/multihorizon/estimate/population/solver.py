@@ -31,17 +31,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit
+from scipy.special import expit, logit
 from scipy.stats import f, norm, t
 
 from multihorizon.checks import RANK_TOLERANCE, Floats, as_count, as_floats, as_positive
-from multihorizon.choice.model import Settings, read_settings, with_known_reward
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import crowd_with_known_reward, read_settings, with_known_reward
 from multihorizon.estimate.intervals import NormalIntervals, holm, precision
 from multihorizon.estimate.maximum_likelihood import fit
 from multihorizon.estimate.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
@@ -57,7 +56,7 @@ from multihorizon.estimate.population.marginal import (
 )
 from multihorizon.numerics.profile import profile_end
 from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.problem import Problem
+from multihorizon.problem import Crowd, Problem
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 
 
@@ -109,6 +108,7 @@ class Population:
     reference: Mapping[str, str] | None = None
     tol: float = 1e-6
     max_iter: int = 60
+    jobs: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.formula, str):
@@ -126,29 +126,34 @@ class Population:
         as_positive(self.tol, "tol")
         as_count(self.max_iter, "max_iter")
 
-    def covariates(self, problem: Problem) -> Covariates:
+    def covariates(self, problem: Problem | Crowd) -> Covariates:
         """The design of the study; raises where it cannot be used."""
         return read_covariates(self.formula, self.persons, problem.names, self.missing, self.reference)
 
-    def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
+    def solve(self, problem: Problem | Crowd, seed: int = 0, progress: Progress = silent) -> Solution:
         """Fit the persons one by one, and from there the population; `seed` scatters the starts of the first fit."""
         covariates = self.covariates(problem)
-        paid, reward = with_known_reward(covariates.compared(problem), self.known_reward)
-        model = Likelihood(paid, Settings(temperatures=np.full(paid.n_experts, np.nan), reward=reward))
-        identified, ridge_reason = True, ""
-        if reward is not None:
-            ridge, (discount, temperature) = np.zeros(model.n_reward), _likely_person(model, reward)
-            discounts = np.full(paid.n_experts, discount)
-        else:  # the most likely reward where each has a discount and all have one temperature
-            settings = read_settings(paid, "shared", None, None, None)
-            first = fit(paid, settings, False, self.ridge, 2, seed, part_of(progress, 0.0, 0.3))
-            x, start, ridge_reason = first.best.point.x, first.best.point.likelihood, first.ridge_reason
-            reward, discounts, temperature, ridge = start.reward(x), start.discounts(x), start.temperatures(x)[0], start.ridge
-            identified = bool(precision(first.best.point).identified[start.discount_slice].any())
-        layout = PsiLayout(model.holding(None, ridge), covariates.matrix @ covariates.units)
-        psi = first_psi(layout, reward, discounts, float(temperature))
+        whole = Crowd.of(problem) if isinstance(problem, Problem) else problem
+        among = {name: i for i, name in enumerate(whole.names)}
+        compared = whole.some(np.array([among[name] for name in covariates.names]))
+        crowd, reward = crowd_with_known_reward(compared, self.known_reward)
+        identified, ridge_reason, ridge = True, "", np.zeros(crowd.n_parameters)
+        if reward is None:  # the most likely reward where each of some persons has a discount and all have one temperature
+            sample = crowd.problem(np.unique(np.linspace(0, crowd.n_experts - 1, min(200, crowd.n_experts)).astype(np.int64)))
+            settings = read_settings(sample, "shared", None, None, None)
+            first = fit(sample, settings, False, self.ridge, 2, seed, part_of(progress, 0.0, 0.3))
+            x, alone, ridge_reason = first.best.point.x, first.best.point.likelihood, first.ridge_reason
+            ridge = alone.ridge
+            identified = bool(precision(first.best.point).identified[alone.discount_slice].any())
+        layout = PsiLayout(crowd, covariates.matrix @ covariates.units, reward, ridge, jobs=self.jobs)
+        if reward is None:
+            psi = first_psi(layout, alone.reward(x), alone.discounts(x), float(alone.temperatures(x)[0]))
+        else:
+            psi = first_psi(layout, reward, *_likely_person(layout))
         found = maximise(layout, psi, self.nodes, self.tol, self.max_iter, part_of(progress, 0.3, 1.0))
-        return Inference(covariates, found, posterior(found, identified)).solution(ridge_reason)
+        told = Inference(covariates, found, posterior(found, identified))
+        paid = None if isinstance(problem, Crowd) else with_known_reward(covariates.compared(problem), self.known_reward)[0]
+        return told.solution(ridge_reason, crowd if paid is None else paid)
 
     def predict(self, solution: Solution, persons: pd.DataFrame) -> pd.DataFrame:
         """Discounts to expect of persons who were not in the study.
@@ -174,17 +179,16 @@ class Population:
         return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=persons.index)
 
 
-def _likely_person(model: Likelihood, reward: Floats) -> tuple[float, float]:
-    """The most likely of some discounts and temperatures for everyone, where the reward is known."""
-    n = model.problem.n_experts
-    size = max(float(np.abs(batch.reward(reward)).max()) for batch in model.batches) or 1.0
-    best, found = -np.inf, (0.05, 0.01 * size)
-    for gamma in (0.05, 0.3, 0.6, 0.8, 0.95):
-        for temperature in size * np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0]):
-            point = model.at(np.concatenate([reward, np.full(n, gamma), np.full(n, np.log(temperature))]))
-            if point is not None and point.value > best:
-                best, found = point.value, (gamma, float(temperature))
-    return found
+def _likely_person(layout: PsiLayout) -> tuple[Floats, float]:
+    """The most likely of some discounts `(1,)` and temperatures for everyone, where the reward is known."""
+    rewards = [task.pooled.expected_reward(layout.tables.theta) for task in layout.crowd.tasks]
+    size = max(float(np.abs(reward).max()) for reward in rewards) or 1.0
+    pairs = list(product((0.05, 0.3, 0.6, 0.8, 0.95), size * np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0])))
+    log = layout.tables.exact(np.array([(logit(gamma / layout.largest), np.log(temperature)) for gamma, temperature in pairs]))
+    if log is None:
+        return np.array([0.05]), 0.01 * size
+    gamma, temperature = pairs[int(np.argmax(layout.counts.sum(axis=0) @ log))]
+    return np.array([gamma]), float(temperature)
 
 
 class Inference:
@@ -234,7 +238,7 @@ class Inference:
         effects = self.covariates.units @ self.parts.effects[:, kind]
         table = {}
         for term, estimate, error in zip(self.covariates.terms, effects.tolist(), errors.tolist(), strict=True):
-            known = not (kind == 1 and term == "Intercept" and self.layout.model.scale_is_free)
+            known = not (kind == 1 and term == "Intercept" and self.layout.scale_is_free)
             error = error if known else np.nan
             table[term] = {"estimate": estimate, "standard_error": error, **self.tested(estimate, error)}
         if kind == 0:
@@ -331,7 +335,7 @@ class Inference:
     def findings(self) -> PopulationFindings:
         """What `evidence["population"]` says."""
         discount, temperature = self.effects(0), self.effects(1)
-        within = self.found.marginal.moments(self.found.value.shares)[1]
+        within = self.found.value.covariance
         reliability = np.clip(1 - np.diagonal(within, axis1=1, axis2=2) / np.diag(self.parts.covariance), 0.0, 1.0)
         errors = np.sqrt(np.diagonal(self.known.persons.covariance, axis1=1, axis2=2))
         covariates = self.covariates
@@ -385,50 +389,51 @@ class Inference:
             )
         return words
 
-    def solution(self, ridge_reason: str) -> Solution:
+    def solution(self, ridge_reason: str, problem: Problem | Crowd) -> Solution:
         """All of it, with the shrunken discounts; `ridge_reason` says why a penalty holds the rewards."""
-        found, layout, model, known = self.found, self.layout, self.layout.model, self.converged
-        gammas = layout.largest * expit(found.marginal.places[:, :, 0])
-        discounts = np.minimum((self.known.shares * gammas).sum(axis=1), layout.largest)
-        variances = self.known.persons.covariance[:, 0, 0]
-        wider = variances / found.marginal.moments(self.known.shares)[1][:, 0, 0]
-        errors = np.sqrt((self.known.shares * (gammas - discounts[:, None]) ** 2).sum(axis=1) * wider)
-        reward_errors = np.zeros(model.n_reward)
+        found, layout, known = self.found, self.layout, self.converged
+        decisions, n = float(layout.counts.sum()), problem.n_experts
+        reward_errors = np.zeros(layout.n_reward)
         reward_errors[layout.free] = np.sqrt(np.diag(self.known.covariance)[layout.reward])
         likelihood, findings = float(found.value.persons.sum()), self.findings()
-        size = f"{model.decisions:.0f} decisions of {model.problem.n_experts} persons"
+        size = f"{decisions:.0f} decisions of {n} persons"
         words = [
             f"Marginal log-likelihood {likelihood:.2f} of {size}.",
-            *absent_words(self.covariates.left_out, model.problem.n_experts),
+            *absent_words(self.covariates.left_out, n),
         ]
         if self.known.status == Status.NOT_IDENTIFIED:
             words.append("The effects on the discount are not identified: the likelihood is flat in their direction.")
+        if found.value.error > 5e-3:
+            words.append(f"Tables of policies are too coarse by up to {found.value.error:.2g} in a person's log-likelihood.")
         if not found.finished:
             words.append(f"The search ended {found.distance:.2g} standard errors from the maximum: do not use this answer.")
         words += findings.cautions
         if ridge_reason:
-            words.append(f"A penalty of weight {model.ridge.max():.3g} holds the rewards: {ridge_reason}.")
+            words.append(f"A penalty of weight {layout.ridge.max():.3g} holds the rewards: {ridge_reason}.")
         return Solution(
             solver="Population",
             status=self.known.status,
             message=" ".join(words),
-            experts=model.problem.names,
-            discounts=discounts,
+            experts=problem.names,
+            discounts=self.known.discounts,
             reward=self.parts.theta,
             objective=likelihood,
             residual=found.distance,
             temperature=np.exp(self.known.persons.mean[:, 1]),
-            standard_errors=np.where(known, errors, np.nan),
-            problem=model.problem,
+            standard_errors=np.where(known, self.known.errors, np.nan),
+            problem=problem,
             interval_source=NormalIntervals(
-                self.known.persons.mean[:, 0], np.where(known, np.sqrt(variances), np.nan), layout.largest, logit=True
+                self.known.persons.mean[:, 0],
+                np.where(known, np.sqrt(self.known.persons.covariance[:, 0, 0]), np.nan),
+                layout.largest,
+                logit=True,
             ),
             evidence=PopulationEvidence(
                 population=findings,
                 log_likelihood=likelihood,
-                decisions=model.decisions,
+                decisions=decisions,
                 reward_standard_errors=[float(error) if known else None for error in reward_errors],
-                ridge=float(np.max(model.ridge, initial=0.0)),
+                ridge=float(np.max(layout.ridge, initial=0.0)),
                 ridge_reason=ridge_reason,
             ),
         )
