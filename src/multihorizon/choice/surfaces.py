@@ -38,8 +38,8 @@ from multihorizon.problem import CrowdTask
 
 #: m, the places on each side of a patch.
 SIDE = 10
-#: The first patches are squares of this size, and the smallest are this size halved six times.
-PATCH, HALVINGS = 2.0, 6
+#: Patches are made of cells of this size, the smallest of one cell and the first of so many along x and log λ.
+CELL, FIRST = 1 / 32, (128, 64)
 #: The plane that patches cover: |x| and |log λ| up to this.
 REACH = np.array([12.0, 20.0])
 #: Chebyshev's places on [−1,1] and the weights of the barycentric formula.
@@ -67,11 +67,14 @@ def interpolation(t: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class PatchTable:
-    """A patch at one θ: λ log π `(rows,m²)`, how much the table is off at the tests, and log π there, both `(rows,T)`."""
+    """A patch at one θ: λ log π at its places, how much the table is off at the tests, and log π there `(rows,m²+2T)`."""
 
-    worth: Floats
-    missed: Floats
-    tested: Floats
+    columns: Floats
+
+    @property
+    def worth(self) -> Floats:
+        """λ log π `(rows,m²)`."""
+        return self.columns[:, : SIDE**2]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,21 +85,24 @@ class Piece:
         patch: its number.
         flat: which of the `(n,Q)` places of η, raveled.
         who, inverse: the distinct persons, and which of them each place belongs to.
-        by_x, by_y: the weights `(K,m)` of the table's places.
+        starts, number: the first of places that share x `(J,)`, and which of these each place `(K,)` belongs to.
+        by_x, by_y: the weights `(J,m)` and `(K,m)` of the table's places.
     """
 
     patch: int
     flat: Ints
     who: Ints
     inverse: Ints
+    starts: Ints
+    number: Ints
     by_x: Floats
     by_y: Floats
 
     def pooled(self, weights: Floats) -> Floats:
         """Weights `(K,)` of the places as weights `(persons,m²)` of the table's places."""
-        each = (weights[:, None] * self.by_x)[:, :, None] * self.by_y[:, None, :]
-        total = np.zeros((self.who.size, SIDE * SIDE))
-        np.add.at(total, self.inverse, each.reshape(-1, SIDE * SIDE))
+        each = (weights[:, None] * self.by_x[self.number])[:, :, None] * self.by_y[:, None, :]
+        total = np.zeros((self.who.size, SIDE**2))
+        np.add.at(total, self.inverse, each.reshape(-1, SIDE**2))
         return total
 
 
@@ -118,17 +124,16 @@ class Patches:
 
     def __init__(self) -> None:
         self.corners: list[tuple[float, float, float, float]] = []
-        self.cell = PATCH / 2**HALVINGS
-        self.cover = np.full((2 * REACH / self.cell).astype(int), -1, dtype=np.int32)
+        self.cover = np.full((2 * REACH / CELL).astype(int), -1, dtype=np.int32)
 
     def of(self, eta: Floats, add: bool = True) -> Ints:
         """The numbers of the patches `(…,)` in which η `(…,2)` lie; where there is none, one is added, or the number is −1."""
         i, j = self.cells(eta)
         found = self.cover[i, j]
         if add and (found < 0).any():
-            step = 2**HALVINGS
-            for a, b in sorted({*zip((i[found < 0] // step).tolist(), (j[found < 0] // step).tolist(), strict=True)}):
-                self._add(a * step, b * step, step, step)
+            corners = i[found < 0] // FIRST[0] * FIRST[0], j[found < 0] // FIRST[1] * FIRST[1]
+            for a, b in sorted({*zip(*(corner.tolist() for corner in corners), strict=True)}):
+                self._add(a, b, *FIRST)
             found = self.cover[i, j]
         return found
 
@@ -159,13 +164,13 @@ class Patches:
 
     def _add(self, i: int, j: int, width: int, height: int) -> None:
         self.cover[i : i + width, j : j + height] = len(self.corners)
-        x, y = np.array([i, j]) * self.cell - REACH
-        self.corners.append((float(x), float(y), width * self.cell, height * self.cell))
+        x, y = np.array([i, j]) * CELL - REACH
+        self.corners.append((float(x), float(y), width * CELL, height * CELL))
 
     def cells(self, eta: Floats) -> tuple[Ints, Ints]:
         """The cells in which η lie."""
         held = np.clip(eta, -REACH, REACH - 1e-9)
-        cells = ((held + REACH) / self.cell).astype(np.int64)
+        cells = ((held + REACH) / CELL).astype(np.int64)
         return cells[..., 0], cells[..., 1]
 
 
@@ -224,8 +229,8 @@ class Tables:
         if not missing.any():
             return np.zeros((0, 2))
         cells = self.patches.cells(eta[missing])
-        step = 2**HALVINGS
-        keys = np.where(numbers[missing] >= 0, numbers[missing], -1 - (cells[0] // step * 10_000 + cells[1] // step))
+        new = -1 - (cells[0] // FIRST[0] * self.patches.cover.shape[1] + cells[1] // FIRST[1])
+        keys = np.where(numbers[missing] >= 0, numbers[missing], new)
         first: Floats = eta[missing][np.unique(keys, return_index=True)[1]]
         return first
 
@@ -251,7 +256,7 @@ class Tables:
             worth = log[:, : len(_GRID)] * np.exp(eta[: len(_GRID), 1])
             tested = log[:, len(_GRID) :]
             table = (worth @ _AT_TESTS.T) / np.exp(eta[len(_GRID) :, 1])
-            self._tables[number] = PatchTable(worth, table - tested, tested)
+            self._tables[number] = PatchTable(np.concatenate([worth, table - tested, tested], axis=1))
         return True
 
     def exact(self, eta: Floats) -> Floats | None:
@@ -267,29 +272,29 @@ class Tables:
         numbers = self.patches.of(eta, add=False)
         log, errors = np.empty(n * q), np.empty(n * q)
         flat_eta, pieces = eta.reshape(-1, 2), []
-        for piece in self._pieces(numbers, flat_eta, q):
-            table, own = self._tables[piece.patch], counts[piece.who]
-            found = _evaluated(own @ table.worth, piece, inner) / np.exp(flat_eta[piece.flat, 1].clip(-REACH[1], REACH[1]))
+        for piece in self._pieces(numbers, flat_eta, q, inner):
+            own = counts if piece.who.size == n else counts[piece.who]
+            worth, missed, tested = np.split(own @ self._tables[piece.patch].columns, [SIDE**2, SIDE**2 + len(_TESTS)], axis=1)
+            found = _evaluated(worth, piece) / np.exp(flat_eta[piece.flat, 1].clip(-REACH[1], REACH[1]))
             log[piece.flat] = found
             top = np.full(piece.who.size, -np.inf)
             np.maximum.at(top, piece.inverse, found)
-            tested = own @ table.tested - top[:, None]
-            missed = np.abs(own @ table.missed) * np.exp(np.minimum(tested, 0.0))
+            missed = np.abs(missed) * np.exp(np.minimum(tested - top[:, None], 0.0))
             along = missed[:, :3].max(axis=1), missed[:, 3:6].max(axis=1)
             errors[piece.flat] = np.where(along[0] >= along[1], 1.0, -1.0)[piece.inverse] * missed.max(axis=1)[piece.inverse]
             pieces.append(piece)
         return Surface(log.reshape(n, q), errors.reshape(n, q), numbers, tuple(pieces))
 
-    def scores(self, counts: Sparse, eta: Floats, found: Surface, shares: Floats, inner: int = 1) -> tuple[Floats, Floats]:
+    def scores(self, counts: Sparse, eta: Floats, found: Surface, shares: Floats) -> tuple[Floats, Floats]:
         """∂ℓ/∂θ `(n,Q,f)` in the free parameters, and their Fisher information `(f,f)` where places have shares `(n,Q)`."""
         n, q = shares.shape
         scores, information = np.zeros((n * q, self.free.size)), np.zeros((self.free.size, self.free.size))
         temperatures = np.exp(eta.reshape(-1, 2)[:, 1].clip(-REACH[1], REACH[1]))
         for piece in found.pieces:
             own, slopes = counts[piece.who], self._slopes(piece.patch)
-            worth = (own @ slopes.reshape(self.rows, -1)).reshape(piece.who.size, SIDE * SIDE, self.free.size)
+            worth = (own @ slopes.reshape(self.rows, -1)).reshape(piece.who.size, SIDE**2, self.free.size)
             for j in range(self.free.size):
-                scores[piece.flat, j] = _evaluated(worth[:, :, j], piece, inner) / temperatures[piece.flat]
+                scores[piece.flat, j] = _evaluated(worth[:, :, j], piece) / temperatures[piece.flat]
             # the Fisher information at the table's places, with the decisions that are pooled there
             decided = own.T @ piece.pooled(shares.ravel()[piece.flat])
             lam = np.exp(self.patches.places(piece.patch, _GRID)[:, 1])
@@ -298,14 +303,18 @@ class Tables:
             information += np.einsum("rg,rgd,rge->de", weights, moved, moved, optimize=True)
         return scores.reshape(n, q, -1), information
 
-    def _pieces(self, numbers: Ints, eta: Floats, q: int) -> Iterator[Piece]:
+    def _pieces(self, numbers: Ints, eta: Floats, q: int, inner: int) -> Iterator[Piece]:
         order = np.argsort(numbers.ravel(), kind="stable")
         ordered = numbers.ravel()[order]
         for flat in np.split(order, np.flatnonzero(np.diff(ordered)) + 1):
             patch = int(numbers.ravel()[flat[0]])
             inside = self.patches.inside(patch, eta[flat])
-            who, inverse = np.unique(flat // q, return_inverse=True)
-            yield Piece(patch, flat, who, inverse, interpolation(inside[:, 0]), interpolation(inside[:, 1]))
+            person, key = flat // q, flat // inner
+            fresh = np.concatenate([[True], np.diff(person) != 0])
+            starts = np.flatnonzero(np.concatenate([[True], np.diff(key) != 0]))
+            number = np.repeat(np.arange(starts.size), np.diff(np.append(starts, key.size)))
+            weights = interpolation(inside[starts, 0]), interpolation(inside[:, 1])
+            yield Piece(patch, flat, person[fresh], np.cumsum(fresh) - 1, starts, number, *weights)
 
     def _plans(self, task: int, eta: Floats, near: Any = None) -> Iterator[tuple[slice, Plans | None]]:
         """Plans in one task, as many places at a time as memory likes."""
@@ -347,13 +356,11 @@ class Tables:
         return slopes
 
 
-def _evaluated(tables: Floats, piece: Piece, inner: int) -> Floats:
+def _evaluated(tables: Floats, piece: Piece) -> Floats:
     """Polynomials `(persons,m²)` at the places of a piece `(K,)`: first along x, once for places that share it."""
-    key = piece.flat // inner
-    starts = np.flatnonzero(np.concatenate([[True], np.diff(key) != 0]))
-    number = np.repeat(np.arange(starts.size), np.diff(np.append(starts, key.size)))
-    along = np.einsum("ka,kab->kb", piece.by_x[starts], tables.reshape(-1, SIDE, SIDE)[piece.inverse[starts]])
-    found: Floats = np.einsum("kb,kb->k", along[number], piece.by_y)
+    own = tables.reshape(-1, SIDE, SIDE)[piece.inverse[piece.starts]]
+    along = np.einsum("ja,jab->jb", piece.by_x, own)
+    found: Floats = np.einsum("kb,kb->k", along[piece.number], piece.by_y)
     return found
 
 

@@ -240,11 +240,15 @@ def standard_nodes(count: int) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Persons who are taken together: counts `(n,rows)`, rows of X `(n,p)`, and what is known of each."""
+    """Persons who are taken together: counts `(n,rows)`, rows of X `(n,p)`, and what is known of each.
+
+    `log` is what decisions say at the nodes `(n,Q)`, where it has been asked before.
+    """
 
     counts: Sparse
     design: Floats
     persons: PersonMoments
+    log: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,7 +273,9 @@ class Question:
         """Places `(n,Q,2)` and the logarithms of their weights `(n,Q)`, and how many places in a row have the same x."""
         grid, weights = standard_nodes(self.count)
         root = np.linalg.cholesky(block.persons.covariance)
-        places = block.persons.mean[:, None, :] + np.einsum("nij,qj->nqi", root, grid)
+        places = np.empty((len(root), len(grid), 2))
+        for i in range(2):
+            places[:, :, i] = block.persons.mean[:, i, None] + root[:, i] @ grid.T
         log_weights = np.log(2 * np.pi * weights) + 0.5 * (grid**2).sum(axis=1)
         return places, log_weights + np.log(root[:, 0, 0] * root[:, 1, 1])[:, None], np.unique(grid[:, 1]).size
 
@@ -277,18 +283,22 @@ class Question:
         """The block's part of the value at ψ, and of its derivatives if wanted; or places η `(K,2)` for which tables are lacking."""
         layout, parts = self.layout, self.layout.unpack(psi)
         places, log_weights, inner = self.nodes(block)
-        lacking = self.tables.lacking(places)
-        if lacking.size:
-            return lacking
-        surface = self.tables.surface(block.counts, places, inner)
-        shares, persons, away = _shared(surface.log_likelihoods, places, log_weights, block.design @ parts.effects, parts.root)
-        off = shares * np.abs(surface.errors)
+        log, surface = block.log, None
+        if log is None:
+            lacking = self.tables.lacking(places)
+            if lacking.size:
+                return lacking
+            surface = self.tables.surface(block.counts, places, inner)
+            log = surface.log_likelihoods
+        shares, persons, away = _shared(log, places, log_weights, block.design @ parts.effects, parts.root)
+        off = np.zeros_like(shares) if surface is None else shares * np.abs(surface.errors)
         part = Part(
             persons=persons,
-            mean=(mean := np.einsum("nq,nqi->ni", shares, places)),
+            mean=(mean := _mean(shares, places)),
             covariance=_covariance(shares, places - mean[:, None]),
+            log=log,
             error=float(off.sum(axis=1).max()),
-            cuts=_cuts(surface, off, layout.tolerance),
+            cuts={} if surface is None else _cuts(surface, off, layout.tolerance),
             means=np.stack([_about_means(layout, block, root) for root in _near(parts.root, full)]),
             gradient=NOTHING,
             curvature=NOTHING,
@@ -297,20 +307,19 @@ class Question:
             return part
         rows = layout.linear(block.design)
         scores = _normal_scores(away, parts.root)
-        own = np.einsum("nq,nqt->nt", shares, scores)
+        own = _mean(shares, scores)
         gradient = np.tensordot(own, rows, ([0, 1], [0, 1]))
         scores -= own[:, None]
-        lost = np.einsum("nq,nqt,nqu->ntu", shares, scores, scores, optimize=True)
-        known = _normal_information(shares, away, parts.root) - lost
+        known = _normal_information(_mean(shares, away), _covariance(shares, away), parts.root) - _covariance(shares, scores)
         curvature = np.tensordot(rows, known @ rows, ([0, 1], [0, 1]))
-        if layout.free.size:
-            in_theta, fisher = self.tables.scores(block.counts, places, surface, shares, inner)
-            mean_score = np.einsum("nq,nqd->nd", shares, in_theta)
+        if surface is not None and layout.free.size:
+            in_theta, fisher = self.tables.scores(block.counts, places, surface, shares)
+            mean_score = _mean(shares, in_theta)
             gradient[layout.reward] += mean_score.sum(axis=0)
             in_theta -= mean_score[:, None]
             shared = shares[:, :, None] * in_theta
             curvature[layout.reward, layout.reward] += fisher - np.tensordot(shared, in_theta, ([0, 1], [0, 1]))
-            across = np.tensordot(np.einsum("nqd,nqt->ndt", shared, scores, optimize=True), rows, ([0, 2], [0, 1]))
+            across = np.tensordot(_covariance(shares, in_theta, scores), rows, ([0, 2], [0, 1]))
             curvature[layout.reward] -= across
             curvature[:, layout.reward] -= across.T
         return replace(part, gradient=gradient, curvature=curvature)
@@ -318,7 +327,7 @@ class Question:
     def several(self, psis: Sequence[Floats], block: Block) -> tuple[Floats, Floats]:
         """Σ log p_i at several ψ of one θ `(k,)`, and what the block adds to M there `(k,m,m)`; the tables must be prepared."""
         places, log_weights, inner = self.nodes(block)
-        log = self.tables.surface(block.counts, places, inner).log_likelihoods
+        log = self.tables.surface(block.counts, places, inner).log_likelihoods if block.log is None else block.log
         every = [self.layout.unpack(psi) for psi in psis]
         shared = (_shared(log, places, log_weights, block.design @ parts.effects, parts.root) for parts in every)
         means = np.stack([_about_means(self.layout, block, parts.root) for parts in every])
@@ -331,6 +340,7 @@ class Part:
 
     Attributes:
         persons, mean, covariance: of each person: log p_i, and mean and covariance of η given the decisions.
+        log: what decisions say at the nodes `(n,Q)`.
         error: the largest error of a person's log p_i because of the tables.
         cuts: patches that cause it, and the side along which to cut them.
         means: what the block adds to M, at Σ and around it `(k,m,m)`.
@@ -340,6 +350,7 @@ class Part:
     persons: Floats
     mean: Floats
     covariance: Floats
+    log: Floats
     error: float
     cuts: dict[int, int]
     means: Floats
@@ -360,8 +371,15 @@ def _shared(log: Floats, places: Floats, log_weights: Floats, means: Floats, roo
     return shares, (top + np.log(total))[:, 0], away
 
 
-def _covariance(shares: Floats, gaps: Floats) -> Floats:
-    found: Floats = np.einsum("nq,nqi,nqj->nij", shares, gaps, gaps, optimize=True)
+def _mean(shares: Floats, values: Floats) -> Floats:
+    """The means `(n,k)` of values `(n,Q,k)`."""
+    found: Floats = (shares[:, None, :] @ values)[:, 0]
+    return found
+
+
+def _covariance(shares: Floats, gaps: Floats, others: Floats | None = None) -> Floats:
+    """The covariances `(n,k,l)` of values whose gaps to their means are `(n,Q,k)` and `(n,Q,l)`."""
+    found: Floats = (shares[:, :, None] * gaps).transpose(0, 2, 1) @ (gaps if others is None else others)
     return found
 
 
@@ -385,10 +403,9 @@ def _normal_scores(away: Floats, root: Floats) -> Floats:
     return found
 
 
-def _normal_information(shares: Floats, away: Floats, root: Floats) -> Floats:
-    """The mean of `−∂² log N` `(n,5,5)` in the same five."""
-    u, v = np.einsum("nq,nqi->in", shares, away)
-    (uu, uv), (_, vv) = np.einsum("nq,nqi,nqj->ijn", shares, away, away, optimize=True)
+def _normal_information(mean: Floats, squares: Floats, root: Floats) -> Floats:
+    """The mean of `−∂² log N` `(n,5,5)` in the same five, from the means `(n,2)` and the mean products of `L⁻¹ (η − μ)`."""
+    (u, v), (uu, uv, vv) = mean.T, squares.reshape(-1, 4)[:, [0, 1, 3]].T
     a, b, t = 1 / root[0, 0], 1 / root[1, 1], root[1, 0] / root[1, 1]
     one, none = np.ones_like(u), np.zeros_like(u)
     upper = [
@@ -454,6 +471,8 @@ class Marginal:
 
     def __init__(self, layout: PsiLayout, persons: PersonMoments, count: int) -> None:
         self.layout, self.persons, self.count = layout, persons, count
+        #: What is kept for the θ that was asked for last: what decisions say at the nodes, block by block, and its error.
+        self._theta, self._logs, self._error = NOTHING, list[Floats](), 0.0
 
     def at(self, psi: Floats, full: bool = True) -> Value | None:
         """The value at ψ, with derivatives if wanted; None where soft values are infinite."""
@@ -467,7 +486,7 @@ class Marginal:
         )
         logs = -0.5 * np.linalg.slogdet(sum(f.means for f in found))[1]
         objective = float(persons.sum()) - 0.5 * float(layout.ridge @ parts.theta**2) + held + float(logs[0])
-        error = max(f.error for f in found)
+        error = max(self._error, *(f.error for f in found))
         if not full:
             return Value(objective, persons, mean, covariance, error, NOTHING, NOTHING)
         gradient: Floats = np.sum([*(f.gradient for f in found), *pull.values()], axis=0)
@@ -494,12 +513,19 @@ class Marginal:
         layout, persons = self.layout, self.persons
         parts = [slice(low, low + BLOCK) for low in range(0, len(layout.design), BLOCK)]
         return [
-            Block(layout.counts[p], layout.design[p], PersonMoments(persons.mean[p], persons.covariance[p], persons.precision[p]))
-            for p in parts
+            Block(
+                layout.counts[p],
+                layout.design[p],
+                PersonMoments(persons.mean[p], persons.covariance[p], persons.precision[p]),
+                self._logs[i] if self._logs else None,
+            )
+            for i, p in enumerate(parts)
         ]
 
     def question(self, theta: Floats) -> Question:
         """What is asked of blocks at this θ."""
+        if not np.array_equal(theta, self._theta):
+            self._theta, self._logs, self._error = theta.copy(), [], 0.0
         self.layout.tables = self.layout.tables.at(theta)
         return Question(self.layout.tables, self.layout, self.count)
 
@@ -526,7 +552,11 @@ class Marginal:
             if cut:
                 again += [i for i in todo if i in found and found[i].error > self.layout.tolerance]
             todo = sorted(set(again))
-        return [found[i] for i in range(len(blocks))]
+        every = [found[i] for i in range(len(blocks))]
+        # Derivatives in θ need the surfaces again, and beyond so many numbers it is cheaper to read the tables again.
+        if not self._logs and not self.layout.free.size and sum(part.log.size for part in every) <= 20_000_000:
+            self._logs, self._error = [part.log for part in every], max(part.error for part in every)
+        return every
 
 
 def asked(ask: Any, blocks: Sequence[Block], jobs: int) -> list[Any]:
@@ -590,7 +620,7 @@ def first_persons(layout: PsiLayout, psi: Floats) -> PersonMoments:
     n = len(layout.design)
     prior = np.broadcast_to(parts.covariance, (n, 2, 2))
     persons = PersonMoments(layout.design @ parts.effects, prior, np.zeros((n, 2, 2)))
-    for count in (13, 9, 7, 7):
+    for count in (11, 7, 7):
         marginal = Marginal(layout, persons, count)
         value = marginal.at(psi, full=False)
         if value is None:
@@ -603,15 +633,17 @@ def maximise(
     layout: PsiLayout, psi: Floats, nodes: int, tol: float = 1e-6, max_iter: int = 60, progress: Progress = silent
 ) -> Maximum:
     """Climb from ψ, first with few nodes, and where persons are very many, first with some of them."""
-    n, some = len(layout.design), 2000
-    if n > 2 * some:
+    n, some = len(layout.design), 1000
+    if n > 4 * some:
         sample = layout.some(np.linspace(0, n - 1, some).astype(np.int64))
-        psi = maximise(sample, psi, 7, 1e-2, max_iter, part_of(progress, 0.0, 0.2)).psi
+        psi = maximise(sample, psi, 7, 0.1, max_iter, part_of(progress, 0.0, 0.2)).psi
         layout.tables.patches = sample.tables.patches
-    near = _climb(
-        layout, psi, first_persons(layout, psi), min(nodes, 7), max(tol, 0.1), min(max_iter, 15), part_of(progress, 0.2, 0.5)
-    )
-    return _climb(layout, near.psi, near.persons, nodes, tol, max_iter, part_of(progress, 0.5, 1.0))
+        persons = first_persons(layout, psi)
+    else:
+        few, rough = min(nodes, 7), max(tol, 0.1)
+        near = _climb(layout, psi, first_persons(layout, psi), few, rough, min(max_iter, 15), part_of(progress, 0.0, 0.5))
+        psi, persons = near.psi, near.persons
+    return _climb(layout, psi, persons, nodes, tol, max_iter, part_of(progress, 0.5, 1.0))
 
 
 def maximum_at(start: Maximum, j: int, value: float, along: Floats) -> Maximum:
@@ -639,8 +671,8 @@ def _climb(
     held: int | None = None,
 ) -> Maximum:
     """Newton's method from ψ, with the first nodes around `persons`; ψ_held stays where it is."""
-    marginal, steps, own = Marginal(layout, persons, nodes), 0, persons.precision
-    free = np.arange(layout.size) != held
+    own, free = persons.precision, np.arange(layout.size) != held
+    marginal, steps, last, at_hand, placed = Marginal(layout, persons, nodes), 0, np.inf, 0.1, psi
     while True:
         value = marginal.at(psi)
         if value is None:
@@ -650,15 +682,21 @@ def _climb(
         step[free] = spectrum_of(value.information[np.ix_(free, free)], absolute=True).solve(value.gradient[free])
         distance = float(np.sqrt(np.maximum(value.gradient @ step, 0.0)))
         progress(min(0.95, steps / 20), f"marginal log-likelihood {value.persons.sum():.2f}")
-        reached = _advance(marginal, psi, value, step) if distance > tol and steps < max_iter else None
-        if reached is None:
-            return Maximum(psi, value, marginal, persons, distance, steps)
-        psi, steps = reached[0], steps + 1
-        persons = _moved(persons, layout.unpack(psi).covariance, reached[1])
+        stays = distance <= tol or steps >= max_iter
+        if distance <= at_hand and distance < 0.5 * last and not stays:  # the maximum is at hand, and each step comes nearer
+            psi, last = psi + step, distance
+        else:
+            reached = None if stays else _advance(marginal, psi, value, step)
+            if reached is None:
+                return Maximum(psi, value, marginal, persons, distance, steps)
+            psi = reached[0]
+            persons = _moved(persons, layout.unpack(psi).covariance, reached[1])
+        steps += 1
         if held is not None:
             persons = replace(persons, precision=own)
-        if steps <= 15:  # after that, moving the nodes would change the integrals more than a step does
-            marginal = Marginal(layout, persons, nodes)
+        # Late or small moves of the nodes would change the integrals more than the step does.
+        if steps == 1 or (steps <= 15 and _size(layout, placed, psi - placed) > 0.03):
+            marginal, placed = Marginal(layout, persons, nodes), psi
 
 
 def _moved(before: PersonMoments, prior: Floats, value: Value) -> PersonMoments:
@@ -667,15 +705,20 @@ def _moved(before: PersonMoments, prior: Floats, value: Value) -> PersonMoments:
     return replace(found, covariance=value.covariance + 0.05 * before.covariance)
 
 
+def _size(layout: PsiLayout, psi: Floats, step: Floats) -> float:
+    """How far a step moves anyone's mean, in standard deviations between persons, or the logarithms of these, in 0.7."""
+    parts = layout.unpack(psi)
+    means = np.abs(layout.means_along(step)).max(axis=0) / np.sqrt(np.diag(parts.covariance))
+    logs = np.abs(step[layout.spread] / np.array([1.0, parts.root[1, 1], 1.0])).max() / 0.7
+    return float(max(means.max(), logs))
+
+
 def _advance(marginal: Marginal, psi: Floats, value: Value, step: Floats) -> tuple[Floats, Value] | None:
     """A share of the step that raises the objective, with the value there; None if there is none.
 
     Means move by at most one standard deviation between persons, and the logarithms of these by at most 0.7.
     """
-    layout, parts = marginal.layout, marginal.layout.unpack(psi)
-    means = np.abs(layout.means_along(step)).max(axis=0) / np.sqrt(np.diag(parts.covariance))
-    logs = np.abs(step[layout.spread] / np.array([1.0, parts.root[1, 1], 1.0])).max()
-    share = min(1.0, 1.0 / max(float(means.max()), 1e-300), 0.7 / max(float(logs), 1e-300))
+    share = min(1.0, 1.0 / max(_size(marginal.layout, psi, step), 1e-300))
     promised = float(value.gradient @ step)
     for _ in range(12):
         reached = marginal.at(psi + share * step, full=False)
@@ -736,25 +779,26 @@ def person_answers(
     """
     layout = question.layout
     places, log_weights, inner = question.nodes(block)
-    surface = question.tables.surface(block.counts, places, inner)
+    surface = question.tables.surface(block.counts, places, inner) if block.log is None or layout.free.size else None
+    log = block.log if surface is None else surface.log_likelihoods
+    assert log is not None
 
     def shares_at(psi: Floats) -> tuple[Floats, Floats]:
         parts = layout.unpack(psi)
         means = block.design @ parts.effects
-        shares, _, away = _shared(surface.log_likelihoods, places, log_weights, means, parts.root)
+        shares, _, away = _shared(log, places, log_weights, means, parts.root)
         return shares, away
 
     shares = np.sum([weight * shares_at(each)[0] for weight, each in spreads], axis=0)
-    mean = np.einsum("nq,nqi->ni", shares, places)
+    mean = _mean(shares, places)
     within = _covariance(shares, places - mean[:, None])
     # the derivative (n,2,size) of each person's mean in ψ: Cov(η, score of ψ) given the decisions
     likely, away = shares_at(psi)
-    gaps = places - np.einsum("nq,nqi->ni", likely, places)[:, None]
-    own = np.einsum("nq,nqi,nqt->nit", likely, gaps, _normal_scores(away, layout.unpack(psi).root), optimize=True)
-    slopes = own @ layout.linear(block.design)
-    if layout.free.size:
-        in_theta, _ = question.tables.scores(block.counts, places, surface, likely, inner)
-        slopes[:, :, layout.reward] += np.einsum("nq,nqi,nqd->nid", likely, gaps, in_theta, optimize=True)
+    gaps = places - _mean(likely, places)[:, None]
+    slopes = _covariance(likely, gaps, _normal_scores(away, layout.unpack(psi).root)) @ layout.linear(block.design)
+    if surface is not None and layout.free.size:
+        in_theta, _ = question.tables.scores(block.counts, places, surface, likely)
+        slopes[:, :, layout.reward] += _covariance(likely, gaps, in_theta)
     wide = within + slopes @ left @ slopes.transpose(0, 2, 1)
     gammas = layout.largest * expit(places[:, :, 0])
     discounts = np.minimum((shares * gammas).sum(axis=1), layout.largest)
@@ -783,7 +827,7 @@ def likely_spreads(found: Maximum) -> list[tuple[float, Floats]]:
     """The ψ_k with their weights, which sum to 1: only ψ̂ where the spread is known so well that others change nothing."""
     moves, layout = spread_moves(found), found.marginal.layout
     deviations = np.linalg.norm(moves[layout.spread], axis=1) / [1.0, layout.unpack(found.psi).root[1, 1], 1.0]
-    if deviations.max() < 0.03:
+    if deviations.max() < 0.05:
         return [(1.0, found.psi)]
 
     def log_flat(psi: Floats) -> float:
@@ -791,7 +835,8 @@ def likely_spreads(found: Maximum) -> list[tuple[float, Floats]]:
         root = layout.unpack(psi).root
         return float(np.log(root[0, 0]) + 2 * np.log(root[1, 1] / np.hypot(*root[1])))
 
-    rules = [np.polynomial.hermite_e.hermegauss(count) for count in (7, 5, 5)]  # log L₁₁ is known least
+    # log L₁₁ is known least; what is known well needs few places
+    rules = [np.polynomial.hermite_e.hermegauss(count) for count in ((7, 5, 5) if deviations.max() > 0.2 else (3, 3, 3))]
     z = np.array(list(product(*(places for places, _ in rules))))
     weights = np.array([np.prod(each) for each in product(*(w for _, w in rules))])
     psis = [found.psi + moves @ each for each in z]
