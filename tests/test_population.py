@@ -9,20 +9,19 @@ import pytest
 from scipy.stats import f_oneway, t
 
 import multihorizon as mh
-from multihorizon.choice.model import Settings
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import crowd_with_known_reward
 from multihorizon.estimate.population.covariates import read_covariates
 from multihorizon.estimate.population.marginal import (
     Marginal,
     PsiLayout,
-    averaged_shares,
     covariance_at_spread,
-    information,
+    likely_spreads,
     maximise,
     modes,
     spread_moves,
 )
 from multihorizon.estimate.population.solver import effect_profile
+from multihorizon.problem import Crowd
 
 TASK = mh.domains.space_adventure(mini_blocks=24)
 PEOPLE = TASK.persons(24, seed=3, group_difference=0.0)
@@ -39,16 +38,10 @@ def free_problem(people=PEOPLE) -> mh.Problem:
 
 def layout_of(free: bool, people=PEOPLE) -> tuple[PsiLayout, np.ndarray]:
     """The layout of a study with a covariate, and a ψ that is not its maximum."""
-    n = len(people.frame)
-    if free:
-        problem, reward = free_problem(people), None
-        theta = np.array([-3.0, -1.5, 1.4, 3.2, -0.5])
-    else:
-        base = known_problem(people)
-        problem = base.with_experts(mh.Expert(e.name, e.mdp, e.kind, counts=e.counts, known_reward=POINTS) for e in base.experts)
-        theta = reward = np.zeros(problem.n_parameters)
-    model = Likelihood(problem, Settings(temperatures=np.full(n, np.nan), reward=reward))
-    layout = PsiLayout(model, read_covariates("~ age", people.frame, problem.names).matrix)
+    problem = free_problem(people) if free else known_problem(people)
+    crowd, reward = crowd_with_known_reward(Crowd.of(problem), None if free else POINTS)
+    theta = np.array([-3.0, -1.5, 1.4, 3.2, -0.5]) if free else np.zeros(0)
+    layout = PsiLayout(crowd, read_covariates("~ age", people.frame, problem.names).matrix, reward, np.zeros(theta.size))
     psi = layout.pack(theta, np.array([1.5, 0.0 if free else 1.7]), np.array([0.8, 0.4]))
     psi[layout.spread.start + 1] = 0.2
     return layout, psi + 0.03 * np.random.default_rng(0).normal(size=psi.size) * (np.abs(psi) > 0)
@@ -86,7 +79,12 @@ def test_the_integral_is_that_of_a_fine_grid() -> None:
     grid = np.arange(-5, 5 + step, step)
     total = np.zeros(len(means))
     for z in np.array([(a, b) for a in grid for b in grid]):
-        value = layout.model.person_values(layout.plan(parts.theta, means + parts.root @ z))
+        places = means + parts.root @ z
+        plans = [
+            mh.soft_plan(TASK.mdp, TASK.reward, *pair).policy
+            for pair in zip(1 / (1 + np.exp(-places[:, 0])), np.exp(places[:, 1]), strict=True)
+        ]
+        value = np.array([(e.counts * np.log(p)).sum() for e, p in zip(known_problem().experts, plans, strict=True)])
         total += np.exp(value - offset - 0.5 * z @ z) * step**2 / (2 * np.pi)
     assert np.abs(np.log(total)).max() < 0.005
 
@@ -98,7 +96,7 @@ def test_the_information_is_the_curvature_of_the_marginal_likelihood() -> None:
     assert found.finished
     ends = [[found.marginal.at(found.psi + sign * h).gradient for sign in (1, -1)] for h in 1e-4 * np.eye(psi.size)]
     slopes = np.array([(ahead - behind) / 2e-4 for ahead, behind in ends])
-    errors = np.sqrt(np.diag(np.linalg.inv(information(found.marginal, found.psi, found.value, found.persons))))
+    errors = np.sqrt(np.diag(np.linalg.inv(found.value.information)))
     np.testing.assert_allclose(errors, np.sqrt(np.diag(np.linalg.inv(-slopes))), rtol=0.1)
 
 
@@ -223,7 +221,7 @@ def test_a_group_in_which_everyone_may_plan_for_ever_differs_though_only_a_prior
 def test_where_persons_are_known_the_profile_agrees_with_standard_errors() -> None:
     layout, psi = layout_of(free=False)
     found = maximise(layout, psi, 7)
-    covariance = np.linalg.inv(found.information)
+    covariance = np.linalg.inv(found.value.information)
     place, error = layout.discount.start + 1, np.sqrt(covariance[layout.discount.start + 1, layout.discount.start + 1])
     low, high, p = effect_profile(found, place, covariance, 1000, 0.5)
     assert (high - low) / (2 * error) == pytest.approx(0.6745, rel=0.1)
@@ -236,17 +234,23 @@ def test_persons_are_averaged_over_spreads_that_are_flat_in_deviations_and_corre
     found = maximise(layout, psi, 9)
     assert found.finished
     slopes = spread_moves(found) @ np.linalg.inv(spread_moves(found)[layout.spread])
-    total, weight = 0.0, 0.0
+    fine = []
     for first, second, rho in product(np.linspace(0.1, 4, 20), np.linspace(0.05, 0.9, 9), np.linspace(-0.95, 0.95, 9)):
         entries = [np.log(first), second * rho, np.log(second * np.sqrt(1 - rho**2))]
-        value = found.marginal.at(found.psi + slopes @ (np.array(entries) - found.psi[layout.spread]))
-        density = np.exp(value.objective - found.value.objective)
-        total, weight = total + density * value.shares, weight + density
-    (mean, within), (exact, wide) = (found.marginal.moments(shares) for shares in (averaged_shares(found), total / weight))
-    deviations = np.sqrt(np.diagonal(wide, axis1=1, axis2=2))
-    plain = found.marginal.moments(found.value.shares)[0]
-    assert np.abs((mean - exact) / deviations).max() < 0.2 * np.abs((plain - exact) / deviations).max()
-    np.testing.assert_allclose(np.sqrt(np.diagonal(within, axis1=1, axis2=2)), deviations, rtol=0.06)
+        psi = found.psi + slopes @ (np.array(entries) - found.psi[layout.spread])
+        fine.append((np.exp(found.marginal.at(psi, full=False).objective - found.value.objective), psi))
+
+    def averaged(spreads):
+        values = [found.marginal.at(psi, full=False) for _, psi in spreads]
+        weights = np.array([weight for weight, _ in spreads]) / sum(weight for weight, _ in spreads)
+        mean = np.tensordot(weights, [v.mean for v in values], 1)
+        gaps = [v.mean - mean for v in values]
+        within = [v.covariance + gap[:, :, None] * gap[:, None, :] for v, gap in zip(values, gaps, strict=True)]
+        return mean, np.sqrt(np.diagonal(np.tensordot(weights, within, 1), axis1=1, axis2=2))
+
+    (mean, within), (exact, deviations) = averaged(likely_spreads(found)), averaged(fine)
+    assert np.abs((mean - exact) / deviations).max() < 0.2 * np.abs((found.value.mean - exact) / deviations).max()
+    np.testing.assert_allclose(within, deviations, rtol=0.06)
 
 
 def test_the_spread_takes_its_part_of_the_covariance_and_leaves_the_reward() -> None:
@@ -254,7 +258,7 @@ def test_the_spread_takes_its_part_of_the_covariance_and_leaves_the_reward() -> 
     found = maximise(layout, psi, 5)
     moves = spread_moves(found)
     assert not moves[layout.reward].any()
-    whole = np.linalg.inv(found.information)
+    whole = np.linalg.inv(found.value.information)
     left = covariance_at_spread(found, whole)
     np.testing.assert_allclose(left + moves @ moves.T, whole, atol=1e-9)
 

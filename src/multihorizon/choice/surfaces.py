@@ -1,4 +1,4 @@
-"""Many persons, one table of policies: log-likelihood surfaces over how far a person looks ahead and how much at random they choose.
+"""Many persons, one table of policies: log-likelihoods over how far a person looks ahead and how much at random they choose.
 
 Persons of one task who share a reward θ differ only in `η = (x, log λ)`, where `γ = Γ/(1+exp(−x))` and Γ is the largest discount,
 and their decisions enter the likelihood only through counts:
@@ -67,7 +67,9 @@ def interpolation(t: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class PatchTable:
-    """A patch at one θ: λ log π at its places, how much the table is off at the tests, and log π there `(rows,m²+2T)`."""
+    """A patch at one θ, in columns `(rows,m²+3T)`: λ log π at its places, and at each test how much the table is off, log π, and
+    how much the table is off by on average in the row's state, where choices are drawn from π.
+    """
 
     columns: Floats
 
@@ -256,7 +258,9 @@ class Tables:
             worth = log[:, : len(_GRID)] * np.exp(eta[: len(_GRID), 1])
             tested = log[:, len(_GRID) :]
             table = (worth @ _AT_TESTS.T) / np.exp(eta[len(_GRID) :, 1])
-            self._tables[number] = PatchTable(np.concatenate([worth, table - tested, tested], axis=1))
+            missed = table - tested
+            expected = self.same_state @ (np.exp(tested) * np.abs(missed))
+            self._tables[number] = PatchTable(np.concatenate([worth, missed, tested, expected], axis=1))
         return True
 
     def exact(self, eta: Floats) -> Floats | None:
@@ -274,12 +278,14 @@ class Tables:
         flat_eta, pieces = eta.reshape(-1, 2), []
         for piece in self._pieces(numbers, flat_eta, q, inner):
             own = counts if piece.who.size == n else counts[piece.who]
-            worth, missed, tested = np.split(own @ self._tables[piece.patch].columns, [SIDE**2, SIDE**2 + len(_TESTS)], axis=1)
+            columns = own @ self._tables[piece.patch].columns
+            worth, missed, tested, expected = np.split(columns, SIDE**2 + len(_TESTS) * np.arange(3), axis=1)
             found = _evaluated(worth, piece) / np.exp(flat_eta[piece.flat, 1].clip(-REACH[1], REACH[1]))
             log[piece.flat] = found
             top = np.full(piece.who.size, -np.inf)
             np.maximum.at(top, piece.inverse, found)
-            missed = np.abs(missed) * np.exp(np.minimum(tested - top[:, None], 0.0))
+            # what the person's own choices are off by counts as far as the person may be there
+            missed = np.maximum(np.abs(missed) * np.exp(np.minimum(tested - top[:, None], 0.0)), expected)
             along = missed[:, :3].max(axis=1), missed[:, 3:6].max(axis=1)
             errors[piece.flat] = np.where(along[0] >= along[1], 1.0, -1.0)[piece.inverse] * missed.max(axis=1)[piece.inverse]
             pieces.append(piece)

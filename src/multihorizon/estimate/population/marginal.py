@@ -30,7 +30,8 @@ that prior is about `C g` away; the solution says where that matters.
 
 - Means: where every person of a group may as well have γ = 1, no maximum exists: logit γ beyond ±5 all choose alike. So
   `−½ Σ_i (X_i b)²/(n s²)`, s = `WIDEST`, is added: it weighs as much as one person at logit 0 whose logit is known to ±s, and
-  moves effects that the decisions determine by a hundredth of their standard errors.
+  moves effects that the decisions determine by a hundredth of their standard errors. Where a whole group chooses at random, its
+  temperature has no maximum either, so differences of X_i c from its mean over persons are held in the same way.
 - Spread: `½ log det Σ − ½ log det(Σ + t² I) − p log det(I + Σ/s²)`, t = 0.1, p the number of terms. The first two parts keep Σ
   from collapsing to a singular matrix where the decisions allow that; they say nothing of deviations well above t (Chung and
   others, 2013, without the second part). The last part keeps Σ from running away; it says nothing of deviations well below s.
@@ -68,6 +69,7 @@ transitions are drawn anew around their estimates, with their sample sizes. A dr
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -90,6 +92,8 @@ from multihorizon.solution import Status
 WIDEST = 5.0
 #: How many persons are taken together.
 BLOCK = 1024
+#: Where persons are more than this, some of them show the way to the maximum.
+MANY = 4000
 #: What was not asked for.
 NOTHING: Floats = np.zeros(0)
 
@@ -151,6 +155,8 @@ class PsiLayout:
             task.known_reward is None or not task.known_reward.any() for task in crowd.tasks
         )
         mean = design.mean(axis=0, keepdims=True)
+        #: By which weak priors hold logits γ, and the differences of log λ between persons.
+        self.squares = [rows.T @ rows / (n * WIDEST**2) for rows in (design, design - mean)]
         self.temperature_basis: Floats = la.null_space(mean) if self.scale_is_free else np.eye(p)
         sizes = np.cumsum([self.free.size, p, self.temperature_basis.shape[1], 3])
         self.reward, self.discount, self.temperature, self.spread = (
@@ -165,9 +171,14 @@ class PsiLayout:
         self.counts = self.tables.counts(crowd.tasks)
 
     def some(self, who: Ints) -> PsiLayout:
-        """The same for some of the persons."""
-        other = PsiLayout(self.crowd.some(who), self.design[who], self.known, self.ridge, self.largest, self.jobs)
-        other.temperature_basis = self.temperature_basis
+        """The same for some of the persons, with the same tables."""
+        other = copy.copy(self)
+        other.crowd, other.design, other.counts, other.persons = (
+            self.crowd.some(who),
+            self.design[who],
+            self.counts[who],
+            who.size,
+        )
         return other
 
     def unpack(self, psi: Floats) -> PsiParts:
@@ -201,10 +212,10 @@ class PsiLayout:
     def weak_priors(self, parts: PsiParts) -> tuple[float, dict[str, Floats]]:
         """The logarithm of the weak priors, and the gradient in ψ of each."""
         pull = {name: np.zeros(self.size) for name in ("means", "spread", "correlation")}
-        n, p = self.design.shape
-        effects, root = parts.effects[:, 0], parts.root
-        pull["means"][self.discount] = -(self.design.T @ self.design / (n * WIDEST**2)) @ effects
-        means = 0.5 * float(effects @ pull["means"][self.discount])
+        p, root = self.design.shape[1], parts.root
+        logits, apart = (-(square @ parts.effects[:, kind]) for kind, square in enumerate(self.squares))
+        pull["means"][self.discount], pull["means"][self.temperature] = logits, self.temperature_basis.T @ apart
+        means = 0.5 * float(parts.effects[:, 0] @ logits + parts.effects[:, 1] @ apart)
         narrow, wide = (size**2 * np.eye(2) + parts.covariance for size in (0.1, WIDEST))
         logs = [float(np.linalg.slogdet(matrix)[1]) for matrix in (narrow, wide / WIDEST**2)]
         spread = float(np.log(np.diag(root)).sum()) - 0.5 * logs[0] - p * logs[1]
@@ -223,6 +234,16 @@ class PersonMoments:
     covariance: Floats
     precision: Floats
 
+    def of(self, who: Ints | slice) -> PersonMoments:
+        """The same of some persons."""
+        return PersonMoments(self.mean[who], self.covariance[who], self.precision[who])
+
+    def with_some(self, who: Ints, others: PersonMoments) -> PersonMoments:
+        """The same with other moments of some persons."""
+        found = PersonMoments(self.mean.copy(), self.covariance.copy(), self.precision.copy())
+        found.mean[who], found.covariance[who], found.precision[who] = others.mean, others.covariance, others.precision
+        return found
+
     @classmethod
     def under(cls, prior: Floats, mean: Floats, covariance: Floats) -> PersonMoments:
         """With Λ what the decisions add to the precision of the prior `N(·, Σ)`; never negative."""
@@ -230,11 +251,11 @@ class PersonMoments:
 
 
 def standard_nodes(count: int) -> tuple[Floats, Floats]:
-    """Places `(Q,2)` and weights `(Q,)` for the standard normal distribution: `count` nodes for logit γ, half as many for log λ.
+    """Places `(Q,2)` and weights `(Q,)` for the standard normal distribution: `count` nodes for logit γ, fewer for log λ.
 
     Given γ, log λ is close to normal, and few nodes will do. Logit γ need not be: it may be anything above some value.
     """
-    (z, w), (y, v) = (np.polynomial.hermite_e.hermegauss(n) for n in (count, max(3, count // 2 | 1)))
+    (z, w), (y, v) = (np.polynomial.hermite_e.hermegauss(n) for n in (count, min(count, max(5, count // 2 | 1))))
     return np.array([(a, b) for a in z for b in y]), np.outer(w, v).ravel() / (2 * np.pi)
 
 
@@ -280,7 +301,7 @@ class Question:
         return places, log_weights + np.log(root[:, 0, 0] * root[:, 1, 1])[:, None], np.unique(grid[:, 1]).size
 
     def answer(self, psi: Floats, full: bool, block: Block) -> Part | Floats:
-        """The block's part of the value at ψ, and of its derivatives if wanted; or places η `(K,2)` for which tables are lacking."""
+        """The block's part of the value at ψ, with derivatives if wanted; or places η `(K,2)` for which tables are lacking."""
         layout, parts = self.layout, self.layout.unpack(psi)
         places, log_weights, inner = self.nodes(block)
         log, surface = block.log, None
@@ -424,7 +445,7 @@ STEP = 1e-3
 
 
 def _near(root: Floats, full: bool) -> list[Floats]:
-    """L, and if wanted the L around it by which `−½ log det M` is differentiated: each entry up, each down, pairs up, pairs down."""
+    """L, and if wanted those by which `−½ log det M` is differentiated: each entry up, each down, pairs up, pairs down."""
 
     def moved(step: Floats) -> Floats:
         return np.array([[root[0, 0] * np.exp(step[0]), 0.0], [root[1, 0] + step[1], root[1, 1] * np.exp(step[2])]])
@@ -498,6 +519,13 @@ class Marginal:
         information[layout.spread, layout.spread] -= _second(logs)
         return Value(objective, persons, mean, covariance, error, gradient, information)
 
+    def logs(self, psi: Floats) -> Floats:
+        """What decisions say at the nodes `(n,Q)`."""
+        found = self._answers(psi, False)
+        if found is None:
+            raise ValueError("the soft values must be finite at the first parameters: check rewards and transitions")
+        return np.concatenate([part.log for part in found])
+
     def objectives(self, psis: Sequence[Floats]) -> Floats:
         """The objective at several ψ of one θ."""
         layout, every = self.layout, [self.layout.unpack(psi) for psi in psis]
@@ -516,7 +544,7 @@ class Marginal:
             Block(
                 layout.counts[p],
                 layout.design[p],
-                PersonMoments(persons.mean[p], persons.covariance[p], persons.precision[p]),
+                persons.of(p),
                 self._logs[i] if self._logs else None,
             )
             for i, p in enumerate(parts)
@@ -614,34 +642,65 @@ def first_psi(layout: PsiLayout, reward: Floats, discounts: Floats, temperature:
     return layout.pack(reward, np.array([logits.mean(), np.log(temperature)]), np.array([max(1.0, logits.std()), 0.5]))
 
 
-def first_persons(layout: PsiLayout, psi: Floats) -> PersonMoments:
-    """What is known of each person under the population ψ, from nodes that begin where the population is."""
-    parts = layout.unpack(psi)
-    n = len(layout.design)
-    prior = np.broadcast_to(parts.covariance, (n, 2, 2))
-    persons = PersonMoments(layout.design @ parts.effects, prior, np.zeros((n, 2, 2)))
-    for count in (11, 7, 7):
-        marginal = Marginal(layout, persons, count)
-        value = marginal.at(psi, full=False)
-        if value is None:
-            raise ValueError("the soft values must be finite at the first parameters: check rewards and transitions")
-        persons = _moved(persons, parts.covariance, value)
-    return persons
+def modes(layout: PsiLayout, psi: Floats) -> PersonMoments:
+    """The mode of each person's η under the population ψ, and the curvature there.
+
+    Newton's method in standard units of the population, from the best of nine places. Slopes and curvatures come from the
+    surfaces at nine places around each person, which are half as far apart as the mode is known well.
+    """
+    parts, n = layout.unpack(psi), len(layout.design)
+    centre, root = layout.design @ parts.effects, parts.root
+    grid = standard_nodes(3)[0] / np.sqrt(3)
+
+    def around(who: Ints, z: Floats, apart: Floats) -> Floats:
+        """What is maximised `(m,3,3)`, at places so far apart around z."""
+        near = (apart**2 / 3)[:, None, None] * parts.covariance
+        persons = PersonMoments(centre[who] + z @ root.T, near, np.zeros((who.size, 2, 2)))
+        few = layout if who.size == n else layout.some(who)
+        places = z[:, None, :] + apart[:, None, None] * grid
+        value: Floats = Marginal(few, persons, 3).logs(psi) - 0.5 * (places**2).sum(axis=2)
+        return value.reshape(-1, 3, 3)
+
+    everyone = np.arange(n)
+    first = around(everyone, np.zeros((n, 2)), np.full(n, 2.0)).reshape(n, 9).argmax(axis=1)
+    z, step, who = 2.0 * grid[first], np.zeros((n, 2)), everyone
+    best, damping, apart = np.full(n, -np.inf), np.zeros(n), np.full(n, 0.25)
+    slope, curvature = np.zeros((n, 2)), np.zeros((n, 2, 2))
+    for _ in range(60):
+        value, d = around(who, z[who] + step[who], apart[who]), apart[who, None]
+        better = value[:, 1, 1] >= best[who]
+        on, off = who[better], who[~better]
+        v, d = value[better], d[better]
+        z[on], best[on], damping[on], damping[off] = z[on] + step[on], v[:, 1, 1], damping[on] / 4, 4 * damping[off] + 1
+        slope[on] = np.stack([v[:, 2, 1] - v[:, 0, 1], v[:, 1, 2] - v[:, 1, 0]], axis=1) / (2 * d)
+        across = (v[:, 2, 2] - v[:, 2, 0] - v[:, 0, 2] + v[:, 0, 0]) / 4
+        sides = v[:, 2, 1] + v[:, 0, 1] - 2 * v[:, 1, 1], v[:, 1, 2] + v[:, 1, 0] - 2 * v[:, 1, 1]
+        bent = np.stack([sides[0], across, across, sides[1]], axis=1).reshape(-1, 2, 2)
+        curvature[on] = positive_part(-bent / d[:, :, None] ** 2, 0.2)
+        apart[on] = np.clip(0.5 / np.sqrt(np.trace(curvature[on], axis1=1, axis2=2)), 1e-3, 0.5)
+        damped = curvature[who] + damping[who, None, None] * np.eye(2)
+        step[who] = np.linalg.solve(damped, slope[who][:, :, None])[:, :, 0]
+        step[who] /= np.maximum(1.0, np.abs(step[who]).max(axis=1, keepdims=True))
+        left = (step[who][:, None, :] @ curvature[who] @ step[who][:, :, None])[:, 0, 0]
+        who = who[left > 0.05**2]
+        if not who.size:
+            break
+    covariance = root @ np.linalg.inv(curvature) @ root.T
+    return PersonMoments.under(parts.covariance, centre + z @ root.T, covariance)
 
 
 def maximise(
     layout: PsiLayout, psi: Floats, nodes: int, tol: float = 1e-6, max_iter: int = 60, progress: Progress = silent
 ) -> Maximum:
     """Climb from ψ, first with few nodes, and where persons are very many, first with some of them."""
-    n, some = len(layout.design), 1000
-    if n > 4 * some:
-        sample = layout.some(np.linspace(0, n - 1, some).astype(np.int64))
+    n = len(layout.design)
+    if n > MANY:
+        sample = layout.some(np.linspace(0, n - 1, MANY // 4).astype(np.int64))
         psi = maximise(sample, psi, 7, 0.1, max_iter, part_of(progress, 0.0, 0.2)).psi
-        layout.tables.patches = sample.tables.patches
-        persons = first_persons(layout, psi)
+        persons = modes(layout, psi)
     else:
         few, rough = min(nodes, 7), max(tol, 0.1)
-        near = _climb(layout, psi, first_persons(layout, psi), few, rough, min(max_iter, 15), part_of(progress, 0.0, 0.5))
+        near = _climb(layout, psi, modes(layout, psi), few, rough, min(max_iter, 15), part_of(progress, 0.0, 0.5))
         psi, persons = near.psi, near.persons
     return _climb(layout, psi, persons, nodes, tol, max_iter, part_of(progress, 0.5, 1.0))
 
@@ -672,7 +731,9 @@ def _climb(
 ) -> Maximum:
     """Newton's method from ψ, with the first nodes around `persons`; ψ_held stays where it is."""
     own, free = persons.precision, np.arange(layout.size) != held
-    marginal, steps, last, at_hand, placed = Marginal(layout, persons, nodes), 0, np.inf, 0.1, psi
+    marginal, steps, last, placed = Marginal(layout, persons, nodes), 0, np.inf, psi
+    # Very many persons determine ψ so well that the last steps are sure, and hardly move the nodes.
+    at_hand, still = (0.1, 0.03) if len(layout.design) > MANY else (0.0, 0.0)
     while True:
         value = marginal.at(psi)
         if value is None:
@@ -694,14 +755,14 @@ def _climb(
         steps += 1
         if held is not None:
             persons = replace(persons, precision=own)
-        # Late or small moves of the nodes would change the integrals more than the step does.
-        if steps == 1 or (steps <= 15 and _size(layout, placed, psi - placed) > 0.03):
+        # Late and small moves of the nodes would change the integrals more than the step does.
+        if steps == 1 or _size(layout, placed, psi - placed) > (still if steps <= 15 else 0.3):
             marginal, placed = Marginal(layout, persons, nodes), psi
 
 
 def _moved(before: PersonMoments, prior: Floats, value: Value) -> PersonMoments:
     """Where the nodes should be: at the moments of the quadrature. Few nodes may miss a part, so no spread shrinks at once."""
-    found = PersonMoments.under(prior, value.mean, value.covariance)
+    found = PersonMoments.under(prior, value.mean, value.covariance + 1e-9 * before.covariance)
     return replace(found, covariance=value.covariance + 0.05 * before.covariance)
 
 

@@ -55,7 +55,7 @@ from multihorizon.estimate.population.marginal import (
     posterior,
 )
 from multihorizon.numerics.profile import profile_end
-from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.parallel import Progress, as_jobs, part_of, silent
 from multihorizon.problem import Crowd, Problem
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 
@@ -76,7 +76,7 @@ class Population:
         persons: a data frame with the column `expert` and one row per expert; not needed for "~ 1".
         known_reward: the known part of the reward, as in `MaximumLikelihood`.
         ridge: weight of a penalty on the reward, as in `MaximumLikelihood`.
-        nodes: nodes of the quadrature for logit γ; log λ has half as many. With 15, effects are exact to a hundredth of their
+        nodes: nodes of the quadrature for logit γ; log λ has about half as many. With 15, effects are exact to a hundredth of their
             standard error.
         missing: what to do with persons who lack a row or a covariate, or are alone in their group: "drop" leaves them out, says
             so in the message, and names them in `evidence["population"]["left_out"]`; "fail" raises.
@@ -84,6 +84,7 @@ class Population:
             the first in the order of the alphabet.
         tol: the distance to the maximum, in standard errors, at which the search ends.
         max_iter: the steps after which it is given up.
+        jobs: processes that share the persons; -1 is all cores. The digits do not depend on it.
 
     Raises:
         ValueError: for a formula that is made of anything else; when solving, where persons and decisions do not belong
@@ -125,6 +126,7 @@ class Population:
         as_count(self.nodes, "nodes", least=3)
         as_positive(self.tol, "tol")
         as_count(self.max_iter, "max_iter")
+        as_jobs(self.jobs)
 
     def covariates(self, problem: Problem | Crowd) -> Covariates:
         """The design of the study; raises where it cannot be used."""
@@ -134,9 +136,10 @@ class Population:
         """Fit the persons one by one, and from there the population; `seed` scatters the starts of the first fit."""
         covariates = self.covariates(problem)
         whole = Crowd.of(problem) if isinstance(problem, Problem) else problem
-        among = {name: i for i, name in enumerate(whole.names)}
-        compared = whole.some(np.array([among[name] for name in covariates.names]))
-        crowd, reward = crowd_with_known_reward(compared, self.known_reward)
+        if covariates.names != whole.names:
+            among = {name: i for i, name in enumerate(whole.names)}
+            whole = whole.some(np.array([among[name] for name in covariates.names]))
+        crowd, reward = crowd_with_known_reward(whole, self.known_reward)
         identified, ridge_reason, ridge = True, "", np.zeros(crowd.n_parameters)
         if reward is None:  # the most likely reward where each of some persons has a discount and all have one temperature
             sample = crowd.problem(np.unique(np.linspace(0, crowd.n_experts - 1, min(200, crowd.n_experts)).astype(np.int64)))
@@ -151,9 +154,10 @@ class Population:
         else:
             psi = first_psi(layout, reward, *_likely_person(layout))
         found = maximise(layout, psi, self.nodes, self.tol, self.max_iter, part_of(progress, 0.3, 1.0))
-        told = Inference(covariates, found, posterior(found, identified))
-        paid = None if isinstance(problem, Crowd) else with_known_reward(covariates.compared(problem), self.known_reward)[0]
-        return told.solution(ridge_reason, crowd if paid is None else paid)
+        solved: Problem | Crowd = crowd
+        if isinstance(problem, Problem):
+            solved = with_known_reward(covariates.compared(problem), self.known_reward)[0]
+        return Inference(covariates, found, posterior(found, identified)).solution(ridge_reason, solved)
 
     def predict(self, solution: Solution, persons: pd.DataFrame) -> pd.DataFrame:
         """Discounts to expect of persons who were not in the study.
