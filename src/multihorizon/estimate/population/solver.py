@@ -76,8 +76,8 @@ class Population:
         persons: a data frame with the column `expert` and one row per expert; not needed for "~ 1".
         known_reward: the known part of the reward, as in `MaximumLikelihood`.
         ridge: weight of a penalty on the reward, as in `MaximumLikelihood`.
-        nodes: nodes of the quadrature for logit γ; log λ has about half as many. With 15, effects are exact to a hundredth of their
-            standard error.
+        nodes: nodes of the quadrature for logit γ; log λ has about half as many. With 15, effects are exact to a hundredth of
+            their standard error.
         missing: what to do with persons who lack a row or a covariate, or are alone in their group: "drop" leaves them out, says
             so in the message, and names them in `evidence["population"]["left_out"]`; "fail" raises.
         reference: for columns of groups, the one that the others are compared with: `{"group": "control"}`. By default it is
