@@ -7,6 +7,7 @@ it has this size; one that a single module uses stays there.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -154,7 +155,7 @@ def as_names(value: Iterable[object] | None, size: int, name: str) -> tuple[str,
     if len(names) != size:
         raise ValueError(f"{name} must have {size} entries, received {len(names)}")
     if len(set(names)) != size:
-        twice = next(n for n in names if names.count(n) > 1)
+        twice = next(n for n, times in Counter(names).items() if times > 1)
         raise ValueError(f"{name} must be distinct, received {twice!r} twice")
     return names
 

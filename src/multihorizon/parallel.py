@@ -151,7 +151,9 @@ def _here(task: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> I
 def _on_cluster(task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
     client = _clients[-1]
     shared = client.scatter(task, broadcast=True, hash=False)
-    futures = [client.submit(_on_one_thread, shared, item, pure=False) for item in items]
+    with warnings.catch_warnings():  # that items are large, though each travels once
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+        futures = [client.submit(_on_one_thread, shared, item, pure=False) for item in items]
     try:
         for future in futures:
             _wait(client, future)

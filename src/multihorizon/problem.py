@@ -28,7 +28,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, Sparse, as_floats, as_names, as_shape, read_only
+from multihorizon.checks import Bools, Floats, Ints, Sparse, as_floats, as_names, as_shape, first_few, read_only
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.steps import Steps
 from multihorizon.mdp import MDP
@@ -369,7 +369,7 @@ class Problem(AnyProblem):
         return _one_mdp(expert.mdp for expert in self.experts)
 
     def __repr__(self) -> str:
-        return f"Problem({self.experts[0].mdp!r}, experts {', '.join(self.names)})"
+        return f"Problem({self.experts[0].mdp!r}, experts {first_few(self.names)})"
 
 
 def _one_mdp(mdps: Iterable[MDP]) -> MDP:

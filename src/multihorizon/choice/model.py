@@ -450,13 +450,13 @@ def read_settings(
 
 def by_name(problem: AnyProblem, values: Mapping[str, float], what: str) -> Floats:
     """The given value of each expert `(K,)`, NaN where none is given; raises for a name that no expert has."""
-    found = np.full(problem.n_experts, np.nan)
+    found, place = np.full(problem.n_experts, np.nan), {name: i for i, name in enumerate(problem.names)}
     for key, value in values.items():
         name = label(key, f"the name of an expert with a known {what}")
-        if name not in problem.names:
+        if name not in place:
             known = first_few(problem.names)
             raise ValueError(f"the {what} of {name} is given, but there is no expert of that name: the experts are {known}")
-        found[problem.names.index(name)] = float(value)
+        found[place[name]] = float(value)
     return found
 
 
@@ -465,15 +465,18 @@ def _read_groups(problem: Problem, groups: Mapping[str, Any] | None, known: Floa
     if groups is None:
         return None
     members = {label(name, "the name of an expert in groups"): str(group) for name, group in groups.items()}
-    unknown = [name for name in members if name not in problem.names]
+    everybody = set(problem.names)
+    unknown = [name for name in members if name not in everybody]
     if unknown:
         names = first_few(problem.names)
         raise ValueError(f"groups name {unknown[0]}, but there is no expert of that name: the experts are {names}")
     keys = [("group", members[name]) if name in members else ("alone", name) for name in problem.names]
     number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
     given = np.full(len(keys), np.nan) if known is None else known
-    for group in number:
-        own = [k for k, key in enumerate(keys) if key == group]
+    together: dict[tuple[str, str], list[int]] = {}
+    for k, key in enumerate(keys):
+        together.setdefault(key, []).append(k)
+    for own in together.values():
         distinct = sorted({float(given[k]) for k in own if not np.isnan(given[k])})
         if len(distinct) > 1:
             names = ", ".join(problem.names[k] for k in own)

@@ -75,7 +75,7 @@ KnownReward = Annotated[
 Groups = Annotated[Path | None, file("--groups", "CSV: expert, group; the experts of one group share one discount.")]
 PersonsFile = Annotated[
     Path | None,
-    file("--persons", "CSV: expert, then covariates, one row per person; use with --formula."),
+    file("--persons", "CSV or Parquet: expert, then covariates, one row per person; use with --formula."),
 ]
 Formula = Annotated[
     str | None, typer.Option("--formula", help='The covariates that discounts may depend on, as in R: "~ group + age".')

@@ -155,7 +155,8 @@ def tables_of(
         ValueError: for tables with other experts or other decisions than the problem's.
     """
     tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations)
-    kept = [np.array([all_experts or name in problem.names for name in table.experts]) for table in tables]
+    everybody = set(problem.names)
+    kept = [np.array([all_experts or name in everybody for name in table.experts]) for table in tables]
     counts: list[Floats] = []
     for table, own_experts in zip(tables, kept, strict=True):
         if len(counts) < len(problem.experts) and own_experts.any():

@@ -239,8 +239,9 @@ def read_design(problem: Problem, demonstrations: Demonstrations | Sequence[Demo
         return StudyDesign(problem, None, (0,) * len(problem.experts))
     starts: list[Ints] = []
     lengths: list[int] = []
+    everybody = set(problem.names)
     for table in tables_of(problem, demonstrations, all_experts=False):
-        members = [expert for expert, name in enumerate(table.experts) if name in problem.names]
+        members = [expert for expert, name in enumerate(table.experts) if name in everybody]
         if members:
             episodes = table.by_episode
             states = table.match(problem.experts[len(starts)].mdp)[0][episodes.first_state]
