@@ -344,6 +344,8 @@ class PopulationFindings(Evidence):
         individuals: each person's discount and temperature, shrunken towards those of similar persons, and the log-likelihood of
             the person's decisions, all as arrays `(n,)`.
         largest_discount, steps: the largest discount that is tried, and the steps of the climb.
+        distribution: where no shape was assumed, by group: the most likely points with their weights, the types, and what the
+            task cannot show; None where the population is normal.
     """
 
     persons: int
@@ -364,6 +366,7 @@ class PopulationFindings(Evidence):
     largest_discount: float
     steps: int
     cautions: list[str]
+    distribution: dict[str, dict[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         """Lists, as files have them, become arrays: there may be a million persons."""

@@ -40,6 +40,8 @@ from scipy.linalg import cho_factor, cho_solve
 from multihorizon.checks import Floats, Ints, as_positive
 from multihorizon.parallel import Progress, in_parallel, silent
 
+#: Components that a quadratic model has at most: its matrix is dense.
+MOST_AT_ONCE = 1000
 #: The log-likelihoods `(rows,columns)` of some rows under some components.
 LogLikelihoods = Callable[[Ints, Ints], Floats]
 
@@ -218,17 +220,22 @@ def _first(sampled: Floats) -> Floats:
     weights = np.full(sampled.shape[1], 1.0 / sampled.shape[1])
     for _ in range(20):
         weights = weights * (sampled.T @ (1.0 / (sampled @ weights))) / len(sampled)
-    return _climb(sampled, weights, 1e-4)
+    some = np.sort(np.argsort(-weights, kind="stable")[:MOST_AT_ONCE])
+    found = np.zeros(weights.size)
+    found[some] = _climb(sampled[:, some], weights[some] / weights[some].sum(), 1e-4)
+    return found
 
 
 def _wanted(sampled: Floats, weights: Floats, excess: Floats) -> Ints:
     """The components that the quadratic model of all asks for, and the peaks of the gradient."""
-    places = np.flatnonzero((weights > 0) | (excess > 0))
+    asked = (weights > 0) | (excess > 0)
+    places = np.sort(np.argsort(np.where(asked, -excess - 1e9 * (weights > 0), np.inf), kind="stable")[:MOST_AT_ONCE])
+    places = places[asked[places]]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         ratio = np.nan_to_num(sampled[:, places] / (sampled @ weights)[:, None], nan=1.0, posinf=1e6).clip(max=1e6)
     hessian = ratio.T @ ratio / len(ratio)
     linear = hessian @ weights[places] + excess[places].clip(max=1e6)
-    asked = _quadratic(hessian, linear, weights[places] > 0) > 0
+    taken = _quadratic(hessian, linear, weights[places] > 0) > 0
     # and, among components that are alike, the one with the largest gradient: there the sample's Hessian decides nothing
     size = np.sqrt(np.diag(hessian))
     alike = hessian > 0.9 * np.outer(size, size)
@@ -236,7 +243,7 @@ def _wanted(sampled: Floats, weights: Floats, excess: Floats) -> Ints:
     while left.any():
         peaks.append(int(np.argmax(np.where(left, excess[places], -np.inf))))
         left &= ~alike[peaks[-1]]
-    return np.union1d(places[asked], places[peaks])
+    return np.union1d(places[taken], places[peaks])
 
 
 def _climb(likelihoods: Floats, weights: Floats, tol: float) -> Floats:

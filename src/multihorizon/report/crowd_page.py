@@ -32,7 +32,7 @@ from multihorizon.report.charts import (
     look_ahead,
     look_ahead_range,
 )
-from multihorizon.report.population import effect_blocks, logit_axis
+from multihorizon.report.population import distribution_section, effect_blocks, logit_axis
 from multihorizon.report.question_pages import UNIT_OF_REWARD, options_text, recovery_blocks
 from multihorizon.result import package_version
 from multihorizon.words import LEVEL, count, decimals, percent, shortened
@@ -46,7 +46,7 @@ def crowd_page(found: CrowdAnalysis, options: dict[str, Any]) -> Page:
     if not found.withheld:
         opening.append(" ".join(population_words(found.solution, found.longest)))
         opening.append(" ".join(verdict.reasons for verdict in found.verdicts[-3:-1]))
-        sections = [_groups(found), _persons(found), _reward(found)]
+        sections = [_groups(found), *distribution_section(found.population, found.longest), _persons(found), _reward(found)]
     if found.recovery is not None:
         sections.append(Section("What can this design show?", recovery_blocks(found.recovery)))
     return Page(

@@ -56,10 +56,10 @@ from multihorizon.report.charts import (
 from multihorizon.report.explorer import Person, explorer
 from multihorizon.report.maps import MOST_CELLS, grid_map
 from multihorizon.report.plots import new_axes, plot_reward
-from multihorizon.report.population import population_section
+from multihorizon.report.population import distribution_section, population_section
 from multihorizon.report.question_pages import UNIT_OF_REWARD, goals_blocks, lookahead_blocks, options_text, recovery_blocks
 from multihorizon.result import package_version
-from multihorizon.solution import SieveEvidence, Status
+from multihorizon.solution import PopulationEvidence, SieveEvidence, Status
 from multihorizon.words import LEVEL, count, decimals, p_text
 
 
@@ -75,7 +75,8 @@ def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
         if found.population is not None:
             asked = population_answer(found.population, found.longest)
             cards = [*([] if asked is None else [(asked.question, asked.answer, asked.kind)]), *cards]
-            sections = [population_section(found, found.population), *sections]
+            shapes = distribution_section(PopulationEvidence.of(found.population).population, found.longest)
+            sections = [population_section(found, found.population), *shapes, *sections]
     return Page(
         "How far ahead each expert plans",
         sizes(found),

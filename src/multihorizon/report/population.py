@@ -10,6 +10,7 @@ import pandas as pd
 from scipy.special import logit
 
 from multihorizon.analysis import Analysis, population_columns
+from multihorizon.checks import Floats
 from multihorizon.estimate.population.solver import absent_words
 from multihorizon.questions.differences import population_words
 from multihorizon.report.charts import (
@@ -32,7 +33,7 @@ from multihorizon.report.charts import (
     look_ahead_range,
 )
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import decimals, horizon_text, p_text, shortened
+from multihorizon.words import decimals, horizon_text, p_text, percent, shortened
 
 
 def contrast_rows(population: PopulationFindings, steps: float) -> list[tuple[str, str, str, str, str]]:
@@ -120,6 +121,100 @@ def effect_blocks(population: PopulationFindings, steps: float) -> list[str | Bl
         f"{population.degrees} degrees of freedom)."
     )
     return blocks
+
+
+def distribution_section(population: PopulationFindings, steps: float) -> list[Section]:
+    """The section on how horizons are distributed where no shape was assumed; none where the population is normal."""
+    if population.distribution is None:
+        return []
+    blocks: list[str | Block] = [
+        "Here no shape of the distribution was assumed. Its most likely form is a few points: what decisions blur cannot be told "
+        "from points, so these are a picture of where persons are, not the persons themselves.",
+    ]
+    rows = []
+    for name, found in population.distribution.items():
+        blocks.append(Beside([_free_figure(population, name, steps), _free_map(population, name, steps)]))
+        for kind in found["types"]:
+            cells = [name, percent(kind["share"]), look_ahead(kind["discount"], steps), f"{kind['temperature']:.3g}"]
+            rows.append([*cells, f"{'at most ' if kind['at_most'] else ''}{kind['spread']:.2f}"])
+    typical = Either("typical discount", "typical horizon, steps")
+    headers = ["persons", "share", typical, "typical temperature", "spread of the logit"]
+    blocks.append(PageTable(headers, rows, "Clear types"))
+    figures = [
+        [
+            name,
+            len(found["weights"]),
+            f"{found['log_likelihood']:.2f}",
+            f"{found['normal_log_likelihood']:.2f}",
+            f"{found['gap']:.2g}",
+            f"{found['refinement']['gain']:.2g}",
+        ]
+        for name, found in population.distribution.items()
+    ]
+    of_fits = ["persons", "points", "log-likelihood", "of the normal population", "gap", "last refinement"]
+    blocks.append(PageTable(of_fits, figures, "How likely the free distribution is"))
+    asked = min(found["types_decided"]["persons"] for found in population.distribution.values())
+    blocks.append(
+        "No weights on these points and on the other nodes of the grid are more likely by more than the gap, and points at half "
+        "the distance added no more than the last refinement. Types are counted by normal distributions: as many as the Bayesian "
+        "information criterion asks for. Those without a valley between them, where the density falls below half of the lower "
+        "peak, are one type. The free distribution has more points than there are types."
+        + (f" Nodes were placed and types counted with {asked:,} persons." if asked < population.persons else "")
+    )
+    return [Section("How horizons are distributed", blocks)]
+
+
+def _free_figure(population: PopulationFindings, name: str, steps: float) -> Chart:
+    """The free distribution of the discount as bars, under the normal curve of the same persons."""
+    assert population.distribution is not None
+    found, group, largest = population.distribution[name], population.predictions[name], population.largest_discount
+    logits, weights = _logits(found["discounts"], largest), np.array(found["weights"])
+    centre, spread = float(logit(group["typical_discount"] / largest)), population.spread["discount"]["estimate"]
+    ends = (min(float(logits.min()), centre - 3 * spread) - 0.25, max(float(logits.max()), centre + 3 * spread) + 0.25)
+    edges = np.linspace(*ends, 1 + int(np.clip((ends[1] - ends[0]) / 0.25, 12, 60)))
+    bars = np.histogram(logits, edges, weights=weights)[0]
+    x = np.linspace(*ends, 121)
+    curve = np.exp(-0.5 * ((x - centre) / spread) ** 2) / (spread * np.sqrt(2 * np.pi)) * (edges[1] - edges[0])
+    top = 1.1 * max(float(bars.max()), float(curve.max()))
+    outline = list(zip(np.repeat(edges, 2).tolist(), [0.0, *np.repeat(bars, 2).tolist(), 0.0], strict=True))
+    lines = [Line(outline, kind="area"), Line(list(zip(x.tolist(), curve.tolist(), strict=True)), colour=1)]
+    y = Axis("share of persons", [(share, f"{100 * share:.0f} %") for share in _round_shares(top)], 0.0, top)
+    panels = [Panel(logit_axis(steps, unit, largest, ends), y, [], lines, f"in-{unit}") for unit in UNITS]
+    return Chart(f"Discounts of {shortened(name, 60)}: bars without any assumption, the line if they are normal.", panels)
+
+
+def _free_map(population: PopulationFindings, name: str, steps: float) -> Chart:
+    """The points of the free distribution over discount and temperature, as large as their weights."""
+    assert population.distribution is not None
+    found, largest = population.distribution[name], population.largest_discount
+    logits, heights = _logits(found["discounts"], largest), np.log10(found["temperatures"])
+    marks = [
+        Mark(
+            x,
+            y,
+            f"γ {discount:.3f}, temperature {10**y:.3g}\n{percent(weight)} of persons",
+            size=1.5 + 18 * float(np.sqrt(weight)),
+        )
+        for x, y, discount, weight in zip(logits.tolist(), heights.tolist(), found["discounts"], found["weights"], strict=True)
+    ]
+    low, high = float(heights.min()) - 0.2, float(heights.max()) + 0.2
+    ticks = [(float(np.log10(m * 10.0**e)), f"{m * 10.0**e:g}") for e in range(-12, 13) for m in (1, 2, 5)]
+    inside = [tick for tick in ticks if low <= tick[0] <= high]
+    shown = inside if len(inside) <= 8 else [tick for tick in inside if abs(tick[0] - round(tick[0])) < 1e-9]
+    ends = float(logits.min()) - 0.25, float(logits.max()) + 0.25
+    y = Axis("temperature, on a logarithmic scale", shown, low, high)
+    panels = [Panel(logit_axis(steps, unit, largest, ends), y, marks, (), f"in-{unit}") for unit in UNITS]
+    return Chart("The same with temperatures: the larger a point, the more persons it stands for.", panels)
+
+
+def _logits(discounts: Sequence[float], largest: float) -> Floats:
+    share = np.clip(np.array(discounts) / largest, 1e-12, 1 - 1e-12)
+    return np.log(share) - np.log1p(-share)
+
+
+def _round_shares(top: float) -> list[float]:
+    step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if 6 * step >= top or step == 0.5)
+    return [i * step for i in range(int(top / step) + 1)]
 
 
 def _persons(findings: Analysis) -> PageTable:

@@ -1,0 +1,373 @@
+"""How horizons are distributed where no shape is assumed: the most likely distribution of (logit γ, log λ), and its clear types.
+
+*The distribution.* Given the reward, the decisions of person i have the log-likelihood `ℓ_iq = Σ_sa N_i(s,a) log π_q(a|s)` at
+node q, a pair `η_q = (x, log λ)` with `γ = Γ/(1+exp(−x))`: counts times a table of exact plans at the nodes. Weights on the nodes
+maximise `Σ_i log Σ_q w_q exp ℓ_iq` to a certified gap (`numerics.mixture`). Such a maximum is a few points (Lindsay, 1983),
+however persons are distributed: the points are a picture, not persons.
+
+*Nodes.* A coarse grid over all that matters shows where people are, and a grid of `SIDES` nodes covers the box around them. Then
+nodes half as far apart are put around those with a weight, again and again, until this raises the log-likelihood by no more than
+`10⁻³ √n`. Where persons are very many, nodes are placed with some of them, and weights are fitted to all.
+
+*Clear types.* Several points need not be several types: one normal distribution leads to several points too. So K normal
+distributions are fitted to the decisions on the box's grid, K = 1, 2, …, until the Bayesian information criterion with 6K − 1
+parameters rises. Normal distributions that overlap may together be one type of another shape. On the ridge between two of them,
+which holds all peaks and valleys of their mixture (Ray and Lindsay, 2005), the density must fall below half of its value at the
+lower peak, or they count as one type (Hennig, 2010).
+
+*What the task cannot show.* In a task of few steps all long horizons lead to the same choices. With `π_x` the policy at the
+typical temperature, x* is where the total variation from the policy of the largest discount is at most `ALIKE` in every state in
+which anyone decided, for all x above. How much mass is above x* the decisions do say; where it is they do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from multihorizon.checks import Floats, Ints, Sparse
+from multihorizon.numerics.mixture import Mixture, fit_mixture
+from multihorizon.parallel import Progress, part_of, silent
+
+#: Nodes of the box's grid along logit γ and along log λ.
+SIDES = (33, 21)
+#: Policies whose probabilities differ by no more than this hardly differ.
+ALIKE = 0.05
+#: Nodes are placed, and types decided, with at most so many persons.
+MOST_PERSONS = 20_000
+#: Log-likelihoods that are kept in memory; where there are more, they are computed again in blocks.
+MOST_NUMBERS = 40_000_000
+
+#: `log π` `(rows,K)` at places η `(K,2)`; None where a soft value is infinite.
+Planner = Callable[[Floats], Floats | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Free:
+    """The most likely distribution on nodes.
+
+    Attributes:
+        nodes: η `(G,2)`; the first are those of the box's grid.
+        found: their weights, with the gap.
+        gain: what the last refinement of the nodes added to the log-likelihood of the persons who were asked.
+        asked: who they are; everyone, where there are not too many.
+        box: the first and the last node `(2,2)` of the grid over the box.
+        table: `log π` `(rows,G)` at the nodes.
+    """
+
+    nodes: Floats
+    found: Mixture
+    gain: float
+    asked: Ints
+    box: Floats
+    table: Floats
+
+    @property
+    def settled(self) -> bool:
+        """Whether finer nodes would hardly add anything."""
+        return bool(self.gain <= 1e-3 * np.sqrt(self.asked.size))
+
+
+def fit_free(counts: Sparse, planner: Planner, centre: Floats, jobs: int = 1, progress: Progress = silent) -> Free:
+    """The most likely distribution of persons with these counts `(n,rows)`; `centre` `(2,)` is a typical η."""
+    n = counts.shape[0]
+    asked = np.arange(n)
+    if n > MOST_PERSONS:  # every so many in the order of their likelihoods, which is the same however persons are listed
+        order = np.argsort((counts @ _table(planner, centre[None]))[:, 0], kind="stable")
+        asked = np.sort(order[np.linspace(0, n - 1, MOST_PERSONS).astype(np.int64)])
+    some = counts[asked] if n > MOST_PERSONS else counts
+    # Beyond logits of ±8 and temperatures e⁶ times the typical one policies hardly change any more.
+    reach = np.array([[-8.0, centre[1] - 6.0], [8.0, centre[1] + 6.0]])
+    coarse, first = _grid(reach, (17, 13)), SIDES[0] * SIDES[1]
+    rough = _fitted(some, _table(planner, coarse), None, 1e-4, jobs, part_of(progress, 0.0, 0.1))
+    used = coarse[rough.weights > 1e-4 / n]
+    box = np.stack([np.maximum(used.min(axis=0) - 1.0, reach[0]), np.minimum(used.max(axis=0) + 1.0, reach[1])])
+    nodes, spacing = _grid(box, SIDES), (box[1] - box[0]) / (np.array(SIDES) - 1)
+    table = _table(planner, nodes)
+    found = _fitted(some, table, None, 1e-6, jobs, part_of(progress, 0.1, 0.3))
+    gain = found.log_likelihood - rough.log_likelihood
+    for level in range(10):
+        if gain <= 1e-3 * np.sqrt(asked.size):
+            break
+        spacing = spacing / 2
+        around = np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j]) * spacing
+        new = np.clip((nodes[found.weights > 0][:, None] + around).reshape(-1, 2), box[0], box[1]).round(9)
+        new = np.array(sorted({*map(tuple, new.tolist())} - {*map(tuple, nodes.round(9).tolist())})).reshape(-1, 2)
+        kept = (found.weights > 0) | (np.arange(len(nodes)) < first)  # the box's grid stays
+        nodes, table = np.concatenate([nodes[kept], new]), np.concatenate([table[:, kept], _table(planner, new)], axis=1)
+        start = np.concatenate([found.weights[kept], np.zeros(len(new))])
+        finer = _fitted(some, table, start, 1e-6, jobs, part_of(progress, 0.3 + 0.04 * level, 0.34 + 0.04 * level))
+        gain, found = finer.log_likelihood - found.log_likelihood, finer
+    if n > MOST_PERSONS:
+        found = _fitted(counts, table, found.weights, 1e-6, jobs, part_of(progress, 0.7, 0.95))
+    return Free(nodes, found, gain, asked, box, table)
+
+
+def _grid(box: Floats, sides: tuple[int, int]) -> Floats:
+    """The nodes `(G,2)` of a grid over a box, x before log λ."""
+    x, y = (np.linspace(box[0, i], box[1, i], sides[i]) for i in (0, 1))
+    return np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
+
+
+def _table(planner: Planner, nodes: Floats) -> Floats:
+    """`log π` `(rows,K)` at the nodes, planned for some of them at a time."""
+    parts = [planner(nodes[low : low + 128]) for low in range(0, len(nodes), 128)]
+    found = [part for part in parts if part is not None]
+    if not found or len(found) < len(parts):
+        raise ValueError("the soft values must be finite at all discounts and temperatures: check rewards and transitions")
+    return np.concatenate(found, axis=1)
+
+
+def _fitted(counts: Sparse, table: Floats, start: Floats | None, tol: float, jobs: int, progress: Progress) -> Mixture:
+    shape = counts.shape[0], table.shape[1]
+    if shape[0] * shape[1] <= MOST_NUMBERS:
+        return fit_mixture(counts @ table, tol=tol, start=start, jobs=1, progress=progress)
+    return fit_mixture(partial(_product, counts, table), shape, tol, start, jobs=jobs, progress=progress)
+
+
+def _product(counts: Sparse, table: Floats, rows: Ints, columns: Ints) -> Floats:
+    """ℓ of some rows and some columns."""
+    found: Floats = counts[rows] @ table[:, columns]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Normals:
+    """K normal distributions of η: weights `(K,)`, means `(K,2)`, covariances `(K,2,2)`, and the log-likelihood."""
+
+    weights: Floats
+    means: Floats
+    covariances: Floats
+    log_likelihood: float
+
+    def criterion(self, persons: int) -> float:
+        """The Bayesian information criterion; less is better."""
+        return (6 * self.weights.size - 1) * float(np.log(persons)) - 2 * self.log_likelihood
+
+    def density(self, places: Floats) -> Floats:
+        """Of the mixture at places `(…,2)`."""
+        away = places[..., None, :] - self.means
+        sizes = 2 * np.pi * np.sqrt(np.linalg.det(self.covariances))
+        each = np.exp(-0.5 * np.einsum("...ki,kij,...kj->...k", away, np.linalg.inv(self.covariances), away)) / sizes
+        found: Floats = each @ self.weights
+        return found
+
+
+class NormalSearch:
+    """Mixtures of normal distributions on the nodes of a grid, whose spacing is the unit of length.
+
+    Deviations are at least half of it: nothing narrower can be told from a point.
+
+    Args:
+        log_likelihoods: ℓ `(n,G)`.
+        nodes: `(G,2)`.
+        spacing: `(2,)`.
+    """
+
+    def __init__(self, log_likelihoods: Floats, nodes: Floats, spacing: Floats) -> None:
+        scale = log_likelihoods.max(axis=1, keepdims=True)
+        # Seven digits of a likelihood are enough to count types, and half the memory.
+        self.likelihoods: Any = np.exp(log_likelihoods - scale).astype(np.float32)
+        self.scale, self.origin, self.spacing = float(scale.sum()), nodes[0], spacing
+        self.places: Floats = (nodes - nodes[0]) / spacing
+
+    def value(self, weights: Floats) -> tuple[float, Floats]:
+        """The log-likelihood of weights on the nodes `(G,)`, and its gradient."""
+        total = np.maximum(self.likelihoods @ weights.astype(np.float32), np.float32(1e-30))
+        gradient: Floats = (self.likelihoods.T @ (1 / total)).astype(np.float64)
+        return float(np.log(total.astype(np.float64)).sum()) + self.scale, gradient
+
+    def on_nodes(self, normals: Normals) -> Floats:
+        """Each normal distribution as weights on the nodes `(G,K)`."""
+        away = self.places[:, None, :] - normals.means
+        log = -0.5 * np.einsum("gki,kij,gkj->gk", away, np.linalg.inv(normals.covariances), away)
+        density = np.exp(log - log.max(axis=0))
+        found: Floats = density / density.sum(axis=0)
+        return found
+
+    def expectation(self, normals: Normals, steps: int) -> Normals:
+        """So many steps by expectation and maximisation, which never lead downhill."""
+        for _ in range(steps):
+            density = self.on_nodes(normals)
+            value, gradient = self.value(density @ normals.weights)
+            mass = density * normals.weights * gradient[:, None]
+            sums = np.maximum(mass.sum(axis=0), 1e-12)
+            means = (mass.T @ self.places) / sums[:, None]
+            away = self.places[:, None, :] - means
+            covariances = np.einsum("gk,gki,gkj->kij", mass, away, away) / sums[:, None, None] + 0.25 * np.eye(2)
+            normals = Normals(sums / sums.sum(), means, covariances, value)
+        return normals
+
+    def climb(self, normals: Normals) -> Normals:
+        """The most likely mixture near this one: a quasi-Newton method on logits of weights, means, and roots of precisions."""
+        k = normals.weights.size
+        roots = np.linalg.cholesky(np.linalg.inv(normals.covariances))
+        logs = np.log(roots[:, [0, 1], [0, 1]])
+        start = np.concatenate([np.log(normals.weights[:, None]), normals.means, logs, roots[:, 1:, 0]], axis=1)
+
+        def read(x: Floats) -> tuple[Normals, Floats]:
+            table = x.reshape(k, 6)
+            shares = np.exp(table[:, 0] - table[:, 0].max())
+            root = np.zeros((k, 2, 2))
+            root[:, 0, 0], root[:, 1, 1], root[:, 1, 0] = np.exp(table[:, 3]), np.exp(table[:, 4]), table[:, 5]
+            covariances: Any = np.linalg.inv(root @ root.transpose(0, 2, 1))
+            return Normals(shares / shares.sum(), table[:, 1:3], covariances, np.nan), root
+
+        def loss(x: Floats) -> tuple[float, Floats]:
+            found, root = read(x)
+            density = self.on_nodes(found)
+            value, gradient = self.value(density @ found.weights)
+            pull = density * gradient[:, None]
+            sums = pull.sum(axis=0)
+            pull = (pull - density * sums) * found.weights  # less the change of the sum over nodes, which stays 1
+            away = self.places[:, None, :] - found.means
+            along = np.einsum("gki,kij->gkj", away, root)
+            slopes = np.empty((k, 6))
+            slopes[:, 0] = found.weights * (sums - sums @ found.weights)
+            slopes[:, 1:3] = np.einsum("gk,gkj,kij->ki", pull, along, root)
+            slopes[:, 3] = -np.einsum("gk,gk,gk->k", pull, along[..., 0], away[..., 0]) * root[:, 0, 0]
+            slopes[:, 4] = -np.einsum("gk,gk,gk->k", pull, along[..., 1], away[..., 1]) * root[:, 1, 1]
+            slopes[:, 5] = -np.einsum("gk,gk,gk->k", pull, along[..., 0], away[..., 1])
+            return -value, -slopes.ravel()
+
+        free, side = (None, None), float(np.abs(self.places).max())
+        bounds = [free, (-side, 2 * side), (-side, 2 * side), (-6.0, np.log(2.0)), (-6.0, np.log(2.0)), (-4.0, 4.0)] * k
+        found = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 60, "ftol": 1e-10})
+        best = read(found.x)[0]
+        return Normals(best.weights, best.means, best.covariances, -float(found.fun))
+
+    def one(self) -> Normals:
+        """The most likely normal distribution."""
+        centre = self.places.mean(axis=0)
+        return self.climb(self.expectation(Normals(np.ones(1), centre[None], np.diag(centre**2)[None], np.nan), 20))
+
+    def one_more(self, normals: Normals) -> Normals:
+        """The most likely mixture of one more, begun with each cut in two lengthwise, or with a new one where most is lacking."""
+        starts = []
+        for j in range(normals.weights.size):
+            sizes, axes = np.linalg.eigh(normals.covariances[j])
+            move = np.sqrt(sizes[1]) * axes[:, 1]
+            half = normals.covariances[j] - 0.7 * np.outer(move, move)
+            parts = [(normals.weights[j] / 2, normals.means[j] + sign * move, half) for sign in (-1, 1)]
+            starts.append(self._with(normals, parts, np.arange(normals.weights.size) != j))
+        lacking = self.places[int(np.argmax(self.value(self.on_nodes(normals) @ normals.weights)[1]))]
+        starts.append(self._with(normals, [(0.05, lacking, 2.0 * np.eye(2))], np.ones(normals.weights.size, dtype=bool)))
+        tried = [self.expectation(start, 12) for start in starts]
+        return self.climb(max(tried, key=lambda each: each.log_likelihood))
+
+    def _with(self, normals: Normals, parts: list[tuple[Any, Floats, Floats]], kept: Any) -> Normals:
+        weights = np.array([*normals.weights[kept], *(part[0] for part in parts)])
+        means = np.array([*normals.means[kept], *(part[1] for part in parts)])
+        covariances = np.array([*normals.covariances[kept], *(part[2] for part in parts)])
+        return Normals(weights / weights.sum(), means, covariances, np.nan)
+
+    def search(self, most: int = 6) -> list[Normals]:
+        """The most likely mixtures of 1, 2, … normal distributions, until one more does not pay."""
+        found, persons = [self.one()], len(self.likelihoods)
+        while len(found) < most:
+            found.append(self.one_more(found[-1]))
+            if found[-1].criterion(persons) >= found[-2].criterion(persons):
+                break
+        return found
+
+
+def joined(normals: Normals) -> list[list[int]]:
+    """Which of the normal distributions are one type, in order of logit γ: those with no clear valley on the way."""
+    k = normals.weights.size
+    precisions, group = np.linalg.inv(normals.covariances), np.arange(k)
+    share = np.linspace(0, 1, 201)[:, None, None]
+    for i in range(k):
+        for j in range(i + 1, k):
+            both = (1 - share) * precisions[i] + share * precisions[j]
+            to = (1 - share[:, :, 0]) * (precisions[i] @ normals.means[i]) + share[:, :, 0] * (precisions[j] @ normals.means[j])
+            height = normals.density(np.linalg.solve(both, to[:, :, None])[:, :, 0])
+            top = int(np.argmax(height))
+            # from the highest peak, the lowest point on the way to any other place, against the height there
+            sides = (height[top::-1], height[top:])
+            clear = any(bool((np.minimum.accumulate(side) < 0.5 * side).any()) for side in sides)
+            if not clear:
+                group[group == group[j]] = group[i]
+    types = [np.flatnonzero(group == g).tolist() for g in np.unique(group)]
+    return sorted(types, key=lambda type_: float(normals.weights[type_] @ normals.means[type_, 0] / normals.weights[type_].sum()))
+
+
+def flat_from(planner: Planner, same_state: Sparse, log_temperature: float) -> float:
+    """x*: above it, policies at this temperature differ by no more than `ALIKE` from that of the largest discount."""
+    places = np.linspace(-6.0, 12.0, 181)
+    policies = np.exp(_table(planner, np.stack([places, np.full_like(places, log_temperature)], axis=1)))
+    variation = (same_state @ np.abs(policies - policies[:, -1:])).max(axis=0) / 2
+    apart = np.flatnonzero(variation > ALIKE)
+    return float(places[apart[-1] + 1]) if apart.size else -np.inf
+
+
+def describe_free(
+    counts: Sparse,
+    planner: Planner,
+    same_state: Sparse,
+    largest: float,
+    centre: Floats,
+    normal: float,
+    jobs: int = 1,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """What `evidence["population"]["distribution"]` says of persons with these counts `(n,rows)`.
+
+    Args:
+        counts: N.
+        planner: the table of log π at given η.
+        same_state: whether two rows are of one state `(rows,rows)`.
+        largest: Γ.
+        centre: η of a typical person.
+        normal: the log-likelihood of the same persons where the population is normal.
+        jobs: processes.
+        progress: called as the work goes on.
+    """
+    free = fit_free(counts, planner, centre, jobs, progress)
+    first, used = SIDES[0] * SIDES[1], np.flatnonzero(free.found.weights > 0)
+    used = used[np.lexsort(free.nodes[used].T[::-1])]
+    grid, spacing = free.nodes[:first], (free.box[1] - free.box[0]) / (np.array(SIDES) - 1)
+    tried = NormalSearch(counts[free.asked] @ free.table[:, :first], grid, spacing).search()
+    criteria = [each.criterion(free.asked.size) for each in tried]
+    best = tried[int(np.argmin(criteria))]
+    types = []
+    for members in joined(best):
+        share = best.weights[members]
+        mean = (share @ best.means[members]) / share.sum() * spacing + free.box[0]
+        away = (best.means[members] * spacing + free.box[0] - mean)[:, 0]
+        variance = float(share @ (best.covariances[members, 0, 0] * spacing[0] ** 2 + away**2) / share.sum())
+        types.append(
+            {
+                "share": float(share.sum()),
+                "discount": float(largest * expit(mean[0])),
+                "temperature": float(np.exp(mean[1])),
+                "spread": float(np.sqrt(variance)),
+                "at_most": bool(variance < 1.1 * (0.5 * spacing[0]) ** 2),
+                "normals": len(members),
+            }
+        )
+    flat = flat_from(planner, same_state, float(centre[1]))
+    return {
+        "persons": int(counts.shape[0]),
+        "discounts": (largest * expit(free.nodes[used, 0])).tolist(),
+        "temperatures": np.exp(free.nodes[used, 1]).tolist(),
+        "weights": free.found.weights[used].tolist(),
+        "log_likelihood": free.found.log_likelihood,
+        "normal_log_likelihood": normal,
+        "gap": free.found.gap,
+        "converged": bool(free.found.converged and free.settled),
+        "nodes": len(free.nodes),
+        "refinement": {"gain": free.gain, "persons": int(free.asked.size)},
+        "types": types,
+        "types_decided": {"criteria": criteria, "persons": int(free.asked.size)},
+        "indistinguishable": {
+            "discount": float(largest * expit(flat)) if np.isfinite(flat) else 0.0,
+            "share": float(free.found.weights[free.nodes[:, 0] >= flat].sum()),
+            "difference": ALIKE,
+        },
+    }
