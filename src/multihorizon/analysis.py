@@ -595,11 +595,11 @@ def analyse(
         refused = [name for name, asked in {"pairs": pairs, "lookahead": bool(lookahead)}.items() if asked]
         if refused:
             raise ValueError(f"{' and '.join(refused)} must be left out with so many persons: fit a sample of them to ask for it")
-        crowd, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest)
+        crowd, remarks = build_crowd(tables, mdps, features, smoothing, estimate_rest)
         asked = replace(population, known_reward=solver.known_reward if known_reward is None else known_reward(crowd.mdp))
         solution = solve(crowd, asked, seed=seed, progress=progress)
         episodes = sum(int(table.episode_counts.sum()) for table in tables)
-        return crowd_analysis(solution, Crowd.of(crowd), episodes, most_steps(crowd), remarks)
+        return crowd_analysis(solution, crowd, episodes, most_steps(crowd), remarks)
     problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest)
     if known_reward is not None:
         solver = replace(solver, known_reward=known_reward(problem.mdp))

@@ -19,12 +19,13 @@ import pandas as pd
 
 from multihorizon.checks import Floats, as_count, as_positive
 from multihorizon.parallel import Progress, as_jobs, in_parallel, part_of, silent
-from multihorizon.problem import AnyProblem, Problem, SampledProblem, require_finite
+from multihorizon.problem import AnyProblem, Crowd, Problem, SampledProblem, require_finite
 from multihorizon.solution import Solution, Trace
 
 
 class Solver(Protocol):
-    """A small frozen dataclass of options with one method. One for logged steps says so with `takes = SampledProblem`."""
+    """A small frozen dataclass of options with one method. One for logged steps says so with `takes = SampledProblem`,
+    and one that very many persons can be given to with `takes = Crowd`."""
 
     def solve(self, problem: Any, seed: int = 0, progress: Progress = silent) -> Solution:
         """Solve the problem; `seed` fixes all randomness."""
@@ -35,7 +36,7 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: int = 0, progress: Progr
     """Infer the shared reward and the experts' discounts.
 
     Args:
-        problem: a `Problem`, or a `SampledProblem` for `SieveLikelihood`.
+        problem: a `Problem`, a `SampledProblem` for `SieveLikelihood`, or a `Crowd` for `Population`.
         solver: one of the solver dataclasses, holding its options.
         seed: a whole number that fixes all randomness; the same seed gives the same answer.
         progress: called with the share of work done and a message.
@@ -48,8 +49,9 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: int = 0, progress: Progr
     if isinstance(solver, type) or not hasattr(solver, "solve"):
         raise ValueError(f"solver must be a solver such as MPLP(), received {solver!r}")
     options = _options(solver)
-    if getattr(solver, "takes", Problem) is Problem:
-        require_finite(problem)
+    takes = getattr(solver, "takes", Problem)
+    if takes is not SampledProblem:
+        problem = problem if takes is Crowd and isinstance(problem, Crowd) else require_finite(problem)
     elif not isinstance(problem, SampledProblem):
         name = type(solver).__name__
         raise ValueError(f"{name} needs a problem of logged steps: make one with SampledProblem(Steps.from_frame(…))")

@@ -639,6 +639,10 @@ def require_finite(problem: object) -> Problem:
     """The problem, if its task is known in full; raises otherwise."""
     if isinstance(problem, SampledProblem):
         raise ValueError("this needs a problem with a finite task, received one of logged steps: solve it with SieveLikelihood()")
+    if isinstance(problem, Crowd):
+        raise ValueError(
+            "this needs experts one by one, received a crowd: solve it with Population(), or take some of its persons"
+        )
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a Problem, received {type(problem).__name__}")
     return problem

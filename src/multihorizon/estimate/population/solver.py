@@ -32,7 +32,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -110,6 +110,8 @@ class Population:
     tol: float = 1e-6
     max_iter: int = 60
     jobs: int = 1
+
+    takes: ClassVar = Crowd
 
     def __post_init__(self) -> None:
         if not isinstance(self.formula, str):
