@@ -216,3 +216,29 @@ def test_known_discounts_leave_nothing_to_explain(study) -> None:
     result = fit(study, "--persons", study / "persons.csv", "--formula", "~ group", "--discount", "0.9")
     assert result.exit_code == 2
     assert "leave out --discount" in " ".join(result.output.split())
+
+
+@pytest.mark.slow
+def test_a_free_distribution_is_shown_in_the_terminal_the_files_and_the_report(study, tmp_path) -> None:
+    result = fit(study, "--formula", "~ 1", "--distribution", "free", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "clear type" in result.output
+    written = json.loads((tmp_path / "out" / "result.json").read_text())
+    found = written["population"]["distribution"]["everyone"]
+    assert sum(found["weights"]) == pytest.approx(1)
+    assert found["gap"] <= 1e-5
+    assert found["log_likelihood"] > found["normal_log_likelihood"]
+    assert written["options"]["distribution"] == "free"
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.index("Groups and persons") < page.index("How horizons are distributed") < page.index("Planning horizons")
+
+
+def test_a_free_distribution_that_cannot_be_had_is_refused(study) -> None:
+    for arguments, words in (
+        (["--distribution", "free"], "--distribution free must come with --formula"),
+        (["--formula", "~ 1", "--distribution", "types"], "--distribution must be normal or free, received types"),
+        (["--persons", study / "persons.csv", "--formula", "~ age", "--distribution", "free"], "received the numbers of age"),
+    ):
+        result = fit(study, *arguments)
+        assert result.exit_code == 2
+        assert words in " ".join(result.output.split())

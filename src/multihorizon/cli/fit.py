@@ -92,8 +92,15 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis | CrowdAnalysis:
         return analyse(_read_steps(options, options.state), solver=solver_of_steps, **how)
     together = None if options.groups is None else read_groups(options.groups)
     solver = MaximumLikelihood(temperature, discounts, groups=together, ridge=options.ridge)
+    population = population_of(options, solver)
+    if options.distribution not in ("normal", "free"):
+        raise ValueError(f"--distribution must be normal or free, received {options.distribution}")
+    if options.distribution == "free":
+        if population is None:
+            raise ValueError('--distribution free must come with --formula, received none: "~ 1" asks about everyone together')
+        population = replace(population, distribution="free")
     return analyse(
-        population=population_of(options, solver),
+        population=population,
         tables=read_tables(options.demos, options.cut_off),
         mdps=read_mdps(options.transitions),
         features=None if options.features is None else partial(read_features, options.features),
@@ -121,6 +128,7 @@ def _read_steps(options: FitOptions, state: str) -> Steps:
         "--formula": options.formula,
         "--missing": options.missing != "drop",
         "--reference": options.reference,
+        "--distribution": options.distribution != "normal",
         "--estimate-rest": options.estimate_rest,
         "--ridge": options.ridge is not None,
         "--lookahead": options.lookahead,
@@ -149,6 +157,7 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
         "formula": options.formula,
         "missing": options.missing if options.formula else None,
         "reference": options.reference,
+        "distribution": options.distribution if options.formula else None,
         "estimate_rest": options.estimate_rest,
         "smoothing": options.smoothing if options.estimate_rest or not options.transitions else None,
         "ridge": options.ridge,

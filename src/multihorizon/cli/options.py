@@ -94,6 +94,14 @@ Reference = Annotated[
         "--reference", metavar="COLUMN=GROUP", help="The group that the others are compared with; once for each column of groups."
     ),
 ]
+DistributionChoice = Annotated[
+    str,
+    typer.Option(
+        "--distribution",
+        metavar="normal|free",
+        help="How persons are distributed around the covariates: normally, or freely, which shows their types as well.",
+    ),
+]
 StateColumns = Annotated[
     str | None,
     typer.Option(
@@ -176,6 +184,7 @@ class FitOptions(TableOptions):
     formula: Formula = None
     missing: MissingChoice = "drop"
     reference: Reference = None
+    distribution: DistributionChoice = "normal"
     ridge: Ridge = None
     lookahead: LookaheadChoice = None
     recovered: Recovered = None

@@ -32,18 +32,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit, logit
 from scipy.stats import f, norm, t
 
-from multihorizon.checks import RANK_TOLERANCE, Floats, as_count, as_floats, as_positive
+from multihorizon.checks import RANK_TOLERANCE, Floats, as_count, as_floats, as_positive, first_few
 from multihorizon.choice.model import crowd_with_known_reward, read_settings, with_known_reward
 from multihorizon.estimate.intervals import NormalIntervals, holm, precision
 from multihorizon.estimate.maximum_likelihood import fit
 from multihorizon.estimate.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
+from multihorizon.estimate.population.free import describe_free
 from multihorizon.estimate.population.marginal import (
     WIDEST,
     Maximum,
@@ -82,6 +83,10 @@ class Population:
             so in the message, and names them in `evidence["population"]["left_out"]`; "fail" raises.
         reference: for columns of groups, the one that the others are compared with: `{"group": "control"}`. By default it is
             the first in the order of the alphabet.
+        distribution: "normal", or "free": then `evidence["population"]["distribution"]` says besides, for everyone or for each
+            group, how horizons are distributed where no shape is assumed, how many clear types of persons there are, and which
+            share of them look further ahead than the task can show. The reward is the known one, or that of the normal
+            population. The formula must have columns of groups only, with at most six combinations.
         tol: the distance to the maximum, in standard errors, at which the search ends.
         max_iter: the steps after which it is given up.
         jobs: processes that share the persons; -1 is all cores. The digits do not depend on it.
@@ -107,6 +112,7 @@ class Population:
     nodes: int = 15
     missing: Missing = "drop"
     reference: Mapping[str, str] | None = None
+    distribution: Literal["normal", "free"] = "normal"
     tol: float = 1e-6
     max_iter: int = 60
     jobs: int = 1
@@ -125,6 +131,8 @@ class Population:
             raise ValueError(f"missing must be drop or fail, received {self.missing!r}")
         if self.reference is not None and not isinstance(self.reference, Mapping):
             raise ValueError(f"reference must map columns to groups, received {self.reference!r}")
+        if self.distribution not in ("normal", "free"):
+            raise ValueError(f"distribution must be normal or free, received {self.distribution!r}")
         as_count(self.nodes, "nodes", least=3)
         as_positive(self.tol, "tol")
         as_count(self.max_iter, "max_iter")
@@ -132,7 +140,20 @@ class Population:
 
     def covariates(self, problem: Problem | Crowd) -> Covariates:
         """The design of the study; raises where it cannot be used."""
-        return read_covariates(self.formula, self.persons, problem.names, self.missing, self.reference)
+        covariates = read_covariates(self.formula, self.persons, problem.names, self.missing, self.reference)
+        if self.distribution == "free":
+            numbers = [comparison.column for comparison in covariates.comparisons if comparison.is_number]
+            if numbers:
+                raise ValueError(
+                    f"a free distribution must have columns of groups only, received the numbers of {first_few(numbers)}: leave "
+                    "them out, or make groups of them"
+                )
+            if len(covariates.patterns) > 6:  # nobody would compare more pictures
+                raise ValueError(
+                    "a free distribution must have at most 6 combinations of groups, received "
+                    f"{len(covariates.patterns)}: use fewer columns, or join groups"
+                )
+        return covariates
 
     def solve(self, problem: Problem | Crowd, seed: int = 0, progress: Progress = silent) -> Solution:
         """Fit the persons one by one, and from there the population; `seed` scatters the starts of the first fit."""
@@ -155,11 +176,15 @@ class Population:
             psi = first_psi(layout, alone.reward(x), alone.discounts(x), float(alone.temperatures(x)[0]))
         else:
             psi = first_psi(layout, reward, *_likely_person(layout))
-        found = maximise(layout, psi, self.nodes, self.tol, self.max_iter, part_of(progress, 0.3, 1.0))
+        free = self.distribution == "free"
+        found = maximise(layout, psi, self.nodes, self.tol, self.max_iter, part_of(progress, 0.3, 0.6 if free else 1.0))
+        told = Inference(covariates, found, posterior(found, identified))
+        if free and told.converged:
+            told.distribution = _free_by_group(covariates, found, part_of(progress, 0.6, 1.0))
         solved: Problem | Crowd = crowd
         if isinstance(problem, Problem):
             solved = with_known_reward(covariates.compared(problem), self.known_reward)[0]
-        return Inference(covariates, found, posterior(found, identified)).solution(ridge_reason, solved)
+        return told.solution(ridge_reason, solved)
 
     def predict(self, solution: Solution, persons: pd.DataFrame) -> pd.DataFrame:
         """Discounts to expect of persons who were not in the study.
@@ -185,6 +210,19 @@ class Population:
         return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=persons.index)
 
 
+def _free_by_group(covariates: Covariates, found: Maximum, progress: Progress) -> dict[str, dict[str, Any]]:
+    """The free distribution of each combination of groups, with the reward of the normal population."""
+    layout, parts = found.marginal.layout, found.marginal.layout.unpack(found.psi)
+    tables, groups, number = layout.tables.at(parts.theta), np.asarray(covariates.groups), len(covariates.patterns)
+    centres, told = covariates.pattern_rows @ covariates.units @ parts.effects, {}
+    for i, name in enumerate(covariates.patterns):
+        who, part = np.flatnonzero(groups == i), part_of(progress, i / number, (i + 1) / number)
+        normal = float(found.value.persons[who].sum())
+        counts = layout.counts if number == 1 else layout.counts[who]
+        told[name] = describe_free(counts, tables.exact, tables.same_state, layout.largest, centres[i], normal, layout.jobs, part)
+    return told
+
+
 def _likely_person(layout: PsiLayout) -> tuple[Floats, float]:
     """The most likely of some discounts `(1,)` and temperatures for everyone, where the reward is known."""
     rewards = [task.pooled.expected_reward(layout.tables.theta) for task in layout.crowd.tasks]
@@ -198,7 +236,12 @@ def _likely_person(layout: PsiLayout) -> tuple[Floats, float]:
 
 
 class Inference:
-    """What follows from the maximum for the covariates. Where a kind is asked for, 0 is logit γ and 1 is log λ."""
+    """What follows from the maximum for the covariates. Where a kind is asked for, 0 is logit γ and 1 is log λ.
+
+    `distribution` is the free one of each group, where it was asked for.
+    """
+
+    distribution: dict[str, dict[str, Any]] | None = None
 
     def __init__(self, covariates: Covariates, found: Maximum, known: Posterior) -> None:
         self.covariates, self.found, self.layout, self.known = covariates, found, found.marginal.layout, known
@@ -372,6 +415,7 @@ class Inference:
             largest_discount=self.layout.largest,
             steps=self.found.steps,
             cautions=self.cautions(),
+            distribution=self.distribution,
         )
 
     def cautions(self) -> list[str]:
