@@ -13,6 +13,7 @@ from scipy.special import logit
 from multihorizon.analysis import sizes
 from multihorizon.checks import Floats
 from multihorizon.crowd import PEOPLE, CrowdAnalysis, GroupSummary
+from multihorizon.problem import Crowd
 from multihorizon.questions.differences import population_words
 from multihorizon.report.charts import (
     UNITS,
@@ -29,9 +30,11 @@ from multihorizon.report.charts import (
     PageTable,
     Panel,
     Section,
+    Subheading,
     look_ahead,
     look_ahead_range,
 )
+from multihorizon.report.explorer import Person, explorer
 from multihorizon.report.population import distribution_section, effect_blocks, logit_axis
 from multihorizon.report.question_pages import UNIT_OF_REWARD, options_text, recovery_blocks
 from multihorizon.result import package_version
@@ -47,6 +50,7 @@ def crowd_page(found: CrowdAnalysis, options: dict[str, Any]) -> Page:
         opening.append(" ".join(population_words(found.solution, found.longest)))
         opening.append(" ".join(verdict.reasons for verdict in found.verdicts[-3:-1]))
         sections = [_groups(found), *distribution_section(found.population, found.longest), _persons(found), _reward(found)]
+        sections += _best_by_look_ahead(found)
     if found.recovery is not None:
         sections.append(Section("What can this design show?", recovery_blocks(found.recovery)))
     return Page(
@@ -198,6 +202,37 @@ def _reward(found: CrowdAnalysis) -> Section:
         rows.append([str(name), decimals(value, 2), f"{low:.2f} to {high:.2f}", Bar(low, value, high, scale)])
     caption = "Rewards from the largest to the smallest"
     return Section(heading, [UNIT_OF_REWARD, PageTable(["parameter", "reward", "95 % interval", ""], rows, caption)])
+
+
+def _best_by_look_ahead(found: CrowdAnalysis) -> list[Section]:
+    """What the reward makes best as the look-ahead grows, for the first tasks; nothing without the problem."""
+    problem, most_tasks = found.solution.problem, 4
+    if not isinstance(problem, Crowd):
+        return []
+    typical = [Person(k, group.name, group.typical) for k, group in enumerate(shown_groups(found, 12)[0])]
+    blocks: list[str | Block] = [
+        "The same reward makes other actions best for those who look farther ahead. The slider goes through the discounts and "
+        f"shows the best actions of the {'given' if found.reward_given else 'learned'} reward at each. On it stands the typical "
+        "person of each group."
+    ]
+    for number, task in enumerate(problem.tasks[:most_tasks], 1):
+        if len(problem.tasks) > 1:
+            blocks.append(Subheading(f"Task {number} of {len(problem.tasks)}"))
+        everybody = task.pooled
+        assert everybody.counts is not None
+        blocks += explorer(
+            task.mdp,
+            everybody.expected_reward(found.solution.reward),
+            typical,
+            values=np.zeros(task.mdp.n_states),
+            tips=[f"state {name}" for name in task.mdp.state_names],
+            weights=everybody.counts.sum(axis=1),
+            steps=found.longest,
+            number=number,
+        )
+    if len(problem.tasks) > most_tasks:
+        blocks.append(f"Shown are {most_tasks} of {count(len(problem.tasks), 'task')}.")
+    return [Section("What is best, by look-ahead", blocks)]
 
 
 def _fit(found: CrowdAnalysis) -> Section:
