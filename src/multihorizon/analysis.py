@@ -596,7 +596,8 @@ def analyse(
         if refused:
             raise ValueError(f"{' and '.join(refused)} must be left out with so many persons: fit a sample of them to ask for it")
         crowd, remarks = build_crowd(tables, mdps, features, smoothing, estimate_rest)
-        asked = replace(population, known_reward=solver.known_reward if known_reward is None else known_reward(crowd.mdp))
+        known = solver.known_reward if known_reward is None else known_reward(crowd.mdp)
+        asked = replace(population, known_reward=known, jobs=jobs)
         solution = solve(crowd, asked, seed=seed, progress=progress)
         episodes = sum(int(table.episode_counts.sum()) for table in tables)
         return crowd_analysis(solution, crowd, episodes, most_steps(crowd), remarks)
@@ -619,7 +620,7 @@ def analyse(
         found = replace(found, goals=GoalCheck(goal_test, apart=apart))
     keep(found)
     if population is not None:
-        asked = replace(population, known_reward=solver.known_reward)
+        asked = replace(population, known_reward=solver.known_reward, jobs=jobs)
         found = replace(found, population=solve(problem, asked, seed=seed, progress=part_of(progress, 0.2, 0.3)))
         keep(found)
     if lookahead:
