@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from multihorizon.estimate.population.free import distribution_words
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import LEVEL, Answer, horizon_text, in_words, p_text, percent
+from multihorizon.words import LEVEL, Answer, horizon_text, in_words, p_text
 
 
 @dataclass(frozen=True)
@@ -98,37 +99,7 @@ def population_words(found: Solution, steps: float) -> list[str]:
     size = f"{spread['estimate']:.2f} ({spread['interval'][0]:.2f} to {spread['interval'][1]:.2f})"
     words.append(f"Between persons the logit of the discount has a standard deviation of {size}.")
     words.append(f"The mean reliability of a person's discount is {share:.2f}, where 0 is no knowledge and 1 is exact.")
-    return [*words, *population.cautions, *distribution_words(population, steps)]
-
-
-def distribution_words(population: PopulationFindings, steps: float) -> list[str]:
-    """How horizons are distributed where no shape was assumed, in sentences; nothing where the population is normal."""
-    words = []
-    for name, found in (population.distribution or {}).items():
-        whose = "" if len(population.distribution or {}) == 1 else f" ({name})"
-        types, hidden = found["types"], found["indistinguishable"]
-        each = []
-        for kind in types:
-            reach = f"{horizon_text(kind['discount'], steps)} steps ahead"
-            each.append(f"{percent(kind['share'])} look {reach} (discounts near {kind['discount']:.2f})")
-        if len(types) > 1:
-            words.append(f"There are {len(types)} clear types of persons{whose}: {in_words(each)}.")
-        elif types[0]["normals"] > 1:
-            words.append(f"There is one clear type of person{whose}, but their logits are not distributed normally.")
-        else:
-            words.append(f"There is one clear type of person{whose}: nothing speaks for more than one normal distribution.")
-        if hidden["share"] >= 0.005:
-            words.append(
-                f"{percent(hidden['share'])} of persons{whose} have a discount of {hidden['discount']:.2f} or more. How much "
-                "further they look ahead this task cannot show: from there on no choice changes by more than "
-                f"{100 * hidden['difference']:.0f} percentage points."
-            )
-        if not found["converged"]:
-            words.append(
-                f"The search for the free distribution{whose} ended early: others are at most {found['gap']:.2g} more likely on "
-                f"these nodes, and the last refinement of them added {found['refinement']['gain']:.2g} to the log-likelihood."
-            )
-    return words
+    return [*words, *population.cautions, *distribution_words(population.distribution or {}, steps)]
 
 
 def _discounts_differ(difference: Difference, steps: float) -> list[str]:

@@ -1,4 +1,4 @@
-"""Figures: rewards, policies, and what each policy is worth as the discount grows.
+"""Figures: rewards, policies, what each policy is worth as the discount grows, and how horizons are distributed.
 
 Each function draws on a given matplotlib axes (or makes one) and returns it. Grids are drawn as grids; MDPs without a grid
 shape as bars and tables. Colours: one diverging map around zero for rewards, one qualitative cycle for experts and policies.
@@ -17,12 +17,14 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from scipy.special import logit
 
 from multihorizon.checks import Floats, as_floats, as_shape
 from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.plan import evaluate, one_hot, plan
 from multihorizon.result import literal
+from multihorizon.solution import PopulationEvidence, Solution
 
 #: Colours that stay apart for the common kinds of colour blindness (Okabe and Ito's palette).
 COLOURS = ("#0072B2", "#E69F00", "#CC79A7", "#009E73", "#D55E00", "#56B4E9", "#999999")
@@ -133,6 +135,35 @@ def plot_values_by_discount(
     ax.set(title=title, xlabel="discount γ", ylabel="value from the initial state")
     ax.legend(frameon=False)
     ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def plot_distribution(solution: Solution, group: str | None = None, ax: Axes | None = None) -> Axes:
+    """How horizons are distributed: the free distribution of `Population` as bars, with the normal one as a line.
+
+    `group` is one of the groups that have a distribution of their own, by default the first.
+    """
+    population = PopulationEvidence.of(solution).population
+    if population.distribution is None:
+        raise ValueError('this needs a solution of Population(distribution="free"), received one of a normal population')
+    name = next(iter(population.distribution)) if group is None else group
+    if name not in population.distribution:
+        raise ValueError(f"group must be one of {', '.join(population.distribution)}, received {group}")
+    found, largest = population.distribution[name], population.largest_discount
+    logits = logit(np.clip(np.array(found["discounts"]) / largest, 1e-12, 1 - 1e-12))
+    centre = float(logit(population.predictions[name]["typical_discount"] / largest))
+    spread = population.spread["discount"]["estimate"]
+    low, high = min(logits.min(), centre - 3 * spread) - 0.25, max(logits.max(), centre + 3 * spread) + 0.25
+    edges = np.linspace(low, high, 1 + int(np.clip((high - low) / 0.25, 12, 60)))
+    x = np.linspace(low, high, 200)
+    ax = ax or new_axes(6.0, 3.6)
+    ax.hist(logits, edges.tolist(), weights=found["weights"], color=COLOURS[5], label="no shape assumed")
+    curve = np.exp(-0.5 * ((x - centre) / spread) ** 2) / (spread * np.sqrt(2 * np.pi)) * (edges[1] - edges[0])
+    ax.plot(x, curve, color=COLOURS[4], label="normal")
+    marks = [gamma for gamma in (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999) if low <= logit(gamma / largest) <= high]
+    ax.set_xticks([float(logit(gamma / largest)) for gamma in marks], [f"{gamma:g}" for gamma in marks])
+    ax.set(xlabel="discount γ, on the logit scale", ylabel="share of persons", title=literal(name))
+    ax.legend(frameon=False)
     return ax
 
 

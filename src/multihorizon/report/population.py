@@ -178,7 +178,7 @@ def _free_figure(population: PopulationFindings, name: str, steps: float) -> Cha
     top = 1.1 * max(float(bars.max()), float(curve.max()))
     outline = list(zip(np.repeat(edges, 2).tolist(), [0.0, *np.repeat(bars, 2).tolist(), 0.0], strict=True))
     lines = [Line(outline, kind="area"), Line(list(zip(x.tolist(), curve.tolist(), strict=True)), colour=1)]
-    y = Axis("share of persons", [(share, f"{100 * share:.0f} %") for share in _round_shares(top)], 0.0, top)
+    y = Axis("% of persons", [(share, f"{100 * share:.0f}") for share in _round_shares(top)], 0.0, top)
     panels = [Panel(logit_axis(steps, unit, largest, ends), y, [], lines, f"in-{unit}") for unit in UNITS]
     return Chart(f"Discounts of {shortened(name, 60)}: bars without any assumption, the line if they are normal.", panels)
 

@@ -22,7 +22,7 @@ which anyone decided, for all x above. How much mass is above x* the decisions d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -34,6 +34,7 @@ from scipy.special import expit
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.numerics.mixture import Mixture, fit_mixture
 from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.words import horizon_text, in_words, percent
 
 #: Nodes of the box's grid along logit γ and along log λ.
 SIDES = (33, 21)
@@ -371,3 +372,33 @@ def describe_free(
             "difference": ALIKE,
         },
     }
+
+
+def distribution_words(distribution: Mapping[str, dict[str, Any]], steps: float | None = None) -> list[str]:
+    """What `evidence["population"]["distribution"]` says, in sentences; `steps` are those of the task, where they are known."""
+    words = []
+    for name, found in distribution.items():
+        whose = "" if len(distribution) == 1 else f" ({name})"
+        types, hidden, each = found["types"], found["indistinguishable"], []
+        for kind in types:
+            near = f"discounts near {kind['discount']:.2f}"
+            look = f"have {near}" if steps is None else f"look {horizon_text(kind['discount'], steps)} steps ahead ({near})"
+            each.append(f"{percent(kind['share'])} {look}")
+        if len(types) > 1:
+            words.append(f"There are {len(types)} clear types of persons{whose}: {in_words(each)}.")
+        elif types[0]["normals"] > 1:
+            words.append(f"There is one clear type of person{whose}, but their logits are not distributed normally.")
+        else:
+            words.append(f"There is one clear type of person{whose}: nothing speaks for more than one normal distribution.")
+        if hidden["share"] >= 0.005:
+            words.append(
+                f"About {percent(hidden['share'])} of persons{whose} have a discount of {hidden['discount']:.2f} or more. How "
+                "much further they look ahead this task cannot show: from there on no choice changes by more than "
+                f"{100 * hidden['difference']:.0f} percentage points."
+            )
+        if not found["converged"]:
+            words.append(
+                f"The search for the free distribution{whose} ended early: others are at most {found['gap']:.2g} more likely on "
+                f"these nodes, and the last refinement of them added {found['refinement']['gain']:.2g} to the log-likelihood."
+            )
+    return words

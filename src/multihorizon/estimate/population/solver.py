@@ -44,7 +44,7 @@ from multihorizon.choice.model import crowd_with_known_reward, read_settings, wi
 from multihorizon.estimate.intervals import NormalIntervals, holm, precision
 from multihorizon.estimate.maximum_likelihood import fit
 from multihorizon.estimate.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
-from multihorizon.estimate.population.free import describe_free
+from multihorizon.estimate.population.free import describe_free, distribution_words
 from multihorizon.estimate.population.marginal import (
     WIDEST,
     Maximum,
@@ -457,7 +457,7 @@ class Inference:
             words.append(f"Tables of policies are too coarse by up to {found.value.error:.2g} in a person's log-likelihood.")
         if not found.finished:
             words.append(f"The search ended {found.distance:.2g} standard errors from the maximum: do not use this answer.")
-        words += findings.cautions
+        words += [*findings.cautions, *distribution_words(self.distribution or {})]
         if ridge_reason:
             words.append(f"A penalty of weight {layout.ridge.max():.3g} holds the rewards: {ridge_reason}.")
         return Solution(
