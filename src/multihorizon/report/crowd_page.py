@@ -35,7 +35,7 @@ from multihorizon.report.charts import (
     look_ahead_range,
 )
 from multihorizon.report.explorer import Person, explorer
-from multihorizon.report.population import distribution_section, effect_blocks, logit_axis
+from multihorizon.report.population import distribution_section, effect_blocks, logit_axis, round_shares
 from multihorizon.report.question_pages import UNIT_OF_REWARD, options_text, recovery_blocks
 from multihorizon.result import package_version
 from multihorizon.words import LEVEL, count, decimals, percent, shortened
@@ -183,9 +183,8 @@ def _distribution(found: CrowdAnalysis, values: Floats, axis: Axis, caption: str
     for i, (group, share) in enumerate(zip(groups, shares, strict=True)):
         name = shortened(group.name, 40) if len(groups) > 1 else ""
         lines.append(Line(_outline(edges, share, 0.0), name, label_at=high * (0.96 - 0.06 * i), colour=i))
-    step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if 5 * step >= top or step == 0.5)
-    ticks = [(i * step, f"{100 * i * step:.0f}") for i in range(int(top / step) + 1)]
-    return Chart(caption, [Panel(axis, Axis("persons, in per cent of their group", ticks, 0.0, high), [], lines)])
+    ticks = [(share, f"{100 * share:.0f}") for share in round_shares(top)]
+    return Chart(caption, [Panel(axis, Axis("% of the persons of a group", ticks, 0.0, high), [], lines)])
 
 
 def _reward(found: CrowdAnalysis) -> Section:

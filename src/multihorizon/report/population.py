@@ -178,7 +178,7 @@ def _free_figure(population: PopulationFindings, name: str, steps: float) -> Cha
     top = 1.1 * max(float(bars.max()), float(curve.max()))
     outline = list(zip(np.repeat(edges, 2).tolist(), [0.0, *np.repeat(bars, 2).tolist(), 0.0], strict=True))
     lines = [Line(outline, kind="area"), Line(list(zip(x.tolist(), curve.tolist(), strict=True)), colour=1)]
-    y = Axis("% of persons", [(share, f"{100 * share:.0f}") for share in _round_shares(top)], 0.0, top)
+    y = Axis("% of persons", [(share, f"{100 * share:.0f}") for share in round_shares(top)], 0.0, top)
     panels = [Panel(logit_axis(steps, unit, largest, ends), y, [], lines, f"in-{unit}") for unit in UNITS]
     return Chart(f"Discounts of {shortened(name, 60)}: bars without any assumption, the line if they are normal.", panels)
 
@@ -212,7 +212,8 @@ def _logits(discounts: Sequence[float], largest: float) -> Floats:
     return np.log(share) - np.log1p(-share)
 
 
-def _round_shares(top: float) -> list[float]:
+def round_shares(top: float) -> list[float]:
+    """Round shares from 0 to the top of an axis."""
     step = next(step for step in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5) if 6 * step >= top or step == 0.5)
     return [i * step for i in range(int(top / step) + 1)]
 
