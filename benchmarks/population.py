@@ -1,5 +1,5 @@
 """Populations on the Space Adventure Task with simulated persons: coverage, size, shrinkage, intervals of persons,
-accuracy and speed.
+accuracy, speed, and distributions without a shape.
 
     python benchmarks/population.py coverage [--studies 200] [--free]   # 40 persons, 250 decisions each
     python benchmarks/population.py size [--studies 200] [--free]       # the same without any effect
@@ -7,6 +7,8 @@ accuracy and speed.
     python benchmarks/population.py persons [--mini-blocks 60]          # how often intervals of persons cover the truth
     python benchmarks/population.py accuracy [--studies 5]              # 7, 11 and 15 against 41 nodes
     python benchmarks/population.py speed [--free]                      # 285 persons, 420 decisions each
+    python benchmarks/population.py free [--people 20000]               # a free distribution, 2.5 decisions per mini-block
+    python benchmarks/population.py types [--people 44]                 # how many types are found in 30 studies of each kind
 
 Each study has its own persons, ages and mini-blocks. With `--free` the reward is estimated from five features; otherwise the
 points are known. `--first 200` begins with study number 200, so that a long run can be made in parts. A person makes 2.5
@@ -16,13 +18,18 @@ decisions per mini-block.
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 from collections import Counter
 
 import numpy as np
+import scipy.sparse as sp
+from crowd import simulate_block
+from scipy.special import expit, logit
 
 import multihorizon as mh
 from multihorizon.domains.space_adventure import SimulatedPersons
+from multihorizon.problem import Crowd, CrowdTask
 
 GROUP, AGE = 0.6, 0.2
 
@@ -121,14 +128,70 @@ def speed(args: argparse.Namespace) -> None:
     print(f"{decisions:.0f} decisions each: {seconds:.0f} processor seconds, {found.status}")
 
 
+def free(args: argparse.Namespace) -> None:
+    """Processor seconds of the free distribution beside those of the normal one, its gap, and the memory."""
+    task = mh.domains.space_adventure(args.mini_blocks)
+    size, parts = task.mdp.n_actions * task.mdp.n_states, []
+    for first in range(0, args.people, 10_000):
+        block = simulate_block(task, first, min(10_000, args.people - first), 0.0, args.first)
+        cells = block.action * task.mdp.n_states + block.state
+        parts.append(sp.csr_array((np.ones(cells.size), (block.person, cells)), shape=(block.discounts.size, size)))
+    names = tuple(map(str, range(args.people)))
+    crowd = Crowd(names, task.mdp.state_names, (CrowdTask(task.mdp, sp.csr_array(sp.vstack(parts, format="csr"))),))
+    seconds, points = [], task.reward.T.ravel()
+    for distribution in ("normal", "free"):
+        begin = time.process_time()
+        found = mh.solve(crowd, mh.Population(known_reward=points, distribution=distribution))
+        seconds.append(time.process_time() - begin)
+    told = found.evidence["population"]["distribution"]["everyone"]
+    gain = told["log_likelihood"] - told["normal_log_likelihood"]
+    print(
+        f"{args.people} persons, {found.evidence['decisions'] / args.people:.0f} decisions each: {seconds[0]:.1f} processor",
+        end=" ",
+    )
+    print(f"seconds, {seconds[1]:.1f} with a free distribution; {len(told['weights'])} points of {told['nodes']} nodes,", end=" ")
+    print(
+        f"gap {told['gap']:.2g}, last refinement {told['refinement']['gain']:.2g} ({told['refinement']['persons']} persons),",
+        end=" ",
+    )
+    print(f"{gain:.1f} above the normal one, {len(told['types'])} type(s),", end=" ")
+    print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f} GB at most")
+
+
+def types(args: argparse.Namespace) -> None:
+    """How many clear types are found in populations that are normal, leaning, or of two types."""
+    kinds = {
+        "normal, standard deviation 0.8": lambda rng, n: rng.normal(1.0, 0.8, n),
+        "normal, standard deviation 1.5": lambda rng, n: rng.normal(1.0, 1.5, n),
+        "leaning to the right": lambda rng, n: rng.exponential(1.2, n) - 1,
+        "two types, 0.2 and 0.8": lambda rng, n: logit(rng.choice([0.2, 0.8], n)),
+        "two types that vary by 0.4": lambda rng, n: logit(rng.choice([0.2, 0.8], n)) + rng.normal(0.0, 0.4, n),
+    }
+    for kind, draw in kinds.items():
+        counted = Counter[int]()
+        for seed in range(args.first, args.first + args.studies):
+            rng, task = np.random.default_rng(seed), mh.domains.space_adventure(args.mini_blocks, seed=seed)
+            people = task.persons(
+                args.people,
+                seed,
+                discounts=expit(draw(rng, args.people)),
+                temperatures=3 * np.exp(0.3 * rng.normal(size=args.people)),
+            )
+            problem = mh.Problem(task.mdp, people.demonstrations)
+            found = mh.solve(problem, mh.Population(known_reward=task.reward.T.ravel(), distribution="free"))
+            counted[len(found.evidence["population"]["distribution"]["everyone"]["types"])] += 1
+        print(f"{args.people} persons, {kind}: types found {dict(sorted(counted.items()))}", flush=True)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["coverage", "size", "shrinkage", "persons", "accuracy", "speed"])
+    parser.add_argument("what", choices=["coverage", "size", "shrinkage", "persons", "accuracy", "speed", "free", "types"])
     parser.add_argument("--studies", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--mini-blocks", type=int, default=60)
+    parser.add_argument("--people", type=int, default=20_000)
     parser.add_argument("--free", action="store_true")
     given = parser.parse_args()
     runs = {"coverage": lambda a: effects(a, GROUP, AGE), "size": lambda a: effects(a, 0.0, 0.0)}
-    runs |= {"shrinkage": shrinkage, "persons": persons, "accuracy": accuracy, "speed": speed}
+    runs |= {"shrinkage": shrinkage, "persons": persons, "accuracy": accuracy, "speed": speed, "free": free, "types": types}
     runs[given.what](given)

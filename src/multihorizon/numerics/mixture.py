@@ -210,8 +210,9 @@ def _excess(given: LogLikelihoods, rows: Floats, size: int, jobs: int) -> Floats
 
 
 def _excess_in_block(given: LogLikelihoods, size: int, block: tuple[Ints, Floats]) -> Floats:
+    ratio = _checked(given(block[0], np.arange(size))) - block[1][:, None]
     with np.errstate(over="ignore"):  # a row that the components at hand leave out has an infinite gradient
-        found: Floats = np.expm1(_checked(given(block[0], np.arange(size))) - block[1][:, None]).sum(axis=0)
+        found: Floats = np.exp(ratio, out=ratio).sum(axis=0) - len(ratio)
     return found
 
 
