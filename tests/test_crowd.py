@@ -13,6 +13,7 @@ import multihorizon as mh
 from multihorizon import crowd
 from multihorizon.cli import app
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis
+from multihorizon.questions.differences import population_words
 from multihorizon.report.crowd_page import crowd_page
 from multihorizon.report.files import write_fit
 from multihorizon.solution import Status
@@ -313,3 +314,40 @@ def test_a_population_takes_a_crowd_and_other_solvers_refuse_it(solution) -> Non
         mh.solve(many, mh.MaximumLikelihood())
     with pytest.raises(ValueError, match="received a crowd"):
         found.policies()
+
+
+def test_of_many_groups_only_the_most_different_are_named(solution) -> None:
+    found = solution.evidence["population"]
+    pair = found.contrasts["discount"][0]
+    pairs = [
+        {**pair, "column": "site", "levels": [f"s{i}", f"t{i}"], "estimate": float(i), "adjusted": 0.001, "p": 0.001}
+        for i in range(1, 101)
+    ]
+    effects = {**found.discount, "site[T.b]": {**found.discount["Intercept"], "p": 0.001}}
+    population = replace(
+        found,
+        discount=effects,
+        contrasts={"discount": pairs, "temperature": []},
+        columns_of={**found.columns_of, "site[T.b]": ["site"]},
+    )
+    words = " ".join(population_words(replace(solution, evidence=replace(solution.evidence, population=population)), 3))
+    assert "100 of 100 pairs differ after Holm's correction; these differ most." in words
+    assert words.count("look further ahead than") == 3
+    assert words.index("site = t100 look") < words.index("site = t99 look") < words.index("site = t98 look")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_page_opens_without_errors_and_without_sideways_scroll(tab, solution, tmp_path, width) -> None:
+    problem = mh.Problem(TASK.mdp, PEOPLE.demonstrations)
+    many = mh.solve(crowd.Crowd.of(problem), mh.Population("~ group", PEOPLE.frame, known_reward=TASK.reward))
+    crowd_page(crowd_analysis(many, crowd.Crowd.of(problem), 240, 3, []), {}).write(tmp_path / "report.html")
+    tab.open(tmp_path / "report.html", width)
+    assert tab.errors == []
+    assert tab.run("document.documentElement.scrollWidth") <= width
+    shown = "[...document.querySelectorAll('svg.chart g.in-steps')].every((g) => g.checkVisibility())"
+    assert not tab.run(shown)
+    tab.click("input.unit[value=steps]")
+    assert tab.run(shown)
+    places = "[...document.querySelectorAll('.explorer select option')].map((o) => o.textContent)"
+    assert "group = training" in " ".join(tab.run(places))

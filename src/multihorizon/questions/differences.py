@@ -41,6 +41,18 @@ class Difference:
         """The contrasts that are more than chance after Holm's correction."""
         return [pair for pair in self.pairs if pair["adjusted"] < 1 - LEVEL]
 
+    @property
+    def named_pairs(self) -> list[dict[str, Any]]:
+        """Those that are said one by one: all of up to six, and the three with the largest differences of more."""
+        clear = self.clear_pairs
+        return clear if len(clear) <= 6 else sorted(clear, key=lambda pair: -abs(pair["estimate"]))[:3]
+
+    @property
+    def counted(self) -> list[str]:
+        """How many contrasts are clear, as a sentence before those that are said; nothing where all are."""
+        clear, pairs = len(self.clear_pairs), len(self.pairs)
+        return [f"{clear:,} of {pairs:,} pairs differ after Holm's correction; these differ most."] if clear > 6 else []
+
 
 def differences_of(population: PopulationFindings, kind: str) -> list[Difference]:
     """One for each column that stands alone in its terms, then one for each term that has several columns or bends.
@@ -108,8 +120,8 @@ def _discounts_differ(difference: Difference, steps: float) -> list[str]:
     whole = f"Discounts differ with {column} (p {p_text(difference.p)})"
     if several and not difference.clear_pairs:
         return [f"{whole}, but those of no two groups after Holm's correction."]
-    words = [f"{whole}."] if several or not difference.pairs else []
-    for pair in difference.clear_pairs if several else difference.pairs:
+    words = [f"{whole}.", *difference.counted] if several or not difference.pairs else []
+    for pair in difference.named_pairs if several else difference.pairs:
         (near, far), (low, high) = pair["levels"], pair["typical"]
         reach = f"{high:.2f} and {low:.2f}, or {horizon_text(high, steps)} and {horizon_text(low, steps)} steps"
         how = f"(p {p_text(pair['adjusted'])}{' by Holm' if several else ''})"
@@ -125,8 +137,9 @@ def _discounts_differ(difference: Difference, steps: float) -> list[str]:
 
 def _temperatures_differ(difference: Difference) -> list[str]:
     """Who chooses more at random than whom, where temperatures differ."""
-    column, words = difference.name, []
-    for pair in difference.clear_pairs:
+    column, counted = difference.name, difference.counted
+    words = [f"Temperatures differ with {column} (p {p_text(difference.p)}).", *counted] if counted else []
+    for pair in difference.named_pairs:
         (low, high), times = pair["levels"], f"{np.exp(abs(pair['estimate'])):.2g} times"
         how = f"(p {p_text(pair['adjusted'])})"
         if pair["number"]:
