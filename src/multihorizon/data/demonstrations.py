@@ -786,8 +786,9 @@ REREADINGS, KEPT_ROWS = 4, 10_000_000
 class CountedFiles(Demonstrations):
     """A table of decisions that the database checks and counts, in the passes described above.
 
-    The table `episode` of the database has one row per episode: number, expert, label, first_state, n. `filled` says whether
-    blank next states inside episodes are taken from the next step, and `respelt` whether some label is spelt in two ways.
+    The table `grouped` of the database has one row per episode, and the table `episode`, once it is asked for, the same rows
+    numbered in order: number, expert, label, first_state, n. `filled` says whether blank next states inside episodes are taken
+    from the next step, and `respelt` whether some label is spelt in two ways.
     """
 
     def __init__(self, scan: Scan, cut_off: bool = False) -> None:
@@ -805,7 +806,7 @@ class CountedFiles(Demonstrations):
             self.states = self._read_labels("state", "next_state")
             self._check_episodes()
             self._moves, self._made = self._count()
-            self.database.execute("DROP TABLE spelt; DROP TABLE grouped")
+            self.database.execute("DROP TABLE spelt")
         except duckdb.OutOfMemoryException as error:
             raise MemoryError(f"{scan.name} has too many episodes and labels to be counted in {MEMORY}") from error
         except duckdb.Error as error:
@@ -833,27 +834,30 @@ class CountedFiles(Demonstrations):
     @cached_property
     def episode_counts(self) -> Ints:
         """The number of episodes of each expert."""
-        return self._episodes_by("expert", len(self.experts))
+        return self._episodes_by("expert", "expert_label", len(self.experts))
 
     @cached_property
     def first_states(self) -> Ints:
         """The number of episodes that begin in each state."""
-        return self._episodes_by("first_state", len(self.states))
+        return self._episodes_by("first_state", "state_label", len(self.states))
 
     @cached_property
     def by_episode(self) -> Episodes:
         """Expert, first state and length of each episode."""
-        size = int(self.run("SELECT count(*) FROM episode")[0][0])
+        size = int(self.run("SELECT count(*) FROM grouped")[0][0])
         columns = {name: np.empty(size, dtype=np.int64) for name in ("expert", "first_state", "n")}
-        for piece in self.pieces(f"SELECT number, {', '.join(columns)} FROM episode"):
+        for piece in self.pieces(f"SELECT number, {', '.join(columns)} FROM {self.numbered}"):
             for name, column in columns.items():
                 column[piece["number"]] = piece[name]
         return Episodes(*columns.values())
 
-    def _episodes_by(self, column: str, size: int) -> Ints:
-        """How many episodes have each of `size` codes in a column of the table `episode`."""
+    def _episodes_by(self, column: str, labels: str, size: int) -> Ints:
+        """How many episodes have each of `size` codes in a column of the table `grouped`, or the labels that have them."""
         found: Ints = np.zeros(size, dtype=np.int64)
-        codes, counts = self.arrays(f"SELECT {column}, count(*) AS n FROM episode GROUP BY {column}")
+        counted = f"(SELECT {column} AS code, count(*) AS n FROM grouped GROUP BY {column})"
+        if not self.by_code:
+            counted = f"(SELECT l.code, c.n FROM {counted} c JOIN {labels} l ON l.raw = c.code::VARCHAR)"
+        codes, counts = self.arrays(f"SELECT code, n FROM {counted}")
         found[codes] = counts
         return found
 
@@ -884,7 +888,7 @@ class CountedFiles(Demonstrations):
         database.register("given", pd.DataFrame({"number": np.arange(times.size), "times": times}))
         found = database.execute(
             f"""SELECT r.expert, r.state, r.action, coalesce(r.next_state, -1) AS next_state, sum(g.times) AS times
-            FROM {self.coded()} r JOIN episode e ON e.expert = r.expert AND e.label = r.episode
+            FROM {self.coded()} r JOIN {self.numbered} e ON e.expert = r.expert AND e.label = r.episode
             JOIN given g ON g.number = e.number WHERE g.times <> 0 GROUP BY ALL"""
         ).fetchnumpy()
         database.unregister("given")
@@ -898,7 +902,7 @@ class CountedFiles(Demonstrations):
         self.database.register("given", pd.DataFrame({"number": np.flatnonzero(kept)}))
         state, action = self.arrays(
             f"""SELECT r.state, r.action FROM {self.coded()} r
-            JOIN episode e ON e.expert = r.expert AND e.label = r.episode JOIN given g ON g.number = e.number
+            JOIN {self.numbered} e ON e.expert = r.expert AND e.label = r.episode JOIN given g ON g.number = e.number
             ORDER BY e.number, r.step"""
         )
         self.database.unregister("given")
@@ -917,12 +921,12 @@ class CountedFiles(Demonstrations):
                 f"{self.name} must have at most {MOST_ROWS} decisions to be loaded one by one, received {size}: it can be "
                 "counted, fitted and checked, but its rows cannot be listed"
             )
-        labels = [label for (label,) in self.run("SELECT label FROM episode ORDER BY number")]
+        labels = [label for (label,) in self.run(f"SELECT label FROM {self.numbered} ORDER BY number")]
         episodes = in_order(set(labels))
         code = {name: i for i, name in enumerate(episodes)}
         number, step, state, action, next_state = self.arrays(
             f"""SELECT e.number, r.step::BIGINT AS step, r.state, r.action, coalesce(r.next_state, -1) AS next_state
-            FROM {self.coded()} r JOIN episode e ON e.expert = r.expert AND e.label = r.episode
+            FROM {self.coded()} r JOIN {self.numbered} e ON e.expert = r.expert AND e.label = r.episode
             ORDER BY e.number, r.step"""
         )
         episode = np.array([code[label] for label in labels], dtype=np.int64)[number]
@@ -1001,38 +1005,55 @@ class CountedFiles(Demonstrations):
             self._explain(f"{column}::VARCHAR = ?", [raw])
 
     def _check_episodes(self) -> None:
-        """The table `episode`, or a message about the first episode that is not in order."""
+        """The table `grouped`, or a message about the first episode that is not in order."""
         self._group_episodes(spelt(self.scan))
         self._read_episode_labels()
         if self.run("SELECT count(*) FROM grouped WHERE bad")[0][0]:
             self._explain(BAD_STEP)
-        inside = "SELECT count(*) FROM grouped WHERE n - known > CASE WHEN last_next IS NULL THEN 1 ELSE 0 END"
-        self.filled = self.run(inside)[0][0] > 0 if self.has_next else self.cut_off
-        if self.filled or self.respelt:
+        self.filled = self.run("SELECT count(*) FROM grouped WHERE blank")[0][0] > 0 if self.has_next else self.cut_off
+        if self.by_code:
             self._group_episodes(self.coded())
-            named = "SELECT *, episode AS label FROM grouped"
-        else:
-            named = """SELECT g.* REPLACE (e.code AS expert, s.code AS first_state), s.raw, coalesce(l.label, g.episode::VARCHAR)
-                AS label FROM grouped g JOIN expert_label e ON e.raw = g.expert::VARCHAR
-                JOIN state_label s ON s.raw = g.first_state::VARCHAR LEFT JOIN episode_label l ON l.raw = g.episode::VARCHAR"""
-        self.database.execute(
-            f"""CREATE OR REPLACE TEMP TABLE episode AS SELECT row_number() OVER (ORDER BY expert, {LABEL_ORDER}) - 1 AS number,
-            expert, label, first_state, n, wrong FROM ({named})"""
-        )
         # To say what is wrong, the rows of at most this many wrong episodes are loaded. Most often there are few.
         explained = 1000
-        if self.run("SELECT count(*) FROM episode WHERE wrong")[0][0]:
-            some = f"SELECT expert, label FROM episode WHERE wrong ORDER BY number LIMIT {explained}"
+        if self.run("SELECT count(*) FROM grouped WHERE wrong")[0][0]:
+            some = f"SELECT expert, label FROM {self.numbered} WHERE wrong ORDER BY number LIMIT {explained}"
             self._explain(f"(expert, episode) IN ({some})", rows=self.coded(numbered=True), most=None)
 
+    @property
+    def by_code(self) -> bool:
+        """Whether the table `grouped` has codes and labels, and not what is spelt."""
+        return self.filled or self.respelt
+
+    @property
+    def _named(self) -> str:
+        """The episodes in SQL, with codes and labels in place of what is spelt."""
+        if self.by_code:
+            return "(SELECT *, episode AS label FROM grouped)"
+        return """(SELECT g.* REPLACE (e.code AS expert, s.code AS first_state), coalesce(l.label, g.episode::VARCHAR) AS label
+            FROM grouped g JOIN expert_label e ON e.raw = g.expert::VARCHAR JOIN state_label s ON s.raw = g.first_state::VARCHAR
+            LEFT JOIN episode_label l ON l.raw = g.episode::VARCHAR)"""
+
+    @cached_property
+    def numbered(self) -> str:
+        """The table of the numbered episodes, in SQL. It is made when it is first asked for: to put all in order takes time."""
+        number = f"row_number() OVER (ORDER BY expert, {LABEL_ORDER}) - 1 AS number"
+        self.database.execute(
+            f"CREATE OR REPLACE TEMP TABLE episode AS SELECT {number}, expert, label, first_state, n, wrong FROM {self._named}"
+        )
+        return "episode"
+
     def _group_episodes(self, rows: str) -> None:
-        """The table `grouped`: each episode, as it is spelt or by its code and label, and whether it is in order."""
+        """The table `grouped`: each episode, as it is spelt or by its code and label, and whether it is in order.
+
+        It is `bad` where a step is no number, `blank` where next states inside it are, and `wrong` where it is not in order.
+        """
         h = "hash(hash({}, {}))" if self.has_next else "hash({})"
         after = f"CASE WHEN {{}} IS NOT NULL THEN {h.format('{} + 1', '{}')} ELSE 0 END" if self.has_next else "hash({1} + 1)"
         sums = f"sum({h.format('step', 'state')}) - sum({after.format('next_state', 'step', 'next_state')})"
         ends = f"{h.format('low', 'first_state')}::HUGEINT - {after.format('last_next', 'high', 'last_next')}::HUGEINT"
         self.database.execute(
-            f"""CREATE OR REPLACE TEMP TABLE grouped AS SELECT *, sums <> {ends} AS wrong FROM (
+            f"""CREATE OR REPLACE TEMP TABLE grouped AS SELECT expert, episode, first_state, n, bad, sums <> {ends} AS wrong,
+            n - known > CASE WHEN last_next IS NULL THEN 1 ELSE 0 END AS blank FROM (
             SELECT expert, episode, count(*) AS n, min(step) AS low, max(step) AS high, {sums} AS sums,
             arg_min(state, step) AS first_state, arg_max_null(next_state, step) AS last_next, count(next_state) AS known,
             bool_or({BAD_STEP}) AS bad FROM {rows} GROUP BY expert, episode)"""
