@@ -107,17 +107,19 @@ def _groups_figure(found: CrowdAnalysis) -> Chart:
     heights = [bar / max(bar.sum(), 1) / np.diff(edges) for bar in bars]
     curve = np.exp(-0.5 * standard**2) / (spread * np.sqrt(2 * np.pi))
     unit = 0.75 / max(curve.max(), max(height.max() for height in heights))
+    tall = max(unit, 0.25 / curve.max())  # where shrunken discounts lie very close together, a line to scale would be flat
     lines = []
     for row, (group, centre, height) in enumerate(zip(reversed(groups), centres[::-1], reversed(heights), strict=True)):
         colour = len(groups) - 1 - row
         lines.append(Line(_outline(edges, row + unit * height, row), kind="area", colour=colour))
-        over = list(zip((centre + spread * standard).tolist(), (row + unit * curve).tolist(), strict=True))
-        lines.append(Line(over, shortened(group.name, 40), label_at=row + 0.85, colour=colour))
+        over = list(zip((centre + spread * standard).tolist(), (row + tall * curve).tolist(), strict=True))
+        lines.append(Line(over, shortened(group.name, 40), label_at=row + 0.8, colour=colour))
     y = Axis("groups", (), -0.1, float(len(groups)))
     panels = [Panel(logit_axis(found.longest, unit, largest, ends), y, [], lines, f"in-{unit}") for unit in UNITS]
     caption = (
         "Areas are the persons' shrunken discounts; lines are the distribution of their group, from which new persons come. The "
-        f"less the decisions of each person say, the closer together the shrunken discounts lie.{rest}"
+        "less the decisions of each person say, the closer together the shrunken discounts lie."
+        f"{' Lines are drawn higher than to scale.' if tall > unit else ''}{rest}"
     )
     return Chart(caption, panels, float(np.clip(56 + 90 * len(groups), 340, 760)))
 
