@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from math import inf
 
 import numpy as np
 import pandas as pd
@@ -277,11 +277,13 @@ def _tip(findings: Analysis, found: Solution, k: int, *group: str) -> str:
 def logit_axis(steps: float, unit: Unit, largest: float, ends: Sequence[float]) -> Axis:
     """An axis over these logits, with numbers that do not touch."""
     low, high = min(ends), max(ends)
-    ticks = []
-    for gamma in (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999):
-        label = f"{gamma:g}" if unit == "discount" else horizon_text(gamma, steps)
-        ticks.append((float(logit(gamma / largest)), label))
-    inside = [tick for tick in ticks if low <= tick[0] <= high]
-    apart = inside[:1] + [after for before, after in pairwise(inside) if after[0] - before[0] > 0.09 * (high - low)]
+    coarse = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
+    fine = (0.1, 0.3, 0.4, 0.6, 0.7, 0.75, 0.85, 0.9, 0.97, 0.98, 0.995)  # where the axis is short
+    ticks: list[tuple[float, str]] = []
+    for gamma in (*coarse, *fine):
+        place = float(logit(gamma / largest)) if gamma < largest else inf
+        near = min((abs(place - other) for other, _ in ticks), default=inf)
+        if low <= place <= high and near > (0.09 if gamma in coarse else 0.15) * (high - low):
+            ticks.append((place, f"{gamma:g}" if unit == "discount" else horizon_text(gamma, steps)))
     label = "discount γ, on the logit scale" if unit == "discount" else "horizon in steps, on the logit scale of the discount"
-    return Axis(label, apart, low, high)
+    return Axis(label, sorted(ticks), low, high)
