@@ -7,10 +7,14 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import expit, log_expit, logit
 
+import multihorizon as mh
 from multihorizon.checks import Floats, Sparse
 from multihorizon.estimate.population import free as module
-from multihorizon.estimate.population.free import Normals, describe_free, fit_free, flat_from, joined
+from multihorizon.estimate.population.free import Normals, describe_free, distribution_words, fit_free, flat_from, joined
 from multihorizon.numerics.mixture import fit_mixture
+from multihorizon.report.plots import plot_distribution
+from multihorizon.report.population import distribution_section
+from multihorizon.solution import PopulationEvidence
 
 #: In each of these states one action earns now, and the other earns later.
 NOW, LATER = np.linspace(0.2, 2.6, 12), np.full(12, 3.0)
@@ -83,7 +87,7 @@ def test_one_normal_population_is_one_type(seed: int) -> None:
 
 
 def test_a_leaning_population_is_one_type_that_is_not_normal() -> None:
-    found = described(decisions(-1 + np.random.default_rng(5).exponential(1.2, 1500)))
+    found = described(decisions(-1 + np.random.default_rng(5).exponential(1.2, 1000)))
     assert len(found["types"]) == 1
     assert found["types"][0]["normals"] > 1
 
@@ -129,3 +133,97 @@ def test_long_horizons_that_lead_to_the_same_choices_are_not_told_apart() -> Non
     assert far["share"] > 0.9
     near = described(decisions(np.full(150, -0.5)))["indistinguishable"]
     assert near["share"] < 0.05
+
+
+def test_nodes_that_cannot_be_planned_at_are_left_out() -> None:
+    def partial_planner(eta: Floats) -> Floats | None:
+        return None if (eta[:, 1] < -2.9).any() else planner(eta)
+
+    counts = decisions(two_types(200))
+    found = describe_free(counts, partial_planner, SAME_STATE, 1.0, CENTRE, -1e9)
+    assert len(found["types"]) == 2
+    assert min(found["temperatures"]) >= np.exp(-2.9)
+    with pytest.raises(ValueError, match="soft values must be finite"):
+        describe_free(counts, lambda _: None, SAME_STATE, 1.0, CENTRE, -1e9)
+
+
+TASK = mh.domains.space_adventure(24)
+PEOPLE = TASK.persons(40, seed=2, discounts=np.repeat([0.15, 0.85], 20), temperatures=1.5)
+PROBLEM = mh.Problem(TASK.mdp, PEOPLE.demonstrations)
+
+
+@pytest.fixture(scope="module")
+def solved() -> mh.Solution:
+    return mh.solve(PROBLEM, mh.Population("~ group", PEOPLE.frame, known_reward=TASK.reward, distribution="free"))
+
+
+def test_a_population_has_a_distribution_for_each_group(solved: mh.Solution, tmp_path) -> None:
+    normal = mh.solve(PROBLEM, mh.Population("~ group", PEOPLE.frame, known_reward=TASK.reward))
+    population = PopulationEvidence.of(solved).population
+    assert population.distribution is not None
+    assert list(population.distribution) == list(population.predictions) == ["group = control", "group = training"]
+    assert sum(found["persons"] for found in population.distribution.values()) == 40
+    assert sum(found["normal_log_likelihood"] for found in population.distribution.values()) == pytest.approx(solved.objective)
+    for found in population.distribution.values():
+        assert found["log_likelihood"] > found["normal_log_likelihood"]
+        assert found["gap"] <= 1e-6 * found["persons"]
+    # the rest is that of the normal population
+    assert solved.objective == normal.objective
+    np.testing.assert_array_equal(solved.discounts, normal.discounts)
+    assert "distribution" not in normal.evidence["population"]
+    assert "clear type" in solved.message
+    solved.to_json(tmp_path / "solution.json")
+    again = PopulationEvidence.of(mh.Solution.from_json(tmp_path / "solution.json")).population
+    assert again.distribution == population.distribution
+
+
+def test_the_distribution_is_drawn_and_told(solved: mh.Solution) -> None:
+    population = PopulationEvidence.of(solved).population
+    (section,) = distribution_section(population, 3)
+    assert section.heading == "How horizons are distributed"
+    assert len(section.blocks) == 6  # an opening, two pairs of figures, two tables, how it was done
+    axes = plot_distribution(solved, "group = training")
+    assert axes.get_title() == "group = training"
+    with pytest.raises(ValueError, match="group must be one of group = control, group = training, received both"):
+        plot_distribution(solved, "both")
+
+
+def test_the_sentences_say_how_many_types_there_are_and_what_the_task_cannot_show() -> None:
+    kind = {"share": 0.25, "discount": 0.5, "temperature": 1.0, "spread": 0.1, "at_most": False, "normals": 1}
+    found = {"types": [kind, {**kind, "share": 0.75, "discount": 0.9}], "indistinguishable": {"share": 0.0}, "converged": True}
+    assert distribution_words({"everyone": found}, 3) == [
+        "There are 2 clear types of persons: 25 % look 1.8 steps ahead (discounts near 0.50) and 75 % look 2.7 steps ahead "
+        "(discounts near 0.90)."
+    ]
+    short = {**found, "types": [kind], "indistinguishable": {"share": 0.123, "discount": 0.93, "difference": 0.05}}
+    first, second = distribution_words({"a": short, "b": found})[:2]
+    assert first.startswith("There is one clear type of person (a)")
+    assert second == (
+        "About 12 % of persons (a) have a discount of 0.93 or more. How much further they look ahead this task cannot show: "
+        "from there on no choice changes by more than 5 percentage points."
+    )
+    early = {**found, "converged": False, "gap": 0.5, "refinement": {"gain": 2.0}}
+    assert "ended early: others are at most 0.5 more likely" in distribution_words({"everyone": early})[1]
+
+
+@pytest.mark.slow
+def test_a_reward_that_is_not_known_is_that_of_the_normal_population() -> None:
+    problem = mh.Problem(TASK.mdp, PEOPLE.demonstrations, features=TASK.features)
+    found = mh.solve(problem, mh.Population(distribution="free"))
+    told = found.evidence["population"]["distribution"]["everyone"]
+    assert told["log_likelihood"] > found.objective
+    assert len(told["types"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("formula", "distribution", "words"),
+    [
+        ("~ 1", "types", "distribution must be normal or free, received 'types'"),
+        ("~ group + age", "free", "columns of groups only, received the numbers of age"),
+        ("~ site", "free", "at most 6 combinations of groups, received 8"),
+    ],
+)
+def test_what_cannot_be_free_is_refused(formula: str, distribution: str, words: str) -> None:
+    frame = PEOPLE.frame.assign(site=[f"site {i % 8}" for i in range(40)])
+    with pytest.raises(ValueError, match=words):
+        mh.solve(PROBLEM, mh.Population(formula, frame, known_reward=TASK.reward, distribution=distribution))  # type: ignore[arg-type]

@@ -117,12 +117,16 @@ def _grid(box: Floats, sides: tuple[int, int]) -> Floats:
 
 
 def _table(planner: Planner, nodes: Floats) -> Floats:
-    """`log π` `(rows,K)` at the nodes, planned for some of them at a time."""
-    parts = [planner(nodes[low : low + 128]) for low in range(0, len(nodes), 128)]
-    found = [part for part in parts if part is not None]
-    if not found or len(found) < len(parts):
-        raise ValueError("the soft values must be finite at all discounts and temperatures: check rewards and transitions")
-    return np.concatenate(found, axis=1)
+    """`log π` `(rows,K)` at the nodes, planned for some of them at a time; very low where a soft value is infinite."""
+    parts: list[Floats | None] = []
+    for low in range(0, len(nodes), 128):
+        some = nodes[low : low + 128]
+        part = planner(some)
+        parts += [part] if part is not None else [planner(node[None]) for node in some]
+    rows = next((len(part) for part in parts if part is not None), None)
+    if rows is None:
+        raise ValueError("the soft values must be finite at some discounts and temperatures: check rewards and transitions")
+    return np.concatenate([np.full((rows, 1), -1e15) if part is None else part for part in parts], axis=1)
 
 
 def _fitted(counts: Sparse, table: Floats, start: Floats | None, tol: float, jobs: int, progress: Progress) -> Mixture:
