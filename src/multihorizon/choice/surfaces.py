@@ -102,9 +102,11 @@ class Piece:
 
     def pooled(self, weights: Floats) -> Floats:
         """Weights `(K,)` of the places as weights `(persons,m²)` of the table's places."""
-        each = (weights[:, None] * self.by_x[self.number])[:, :, None] * self.by_y[:, None, :]
-        total = np.zeros((self.who.size, SIDE**2))
-        np.add.at(total, self.inverse, each.reshape(-1, SIDE**2))
+        # first over places that share x, then over those of one person: both stand one after the other
+        along = np.add.reduceat(weights[:, None] * self.by_y, self.starts)
+        each = (self.by_x[:, :, None] * along[:, None, :]).reshape(-1, SIDE**2)
+        first = np.searchsorted(self.inverse[self.starts], np.arange(self.who.size))
+        total: Floats = np.add.reduceat(each, first)
         return total
 
 
@@ -196,7 +198,7 @@ class Tables:
         self.sizes = [planner.visited_rows.size for planner in self.planners]
         self.rows = sum(self.sizes)
         self._tables: dict[int, PatchTable] = {}
-        self._values: dict[tuple[int, int], Floats] = {}
+        self._kept: dict[int, Floats] = {}
 
     def counts(self, tasks: Sequence[CrowdTask]) -> Sparse:
         """The decisions of persons `(n,rows)`."""
@@ -208,7 +210,7 @@ class Tables:
         if np.array_equal(theta, self.theta):
             return self
         moved = copy.copy(self)
-        moved.theta, moved._tables = theta, {}
+        moved.theta, moved._tables, moved._kept = theta, {}, {}
         return moved
 
     @cached_property
@@ -346,7 +348,9 @@ class Tables:
         return log
 
     def _slopes(self, patch: int) -> Floats:
-        """λ ∂ log π/∂θ `(rows,m²,f)` of a patch."""
+        """λ ∂ log π/∂θ `(rows,m²,f)` of a patch; kept as long as there is room."""
+        if patch in self._kept:
+            return self._kept[patch]
         eta = self.patches.places(patch, _GRID)
         slopes = np.zeros((self.rows, len(eta), self.free.size))
         first = 0
@@ -359,6 +363,8 @@ class Tables:
                 found = plans.score_rows()[:, :, :-2] * plans.lam[:, None]
                 slopes[first : first + size, part, column[kept]] = found[:, :, kept]
             first += size
+        if slopes.size * (len(self._kept) + 1) <= 50_000_000:
+            self._kept[patch] = slopes
         return slopes
 
 
