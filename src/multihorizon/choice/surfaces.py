@@ -26,7 +26,6 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -68,7 +67,7 @@ def interpolation(t: Floats) -> Floats:
 @dataclass(frozen=True, eq=False)
 class PatchTable:
     """A patch at one θ, in columns `(rows,m²+3T)`: λ log π at its places, and at each test how much the table is off, log π, and
-    how much the table is off by on average in the row's state, where choices are drawn from π.
+    the mean square of how much it is off in the row's state, where choices are drawn from π.
     """
 
     columns: Floats
@@ -199,6 +198,8 @@ class Tables:
         self.rows = sum(self.sizes)
         self._tables: dict[int, PatchTable] = {}
         self._kept: dict[int, Floats] = {}
+        #: Soft values (S,m²) of each task at the places of patches, from which plans near by begin; this θ's, or the last one's.
+        self._values: dict[int, list[Floats]] = {}
 
     def counts(self, tasks: Sequence[CrowdTask]) -> Sparse:
         """The decisions of persons `(n,rows)`."""
@@ -210,7 +211,7 @@ class Tables:
         if np.array_equal(theta, self.theta):
             return self
         moved = copy.copy(self)
-        moved.theta, moved._tables, moved._kept = theta, {}, {}
+        moved.theta, moved._tables, moved._kept, moved._values = theta, {}, {}, dict(self._values)
         return moved
 
     @cached_property
@@ -243,31 +244,39 @@ class Tables:
         most = 200 if any(isinstance(planner.engine, Large) for planner in self.planners) else 2000
         before = len(self.patches.corners)
         for patch, side in sorted(cuts.items()):
-            if len(self.patches.corners) < most and not self.patches.cut(patch, side):
+            first = len(self.patches.corners)
+            if first < most and not self.patches.cut(patch, side):
                 self.patches.cut(patch, 1 - side)
+            for half in range(first, len(self.patches.corners)):
+                if patch in self._values:
+                    inside = self.patches.inside(patch, self.patches.places(half, _GRID))
+                    weights = _tensor(inside)
+                    self._values[half] = [values @ weights.T for values in self._values[patch]]
         made = np.arange(before, len(self.patches.corners))
         return None if not self.prepare(made) else bool(made.size)
 
     def prepare(self, numbers: Ints) -> bool:
         """Make the tables of these patches; False where a soft value is infinite."""
-        missing = [int(number) for number in np.unique(numbers) if int(number) not in self._tables]
-        inside = np.concatenate([_GRID, _TESTS])
-        for number in missing:
-            eta = self.patches.places(number, inside)
-            log = self._log_policies(eta, number)
+        for number in (int(number) for number in np.unique(numbers) if int(number) not in self._tables):
+            eta, tests = self.patches.places(number, _GRID), self.patches.places(number, _TESTS)
+            log, values = self._planned(eta, self._values.get(number))
             if log is None:
                 return False
-            worth = log[:, : len(_GRID)] * np.exp(eta[: len(_GRID), 1])
-            tested = log[:, len(_GRID) :]
-            table = (worth @ _AT_TESTS.T) / np.exp(eta[len(_GRID) :, 1])
+            if sum(part.size for part in values) * (len(self._values) + 1) <= 50_000_000:
+                self._values[number] = values
+            tested = self._planned(tests, [part @ _AT_TESTS.T for part in values])[0]
+            if tested is None:
+                return False
+            worth = log * np.exp(eta[:, 1])
+            table = (worth @ _AT_TESTS.T) / np.exp(tests[:, 1])
             missed = table - tested
-            expected = self.same_state @ (np.exp(tested) * np.abs(missed))
+            expected = self.same_state @ (np.exp(tested) * missed**2)
             self._tables[number] = PatchTable(np.concatenate([worth, missed, tested, expected], axis=1))
         return True
 
     def exact(self, eta: Floats) -> Floats | None:
         """`log π` `(rows,K)` at places η `(K,2)`, planned there; None where a soft value is infinite."""
-        return self._log_policies(eta, None)
+        return self._planned(eta, None)[0]
 
     def surface(self, counts: Sparse, eta: Floats, inner: int = 1) -> Surface:
         """ℓ of persons with these counts `(n,rows)` at places η `(n,Q,2)`; the tables must be prepared.
@@ -286,8 +295,8 @@ class Tables:
             log[piece.flat] = found
             top = np.full(piece.who.size, -np.inf)
             np.maximum.at(top, piece.inverse, found)
-            # what the person's own choices are off by counts as far as the person may be there
-            missed = np.maximum(np.abs(missed) * np.exp(np.minimum(tested - top[:, None], 0.0)), expected)
+            # what is off for the person's own choices counts as far as the person may be there; elsewhere, what chance would do
+            missed = np.maximum(np.abs(missed) * np.exp(np.minimum(tested - top[:, None], 0.0)), 2 * np.sqrt(expected))
             along = missed[:, :3].max(axis=1), missed[:, 3:6].max(axis=1)
             errors[piece.flat] = np.where(along[0] >= along[1], 1.0, -1.0)[piece.inverse] * missed.max(axis=1)[piece.inverse]
             pieces.append(piece)
@@ -324,28 +333,30 @@ class Tables:
             weights = interpolation(inside[starts, 0]), interpolation(inside[:, 1])
             yield Piece(patch, flat, person[fresh], np.cumsum(fresh) - 1, starts, number, *weights)
 
-    def _plans(self, task: int, eta: Floats, near: Any = None) -> Iterator[tuple[slice, Plans | None]]:
-        """Plans in one task, as many places at a time as memory likes."""
+    def _plans(self, task: int, eta: Floats, start: Floats | None) -> Iterator[tuple[slice, Plans | None]]:
+        """Plans in one task, as many places at a time as memory likes; `start` `(S,K)` are values to begin at."""
         planner = self.planners[task]
         size = max(1, 1_000_000 // (planner.mdp.n_actions * planner.mdp.n_states * (planner.features.used.size + 2)))
         for low in range(0, len(eta), size):
             part = slice(low, min(low + size, len(eta)))
             own = replace(planner, owners=np.arange(part.stop - low))
-            begin = None if near is None else replace(near, values=near.values[:, part])
             gamma, lam = self.largest * expit(eta[part, 0]), np.exp(eta[part, 1])
-            yield part, own.plan(self.theta, gamma, lam, begin)
+            near = None if start is None else Plans(own, start[:, part], start[:, part], gamma, lam)
+            yield part, own.plan(self.theta, gamma, lam, near)
 
-    def _log_policies(self, eta: Floats, patch: int | None) -> Floats | None:
-        log = np.empty((self.rows, len(eta)))
-        first = 0
-        for task, size in enumerate(self.sizes):
-            planner = self.planners[task]
-            for part, plans in self._plans(task, eta):
+    def _planned(self, eta: Floats, start: list[Floats] | None) -> tuple[Floats | None, list[Floats]]:
+        """`log π` `(rows,K)` at places η, None where a soft value is infinite, and the values `(S,K)` of each task."""
+        log, every, first = np.empty((self.rows, len(eta))), [], 0
+        for task, (planner, size) in enumerate(zip(self.planners, self.sizes, strict=True)):
+            values = np.empty((planner.mdp.n_states, len(eta)))
+            for part, plans in self._plans(task, eta, None if start is None else start[task]):
                 if plans is None:
-                    return None
+                    return None, []
+                values[:, part] = plans.values
                 log[first : first + size, part] = plans.log.reshape(-1, part.stop - part.start)[planner.visited_rows]
             first += size
-        return log
+            every.append(values)
+        return log, every
 
     def _slopes(self, patch: int) -> Floats:
         """λ ∂ log π/∂θ `(rows,m²,f)` of a patch; kept as long as there is room."""
@@ -358,7 +369,7 @@ class Tables:
             used = self.planners[task].features.used
             column = np.searchsorted(self.free, used)
             kept = np.isin(used, self.free)
-            for part, plans in self._plans(task, eta):
+            for part, plans in self._plans(task, eta, self._values[patch][task] if patch in self._values else None):
                 assert plans is not None
                 found = plans.score_rows()[:, :, :-2] * plans.lam[:, None]
                 slopes[first : first + size, part, column[kept]] = found[:, :, kept]
@@ -366,6 +377,12 @@ class Tables:
         if slopes.size * (len(self._kept) + 1) <= 50_000_000:
             self._kept[patch] = slopes
         return slopes
+
+
+def _tensor(inside: Floats) -> Floats:
+    """The weights `(K,m²)` of a table's places at places in [−1,1]²."""
+    found: Floats = interpolation(inside[:, 0])[:, :, None] * interpolation(inside[:, 1])[:, None, :]
+    return found.reshape(len(inside), -1)
 
 
 def _evaluated(tables: Floats, piece: Piece) -> Floats:
@@ -396,4 +413,4 @@ def _planner(task: CrowdTask, free: bool) -> Persons:
 
 #: The places of a table in [−1,1]², x before log λ, and their weights at the tests.
 _GRID = np.array([(a, b) for a in _PLACES for b in _PLACES])
-_AT_TESTS = (interpolation(_TESTS[:, 0])[:, :, None] * interpolation(_TESTS[:, 1])[:, None, :]).reshape(len(_TESTS), -1)
+_AT_TESTS = _tensor(_TESTS)
