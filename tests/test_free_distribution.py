@@ -5,12 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import minimize
 from scipy.special import expit, log_expit, logit
 
 import multihorizon as mh
 from multihorizon.checks import Floats, Sparse
 from multihorizon.estimate.population import free as module
-from multihorizon.estimate.population.free import Normals, describe_free, distribution_words, fit_free, flat_from, joined
+from multihorizon.estimate.population.free import (
+    Normals,
+    describe_free,
+    distribution_words,
+    fit_free,
+    flat_from,
+    joined,
+    share_range,
+)
 from multihorizon.numerics.mixture import fit_mixture
 from multihorizon.report.plots import plot_distribution
 from multihorizon.report.population import distribution_section
@@ -130,9 +139,30 @@ def test_long_horizons_that_lead_to_the_same_choices_are_not_told_apart() -> Non
     below = np.exp(planner(np.array([[x, 0.0] for x in (from_here - 0.3, 12.0)])))
     assert np.abs(above[:, 0] - above[:, 1]).max() <= module.ALIKE < np.abs(below[:, 0] - below[:, 1]).max()
     far = described(decisions(np.full(150, 6.0)))["indistinguishable"]
-    assert far["share"] > 0.9
+    assert far["range"][0] > 0.5
+    assert far["range"][0] <= far["share"] <= far["range"][1] == 1
     near = described(decisions(np.full(150, -0.5)))["indistinguishable"]
-    assert near["share"] < 0.05
+    assert near["range"][0] == 0
+    assert near["range"][1] < 0.05
+
+
+def test_the_range_of_a_share_ends_where_the_likelihood_has_fallen_by_192() -> None:
+    rng, grid = np.random.default_rng(4), np.linspace(-3, 3, 25)
+    log = -0.5 * ((np.where(rng.random(400) < 0.3, 1.5, -1.0) + rng.normal(size=400))[:, None] - grid) ** 2
+    above = grid > 0.6
+    share, low, high = share_range(log, above, np.full(25, 1 / 25))
+    best = fit_mixture(log).log_likelihood
+    assert low < share < high
+    for end in (low, high):
+        # of all distributions with this share above, the most likely one, by another method
+
+        def loss(x: Floats, end: float = end) -> float:
+            weights = np.exp(x - x.max())
+            weights = np.where(above, end * weights / weights[above].sum(), (1 - end) * weights / weights[~above].sum())
+            return -float(np.log(np.exp(log) @ weights).sum())
+
+        fallen = best + minimize(loss, np.zeros(25), method="L-BFGS-B", options={"maxiter": 3000, "maxfun": 10**6}).fun
+        assert fallen == pytest.approx(1.92, abs=0.15)
 
 
 def test_nodes_that_cannot_be_planned_at_are_left_out() -> None:
@@ -190,16 +220,20 @@ def test_the_distribution_is_drawn_and_told(solved: mh.Solution) -> None:
 
 def test_the_sentences_say_how_many_types_there_are_and_what_the_task_cannot_show() -> None:
     kind = {"share": 0.25, "discount": 0.5, "temperature": 1.0, "spread": 0.1, "at_most": False, "normals": 1}
-    found = {"types": [kind, {**kind, "share": 0.75, "discount": 0.9}], "indistinguishable": {"share": 0.0}, "converged": True}
+    found = {
+        "types": [kind, {**kind, "share": 0.75, "discount": 0.9}],
+        "indistinguishable": {"range": [0, 0.001]},
+        "converged": True,
+    }
     assert distribution_words({"everyone": found}, 3) == [
         "There are 2 clear types of persons: 25 % look 1.8 steps ahead (discounts near 0.50) and 75 % look 2.7 steps ahead "
         "(discounts near 0.90)."
     ]
-    short = {**found, "types": [kind], "indistinguishable": {"share": 0.123, "discount": 0.93, "difference": 0.05}}
+    short = {**found, "types": [kind], "indistinguishable": {"range": [0.123, 0.4], "discount": 0.93, "difference": 0.05}}
     first, second = distribution_words({"a": short, "b": found})[:2]
     assert first.startswith("There is one clear type of person (a)")
     assert second == (
-        "About 12 % of persons (a) have a discount of 0.93 or more. How much further they look ahead this task cannot show: "
+        "12 % to 40 % of persons (a) have a discount of 0.93 or more. How much further they look ahead this task cannot show: "
         "from there on no choice changes by more than 5 percentage points."
     )
     early = {**found, "converged": False, "gap": 0.5, "refinement": {"gain": 2.0}}

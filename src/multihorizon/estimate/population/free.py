@@ -17,7 +17,11 @@ lower peak, or they count as one type (Hennig, 2010).
 
 *What the task cannot show.* In a task of few steps all long horizons lead to the same choices. With `π_x` the policy at the
 typical temperature, x* is where the total variation from the policy of the largest discount is at most `ALIKE` in every state in
-which anyone decided, for all x above. How much mass is above x* the decisions do say; where it is they do not.
+which anyone decided, for all x above. Where above x* people are the decisions do not say. How many there are they say within a
+range: all shares m for which some distribution with the share m above x* is within 1.92 of the largest log-likelihood. The most
+likely distribution with a share of its own is found by the same solver: t further rows that are possible above x* alone, or below
+it alone, raise or lower m, and change nothing else. With t = 1, 2, 4, … the fall of the log-likelihood is traced until it passes
+1.92; between two t its root is linear in m.
 """
 
 from __future__ import annotations
@@ -31,10 +35,10 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from multihorizon.checks import Floats, Ints, Sparse
+from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.numerics.mixture import Mixture, fit_mixture
 from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.words import horizon_text, in_words, percent
+from multihorizon.words import from_to, horizon_text, in_words, percent
 
 #: Nodes of the box's grid along logit γ and along log λ.
 SIDES = (33, 21)
@@ -311,6 +315,32 @@ def flat_from(planner: Planner, same_state: Sparse, log_temperature: float) -> f
     return float(places[apart[-1] + 1]) if apart.size else -np.inf
 
 
+def share_range(log_likelihoods: Floats, above: Bools, start: Floats) -> tuple[float, float, float]:
+    """The most likely share of persons at the nodes `above` `(G,)`, and the ends of its range; `start` are weights `(G,)`."""
+    n = len(log_likelihoods)
+    best = fit_mixture(log_likelihoods, start=start)
+    share, ends = float(best.weights[above].sum()), []
+    for side, limit in ((~above, 0.0), (above, 1.0)):
+        fallen, at, weights, end, further = 0.0, share, best.weights, limit, 1
+        while abs(at - limit) > 1e-4 and further <= 1024:
+            rows = partial(_with_further_rows, log_likelihoods, np.where(side, 0.0, -np.inf))
+            found = fit_mixture(rows, (n + further, above.size), start=weights)
+            fall = float(np.sqrt(2 * max(best.log_likelihood - found.rows[:n].sum(), 0.0)))
+            there, weights = float(found.weights[above].sum()), found.weights
+            if fall > 1.96:
+                end = at + (there - at) * (1.96 - fallen) / (fall - fallen)
+                break
+            fallen, at, further = fall, there, 2 * further
+        ends.append(end)
+    return share, ends[0], ends[1]
+
+
+def _with_further_rows(log: Floats, further: Floats, rows: Ints, columns: Ints) -> Floats:
+    """ℓ of rows, those behind the last of `log` being `further`."""
+    found: Floats = np.where((rows < len(log))[:, None], log[np.ix_(np.minimum(rows, len(log) - 1), columns)], further[columns])
+    return found
+
+
 def describe_free(
     counts: Sparse,
     planner: Planner,
@@ -342,13 +372,13 @@ def describe_free(
     best = tried[int(np.argmin(criteria))]
     types = []
     for members in joined(best):
-        share = best.weights[members]
-        mean = (share @ best.means[members]) / share.sum() * spacing + free.box[0]
+        parts = best.weights[members]
+        mean = (parts @ best.means[members]) / parts.sum() * spacing + free.box[0]
         away = (best.means[members] * spacing + free.box[0] - mean)[:, 0]
-        variance = float(share @ (best.covariances[members, 0, 0] * spacing[0] ** 2 + away**2) / share.sum())
+        variance = float(parts @ (best.covariances[members, 0, 0] * spacing[0] ** 2 + away**2) / parts.sum())
         types.append(
             {
-                "share": float(share.sum()),
+                "share": float(parts.sum()),
                 "discount": float(largest * expit(mean[0])),
                 "temperature": float(np.exp(mean[1])),
                 "spread": float(np.sqrt(variance)),
@@ -357,6 +387,13 @@ def describe_free(
             }
         )
     flat = flat_from(planner, same_state, float(centre[1]))
+    # The box may end below x*, and still there may be persons above it.
+    end = max(flat, float(free.box[1, 0])) + 0.5
+    beyond = _grid(np.array([[end, free.box[0, 1]], [end, free.box[1, 1]]]), (1, SIDES[1]))
+    every = np.concatenate([free.nodes, beyond])
+    table = np.concatenate([free.table, _table(planner, beyond)], axis=1)
+    weights = np.concatenate([free.found.weights, np.zeros(len(beyond))])
+    share, least, most = share_range(counts[free.asked] @ table, every[:, 0] >= flat, weights)
     return {
         "persons": int(counts.shape[0]),
         "discounts": (largest * expit(free.nodes[used, 0])).tolist(),
@@ -372,7 +409,8 @@ def describe_free(
         "types_decided": {"criteria": criteria, "persons": int(free.asked.size)},
         "indistinguishable": {
             "discount": float(largest * expit(flat)) if np.isfinite(flat) else 0.0,
-            "share": float(free.found.weights[free.nodes[:, 0] >= flat].sum()),
+            "share": share,
+            "range": [least, most],
             "difference": ALIKE,
         },
     }
@@ -394,10 +432,14 @@ def distribution_words(distribution: Mapping[str, dict[str, Any]], steps: float 
             words.append(f"There is one clear type of person{whose}, but their logits are not distributed normally.")
         else:
             words.append(f"There is one clear type of person{whose}: nothing speaks for more than one normal distribution.")
-        if hidden["share"] >= 0.005:
+        least, most = hidden["range"]
+        if most >= 0.01:
+            many = f"{from_to([percent(least), percent(most)])} of persons{whose} have"
+            if least < 0.005:
+                many = f"Up to {percent(most)} of persons{whose} may have"
             words.append(
-                f"About {percent(hidden['share'])} of persons{whose} have a discount of {hidden['discount']:.2f} or more. How "
-                "much further they look ahead this task cannot show: from there on no choice changes by more than "
+                f"{many} a discount of {hidden['discount']:.2f} or more. How much further they look ahead this task cannot show: "
+                "from there on no choice changes by more than "
                 f"{100 * hidden['difference']:.0f} percentage points."
             )
         if not found["converged"]:
