@@ -49,7 +49,7 @@ from multihorizon.data.dynamics import describe_estimate, estimate_mdp, require_
 from multihorizon.data.reading import look_alikes
 from multihorizon.data.steps import Steps
 from multihorizon.driver import solve
-from multihorizon.estimate.intervals import Contrasts, ProfileIntervals, reward_contrasts
+from multihorizon.estimate.intervals import Contrasts, ProfileIntervals, ProfilesApart, reward_contrasts
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.estimate.population.solver import Population
 from multihorizon.estimate.sieve import RewardFunctions, SieveLikelihood, dynamics_unknown, reward_functions, unpredicted
@@ -863,7 +863,7 @@ def predicts_worse(checks: ModelChecks, chance: Floats, parameters: int) -> str:
 def _with_intervals(found: Analysis, jobs: int, progress: Progress, keep: Callable[[Analysis], None]) -> Analysis:
     """The same with the solution's profile intervals, as they come."""
     source = found.solution.interval_source
-    assert isinstance(source, ProfileIntervals)
+    assert isinstance(source, ProfileIntervals | ProfilesApart)
     given = np.array(found.given)[:, None]
     for intervals in source.by_blocks(LEVEL, jobs):
         found = replace(found, intervals=np.where(given, intervals, np.nan))

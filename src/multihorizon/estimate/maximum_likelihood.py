@@ -61,15 +61,18 @@ from multihorizon.choice.weighted import require_lookahead
 from multihorizon.estimate.ascent import CONVERGED_GRADIENT, P, climb, polished
 from multihorizon.estimate.intervals import Precision, ProfileIntervals, precision, profile_information, transition_widening
 from multihorizon.estimate.look_ahead import fit_lookahead, lookahead_solution
+from multihorizon.estimate.persons import PersonsApart, left_open, persons_solution
 from multihorizon.exact.closed_form import closed_form_start
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
 from multihorizon.mdp import MDP
 from multihorizon.numerics.newton import Ascent, resting
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.problem import Problem
+from multihorizon.problem import Crowd, Problem
 from multihorizon.solution import FamilyParameters, LikelihoodEvidence, LookaheadEvidence, Solution, Status
 
+#: From so many persons on, those who share no parameter are fitted one by one.
+MANY = 40
 #: Standard deviation, in temperatures, of the prior that holds rewards which run away.
 WEAK_PRIOR = 20.0
 
@@ -134,11 +137,23 @@ class MaximumLikelihood:
         """Climb from several starts; `seed` scatters the discounts they begin with."""
         if not isinstance(self.lookahead, Exponential):
             require_lookahead(problem, self.known_reward)
+        elif (alone := self._alone(problem)) is not None:
+            return persons_solution(alone[0], alone[1], alone[1].fit(progress))
         paid, found = self.search(problem, seed, progress)
         if isinstance(self.lookahead, Exponential):
             return _solution(paid, found)
         base = found.best.point
         return lookahead_solution(paid, fit_lookahead(base, self.lookahead), base, found.ridge_reason)
+
+    def _alone(self, problem: Problem) -> tuple[Problem, PersonsApart] | None:
+        """The problem with its known reward and its persons one by one, if they are many and share no parameter; else None."""
+        if problem.n_experts < MANY or self.temperature in ("pooled", "shared") or self.groups is not None or self.ridge:
+            return None
+        paid, reward = with_known_reward(problem, self.known_reward)
+        if reward is None or any(expert.mdp.sample_sizes is not None for expert in paid.experts):
+            return None
+        settings = read_settings(paid, self.temperature, self.discounts, None, reward)
+        return paid, PersonsApart(Crowd.of(paid), settings)
 
     def search(self, problem: Problem, seed: int, progress: Progress) -> tuple[Problem, Fit]:
         """The problem with what is known of the reward, and the most likely answer with discounts."""
@@ -582,14 +597,8 @@ def _message(
 ) -> str:
     best, model = found.best, found.best.point.likelihood
     parts = [f"Log-likelihood {best.point.value:.2f} of {model.decisions:.0f} decisions, gradient {residual:.1e} per decision."]
-    if not identified.all():
-        names = ", ".join(n for n, known in zip(problem.names, identified, strict=True) if not known)
-        why = "other discounts are as likely" if others else "the likelihood is flat in their direction"
-        parts.append(f"The discounts of {names} are not identified: {why}.")
-    if lost.any():
-        names = ", ".join(n for n, gone in zip(problem.names, lost, strict=True) if gone)
-        parts.append(f"The temperature of {names} is not identified: the known reward does not say how random the choices are.")
-    elif precise.nullity and identified.all():
+    parts += left_open(problem.names, identified, np.full(identified.size, others), lost)
+    if not lost.any() and precise.nullity and identified.all():
         directions = "one direction" if precise.nullity == 1 else f"{precise.nullity} directions"
         parts.append(f"The discounts are identified; the decisions do not show {directions} of the reward.")
     if not best.finished:

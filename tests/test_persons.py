@@ -1,0 +1,152 @@
+"""Persons one by one, where the reward is known: the same answers as all parameters climbed together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.stats import chi2
+
+import multihorizon as mh
+from multihorizon.choice.model import read_settings, with_known_reward
+from multihorizon.choice.tabular import Likelihood
+from multihorizon.estimate import maximum_likelihood
+from multihorizon.estimate.intervals import ProfileIntervals, ProfilesApart
+from multihorizon.estimate.maximum_likelihood import MANY, resume
+from multihorizon.problem import Problem
+
+
+def people_of(n: int = MANY, blocks: int = 20, seed: int = 0) -> tuple[Problem, np.ndarray]:
+    """Simulated persons of the Space Adventure Task, and the points they play for."""
+    task = mh.domains.space_adventure(blocks, seed=seed)
+    people = task.persons(n, seed=seed, group_difference=0.6, age_slope=0.0)
+    return mh.Problem(task.mdp, people.demonstrations), task.reward.T.ravel()
+
+
+def both_roads(problem: Problem, options: mh.MaximumLikelihood, monkeypatch) -> tuple[mh.Solution, mh.Solution]:
+    """The solution one by one, and that of all parameters together."""
+    apart = mh.solve(problem, options)
+    assert isinstance(apart.interval_source, ProfilesApart)
+    monkeypatch.setattr(maximum_likelihood, "MANY", problem.n_experts + 1)
+    together = mh.solve(problem, options)
+    assert isinstance(together.interval_source, ProfileIntervals)
+    return apart, together
+
+
+def assert_same(apart: mh.Solution, together: mh.Solution) -> None:
+    """The same answer, and the same said about it."""
+    known = np.array(together.evidence["identified"])
+    lost = np.array(together.evidence["lost_temperatures"])
+    assert apart.objective == pytest.approx(together.objective, abs=1e-8 * known.size)
+    assert np.allclose(apart.discounts[known], together.discounts[known], atol=1e-6)
+    assert np.allclose(np.log(apart.temperature)[~lost], np.log(together.temperature)[~lost], atol=1e-5)
+    assert np.allclose(apart.standard_errors, together.standard_errors, rtol=1e-5, atol=1e-7, equal_nan=True)
+    assert apart.status == together.status
+    assert apart.message.split("gradient")[0] == together.message.split("gradient")[0]
+    assert apart.message.split("per decision.")[1] == together.message.split("per decision.")[1]
+    assert apart.residual < 1e-8
+    for name in ("identified", "known", "unidentified_directions", "lost_temperatures", "decisions", "reward_standard_errors"):
+        assert apart.evidence[name] == together.evidence[name], name
+    assert set(apart.evidence) == set(together.evidence)
+
+
+def test_both_roads_agree(monkeypatch):
+    problem, points = people_of()
+    apart, together = both_roads(problem, mh.MaximumLikelihood("per_expert", known_reward=points), monkeypatch)
+    assert_same(apart, together)
+    assert ((apart.discounts == 0) | (apart.discounts == 1)).any()  # some persons are on a bound
+
+
+def test_both_roads_agree_on_temperatures_and_discounts_that_are_known(monkeypatch):
+    problem, points = people_of()
+    names = problem.names
+    known = {"temperature": dict.fromkeys(names[:5], 20.0), "discounts": dict.fromkeys(names[3:9], 0.7)}
+    for options in (mh.MaximumLikelihood(25.0, known_reward=points), mh.MaximumLikelihood(**known, known_reward=points)):
+        with monkeypatch.context() as patch:
+            apart, together = both_roads(problem, options, patch)
+            assert_same(apart, together)
+            if options.discounts is not None:
+                assert (apart.confidence_intervals()[4:9] == 0.7).all()
+
+
+def test_both_roads_agree_where_states_come_again(monkeypatch):
+    """On the cliff some persons choose at random, so that neither their discount nor their temperature is known."""
+    d, rng = mh.domains.cliff(), np.random.default_rng(0)
+    persons = np.stack([rng.uniform(0.2, 0.9, 38), rng.uniform(1, 4, 38)], axis=1)
+    policies = [mh.soft_plan(d.mdp, d.reward, *person).policy for person in persons.tolist()]
+    policies += [d.mdp.available / d.mdp.available.sum(axis=1, keepdims=True)] * 2
+    problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, policies, 20, max_steps=30, seed=1))
+    apart, together = both_roads(problem, mh.MaximumLikelihood("per_expert", known_reward=d.reward), monkeypatch)
+    # where they differ, each person's own maximum is the likelier one
+    assert apart.objective >= together.objective - 1e-7
+    assert (np.abs(apart.discounts - together.discounts) < 1e-6).mean() > 0.9
+    assert np.array_equal(apart.evidence["lost_temperatures"], together.evidence["lost_temperatures"])
+
+
+def brute(problem: Problem, points: np.ndarray, k: int, gamma: float) -> float:
+    """The log-likelihood of one person at a discount, with the most likely temperature."""
+    paid, reward = with_known_reward(problem.with_experts([problem.experts[k]]), points)
+    model = Likelihood(paid, read_settings(paid, "per_expert", None, None, reward))
+
+    def negative(log_temperature: float) -> float:
+        point = model.at(np.array([gamma, log_temperature]))
+        return np.inf if point is None else -point.value
+
+    found = [minimize_scalar(negative, bounds=(low, low + 2.5), options={"xatol": 1e-9}) for low in (-5.0, -2.5, 0.0, 2.5)]
+    return -min(float(each.fun) for each in found)
+
+
+def test_profile_ends_are_where_brute_force_meets_the_threshold():
+    problem, points = people_of()
+    solution = mh.solve(problem, mh.MaximumLikelihood("per_expert", known_reward=points))
+    target = chi2.ppf(0.95, 1) / 2
+    for k, (low, high) in list(enumerate(solution.confidence_intervals(0.95)))[:6]:
+        top = brute(problem, points, k, float(solution.discounts[k]))
+        for end in (low, high):
+            lost = top - brute(problem, points, k, float(end))
+            assert lost == pytest.approx(target, abs=1e-4) or (end in (0.0, 1.0) and lost < target)
+
+
+def test_intervals_of_both_roads_agree(monkeypatch):
+    """All together, ends are found to a hundredth of the root of a deviance, which is what they differ by."""
+    problem, points = people_of()
+    apart, together = both_roads(problem, mh.MaximumLikelihood("per_expert", known_reward=points), monkeypatch)
+    found, other = apart.confidence_intervals(0.9), together.confidence_intervals(0.9)
+    width = np.maximum(found[:, 1] - found[:, 0], 1e-3)[:, None]
+    assert not np.isnan(found).any()
+    assert (np.abs(found - other) / width).max() < 0.01
+    assert (np.abs(found - other) < 1e-2).all()
+
+
+def test_questions_go_on_from_the_answer():
+    problem, points = people_of()
+    solution = mh.solve(problem, mh.MaximumLikelihood("per_expert", known_reward=points))
+    assert resume(solution).value == pytest.approx(solution.objective, abs=1e-8)
+    assert resume(solution).projected_gradient() < 1e-8
+
+
+def test_neither_the_order_of_persons_nor_who_else_is_there_matters():
+    problem, points = people_of(60)
+    options = mh.MaximumLikelihood("per_expert", known_reward=points)
+    everyone = mh.solve(problem, options)
+    who = np.random.default_rng(0).permutation(60)[:45]
+    some = mh.solve(problem.with_experts(problem.experts[i] for i in who), options)
+    assert np.allclose(some.discounts, everyone.discounts[who], atol=1e-6)
+    assert np.allclose(some.confidence_intervals(0.9), everyone.confidence_intervals(0.9)[who], atol=1e-5)
+
+
+def test_infinite_values_are_no_obstacle():
+    """Where a walk need not end, whoever hardly cares where it goes has infinite values at a discount of 1."""
+    mdp = mh.domains.gridworld(3, 4, slip=0.1, terminal=[(2, 3)])
+    reward = np.where(np.arange(12) == 11, 5.0, -0.2)
+    rng = np.random.default_rng(0)
+    persons = np.stack([rng.uniform(0.5, 0.99, MANY), rng.uniform(0.3, 1, MANY)], axis=1)
+    policies = [mh.soft_plan(mdp, reward, *person).policy for person in persons.tolist()]
+    problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, policies, 10, max_steps=40, seed=0))
+    solution = mh.solve(problem, mh.MaximumLikelihood("per_expert", known_reward=reward))
+    known = np.array(solution.evidence["identified"])
+    assert solution.status in (mh.Status.CONVERGED, mh.Status.NOT_IDENTIFIED)
+    assert known.mean() > 0.8
+    intervals = solution.confidence_intervals()[known]
+    assert (intervals[:, 0] <= solution.discounts[known] + 1e-9).all()
+    assert (intervals[:, 1] >= solution.discounts[known] - 1e-9).all()
