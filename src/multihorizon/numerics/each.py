@@ -186,8 +186,8 @@ def profile_ends(
         far = np.isfinite(here.value) & (_loosened(here, own, low, high).promised > 0.02)
         if far.any():
             some, fixed = who[far], own[far, :1]
-            only = [np.concatenate([fixed, side[far, 1:]], axis=1) for side in (low, high)]
-            ends = climb_each(partial(_of_some, at, some), own[far], *only, gain=1e-3)
+            least, most = (np.concatenate([fixed, side[far, 1:]], axis=1) for side in (low, high))
+            ends = climb_each(partial(_of_some, at, some), own[far], least, most, gain=1e-3)
             own[far], bad[far] = ends.places, ~ends.finished
             here.put(np.flatnonzero(far), ends.here, np.ones(some.size, dtype=np.bool_))
         loose = _loosened(here, own, low, high)
