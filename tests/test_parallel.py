@@ -45,6 +45,17 @@ def test_results_come_in_the_order_of_the_items(jobs: int) -> None:
     assert list(in_parallel(square, [], jobs)) == []
 
 
+def test_what_tasks_share_travels_to_each_process_once(tmp_path: Path) -> None:
+    assert list(in_parallel(Travelling(tmp_path), range(30), 2)) == list(range(30))
+    assert sum(len(file.read_text()) for file in tmp_path.iterdir()) <= 2
+
+
+def test_tasks_share_large_arrays_and_functions_that_no_module_holds() -> None:
+    large, added = np.arange(300_000.0), 3.0
+    found = list(in_parallel(lambda item: float(large[item] + added), [5, 299_999, 7], 2))
+    assert found == [8.0, 300_002.0, 10.0]
+
+
 def test_the_task_of_a_process_that_dies_is_done_again(tmp_path: Path) -> None:
     assert list(in_parallel(partial(die_once, tmp_path / "died"), range(6), 2)) == [0, 1, 4, 9, 16, 25]
     assert (tmp_path / "died").exists()

@@ -6,8 +6,8 @@
 same tasks. A task keeps nothing of the tasks before it. Each task uses one thread of linear algebra, because sums taken in
 another order end in other digits.
 
-By default tasks run on joblib's processes. Inside `with cluster(address)` all of them run on a Dask cluster instead: what they
-share travels to the workers once, and each task then costs its item and its result. In both cases the tasks of a worker that dies
+By default tasks run on joblib's processes. Inside `with cluster(address)` all of them run on a Dask cluster instead. What tasks
+share travels to each worker once, and each task then costs its item and its result. In both cases the tasks of a worker that dies
 are done again by others.
 """
 
@@ -25,10 +25,14 @@ from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from numbers import Integral
+from pickle import PickleBuffer, loads
 from threading import RLock
 from typing import Any, TypeVar
+from uuid import uuid4
 
+import numpy as np
 from joblib import Parallel, cpu_count, delayed
+from joblib.externals.loky.cloudpickle_wrapper import dumps  # functions that no module holds can be pickled with it
 from threadpoolctl import ThreadpoolController
 
 #: Called with the share of the work that is done, in [0,1], and a few words on where it stands.
@@ -134,7 +138,8 @@ def _here(task: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> I
     if jobs == 1 or len(items) == 1:
         yield from (_on_one_thread(task, item) for item in items)
         return
-    results = Parallel(n_jobs=jobs, return_as="generator")(delayed(_on_one_thread)(task, item) for item in items)
+    packed: Callable[[Item], Result] = _Packed(task)
+    results = Parallel(n_jobs=jobs, return_as="generator")(delayed(_on_one_thread)(packed, item) for item in items)
     try:
         # Not `yield from`, which would close `results` before the lines below can.
         for result in results:  # noqa: UP028
@@ -146,6 +151,35 @@ def _here(task: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> I
             warnings.simplefilter("ignore")
             results.close()
         raise
+
+
+class _Packed:
+    """A task that a process of this machine unpacks once, however many items it gets.
+
+    It is pickled once, into bytes, with its large arrays beside it. Joblib puts arrays of more than a megabyte into a file that
+    all processes read.
+    """
+
+    def __init__(self, task: Callable[[Any], Any]) -> None:
+        self.large: list[Any] = []
+        self.bytes = np.frombuffer(dumps(task, protocol=5, buffer_callback=self._is_small), np.uint8)
+        self.key = uuid4().hex
+
+    def _is_small(self, buffer: PickleBuffer) -> bool:
+        raw = np.frombuffer(buffer.raw(), np.uint8)
+        small = raw.nbytes < 1 << 20
+        self.large += [] if small else [raw]
+        return small
+
+    def __call__(self, item: Any) -> Any:
+        if self.key not in _unpacked:
+            _unpacked.clear()
+            _unpacked[self.key] = loads(self.bytes.data, buffers=self.large)
+        return _unpacked[self.key](item)
+
+
+#: The task that this process unpacked last.
+_unpacked: dict[str, Callable[[Any], Any]] = {}
 
 
 def _on_cluster(task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
