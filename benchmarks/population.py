@@ -7,6 +7,7 @@ accuracy, speed, and distributions without a shape.
     python benchmarks/population.py persons [--mini-blocks 60]          # how often intervals of persons cover the truth
     python benchmarks/population.py accuracy [--studies 5]              # 7, 11 and 15 against 41 nodes
     python benchmarks/population.py speed [--free]                      # 285 persons, 420 decisions each
+    python benchmarks/population.py many [--people 20000]               # maximum likelihood of persons one by one
     python benchmarks/population.py free [--people 20000]               # a free distribution, 2.5 decisions per mini-block
     python benchmarks/population.py types [--people 44]                 # how many types are found in 30 studies of each kind
 
@@ -28,6 +29,7 @@ from crowd import simulate_block
 from scipy.special import expit, logit
 
 import multihorizon as mh
+from multihorizon.estimate import maximum_likelihood
 from multihorizon.domains.space_adventure import SimulatedPersons
 from multihorizon.problem import Crowd, CrowdTask
 
@@ -183,9 +185,33 @@ def types(args: argparse.Namespace) -> None:
         print(f"{args.people} persons, {kind}: types found {dict(sorted(counted.items()))}", flush=True)
 
 
+def many(args: argparse.Namespace) -> None:
+    """Processor seconds of maximum likelihood and of profile intervals, 100 decisions each: one by one, and all together."""
+    times: dict[tuple[str, int], float] = {}
+    for road, sizes in (("all together", (200, 400, 800)), ("one by one", (200, 400, 800, 5000, args.people))):
+        for people in sizes:
+            _, problem, points = study(0, people, 40, GROUP, AGE, False)
+            maximum_likelihood.MANY = 0 if road == "one by one" else people + 1
+            begin = time.process_time()
+            found = mh.solve(problem, mh.MaximumLikelihood("per_expert", known_reward=points))
+            middle = time.process_time()
+            found.confidence_intervals(0.95)
+            times[road, people] = time.process_time() - begin
+            print(
+                f"{people:,} persons, {road}: {middle - begin:.2f} s, intervals {times[road, people] - middle + begin:.2f} s, "
+                f"log-likelihood {found.objective:.6f}, {found.status}",
+                flush=True,
+            )
+    ratio = times["all together", 800] / times["one by one", 800]
+    each = times["all together", 800] / 800 / (times["one by one", args.people] / args.people)
+    print(f"at 800 persons {ratio:.0f} times as fast; per person at {args.people:,} persons {each:.0f} times")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["coverage", "size", "shrinkage", "persons", "accuracy", "speed", "free", "types"])
+    parser.add_argument(
+        "what", choices=["coverage", "size", "shrinkage", "persons", "accuracy", "speed", "many", "free", "types"]
+    )
     parser.add_argument("--studies", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--mini-blocks", type=int, default=60)
@@ -193,5 +219,13 @@ if __name__ == "__main__":
     parser.add_argument("--free", action="store_true")
     given = parser.parse_args()
     runs = {"coverage": lambda a: effects(a, GROUP, AGE), "size": lambda a: effects(a, 0.0, 0.0)}
-    runs |= {"shrinkage": shrinkage, "persons": persons, "accuracy": accuracy, "speed": speed, "free": free, "types": types}
+    runs |= {
+        "shrinkage": shrinkage,
+        "persons": persons,
+        "accuracy": accuracy,
+        "speed": speed,
+        "many": many,
+        "free": free,
+        "types": types,
+    }
     runs[given.what](given)

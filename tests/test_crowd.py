@@ -304,13 +304,15 @@ def test_without_covariates_and_with_an_unknown_reward_there_is_a_page_too(tmp_p
     assert "is jump" in page
 
 
-def test_a_population_takes_a_crowd_and_other_solvers_refuse_it(solution) -> None:
+def test_a_population_takes_a_crowd_and_most_solvers_refuse_it(solution) -> None:
     problem = mh.Problem(TASK.mdp, PEOPLE.demonstrations)
     many = crowd.Crowd.of(problem)
     found = mh.solve(many, mh.Population("~ group", PEOPLE.frame, known_reward=TASK.reward))
     assert found.discounts.tolist() == solution.discounts.tolist()
     assert found.problem.names == problem.names
     with pytest.raises(ValueError, match="received a crowd: solve it with Population"):
+        mh.solve(many, mh.ClosedForm())
+    with pytest.raises(ValueError, match="persons of a crowd can be fitted one by one only where the reward is known"):
         mh.solve(many, mh.MaximumLikelihood())
     with pytest.raises(ValueError, match="received a crowd"):
         found.policies()

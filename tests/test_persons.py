@@ -8,12 +8,13 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import chi2
 
 import multihorizon as mh
-from multihorizon.choice.model import read_settings, with_known_reward
+from multihorizon.choice.model import Settings, read_settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.estimate import maximum_likelihood
 from multihorizon.estimate.intervals import ProfileIntervals, ProfilesApart
 from multihorizon.estimate.maximum_likelihood import MANY, resume
-from multihorizon.problem import Problem
+from multihorizon.estimate.persons import PersonsApart
+from multihorizon.problem import Crowd, Problem
 
 
 def people_of(n: int = MANY, blocks: int = 20, seed: int = 0) -> tuple[Problem, np.ndarray]:
@@ -150,3 +151,29 @@ def test_infinite_values_are_no_obstacle():
     intervals = solution.confidence_intervals()[known]
     assert (intervals[:, 0] <= solution.discounts[known] + 1e-9).all()
     assert (intervals[:, 1] >= solution.discounts[known] - 1e-9).all()
+
+
+def test_a_crowd_has_the_answers_of_its_problem():
+    problem, points = people_of()
+    options = mh.MaximumLikelihood("per_expert", known_reward=points)
+    crowd, one_by_one = mh.solve(Crowd.of(problem), options), mh.solve(problem, options)
+    assert isinstance(crowd.problem, Crowd)
+    assert crowd.experts == problem.names
+    assert np.array_equal(crowd.discounts, one_by_one.discounts)
+    assert np.array_equal(crowd.confidence_intervals(), one_by_one.confidence_intervals())
+    few = mh.solve(Crowd.of(problem).some(np.arange(3)), options)
+    assert np.allclose(few.discounts, one_by_one.discounts[:3], atol=1e-6)
+
+
+def test_persons_of_several_tasks_have_one_discount():
+    first, points = people_of(blocks=10)
+    second, others = people_of(blocks=10, seed=1)
+    known = [with_known_reward(problem, paid)[0] for problem, paid in ((first, points), (second, others))]
+    problem = Problem._of([*known[0].experts, *known[1].experts[:20]], ())
+    settings = Settings(temperatures=np.full(MANY, np.nan), reward=np.zeros(0))
+    found = PersonsApart(Crowd.of(problem), settings).fit()
+    point = Likelihood(problem, settings).at(found.places.T.ravel())
+    assert found.finished.all()
+    assert np.allclose(point.likelihood.person_values(point), found.here.value, atol=1e-9)
+    assert point.projected_gradient() < 1e-8
+    assert np.allclose(np.diag(point.information), found.here.curvature[:, [0, 1], [0, 1]].T.ravel())

@@ -31,7 +31,7 @@ from typing import Any, Literal, Protocol, Self, cast
 import numpy as np
 import scipy.sparse as sp
 
-from multihorizon.checks import LARGEST_UNIT, Floats, Ints, Sparse, as_discount, as_floats, as_positive, first_few, label
+from multihorizon.checks import LARGEST_UNIT, Bools, Floats, Ints, Sparse, as_discount, as_floats, as_positive, first_few, label
 from multihorizon.numerics.newton import Dense, Metric, resting
 from multihorizon.problem import AnyProblem, Crowd, Expert, Problem
 
@@ -419,11 +419,12 @@ def check_discounts(value: Any) -> None:
 
 
 def read_settings(
-    problem: Problem, temperature: Temperature, discounts: Any, groups: Mapping[str, Any] | None, reward: Floats | None
+    problem: Problem | Crowd, temperature: Temperature, discounts: Any, groups: Mapping[str, Any] | None, reward: Floats | None
 ) -> Settings:
     """What is known and what is tied, in the problem's order. Temperatures that are to be pooled begin as equal ones."""
     k = problem.n_experts
-    scale_known = reward is not None or any(expert.known_reward is not None for expert in problem.experts)
+    parts = problem.experts if isinstance(problem, Problem) else problem.tasks
+    scale_known = reward is not None or any(part.known_reward is not None for part in parts)
     temperatures: Floats | None = None
     together: tuple[int, ...] | None = None
     if isinstance(temperature, Mapping):
@@ -438,14 +439,24 @@ def read_settings(
     if discounts is not None:
         many = isinstance(discounts, Mapping)
         known = by_name(problem, discounts, "discount") if many else np.full(k, as_discount(discounts))
-        for expert, owner in zip(problem.experts, problem.owner, strict=True):
-            if known[owner] == 1 and expert.mdp.never_ends().any():  # without discounting the values would be infinite
-                raise ValueError(f"the discount of {expert.name} must be below 1, because the task may never end, received 1")
+        for k in np.flatnonzero((known == 1) & _endless(problem))[:1]:  # without discounting the values would be infinite
+            raise ValueError(f"the discount of {problem.names[k]} must be below 1, because the task may never end, received 1")
     shared = _read_groups(problem, groups, known)
     free = temperatures is not None and np.isnan(temperatures).any()
     if known is not None and not np.isnan(known).any() and not free and reward is not None:
         raise ValueError("rewards, discounts and temperatures are all given: leave out at least one of them to be estimated")
     return Settings(shared, known, together, temperatures, reward)
+
+
+def _endless(problem: Problem | Crowd) -> Bools:
+    """Who `(K,)` acts in a task that may never end."""
+    found = np.zeros(problem.n_experts, dtype=np.bool_)
+    if isinstance(problem, Crowd):
+        return found | any(task.mdp.never_ends().any() for task in problem.tasks)
+    never = {id(mdp): bool(mdp.never_ends().any()) for mdp in {expert.mdp for expert in problem.experts}}
+    for expert, owner in zip(problem.experts, problem.owner, strict=True):
+        found[owner] |= never[id(expert.mdp)]
+    return found
 
 
 def by_name(problem: AnyProblem, values: Mapping[str, float], what: str) -> Floats:
@@ -460,7 +471,7 @@ def by_name(problem: AnyProblem, values: Mapping[str, float], what: str) -> Floa
     return found
 
 
-def _read_groups(problem: Problem, groups: Mapping[str, Any] | None, known: Floats | None) -> tuple[int, ...] | None:
+def _read_groups(problem: AnyProblem, groups: Mapping[str, Any] | None, known: Floats | None) -> tuple[int, ...] | None:
     """The number of each expert's group; members of one cannot have different known discounts."""
     if groups is None:
         return None

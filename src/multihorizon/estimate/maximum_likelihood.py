@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, cast
+from typing import Any, ClassVar, Generic, cast
 
 import numpy as np
 import scipy.linalg as la
@@ -52,6 +52,7 @@ from multihorizon.choice.model import (
     Temperature,
     check_discounts,
     check_temperature,
+    crowd_with_known_reward,
     read_settings,
     temperature_penalty,
     with_known_reward,
@@ -113,6 +114,7 @@ class MaximumLikelihood:
         ('converged', True)
     """
 
+    takes: ClassVar[type] = Crowd
     temperature: Temperature = "pooled"
     discounts: float | Mapping[str, float] | None = None
     known_reward: Any = None
@@ -133,27 +135,43 @@ class MaximumLikelihood:
         if self.discounts is not None and not isinstance(self.lookahead, Exponential):
             raise ValueError(f"known discounts need an exponential look-ahead, received a {self.lookahead.name} one")
 
-    def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
-        """Climb from several starts; `seed` scatters the discounts they begin with."""
+    def solve(self, problem: Problem | Crowd, seed: int = 0, progress: Progress = silent) -> Solution:
+        """Climb from several starts; `seed` scatters the discounts they begin with.
+
+        Many persons who share no parameter are fitted one by one, and so are all persons of a crowd.
+        """
+        alone = self._alone(problem)
+        if alone is not None:
+            return persons_solution(alone[0], alone[1], alone[1].fit(progress))
+        if isinstance(problem, Crowd):
+            raise ValueError(
+                "persons of a crowd can be fitted one by one only where the reward is known in full and each has a discount and "
+                'a temperature: give known_reward and temperature="per_expert", or solve it with Population()'
+            )
         if not isinstance(self.lookahead, Exponential):
             require_lookahead(problem, self.known_reward)
-        elif (alone := self._alone(problem)) is not None:
-            return persons_solution(alone[0], alone[1], alone[1].fit(progress))
         paid, found = self.search(problem, seed, progress)
         if isinstance(self.lookahead, Exponential):
             return _solution(paid, found)
         base = found.best.point
         return lookahead_solution(paid, fit_lookahead(base, self.lookahead), base, found.ridge_reason)
 
-    def _alone(self, problem: Problem) -> tuple[Problem, PersonsApart] | None:
+    def _alone(self, problem: Problem | Crowd) -> tuple[Problem | Crowd, PersonsApart] | None:
         """The problem with its known reward and its persons one by one, if they are many and share no parameter; else None."""
-        if problem.n_experts < MANY or self.temperature in ("pooled", "shared") or self.groups is not None or self.ridge:
+        few = isinstance(problem, Problem) and problem.n_experts < MANY
+        together = self.temperature in ("pooled", "shared") or self.groups is not None or bool(self.ridge)
+        if few or together or not isinstance(self.lookahead, Exponential):
             return None
-        paid, reward = with_known_reward(problem, self.known_reward)
-        if reward is None or any(expert.mdp.sample_sizes is not None for expert in paid.experts):
+        paid: Problem | Crowd
+        if isinstance(problem, Crowd):
+            paid, reward = crowd_with_known_reward(problem, self.known_reward)
+        else:
+            paid, reward = with_known_reward(problem, self.known_reward)
+        parts = paid.experts if isinstance(paid, Problem) else paid.tasks
+        if reward is None or any(part.mdp.sample_sizes is not None for part in parts):
             return None
         settings = read_settings(paid, self.temperature, self.discounts, None, reward)
-        return paid, PersonsApart(Crowd.of(paid), settings)
+        return paid, PersonsApart(Crowd.of(paid) if isinstance(paid, Problem) else paid, settings)
 
     def search(self, problem: Problem, seed: int, progress: Progress) -> tuple[Problem, Fit]:
         """The problem with what is known of the reward, and the most likely answer with discounts."""
