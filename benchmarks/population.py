@@ -29,8 +29,8 @@ from crowd import simulate_block
 from scipy.special import expit, logit
 
 import multihorizon as mh
-from multihorizon.estimate import maximum_likelihood
 from multihorizon.domains.space_adventure import SimulatedPersons
+from multihorizon.estimate import maximum_likelihood
 from multihorizon.problem import Crowd, CrowdTask
 
 GROUP, AGE = 0.6, 0.2
