@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.analysis import build_crowd, build_problem
+from multihorizon.choice.model import crowd_with_known_reward, with_known_reward
 from multihorizon.cli import app
 from multihorizon.data import demonstrations as counted
 from multihorizon.data.demonstrations import CountedFiles
@@ -293,6 +294,7 @@ def as_arrays(crowd: Crowd) -> list[object]:
     for task in crowd.tasks:
         found += [task.counts.toarray(), task.counts.nnz, task.mdp.stacked.toarray(), task.mdp.available]
         found += [None if part is None else part.toarray() for part in (task.features, task.arrival)]
+        found.append(task.known_reward)
     return found
 
 
@@ -319,6 +321,14 @@ def test_a_crowd_is_that_of_the_problem_of_the_same_tables(tasks, given, reward,
     for one, other in zip(as_arrays(Crowd.of(problem)), as_arrays(crowd), strict=True):
         np.testing.assert_array_equal(one, other)
     assert crowd.names == problem.names
+    if tasks == 1:  # a reward that is known belongs to one task, for its states or for its decisions
+        mdp = crowd.mdp
+        for size in (mdp.n_states, mdp.n_states * mdp.n_actions):
+            known = np.random.default_rng(4).normal(size=size)
+            (paid, full), (same_paid, same_full) = with_known_reward(problem, known), crowd_with_known_reward(crowd, known)
+            np.testing.assert_array_equal(full, same_full)
+            for one, other in zip(as_arrays(Crowd.of(paid)), as_arrays(same_paid), strict=True):
+                np.testing.assert_array_equal(one, other)
 
 
 REFUSED = {
