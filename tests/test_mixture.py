@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.numerics.mixture import fit_mixture
+from multihorizon.numerics.mixture import _blocks, fit_mixture
 
 CENTRES = np.linspace(-4, 4, 33)
 
@@ -97,8 +97,11 @@ def test_two_planted_components_are_found_with_their_weights() -> None:
     assert near[-2.0] + near[1.0] > 0.98
 
 
+@pytest.mark.slow
 def test_blocks_and_processes_give_the_same_digits() -> None:
-    log = some_rows(40_000)
+    rng = np.random.default_rng(0)
+    log = normal_log(rng.normal(size=60_000) + 0.5 * rng.normal(size=60_000), np.linspace(-4, 4, 150), 0.5)
+    assert len(_blocks(*log.shape)) == 3
     whole, asked = fit_mixture(log), fit_mixture(partial(part, log), log.shape)
     shared = fit_mixture(partial(part, log), log.shape, jobs=2)
     assert whole.log_likelihood == asked.log_likelihood == shared.log_likelihood
