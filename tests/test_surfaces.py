@@ -10,8 +10,11 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 import multihorizon as mh
+from multihorizon.choice.model import Settings
 from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import Episodic, Large, Small
+from multihorizon.choice.weighted import WeightedLikelihood
+from multihorizon.lookahead import Depth, Exponential, Hyperbolic, QuasiHyperbolic
 from multihorizon.problem import Crowd, CrowdTask
 
 #: No log-likelihood of a person may be off by more.
@@ -171,3 +174,35 @@ def test_a_row_of_counts_does_not_depend_on_who_else_is_asked():
     everyone = refined(tables, counts, places)
     some = np.array([7, 2, 11])
     assert np.array_equal(tables.surface(counts[some], places[some]).log_likelihoods, everyone[some])
+
+
+@pytest.mark.parametrize("family", [Hyperbolic(), Exponential()])
+def test_look_ahead_that_is_not_a_discount(family):
+    """Tables of weights against the likelihood of weights, at random places and in the free rewards' derivatives."""
+    task, rng = mh.domains.space_adventure(10, seed=0), np.random.default_rng(5)
+    table = task.persons(12, seed=0, group_difference=0.0, age_slope=0.0).demonstrations
+    problem = mh.Problem(task.mdp, table, features=task.features)
+    crowd, theta = Crowd.of(problem), np.linspace(-20, 20, problem.n_parameters)
+    tables = Tables(crowd.tasks, 1.0, theta, np.arange(theta.size), family)
+    counts = tables.counts(crowd.tasks)
+    eta = np.stack([rng.uniform(-2, 4, 12), rng.uniform(2, 4, 12)], axis=1)
+    found = refined(tables, counts, eta[:, None])[:, 0]
+    settings = Settings(temperatures=np.full(12, np.nan))
+    model = WeightedLikelihood(problem, family, settings)
+    point = model.at(np.concatenate([theta, expit(eta[:, 0]), eta[:, 1]]))
+    assert np.abs(found - model.person_values(point)).max() < TOLERANCE
+    surface = tables.surface(counts, eta[:, None])
+    scores = tables.scores(counts, eta[:, None], surface, np.ones((12, 1)))[0][:, 0]
+    exact = point.pull_back([batch.counts for batch in model.batches])[: theta.size]
+    assert np.allclose(scores.sum(axis=0), exact, atol=1e-3 * np.abs(exact).max())
+    if isinstance(family, Exponential):
+        discounted = Tables(crowd.tasks, 1.0, theta, np.arange(theta.size))
+        assert np.allclose(tables.exact(eta), discounted.exact(eta), atol=1e-10)
+
+
+@pytest.mark.parametrize("family", [Depth(), QuasiHyperbolic()])
+def test_tables_refuse_what_does_not_vary_smoothly_with_one_number(family):
+    task = mh.domains.space_adventure(10, seed=0)
+    crowd = crowd_of(task.mdp, task.reward, np.array([0.5]), np.array([20.0]))
+    with pytest.raises(ValueError, match="tables need a look-ahead with one parameter that varies smoothly"):
+        Tables(crowd.tasks, 1.0, np.zeros(0), np.zeros(0, dtype=np.int64), family)

@@ -17,6 +17,9 @@ one row of a sparse product for each person, whatever the number of η at which 
 than a person's likelihood allows, the patch is cut in two, across the direction in which the error is larger. Policies switch
 within a small range of γ where temperatures are low; patches become small there, and only there.
 
+Weights of the future that are not those of a discount, but have one parameter (`lookahead`), are planned in the same way. Then γ
+is the family's coordinate.
+
 Where x is beyond ±12 it counts as ±12, and log λ beyond ±20 as ±20: there policies do not change any more.
 """
 
@@ -33,6 +36,8 @@ from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.choice.tabular import Features, Large, Persons, Plans, engine_for
+from multihorizon.choice.weighted import WeightedPlans, steps_ahead, weighted_plans
+from multihorizon.lookahead import Depth, Lookahead
 from multihorizon.problem import CrowdTask
 
 #: m, the places on each side of a patch.
@@ -185,17 +190,24 @@ class Tables:
         largest: Γ.
         theta: θ `(d,)`.
         free: the parameters `(f,)` in which derivatives are taken.
+        family: the shape of look-ahead, with one parameter that is not a whole number; None for a discount.
 
     Attributes:
         rows: how many rows the tables have: available actions in states where anyone decided, task after task.
     """
 
-    def __init__(self, tasks: Sequence[CrowdTask], largest: float, theta: Floats, free: Ints) -> None:
-        self.largest, self.theta, self.free = largest, theta, free
+    def __init__(
+        self, tasks: Sequence[CrowdTask], largest: float, theta: Floats, free: Ints, family: Lookahead | None = None
+    ) -> None:
+        self.largest, self.theta, self.free, self.family = largest, theta, free, family
         self.patches = Patches()
         self.planners = [_planner(task, bool(free.size)) for task in tasks]
         self.sizes = [planner.visited_rows.size for planner in self.planners]
         self.rows = sum(self.sizes)
+        if family is not None:
+            self.steps = max(int(steps_ahead(p.mdp)[p.visits[:, 0] > 0].max()) for p in self.planners)
+            if isinstance(family, Depth) or len(family.parameters(self.steps)) != 1:
+                raise ValueError(f"tables need a look-ahead with one parameter that varies smoothly, received {family.name}")
         self._tables: dict[int, PatchTable] = {}
         self._kept: dict[int, Floats] = {}
         #: Soft values (S,m²) of each task at the places of patches, from which plans near by begin; this θ's, or the last one's.
@@ -333,7 +345,7 @@ class Tables:
             weights = interpolation(inside[starts, 0]), interpolation(inside[:, 1])
             yield Piece(patch, flat, person[fresh], np.cumsum(fresh) - 1, starts, number, *weights)
 
-    def _plans(self, task: int, eta: Floats, start: Floats | None) -> Iterator[tuple[slice, Plans | None]]:
+    def _plans(self, task: int, eta: Floats, start: Floats | None) -> Iterator[tuple[slice, Plans | WeightedPlans | None]]:
         """Plans in one task, as many places at a time as memory likes; `start` `(S,K)` are values to begin at."""
         planner = self.planners[task]
         size = max(1, 1_000_000 // (planner.mdp.n_actions * planner.mdp.n_states * (planner.features.used.size + 2)))
@@ -341,6 +353,10 @@ class Tables:
             part = slice(low, min(low + size, len(eta)))
             own = replace(planner, owners=np.arange(part.stop - low))
             gamma, lam = self.largest * expit(eta[part, 0]), np.exp(eta[part, 1])
+            if self.family is not None:
+                weights = self.family.step_discounts(gamma[:, None], self.steps)
+                yield part, weighted_plans(own, self.theta, lam, *weights)
+                continue
             near = None if start is None else Plans(own, start[:, part], start[:, part], gamma, lam)
             yield part, own.plan(self.theta, gamma, lam, near)
 
@@ -352,7 +368,7 @@ class Tables:
             for part, plans in self._plans(task, eta, None if start is None else start[task]):
                 if plans is None:
                     return None, []
-                values[:, part] = plans.values
+                values[:, part] = plans.values if isinstance(plans, Plans) else plans.values[0]
                 log[first : first + size, part] = plans.log.reshape(-1, part.stop - part.start)[planner.visited_rows]
             first += size
             every.append(values)

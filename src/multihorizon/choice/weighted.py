@@ -28,7 +28,7 @@ from multihorizon.checks import Floats, Ints
 from multihorizon.choice.model import DENSE_REWARDS, ChoicePoint, Choices, Quadratic, Settings, with_known_reward
 from multihorizon.choice.tabular import MOST_LEVELS, ListedModel, Persons, persons_by_task
 from multihorizon.lookahead import Depth, Exponential, Lookahead
-from multihorizon.mdp import steps_left
+from multihorizon.mdp import MDP, steps_left
 from multihorizon.planning.plan import INFINITE, weighted_plan
 from multihorizon.problem import Problem, require_counts
 
@@ -106,6 +106,15 @@ class WeightedPlans(Choices):
         return scores
 
 
+def weighted_plans(persons: Persons, theta: Floats, lam: Floats, rho: Floats, slopes: Floats) -> WeightedPlans | None:
+    """Plans under temperatures `(K,)`, step discounts `(H−1,K)` and their slopes of all; None where a value is infinite."""
+    who = persons.owners
+    values, log = weighted_plan(persons.mdp, persons.reward(theta), rho[:, who], lam[who])
+    if not np.abs(values).max(initial=0.0) < INFINITE:
+        return None
+    return WeightedPlans(persons, values, log[0], log, lam[who], rho[:, who], slopes[:, who])
+
+
 @final
 class WeightedLikelihood(ListedModel):
     """The log-likelihood as a function of `x = (θ, coordinates of the look-ahead, log λ)`.
@@ -160,11 +169,10 @@ class WeightedLikelihood(ListedModel):
         rho, slopes = self.family.step_discounts(self.coordinates(x), self.steps)
         plans = []
         for batch in self.batches:
-            who = batch.owners
-            values, log = weighted_plan(batch.mdp, batch.reward(theta), rho[:, who], lam[who])
-            if not np.abs(values).max(initial=0.0) < INFINITE:
+            plan = weighted_plans(batch, theta, lam, rho, slopes)
+            if plan is None:
                 return None
-            plans.append(WeightedPlans(batch, values, log[0], log, lam[who], rho[:, who], slopes[:, who]))
+            plans.append(plan)
         value = sum(float((plan.persons.counts * plan.finite_log).sum()) for plan in plans)
         return WeightedPoint(self, x, tuple(plans), value, value + self.beside(x))
 
@@ -227,17 +235,22 @@ def person_steps(problem: Problem) -> Ints:
     left: dict[int, Ints] = {}
     for expert, owner in zip(problem.experts, problem.owner, strict=True):
         if id(expert.mdp) not in left:
-            ahead = steps_left(expert.mdp)
-            if ahead is None:
-                raise ValueError(
-                    "a look-ahead that is not exponential needs a task with a limited number of steps, "
-                    "received one in which a state can come again: let states say how many steps are left"
-                )
-            if ahead.max() > MOST_LEVELS:
-                raise ValueError(
-                    f"a look-ahead that is not exponential needs a task of at most {MOST_LEVELS} steps, received {ahead.max()}"
-                )
-            left[id(expert.mdp)] = ahead
+            left[id(expert.mdp)] = steps_ahead(expert.mdp)
         visited = require_counts(expert).sum(axis=1) > 0
         found[owner] = max(found[owner], left[id(expert.mdp)][visited].max(initial=1))
     return found
+
+
+def steps_ahead(mdp: MDP) -> Ints:
+    """The most steps `(S,)` that are left in each state; raises where that is no number, or a large one."""
+    ahead = steps_left(mdp)
+    if ahead is None:
+        raise ValueError(
+            "a look-ahead that is not exponential needs a task with a limited number of steps, "
+            "received one in which a state can come again: let states say how many steps are left"
+        )
+    if ahead.max() > MOST_LEVELS:
+        raise ValueError(
+            f"a look-ahead that is not exponential needs a task of at most {MOST_LEVELS} steps, received {ahead.max()}"
+        )
+    return ahead
