@@ -1,5 +1,5 @@
 """Populations on the Space Adventure Task with simulated persons: coverage, size, shrinkage, intervals of persons,
-accuracy, speed, and distributions without a shape.
+accuracy, speed, distributions without a shape, and one person as decisions arrive.
 
     python benchmarks/population.py coverage [--studies 200] [--free]   # 40 persons, 250 decisions each
     python benchmarks/population.py size [--studies 200] [--free]       # the same without any effect
@@ -10,6 +10,7 @@ accuracy, speed, and distributions without a shape.
     python benchmarks/population.py many [--people 20000]               # maximum likelihood of persons one by one
     python benchmarks/population.py free [--people 20000]               # a free distribution, 2.5 decisions per mini-block
     python benchmarks/population.py types [--people 44]                 # how many types are found in 30 studies of each kind
+    python benchmarks/population.py track [--studies 20]                # a new person, 100 decisions one by one
 
 Each study has its own persons, ages and mini-blocks. With `--free` the reward is estimated from five features; otherwise the
 points are known. `--first 200` begins with study number 200, so that a long run can be made in parts. A person makes 2.5
@@ -207,10 +208,36 @@ def many(args: argparse.Namespace) -> None:
     print(f"at 800 persons {ratio:.0f} times as fast; per person at {args.people:,} persons {each:.0f} times")
 
 
+def track(args: argparse.Namespace) -> None:
+    """Processor time of an update, and how far the posterior is from the one of all decisions at once in another order."""
+    people, problem, points = study(args.first, 60, 40, GROUP, 0.0, args.free)
+    found = mh.solve(problem, mh.Population("~ group", people.frame, known_reward=points))
+    begin = time.process_time()
+    somebody = mh.track(found, {"group": "control"})
+    print(f"first table {time.process_time() - begin:.2f} s", end=", ")
+    task, seconds, placed, apart = mh.domains.space_adventure(40, seed=args.first), [], [], []
+    for seed in seeds(args):
+        policy = mh.soft_plan(task.mdp, task.reward, 0.9, 5.0).policy
+        table = mh.Demonstrations.simulate(task.mdp, [policy], 40, seed=seed).to_frame()
+        seen = list(table[["state", "action"]].itertuples(index=False))[:100]
+        alone, at_once = somebody.another({"group": "control"}), somebody.another({"group": "control"})
+        for state, action in seen:
+            begin = time.process_time()
+            now = alone.update(state, action)
+            (placed if now.placed else seconds).append(time.process_time() - begin)
+        whole = at_once.update_many(reversed(seen))
+        if alone._window is at_once._window:  # the same nodes
+            apart += [abs(now.logit_discount - whole.logit_discount), abs(now.log_temperature - whole.log_temperature)]
+    low, middle, high = 1e6 * np.quantile(seconds, [0.05, 0.5, 0.99])
+    print(f"an update {middle:.0f} microseconds (5 % below {low:.0f}, 1 % above {high:.0f})", end=", ")
+    print(f"{len(placed)} of {len(placed) + len(seconds)} updates placed nodes anew in {np.mean(placed or [0]):.2f} s,", end=" ")
+    print(f"largest difference to all at once {max(apart):.1e} ({len(apart) // 2} persons on the same nodes)")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "what", choices=["coverage", "size", "shrinkage", "persons", "accuracy", "speed", "many", "free", "types"]
+        "what", choices=["coverage", "size", "shrinkage", "persons", "accuracy", "speed", "many", "free", "types", "track"]
     )
     parser.add_argument("--studies", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
@@ -227,5 +254,6 @@ if __name__ == "__main__":
         "many": many,
         "free": free,
         "types": types,
+        "track": track,
     }
     runs[given.what](given)

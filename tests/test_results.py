@@ -60,6 +60,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "PairwiseTests": lambda: mh.pairwise_tests(of()),
     "Recovery": lambda: mh.simulate_study(of(), demonstrations=table(), decisions=[], studies=2),
     "GeneralizationError": lambda: mh.generalization_error(mh.domains.toy(), mh.domains.toy().reward, tasks=2),
+    "TrackedPerson": lambda: mh.track(of("population")).update("6", "0"),
     "TableCheck": checked,
     "Analysis": lambda: mh.analyse([table()], [of().require_problem().mdp], quick=True),
     "CrowdAnalysis": lambda: crowd_analysis(of("population"), Crowd.of(of("population").require_problem()), 3, np.inf, []),

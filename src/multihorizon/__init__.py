@@ -57,6 +57,7 @@ _HOMES = {
     "compare_lookahead": "questions.lookahead_comparison",
     "simulate_study": "questions.study",
     "check_model": "questions.model_checks",
+    "track": "questions.track",
     "reward_functions": "estimate.sieve",
     "analyse": "analysis",
     "generalization_error": "domains.base",

@@ -46,6 +46,7 @@ from multihorizon.questions.model_checks import check_model as check_model
 from multihorizon.questions.shared_discount import pairwise_tests as pairwise_tests
 from multihorizon.questions.shared_discount import shared_discount_test as shared_discount_test
 from multihorizon.questions.study import simulate_study as simulate_study
+from multihorizon.questions.track import track as track
 from multihorizon.solution import Solution as Solution
 from multihorizon.solution import Status as Status
 

@@ -336,7 +336,7 @@ class PopulationFindings(Evidence):
         discount, temperature: the effects of the covariates on each, by term.
         factors, contrasts: the same by factor, and between the levels of each factor.
         columns_of: the terms of each covariate.
-        discount_covariance: of the effects on the discount.
+        discount_covariance, temperature_covariance: of the effects on each.
         weak_priors, cautions: how far weak priors move the findings, and the sentences that say so.
         spread: the spread between persons.
         predictions: the discount of a typical person of each group.
@@ -367,6 +367,7 @@ class PopulationFindings(Evidence):
     steps: int
     cautions: list[str]
     distribution: dict[str, dict[str, Any]] | None = None
+    temperature_covariance: list[list[float]] | None = None
 
     def __post_init__(self) -> None:
         """Lists, as files have them, become arrays: there may be a million persons."""

@@ -399,6 +399,7 @@ class Inference:
             contrasts={"discount": self.contrasts(0, discount), "temperature": self.contrasts(1, temperature)},
             columns_of=covariates.columns_of,
             discount_covariance=self.effect_covariance[0].tolist(),
+            temperature_covariance=self.effect_covariance[1].tolist(),
             weak_priors=self.moved_by_priors,
             spread=self.spread(),
             predictions=self.predictions(),

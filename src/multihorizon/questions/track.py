@@ -1,0 +1,595 @@
+"""One person as decisions arrive: what each decision says of how far this person looks ahead.
+
+*Model.* A study (`Population`) has found the reward θ, which persons share, and how `η = (logit γ, log λ)` differs between
+persons. Of somebody new with covariates x it says, before the first decision,
+
+    η ~ t_ν(μ, S),    μ = (x'b, x'c),    S = Σ + diag(x' Cov(b) x, x' Cov(c) x),
+
+Student's t with the study's ν = n − p degrees of freedom: the effects and the spread were estimated. So the first interval of γ
+is that of `Population.predict`. The reward is taken as found. A decision for action a in state s multiplies by π_η(a|s).
+
+*Nodes.* On a lattice of η with spacings of powers of two the policies are planned once, and `log π` is kept in a table with one
+row for each state and available action. A decision adds one row to the logarithms of the nodes' weights: nothing is planned, and
+the sum does not depend on the order. Sums over the lattice (the trapezoid rule) are the integrals. Where the spacing is at most
+0.8 standard deviations of a normal posterior, they are exact to far more digits than anybody needs.
+
+*The error is measured.* Even and odd nodes are two lattices of twice the spacing. Where their means of logit γ or of log λ are
+more than 0.004 standard deviations apart, or there is weight at the edge of the lattice, nodes are placed anew from the stored
+counts: around the posterior, and at half the spacing. That update plans, and takes as long as the first. A person's
+posterior narrows with the root of the number of decisions, so it happens a few times at most. Lattices have common places, and
+trackers that need the same one share its table.
+
+*Quantiles.* The logarithm of the density of logit γ is the cubic spline through its values at the nodes.
+
+*Effective number of decisions* (Kish, 1965): `(Σ v)²/Σ v²`, v the Fisher information on logit γ of a decision in that state,
+averaged over the persons of the study. Decisions in which all horizons do the same do not count.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from scipy.interpolate import CubicSpline
+from scipy.special import expit
+
+from multihorizon.checks import Floats, Ints, first_few, label
+from multihorizon.choice.model import crowd_with_known_reward
+from multihorizon.choice.surfaces import REACH, Tables
+from multihorizon.choice.tabular import Episodic
+from multihorizon.estimate.population.covariates import Covariates, read_covariates
+from multihorizon.problem import Crowd, Problem
+from multihorizon.result import Result
+from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
+
+#: How far the means of even and odd nodes may be apart, in standard deviations.
+APART = 0.004
+
+
+@dataclass(frozen=True)
+class TrackedPerson(Result):
+    """What is known of one person after so many decisions. Intervals hold 95 % of the posterior.
+
+    Attributes:
+        decisions: how many were seen.
+        effective_decisions: how many equally telling decisions they are worth; those that all horizons make alike are worth none.
+        discount, discount_error, discount_interval: the mean of γ, its standard deviation, and its interval.
+        horizon, horizon_interval: the median of `1/(1−γ)` in steps, and its interval. The mean may be infinite.
+        temperature, temperature_interval: the exponential of the mean of log λ, and the interval of λ.
+        logit_discount, logit_discount_error: the mean and the standard deviation of logit γ.
+        log_temperature, log_temperature_error: those of log λ.
+        error: how much every other node changes these means, in standard deviations; all nodes together are much more exact.
+        placed: whether the last decision led to new nodes, and so took longer.
+        discounts, below: some discounts in rising order, and the probability that γ is below each.
+    """
+
+    decisions: int
+    effective_decisions: float
+    discount: float
+    discount_error: float
+    discount_interval: tuple[float, float]
+    horizon: float
+    horizon_interval: tuple[float, float]
+    temperature: float
+    temperature_interval: tuple[float, float]
+    logit_discount: float
+    logit_discount_error: float
+    log_temperature: float
+    log_temperature_error: float
+    error: float
+    placed: bool
+    discounts: Floats = field(repr=False, compare=False)
+    below: Floats = field(repr=False, compare=False)
+
+    def exceeds(self, discount: float) -> float:
+        """The probability that the person's discount is above this one."""
+        return float(1 - np.interp(discount, self.discounts, self.below, left=0.0, right=1.0))
+
+    def summary(self) -> str:
+        """What is known, in two sentences; a third where nodes are too coarse."""
+        (low, high), (cold, hot), (near, far) = self.discount_interval, self.temperature_interval, self.horizon_interval
+        number = "1 decision" if self.decisions == 1 else f"{self.decisions} decisions"
+        after = f"After {number}, worth {self.effective_decisions:.1f} equally telling ones,"
+        words = [
+            f"{after if self.decisions else 'Before any decision'} the discount is {self.discount:.3f} "
+            f"(95 % interval {low:.3f} to {high:.3f}): a horizon of {self.horizon:.3g} steps ({near:.3g} to {far:.3g}).",
+            f"The temperature is {self.temperature:.3g} ({cold:.3g} to {hot:.3g}).",
+        ]
+        if self.error > APART / 2:
+            words.append(f"The nodes are too coarse: every other node moves a mean by {self.error:.2g} standard deviations.")
+        return "\n".join(words)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row each for the discount, the horizon in steps and the temperature: the estimate and its interval."""
+        rows = [
+            ("discount", self.discount, *self.discount_interval),
+            ("horizon", self.horizon, *self.horizon_interval),
+            ("temperature", self.temperature, *self.temperature_interval),
+        ]
+        return pd.DataFrame(rows, columns=["quantity", "estimate", "low", "high"])
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw how likely discounts are, with the interval; returns matplotlib's axes.
+
+        Args:
+            axes: matplotlib's axes to draw in; new ones by default.
+        """
+        if axes is None:
+            import matplotlib.pyplot as plt  # noqa: PLC0415  a picture is asked for: only now is matplotlib needed
+
+            axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")[1]
+        edges = np.linspace(0.0, 1.0, 101)
+        shares = np.diff(np.interp(edges, self.discounts, self.below, left=0.0, right=1.0))
+        axes.stairs(100 * shares, edges, fill=True, color="C0", alpha=0.4)
+        axes.axvline(self.discount, color="C0")
+        for end in self.discount_interval:
+            axes.axvline(end, color="0.6", linewidth=1)
+        axes.set(xlabel="discount", ylabel="probability in %", xlim=(0, 1), title=f"decisions: {self.decisions}")
+        return axes
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Nodes `(first + i) 2^-level` of logit γ and of log λ, `size` of each."""
+
+    levels: tuple[int, int]
+    first: tuple[int, int]
+    size: tuple[int, int]
+
+    @classmethod
+    def over(cls, levels: tuple[int, int], low: Floats, high: Floats) -> Lattice:
+        """The nodes of a box. It begins and ends at multiples of four nodes, so that many boxes are the same."""
+        steps = 4 * 2.0 ** -np.array(levels)
+        first, last = np.floor(low / steps).astype(int), np.ceil(high / steps).astype(int)
+        starts, sizes = (4 * first).tolist(), (4 * np.maximum(last - first, 1) + 1).tolist()
+        return cls(levels, (starts[0], starts[1]), (sizes[0], sizes[1]))
+
+    @property
+    def count(self) -> int:
+        """How many nodes there are."""
+        return self.size[0] * self.size[1]
+
+    def nodes(self, axis: int) -> Floats:
+        """The values along one axis."""
+        found: Floats = self.first[axis] + np.arange(self.size[axis], dtype=np.float64)
+        return found * 2.0 ** -self.levels[axis]
+
+
+class Window:
+    """A lattice with its table `(rows,nx·ny)` of log π, and the spline matrices `(m,nx)` and `(m',ny)` of its axes."""
+
+    def __init__(self, lattice: Lattice, table: Floats) -> None:
+        self.lattice, self.table = lattice, table
+        self.nodes = lattice.nodes(0), lattice.nodes(1)
+        self.fine = [np.linspace(nodes[0], nodes[-1], 16 * (nodes.size - 1) + 1) for nodes in self.nodes]
+        self.splines = [CubicSpline(n, np.eye(n.size))(fine) for n, fine in zip(self.nodes, self.fine, strict=True)]
+
+    def cumulated(self, axis: int, density: Floats) -> Floats:
+        """The probability `(m,)` to lie below each of the `fine` places, from the density at the nodes."""
+        log = np.log(np.maximum(density, 1e-300))
+        at = np.exp(self.splines[axis] @ (log - log.max()))
+        total = np.concatenate([[0.0], np.cumsum(at[1:] + at[:-1])])
+        found: Floats = total / total[-1]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """Student's t of η: mean `(2,)`, scale `(2,2)`, and degrees of freedom; normal where these are infinite."""
+
+    mean: Floats
+    scale: Floats
+    degrees: float
+
+    def log(self, lattice: Lattice) -> Floats:
+        """Its logarithm `(nx,ny)` but for a constant."""
+        x, y = (lattice.nodes(axis) - self.mean[axis] for axis in (0, 1))
+        precision = np.linalg.inv(self.scale)
+        size = precision[0, 0] * x[:, None] ** 2 + 2 * precision[0, 1] * x[:, None] * y + precision[1, 1] * y**2
+        if np.isinf(self.degrees):
+            return np.asarray(-0.5 * size)
+        return np.asarray(-0.5 * (self.degrees + 2) * np.log1p(size / self.degrees))
+
+    @cached_property
+    def deviations(self) -> Floats:
+        """The scales of logit γ and log λ `(2,)`."""
+        return np.sqrt(np.diag(self.scale))
+
+    def first_lattice(self, most: int) -> Lattice:
+        """Where the prior is not negligible, with a spacing of 0.2 to 0.4 deviations, or more where nodes would be too many."""
+        far = min(6.2 + 24 / self.degrees, 10.0) * self.deviations
+        levels = np.ceil(-np.log2(0.4 * self.deviations)).astype(int).tolist()
+        while True:
+            found = Lattice.over((levels[0], levels[1]), self.mean - far, self.mean + far)
+            if found.count <= most:
+                return found
+            levels[int(np.argmax(found.size))] -= 1
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """A posterior on the nodes of a window: for each axis the share of the weight `(n,)` on each line of nodes, its mean and its
+    standard deviation, and how far the means of even and of odd lines are apart, in standard deviations.
+    """
+
+    shares: tuple[Floats, Floats]
+    mean: tuple[float, float]
+    deviation: tuple[float, float]
+    apart: tuple[float, float]
+
+    @classmethod
+    def at(cls, window: Window, log: Floats) -> Look:
+        """The posterior where the logarithms of the nodes' weights are these `(nx,ny)`."""
+        weights = np.exp(log - log.max())
+        weights /= weights.sum()
+        shares = weights.sum(axis=1), weights.sum(axis=0)
+        found = [_moments(nodes, share) for nodes, share in zip(window.nodes, shares, strict=True)]
+        means, deviations, aparts = zip(*found, strict=True)
+        return cls(shares, means, deviations, aparts)
+
+    def better(self, window: Window, prior: Prior, most: int) -> Lattice | None:
+        """Where the nodes should be; None where they are well placed, or better ones would be more than `most`."""
+        coarse: list[int] = [apart > APART for apart in self.apart]
+        cut = [[False, False], [False, False]]
+        for axis, share in enumerate(self.shares):
+            # A line at the edge has next to no weight; a little more is allowed where Student's t has its long tails.
+            away = np.abs(window.nodes[axis][[0, -1]] - prior.mean[axis]) / prior.deviations[axis]
+            cut[axis] = (share[[0, -1]] > np.where(away < 10.0, 1e-5, 1e-3)).tolist()
+        if not any(coarse) and not any(map(any, cut)):
+            return None
+        low, high = np.zeros(2), np.zeros(2)
+        for axis, share in enumerate(self.shares):
+            nodes, kept = window.nodes[axis], np.flatnonzero(share > 1e-9)
+            more = 0.5 * (nodes[-1] - nodes[0])
+            low[axis] = nodes[0] - more if cut[axis][0] else nodes[max(kept[0] - 1, 0)]
+            high[axis] = nodes[-1] + more if cut[axis][1] else nodes[min(kept[-1] + 1, nodes.size - 1)]
+        (i, j), worse = window.lattice.levels, self.apart[0] >= self.apart[1]
+        moves: list[list[int]] = [coarse, [coarse[0] and worse, coarse[1] and not worse]] if any(coarse) else []
+        if any(map(any, cut)):
+            moves += [[0, 0], [-1, -1]]
+        lattices = (Lattice.over((i + finer[0], j + finer[1]), low, high) for finer in moves)
+        return next((lattice for lattice in lattices if lattice.count <= most), None)
+
+
+def _moments(nodes: Floats, share: Floats) -> tuple[float, float, float]:
+    """Mean and standard deviation, and how far the means of even and of odd nodes are apart, in standard deviations."""
+    mean, spacing = float(share @ nodes), float(nodes[1] - nodes[0])
+    deviation = float(np.sqrt(share @ (nodes - mean) ** 2))
+    even, odd = share[::2], share[1::2]
+    if min(even.sum(), odd.sum()) < 1e-3 or deviation < 0.1 * spacing:  # all weight is on one node: nothing can be said
+        return mean, max(deviation, 0.1 * spacing), np.inf
+    apart = float(abs((even @ nodes[::2]) / even.sum() - (odd @ nodes[1::2]) / odd.sum()))
+    return mean, deviation, apart / deviation
+
+
+class Tracking:
+    """What trackers of one study share: the task, the population, and the tables of policies."""
+
+    def __init__(self, solution: Any) -> None:
+        if not isinstance(solution, Solution) or solution.solver != "Population" or solution.status != Status.CONVERGED:
+            what = f"{solution.solver}: {solution.status}" if isinstance(solution, Solution) else type(solution).__name__
+            raise ValueError(f"track must be given a converged solution of Population, received {what}")
+        if solution.problem is None:
+            raise ValueError("this solution was read from a file: hand its problem to Solution.from_json(path, problem=…)")
+        assert isinstance(solution.problem, Problem | Crowd)
+        crowd = Crowd.of(solution.problem) if isinstance(solution.problem, Problem) else solution.problem
+        found = PopulationEvidence.of(solution).population
+        covariates = _covariates(solution, found)
+        groups = [c for c in covariates.formula.columns if not covariates.formula.is_number(covariates.frame[c])]
+        #: The design, with one row for each combination of groups in place of very many persons.
+        self.covariates = replace(
+            covariates,
+            frame=covariates.frame.drop_duplicates(groups) if groups else covariates.frame.head(1),
+            matrix=covariates.matrix.mean(axis=0, keepdims=True),
+            names=(),
+            left_out={},
+            groups=np.zeros(0, dtype=np.int64),
+        )
+        self.effects = np.array(
+            [[effect["estimate"] for effect in kind.values()] for kind in (found.discount, found.temperature)]
+        )
+        sizes = [found.spread[kind]["estimate"] for kind in ("discount", "temperature")]
+        shared = sizes[0] * sizes[1] * found.spread["correlation"]["estimate"]
+        self.spread = np.array([[sizes[0] ** 2, shared], [shared, sizes[1] ** 2]])
+        # a file of an older version does not have the second
+        errors = found.discount_covariance, found.temperature_covariance
+        self.errors = [np.array(each) if each is not None else np.zeros((len(found.discount),) * 2) for each in errors]
+        self.degrees, self.largest, self.reward = float(found.degrees), found.largest_discount, solution.reward
+        # of the task alone, with the reward that was known; a person may decide in states where nobody of the study did
+        tasks = crowd_with_known_reward(crowd, solution.options.get("known_reward"))[0].tasks
+        self.tasks = [replace(task, counts=sp.csr_array(task.mdp.live.T.reshape(1, -1) / 1.0)) for task in tasks]
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self.tables = Tables(self.tasks, self.largest, self.reward, np.zeros(0, dtype=np.int64))
+        self.states = [{name: i for i, name in enumerate(task.mdp.state_names)} for task in self.tasks]
+        self.actions = [{name: i for i, name in enumerate(task.mdp.action_names)} for task in self.tasks]
+        self.rows: list[Ints] = []  # the row of the tables of each action and state, −1 where there is none
+        first = 0
+        for planner in self.tables.planners:
+            rows = np.full(planner.mdp.n_actions * planner.mdp.n_states, -1)
+            rows[planner.visited_rows] = first + np.arange(planner.visited_rows.size)
+            first += planner.visited_rows.size
+            self.rows.append(rows.reshape(planner.mdp.n_actions, planner.mdp.n_states))
+        #: The tables that trackers have, and the last ones that were asked for: the next person may be much like the last.
+        self.windows: WeakValueDictionary[Lattice, Window] = WeakValueDictionary()
+        self.recent: deque[Window] = deque(maxlen=4)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what is made again: the tables, and where a decision stands in them."""
+        made = ("tables", "states", "actions", "rows", "windows", "recent")
+        return {name: value for name, value in vars(self).items() if name not in made}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._prepare()
+
+    @property
+    def most(self) -> int:
+        """How many nodes there may be: tables have up to ten million numbers, and tasks with cycles take long to plan."""
+        quick = all(isinstance(planner.engine, Episodic) for planner in self.tables.planners)
+        return max(1000, min(10_000_000 // max(self.tables.rows, 1), 40_000 if quick else 4000))
+
+    def window(self, lattice: Lattice) -> Window:
+        """The table of a lattice, planned unless somebody has it already."""
+        found = self.windows.get(lattice)
+        if found is None:
+            x, y = lattice.nodes(0), lattice.nodes(1)
+            eta = np.stack([np.repeat(x, y.size), np.tile(y, x.size)], axis=1)
+            found = self.windows[lattice] = Window(lattice, self.policies(eta))
+        if found not in self.recent:
+            self.recent.append(found)
+        return found
+
+    def policies(self, eta: Floats) -> Floats:
+        """log π `(rows,K)` at η `(K,2)`."""
+        log = self.tables.exact(np.clip(eta, -REACH, REACH))
+        if log is None:
+            raise ValueError("the soft values of the task must be finite: check rewards and transitions")
+        return log
+
+    def row(self, state: object, action: object, task: Any) -> int:
+        """The row of the tables of a decision."""
+        number = len(self.tasks)
+        if task is None and number > 1:
+            raise ValueError(f"task must say in which of the {number} tasks the person decided, 0 to {number - 1}, received none")
+        place = 0 if task is None else task
+        if not isinstance(place, int | np.integer) or not 0 <= place < number:
+            raise ValueError(f"task must be a whole number from 0 to {number - 1}, received {task!r}")
+        mdp = self.tasks[place].mdp
+        s, a = (
+            _known(of[place], value, what)
+            for of, value, what in ((self.states, state, "state"), (self.actions, action, "action"))
+        )
+        row = int(self.rows[place][a, s])
+        if row < 0:
+            if mdp.terminal[s]:
+                raise ValueError(
+                    f"a decision must be made in a state that goes on, received {mdp.state_names[s]}, which is terminal"
+                )
+            free = first_few([name for name, able in zip(mdp.action_names, mdp.available[s], strict=True) if able])
+            raise ValueError(f"action must be available in state {mdp.state_names[s]} ({free}), received {mdp.action_names[a]}")
+        return row
+
+    def prior(self, person: Mapping[str, Any] | pd.Series[Any] | pd.DataFrame | None) -> Prior:
+        """What the study says of somebody with these covariates."""
+        columns = self.covariates.formula.columns
+        if person is None and columns:
+            raise ValueError(
+                f"person must have a value for {', '.join(columns)}, as the study compares persons by it, received none"
+            )
+        frame = pd.DataFrame(index=[0]) if person is None else _one_row(person)
+        row = self.covariates.rows_of(frame)[0]
+        return self._prior(row, errors=True)
+
+    def _prior(self, row: Floats, errors: bool) -> Prior:
+        """What the study says of somebody with this row of X, with or without the errors of its estimates."""
+        if not errors:
+            return Prior(self.effects @ row, self.spread, np.inf)
+        return Prior(self.effects @ row, self.spread + np.diag([row @ each @ row for each in self.errors]), self.degrees)
+
+    @cached_property
+    def information(self) -> Floats:
+        """v `(rows,)`: the Fisher information on logit γ of a decision in the state of each row, averaged over the study."""
+        prior = self._prior(self.covariates.matrix.mean(axis=0), errors=False)
+        (z, w), step = np.polynomial.hermite_e.hermegauss(7), 1e-3
+        eta = prior.mean + np.array([(a, b) for a in z for b in z]) @ np.linalg.cholesky(prior.scale).T
+        less, here, more = (self.policies(eta + np.array([move, 0.0])) for move in (-step, 0.0, step))
+        squares = np.exp(here) * ((more - less) / (2 * step)) ** 2
+        found: Floats = self.tables.same_state @ (squares @ (np.outer(w, w).ravel() / (2 * np.pi)))
+        return found
+
+
+def _known(places: Mapping[str, int], value: object, what: str) -> int:
+    """The number of a state or action."""
+    found = places.get(value) if isinstance(value, str) else None
+    found = places.get(label(value, what)) if found is None else found
+    if found is None:
+        raise ValueError(f"{what} must be one of the task's ({first_few(list(places))}), received {label(value, what)}")
+    return found
+
+
+def _one_row(person: Mapping[str, Any] | pd.Series[Any] | pd.DataFrame) -> pd.DataFrame:
+    """The covariates of one person as a table."""
+    if isinstance(person, pd.DataFrame):
+        if len(person) != 1:
+            raise ValueError(f"person must have one row, received {len(person)}")
+        return person
+    if not isinstance(person, Mapping | pd.Series):
+        raise ValueError(f"person must map covariates to values, received {type(person).__name__}")
+    return pd.DataFrame({str(column): [value] for column, value in person.items()})
+
+
+def _covariates(solution: Solution, findings: PopulationFindings) -> Covariates:
+    """The design of the study, as the solution remembers it."""
+    formula, reference = solution.options.get("formula", "~ 1"), solution.options.get("reference")
+    persons = pd.DataFrame({**findings.covariates, "expert": solution.experts}) if findings.covariates else None
+    found = read_covariates(formula, persons, solution.experts, "drop", reference)
+    if found.terms != tuple(findings.discount):
+        raise ValueError(
+            f"the formula {formula!r} must give the study's terms {first_few(list(findings.discount))}, received "
+            f"{first_few(found.terms)}: name the groups to compare with as Population(reference=…)"
+        )
+    return found
+
+
+class Tracker:
+    """One person, decision by decision; made by `track`.
+
+    A tracker remembers how often each action was chosen in each state, and no more. Where it cannot use what it is given it
+    raises, and stays as it was. Copies and the trackers of other persons share its tables of policies. Trackers can be pickled;
+    those that are pickled together go on sharing. Tables are not pickled, but planned again.
+    """
+
+    def __init__(self, shared: Tracking, prior: Prior) -> None:
+        self._shared, self._prior, self._counts = shared, prior, Counter[int]()
+        self._worth = np.zeros(3)  # Σ 1, Σ v and Σ v² over decisions
+        lattice = prior.first_lattice(shared.most)
+        self._window, self._log = shared.window(lattice), prior.log(lattice)
+        self._add(Counter())
+
+    def update(self, state: object, action: object, task: int | None = None) -> TrackedPerson:
+        """Add a decision, and say what is known of the person then.
+
+        Args:
+            state, action: their names in the task.
+            task: the number of the task, in the order in which tasks were joined; not needed where there is one.
+
+        Raises:
+            ValueError: for a state, action or task that there is not, a terminal state, or an action that is not available.
+        """
+        return self._add(Counter([self._shared.row(state, action, task)]))
+
+    def update_many(self, decisions: Iterable[Any]) -> TrackedPerson:
+        """Add decisions, each a state and an action, and a task where there are several: all, or none where one is wrong."""
+        rows = []
+        for decision in decisions:
+            if not isinstance(decision, tuple | list) or len(decision) not in (2, 3):
+                raise ValueError(
+                    f"a decision must be a state and an action, and a task if there are several, received {decision!r}"
+                )
+            rows.append(self._shared.row(decision[0], decision[1], decision[2] if len(decision) == 3 else None))
+        return self._add(Counter(rows))
+
+    def take_back(self, state: object, action: object, task: int | None = None) -> TrackedPerson:
+        """Remove a decision: one that was recorded by mistake, or one that is too old to count."""
+        row = self._shared.row(state, action, task)
+        if not self._counts[row]:
+            raise ValueError(f"only a decision of this person can be taken back, received {action} in state {state}")
+        return self._add(Counter({row: -1}))
+
+    @property
+    def now(self) -> TrackedPerson:
+        """What is known of the person."""
+        window, look = self._window, self._look
+        number, worth, squares = self._worth.tolist()
+        below = [window.cumulated(axis, look.shares[axis]) for axis in (0, 1)]
+        (low, middle, high), (cold, hot) = (
+            np.interp(at, cumulated, fine)
+            for at, cumulated, fine in zip(([0.025, 0.5, 0.975], [0.025, 0.975]), below, window.fine, strict=True)
+        )
+        largest = self._shared.largest
+        gammas = largest * expit(window.nodes[0])
+        discount = float(look.shares[0] @ gammas)
+        near, horizon, far = (
+            float(1 / (1 - largest * expit(x))) if largest < 1 else float(1 + np.exp(x)) for x in (low, middle, high)
+        )
+        return TrackedPerson(
+            decisions=round(number),
+            effective_decisions=worth**2 / squares if number and squares > 0 else 0.0,
+            discount=discount,
+            discount_error=float(np.sqrt(look.shares[0] @ (gammas - discount) ** 2)),
+            discount_interval=(float(largest * expit(low)), float(largest * expit(high))),
+            horizon=horizon,
+            horizon_interval=(near, far),
+            temperature=float(np.exp(look.mean[1])),
+            temperature_interval=(float(np.exp(cold)), float(np.exp(hot))),
+            logit_discount=look.mean[0],
+            logit_discount_error=look.deviation[0],
+            log_temperature=look.mean[1],
+            log_temperature_error=look.deviation[1],
+            error=max(look.apart) / 2,
+            placed=self._placed,
+            discounts=largest * expit(window.fine[0]),
+            below=below[0],
+        )
+
+    def fork(self) -> Tracker:
+        """A copy that goes its own way."""
+        other = copy.copy(self)
+        other._counts = self._counts.copy()
+        return other
+
+    def another(self, person: Mapping[str, Any] | pd.Series[Any] | pd.DataFrame | None = None) -> Tracker:
+        """A tracker of somebody else, without decisions, that shares the tables; `person` is as in `track`."""
+        return Tracker(self._shared, self._shared.prior(person))
+
+    def _add(self, changes: Counter[int]) -> TrackedPerson:
+        """Take over changes of the counts, on other nodes where these are not well placed any more."""
+        window, log, placed = self._window, self._log, False
+        for row in sorted(changes):
+            log = log + changes[row] * window.table[row].reshape(log.shape)
+        look = Look.at(window, log)
+        for _ in range(20):  # more than enough: at each round nodes are twice as dense or reach twice as far
+            lattice = look.better(window, self._prior, self._shared.most)
+            if lattice is None:
+                break
+            window, placed = self._shared.window(lattice), True
+            log, counts = self._prior.log(lattice), self._counts.copy()
+            counts.update(changes)
+            for row in sorted(counts):
+                log = log + counts[row] * window.table[row].reshape(log.shape)
+            look = Look.at(window, log)
+        self._window, self._log, self._look, self._placed = window, log, look, placed
+        for row, times in changes.items():
+            self._counts[row] += times
+            self._worth = self._worth + times * self._shared.information[row] ** np.arange(3)
+        return self.now
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the table."""
+        return {**vars(self), "_window": self._window.lattice}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._window = self._shared.window(state["_window"])
+
+    def __repr__(self) -> str:
+        return f"Tracker({self.now.decisions} decisions, discount {self.now.discount:.3f})"
+
+
+def track(solution: Solution, person: Mapping[str, Any] | pd.Series[Any] | pd.DataFrame | None = None) -> Tracker:
+    """Follow one new person as decisions arrive.
+
+    What a study says of people like them comes first, and each decision adds to it. The first call plans; a decision then takes
+    less than a millisecond, but for a few after which nodes are placed anew.
+
+    Args:
+        solution: a converged solution of `Population`, with its problem.
+        person: the person's covariates, as a mapping or a row of a data frame; not needed where the formula has none.
+
+    Returns:
+        The tracker. `update` adds a decision and returns a `TrackedPerson`. `another` makes the tracker of somebody else.
+
+    Raises:
+        ValueError: for other solutions, a missing covariate, or a group that did not occur in the study.
+
+    Example:
+        >>> from multihorizon import Demonstrations, Population, Problem, domains, soft_plan, solve
+        >>> d = domains.cliff()
+        >>> policies = [soft_plan(d.mdp, d.reward, gamma).policy for gamma in (0.3, 0.4, 0.5, 0.6, 0.7)]
+        >>> problem = Problem(d.mdp, Demonstrations.simulate(d.mdp, policies, episodes=50))
+        >>> tracker = track(solve(problem, Population("~ 1", known_reward=d.reward)))
+        >>> tracker.update("4", "right").decisions
+        1
+    """
+    shared = Tracking(solution)
+    return Tracker(shared, shared.prior(person))
