@@ -18,7 +18,7 @@ from multihorizon.estimate.population.free import (
     fit_free,
     flat_from,
     joined,
-    share_range,
+    share_interval,
 )
 from multihorizon.numerics.mixture import fit_mixture
 from multihorizon.report.plots import plot_distribution
@@ -139,18 +139,18 @@ def test_long_horizons_that_lead_to_the_same_choices_are_not_told_apart() -> Non
     below = np.exp(planner(np.array([[x, 0.0] for x in (from_here - 0.3, 12.0)])))
     assert np.abs(above[:, 0] - above[:, 1]).max() <= module.ALIKE < np.abs(below[:, 0] - below[:, 1]).max()
     far = described(decisions(np.full(150, 6.0)))["indistinguishable"]
-    assert far["range"][0] > 0.5
-    assert far["range"][0] <= far["share"] <= far["range"][1] == 1
+    assert far["interval"][0] > 0.5
+    assert far["interval"][0] <= far["share"] <= far["interval"][1] == 1
     near = described(decisions(np.full(150, -0.5)))["indistinguishable"]
-    assert near["range"][0] == 0
-    assert near["range"][1] < 0.05
+    assert near["interval"][0] == 0
+    assert near["interval"][1] < 0.05
 
 
-def test_the_range_of_a_share_ends_where_the_likelihood_has_fallen_by_192() -> None:
+def test_the_interval_of_a_share_ends_where_the_likelihood_has_fallen_by_192() -> None:
     rng, grid = np.random.default_rng(4), np.linspace(-3, 3, 25)
     log = -0.5 * ((np.where(rng.random(400) < 0.3, 1.5, -1.0) + rng.normal(size=400))[:, None] - grid) ** 2
     above = grid > 0.6
-    share, low, high = share_range(log, above, np.full(25, 1 / 25))
+    share, low, high = share_interval(log, above, np.full(25, 1 / 25))
     best = fit_mixture(log).log_likelihood
     assert low < share < high
     for end in (low, high):
@@ -222,14 +222,14 @@ def test_the_sentences_say_how_many_types_there_are_and_what_the_task_cannot_sho
     kind = {"share": 0.25, "discount": 0.5, "temperature": 1.0, "spread": 0.1, "at_most": False, "normals": 1}
     found = {
         "types": [kind, {**kind, "share": 0.75, "discount": 0.9}],
-        "indistinguishable": {"range": [0, 0.001]},
+        "indistinguishable": {"interval": [0, 0.001]},
         "converged": True,
     }
     assert distribution_words({"everyone": found}, 3) == [
         "There are 2 clear types of persons: 25 % look 1.8 steps ahead (discounts near 0.50) and 75 % look 2.7 steps ahead "
         "(discounts near 0.90)."
     ]
-    short = {**found, "types": [kind], "indistinguishable": {"range": [0.123, 0.4], "discount": 0.93, "difference": 0.05}}
+    short = {**found, "types": [kind], "indistinguishable": {"interval": [0.123, 0.4], "discount": 0.93, "difference": 0.05}}
     first, second = distribution_words({"a": short, "b": found})[:2]
     assert first.startswith("There is one clear type of person (a)")
     assert second == (

@@ -166,7 +166,7 @@ class _Kept:
         held, n = int(old.sum()), self.scale.size
         likelihoods, scale = np.empty((n, held + new.size)), np.empty(n)
         lost: list[Ints] = []
-        for block in _blocks(n, new.size):
+        for block in _blocks(n, held + new.size):
             log = _checked(self.given(block, new))
             before = self.scale[block]
             top = np.maximum(before, log.max(axis=1, initial=-np.inf))

@@ -17,11 +17,11 @@ lower peak, or they count as one type (Hennig, 2010).
 
 *What the task cannot show.* In a task of few steps all long horizons lead to the same choices. With `π_x` the policy at the
 typical temperature, x* is where the total variation from the policy of the largest discount is at most `ALIKE` in every state in
-which anyone decided, for all x above. Where above x* people are the decisions do not say. How many there are they say within a
-range: all shares m for which some distribution with the share m above x* is within 1.92 of the largest log-likelihood. The most
-likely distribution with a share of its own is found by the same solver: t further rows that are possible above x* alone, or below
-it alone, raise or lower m, and change nothing else. With t = 1, 2, 4, … the fall of the log-likelihood is traced until it passes
-1.92; between two t its root is linear in m.
+which anyone decided, for all x above. Where above x* people are the decisions do not say. How many there are they say by the
+profile likelihood: the 95 % interval has all shares m for which some distribution with the share m above x* is within 1.92 of the
+largest log-likelihood. The most likely distribution with a given share is found by the same solver: t further rows that are
+possible above x* alone, or below it alone, raise or lower m, and change nothing else. With t = 1, 2, 4, … the fall of the
+log-likelihood is traced until it passes 1.92; between two t its root is linear in m.
 """
 
 from __future__ import annotations
@@ -315,8 +315,8 @@ def flat_from(planner: Planner, same_state: Sparse, log_temperature: float) -> f
     return float(places[apart[-1] + 1]) if apart.size else -np.inf
 
 
-def share_range(log_likelihoods: Floats, above: Bools, start: Floats) -> tuple[float, float, float]:
-    """The most likely share of persons at the nodes `above` `(G,)`, and the ends of its range; `start` are weights `(G,)`."""
+def share_interval(log_likelihoods: Floats, above: Bools, start: Floats) -> tuple[float, float, float]:
+    """The most likely share at the nodes `above` `(G,)`, and the ends of its 95 % interval; `start` are weights `(G,)`."""
     n = len(log_likelihoods)
     best = fit_mixture(log_likelihoods, start=start)
     share, ends = float(best.weights[above].sum()), []
@@ -393,7 +393,7 @@ def describe_free(
     every = np.concatenate([free.nodes, beyond])
     table = np.concatenate([free.table, _table(planner, beyond)], axis=1)
     weights = np.concatenate([free.found.weights, np.zeros(len(beyond))])
-    share, least, most = share_range(counts[free.asked] @ table, every[:, 0] >= flat, weights)
+    share, least, most = share_interval(counts[free.asked] @ table, every[:, 0] >= flat, weights)
     return {
         "persons": int(counts.shape[0]),
         "discounts": (largest * expit(free.nodes[used, 0])).tolist(),
@@ -410,7 +410,7 @@ def describe_free(
         "indistinguishable": {
             "discount": float(largest * expit(flat)) if np.isfinite(flat) else 0.0,
             "share": share,
-            "range": [least, most],
+            "interval": [least, most],
             "difference": ALIKE,
         },
     }
@@ -432,7 +432,7 @@ def distribution_words(distribution: Mapping[str, dict[str, Any]], steps: float 
             words.append(f"There is one clear type of person{whose}, but their logits are not distributed normally.")
         else:
             words.append(f"There is one clear type of person{whose}: nothing speaks for more than one normal distribution.")
-        least, most = hidden["range"]
+        least, most = hidden["interval"]
         if most >= 0.01:
             many = f"{from_to([percent(least), percent(most)])} of persons{whose} have"
             if least < 0.005:
