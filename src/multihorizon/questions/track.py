@@ -3,10 +3,11 @@
 *Model.* A study (`Population`) has found the reward θ, which persons share, and how `η = (logit γ, log λ)` differs between
 persons. Of somebody new with covariates x it says, before the first decision,
 
-    η ~ t_ν(μ, S),    μ = (x'b, x'c),    S = Σ + diag(x' Cov(b) x, x' Cov(c) x),
+    η = μ + L z,    μ = (x'b, x'c),    L Lᵀ = Σ + diag(x' Cov(b) x, x' Cov(c) x),
 
-Student's t with the study's ν = n − p degrees of freedom: the effects and the spread were estimated. So the first interval of γ
-is that of `Population.predict`. The reward is taken as found. A decision for action a in state s multiplies by π_η(a|s).
+z₁ and z₂ by Student's t with the study's ν = n − p degrees of freedom, because effects and spread were estimated. So the first
+interval of γ is that of `Population.predict`. The reward is taken as found. A decision for action a in state s multiplies the
+density by π_η(a|s).
 
 *Nodes.* On a lattice of η with spacings of powers of two the policies are planned once, and `log π` is kept in a table with one
 row for each state and available action. A decision adds one row to the logarithms of the nodes' weights: nothing is planned, and
@@ -183,7 +184,7 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """Student's t of η: mean `(2,)`, scale `(2,2)`, and degrees of freedom; normal where these are infinite."""
+    """The prior of η: mean `(2,)`, scale S `(2,2)`, and degrees of freedom; normal where these are infinite."""
 
     mean: Floats
     scale: Floats
@@ -191,12 +192,14 @@ class Prior:
 
     def log(self, lattice: Lattice) -> Floats:
         """Its logarithm `(nx,ny)` but for a constant."""
+        root = np.linalg.cholesky(self.scale)
         x, y = (lattice.nodes(axis) - self.mean[axis] for axis in (0, 1))
-        precision = np.linalg.inv(self.scale)
-        size = precision[0, 0] * x[:, None] ** 2 + 2 * precision[0, 1] * x[:, None] * y + precision[1, 1] * y**2
-        if np.isinf(self.degrees):
-            return np.asarray(-0.5 * size)
-        return np.asarray(-0.5 * (self.degrees + 2) * np.log1p(size / self.degrees))
+        first = x[:, None] / root[0, 0]
+        squares = first**2, ((y - root[1, 0] * first) / root[1, 1]) ** 2
+        found: Floats = squares[0] + squares[1]
+        if np.isfinite(self.degrees):
+            found = (self.degrees + 1) * (np.log1p(squares[0] / self.degrees) + np.log1p(squares[1] / self.degrees))
+        return -0.5 * found
 
     @cached_property
     def deviations(self) -> Floats:
@@ -237,26 +240,28 @@ class Look:
 
     def better(self, window: Window, prior: Prior, most: int) -> Lattice | None:
         """Where the nodes should be; None where they are well placed, or better ones would be more than `most`."""
-        coarse: list[int] = [apart > APART for apart in self.apart]
-        cut = [[False, False], [False, False]]
+        coarse, cut = [apart > APART for apart in self.apart], [[False, False], [False, False]]
         for axis, share in enumerate(self.shares):
             # A line at the edge has next to no weight; a little more is allowed where Student's t has its long tails.
             away = np.abs(window.nodes[axis][[0, -1]] - prior.mean[axis]) / prior.deviations[axis]
             cut[axis] = (share[[0, -1]] > np.where(away < 10.0, 1e-5, 1e-3)).tolist()
         if not any(coarse) and not any(map(any, cut)):
             return None
-        low, high = np.zeros(2), np.zeros(2)
+        low, high, moves = np.zeros(2), np.zeros(2), [0, 0]
         for axis, share in enumerate(self.shares):
             nodes, kept = window.nodes[axis], np.flatnonzero(share > 1e-9)
-            more = 0.5 * (nodes[-1] - nodes[0])
+            more = nodes[-1] - nodes[0]
             low[axis] = nodes[0] - more if cut[axis][0] else nodes[max(kept[0] - 1, 0)]
             high[axis] = nodes[-1] + more if cut[axis][1] else nodes[min(kept[-1] + 1, nodes.size - 1)]
-        (i, j), worse = window.lattice.levels, self.apart[0] >= self.apart[1]
-        moves: list[list[int]] = [coarse, [coarse[0] and worse, coarse[1] and not worse]] if any(coarse) else []
-        if any(map(any, cut)):
-            moves += [[0, 0], [-1, -1]]
-        lattices = (Lattice.over((i + finer[0], j + finer[1]), low, high) for finer in moves)
-        return next((lattice for lattice in lattices if lattice.count <= most), None)
+            # first find where the weight is, and then look more closely
+            moves[axis] = -int(nodes.size > 64) if any(cut[axis]) else int(coarse[axis])
+        (i, j), worse = window.lattice.levels, int(self.apart[1] > self.apart[0])
+        one = [moves[axis] if axis == worse else min(moves[axis], 0) for axis in (0, 1)]
+        for i_more, j_more in (moves, one, [min(move, 0) for move in moves], [-1, -1]):
+            found = Lattice.over((i + i_more, j + j_more), low, high)
+            if found.count <= most and (max(i_more, j_more) > 0 or any(map(any, cut))):
+                return found
+        return None
 
 
 def _moments(nodes: Floats, share: Floats) -> tuple[float, float, float]:
@@ -335,8 +340,8 @@ class Tracking:
     @property
     def most(self) -> int:
         """How many nodes there may be: tables have up to ten million numbers, and tasks with cycles take long to plan."""
-        quick = all(isinstance(planner.engine, Episodic) for planner in self.tables.planners)
-        return max(1000, min(10_000_000 // max(self.tables.rows, 1), 40_000 if quick else 4000))
+        slow = sum(p.mdp.n_states for p in self.tables.planners if not isinstance(p.engine, Episodic))
+        return max(1000, min(10_000_000 // max(self.tables.rows, 1), max(4000, 400_000 // max(slow, 10))))
 
     def window(self, lattice: Lattice) -> Window:
         """The table of a lattice, planned unless somebody has it already."""
