@@ -104,10 +104,11 @@ class PersonsFit:
     finished: Bools
     others: Floats
 
-    def residual(self, model: PersonsApart) -> float:
-        """The largest entry of the gradient per decision, leaving out what is known or rests on a bound."""
+    def slopes(self, model: PersonsApart) -> Floats:
+        """The largest entry of each person's gradient `(n,)`, leaving out what is known or rests on a bound."""
         free = ~resting(self.here, self.places, model.lower, model.upper) & ~model.fixed
-        return float(np.abs(self.here.gradient[free]).max(initial=0.0)) / float(model.counts.sum())
+        found: Floats = np.where(free, np.abs(self.here.gradient), 0.0).max(axis=1)
+        return found
 
 
 class _Grid:
@@ -149,22 +150,21 @@ class _Grid:
 
 def persons_solution(problem: Problem | Crowd, model: PersonsApart, found: PersonsFit) -> Solution:
     """What is known of persons who were fitted one by one."""
-    precise, residual = precision_apart(found.here.curvature, model.fixed), found.residual(model)
+    precise, slopes = precision_apart(found.here.curvature, model.fixed), found.slopes(model)
     discounts, temperatures, twice = found.places[:, 0], np.exp(found.places[:, 1]), np.isfinite(found.others)
     # Temperatures that ran to the end of what is tried, or in which the likelihood is flat.
     ended = np.abs(found.places[:, 1]) >= LOG_TEMPERATURE_BOUND
     lost = ~model.fixed[:, 1] & (ended | ~precise.identified[:, 1])
     identified = precise.identified[:, 0] & ~twice & (~lost | model.fixed[:, 0])
-    converged = found.finished & (residual <= CONVERGED_GRADIENT)
+    converged = found.finished & (slopes <= CONVERGED_GRADIENT * model.counts.sum(axis=1))
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
     value, decisions = float(found.here.value.sum()), float(model.counts.sum())
+    residual = float(slopes.max()) / decisions
     message = [f"Log-likelihood {value:.2f} of {decisions:.0f} decisions, gradient {residual:.1e} per decision."]
     message += left_open(problem.names, identified, twice, lost)
-    if not found.finished.all():
-        names = first_few([name for name, done in zip(problem.names, found.finished, strict=True) if not done])
+    if not converged.all():
+        names = first_few([name for name, done in zip(problem.names, converged, strict=True) if not done])
         message.append(f"The climb of {names} was broken off unconverged: do not use these answers.")
-    elif residual > CONVERGED_GRADIENT:
-        message.append(f"The gradient is above {CONVERGED_GRADIENT:g} per decision: do not use this answer.")
     other = np.where(twice, found.others, discounts)
     reward = model.tables.theta
     return Solution(

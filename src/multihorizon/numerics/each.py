@@ -177,7 +177,7 @@ def profile_ends(
     n, bound = len(maxima), upper[:, 0] if sign > 0 else lower[:, 0]
     # the last places that are inside, how v follows g there, and the first ones that are outside
     inside, tilt, outside = maxima.copy(), _loosened(top, maxima, lower, upper).tilt, np.full(n, np.nan)
-    places, found, who = inside.copy(), np.zeros(n, dtype=np.bool_), np.arange(n)
+    places, found, who, stride = inside.copy(), np.zeros(n, dtype=np.bool_), np.arange(n), first.copy()
     places[:, 0] = np.clip(inside[:, 0] + sign * first, lower[:, 0], upper[:, 0])
     places[:, 1] = np.clip(inside[:, 1] + tilt * (places[:, 0] - inside[:, 0]), lower[:, 1], upper[:, 1])
     for _ in range(max_steps):
@@ -207,14 +207,16 @@ def profile_ends(
         # Newton's step on r where it leads outwards; elsewhere twice as far as before, or half as far where there is no value
         with np.errstate(divide="ignore", invalid="ignore"):
             step = -(target - root) * root / loose.slope
-        wide = np.where(closed, 0.5 * (beyond - near), sign * np.maximum(2 * apart, 1e-3))
+        wide = np.where(closed, 0.5 * (beyond - near), sign * 2 * stride[who])
         moved = np.where(np.isfinite(step) & ((step * sign > 0) == below), own[:, 0] + step, near + wide)
+        moved = np.where(closed, moved, own[:, 0] + np.clip(moved - own[:, 0], -4 * stride[who], 4 * stride[who]))
         astray = ((moved - near) * sign <= 0) | (closed & ((beyond - moved) * sign <= 0))
         moved = np.clip(np.where(astray, near + wide, moved), low[:, 0], high[:, 0])
         follow = own[:, 1] + loose.step + loose.tilt * (moved - own[:, 0])
         half = 0.5 * (own[:, 0] - near)
         moved, follow = np.where(bad, near + half, moved), np.where(bad, inside[who, 1] + tilt[who] * half, follow)
         places[who, 1] = np.clip(follow, low[:, 1], high[:, 1])
+        stride[who] = np.maximum(np.abs(moved - own[:, 0]), 1e-6)
         last = np.where(np.abs(own[:, 0] - bound[who]) < 1e-6, bound[who], own[:, 0])
         places[who, 0] = np.where(ended, last, moved)
         who = who[~ended & ~lost]
