@@ -12,12 +12,12 @@ from multihorizon.choice.model import Settings, read_settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.estimate import maximum_likelihood
 from multihorizon.estimate.intervals import ProfileIntervals, ProfilesApart
-from multihorizon.estimate.maximum_likelihood import MANY, resume
+from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.estimate.persons import PersonsApart
 from multihorizon.problem import Crowd, Problem
 
 
-def people_of(n: int = MANY, blocks: int = 20, seed: int = 0) -> tuple[Problem, np.ndarray]:
+def people_of(n: int = 40, blocks: int = 20, seed: int = 0) -> tuple[Problem, np.ndarray]:
     """Simulated persons of the Space Adventure Task, and the points they play for."""
     task = mh.domains.space_adventure(blocks, seed=seed)
     people = task.persons(n, seed=seed, group_difference=0.6, age_slope=0.0)
@@ -141,7 +141,7 @@ def test_infinite_values_are_no_obstacle():
     mdp = mh.domains.gridworld(3, 4, slip=0.1, terminal=[(2, 3)])
     reward = np.where(np.arange(12) == 11, 5.0, -0.2)
     rng = np.random.default_rng(0)
-    persons = np.stack([rng.uniform(0.5, 0.99, MANY), rng.uniform(0.3, 1, MANY)], axis=1)
+    persons = np.stack([rng.uniform(0.5, 0.99, 40), rng.uniform(0.3, 1, 40)], axis=1)
     policies = [mh.soft_plan(mdp, reward, *person).policy for person in persons.tolist()]
     problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, policies, 10, max_steps=40, seed=0))
     solution = mh.solve(problem, mh.MaximumLikelihood("per_expert", known_reward=reward))
@@ -170,7 +170,7 @@ def test_persons_of_several_tasks_have_one_discount():
     second, others = people_of(blocks=10, seed=1)
     known = [with_known_reward(problem, paid)[0] for problem, paid in ((first, points), (second, others))]
     problem = Problem._of([*known[0].experts, *known[1].experts[:20]], ())
-    settings = Settings(temperatures=np.full(MANY, np.nan), reward=np.zeros(0))
+    settings = Settings(temperatures=np.full(40, np.nan), reward=np.zeros(0))
     found = PersonsApart(Crowd.of(problem), settings).fit()
     point = Likelihood(problem, settings).at(found.places.T.ravel())
     assert found.finished.all()

@@ -72,8 +72,9 @@ from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem
 from multihorizon.solution import FamilyParameters, LikelihoodEvidence, LookaheadEvidence, Solution, Status
 
-#: From so many persons on, those who share no parameter are fitted one by one.
-MANY = 40
+#: From so many persons on, those who share no parameter are fitted one by one: then their common grid costs less than it saves,
+#: in tasks of every size.
+MANY = 8
 #: Standard deviation, in temperatures, of the prior that holds rewards which run away.
 WEAK_PRIOR = 20.0
 
