@@ -513,10 +513,13 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
         return problem, _by_state(problem.parameter_names, known)
     if problem.tabular and numbers.shape == (problem.n_parameters,):
         return problem, numbers
-    paid = problem.with_experts(replace(expert, known_reward=_rows(expert, known)) for expert in problem.experts)
-    if problem.tabular:
-        none = [sp.csr_array((expert.mdp.stacked.shape[0], 0)) for expert in paid.experts]
-        paid = paid.with_experts((replace(e, features=f) for e, f in zip(paid.experts, none, strict=True)), ())
+    of_task: dict[int, dict[str, Any]] = {}  # what all experts of a task share
+    for expert in problem.experts:
+        if id(expert.mdp) not in of_task:
+            none = {"features": sp.csr_array((expert.mdp.stacked.shape[0], 0))} if problem.tabular else {}
+            of_task[id(expert.mdp)] = {"known_reward": _rows(expert, known), **none}
+    experts = (replace(expert, **of_task[id(expert.mdp)]) for expert in problem.experts)
+    paid = problem.with_experts(experts, () if problem.tabular else None)
     return paid, None if paid.n_parameters else np.zeros(0)
 
 

@@ -459,11 +459,15 @@ def _near(root: Floats, full: bool) -> list[Floats]:
 def _about_means(layout: PsiLayout, block: Block, root: Floats) -> Floats:
     """What persons add to M `(m,m)`, the information about (b, c), where Σ = L Lᵀ."""
     design, warm = block.design, block.design @ layout.temperature_basis
-    weights = block.persons.precision @ np.linalg.inv(np.eye(2) + root @ root.T @ block.persons.precision)
-    least = 1 / WIDEST**2
-    near = design.T @ ((weights[:, 0, 0, None] + least / layout.persons) * design)
-    across = design.T @ (weights[:, 0, 1, None] * warm)
-    far = warm.T @ ((weights[:, 1, 1, None] + least / layout.persons) * warm)
+    # W = (Λ⁻¹ + Σ)⁻¹ = (Λ + |Λ| |Σ| Σ⁻¹)/(1 + tr ΣΛ + |Λ| |Σ|), which needs no inverse of Λ
+    own, prior = block.persons.precision, root @ root.T
+    size = np.linalg.det(own)
+    below = 1 + np.einsum("nij,ij->n", own, prior) + size * np.linalg.det(prior)
+    first, second = own[:, 0, 0] + size * prior[1, 1], own[:, 1, 1] + size * prior[0, 0]
+    least = 1 / (WIDEST**2 * layout.persons)
+    near = design.T @ ((first / below + least)[:, None] * design)
+    across = design.T @ (((own[:, 0, 1] - size * prior[0, 1]) / below)[:, None] * warm)
+    far = warm.T @ ((second / below + least)[:, None] * warm)
     return np.block([[near, across], [across.T, far]])
 
 
@@ -704,6 +708,9 @@ def maximise(
         sample = layout.some(np.linspace(0, n - 1, MANY // 4).astype(np.int64))
         psi = maximise(sample, psi, 7, 0.1, max_iter, part_of(progress, 0.0, 0.2)).psi
         persons = modes(layout, psi)
+        value = Marginal(layout, persons, 7).at(psi, full=False)
+        assert value is not None
+        persons = _moved(persons, layout.unpack(psi).covariance, value)
     else:
         few, rough = min(nodes, 7), max(tol, 0.1)
         near = _climb(layout, psi, modes(layout, psi), few, rough, min(max_iter, 15), part_of(progress, 0.0, 0.5))
@@ -759,7 +766,7 @@ def _climb(
     own, free = persons.precision, np.arange(layout.size) != held
     marginal, steps, last, placed = Marginal(layout, persons, nodes), 0, np.inf, psi
     # Very many persons determine ψ so well that the last steps are sure, and hardly move the nodes.
-    at_hand, still = (0.1, 0.03) if len(layout.design) > MANY else (0.0, 0.0)
+    at_hand, still = (0.1, 0.1) if len(layout.design) > MANY else (0.0, 0.0)
     while True:
         value = marginal.at(psi)
         if value is None:
@@ -782,7 +789,7 @@ def _climb(
         if held is not None:
             persons = replace(persons, precision=own)
         # Late and small moves of the nodes would change the integrals more than the step does.
-        if steps == 1 or _size(layout, placed, psi - placed) > (still if steps <= 15 else 0.3):
+        if _size(layout, placed, psi - placed) > (still if steps <= 15 else 0.3):
             if steps > 3:  # nodes that go halfway do not swing from one set of places to another and back
                 mean, covariance = marginal.persons.mean + persons.mean, marginal.persons.covariance + persons.covariance
                 persons = replace(persons, mean=mean / 2, covariance=covariance / 2)
