@@ -156,3 +156,31 @@ def test_a_cluster_without_the_extra_is_one_sentence(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with pytest.raises(ValueError, match=r"pip install 'multihorizon\[cluster\]'"), mh.cluster("tcp://127.0.0.1:1"):
         pass
+
+
+@pytest.mark.slow
+def test_a_population_has_the_same_digits_in_one_process_in_two_and_on_a_cluster_whose_worker_dies(
+    workers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("multihorizon.estimate.population.marginal.BLOCK", 8)
+    task = mh.domains.space_adventure(mini_blocks=12)
+    people = task.persons(40, seed=3)
+    problem, killed = mh.Problem(task.mdp, people.demonstrations), list[int]()
+
+    def solution(jobs: int, progress: Any = lambda share, message: None) -> mh.Solution:
+        solver = mh.Population("~ group", people.frame, known_reward=task.reward.T.ravel(), nodes=7, jobs=jobs)
+        return mh.solve(problem, solver, progress=progress)
+
+    def kill_one(share: float, message: str) -> None:
+        if share > 0.4 and not killed:
+            killed.append(next(iter(workers.workers.values())).process.process.pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    here, there = solution(1), solution(2)
+    with mh.cluster(workers.scheduler_address):
+        bereft = solution(1, kill_one)
+    assert killed
+    for other in (there, bereft):
+        np.testing.assert_array_equal(other.discounts, here.discounts)
+        assert other.evidence["population"]["discount"] == here.evidence["population"]["discount"]
+        assert other.objective == here.objective

@@ -94,7 +94,7 @@ WIDEST = 5.0
 #: How many persons are taken together.
 BLOCK = 1024
 #: Where persons are more than this, some of them show the way to the maximum.
-MANY = 4000
+MANY = 1500
 #: What was not asked for.
 NOTHING: Floats = np.zeros(0)
 
@@ -593,8 +593,8 @@ class Marginal:
 
 
 def asked(ask: Any, blocks: Sequence[Block], jobs: int) -> list[Any]:
-    """The answers of all blocks. Several blocks travel together, because what is asked travels with them."""
-    together = -(-len(blocks) // 16)
+    """The answers of all blocks. Several blocks travel together, because what is asked travels with them, and few stay here."""
+    together, jobs = -(-len(blocks) // 16), jobs if len(blocks) >= 4 else 1
     groups = [blocks[low : low + together] for low in range(0, len(blocks), together)]
     return [answer for answers in in_parallel(partial(_each, ask), groups, jobs) for answer in answers]
 
@@ -705,7 +705,7 @@ def maximise(
     nodes = nodes or 15
     n = len(layout.design)
     if n > MANY:
-        sample = layout.some(np.linspace(0, n - 1, MANY // 4).astype(np.int64))
+        sample = layout.some(np.linspace(0, n - 1, MANY // 3).astype(np.int64))
         psi = maximise(sample, psi, 7, 0.1, max_iter, part_of(progress, 0.0, 0.2)).psi
         persons = modes(layout, psi)
         value = Marginal(layout, persons, 7).at(psi, full=False)
@@ -728,7 +728,7 @@ def _off(found: Maximum, finer: int) -> float:
     layout, persons = found.marginal.layout, found.persons
     n = len(layout.design)
     if n > MANY:
-        who = np.linspace(0, n - 1, MANY // 4).astype(np.int64)
+        who = np.linspace(0, n - 1, MANY // 3).astype(np.int64)
         layout, persons = layout.some(who), persons.of(who)
     with_more, with_these = (Marginal(layout, persons, count).at(found.psi) for count in (finer, found.marginal.count))
     assert with_more is not None
