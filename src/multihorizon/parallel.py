@@ -184,7 +184,7 @@ _unpacked: dict[str, Callable[[Any], Any]] = {}
 
 def _on_cluster(task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
     client = _clients[-1]
-    shared = client.scatter(task, broadcast=True, hash=False)
+    shared = _sent(client, task)
     with warnings.catch_warnings():  # that items are large, though each travels once
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
         futures = [client.submit(_on_one_thread, shared, item, pure=False) for item in items]
@@ -197,6 +197,23 @@ def _on_cluster(task: Callable[[Item], Result], items: Sequence[Item]) -> Iterat
             yield future.result()
     finally:
         client.cancel(futures)
+
+
+def _sent(client: Any, task: Any) -> Any:
+    """What tasks share, at all workers. To send it to a worker that has just died may fail, or take for ever."""
+    workers, thread = set(client.nthreads()), ThreadPoolExecutor(1)
+    sent = thread.submit(client.scatter, task, broadcast=True, hash=False)
+    try:
+        while not sent.done():
+            time.sleep(0.01)
+            if set(client.nthreads()) != workers:
+                raise WorkersDiedError("a worker of the cluster died while work was sent to it")
+        return sent.result()
+    except (KeyError, OSError) as error:  # of the scheduler, and of a connection
+        time.sleep(1.0)
+        raise WorkersDiedError("a worker of the cluster died while work was sent to it") from error
+    finally:
+        thread.shutdown(wait=False, cancel_futures=True)
 
 
 def _wait(client: Any, future: Any) -> None:
