@@ -177,3 +177,16 @@ def test_persons_of_several_tasks_have_one_discount():
     assert np.allclose(point.likelihood.person_values(point), found.here.value, atol=1e-9)
     assert point.projected_gradient() < 1e-8
     assert np.allclose(np.diag(point.information), found.here.curvature[:, [0, 1], [0, 1]].T.ravel())
+
+
+def test_whoever_always_takes_the_best_action_has_no_temperature():
+    """The likelihood is 1 over a whole region: all is found that can be, and neither number is identified."""
+    task = mh.domains.space_adventure(20, seed=0)
+    best = mh.plan(task.mdp, task.reward, 0.97).policy
+    noisy = [mh.soft_plan(task.mdp, task.reward, 0.9, 20.0).policy] * 9
+    table = mh.Demonstrations.simulate(task.mdp, [best, *noisy], 40, seed=0)
+    apart = mh.solve(mh.Problem(task.mdp, table), mh.MaximumLikelihood("per_expert", known_reward=task.reward))
+    assert apart.status == mh.Status.NOT_IDENTIFIED
+    assert apart.evidence["identified"] == [False] + 9 * [True]
+    assert "unconverged" not in apart.message
+    assert np.isfinite(apart.confidence_intervals()[1:]).all()

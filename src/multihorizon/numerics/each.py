@@ -136,8 +136,8 @@ def climb_each(at: At, places: Floats, lower: Floats, upper: Floats, gain: float
         there = at(who, own + step)
         steps[who] += 1
         gained = there.value - now.value
-        # where less is left than the last digits can show, a step must leave less to gain
-        tiny = left < 1e-13 * np.maximum(1.0, np.abs(now.value))
+        # where less is promised than the last digits can show, a step must leave less to gain
+        tiny = (promised > 0) & (promised < 1e-13 * np.maximum(1.0, np.abs(now.value)))
         still = ~resting(there, own + step, low, high)
         rest = 0.5 * (there.gradient * _solved(there.curvature, there.gradient, still, least[who])).sum(axis=1)
         better = np.isfinite(there.value) & (promised > 0) & np.where(tiny, rest < left, gained > 1e-3 * promised)
