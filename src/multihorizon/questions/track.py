@@ -12,10 +12,10 @@ density by π_η(a|s).
 *Nodes.* On a lattice of η with spacings of powers of two the policies are planned once, and `log π` is kept in a table with one
 row for each state and available action. A decision adds one row to the logarithms of the nodes' weights: nothing is planned, and
 the sum does not depend on the order. Sums over the lattice (the trapezoid rule) are the integrals. Where the spacing is at most
-0.8 standard deviations of a normal posterior, they are exact to far more digits than anybody needs.
+0.75 standard deviations of a normal posterior, they are exact to far more digits than anybody needs.
 
 *The error is measured.* Even and odd nodes are two lattices of twice the spacing. Where their means of logit γ or of log λ are
-more than 0.004 standard deviations apart, or there is weight at the edge of the lattice, nodes are placed anew from the stored
+more than 0.001 standard deviations apart, or there is weight at the edge of the lattice, nodes are placed anew from the stored
 counts: around the posterior, and at half the spacing. That update plans, and takes as long as the first. A person's
 posterior narrows with the root of the number of decisions, so it happens a few times at most. Lattices have common places, and
 trackers that need the same one share its table.
@@ -52,7 +52,7 @@ from multihorizon.result import Result
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 
 #: How far the means of even and odd nodes may be apart, in standard deviations.
-APART = 0.004
+APART = 0.001
 
 
 @dataclass(frozen=True)
@@ -256,8 +256,9 @@ class Look:
             # first find where the weight is, and then look more closely
             moves[axis] = -int(nodes.size > 64) if any(cut[axis]) else int(coarse[axis])
         (i, j), worse = window.lattice.levels, int(self.apart[1] > self.apart[0])
-        one = [moves[axis] if axis == worse else min(moves[axis], 0) for axis in (0, 1)]
-        for i_more, j_more in (moves, one, [min(move, 0) for move in moves], [-1, -1]):
+        none = [min(move, 0) for move in moves]
+        one = [moves[0], none[1]] if worse == 0 else [none[0], moves[1]]
+        for i_more, j_more in (moves, one, none, [-1, -1]):  # the first that has not too many nodes
             found = Lattice.over((i + i_more, j + j_more), low, high)
             if found.count <= most and (max(i_more, j_more) > 0 or any(map(any, cut))):
                 return found
@@ -271,8 +272,8 @@ def _moments(nodes: Floats, share: Floats) -> tuple[float, float, float]:
     even, odd = share[::2], share[1::2]
     if min(even.sum(), odd.sum()) < 1e-3 or deviation < 0.1 * spacing:  # all weight is on one node: nothing can be said
         return mean, max(deviation, 0.1 * spacing), np.inf
-    apart = float(abs((even @ nodes[::2]) / even.sum() - (odd @ nodes[1::2]) / odd.sum()))
-    return mean, deviation, apart / deviation
+    away = np.clip((nodes - mean) / deviation, -4.0, 4.0)  # of long tails both have a part, and it does not matter which
+    return mean, deviation, float(abs((even @ away[::2]) / even.sum() - (odd @ away[1::2]) / odd.sum()))
 
 
 class Tracking:
