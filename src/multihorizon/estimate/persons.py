@@ -4,7 +4,7 @@ Where the reward is known in full and nobody shares a discount or a temperature,
 maximum is that of each person. It is the maximum that a climb of all parameters together finds, at a cost that grows with the
 number of persons and no faster: no matrix of all parameters, and nobody waits for the slowest.
 
-Each person begins at the likeliest places of a grid that all share, on 14 discounts and 21 temperatures: the likeliest, and
+Each person begins at the likeliest places of a grid that all share, on 16 discounts and 21 temperatures: the likeliest, and
 others that none of their neighbours exceeds, if they are not far below (`choice.apart`). From there each climbs on plans of their
 own to the exact maximum (`numerics.each`). Whom two ends with different discounts fit equally well is not identified.
 """
@@ -30,7 +30,7 @@ from multihorizon.solution import FamilyParameters, LikelihoodEvidence, Solution
 #: How many persons are taken together.
 BLOCK = 4096
 #: The grid on which persons begin: shares of the largest discount, and log-temperatures.
-SHARES = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995, 1.0])
+SHARES = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995, 0.999, 0.9999, 1.0])
 LOGS = np.linspace(-LOG_TEMPERATURE_BOUND, LOG_TEMPERATURE_BOUND, 21)
 
 

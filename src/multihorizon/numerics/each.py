@@ -114,7 +114,7 @@ def _secant(before: Local, there: Local, step: Floats, kept: Floats) -> Floats:
     return np.where(positive[:, None, None], added, 0.0)
 
 
-def climb_each(at: At, places: Floats, lower: Floats, upper: Floats, gain: float, max_steps: int = 100) -> Ends:
+def climb_each(at: At, places: Floats, lower: Floats, upper: Floats, gain: float, max_steps: int = 300) -> Ends:
     """Climb from `places` `(n,2)` to a maximum of each person, between bounds `(n,2)`."""
     n, places = len(places), places.copy()
     here = at(np.arange(n), places)
