@@ -1,12 +1,18 @@
 """A million people on the Space Adventure Task: their decisions in Parquet files, and what it takes to read and fit them.
 
     python benchmarks/crowd.py simulate DIR [--persons 1000000] [--mini-blocks 20] [--group 0.5] [--seed 0] [--block 10000]
+    python benchmarks/crowd.py fit [--persons 20000] [--mini-blocks 40] [--free]      # in Python, from counts
+    python benchmarks/crowd.py continuing [--persons 5000] [--side 20] [--free]       # an endless grid, 50 decisions each
 
 `simulate` writes `DIR/decisions/` (one Parquet file for each block of persons), `DIR/persons.parquet` (expert, group),
 `DIR/transitions.npz` and `DIR/points.csv`, and prints the command that fits them. A person makes 2.5 decisions per mini-block.
 Logit discounts are normal around 1.8 (group "control") or 1.8 + the effect of the group (every other person, "training") with
 standard deviation 0.8; log temperatures in points are normal around log 6 with standard deviation 0.3. A block depends on the
 seed and its own number alone.
+
+`fit` and `continuing` print the processor time of the population with `~ group`. With `--free` the reward is estimated from five
+features (four in the grid); otherwise it is known. In the grid steps succeed in nine of ten cases, some states attract and some
+repel, and the effect of the group is 0.5.
 """
 
 from __future__ import annotations
@@ -19,11 +25,13 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from rows import shown
 
 import multihorizon as mh
 from multihorizon.choice.tabular import engine_for
 from multihorizon.domains.space_adventure import SpaceAdventure
+from multihorizon.problem import Crowd, CrowdTask
 
 GROUPS = ("control", "training")
 
@@ -122,6 +130,60 @@ def simulate(args: argparse.Namespace) -> None:
     )
 
 
+def fit(args: argparse.Namespace) -> None:
+    """The population of persons in the task with mini-blocks."""
+    task = mh.domains.space_adventure(args.mini_blocks)
+    block, mdp = simulate_block(task, 0, args.persons, 0.5, 0), task.mdp
+    places = block.person, block.action * mdp.n_states + block.state
+    counts = sp.csr_array((np.ones(block.state.size), places), shape=(args.persons, mdp.n_actions * mdp.n_states))
+    features = sp.csr_array(task.features) if args.free else None
+    report(mdp, counts, features, None if args.free else task.reward.T.ravel())
+
+
+def continuing(args: argparse.Namespace) -> None:
+    """The population of persons in a grid without an end. Persons whose η are rounded to the same values plan together."""
+    side, n, rng = args.side, args.persons, np.random.default_rng(0)
+    size = side * side
+    row, column = np.divmod(np.arange(size), side)
+    moves = ((0, 1), (0, -1), (1, 0), (-1, 0))
+    after = np.stack([np.clip(row + a, 0, side - 1) * side + np.clip(column + b, 0, side - 1) for a, b in moves])
+    stay, success = np.arange(size), np.repeat([0.9, 0.1], size)
+    parts = [sp.csr_array((success, (np.tile(stay, 2), np.concatenate([to, stay]))), shape=(size, size)) for to in after]
+    mdp = mh.MDP(parts, np.full(size, 1 / size))
+    features = np.zeros((size, 4))
+    features[rng.choice(size, size // 13, replace=False), 0] = 1
+    features[rng.choice(size, size // 20, replace=False), 1] = 1
+    features[:, 2], features[-1, 3] = (row + column) / side, 1
+    reward, group = features @ np.array([2.0, -3.0, 1.0, 6.0]), np.arange(n) % 2
+    eta = np.stack([1.5 + 0.5 * group + 0.7 * rng.normal(size=n), 0.3 * rng.normal(size=n)], axis=1)
+    kinds, kind = np.unique(np.round(eta / [0.25, 0.15]) * [0.25, 0.15], axis=0, return_inverse=True)
+    cells = []
+    for number, (x, log_temperature) in enumerate(kinds):
+        policy = mh.soft_plan(mdp, reward, float(0.9999 / (1 + np.exp(-x))), float(np.exp(log_temperature))).policy
+        who, ends = np.flatnonzero(kind == number), policy.cumsum(axis=1)
+        state = rng.integers(size, size=who.size)
+        for _ in range(50):
+            action = np.minimum((rng.random(who.size)[:, None] > ends[state]).sum(axis=1), 3)
+            cells.append((who, action * size + state))
+            state = np.where(rng.random(who.size) < 0.9, after[action, state], state)
+    places = tuple(np.concatenate(each) for each in zip(*cells, strict=True))
+    counts = sp.csr_array((np.ones(places[0].size), places), shape=(n, 4 * size))
+    report(mdp, counts, sp.csr_array(mdp.stacked @ features) if args.free else None, None if args.free else reward)
+
+
+def report(mdp: mh.MDP, counts: sp.csr_array, features: sp.csr_array | None, known: np.ndarray | None) -> None:
+    """Fit, and print what it took."""
+    counts.sum_duplicates()
+    names = mdp.state_names if features is None else tuple(f"feature {i}" for i in range(features.shape[1]))
+    crowd = Crowd(tuple(map(str, range(counts.shape[0]))), names, (CrowdTask(mdp, counts, features),))
+    frame = pd.DataFrame({"expert": crowd.names, "group": np.array(GROUPS)[np.arange(crowd.n_experts) % 2]})
+    begun = time.process_time()
+    found = mh.solve(crowd, mh.Population("~ group", frame, known_reward=known))
+    seconds, effect = time.process_time() - begun, found.evidence["population"]["discount"]["group[T.training]"]
+    row = {"persons": crowd.n_experts, "states": mdp.n_states, "processor seconds": seconds, "status": str(found.status)}
+    print(shown({**row, "effect of 0.5": effect["estimate"], "standard error": effect["standard_error"]}))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -133,6 +195,16 @@ def main() -> None:
     writing.add_argument("--group", type=float, default=0.5, help="the effect of the group on the logit of the discount")
     writing.add_argument("--seed", type=int, default=0)
     writing.add_argument("--block", type=int, default=10_000, help="persons in one file")
+    fitting = commands.add_parser("fit", help="fit simulated persons in Python")
+    fitting.set_defaults(run=fit)
+    fitting.add_argument("--persons", type=int, default=20_000)
+    fitting.add_argument("--mini-blocks", type=int, default=40)
+    endless = commands.add_parser("continuing", help="fit simulated persons in a grid without an end")
+    endless.set_defaults(run=continuing)
+    endless.add_argument("--persons", type=int, default=5_000)
+    endless.add_argument("--side", type=int, default=20)
+    for command in (fitting, endless):
+        command.add_argument("--free", action="store_true", help="estimate the reward from features")
     args = parser.parse_args()
     args.run(args)
 
