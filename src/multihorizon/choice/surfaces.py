@@ -29,6 +29,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -212,6 +213,10 @@ class Tables:
         self._kept: dict[int, Floats] = {}
         #: Soft values (S,m²) of each task at the places of patches, from which plans near by begin; this θ's, or the last one's.
         self._values: dict[int, list[Floats]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to another process: values only where derivatives are asked for, which begin at them."""
+        return self.__dict__ if self.free.size else self.__dict__ | {"_values": {}}
 
     def counts(self, tasks: Sequence[CrowdTask]) -> Sparse:
         """The decisions of persons `(n,rows)`."""
