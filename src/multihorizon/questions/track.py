@@ -6,8 +6,9 @@ persons. Of somebody new with covariates x it says, before the first decision,
     η = μ + L z,    μ = (x'b, x'c),    L Lᵀ = Σ + diag(x' Cov(b) x, x' Cov(c) x),
 
 z₁ and z₂ by Student's t with the study's ν = n − p degrees of freedom, because effects and spread were estimated. So the first
-interval of γ is that of `Population.predict`. The reward is taken as found. A decision for action a in state s multiplies the
-density by π_η(a|s).
+interval of γ is that of `Population.predict`. Below 8 degrees ν is 8 and L larger, so that the interval stays: the tails of fewer
+degrees say that people may be anywhere. The reward is taken as found. A decision for action a in state s multiplies the density
+by π_η(a|s).
 
 *Nodes.* On a lattice of η with spacings of powers of two the policies are planned once, and `log π` is kept in a table with one
 row for each state and available action. A decision adds one row to the logarithms of the nodes' weights: nothing is planned, and
@@ -41,6 +42,7 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.interpolate import CubicSpline
 from scipy.special import expit
+from scipy.stats import t
 
 from multihorizon.checks import Floats, Ints, first_few, label
 from multihorizon.choice.model import crowd_with_known_reward
@@ -208,7 +210,7 @@ class Prior:
 
     def first_lattice(self, most: int) -> Lattice:
         """Where the prior is not negligible, with a spacing of 0.2 to 0.4 deviations, or more where nodes would be too many."""
-        far = min(6.2 + 24 / self.degrees, 10.0) * self.deviations
+        far = (6.2 + 24 / self.degrees) * self.deviations
         levels = np.ceil(-np.log2(0.4 * self.deviations)).astype(int).tolist()
         while True:
             found = Lattice.over((levels[0], levels[1]), self.mean - far, self.mean + far)
@@ -238,13 +240,10 @@ class Look:
         means, deviations, aparts = zip(*found, strict=True)
         return cls(shares, means, deviations, aparts)
 
-    def better(self, window: Window, prior: Prior, most: int) -> Lattice | None:
+    def better(self, window: Window, most: int) -> Lattice | None:
         """Where the nodes should be; None where they are well placed, or better ones would be more than `most`."""
-        coarse, cut = [apart > APART for apart in self.apart], [[False, False], [False, False]]
-        for axis, share in enumerate(self.shares):
-            # A line at the edge has next to no weight; a little more is allowed where Student's t has its long tails.
-            away = np.abs(window.nodes[axis][[0, -1]] - prior.mean[axis]) / prior.deviations[axis]
-            cut[axis] = (share[[0, -1]] > np.where(away < 10.0, 1e-5, 1e-3)).tolist()
+        coarse = [apart > APART for apart in self.apart]
+        cut = [(share[0] > 1e-5, share[-1] > 1e-5) for share in self.shares]  # a line at the edge has next to no weight
         if not any(coarse) and not any(map(any, cut)):
             return None
         low, high, moves = np.zeros(2), np.zeros(2), [0, 0]
@@ -400,7 +399,8 @@ class Tracking:
         """What the study says of somebody with this row of X, with or without the errors of its estimates."""
         if not errors:
             return Prior(self.effects @ row, self.spread, np.inf)
-        return Prior(self.effects @ row, self.spread + np.diag([row @ each @ row for each in self.errors]), self.degrees)
+        scale, degrees = self.spread + np.diag([row @ each @ row for each in self.errors]), max(self.degrees, 8.0)
+        return Prior(self.effects @ row, scale * (t.ppf(0.975, self.degrees) / t.ppf(0.975, degrees)) ** 2, degrees)
 
     @cached_property
     def information(self) -> Floats:
@@ -545,7 +545,7 @@ class Tracker:
             log = log + changes[row] * window.table[row].reshape(log.shape)
         look = Look.at(window, log)
         for _ in range(20):  # more than enough: at each round nodes are twice as dense or reach twice as far
-            lattice = look.better(window, self._prior, self._shared.most)
+            lattice = look.better(window, self._shared.most)
             if lattice is None:
                 break
             window, placed = self._shared.window(lattice), True
