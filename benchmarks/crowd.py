@@ -1,6 +1,8 @@
 """A million people on the Space Adventure Task: their decisions in Parquet files, and what it takes to read and fit them.
 
     python benchmarks/crowd.py simulate DIR [--persons 1000000] [--mini-blocks 20] [--group 0.5] [--seed 0] [--block 10000]
+    python benchmarks/crowd.py read DIR               # tables checked and counted, and the table of persons
+    python benchmarks/crowd.py command DIR [--jobs 2] # the whole of multihorizon fit, from files to files
     python benchmarks/crowd.py fit [--persons 20000] [--mini-blocks 40] [--free]      # in Python, from counts
     python benchmarks/crowd.py continuing [--persons 5000] [--side 20] [--free]       # an endless grid, 50 decisions each
 
@@ -10,6 +12,9 @@ Logit discounts are normal around 1.8 (group "control") or 1.8 + the effect of t
 standard deviation 0.8; log temperatures in points are normal around log 6 with standard deviation 0.3. A block depends on the
 seed and its own number alone.
 
+Of `command`, processor seconds are those of all processes together, and megabytes what all of them hold at most, with shared pages
+counted once (Linux alone says that).
+
 `fit` and `continuing` print the processor time of the population with `~ group`. With `--free` the reward is estimated from five
 features (four in the grid); otherwise it is known. In the grid steps succeed in nine of ten cases, some states attract and some
 repel, and the effect of the group is 0.5.
@@ -18,6 +23,10 @@ repel, and the effect of the group is 0.5.
 from __future__ import annotations
 
 import argparse
+import os
+import resource
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +38,9 @@ import scipy.sparse as sp
 from rows import shown
 
 import multihorizon as mh
+from multihorizon.analysis import build_crowd
 from multihorizon.choice.tabular import engine_for
+from multihorizon.data.side_tables import read_persons
 from multihorizon.domains.space_adventure import SpaceAdventure
 from multihorizon.problem import Crowd, CrowdTask
 
@@ -124,10 +135,56 @@ def simulate(args: argparse.Namespace) -> None:
     pd.DataFrame({**points, "points": task.reward[state, action]}).to_csv(folder / "points.csv", index=False)
     row = {"persons": args.persons, "decisions": rows, "states": mdp.n_states, "seconds": time.perf_counter() - begun}
     print(shown(row))
-    print(
-        f"multihorizon fit {folder}/decisions --transitions {folder}/transitions.npz --known-reward {folder}/points.csv "
-        f'--persons {folder}/persons.parquet --formula "~ group"'
-    )
+    print(" ".join(("multihorizon", *arguments(folder)[:-1], '"~ group"')))
+
+
+def arguments(folder: Path) -> list[str]:
+    """Those of `multihorizon` that fit the folder."""
+    files = {"transitions": "transitions.npz", "known-reward": "points.csv", "persons": "persons.parquet"}
+    named = [part for option, file in files.items() for part in (f"--{option}", str(folder / file))]
+    return ["fit", str(folder / "decisions"), *named, "--formula", "~ group"]
+
+
+def read(args: argparse.Namespace) -> None:
+    """What it takes until a population can be fitted."""
+    folder, begun, spent = Path(args.dir), time.perf_counter(), time.process_time()
+    table = mh.Demonstrations.from_files(folder / "decisions")
+    found, _ = build_crowd([table], [mh.MDP.from_npz(folder / "transitions.npz")])
+    persons = mh.Population("~ group", read_persons(folder / "persons.parquet")).covariates(found)
+    row = {"persons": found.n_experts, "compared": len(persons.names), "decisions": len(table)}
+    row |= {"seconds": time.perf_counter() - begun, "processor seconds": time.process_time() - spent}
+    print(shown({**row, "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+
+
+def command(args: argparse.Namespace) -> None:
+    """What the whole command takes."""
+    folder, begun, most = Path(args.dir), time.perf_counter(), 0.0
+    asked = [*arguments(folder), "--jobs", str(args.jobs), "--out", str(folder / "result")]
+    run = subprocess.Popen([sys.executable, "-m", "multihorizon", *asked], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    while run.poll() is None:
+        most = max(most, sum(map(held, family(run.pid))))
+        time.sleep(1.0)
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    row = {"jobs": args.jobs, "ended with": run.returncode, "seconds": time.perf_counter() - begun}
+    print(shown({**row, "processor seconds": spent.ru_utime + spent.ru_stime, "megabytes": most}))
+
+
+def family(process: int) -> list[int]:
+    """A process and all that it started."""
+    try:
+        lists = [file.read_text().split() for file in Path(f"/proc/{process}/task").glob("*/children")]
+    except OSError:  # it has just ended
+        return []
+    return [process, *(one for ids in lists for child in ids for one in family(int(child)))]
+
+
+def held(process: int) -> float:
+    """The megabytes that a process holds; of pages that it shares with others its share."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:"))
 
 
 def fit(args: argparse.Namespace) -> None:
@@ -203,8 +260,15 @@ def main() -> None:
     endless.set_defaults(run=continuing)
     endless.add_argument("--persons", type=int, default=5_000)
     endless.add_argument("--side", type=int, default=20)
-    for command in (fitting, endless):
-        command.add_argument("--free", action="store_true", help="estimate the reward from features")
+    for modelled in (fitting, endless):
+        modelled.add_argument("--free", action="store_true", help="estimate the reward from features")
+    reading = commands.add_parser("read", help="measure reading")
+    reading.set_defaults(run=read)
+    whole = commands.add_parser("command", help="measure the whole command")
+    whole.set_defaults(run=command)
+    whole.add_argument("--jobs", type=int, default=2)
+    for measured in (reading, whole):
+        measured.add_argument("dir", metavar="DIR", help="what simulate wrote")
     args = parser.parse_args()
     args.run(args)
 
