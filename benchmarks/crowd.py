@@ -12,7 +12,7 @@ Logit discounts are normal around 1.8 (group "control") or 1.8 + the effect of t
 standard deviation 0.8; log temperatures in points are normal around log 6 with standard deviation 0.3. A block depends on the
 seed and its own number alone.
 
-Of `command`, processor seconds are those of all processes together, and megabytes what all of them hold at most, with shared pages
+Of `command`, processor seconds are those of all processes together, and megabytes what all of them hold at most, shared pages
 counted once (Linux alone says that).
 
 `fit` and `continuing` print the processor time of the population with `~ group`. With `--free` the reward is estimated from five
