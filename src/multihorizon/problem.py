@@ -18,6 +18,7 @@ A `SampledProblem` has a task that is known from samples only: logged steps betw
 
 from __future__ import annotations
 
+import copy
 from abc import ABC
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -95,12 +96,13 @@ class Expert:
         """What reward parameters pay on arrival, `(S,d)`; None where features belong to states and actions."""
         return sp.eye_array(self.mdp.n_states, format="csr") if self.features is None else self.arrival
 
-    @property
-    def fingerprint(self) -> bytes:
-        """Equal for experts with the same reward features and the same known reward, whatever object holds them."""
-        parts = [] if self.features is None else [self.features.indptr, self.features.indices, self.features.data]
-        parts += [] if self.known_reward is None else [self.known_reward]
-        return b"|".join(np.ascontiguousarray(part).tobytes() for part in parts)
+    def paid(self, known_reward: Floats, features: Sparse | None) -> Expert:
+        """The same expert with a known reward and features that suit the task; the data are not checked again."""
+        made = copy.copy(self)
+        matrix = self.mdp.stacked if features is None else features
+        for name, value in (("known_reward", known_reward), ("features", features), ("feature_matrix", matrix)):
+            object.__setattr__(made, name, value)
+        return made
 
     def expected_reward(self, parameters: Floats) -> Floats:
         """The expected immediate reward `(S,A)` of reward parameters `(d,)` in this expert's MDP."""
@@ -343,6 +345,19 @@ class Problem(AnyProblem):
                 experts.append(replace(expert, features=_placed(expert.feature_matrix, places, len(column)), arrival=arrival))
         return cls._of(experts, parameter_names)
 
+    def by_task(self) -> list[list[int]]:
+        """The places of the experts of each task: those with one MDP, equal features and equal known rewards."""
+        tasks: dict[tuple[int, bytes], list[int]] = {}
+        prints: dict[tuple[int, int], bytes] = {}
+        for i, expert in enumerate(self.experts):
+            held = id(expert.features), id(expert.known_reward)
+            if held not in prints:
+                parts = [] if expert.features is None else [expert.features.indptr, expert.features.indices, expert.features.data]
+                parts += [] if expert.known_reward is None else [expert.known_reward]
+                prints[held] = b"|".join(np.ascontiguousarray(part).tobytes() for part in parts)
+            tasks.setdefault((id(expert.mdp), prints[held]), []).append(i)
+        return list(tasks.values())
+
     def in_tasks(self, change: Callable[[MDP], MDP]) -> Problem:
         """The same experts in changed tasks: rewards that are paid on arrival follow the transitions."""
         tasks = {id(mdp): change(mdp) for mdp in {id(expert.mdp): expert.mdp for expert in self.experts}.values()}
@@ -501,11 +516,8 @@ class Crowd(AnyProblem):
     @classmethod
     def of(cls, problem: Problem) -> Crowd:
         """The persons of a problem; raises where one was not given as demonstrations."""
-        tasks: dict[tuple[int, bytes], list[int]] = {}
-        for i, expert in enumerate(problem.experts):
-            tasks.setdefault((id(expert.mdp), expert.fingerprint), []).append(i)
         made = []
-        for members in tasks.values():
+        for members in problem.by_task():
             first = problem.experts[members[0]]
             rows, size = np.array([problem.owner[i] for i in members]), first.mdp.n_states * first.mdp.n_actions
             cells = [np.flatnonzero(require_counts(problem.experts[i]).T) for i in members]

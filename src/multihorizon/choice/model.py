@@ -31,7 +31,19 @@ from typing import Any, Literal, Protocol, Self, cast
 import numpy as np
 import scipy.sparse as sp
 
-from multihorizon.checks import LARGEST_UNIT, Bools, Floats, Ints, Sparse, as_discount, as_floats, as_positive, first_few, label
+from multihorizon.checks import (
+    LARGEST_UNIT,
+    Bools,
+    Floats,
+    Ints,
+    Sparse,
+    as_discount,
+    as_floats,
+    as_positive,
+    first_few,
+    label,
+    read_only,
+)
 from multihorizon.numerics.newton import Dense, Metric, resting
 from multihorizon.problem import AnyProblem, Crowd, Expert, Problem
 
@@ -513,12 +525,12 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
         return problem, _by_state(problem.parameter_names, known)
     if problem.tabular and numbers.shape == (problem.n_parameters,):
         return problem, numbers
-    of_task: dict[int, dict[str, Any]] = {}  # what all experts of a task share
+    of_task: dict[int, tuple[Floats, Sparse | None]] = {}  # what all experts of a task share
     for expert in problem.experts:
         if id(expert.mdp) not in of_task:
-            none = {"features": sp.csr_array((expert.mdp.stacked.shape[0], 0))} if problem.tabular else {}
-            of_task[id(expert.mdp)] = {"known_reward": _rows(expert, known), **none}
-    experts = (replace(expert, **of_task[id(expert.mdp)]) for expert in problem.experts)
+            none = sp.csr_array((expert.mdp.stacked.shape[0], 0))
+            of_task[id(expert.mdp)] = read_only(_rows(expert, known)), none if problem.tabular else expert.features
+    experts = (expert.paid(*of_task[id(expert.mdp)]) for expert in problem.experts)
     paid = problem.with_experts(experts, () if problem.tabular else None)
     return paid, None if paid.n_parameters else np.zeros(0)
 

@@ -365,11 +365,8 @@ class Persons:
 def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> tuple[Persons, ...]:
     """The problem's experts by task, in batches that fit into memory; `moves` says how many moves of a task give way."""
     number = {key: task for task, key in enumerate(dict.fromkeys(id(expert.mdp) for expert in problem.experts))}
-    tasks: dict[tuple[int, bytes], list[int]] = {}
-    for i, expert in enumerate(problem.experts):
-        tasks.setdefault((id(expert.mdp), expert.fingerprint), []).append(i)
     found = []
-    for members in tasks.values():
+    for members in problem.by_task():
         first = problem.experts[members[0]]
         mdp, task = first.mdp, number[id(first.mdp)]
         features, engine = Features(first.feature_matrix, mdp, free), engine_for(mdp)

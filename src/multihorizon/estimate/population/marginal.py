@@ -95,6 +95,8 @@ WIDEST = 5.0
 BLOCK = 1024
 #: Where persons are more than this, some of them show the way to the maximum.
 MANY = 1500
+#: What decisions say at all nodes is kept if it is no more numbers than this; else tables are read again, which is cheaper.
+KEPT = 20_000_000
 #: What was not asked for.
 NOTHING: Floats = np.zeros(0)
 
@@ -239,12 +241,6 @@ class PersonMoments:
         """The same of some persons."""
         return PersonMoments(self.mean[who], self.covariance[who], self.precision[who])
 
-    def with_some(self, who: Ints, others: PersonMoments) -> PersonMoments:
-        """The same with other moments of some persons."""
-        found = PersonMoments(self.mean.copy(), self.covariance.copy(), self.precision.copy())
-        found.mean[who], found.covariance[who], found.precision[who] = others.mean, others.covariance, others.precision
-        return found
-
     @classmethod
     def under(cls, prior: Floats, mean: Floats, covariance: Floats) -> PersonMoments:
         """With Λ what the decisions add to the precision of the prior `N(·, Σ)`; never negative."""
@@ -318,7 +314,7 @@ class Question:
             persons=persons,
             mean=(mean := _mean(shares, places)),
             covariance=_covariance(shares, places - mean[:, None]),
-            log=log,
+            log=log if layout.persons * log.shape[1] <= KEPT else NOTHING,
             error=float(off.sum(axis=1).max()),
             cuts={} if surface is None else _cuts(surface, off, layout.tolerance),
             means=np.stack([_about_means(layout, block, root) for root in _near(parts.root, full)]),
@@ -362,7 +358,7 @@ class Part:
 
     Attributes:
         persons, mean, covariance: of each person: log p_i, and mean and covariance of η given the decisions.
-        log: what decisions say at the nodes `(n,Q)`.
+        log: what decisions say at the nodes `(n,Q)`; empty where that is too much to keep.
         error: the largest error of a person's log p_i because of the tables.
         cuts: patches that cause it, and the side along which to cut them.
         means: what the block adds to M, at Σ and around it `(k,m,m)`.
@@ -546,12 +542,7 @@ class Marginal:
         layout, persons = self.layout, self.persons
         parts = [slice(low, low + BLOCK) for low in range(0, len(layout.design), BLOCK)]
         return [
-            Block(
-                layout.counts[p],
-                layout.design[p],
-                persons.of(p),
-                self._logs[i] if self._logs else None,
-            )
+            Block(layout.counts[p], layout.design[p], persons.of(p), self._logs[i] if self._logs else None)
             for i, p in enumerate(parts)
         ]
 
@@ -586,8 +577,7 @@ class Marginal:
                 again += [i for i in todo if i in found and found[i].error > self.layout.tolerance]
             todo = sorted(set(again))
         every = [found[i] for i in range(len(blocks))]
-        # Derivatives in θ need the surfaces again, and beyond so many numbers it is cheaper to read the tables again.
-        if not self._logs and not self.layout.free.size and sum(part.log.size for part in every) <= 20_000_000:
+        if not self._logs and not self.layout.free.size and every[0].log.size:  # derivatives in θ need the surfaces again
             self._logs, self._error = [part.log for part in every], max(part.error for part in every)
         return every
 
@@ -687,7 +677,7 @@ def modes(layout: PsiLayout, psi: Floats) -> PersonMoments:
         step[who] = np.linalg.solve(damped, slope[who][:, :, None])[:, :, 0]
         step[who] /= np.maximum(1.0, np.abs(step[who]).max(axis=1, keepdims=True))
         left = (step[who][:, None, :] @ curvature[who] @ step[who][:, :, None])[:, 0, 0]
-        who = who[left > 0.05**2]
+        who = who[left > 0.1**2]
         if not who.size:
             break
     covariance = root @ np.linalg.inv(curvature) @ root.T
