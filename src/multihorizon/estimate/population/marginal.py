@@ -714,7 +714,10 @@ def maximise(
 
 
 def _off(found: Maximum, finer: int) -> float:
-    """How far the maximum is, in standard errors, from that with so many nodes; of very many persons, some are asked."""
+    """How far the maximum is, in standard errors, from that with so many nodes; of very many persons, some are asked.
+
+    Standard errors are those of at most 20,000 persons: with a million, a hundredth of one is of no interest any more.
+    """
     layout, persons = found.marginal.layout, found.persons
     n = len(layout.design)
     if n > MANY:
@@ -725,7 +728,7 @@ def _off(found: Maximum, finer: int) -> float:
     assert with_these is not None
     apart = (with_more.gradient - with_these.gradient) * n / len(layout.design)
     along = float(apart @ spectrum_of(found.value.information, absolute=True).solve(apart))
-    return float(np.sqrt(max(along, 0.0)))
+    return float(np.sqrt(max(along, 0.0) * min(1.0, 20_000 / n)))
 
 
 def maximum_at(start: Maximum, j: int, value: float, along: Floats) -> Maximum:
