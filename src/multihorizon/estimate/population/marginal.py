@@ -257,7 +257,7 @@ def standard_nodes(count: int) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class PersonBlock:
     """Persons who are taken together: counts `(n,rows)`, rows of X `(n,p)`, and what is known of each.
 
     `log` is what decisions say at the nodes `(n,Q)`, where it has been asked before.
@@ -287,7 +287,7 @@ class Question:
         lean.__dict__.update(self.layout.__dict__ | apart)
         return {**self.__dict__, "layout": lean}
 
-    def nodes(self, block: Block) -> tuple[Floats, Floats, int]:
+    def nodes(self, block: PersonBlock) -> tuple[Floats, Floats, int]:
         """Places `(n,Q,2)` and the logarithms of their weights `(n,Q)`, and how many places in a row have the same x."""
         grid, weights = standard_nodes(self.count)
         root = np.linalg.cholesky(block.persons.covariance)
@@ -297,7 +297,7 @@ class Question:
         log_weights = np.log(2 * np.pi * weights) + 0.5 * (grid**2).sum(axis=1)
         return places, log_weights + np.log(root[:, 0, 0] * root[:, 1, 1])[:, None], np.unique(grid[:, 1]).size
 
-    def answer(self, psi: Floats, full: bool, block: Block) -> Part | Floats:
+    def answer(self, psi: Floats, full: bool, block: PersonBlock) -> Part | Floats:
         """The block's part of the value at ψ, with derivatives if wanted; or places η `(K,2)` for which tables are lacking."""
         layout, parts = self.layout, self.layout.unpack(psi)
         places, log_weights, inner = self.nodes(block)
@@ -342,7 +342,7 @@ class Question:
             curvature[:, layout.reward] -= across.T
         return replace(part, gradient=gradient, curvature=curvature)
 
-    def several(self, psis: Sequence[Floats], block: Block) -> tuple[Floats, Floats]:
+    def several(self, psis: Sequence[Floats], block: PersonBlock) -> tuple[Floats, Floats]:
         """Σ log p_i at several ψ of one θ `(k,)`, and what the block adds to M there `(k,m,m)`; the tables must be prepared."""
         places, log_weights, inner = self.nodes(block)
         log = self.tables.surface(block.counts, places, inner).log_likelihoods if block.log is None else block.log
@@ -452,7 +452,7 @@ def _near(root: Floats, full: bool) -> list[Floats]:
     return [root, *(moved(sign * step) for steps in (unit, pairs) for sign in (1, -1) for step in steps)] if full else [root]
 
 
-def _about_means(layout: PsiLayout, block: Block, root: Floats) -> Floats:
+def _about_means(layout: PsiLayout, block: PersonBlock, root: Floats) -> Floats:
     """What persons add to M `(m,m)`, the information about (b, c), where Σ = L Lᵀ."""
     design, warm = block.design, block.design @ layout.temperature_basis
     # W = (Λ⁻¹ + Σ)⁻¹ = (Λ + |Λ| |Σ| Σ⁻¹)/(1 + tr ΣΛ + |Λ| |Σ|), which needs no inverse of Λ
@@ -537,12 +537,12 @@ class Marginal:
         objectives: Floats = total - 0.5 * logs + held
         return objectives
 
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[PersonBlock]:
         """The persons, in the same blocks whoever computes them."""
         layout, persons = self.layout, self.persons
         parts = [slice(low, low + BLOCK) for low in range(0, len(layout.design), BLOCK)]
         return [
-            Block(layout.counts[p], layout.design[p], persons.of(p), self._logs[i] if self._logs else None)
+            PersonBlock(layout.counts[p], layout.design[p], persons.of(p), self._logs[i] if self._logs else None)
             for i, p in enumerate(parts)
         ]
 
@@ -582,14 +582,14 @@ class Marginal:
         return every
 
 
-def asked(ask: Any, blocks: Sequence[Block], jobs: int) -> list[Any]:
+def asked(ask: Any, blocks: Sequence[PersonBlock], jobs: int) -> list[Any]:
     """The answers of all blocks. Several blocks travel together, because what is asked travels with them, and few stay here."""
     together, jobs = -(-len(blocks) // 16), jobs if len(blocks) >= 4 else 1
     groups = [blocks[low : low + together] for low in range(0, len(blocks), together)]
     return [answer for answers in in_parallel(partial(_each, ask), groups, jobs) for answer in answers]
 
 
-def _each(ask: Any, blocks: Sequence[Block]) -> list[Any]:
+def _each(ask: Any, blocks: Sequence[PersonBlock]) -> list[Any]:
     return [ask(block) for block in blocks]
 
 
@@ -861,7 +861,7 @@ def posterior(found: Maximum, known: bool = True) -> Posterior:
 
 
 def person_answers(
-    question: Question, psi: Floats, spreads: Sequence[tuple[float, Floats]], left: Floats, block: Block
+    question: Question, psi: Floats, spreads: Sequence[tuple[float, Floats]], left: Floats, block: PersonBlock
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Mean `(n,2)` and covariance `(n,2,2)` of η, and mean and deviation `(n,)` of γ, with shares averaged over spreads.
 
