@@ -695,7 +695,7 @@ def maximise(
     nodes = nodes or 15
     n = len(layout.design)
     if n > MANY:
-        sample = layout.some(np.linspace(0, n - 1, max(MANY // 3, n // 50)).astype(np.int64))
+        sample = layout.some(np.linspace(0, n - 1, max(MANY // 3, n // 20)).astype(np.int64))
         psi = maximise(sample, psi, 7, 0.1, max_iter, part_of(progress, 0.0, 0.2)).psi
         persons = modes(layout, psi)
         value = Marginal(layout, persons, 7).at(psi, full=False)
@@ -759,7 +759,7 @@ def _climb(
     own, free = persons.precision, np.arange(layout.size) != held
     marginal, steps, last, placed = Marginal(layout, persons, nodes), 0, np.inf, psi
     # Very many persons determine ψ so well that steps of ten standard errors are sure, and hardly move the nodes.
-    at_hand, still = (10.0, 0.1) if len(layout.design) > MANY else (0.0, 0.0)
+    at_hand, still = (10.0, 0.15) if len(layout.design) > MANY else (0.0, 0.0)
     while True:
         value = marginal.at(psi)
         if value is None:
