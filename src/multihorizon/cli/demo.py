@@ -10,6 +10,7 @@ from rich.table import Table
 from multihorizon.analysis import Analysis, analyse, own_steps_text, steps_text
 from multihorizon.cli.console import checked, out, progress_bar
 from multihorizon.cli.options import DemoOptions
+from multihorizon.crowd import PEOPLE
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.domains.base import Domain
 from multihorizon.domains.grids import meadow, toy
@@ -26,7 +27,7 @@ WALKERS = ("Ann", "Ben", "Cleo")
 WALKS = 300
 #: What a step onto a cell brings, with its name and its sign on the map.
 GROUND = {6.0: ("snack", "s"), 40.0: ("feast", "F"), -3.0: ("mud", "~"), -0.5: ("grass", "·")}
-FILES = ("walks.png", "decisions.csv", "meadow.npz", *FIT_FILES)
+FILES = ("walks.png", "decisions.csv", "meadow.npz", *(name for name in FIT_FILES if name != PEOPLE))
 
 
 def demo(options: DemoOptions) -> None:

@@ -530,7 +530,7 @@ class Marginal:
     def objectives(self, psis: Sequence[Floats]) -> Floats:
         """The objective at several ψ of one θ."""
         layout, every = self.layout, [self.layout.unpack(psi) for psi in psis]
-        found = asked(partial(self.question(every[0].theta).several, psis), self.blocks(), layout.jobs)
+        found = asked(partial(self.prepared(psis[0]).several, psis), self.blocks(), layout.jobs)
         total = sum(each for each, _ in found)
         logs = np.linalg.slogdet(sum(means for _, means in found))[1]
         held = [layout.weak_priors(parts)[0] - 0.5 * float(layout.ridge @ parts.theta**2) for parts in every]
@@ -545,6 +545,13 @@ class Marginal:
             PersonBlock(layout.counts[p], layout.design[p], persons.of(p), self._logs[i] if self._logs else None)
             for i, p in enumerate(parts)
         ]
+
+    def prepared(self, psi: Floats) -> Question:
+        """What is asked of blocks at ψ, with tables that are prepared: a trial of another θ may have been the last."""
+        theta = self.layout.unpack(psi).theta
+        if not np.array_equal(theta, self.layout.tables.theta):
+            self._answers(psi, False)
+        return self.question(theta)
 
     def question(self, theta: Floats) -> Question:
         """What is asked of blocks at this θ."""
@@ -854,7 +861,7 @@ def posterior(found: Maximum, known: bool = True) -> Posterior:
     left = covariance
     if status == Status.CONVERGED:
         spreads, left = likely_spreads(found), covariance_at_spread(found, covariance)
-    question = marginal.question(marginal.layout.unpack(found.psi).theta)
+    question = marginal.prepared(found.psi)
     parts = asked(partial(person_answers, question, found.psi, spreads, left), marginal.blocks(), marginal.layout.jobs)
     mean, wide, discounts, errors = (np.concatenate(each) for each in zip(*parts, strict=True))
     return Posterior(status, covariance, PersonMoments(mean, wide, marginal.persons.precision), discounts, errors)
