@@ -157,7 +157,7 @@ def free(args: argparse.Namespace) -> None:
         f"gap {told['gap']:.2g}, last refinement {told['refinement']['gain']:.2g} ({told['refinement']['persons']} persons),",
         end=" ",
     )
-    print(f"{gain:.1f} above the normal one, {len(told['types'])} type(s),", end=" ")
+    print(f"{gain:.1f} above the normal one, types: {len(told['types'])},", end=" ")
     print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f} GB at most")
 
 

@@ -166,15 +166,15 @@ def test_the_interval_of_a_share_ends_where_the_likelihood_has_fallen_by_192() -
 
 
 def test_nodes_that_cannot_be_planned_at_are_left_out() -> None:
-    def partial_planner(eta: Floats) -> Floats | None:
-        return None if (eta[:, 1] < -2.9).any() else planner(eta)
+    def partial_planner(eta: Floats) -> Floats:
+        return np.where(eta[:, 1] < -2.9, -np.inf, planner(eta))
 
     counts = decisions(two_types(200))
     found = describe_free(counts, partial_planner, SAME_STATE, 1.0, CENTRE, -1e9)
     assert len(found["types"]) == 2
     assert min(found["temperatures"]) >= np.exp(-2.9)
     with pytest.raises(ValueError, match="soft values must be finite"):
-        describe_free(counts, lambda _: None, SAME_STATE, 1.0, CENTRE, -1e9)
+        describe_free(counts, lambda eta: np.full((4, len(eta)), -np.inf), SAME_STATE, 1.0, CENTRE, -1e9)
 
 
 TASK = mh.domains.space_adventure(24)

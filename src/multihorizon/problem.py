@@ -29,7 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, Sparse, as_floats, as_names, as_shape, first_few, read_only
+from multihorizon.checks import ENDLESS_DISCOUNT, Bools, Floats, Ints, Sparse, as_floats, as_names, as_shape, first_few, read_only
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.steps import Steps
 from multihorizon.mdp import MDP
@@ -570,6 +570,11 @@ class Crowd(AnyProblem):
     def tabular(self) -> bool:
         """Whether the reward is simply one number per state of one MDP, paid on arrival."""
         return all(task.features is None for task in self.tasks)
+
+    @property
+    def largest_discount(self) -> float:
+        """The largest discount to try: 1, or a little less where a state can go on for ever."""
+        return ENDLESS_DISCOUNT if any(task.mdp.never_ends().any() for task in self.tasks) else 1.0
 
     @property
     def mdp(self) -> MDP:

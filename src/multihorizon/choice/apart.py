@@ -23,14 +23,7 @@ def table_on(tables: Tables, gamma: Floats, log_temperatures: Floats) -> Floats:
     """`log π` `(rows,G·H)` at all pairs of discounts `(G,)` and log-temperatures `(H,)`; −inf where a soft value is infinite."""
     with np.errstate(divide="ignore"):
         x = logit(gamma / tables.largest)
-    return _planned(tables, np.array([(a, b) for a in x for b in log_temperatures]))
-
-
-def _planned(tables: Tables, eta: Floats) -> Floats:
-    found = tables.exact(eta)
-    if found is None and len(eta) > 1:  # some of the places have infinite values
-        found = np.concatenate([_planned(tables, half) for half in np.array_split(eta, 2)], axis=1)
-    return np.full((tables.rows, 1), -np.inf) if found is None else found
+    return tables.exact(np.array([(a, b) for a in x for b in log_temperatures]))
 
 
 class FromPlans:

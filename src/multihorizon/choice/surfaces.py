@@ -291,9 +291,12 @@ class Tables:
             self._tables[number] = PatchTable(np.concatenate([worth, missed, tested, expected], axis=1))
         return True
 
-    def exact(self, eta: Floats) -> Floats | None:
-        """`log π` `(rows,K)` at places η `(K,2)`, planned there; None where a soft value is infinite."""
-        return self._planned(eta, None)[0]
+    def exact(self, eta: Floats) -> Floats:
+        """`log π` `(rows,K)` at places η `(K,2)`, planned there; −inf where a soft value is infinite."""
+        found = self._planned(eta, None)[0]
+        if found is None and len(eta) > 1:
+            found = np.concatenate([self.exact(half) for half in np.array_split(eta, 2)], axis=1)
+        return np.full((self.rows, 1), -np.inf) if found is None else found
 
     def surface(self, counts: Sparse, eta: Floats, inner: int = 1) -> Surface:
         """ℓ of persons with these counts `(n,rows)` at places η `(n,Q,2)`; the tables must be prepared.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from multihorizon.checks import ENDLESS_DISCOUNT, Bools, Floats, Ints, Sparse, first_few
+from multihorizon.checks import Bools, Floats, Ints, Sparse, first_few
 from multihorizon.choice.apart import FromPlans, table_on
 from multihorizon.choice.model import LOG_TEMPERATURE_BOUND, Settings
 from multihorizon.choice.surfaces import Tables
@@ -45,8 +45,7 @@ class PersonsApart:
 
     def __init__(self, crowd: Crowd, settings: Settings) -> None:
         assert settings.reward is not None
-        endless = any(task.mdp.never_ends().any() for task in crowd.tasks)
-        self.crowd, self.largest = crowd, ENDLESS_DISCOUNT if endless else 1.0
+        self.crowd, self.largest = crowd, crowd.largest_discount
         self.tables = Tables(crowd.tasks, self.largest, settings.reward, np.zeros(0, dtype=np.int64))
         self.counts: Sparse = self.tables.counts(crowd.tasks)
         n, none = crowd.n_experts, np.full(crowd.n_experts, np.nan)

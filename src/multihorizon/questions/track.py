@@ -357,7 +357,7 @@ class Tracking:
     def policies(self, eta: Floats) -> Floats:
         """log π `(rows,K)` at η `(K,2)`."""
         log = self.tables.exact(np.clip(eta, -REACH, REACH))
-        if log is None:
+        if not np.isfinite(log.max(axis=0)).all():
             raise ValueError("the soft values of the task must be finite: check rewards and transitions")
         return log
 

@@ -164,8 +164,8 @@ def _persons(found: CrowdAnalysis) -> Section:
     headers = ["persons with", middle, "half of them", "mean reliability", "decisions per person"]
     blocks: list[str | Block] = [
         f"{PEOPLE} has a row for each person: the shrunken discount with its 95 % interval, the temperature, the reliability, "
-        "and the covariates. Reliability is 0 where a person's decisions say nothing, and the person is taken for a typical one "
-        "of the group; it is 1 where they say all.",
+        "and the covariates. Reliability is 1 where a person's decisions say all, and 0 where they say nothing. Such a person is "
+        "given what is typical of the group.",
         Beside(figures),
         PageTable(headers, rows, f"Shrunken discounts by group.{groups[1]}"),
     ]

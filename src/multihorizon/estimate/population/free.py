@@ -49,8 +49,8 @@ MOST_PERSONS = 20_000
 #: Log-likelihoods that are kept in memory; where there are more, they are computed again in blocks.
 MOST_NUMBERS = 40_000_000
 
-#: `log π` `(rows,K)` at places η `(K,2)`; None where a soft value is infinite.
-Planner = Callable[[Floats], Floats | None]
+#: `log π` `(rows,K)` at places η `(K,2)`; −inf where a soft value is infinite.
+Planner = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,16 +121,11 @@ def _grid(box: Floats, sides: tuple[int, int]) -> Floats:
 
 
 def _table(planner: Planner, nodes: Floats) -> Floats:
-    """`log π` `(rows,K)` at the nodes, planned for some of them at a time; very low where a soft value is infinite."""
-    parts: list[Floats | None] = []
-    for low in range(0, len(nodes), 128):
-        some = nodes[low : low + 128]
-        part = planner(some)
-        parts += [part] if part is not None else [planner(node[None]) for node in some]
-    rows = next((len(part) for part in parts if part is not None), None)
-    if rows is None:
+    """`log π` `(rows,K)` at the nodes; very low where a soft value is infinite."""
+    found = planner(nodes)
+    if not np.isfinite(found).any():
         raise ValueError("the soft values must be finite at some discounts and temperatures: check rewards and transitions")
-    return np.concatenate([np.full((rows, 1), -1e15) if part is None else part for part in parts], axis=1)
+    return np.maximum(found, -1e15)
 
 
 def _fitted(counts: Sparse, table: Floats, start: Floats | None, tol: float, jobs: int, progress: Progress) -> Mixture:

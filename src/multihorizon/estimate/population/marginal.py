@@ -81,7 +81,7 @@ import numpy as np
 import scipy.linalg as la
 from scipy.special import expit, logit
 
-from multihorizon.checks import ENDLESS_DISCOUNT, Floats, Ints, Sparse
+from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.choice.surfaces import Surface, Tables
 from multihorizon.choice.tabular import redrawn
 from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
@@ -149,8 +149,7 @@ class PsiLayout:
         jobs: int = 1,
     ) -> None:
         self.crowd, self.design, self.known, self.ridge, self.jobs = crowd, design, reward, ridge, jobs
-        endless = any(task.mdp.never_ends().any() for task in crowd.tasks)
-        self.largest = largest or (ENDLESS_DISCOUNT if endless else 1.0)
+        self.largest = largest or crowd.largest_discount
         n, p = design.shape
         self.n_reward, self.persons = crowd.n_parameters, n
         self.free: Ints = np.arange(self.n_reward if reward is None else 0)

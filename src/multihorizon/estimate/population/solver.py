@@ -157,7 +157,7 @@ class Population:
         return covariates
 
     def solve(self, problem: Problem | Crowd, seed: int = 0, progress: Progress = silent) -> Solution:
-        """Fit the persons one by one, and from there the population; `seed` scatters the starts of the first fit."""
+        """Maximise the likelihood with persons averaged out; `seed` scatters the starts of the first fit of a reward."""
         covariates = self.covariates(problem)
         whole = Crowd.of(problem) if isinstance(problem, Problem) else problem
         if covariates.names != whole.names:
@@ -230,8 +230,6 @@ def _likely_person(layout: PsiLayout) -> tuple[Floats, float]:
     size = max(float(np.abs(reward).max()) for reward in rewards) or 1.0
     pairs = list(product((0.05, 0.3, 0.6, 0.8, 0.95), size * np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0])))
     log = layout.tables.exact(np.array([(logit(gamma / layout.largest), np.log(temperature)) for gamma, temperature in pairs]))
-    if log is None:
-        return np.array([0.05]), 0.01 * size
     gamma, temperature = pairs[int(np.argmax(layout.counts.sum(axis=0) @ log))]
     return np.array([gamma]), float(temperature)
 
