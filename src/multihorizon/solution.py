@@ -327,6 +327,13 @@ class SieveEvidence(DiscountEvidence):
     basis_too_poor: bool
 
 
+#: What is known of a person under one combination of conditions, in `PopulationFindings.cells`.
+CELL_NUMBERS = (
+    *("decisions", "discount", "low", "high", "logit_discount", "logit_discount_error"),
+    *("log_temperature", "log_temperature_error", "discount_reliability"),
+)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PopulationFindings(Evidence):
     """What a comparison of persons found.
@@ -346,6 +353,16 @@ class PopulationFindings(Evidence):
         largest_discount, steps: the largest discount that is tried, and the steps of the climb.
         distribution: where no shape was assumed, by group: the most likely points with their weights, the types, and what the
             task cannot show; None where the population is normal.
+
+    Attributes of a formula with conditions, None elsewhere. A *cell* is a person under one combination of conditions:
+        cells: of each cell, as arrays `(m,)`: "expert", its conditions by name, "decisions", the shrunken "discount" with the
+            ends "low" and "high" of its 95 % interval, "logit_discount" and "log_temperature" with their errors
+            ("logit_discount_error", "log_temperature_error"), and "discount_reliability".
+        variance: for "discount" and "temperature", the shares of the variance between cells that belong to the "person", to the
+            "covariates" of persons, to the "condition" (the same change for everyone) and to "person_by_condition" (changes that
+            differ between persons), and the variance itself ("total"); of logit γ and log λ.
+        slopes: for each effect that differs between persons, the standard deviation of the one on "discount" and "temperature":
+            "estimate" and "interval".
     """
 
     persons: int
@@ -368,6 +385,9 @@ class PopulationFindings(Evidence):
     cautions: list[str]
     distribution: dict[str, dict[str, Any]] | None = None
     temperature_covariance: list[list[float]] | None = None
+    cells: dict[str, NDArray[Any]] | None = None
+    variance: dict[str, dict[str, float]] | None = None
+    slopes: dict[str, dict[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         """Lists, as files have them, become arrays: there may be a million persons."""
@@ -376,8 +396,35 @@ class PopulationFindings(Evidence):
             "covariates": {name: pd.Series(values).to_numpy() for name, values in (self.covariates or {}).items()},
             "individuals": {name: read_numbers(values) for name, values in (self.individuals or {}).items()},
         }
+        if self.cells is not None:
+            arrays["cells"] = {
+                name: read_numbers(values) if name in CELL_NUMBERS else pd.Series(values).to_numpy()
+                for name, values in self.cells.items()
+            }
         for name, value in arrays.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The names of the conditions; none where the formula has none."""
+        return tuple(name for name in self.cells or () if name != "expert" and name not in CELL_NUMBERS)
+
+    def conditions_frame(self) -> pd.DataFrame | None:
+        """One row per person and condition: the columns of `conditions.csv`. None where the formula has no conditions."""
+        if self.cells is None:
+            return None
+        return pd.DataFrame(
+            {
+                "expert": self.cells["expert"],
+                **{f"condition_{name}": self.cells[name] for name in self.conditions},
+                "decisions": self.cells["decisions"].astype(np.int64),
+                "shrunken_discount": self.cells["discount"],
+                "shrunken_low": self.cells["low"],
+                "shrunken_high": self.cells["high"],
+                "shrunken_temperature": np.exp(self.cells["log_temperature"]),
+                "reliability": self.cells["discount_reliability"],
+            }
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
