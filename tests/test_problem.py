@@ -1,9 +1,11 @@
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import multihorizon as mh
+from multihorizon.problem import Crowd, tell_apart
 
 DOMAIN = mh.domains.cliff()
 
@@ -113,3 +115,110 @@ def test_a_problem_and_its_experts_cannot_be_changed() -> None:
         expert.policy[0] = 0.0
     with pytest.raises(FrozenInstanceError):
         problem.experts = ()
+
+
+def noisy(episodes: int = 12) -> tuple[mh.Demonstrations, pd.DataFrame]:
+    """A table of two experts, every second episode of which is noisy, and what is known of its episodes."""
+    domain = mh.domains.cliff()
+    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts()[:2], episodes, names=["far", "near"])
+    number = np.tile(np.arange(episodes), 2)
+    frame = pd.DataFrame({"noise": np.where(number % 2, "high", "low"), "block": number // 4})
+    return replace(table, conditions=frame), frame
+
+
+def under(table: mh.Demonstrations, mdp: mh.MDP, episodes) -> np.ndarray:
+    """The counts of some episodes, in columns a·S + s, for each expert."""
+    return table.counts_of_episodes(mdp, np.asarray(episodes, dtype=float)).transpose(0, 2, 1).reshape(len(table.experts), -1)
+
+
+def test_an_expert_keeps_what_was_decided_under_each_condition() -> None:
+    mdp = mh.domains.cliff().mdp
+    table, frame = noisy()
+    problem = mh.Problem(mdp, table)
+    for k, expert in enumerate(problem.experts):
+        conditions = expert.conditions
+        assert conditions.frame.to_dict("list") == {
+            "noise": ["high"] * 3 + ["low"] * 3,
+            "block": [0, 1, 2] * 2,
+        }
+        for row, (noise, block) in enumerate(conditions.frame.itertuples(index=False)):
+            there = (frame["noise"] == noise) & (frame["block"] == block)
+            assert np.array_equal(conditions.counts[[row]].toarray()[0], under(table, mdp, there)[k])
+    kept = problem.with_experts(problem.experts[1:]).in_tasks(lambda mdp: mdp.with_probabilities(mdp.stacked.data))
+    assert kept.experts[0].conditions is problem.experts[1].conditions
+    with pytest.raises(ValueError, match="counts under the conditions of expert far must sum to the counts of the expert"):
+        replace(problem.experts[0], counts=problem.experts[1].counts)
+
+
+@pytest.mark.parametrize("road", ["read", "of"])
+def test_the_cells_of_a_crowd_are_persons_under_conditions(road) -> None:
+    mdp = mh.domains.cliff().mdp
+    table, frame = noisy()
+    crowd = Crowd.read(mdp, table) if road == "read" else Crowd.of(mh.Problem(mdp, table))
+    assert crowd.n_experts == 2
+    assert crowd.owner.tolist() == [0] * 6 + [1] * 6
+    assert crowd.conditions.to_dict("list") == {"noise": (["high"] * 3 + ["low"] * 3) * 2, "block": [0, 1, 2] * 4}
+    for row, (noise, block) in enumerate(crowd.conditions.itertuples(index=False)):
+        there = (frame["noise"] == noise) & (frame["block"] == block)
+        assert np.array_equal(crowd.tasks[0].counts[[row]].toarray()[0], under(table, mdp, there)[crowd.owner[row]])
+    plain = Crowd.read(mdp, replace(table, conditions=None))
+    assert plain.owner is None
+    assert plain.by_person() is plain
+    same(crowd.by_person(), plain)
+    assert crowd.by_person().conditions is None
+    swapped = crowd.some(np.array([1, 0]))
+    assert swapped.names == ("near", "far")
+    assert swapped.owner.tolist() == crowd.owner.tolist()
+    assert np.array_equal(swapped.tasks[0].counts.toarray(), np.roll(crowd.tasks[0].counts.toarray(), 6, axis=0))
+    assert np.array_equal(crowd.problem(np.array([1])).experts[0].counts, plain.problem(np.array([1])).experts[0].counts)
+    cell = np.where(crowd.conditions["block"] == 2, -1, 2 * crowd.owner + (crowd.conditions["noise"] == "low"))
+    few = crowd.gathered(cell, 4, np.array([0, 0, 1, 1]), pd.DataFrame({"noise": ["high", "low"] * 2}))
+    there = (frame["block"] < 2) & (frame["noise"] == "low")
+    assert np.array_equal(few.tasks[0].counts[[1, 3]].toarray(), under(table, mdp, there))
+    with pytest.raises(ValueError, match="the cells of a crowd must be in the order of their persons"):
+        replace(crowd, owner=crowd.owner[::-1])
+    with pytest.raises(ValueError, match="must have both the owner and the conditions"):
+        replace(crowd, owner=None)
+
+
+def test_equal_conditions_of_one_person_in_two_tasks_are_one_cell() -> None:
+    mdp = mh.domains.cliff().mdp
+    table, frame = noisy()
+    late = replace(table, conditions=frame[["noise"]].assign(noise=lambda f: f["noise"].replace("high", "none")))
+    other = mdp.with_probabilities(mdp.stacked.data)
+    parts = [(mdp, replace(table, conditions=frame[["noise"]])), (other, late)]
+    joint = Crowd.join(*(Crowd.read(task, part) for task, part in parts))
+    same(joint, Crowd.of(mh.Problem.join(*(mh.Problem(task, part) for task, part in parts))))
+    assert joint.conditions["noise"].tolist() == ["high", "low", "none"] * 2
+    assert joint.owner.tolist() == [0, 0, 0, 1, 1, 1]
+    assert (joint.tasks[0].counts.sum(axis=1) > 0).tolist() == [True, True, False] * 2
+    assert (joint.tasks[1].counts.sum(axis=1) > 0).tolist() == [False, True, True] * 2
+    without = Crowd.join(*(Crowd.read(task, part) for task, part in (parts[0], (other, replace(late, conditions=None)))))
+    assert without.conditions["noise"].fillna("nothing").tolist() == ["nothing", "high", "low"] * 2
+    with pytest.raises(ValueError, match="condition noise must be numbers in all tables, or text in all"):
+        Crowd.join(*(Crowd.read(mdp, replace(table, conditions=frame[["noise"]].assign(noise=n))) for n in (1, "low")))
+
+
+def same(crowd: Crowd, other: Crowd) -> None:
+    """The two crowds have the same counts."""
+    assert crowd.names == other.names
+    assert len(crowd.tasks) == len(other.tasks)
+    for mine, yours in zip(crowd.tasks, other.tasks, strict=True):
+        assert np.array_equal(mine.counts.toarray(), yours.counts.toarray())
+    if crowd.conditions is not None:
+        pd.testing.assert_frame_equal(crowd.conditions, other.conditions)
+        assert np.array_equal(crowd.owner, other.owner)
+
+
+def test_missing_conditions_are_one_more_combination_and_order_does_not_matter() -> None:
+    mdp = mh.domains.cliff().mdp
+    table, frame = noisy()
+    frame = frame.assign(noise=frame["noise"].mask(frame["block"] == 1))
+    crowd = Crowd.read(mdp, replace(table, conditions=frame))
+    assert crowd.owner.tolist() == [0] * 5 + [1] * 5
+    rng = np.random.default_rng(0)
+    places = rng.permutation(len(frame))
+    cell, first = tell_apart(table.by_episode.expert[places], frame.iloc[places])
+    back, _ = tell_apart(table.by_episode.expert, frame)
+    assert np.array_equal(cell, back[places])
+    assert np.array_equal(cell[first], np.arange(10))

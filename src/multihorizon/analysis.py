@@ -833,7 +833,7 @@ def identify_fitted(solution: Solution) -> Identification | None:
     """Whether the fitted policies, if known exactly, would identify the discounts; None where that cannot be computed."""
     problem, lam = solution.require_problem(), np.asarray(solution.temperature)
     exact = problem.with_experts(
-        replace(expert, kind="policy", policy=policy, counts=None)
+        replace(expert, kind="policy", policy=policy, counts=None, conditions=None)
         for expert, policy in zip(problem.experts, solution.policies(), strict=True)
     )
     try:

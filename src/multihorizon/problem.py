@@ -13,6 +13,9 @@ of the same name in two tasks is one person with one discount, and states of the
 
 A `Crowd` is a problem of very many persons: of each, no more than the sparse counts of their decisions is kept.
 
+The same person may decide under several *conditions*. Then the counts of an expert are also kept apart by condition, and a crowd
+has one row of counts for each *cell*: a person under one combination of conditions.
+
 A `SampledProblem` has a task that is known from samples only: logged steps between states that are vectors.
 """
 
@@ -23,9 +26,11 @@ from abc import ABC
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
@@ -41,6 +46,39 @@ _DATA: dict[str, str] = {"policy": "policy", "actions": "sets", "action sets": "
 
 
 @dataclass(frozen=True, eq=False)
+class Conditions:
+    """What one expert decided under each of c distinct combinations of conditions, in the order of their values.
+
+    Args:
+        frame: one row for each combination and one column for each condition; a value that is not known is missing.
+        counts: how often action a was taken in state s under each combination, at `[i, a·S + s]`, `(c,A·S)`.
+    """
+
+    frame: pd.DataFrame
+    counts: Sparse
+
+    def __post_init__(self) -> None:
+        if len(self.frame) != self.counts.shape[0]:
+            raise ValueError(
+                f"conditions must have one row for each row of counts, received {len(self.frame)} and {self.counts.shape[0]}"
+            )
+
+
+def tell_apart(owner: Ints, conditions: pd.DataFrame) -> tuple[Ints, Ints]:
+    """The cells among rows `(n,)` of persons and their conditions: the cell of each row, and the first row of each cell.
+
+    Cells are in the order of persons, and then of the values of their conditions; what is missing is equal and comes first.
+    """
+    codes = [pd.factorize(conditions[name], sort=True)[0] for name in conditions]
+    order = np.lexsort((*codes[::-1], owner))
+    new = np.ones(owner.size, dtype=np.bool_)
+    new[1:] = np.any([np.diff(code[order]) != 0 for code in (owner, *codes)], axis=0)
+    cell = np.empty(owner.size, dtype=np.int64)
+    cell[order] = np.cumsum(new) - 1
+    return cell, order[new]
+
+
+@dataclass(frozen=True, eq=False)
 class Expert:
     """One expert in one task: a name, the MDP acted in, and the data.
 
@@ -50,6 +88,7 @@ class Expert:
     (one number per state, paid on arrival), and `feature_matrix` is F in both cases.
     `known_reward` `(A·S,)` is a part of the expected immediate reward that needs no estimating; None stands for none.
     Where the features are paid on arrival, `arrival` `(S,d)` says how, and F is their average over next states.
+    `conditions` keeps the counts apart by the conditions they were made under; None where there are none.
     The arrays are copies that cannot be written to.
     """
 
@@ -62,6 +101,7 @@ class Expert:
     features: Sparse | None = None
     arrival: Sparse | None = None
     known_reward: Floats | None = None
+    conditions: Conditions | None = None
     feature_matrix: Sparse = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -90,6 +130,13 @@ class Expert:
             _check_sets(self.mdp, self.sets, self.name)
         if self.counts is not None:
             _check_counts(self.mdp, self.counts, self.name)
+        if self.conditions is not None:
+            held = np.asarray(self.conditions.counts.sum(axis=0))
+            if self.counts is None or held.shape != (self.counts.size,) or not np.allclose(held, self.counts.T.ravel()):
+                raise ValueError(
+                    f"counts under the conditions of expert {self.name} must sum to the counts of the expert, received others: "
+                    "give conditions=None with new data, or conditions that fit them"
+                )
 
     @property
     def arrival_features(self) -> Sparse | None:
@@ -403,9 +450,14 @@ def _read(mdp: MDP, entry: ExpertData, position: int) -> Iterable[Expert]:
             )
         return [entry]
     if isinstance(entry, Demonstrations):
+        under: list[Conditions | None] = [None] * len(entry.experts)
+        if entry.conditions is not None:
+            rows, owner, frame = _by_condition(mdp, entry, entry.conditions)
+            ends = np.searchsorted(owner, np.arange(len(entry.experts) + 1)).tolist()
+            under = [Conditions(frame[low:high].reset_index(drop=True), rows[low:high]) for low, high in pairwise(ends)]
         return [
-            Expert(name, mdp, "demonstrations", counts=counts)
-            for name, counts in zip(entry.experts, entry.counts(mdp), strict=True)
+            Expert(name, mdp, "demonstrations", counts=counts, conditions=conditions)
+            for name, counts, conditions in zip(entry.experts, entry.counts(mdp), under, strict=True)
         ]
     return [read_expert(mdp, entry, str(position))]
 
@@ -466,11 +518,69 @@ def _placed(features: Sparse, columns: Ints, width: int) -> Sparse:
 
 
 @dataclass(frozen=True, eq=False)
-class CrowdTask:
-    """One task of a crowd: the MDP, and how often person i took action a in state s, at `[i, a·S + s]` of `counts` `(n,A·S)`.
+class _Rows:
+    """Rows of counts `(r,A·S)` in one task, whose they are `(r,)`, and their conditions, if there are any."""
 
-    `features` `(A·S,d)`, `arrival` `(S,d)` and `known_reward` `(A·S,)` are as in `Expert`. Persons who were not seen in the task
-    have an empty row. In terminal states nobody decides anything.
+    counts: Sparse
+    owner: Ints
+    conditions: pd.DataFrame | None
+
+
+def _gathered(counts: Sparse, cell: Ints, size: int) -> Sparse:
+    """The sums `(size,A·S)` of the rows that go to each cell; −1 goes to none."""
+    kept = np.flatnonzero(cell >= 0)
+    sums = sp.csr_array((np.ones(kept.size), (cell[kept], kept)), shape=(size, cell.size))
+    return sp.csr_array(sums @ counts)
+
+
+def _stacked(frames: Sequence[pd.DataFrame | None], sizes: Sequence[int]) -> pd.DataFrame | None:
+    """Conditions of so many rows each, one after the other; a condition that a frame lacks is missing there."""
+    given = [frame for frame in frames if frame is not None]
+    if not given:
+        return None
+    for name in dict.fromkeys(name for frame in given for name in frame):
+        known = [frame[name].dropna() for frame in given if name in frame]
+        kinds = {pd.api.types.is_numeric_dtype(column.infer_objects()) for column in known if len(column)}
+        if len(kinds) > 1:
+            raise ValueError(
+                f"condition {name} must be numbers in all tables, or text in all, received both: write it in one way"
+            )
+    whole = [pd.DataFrame(index=range(n)) if frame is None else frame for frame, n in zip(frames, sizes, strict=True)]
+    return pd.concat(whole, ignore_index=True)
+
+
+def _by_condition(mdp: MDP, table: Demonstrations, conditions: pd.DataFrame) -> tuple[Sparse, Ints, pd.DataFrame]:
+    """The counts of each person under each combination of conditions, whose they are, and the conditions.
+
+    A combination without decisions that count has no row.
+    """
+    owner = table.by_episode.expert
+    cell, first = tell_apart(owner, conditions)
+    counts = table.choices_by(mdp, cell, first.size)
+    seen = np.flatnonzero(np.diff(counts.indptr))
+    return counts[seen], owner[first[seen]], conditions.iloc[first[seen]].reset_index(drop=True)
+
+
+def _aligned(persons: int, parts: Sequence[_Rows]) -> tuple[list[Sparse], Ints | None, pd.DataFrame | None]:
+    """The counts of several tasks with one row for every cell of all of them; the owners and conditions of the cells."""
+    sizes = [part.owner.size for part in parts]
+    whose = np.concatenate([part.owner for part in parts])
+    frame = _stacked([part.conditions for part in parts], sizes)
+    owner, conditions, cell, size = None, None, whose, persons
+    if frame is not None:
+        cell, first = tell_apart(whose, frame)
+        owner, conditions, size = whose[first], frame.iloc[first].reset_index(drop=True), first.size
+    cells = np.split(cell, np.cumsum(sizes)[:-1])
+    return [_gathered(part.counts, own, size) for part, own in zip(parts, cells, strict=True)], owner, conditions
+
+
+@dataclass(frozen=True, eq=False)
+class CrowdTask:
+    """One task of a crowd: the MDP, and how often cell i took action a in state s, at `[i, a·S + s]` of `counts` `(m,A·S)`.
+
+    A cell is a person, or a person under one combination of conditions. `features` `(A·S,d)`, `arrival` `(S,d)` and
+    `known_reward` `(A·S,)` are as in `Expert`. Cells that were not seen in the task have an empty row.
+    In terminal states nobody decides anything.
     """
 
     mdp: MDP
@@ -502,30 +612,54 @@ class Crowd(AnyProblem):
     Args:
         names: of the persons `(n,)`, all distinct.
         parameter_names: labels of the reward parameters.
-        tasks: each with one row of counts for every person.
+        tasks: each with one row of counts for every cell. Without conditions, the persons are the cells.
+        owner: whose each cell is, `(m,)`, a place in `names`, never decreasing; only with conditions.
+        conditions: one row for each cell `(m,)` and one column for each condition; a value that is not known is missing.
     """
 
     names: tuple[str, ...]
     parameter_names: tuple[str, ...]
     tasks: tuple[CrowdTask, ...]
+    owner: Ints | None = None
+    conditions: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
+        if (self.owner is None) != (self.conditions is None):
+            raise ValueError("a crowd must have both the owner and the conditions of its cells, or neither, received one of them")
+        if self.owner is not None and self.conditions is not None:
+            cells, last = self.owner.size, int(self.owner.max(initial=-1))
+            rows = {len(self.conditions), *(task.counts.shape[0] for task in self.tasks)}
+            if rows != {cells} or last >= len(self.names) or (np.diff(self.owner, prepend=0) < 0).any():
+                raise ValueError(
+                    "the cells of a crowd must be in the order of their persons, with one owner, one row of conditions and one "
+                    f"row of counts each, received {cells} owners up to {last} of {len(self.names)} persons and "
+                    f"{len(self.conditions)} rows of conditions"
+                )
         object.__setattr__(self, "n_experts", len(self.names))
         object.__setattr__(self, "n_parameters", len(self.parameter_names))
 
     @classmethod
     def of(cls, problem: Problem) -> Crowd:
         """The persons of a problem; raises where one was not given as demonstrations."""
-        made = []
+        firsts, parts = [], []
         for members in problem.by_task():
-            first = problem.experts[members[0]]
-            rows, size = np.array([problem.owner[i] for i in members]), first.mdp.n_states * first.mdp.n_actions
-            cells = [np.flatnonzero(require_counts(problem.experts[i]).T) for i in members]
-            data = [require_counts(problem.experts[i]).T.ravel()[cell] for i, cell in zip(members, cells, strict=True)]
-            places = np.repeat(rows, [cell.size for cell in cells]), np.concatenate(cells)
-            counts = sp.csr_array((np.concatenate(data), places), shape=(problem.n_experts, size))
-            made.append(CrowdTask(first.mdp, counts, first.features, first.arrival, first.known_reward))
-        return cls(problem.names, problem.parameter_names, tuple(made))
+            experts = [problem.experts[i] for i in members]
+            every = [require_counts(expert) for expert in experts]
+            counts = [
+                sp.csr_array(own.T.reshape(1, -1)) if expert.conditions is None else expert.conditions.counts
+                for own, expert in zip(every, experts, strict=True)
+            ]
+            sizes = [own.shape[0] for own in counts]
+            frames = [None if expert.conditions is None else expert.conditions.frame for expert in experts]
+            whose = np.repeat([problem.owner[i] for i in members], sizes)
+            firsts.append(experts[0])
+            parts.append(_Rows(sp.csr_array(sp.vstack(counts)), whose, _stacked(frames, sizes)))
+        found, owner, conditions = _aligned(problem.n_experts, parts)
+        tasks = (
+            CrowdTask(first.mdp, counts, first.features, first.arrival, first.known_reward)
+            for first, counts in zip(firsts, found, strict=True)
+        )
+        return cls(problem.names, problem.parameter_names, tuple(tasks), owner, conditions)
 
     @classmethod
     def read(
@@ -536,35 +670,36 @@ class Crowd(AnyProblem):
         Raises:
             ValueError: in the words of `Problem`, and for a person without decisions.
         """
-        counts = table.choices(mdp)
         matrix, arrival, parameter_names = _read_features(mdp, features, feature_names, None)
+        counts, owner, conditions = table.choices(mdp), None, None
         idle = np.flatnonzero(counts.sum(axis=1) == 0)
         if idle.size:
             raise without_decisions(table.experts[idle[0]])
-        return cls(table.experts, parameter_names, (CrowdTask(mdp, counts, matrix, arrival),))
+        if table.conditions is not None:
+            counts, owner, conditions = _by_condition(mdp, table, table.conditions)
+        return cls(table.experts, parameter_names, (CrowdTask(mdp, counts, matrix, arrival),), owner, conditions)
 
     @classmethod
     def join(cls, *crowds: Crowd) -> Crowd:
-        """One crowd of several tasks with one reward, as in `Problem.join`."""
+        """One crowd of several tasks with one reward, as in `Problem.join`; equal conditions of one person are one cell."""
         parameter_names = _joint_parameters((crowd.tabular, crowd.parameter_names) for crowd in crowds)
         column = {name: i for i, name in enumerate(parameter_names)}
         names = tuple(dict.fromkeys(name for crowd in crowds for name in crowd.names))
-        number, tasks = {name: i for i, name in enumerate(names)}, []
+        number = {name: i for i, name in enumerate(names)}
+        tasks, parts = [], []
         for crowd in crowds:
             places = np.array([column[name] for name in crowd.parameter_names])
-            rows = np.array([number[name] for name in crowd.names])
-            moved = sp.csr_array((np.ones(rows.size), (rows, np.arange(rows.size))), shape=(len(names), rows.size))
+            owner = np.array([number[name] for name in crowd.names])
+            owner = owner if crowd.owner is None else owner[crowd.owner]
             for task in crowd.tasks:
                 on_arrival = sp.eye_array(task.mdp.n_states, format="csr") if task.features is None else task.arrival
-                tasks.append(
-                    replace(
-                        task,
-                        counts=sp.csr_array(moved @ task.counts),
-                        features=_placed(task.mdp.stacked if task.features is None else task.features, places, len(column)),
-                        arrival=None if on_arrival is None else _placed(on_arrival, places, len(column)),
-                    )
-                )
-        return cls(names, parameter_names, tuple(tasks))
+                features = _placed(task.mdp.stacked if task.features is None else task.features, places, len(column))
+                arrival = None if on_arrival is None else _placed(on_arrival, places, len(column))
+                tasks.append(replace(task, features=features, arrival=arrival))
+                parts.append(_Rows(task.counts, owner, crowd.conditions))
+        found, cells, conditions = _aligned(len(names), parts)
+        moved = tuple(replace(task, counts=counts) for task, counts in zip(tasks, found, strict=True))
+        return cls(names, parameter_names, moved, cells, conditions)
 
     @property
     def tabular(self) -> bool:
@@ -582,15 +717,32 @@ class Crowd(AnyProblem):
         return _one_mdp(task.mdp for task in self.tasks)
 
     def some(self, who: Ints) -> Crowd:
-        """Some of the persons, by their places `(m,)`."""
-        names = tuple(self.names[i] for i in who)
-        return replace(self, names=names, tasks=tuple(replace(task, counts=task.counts[who]) for task in self.tasks))
+        """Some of the persons with all their cells, by their places `(k,)`."""
+        names, cells, owner, conditions = tuple(self.names[i] for i in who), np.asarray(who), None, None
+        if self.owner is not None and self.conditions is not None:
+            start, end = (np.searchsorted(self.owner, who, side) for side in ("left", "right"))
+            cells = np.concatenate([np.arange(low, high) for low, high in zip(start, end, strict=True)]).astype(np.int64)
+            owner, conditions = np.repeat(np.arange(len(names)), end - start), self.conditions.iloc[cells].reset_index(drop=True)
+        tasks = tuple(replace(task, counts=task.counts[cells]) for task in self.tasks)
+        return replace(self, names=names, tasks=tasks, owner=owner, conditions=conditions)
+
+    def by_person(self) -> Crowd:
+        """The same persons without conditions: all decisions of a person in one row."""
+        return self if self.owner is None else self.gathered(self.owner, self.n_experts, None, None)
+
+    def gathered(self, cell: Ints, size: int, owner: Ints | None, conditions: pd.DataFrame | None) -> Crowd:
+        """The same persons with other cells, `size` of them: `cell` says to which each row goes, and is −1 where it goes to none.
+
+        `owner` and `conditions` are those of the new cells.
+        """
+        tasks = tuple(replace(task, counts=_gathered(task.counts, cell, size)) for task in self.tasks)
+        return replace(self, tasks=tasks, owner=owner, conditions=conditions)
 
     def problem(self, who: Ints) -> Problem:
-        """Some of the persons, by their places `(m,)`, as a problem of experts."""
+        """Some of the persons, by their places `(k,)`, as a problem of experts without conditions."""
         experts = []
-        for task in self.tasks:
-            counts = task.counts[who].toarray().reshape(len(who), task.mdp.n_actions, task.mdp.n_states)
+        for task in self.some(who).by_person().tasks:
+            counts = task.counts.toarray().reshape(len(who), task.mdp.n_actions, task.mdp.n_states)
             for i, own in zip(who, counts, strict=True):
                 if own.any():
                     experts.append(replace(task.pooled, name=self.names[i], counts=own.T))
@@ -607,7 +759,8 @@ class Crowd(AnyProblem):
 
     def __repr__(self) -> str:
         decisions = sum(float(task.counts.sum()) for task in self.tasks)
-        return f"Crowd({self.n_experts} persons, {decisions:.0f} decisions)"
+        cells = "" if self.owner is None else f", {self.owner.size} with conditions"
+        return f"Crowd({self.n_experts} persons{cells}, {decisions:.0f} decisions)"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -552,7 +552,7 @@ class ListedModel(ChoiceModel):
 
     def with_counts(self, counts: Sequence[Floats]) -> Self:
         """The same model of other decisions: counts `(S,A)` for each of the problem's experts and tasks."""
-        experts = (replace(expert, counts=c) for expert, c in zip(self.problem.experts, counts, strict=True))
+        experts = (replace(expert, counts=c, conditions=None) for expert, c in zip(self.problem.experts, counts, strict=True))
         changed = copy.copy(self)
         changed.problem = self.problem.with_experts(experts)
         changed.batches = tuple(batch.recounted(counts) for batch in self.batches)

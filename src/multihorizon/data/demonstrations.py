@@ -170,8 +170,9 @@ class Demonstrations(ABC):
 
     `experts`, `episodes`, `states` and `actions` are labels; `expert`, `episode`, `state`, `action` and `next_state` are `(N,)`
     codes into them, and `next_state` is −1 where unknown. `made` holds how often each expert made each of the `moves`, and
-    `by_episode` one entry per episode. Of a large file only these counts are in memory until more is asked for; then the rows are
-    loaded, and ValueError is raised where they are too many for that.
+    `by_episode` one entry per episode. `conditions` has one row per episode too, and one column for each condition that holds in
+    it, missing where it is not known; it is None where no conditions were asked for. Of a large file only these counts are in
+    memory until more is asked for; then the rows are loaded, and ValueError is raised where they are too many for that.
 
     Attributes:
         name: the file or folder, or "the table".
@@ -190,6 +191,7 @@ class Demonstrations(ABC):
     actions: tuple[str, ...]
     name: str
     cut_off: bool
+    conditions: pd.DataFrame | None
 
     @property
     @abstractmethod
@@ -232,6 +234,10 @@ class Demonstrations(ABC):
     @abstractmethod
     def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
         """State and action of each decision of the episodes kept, `(E,)`, by episode and step."""
+
+    @abstractmethod
+    def choices_by(self, mdp: MDP, unit: Ints, size: int) -> Sparse:
+        """The same as `choices` where episode e is one of unit `unit[e]`, and −1 means of none: `(size,A·S)`, sparse."""
 
     @staticmethod
     def from_frame(frame: pd.DataFrame, cut_off: bool = False) -> Demonstrations:
@@ -395,7 +401,11 @@ class Demonstrations(ABC):
         table = self.rows
         chosen = np.arange(len(self))[rows]
         place = None if table.place is None else partial(moved, table.place, chosen)
-        return replace(table, **{column: getattr(table, column)[rows] for column in CODES}, place=place)
+        found = replace(table, **{column: getattr(table, column)[rows] for column in CODES}, place=place, conditions=None)
+        if table.conditions is None:
+            return found
+        episode = np.repeat(np.arange(len(table.conditions)), table.by_episode.length)[chosen]
+        return replace(found, conditions=table.conditions.iloc[episode[found.first_rows]].reset_index(drop=True))
 
     def same_decisions(self, other: Demonstrations) -> bool:
         """Whether two tables hold the same decisions under the same labels."""
@@ -526,6 +536,7 @@ class Rows(Demonstrations):
     name: str = "the table"
     place: Callable[[int], str] | None = None
     cut_off: bool = False
+    conditions: pd.DataFrame | None = None
 
     def __post_init__(self) -> None:
         for column in CODES:
@@ -583,6 +594,14 @@ class Rows(Demonstrations):
         """State and action of each decision of the episodes kept, `(E,)`, by episode and step."""
         chosen = np.repeat(kept, self.by_episode.length)
         return self.state[chosen], self.action[chosen]
+
+    def choices_by(self, mdp: MDP, unit: Ints, size: int) -> Sparse:
+        """The same as `choices` where episode e is one of unit `unit[e]`, and −1 means of none: `(size,A·S)`, sparse."""
+        states, actions, left_out = self.require_available(mdp)
+        move, row = self.made.indices[self._counted[2]], np.repeat(unit, self.by_episode.length)
+        kept = (row >= 0) & ~left_out[move]
+        places = row[kept], (actions * mdp.n_states + states)[move[kept]]
+        return sp.csr_array((np.ones(int(kept.sum())), places), shape=(size, mdp.n_actions * mdp.n_states))
 
     def count_rows(self, weights: Floats) -> Floats:
         """How often each of the `cells` was taken, `(M,)`, if row i counts `weights[i]` times."""
@@ -798,6 +817,7 @@ class CountedFiles(Demonstrations):
         self.scan, self.name, self.cut_off, self.database = scan, scan.name, cut_off, connect()
         self.has_next = "next_state" in scan.types
         self.filled = self.respelt = False
+        self.conditions = None
         self._rereadings = 0
         try:
             self._count_spelt()
@@ -896,6 +916,25 @@ class CountedFiles(Demonstrations):
         here = Keys(self).of(*(np.asarray(found[name], dtype=np.int64) for name in fields))
         counts[np.searchsorted(Keys(self).of(*(getattr(cells, name) for name in fields)), here)] = found["times"]
         return counts
+
+    def choices_by(self, mdp: MDP, unit: Ints, size: int) -> Sparse:
+        """The same as `choices` where episode e is one of unit `unit[e]`, and −1 means of none; this reads the files again."""
+        states, actions = self.match(mdp)
+        self.require_available(mdp)
+        left_out = self.left_out(mdp).any()
+        self.database.register("given", pd.DataFrame({"number": np.arange(unit.size), "unit": unit}))
+        found = self.arrays(
+            f"""SELECT g.unit, r.state, r.action, r.next_state IS NULL AS ends, count(*) AS n
+            FROM {self.coded()} r JOIN {self.numbered} e ON e.expert = r.expert AND e.label = r.episode
+            JOIN given g ON g.number = e.number WHERE g.unit >= 0 GROUP BY ALL"""
+        )
+        self.database.unregister("given")
+        rows, state, action, ends, counts = found
+        state, action = states[state], actions[action]
+        # Of the decisions that do not count, the estimate knows nothing else: see `left_out`.
+        kept = ~((ends > 0) & ~mdp.live[state, action]) if left_out else np.ones(rows.size, dtype=np.bool_)
+        places = rows[kept], (action * mdp.n_states + state)[kept]
+        return sp.csr_array((counts[kept].astype(np.float64), places), shape=(size, mdp.n_actions * mdp.n_states))
 
     def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
         """State and action of each decision of the episodes kept, `(E,)`, by episode and step; this reads the files again."""

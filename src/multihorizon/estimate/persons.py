@@ -45,6 +45,7 @@ class PersonsApart:
 
     def __init__(self, crowd: Crowd, settings: Settings) -> None:
         assert settings.reward is not None
+        crowd = crowd.by_person()
         self.crowd, self.largest = crowd, crowd.largest_discount
         self.tables = Tables(crowd.tasks, self.largest, settings.reward, np.zeros(0, dtype=np.int64))
         self.counts: Sparse = self.tables.counts(crowd.tasks)

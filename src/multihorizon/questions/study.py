@@ -207,7 +207,7 @@ class StudyDesign:
         """The problem with new decisions by these policies, `share` times as many as the patterns have."""
         streams = np.random.SeedSequence(seed).spawn(len(policies))
         experts = [
-            replace(expert, counts=self._decide(place, policy, share, stream))
+            replace(expert, counts=self._decide(place, policy, share, stream), conditions=None)
             for expert, place, policy, stream in zip(problem.experts, patterns, policies, streams, strict=True)
         ]
         return problem.with_experts(experts)
