@@ -152,3 +152,79 @@ def test_a_blank_next_state_is_taken_from_the_next_step() -> None:
 def test_labels_that_are_the_same_number_keep_one_order() -> None:
     demos = mh.Demonstrations.from_frame(frame(state=["1", "01", "001"]))
     assert demos.states == ("001", "01", "1")
+
+
+def noisy(episodes: int = 6) -> pd.DataFrame:
+    """A table of three experts whose episodes are noisy or not, in blocks of two."""
+    frame = mh.Demonstrations.simulate(DOMAIN.mdp, POLICIES, episodes, 3, 12, names=["b", "a", "10"]).to_frame()
+    number = frame["episode"].astype(int)
+    return frame.assign(noise=np.where(number % 2, "high", "low"), block=number // 2)
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv", "parquet"])
+def test_conditions_have_one_row_per_episode_whatever_the_order_of_rows(kind: str, tmp_path) -> None:
+    frame = noisy().sample(frac=1, random_state=0)
+    if kind == "frame":
+        table = mh.Demonstrations.from_frame(frame, conditions=["noise", "block"])
+    else:
+        getattr(frame, f"to_{kind}")(tmp_path / f"d.{kind}", index=False)
+        table = mh.Demonstrations.from_files(tmp_path / f"d.{kind}", conditions=["noise", "block"])
+    assert table.experts == ("10", "a", "b")
+    assert table.conditions.to_dict("list") == {"noise": ["low", "high"] * 9, "block": [0, 0, 1, 1, 2, 2] * 3}
+    assert table.conditions["block"].dtype.kind == "i"
+    again = mh.Demonstrations.from_frame(table.to_frame(), conditions=["block", "noise"])
+    pd.testing.assert_frame_equal(again.conditions[["noise", "block"]], table.conditions, check_dtype=False)
+    late = table.select(np.repeat(table.conditions["block"] == 2, table.by_episode.length).to_numpy())
+    assert late.conditions.to_dict("list") == {"noise": ["low", "high"] * 3, "block": [2] * 6}
+    assert mh.Demonstrations.from_frame(frame).conditions is None
+
+
+def test_what_is_missing_of_a_condition_stays_missing_and_the_rest_are_numbers(tmp_path) -> None:
+    frame = noisy().assign(block=lambda f: f["block"].astype(str).where(f["noise"] == "low", "NA"))
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    table = mh.Demonstrations.from_csv(tmp_path / "d.csv", conditions=["block"])
+    np.testing.assert_array_equal(table.conditions["block"], [0, np.nan, 1, np.nan, 2, np.nan] * 3)
+
+
+def test_a_condition_that_varies_within_an_episode_is_refused_with_its_row(tmp_path) -> None:
+    frame = noisy()
+    frame.loc[frame.index[3], "noise"] = "none"
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    words = r"condition noise must be the same in a whole episode, received 'none' after 'low': correct it, give the steps from "
+    with pytest.raises(ValueError, match=rf"d\.csv, line 5 \(expert b, episode 0, step 3\): {words}"):
+        mh.Demonstrations.from_csv(tmp_path / "d.csv", conditions=["noise"])
+    with pytest.raises(ValueError, match=f"^expert b, episode 0, step 3: {words}"):
+        mh.Demonstrations.from_frame(frame, conditions=["noise"])
+    frame.loc[frame.index[3], "noise"] = None
+    with pytest.raises(ValueError, match="received an empty cell after 'low'"):
+        mh.Demonstrations.from_frame(frame, conditions=["noise"])
+    with pytest.raises(ValueError, match="the table must have the column noize to be a condition, received noise, block"):
+        mh.Demonstrations.from_frame(frame, conditions=["noize"])
+    with pytest.raises(ValueError, match=r"a condition must be another column than expert, episode, .*, received state"):
+        mh.Demonstrations.from_frame(frame, conditions=["state"])
+
+
+def test_conditions_of_another_table_are_found_by_expert_and_episode() -> None:
+    frame = noisy()
+    whole = mh.Demonstrations.from_frame(frame, conditions=["noise", "block"])
+    about = frame.drop_duplicates(["expert", "episode"])[["episode", "noise", "expert", "block"]].sample(frac=1, random_state=1)
+    plain = mh.Demonstrations.from_frame(frame)
+    found = plain.under(about.astype({"episode": int}))
+    pd.testing.assert_frame_equal(found.conditions, whole.conditions, check_dtype=False)
+    assert plain.conditions is None
+    both = mh.Demonstrations.from_frame(frame, conditions=["noise"]).under(about.drop(columns="noise"))
+    pd.testing.assert_frame_equal(both.conditions, whole.conditions, check_dtype=False)
+    some = about[about["expert"] != "a"]
+    others = pd.DataFrame({"expert": "c", "episode": 0, "noise": "low", "block": 0}, index=[0])
+    found = plain.under(pd.concat([some, others]))
+    assert found.conditions["noise"].isna().tolist() == [False] * 6 + [True] * 6 + [False] * 6
+    with pytest.raises(ValueError, match=r"row 18 \(counted from 0\): there must be one row for episode 2 of expert a, received"):
+        plain.under(pd.concat([about, about[(about["expert"] == "a") & (about["episode"] == "2")]]))
+    with pytest.raises(ValueError, match="must have the columns expert, episode, received none named episode"):
+        plain.under(about.drop(columns="episode"))
+    with pytest.raises(ValueError, match="must have a column besides expert and episode for each condition, received none"):
+        plain.under(about[["expert", "episode"]])
+    with pytest.raises(ValueError, match="it has episode 0 of expert c, and the decisions have episode 0 of expert 10"):
+        plain.under(others)
+    with pytest.raises(ValueError, match="condition noise must be in the table or in the table of episodes, received it in both"):
+        whole.under(about)

@@ -26,11 +26,11 @@ COLUMNS = ["expert", "episode", "step", "state", "action", "next_state"]
 DOMAIN = mh.domains.cliff()
 
 
-def count(path: Path, patch: pytest.MonkeyPatch, cut_off: bool = False) -> mh.Demonstrations:
+def count(path: Path, patch: pytest.MonkeyPatch, cut_off: bool = False, conditions: tuple[str, ...] = ()) -> mh.Demonstrations:
     with patch.context() as lowered:
         lowered.setattr(counted, "LOADED_BYTES", 0)
         lowered.setattr(counted, "LOADED_ROWS", 0)
-        table = mh.Demonstrations.from_files(path, cut_off)
+        table = mh.Demonstrations.from_files(path, cut_off, conditions)
     assert isinstance(table, CountedFiles)
     return table
 
@@ -358,3 +358,85 @@ def test_a_crowd_is_refused_in_the_words_of_the_problem(case, tmp_path, monkeypa
     with pytest.raises(ValueError) as crowd:
         build_crowd(*asked)
     assert str(crowd.value) == str(problem.value)
+
+
+def noisy(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table with conditions that are text, numbers spelt in two ways, truth values, and partly missing."""
+    number, odd = frame["episode"].astype(str).str.extract(r"(\d+)")[0].astype(int), np.arange(len(frame)) % 2
+    return frame.assign(
+        noise=np.where(number % 2, "high", "low"),
+        minutes=(number / 4).astype(str) + np.where(odd, "0", ""),
+        practice=np.where(number < 2, np.where(odd, "TRUE", "true"), "False"),
+        block=(number // 3).astype(str).where(number % 4 > 0, np.where(odd, "NA", "")),
+        nothing=None,
+    )
+
+
+CONDITIONS = ("noise", "minutes", "practice", "block", "nothing")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", TABLES)
+@pytest.mark.parametrize("kind", ["csv", "parquet", "folder"])
+def test_counted_conditions_are_those_of_loaded_tables(case, kind, tmp_path, monkeypatch):
+    frame, path = noisy(TABLES[case](walks())), tmp_path / f"d.{kind}"
+    if kind == "folder":
+        path.mkdir()
+        for i, part in enumerate(np.array_split(np.arange(len(frame)), 3)):
+            frame.iloc[part].to_csv(path / f"{i}.csv", index=False)
+    else:
+        getattr(frame, f"to_{kind}")(path, index=False)
+    loaded, found = mh.Demonstrations.from_files(path, True, CONDITIONS), count(path, monkeypatch, True, CONDITIONS)
+    pd.testing.assert_frame_equal(found.conditions, loaded.conditions)
+    assert found.conditions["minutes"].dtype == float
+    pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(found)).conditions, loaded.conditions)
+    for mdp in (DOMAIN.mdp, mh.estimate_mdp(loaded)):
+        if case != "labels with blanks and quotation marks" or mdp is not DOMAIN.mdp:
+            require_same_cells(Crowd.read(mdp, found), Crowd.read(mdp, loaded))
+    about = loaded.conditions[["noise", "block"]].assign(
+        expert=np.array(loaded.experts)[loaded.by_episode.expert], episode=loaded.episode_labels
+    )
+    plain, counted_plain = mh.Demonstrations.from_files(path, True), count(path, monkeypatch, True)
+    others = [table.under(about) for table in (plain, counted_plain, count(path, monkeypatch, True, ("minutes",)))]
+    pd.testing.assert_frame_equal(others[0].conditions, others[1].conditions)
+    pd.testing.assert_frame_equal(others[0].conditions, others[2].conditions[["noise", "block"]])
+    pd.testing.assert_frame_equal(others[1].select(slice(None)).conditions, others[0].conditions)
+    assert counted_plain.conditions is None
+
+
+def require_same_cells(one: Crowd, other: Crowd) -> None:
+    """The two crowds have equal cells."""
+    np.testing.assert_array_equal(one.owner, other.owner)
+    pd.testing.assert_frame_equal(one.conditions, other.conditions)
+    for mine, yours in zip(one.tasks, other.tasks, strict=True):
+        assert (mine.counts != yours.counts).nnz == 0
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize(("column", "value"), [("noise", "none"), ("minutes", "2.75"), ("noise", None)])
+def test_a_counted_condition_that_varies_is_refused_in_the_same_words(kind, column, value, tmp_path, monkeypatch):
+    frame, path = noisy(walks()), tmp_path / f"d.{kind}"
+    frame.loc[frame.index[40], column] = value
+    getattr(frame, f"to_{kind}")(path, index=False)
+    with pytest.raises(ValueError, match="must be the same in a whole episode") as loaded:
+        mh.Demonstrations.from_files(path, conditions=CONDITIONS)
+    with pytest.raises(ValueError, match="must be the same in a whole episode") as found:
+        count(path, monkeypatch, conditions=CONDITIONS)
+    assert str(found.value) == str(loaded.value)
+    with pytest.raises(ValueError, match="must have the column noize to be a condition"):
+        count(path, monkeypatch, conditions=("noize",))
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_rows_have_the_same_cells_counted_as_loaded(tmp_path, monkeypatch):
+    table = mh.Demonstrations.simulate(DOMAIN.mdp, [DOMAIN.mce_experts()[i % 3] for i in range(50)], 400, 1, 15)
+    assert len(table) > 100_000
+    number = np.tile(np.arange(400), 50)
+    table = table.with_conditions(pd.DataFrame({"noise": np.where(number % 2, "high", "low"), "block": number // 4}))
+    frame = table.to_frame().sample(frac=1, random_state=0)
+    frame.to_parquet(tmp_path / "d.parquet", index=False)
+    found = count(tmp_path / "d.parquet", monkeypatch, conditions=("noise", "block"))
+    loaded = mh.Demonstrations.from_frame(frame, conditions=("noise", "block"))
+    require_same_cells(Crowd.read(DOMAIN.mdp, found), Crowd.read(DOMAIN.mdp, loaded))
+    require_same_cells(Crowd.of(mh.Problem(DOMAIN.mdp, found)), Crowd.read(DOMAIN.mdp, loaded))
+    assert Crowd.read(DOMAIN.mdp, found).owner.size == 50 * 200

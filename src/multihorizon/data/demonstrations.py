@@ -25,8 +25,9 @@ checks of tables in memory say what it is and on which line.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -44,6 +45,7 @@ from multihorizon.data.reading import (
     EXTRA,
     LARGEST_WHOLE,
     MEMORY,
+    MISSING,
     Scan,
     Table,
     as_table,
@@ -54,13 +56,16 @@ from multihorizon.data.reading import (
     load,
     moved,
     no_labels,
+    numbers_or_missing,
     positions,
     quoted,
     rewritten,
     scan_csv,
     scan_files,
     scan_parquet,
+    shown,
     spreadsheet_label,
+    text,
 )
 from multihorizon.files import existing_file, write_csv
 from multihorizon.mdp import MDP
@@ -210,6 +215,15 @@ class Demonstrations(ABC):
 
     @property
     @abstractmethod
+    def episode_labels(self) -> list[str]:
+        """The label of each episode, in the order of `by_episode`."""
+
+    @abstractmethod
+    def with_conditions(self, conditions: pd.DataFrame | None) -> Demonstrations:
+        """The same decisions under other conditions, one row per episode in the order of `by_episode`."""
+
+    @property
+    @abstractmethod
     def rows(self) -> Rows:
         """The table in memory."""
 
@@ -240,30 +254,36 @@ class Demonstrations(ABC):
         """The same as `choices` where episode e is one of unit `unit[e]`, and −1 means of none: `(size,A·S)`, sparse."""
 
     @staticmethod
-    def from_frame(frame: pd.DataFrame, cut_off: bool = False) -> Demonstrations:
+    def from_frame(frame: pd.DataFrame, cut_off: bool = False, conditions: Sequence[str] = ()) -> Demonstrations:
         """Read a data frame with the columns `expert, episode, step, state, action` and optionally `next_state`.
 
-        With `cut_off`, episodes may simply stop: the next state of a last decision may then be unknown.
+        With `cut_off`, episodes may simply stop: the next state of a last decision may then be unknown. `conditions` names other
+        columns that have one value in each episode, numbers or text.
 
         Raises:
             ValueError: naming the row and what is wrong with it.
+
+        Example:
+            >>> rows = pd.DataFrame({"expert": "Ann", "episode": [0, 1], "step": 0, "state": "a", "action": "go"})
+            >>> Demonstrations.from_frame(rows.assign(noise=["low", "high"]), conditions=["noise"]).conditions.noise.tolist()
+            ['low', 'high']
         """
-        return rows_of(Table(frame), from_file=False, cut_off=cut_off)
+        return rows_of(Table(frame), from_file=False, cut_off=cut_off, conditions=conditions)
 
     @staticmethod
-    def from_csv(path: str | Path, cut_off: bool = False) -> Demonstrations:
+    def from_csv(path: str | Path, cut_off: bool = False, conditions: Sequence[str] = ()) -> Demonstrations:
         """Read a CSV file with a header line; see `from_frame`. Messages name the file and the line."""
-        return _read(scan_csv(str(path), [existing_file(path, "a CSV table")]), cut_off)
+        return _read(scan_csv(str(path), [existing_file(path, "a CSV table")]), cut_off, conditions)
 
     @staticmethod
-    def from_parquet(path: str | Path, cut_off: bool = False) -> Demonstrations:
+    def from_parquet(path: str | Path, cut_off: bool = False, conditions: Sequence[str] = ()) -> Demonstrations:
         """Read a Parquet file; see `from_frame`."""
-        return _read(scan_parquet(str(path), [existing_file(path, "a Parquet table")]), cut_off)
+        return _read(scan_parquet(str(path), [existing_file(path, "a Parquet table")]), cut_off, conditions)
 
     @staticmethod
-    def from_files(path: str | Path, cut_off: bool = False) -> Demonstrations:
+    def from_files(path: str | Path, cut_off: bool = False, conditions: Sequence[str] = ()) -> Demonstrations:
         """Read a CSV or Parquet file by the ending of its name, or a folder of files of one kind as one table."""
-        return _read(scan_files(str(path), files_of(path, "demonstrations")), cut_off)
+        return _read(scan_files(str(path), files_of(path, "demonstrations")), cut_off, conditions)
 
     @staticmethod
     def simulate(
@@ -391,6 +411,23 @@ class Demonstrations(ABC):
             states = positions(self.states, mdp.state_names, "state", state if from_file else None)
             return states, positions(self.actions, mdp.action_names, "action", action if from_file else None)
 
+    def under(self, frame: pd.DataFrame) -> Demonstrations:
+        """The same decisions under the conditions of a table with the columns `expert`, `episode` and one for each condition.
+
+        Rows about other episodes are left out, and where an episode has no row, its conditions are missing.
+
+        Raises:
+            ValueError: where an episode has two rows or none has any, and for a condition that the decisions already have.
+
+        Example:
+            >>> from multihorizon.domains import cliff
+            >>> d = Demonstrations.simulate(cliff().mdp, cliff().mce_experts()[:1], episodes=2, names=["Ann"])
+            >>> noise = pd.DataFrame({"expert": "Ann", "episode": [1, 0], "noise": ["high", "low"]})
+            >>> d.under(noise).conditions.noise.tolist()
+            ['low', 'high']
+        """
+        return put_under([self], conditions_of(Table(frame, "the table of episodes")), "the table of episodes")[0][0]
+
     def first(self, wanted: Bools) -> tuple[int, Decision]:
         """The first decision of those of the `moves` that are wanted, `(m,)`: its move, and what to call it in messages."""
         moves = np.flatnonzero(wanted)
@@ -415,7 +452,7 @@ class Demonstrations(ABC):
         return self.episodes == other.episodes and all(np.array_equal(getattr(self, c), getattr(other, c)) for c in CODES)
 
     def to_frame(self) -> pd.DataFrame:
-        """The table with the user's labels; `next_state` is left out where none is known."""
+        """The table with the user's labels and conditions; `next_state` is left out where none is known."""
         columns: dict[str, Any] = {
             "expert": np.array(self.experts, dtype=object)[self.expert],
             "episode": np.array(self.episodes, dtype=object)[self.episode],
@@ -426,6 +463,9 @@ class Demonstrations(ABC):
         if (self.next_state >= 0).any():
             known = np.array((*self.states, None), dtype=object)
             columns["next_state"] = known[self.next_state]
+        if self.conditions is not None:
+            episode = np.repeat(np.arange(len(self.conditions)), self.by_episode.length)
+            columns |= {str(name): values.to_numpy()[episode] for name, values in self.conditions.items()}
         return pd.DataFrame(columns)
 
     def to_csv(self, path: str | Path) -> None:
@@ -576,6 +616,15 @@ class Rows(Demonstrations):
         return np.concatenate([[0], np.flatnonzero(~same_episode(self.expert, self.episode)) + 1]).astype(np.int64)
 
     @property
+    def episode_labels(self) -> list[str]:
+        """The label of each episode, in the order of `by_episode`."""
+        return [self.episodes[code] for code in self.episode[self.first_rows].tolist()]
+
+    def with_conditions(self, conditions: pd.DataFrame | None) -> Rows:
+        """The same decisions under other conditions, one row per episode in the order of `by_episode`."""
+        return replace(self, conditions=conditions)
+
+    @property
     def rows(self) -> Rows:
         """The table itself."""
         return self
@@ -661,6 +710,23 @@ class Order:
             decision = Decision(code, self.experts[code], self.episodes[self.episode[row]], int(self.step[row]), place)
             raise ValueError(f"{decision}: {reason(row)}")
 
+    def conditions(self, columns: Sequence[str]) -> pd.DataFrame | None:
+        """The value of each of the columns in each episode; raises where one varies within an episode."""
+        if not columns:
+            return None
+        first = np.append(True, ~self.continues)
+        found = {}
+        for column in columns:
+            values = self.table.values(column).iloc[self.rows].reset_index(drop=True)
+            changed = np.append(False, self.continues & (np.diff(pd.factorize(values)[0]) != 0))
+
+            def reason(row: int, column: str = column, values: pd.Series[Any] = values) -> str:
+                return varying(column, values[row], values[row - 1])
+
+            self.refuse(changed, reason)
+            found[column] = values[first].reset_index(drop=True)
+        return pd.DataFrame(found)
+
     def check_steps(self) -> None:
         """Raise unless the steps of each episode are consecutive and none occurs twice."""
         jump, step = np.diff(self.step), self.step
@@ -682,13 +748,33 @@ def same_episode(expert: Ints, episode: Ints) -> Bools:
     return same
 
 
-def rows_of(table: Table, from_file: bool = True, cut_off: bool = False) -> Rows:
+def varying(column: str, value: Any, before: Any) -> str:
+    """The sentence on a condition that changes within an episode."""
+    return (
+        f"condition {column} must be the same in a whole episode, received {shown(value)} after {shown(before)}: correct it, "
+        "give the steps from here on an episode of their own, or leave the column out of the formula"
+    )
+
+
+def require_conditions(name: str, columns: Sequence[str], found: Collection[str]) -> None:
+    """Raise unless a table has these columns, and they may be conditions."""
+    own = next((column for column in columns if column in CODES), None)
+    if own is not None:
+        raise ValueError(f"a condition must be another column than {', '.join(CODES)}, received {own}")
+    missing = next((column for column in columns if column not in found), None)
+    if missing is not None:
+        others = first_few([column for column in found if column not in CODES]) or "no other columns than it needs"
+        raise ValueError(f"{name} must have the column {missing} to be a condition, received {others}")
+
+
+def rows_of(table: Table, from_file: bool = True, cut_off: bool = False, conditions: Sequence[str] = ()) -> Rows:
     """The decisions of a table, checked. Where episodes may be `cut_off`, a table needs no column `next_state` to know moves.
 
     Raises:
         TableError: naming the row and what is wrong with it.
     """
     table.require(*COLUMNS)
+    require_conditions(table.name, conditions, [str(column) for column in table.columns or table.frame.columns])
     has_next = "next_state" in table.frame.columns
     with refusing(table.name):
         when = Order.of(table, from_file)
@@ -712,7 +798,8 @@ def rows_of(table: Table, from_file: bool = True, cut_off: bool = False) -> Rows
         when.refuse(when.continues & has_next & (after[:-1] != state[1:]), reason)
     place = partial(moved, table.place, when.rows) if from_file else None
     codes = when.expert, when.episode, when.step, state, when.action, after
-    return Rows(*codes, when.experts, when.episodes, states, when.actions, table.name, place, cut_off)
+    labels = when.experts, when.episodes, states, when.actions
+    return Rows(*codes, *labels, table.name, place, cut_off, when.conditions(conditions))
 
 
 _FLOATS = ("FLOAT", "DOUBLE")
@@ -725,12 +812,13 @@ PLAIN = r"regexp_full_match({0}, '[!-~]([ -~]*[!-~])?') AND NOT regexp_full_matc
 LABEL_ORDER = "CASE WHEN regexp_full_match(label, '-?[0-9]{1,18}') THEN label::BIGINT END NULLS LAST, label"
 
 
-def spelt(scan: Scan, numbered: bool = False, vector: Sequence[str] = ()) -> str:
+def spelt(scan: Scan, numbered: bool = False, vector: Sequence[str] = (), conditions: Sequence[str] = ()) -> str:
     """The rows as they are spelt, in SQL.
 
     Labels have the type they have in the file, and states and next states one type; `step` is a number, empty where it is none;
     `odd` says whether a row is longer or shorter than the header; `number`, if asked for, counts rows from 0. Where the
-    state is a vector of columns, it is their cells in one text, and nothing is said of the next one.
+    state is a vector of columns, it is their cells in one text, and nothing is said of the next one. Conditions are called
+    `condition0`, `condition1`, …
     """
     cells = [f"nullif({quoted(column)}::VARCHAR, '')" for column in vector]
     state, after = (" || ' ' || ".join(cells), "NULL::VARCHAR") if vector else _states(scan.types)
@@ -742,17 +830,27 @@ def spelt(scan: Scan, numbered: bool = False, vector: Sequence[str] = ()) -> str
     odd = f"{quoted(EXTRA)} IS NOT NULL OR {quoted(list(scan.types)[-1])} IS NULL" if scan.padded else "false"
     columns.append(f"({odd}) AS odd")
     columns += ["row_number() OVER () - 1 AS number"] if numbered else []
+    columns += [f"{_known(scan, column)} AS condition{i}" for i, column in enumerate(conditions)]
     return f"(SELECT {', '.join(columns)} FROM {scan.relation})"
 
 
-def coded(scan: Scan, filled: bool, numbered: bool = False) -> str:
+def _known(scan: Scan, column: str) -> str:
+    """A condition in SQL: nothing where the cell says that it is missing."""
+    cell, kind = quoted(column), scan.types[column]
+    if kind in _FLOATS:
+        return f"CASE WHEN NOT isnan({cell}) THEN {cell} END"
+    words = ", ".join(map(text, MISSING))
+    return f"CASE WHEN lower(trim({cell})) NOT IN ({words}) THEN {cell} END" if kind == "VARCHAR" else cell
+
+
+def coded(scan: Scan, filled: bool, numbered: bool = False, conditions: Sequence[str] = ()) -> str:
     """The rows with codes, in SQL, from the tables `<column>_label` of the database, and episodes with their labels.
 
     With `filled`, blank next states inside an episode are taken from the next step.
     """
-    number = ", r.number" if numbered else ""
+    more = "".join([", r.number" if numbered else "", *(f", r.condition{i}" for i in range(len(conditions)))])
     rows = f"""SELECT e.code AS expert, coalesce(l.label, r.episode::VARCHAR) AS episode, r.step, s.code AS state,
-        a.code AS action, t.code AS next_state{number} FROM {spelt(scan, numbered)} r
+        a.code AS action, t.code AS next_state{more} FROM {spelt(scan, numbered, conditions=conditions)} r
         JOIN expert_label e ON e.raw = r.expert::VARCHAR JOIN action_label a ON a.raw = r.action::VARCHAR
         JOIN state_label s ON s.raw = r.state::VARCHAR LEFT JOIN state_label t ON t.raw = r.next_state::VARCHAR
         LEFT JOIN episode_label l ON l.raw = r.episode::VARCHAR"""
@@ -807,15 +905,17 @@ class CountedFiles(Demonstrations):
 
     The table `grouped` of the database has one row per episode, and the table `episode`, once it is asked for, the same rows
     numbered in order: number, expert, label, first_state, n. `filled` says whether blank next states inside episodes are taken
-    from the next step, and `respelt` whether some label is spelt in two ways.
+    from the next step, and `respelt` whether some label is spelt in two ways. Both tables have of each condition the least and
+    the greatest value in an episode, and in how many rows it is known.
     """
 
-    def __init__(self, scan: Scan, cut_off: bool = False) -> None:
+    def __init__(self, scan: Scan, cut_off: bool = False, conditions: Sequence[str] = ()) -> None:
         header = Table(pd.DataFrame([[None] * len(scan.types)], columns=list(scan.types)), scan.name)
         header.require(*COLUMNS)
-        require_labels(scan, LABELS)
+        require_conditions(scan.name, conditions, scan.types)
+        require_labels(scan, (*LABELS, *conditions))
         self.scan, self.name, self.cut_off, self.database = scan, scan.name, cut_off, connect()
-        self.has_next = "next_state" in scan.types
+        self.has_next, self.columns = "next_state" in scan.types, tuple(conditions)
         self.filled = self.respelt = False
         self.conditions = None
         self._rereadings = 0
@@ -825,6 +925,7 @@ class CountedFiles(Demonstrations):
             self.actions = self._read_labels("action")
             self.states = self._read_labels("state", "next_state")
             self._check_episodes()
+            self.conditions = self._read_conditions() if conditions else None
             self._moves, self._made = self._count()
             self.database.execute("DROP TABLE spelt")
         except duckdb.OutOfMemoryException as error:
@@ -843,7 +944,7 @@ class CountedFiles(Demonstrations):
         return self._made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CountedFiles, (self.scan, self.cut_off)
+        return CountedFiles, (self.scan, self.cut_off, self.columns), {"conditions": self.conditions}
 
     def __getattr__(self, name: str) -> Any:
         """What only the rows hold."""
@@ -870,6 +971,18 @@ class CountedFiles(Demonstrations):
             for name, column in columns.items():
                 column[piece["number"]] = piece[name]
         return Episodes(*columns.values())
+
+    @property
+    def episode_labels(self) -> list[str]:
+        """The label of each episode, in the order of `by_episode`."""
+        return [name for (name,) in self.run(f"SELECT label FROM {self.numbered} ORDER BY number")]
+
+    def with_conditions(self, conditions: pd.DataFrame | None) -> CountedFiles:
+        """The same decisions under other conditions, one row per episode in the order of `by_episode`."""
+        made = copy.copy(self)
+        made.__dict__.pop("rows", None)
+        made.conditions = conditions
+        return made
 
     def _episodes_by(self, column: str, labels: str, size: int) -> Ints:
         """How many episodes have each of `size` codes in a column of the table `grouped`, or the labels that have them."""
@@ -960,7 +1073,7 @@ class CountedFiles(Demonstrations):
                 f"{self.name} must have at most {MOST_ROWS} decisions to be loaded one by one, received {size}: it can be "
                 "counted, fitted and checked, but its rows cannot be listed"
             )
-        labels = [label for (label,) in self.run(f"SELECT label FROM {self.numbered} ORDER BY number")]
+        labels = self.episode_labels
         episodes = in_order(set(labels))
         code = {name: i for i, name in enumerate(episodes)}
         number, step, state, action, next_state = self.arrays(
@@ -970,11 +1083,12 @@ class CountedFiles(Demonstrations):
         )
         episode = np.array([code[label] for label in labels], dtype=np.int64)[number]
         codes = self.by_episode.expert[number], episode, step, state, action, next_state
-        return Rows(*codes, self.experts, episodes, self.states, self.actions, self.name, cut_off=self.cut_off)
+        names = self.experts, episodes, self.states, self.actions
+        return Rows(*codes, *names, self.name, cut_off=self.cut_off, conditions=self.conditions)
 
-    def coded(self, numbered: bool = False) -> str:
+    def coded(self, numbered: bool = False, conditions: Sequence[str] = ()) -> str:
         """The rows with codes, in SQL."""
-        return coded(self.scan, self.filled, numbered)
+        return coded(self.scan, self.filled, numbered, conditions)
 
     def run(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """The answer to a query."""
@@ -1045,13 +1159,13 @@ class CountedFiles(Demonstrations):
 
     def _check_episodes(self) -> None:
         """The table `grouped`, or a message about the first episode that is not in order."""
-        self._group_episodes(spelt(self.scan))
+        self._group_episodes(spelt(self.scan, conditions=self.columns))
         self._read_episode_labels()
         if self.run("SELECT count(*) FROM grouped WHERE bad")[0][0]:
             self._explain(BAD_STEP)
         self.filled = self.run("SELECT count(*) FROM grouped WHERE blank")[0][0] > 0 if self.has_next else self.cut_off
         if self.by_code:
-            self._group_episodes(self.coded())
+            self._group_episodes(self.coded(conditions=self.columns))
         # To say what is wrong, the rows of at most this many wrong episodes are loaded. Most often there are few.
         explained = 1000
         if self.run("SELECT count(*) FROM grouped WHERE wrong")[0][0]:
@@ -1076,10 +1190,50 @@ class CountedFiles(Demonstrations):
     def numbered(self) -> str:
         """The table of the numbered episodes, in SQL. It is made when it is first asked for: to put all in order takes time."""
         number = f"row_number() OVER (ORDER BY expert, {LABEL_ORDER}) - 1 AS number"
+        columns = "".join(f", {column}" for _, column in self._extremes)
         self.database.execute(
-            f"CREATE OR REPLACE TEMP TABLE episode AS SELECT {number}, expert, label, first_state, n, wrong FROM {self._named}"
+            f"""CREATE OR REPLACE TEMP TABLE episode AS SELECT {number}, expert, label, first_state, n, wrong{columns}
+            FROM {self._named}"""
         )
         return "episode"
+
+    @property
+    def _extremes(self) -> list[tuple[str, str]]:
+        """What is kept of the conditions of an episode, in SQL: what it is, and the name of its column."""
+        kept = {"low": "min", "high": "max", "known": "count"}
+        return [(f"{what}(condition{i})", f"{name}{i}") for i in range(len(self.columns)) for name, what in kept.items()]
+
+    def _read_conditions(self) -> pd.DataFrame:
+        """The conditions of each episode; raises where one varies within an episode."""
+        kept = ", ".join(column for _, column in self._extremes)
+        frame = self.database.execute(f"SELECT n, {kept} FROM {self.numbered} ORDER BY number").df()
+        found = {}
+        for i, column in enumerate(self.columns):
+            ends = pd.concat([frame[f"low{i}"], frame[f"high{i}"]], ignore_index=True)
+            values = numbers_or_missing(ends)
+            low, high = np.split(pd.factorize(values)[0], 2)
+            varies = np.flatnonzero((low != high) | ((frame[f"known{i}"] > 0) & (frame[f"known{i}"] < frame["n"])))
+            if varies.size:
+                self._refuse_varying(int(varies[0]), i, ends)
+            found[column] = values[: len(frame)].reset_index(drop=True)
+        return pd.DataFrame(found)
+
+    def _refuse_varying(self, number: int, place: int, others: pd.Series[Any]) -> NoReturn:
+        """Raise for the first row of an episode whose condition differs from the one before; other values say how it is read."""
+        self.database.execute("SET threads = 1")  # rows are numbered in the order of the file
+        rows = self.database.execute(
+            f"""SELECT r.expert, r.episode, r.step, r.number, r.condition{place} AS value
+            FROM {self.coded(numbered=True, conditions=self.columns)} r JOIN {self.numbered} e ON e.expert = r.expert
+            AND e.label = r.episode WHERE e.number = ? ORDER BY r.step""",
+            [number],
+        ).df()
+        self.database.execute("RESET threads")
+        values = numbers_or_missing(pd.concat([rows["value"], others], ignore_index=True))
+        row = int(np.argmax(np.diff(pd.factorize(values[: len(rows)])[0]) != 0)) + 1
+        code, step, line = (int(rows[column].iloc[row]) for column in ("expert", "step", "number"))
+        where = f"{self.name}, {self.scan.place(line)}"
+        decision = Decision(code, self.experts[code], str(rows["episode"].iloc[row]), step, where)
+        raise ValueError(f"{decision}: {varying(self.columns[place], values[row], values[row - 1])}")
 
     def _group_episodes(self, rows: str) -> None:
         """The table `grouped`: each episode, as it is spelt or by its code and label, and whether it is in order.
@@ -1090,12 +1244,13 @@ class CountedFiles(Demonstrations):
         after = f"CASE WHEN {{}} IS NOT NULL THEN {h.format('{} + 1', '{}')} ELSE 0 END" if self.has_next else "hash({1} + 1)"
         sums = f"sum({h.format('step', 'state')}) - sum({after.format('next_state', 'step', 'next_state')})"
         ends = f"{h.format('low', 'first_state')}::HUGEINT - {after.format('last_next', 'high', 'last_next')}::HUGEINT"
+        kept, more = "".join(f", {column}" for _, column in self._extremes), "".join(f", {a} AS {b}" for a, b in self._extremes)
         self.database.execute(
             f"""CREATE OR REPLACE TEMP TABLE grouped AS SELECT expert, episode, first_state, n, bad, sums <> {ends} AS wrong,
-            n - known > CASE WHEN last_next IS NULL THEN 1 ELSE 0 END AS blank FROM (
+            n - known > CASE WHEN last_next IS NULL THEN 1 ELSE 0 END AS blank{kept} FROM (
             SELECT expert, episode, count(*) AS n, min(step) AS low, max(step) AS high, {sums} AS sums,
             arg_min(state, step) AS first_state, arg_max_null(next_state, step) AS last_next, count(next_state) AS known,
-            bool_or({BAD_STEP}) AS bad FROM {rows} GROUP BY expert, episode)"""
+            bool_or({BAD_STEP}) AS bad{more} FROM {rows} GROUP BY expert, episode)"""
         )
 
     def _read_episode_labels(self) -> None:
@@ -1142,19 +1297,69 @@ class CountedFiles(Demonstrations):
         raise ValueError(f"{self.scan.name} changed while it was read: read it again")
 
 
-def _read(scan: Scan, cut_off: bool) -> Demonstrations:
+def _read(scan: Scan, cut_off: bool, conditions: Sequence[str]) -> Demonstrations:
     """The decisions of a scan: loaded, or counted where they are too many to be loaded without need."""
-    large = scan.is_larger(LOADED_BYTES, LOADED_ROWS)
-    return CountedFiles(scan, cut_off) if large else rows_of(load(scan, LABELS, (*COLUMNS, "next_state")), cut_off=cut_off)
+    if scan.is_larger(LOADED_BYTES, LOADED_ROWS):
+        return CountedFiles(scan, cut_off, conditions)
+    return rows_of(load(scan, LABELS, (*COLUMNS, "next_state", *conditions)), cut_off=cut_off, conditions=conditions)
 
 
-def read_tables(paths: Sequence[str | Path], cut_off: bool = False) -> list[Demonstrations]:
+def read_tables(paths: Sequence[str | Path], cut_off: bool = False, conditions: Sequence[str] = ()) -> list[Demonstrations]:
     """Read one table of decisions for each task; raises if two hold the same decisions."""
     tables: list[Demonstrations] = []
     for path in paths:
-        table = Demonstrations.from_files(path, cut_off)
+        table = Demonstrations.from_files(path, cut_off, conditions)
         for earlier, other in zip(paths, tables, strict=False):
             if table.same_decisions(other):
                 raise ValueError(f"{path} holds the same decisions as {earlier}: give each table once, or they count double")
         tables.append(table)
     return tables
+
+
+def conditions_of(table: Table, needed: Sequence[str] | None = None) -> pd.DataFrame:
+    """A table with one row per episode, checked: `expert` and `episode` as labels, and its other columns, or those needed.
+
+    Raises:
+        ValueError: where a column is missing, or an episode has two rows.
+    """
+    table.require("expert", "episode")
+    others = [str(column) for column in table.frame.columns if column not in ("expert", "episode")]
+    wanted = others if needed is None else [column for column in others if column in needed]
+    if not wanted:
+        raise ValueError(f"{table.name} must have a column besides expert and episode for each condition, received none: add it")
+    require_conditions(table.name, wanted, others)
+    (expert, experts), (episode, episodes) = table.labels("expert"), table.labels("episode")
+    again = np.flatnonzero(pd.Series(expert * len(episodes) + episode).duplicated())
+    if again.size:
+        row = int(again[0])
+        first = int(np.argmax((expert == expert[row]) & (episode == episode[row])))
+        raise ValueError(
+            f"{table.at(row)}: there must be one row for episode {episodes[episode[row]]} of expert {experts[expert[row]]}, "
+            f"received another in {table.place(first)}: keep the one that is right"
+        )
+    labels = {"expert": np.array(experts, dtype=object)[expert], "episode": np.array(episodes, dtype=object)[episode]}
+    return pd.DataFrame({**labels, **{column: table.values(column).reset_index(drop=True) for column in wanted}})
+
+
+def put_under(tables: Sequence[Demonstrations], frame: pd.DataFrame, name: str) -> tuple[list[Demonstrations], int]:
+    """The tables under the conditions of a table of this name, checked, and how many of its rows are about none of them."""
+    index, used, found = pd.MultiIndex.from_frame(frame[["expert", "episode"]]), np.zeros(len(frame), dtype=np.bool_), []
+    for table in tables:
+        experts = np.array(table.experts, dtype=object)[table.by_episode.expert]
+        place = index.get_indexer(pd.MultiIndex.from_arrays([experts, table.episode_labels]))
+        used[place[place >= 0]] = True
+        own = frame.drop(columns=["expert", "episode"]).reindex(place).reset_index(drop=True)  # at -1 there is no row
+        if table.conditions is not None:
+            twice = next((column for column in own if column in table.conditions), None)
+            if twice is not None:
+                raise ValueError(f"condition {twice} must be in {table.name} or in {name}, received it in both: drop one of them")
+            own = pd.concat([table.conditions, own], axis=1)
+        found.append(table.with_conditions(own))
+    if not used.any():
+        expert, episode = frame.loc[0, ["expert", "episode"]]
+        some = f"episode {tables[0].episode_labels[0]} of expert {tables[0].experts[0]}"
+        raise ValueError(
+            f"{name} must be about episodes of {tables[0].name}, received none that is there: it has episode {episode} of expert "
+            f"{expert}, and the decisions have {some}; names must agree letter by letter"
+        )
+    return found, int((~used).sum())

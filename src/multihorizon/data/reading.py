@@ -338,6 +338,17 @@ def numbers_or_text(cells: pd.Series[Any]) -> pd.Series[Any]:
         return cells
 
 
+#: What statistics programs write for a value that is missing, in small letters.
+MISSING = ("", "na", "n/a", "nan", "null")
+
+
+def numbers_or_missing(cells: pd.Series[Any]) -> pd.Series[Any]:
+    """The cells as numbers or truth values, if all are that do not say that a value is missing, and as text otherwise."""
+    if pd.api.types.infer_dtype(cells) == "string":
+        cells = numbers_or_text(cells.mask(cells.str.strip().str.lower().isin(MISSING)))
+    return cells.infer_objects() if cells.notna().any() else pd.Series(np.nan, cells.index, name=cells.name)
+
+
 def spreadsheet_label(value: Any, name: str) -> str:
     """The label in a cell of a CSV file, without the mark that keeps a spreadsheet from running it as a formula."""
     written = str(value)
@@ -603,8 +614,17 @@ class Table:
         if wrong.any():
             row = int(np.argmax(wrong))
             number = f"a number of at most {largest_number:g} in size" if np.isfinite(numbers[row]) else "a number"
-            raise ValueError(f"{self.at(row)}: column {column} must be {number}, received {_shown(values.iloc[row])}")
+            raise ValueError(f"{self.at(row)}: column {column} must be {number}, received {shown(values.iloc[row])}")
         return numbers
+
+    def values(self, column: str) -> pd.Series[Any]:
+        """A column of numbers or of text; empty cells, and what R and others write for them, are missing."""
+        values = numbers_or_missing(self.frame[column])
+        try:
+            pd.factorize(values)
+        except TypeError as error:
+            raise no_labels(self.name, column, bool(values.map(type).isin([bytes, bytearray]).any())) from error
+        return values
 
     def whole_numbers(self, column: str) -> Ints:
         """A column of whole numbers."""
@@ -612,7 +632,7 @@ class Table:
         wrong = ~(np.abs(numbers) <= LARGEST_WHOLE) | (numbers != np.round(numbers))
         if wrong.any():
             row = int(np.argmax(wrong))
-            value = _shown(self.frame[column].iloc[row])
+            value = shown(self.frame[column].iloc[row])
             small = f" of at most {LARGEST_WHOLE:.0e} in size" if LARGEST_WHOLE < abs(numbers[row]) < np.inf else ""
             raise ValueError(f"{self.at(row)}: column {column} must be a whole number{small}, received {value}")
         return numbers.astype(np.int64)
@@ -661,7 +681,8 @@ def _as_numbers(values: pd.Series[Any]) -> Floats:
         return np.array([np.nan] * len(values))
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A cell in a message."""
     if value is None or (isinstance(value, float | np.floating) and np.isnan(value)) or value is pd.NA:
         return "an empty cell"
     return repr(value.item() if isinstance(value, np.generic) else value)[:80]

@@ -23,7 +23,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from multihorizon.checks import LARGEST_UNIT, ROW_TOLERANCE, SMALLEST_UNIT, Bools, Floats, Ints, Sparse
-from multihorizon.data.reading import Table, closest, in_order, numbers_or_text, positions, read_table
+from multihorizon.data.reading import Table, closest, in_order, numbers_or_missing, positions, read_table
 from multihorizon.files import existing_file
 from multihorizon.mdp import MDP
 
@@ -115,12 +115,8 @@ def read_persons(path: str | Path) -> pd.DataFrame:
     table = read_table(path, "persons", ("expert",))
     table.require("expert")
     codes, names = table.labels("expert")
-    frame = table.frame.assign(expert=[names[code] for code in codes])
-    for column in frame.columns.drop("expert"):
-        if pd.api.types.infer_dtype(frame[column]) == "string":
-            written = frame[column].str.strip().str.lower()
-            frame[column] = numbers_or_text(frame[column].mask(written.isin(["na", "n/a", "nan", "null"])))
-    return frame
+    others = {str(column): numbers_or_missing(table.frame[column]) for column in table.frame.columns.drop("expert")}
+    return pd.DataFrame({"expert": [names[code] for code in codes], **others})[list(table.frame.columns)]
 
 
 def read_transitions(path: str | Path) -> MDP:
