@@ -373,6 +373,13 @@ class Analysis(Result):
             frame = pd.concat([frame, population_columns(self)], axis=1)
         return frame.iloc[self.order]
 
+    def conditions_frame(self) -> pd.DataFrame | None:
+        """One row per person and condition: the columns of `conditions.csv`. None where the formula has no conditions, or the
+        population could not be estimated."""
+        found = self.population
+        known = found is not None and found.status == Status.CONVERGED
+        return PopulationEvidence.of(found).population.conditions_frame() if found is not None and known else None
+
     @property
     def standard_errors(self) -> Floats:
         """Of the discounts `(K,)`; NaN where no discount is given or errors are withheld."""

@@ -32,7 +32,7 @@ from multihorizon.problem import Crowd
 from multihorizon.questions.differences import population_answer, population_words
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, package_version
-from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.solution import CELL_NUMBERS, PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, count, effective_horizon, horizon_text, percent
 
 #: With more persons than this a population is all that is fitted: each person's own fit, intervals and tests would take hours,
@@ -40,6 +40,8 @@ from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, count, effective_hori
 MOST_ALONE = 2000
 #: The file with a row for each person, which stands in `result.json` in place of every list of persons.
 PEOPLE = "people.parquet"
+#: The same for persons and conditions.
+CONDITIONS = "conditions.parquet"
 
 
 def is_crowd(tables: Sequence[Demonstrations]) -> bool:
@@ -57,10 +59,10 @@ def held_rewards(reason: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class GroupSummary:
-    """What is known of the persons of one group.
+    """What is known of the persons of one group, or under one combination of conditions.
 
     Attributes:
-        name: of the group: its covariates, numbers at their mean.
+        name: of the group: its covariates and conditions, numbers at their mean.
         persons, decisions: how many there are.
         typical, typical_interval, new_person_interval: the discount of a typical person, its interval, and where 95 % of new
             persons are expected.
@@ -239,21 +241,33 @@ class CrowdAnalysis(Result):
         return self.headline
 
     @cached_property
+    def units(self) -> pd.DataFrame:
+        """One row for each person who is compared, or for each person and condition: who, the group, the discount with its
+        interval, its logit, the logarithm of the temperature, the reliability, the decisions, and their log-likelihoods by chance
+        and as fitted, which are not known by condition."""
+        found, lost = self.population, np.nan
+        if found.cells is not None:
+            cells = {name: values for name, values in found.cells.items() if name in CELL_NUMBERS}
+            return pd.DataFrame(
+                {"expert": found.cells["expert"], "group": found.cells["pattern"], **cells, "chance": lost, "fitted": lost}
+            )
+        ends, own = self.solution.confidence_intervals(LEVEL), found.individuals
+        known = {"discount": self.solution.discounts, "low": ends[:, 0], "high": ends[:, 1]}
+        known |= {name: own[name] for name in ("logit_discount", "log_temperature", "discount_reliability")}
+        known |= {"decisions": self.decisions[self.compared], "chance": self.chance[self.compared]}
+        return pd.DataFrame(
+            {"expert": self.solution.experts, "group": found.groups, **known, "fitted": own.get("log_likelihood", lost)}
+        )
+
+    @cached_property
     def groups(self) -> list[GroupSummary]:
         """What is known of each group; nothing where no number may be used."""
         if self.withheld:
             return []
-        found, individuals = self.population, self.population.individuals
-        frame = pd.DataFrame(
-            {
-                "discount": self.solution.discounts,
-                "reliability": individuals["discount_reliability"],
-                "decisions": self.decisions[self.compared],
-                "chance": self.chance[self.compared],
-                "fitted": individuals.get("log_likelihood", np.full(len(self.solution.experts), np.nan)),
-            }
-        ).groupby(pd.CategoricalIndex(found.groups, list(found.predictions)), observed=False)
-        total, mean, size = frame[["decisions", "chance", "fitted"]].sum(min_count=1), frame["reliability"].mean(), frame.size()
+        found = self.population
+        frame = self.units.groupby(pd.CategoricalIndex(self.units["group"], list(found.predictions)), observed=False)
+        mean, size = frame["discount_reliability"].mean(), frame["expert"].nunique()
+        total = frame[["decisions", "chance", "fitted"]].sum(min_count=1)
         quartiles = frame["discount"].quantile(np.array([0.25, 0.5, 0.75])).unstack()
         return [
             GroupSummary(
@@ -287,6 +301,11 @@ class CrowdAnalysis(Result):
         frame.insert(1, "decisions", self.decisions.astype(np.int64))
         frame["left_out"] = frame["expert"].map(population.left_out).fillna("") if population.left_out else ""
         return frame
+
+    def conditions_frame(self) -> pd.DataFrame | None:
+        """One row for each person and condition: the columns of `conditions.parquet`. None where the formula has no conditions,
+        or no number may be used."""
+        return None if self.withheld else self.population.conditions_frame()
 
     def reward_frame(self) -> pd.DataFrame:
         """One row per parameter of the reward, by name, with its standard error; NaN where no number may be used."""
@@ -334,6 +353,7 @@ class CrowdAnalysis(Result):
                 "message": solution.message,
                 **found,
                 **lists,
+                **({} if found.cells is None else {"cells": CONDITIONS}),
                 "left_out": {str(reason): int(number) for reason, number in reasons.items()},
                 "contrasts": {**found.contrasts, "discount": pairs},
                 "log_likelihood": evidence.log_likelihood,

@@ -355,9 +355,10 @@ class PopulationFindings(Evidence):
             task cannot show; None where the population is normal.
 
     Attributes of a formula with conditions, None elsewhere. A *cell* is a person under one combination of conditions:
-        cells: of each cell, as arrays `(m,)`: "expert", its conditions by name, "decisions", the shrunken "discount" with the
-            ends "low" and "high" of its 95 % interval, "logit_discount" and "log_temperature" with their errors
-            ("logit_discount_error", "log_temperature_error"), and "discount_reliability".
+        cells: of each cell, as arrays `(m,)`: "expert", "pattern" (which of `predictions` it belongs to), its conditions by name,
+            "decisions", the shrunken "discount" with the ends "low" and "high" of its 95 % interval, "logit_discount" and
+            "log_temperature" with their errors ("logit_discount_error", "log_temperature_error"), and "discount_reliability".
+            Then `predictions` are those of persons under conditions, and `groups` and `individuals` are at average conditions.
         variance: for "discount" and "temperature", the shares of the variance between cells that belong to the "person", to the
             "covariates" of persons, to the "condition" (the same change for everyone) and to "person_by_condition" (changes that
             differ between persons), and the variance itself ("total"); of logit γ and log λ.
@@ -407,7 +408,7 @@ class PopulationFindings(Evidence):
     @property
     def conditions(self) -> tuple[str, ...]:
         """The names of the conditions; none where the formula has none."""
-        return tuple(name for name in self.cells or () if name != "expert" and name not in CELL_NUMBERS)
+        return tuple(name for name in self.cells or () if name not in ("expert", "pattern", *CELL_NUMBERS))
 
     def conditions_frame(self) -> pd.DataFrame | None:
         """One row per person and condition: the columns of `conditions.csv`. None where the formula has no conditions."""

@@ -10,7 +10,6 @@ from rich.table import Table
 from multihorizon.analysis import Analysis, analyse, own_steps_text, steps_text
 from multihorizon.cli.console import checked, out, progress_bar
 from multihorizon.cli.options import DemoOptions
-from multihorizon.crowd import PEOPLE
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.domains.base import Domain
 from multihorizon.domains.grids import meadow, toy
@@ -18,7 +17,6 @@ from multihorizon.exact.identify import identify
 from multihorizon.files import write_all
 from multihorizon.parallel import Progress, part_of
 from multihorizon.problem import Problem
-from multihorizon.report.files import FILES as FIT_FILES
 from multihorizon.report.files import write_fit
 from multihorizon.report.plots import best_walk, plot_walks, save
 
@@ -27,7 +25,7 @@ WALKERS = ("Ann", "Ben", "Cleo")
 WALKS = 300
 #: What a step onto a cell brings, with its name and its sign on the map.
 GROUND = {6.0: ("snack", "s"), 40.0: ("feast", "F"), -3.0: ("mud", "~"), -0.5: ("grass", "·")}
-FILES = ("walks.png", "decisions.csv", "meadow.npz", *(name for name in FIT_FILES if name != PEOPLE))
+FILES = ("walks.png", "decisions.csv", "meadow.npz", "result.json", "result.npz", "people.csv", "reward.csv", "report.html")
 
 
 def demo(options: DemoOptions) -> None:

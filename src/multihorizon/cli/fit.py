@@ -38,11 +38,12 @@ from multihorizon.estimate.sieve import SieveLikelihood
 from multihorizon.questions.differences import population_words
 from multihorizon.questions.lookahead_comparison import LookaheadComparison
 from multihorizon.questions.study import Recovery
+from multihorizon.report.conditions import condition_rows
 from multihorizon.report.files import FILES, write_fit
-from multihorizon.report.population import contrast_rows, effect_rows
+from multihorizon.report.population import compared_with, contrast_rows, effect_rows
 from multihorizon.report.question_pages import family_cells
-from multihorizon.solution import PopulationEvidence, Solution, Status
-from multihorizon.words import decimals
+from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.words import decimals, horizon_text
 
 #: The terminal lists the experts one by one up to this many; `people.csv` lists all.
 LISTED_EXPERTS = 60
@@ -197,7 +198,7 @@ def _show_crowd(analysis: CrowdAnalysis) -> None:
     out.print(sizes(analysis))
     if not analysis.withheld:
         _show_population(analysis.solution, analysis.longest)
-        if len(analysis.groups) <= LISTED_EXPERTS:
+        if analysis.population.cells is None and len(analysis.groups) <= LISTED_EXPERTS:
             out.print(_groups(analysis))
     if analysis.recovery is not None:
         out.print(analysis.recovery.summary(), soft_wrap=True)
@@ -226,7 +227,7 @@ def _show_population(found: Solution, steps: float) -> None:
     population = PopulationEvidence.of(found).population
     for text in absent_words(population.left_out, population.persons):
         out.print(text, style="bold", soft_wrap=True)
-    table = Table(title="Effects on the logit of the discount")
+    table = Table(title="Effects on the logit of the discount", caption=compared_with(population) or None)
     table.add_column("term", overflow="fold")
     for header in ("estimate", "95 % interval or test", "p"):
         table.add_column(header, justify="right")
@@ -241,7 +242,22 @@ def _show_population(found: Solution, steps: float) -> None:
         for who, discounts, reach, _, p in rows:
             table.add_row(who, discounts, reach, p)
         out.print(table)
+    if population.cells is not None and len(population.predictions) <= LISTED_EXPERTS:
+        out.print(_conditions(population, steps))
     out.print(" ".join(population_words(found, steps)), soft_wrap=True)
+
+
+def _conditions(population: PopulationFindings, steps: float) -> Table:
+    """One row per condition: what is typical, what to expect of new persons, and how much is known of each."""
+    table = Table(title="The same persons under each condition")
+    table.add_column("condition", overflow="fold", min_width=12)
+    for header in ("persons", "typical discount", "steps", "95 % of new persons", "reliability"):
+        table.add_column(header, justify="right")
+    for row in condition_rows(population):
+        new = "{:.3f} to {:.3f}".format(*row.new_person_interval)
+        cells = f"{row.persons:,}", f"{row.typical:.3f}", horizon_text(row.typical, steps), new, f"{row.reliability:.2f}"
+        table.add_row(row.name, *cells)
+    return table
 
 
 def _table(analysis: Analysis) -> Table:

@@ -192,6 +192,14 @@ class Bar(Block):
 
 
 @dataclass(frozen=True)
+class Shares(Block):
+    """A whole as one bar, cut into parts with a name and a share each, which stand below it."""
+
+    parts: Sequence[tuple[str, float]]
+    caption: str
+
+
+@dataclass(frozen=True)
 class Either(Block):
     """A look-ahead as a discount and in steps: the reader chooses which is shown. `key` sorts, NaN last."""
 
@@ -298,9 +306,11 @@ class Mark:
 
 @dataclass(frozen=True)
 class Line:
-    """A line through points, drawn under the marks; `kind` is "stroke", "frame" for a thin one, or "area" to shade what is below.
+    """A line through points, drawn under the marks.
 
-    A label stands in the legend, in the middle of the panel, or at the height `label_at` of its left edge.
+    `kind` is "stroke", "frame" or "person" for a thin one, "typical" for a thick one, or "area" to shade what it encloses. A
+    label stands in the legend, in the middle of the panel, or at the height `label_at` of its left edge. A line with a `tip` is a
+    mark.
     """
 
     points: Sequence[tuple[float, float]]
@@ -308,6 +318,8 @@ class Line:
     kind: str = "stroke"
     label_at: float | None = None
     colour: int = 0
+    tip: str = ""
+    experts: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from scipy.special import logit
 
 from multihorizon.analysis import sizes
 from multihorizon.checks import Floats
-from multihorizon.crowd import PEOPLE, CrowdAnalysis, GroupSummary
+from multihorizon.crowd import CONDITIONS, PEOPLE, CrowdAnalysis, GroupSummary
 from multihorizon.problem import Crowd
 from multihorizon.questions.differences import population_words
 from multihorizon.report.charts import (
@@ -34,6 +34,7 @@ from multihorizon.report.charts import (
     look_ahead,
     look_ahead_range,
 )
+from multihorizon.report.conditions import conditions_section
 from multihorizon.report.explorer import Person, explorer
 from multihorizon.report.population import distribution_section, effect_blocks, logit_axis, round_shares
 from multihorizon.report.question_pages import UNIT_OF_REWARD, options_text, recovery_blocks
@@ -49,7 +50,8 @@ def crowd_page(found: CrowdAnalysis, options: dict[str, Any]) -> Page:
     if not found.withheld:
         opening.append(" ".join(population_words(found.solution, found.longest)))
         opening.append(" ".join(verdict.reasons for verdict in found.verdicts[-3:-1]))
-        sections = [_groups(found), *distribution_section(found.population, found.longest), _persons(found), _reward(found)]
+        sections = [_groups(found), *conditions_section(found.population, found.longest, {}, CONDITIONS)]
+        sections += [*distribution_section(found.population, found.longest), _persons(found), _reward(found)]
         sections += _best_by_look_ahead(found)
     if found.recovery is not None:
         sections.append(Section("What can this design show?", recovery_blocks(found.recovery)))
@@ -74,6 +76,8 @@ def shown_groups(found: CrowdAnalysis, most: int) -> tuple[list[GroupSummary], s
 def _groups(found: CrowdAnalysis) -> Section:
     """How discounts are distributed in each group, what to expect of new persons, and the effects."""
     steps = found.longest
+    if found.population.cells is not None:  # what to expect under each condition has a section of its own
+        return Section("Groups", [*effect_blocks(found.population, steps), _temperatures_figure(found)])
     groups, rest = shown_groups(found, 500)
     rows = [
         [
@@ -126,7 +130,7 @@ def _groups_figure(found: CrowdAnalysis) -> Chart:
 
 def _temperatures_figure(found: CrowdAnalysis) -> Chart:
     """Shrunken temperatures by group; all but those of the outermost persons."""
-    logs = found.population.individuals["log_temperature"]
+    logs = found.units["log_temperature"].to_numpy()
     low, high = (float(end) for end in np.quantile(logs, [0.001, 0.999]))
     low, high = low - 0.05, high + 0.05
     ticks = [(float(place), f"{np.exp(place):.2g}") for place in np.linspace(low, high, 7)[1:-1]]
@@ -143,8 +147,8 @@ def _outline(edges: Floats, heights: Floats, base: float) -> list[tuple[float, f
 
 def _persons(found: CrowdAnalysis) -> Section:
     """How much is known of each person."""
-    widths = np.diff(found.solution.confidence_intervals(LEVEL), axis=1)[:, 0]
-    known, of_each = found.population.individuals["discount_reliability"], "How much the decisions say of each person."
+    widths, known = (found.units["high"] - found.units["low"]).to_numpy(), found.units["discount_reliability"].to_numpy()
+    of_each = "How much the decisions say of each person."
     figures = [
         _distribution(found, known, Axis("reliability of a person's discount"), of_each),
         _distribution(found, widths, Axis("width of a person's 95 % interval"), "How wide the intervals of discounts are."),
@@ -177,7 +181,7 @@ def _distribution(found: CrowdAnalysis, values: Floats, axis: Axis, caption: str
     groups, edges = shown_groups(found, 5)[0], np.linspace(axis.low, axis.high, 51)
     shares = []
     for group in groups:
-        number = np.histogram(values[found.population.groups == group.name], edges)[0]
+        number = np.histogram(values[found.units["group"] == group.name], edges)[0]
         shares.append(number / max(number.sum(), 1))
     top = max(float(share.max()) for share in shares) or 1.0
     high = top * (1.05 + 0.06 * len(groups))  # the names of the groups stand above

@@ -1,6 +1,7 @@
 """What a fit leaves behind: `result.json`, `result.npz`, `people.csv`, `reward.csv` and `report.html`, all or none.
 
-Of very many persons there are `people.parquet` in place of `people.csv`, and no `result.npz`: it would hold the same numbers.
+Where the formula has conditions, `conditions.csv` has a row for each person and condition. Of very many persons there are
+`people.parquet` and `conditions.parquet` in place of these tables, and no `result.npz`: it would hold the same numbers.
 
 A number that the data do not determine is null in the JSON, NaN in the arrays and empty in the CSV. Where states are vectors,
 `reward.csv` holds the reward at states spread over the log; `reward_functions` evaluates it anywhere.
@@ -16,14 +17,14 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.analysis import Analysis
-from multihorizon.crowd import PEOPLE, CrowdAnalysis
+from multihorizon.crowd import CONDITIONS, PEOPLE, CrowdAnalysis
 from multihorizon.data.reading import connect, text
 from multihorizon.files import for_json, write_all, write_csv, write_json
 from multihorizon.report.crowd_page import crowd_page
 from multihorizon.report.fit_page import fit_page
 from multihorizon.result import package_version
 
-FILES = ("result.json", "result.npz", "people.csv", PEOPLE, "reward.csv", "report.html")
+FILES = ("result.json", "result.npz", "people.csv", PEOPLE, "conditions.csv", CONDITIONS, "reward.csv", "report.html")
 
 
 def write_fit(
@@ -35,16 +36,20 @@ def write_fit(
     """
 
     def write(draft: Path) -> None:
-        content, people = result_of(found, options), found.to_frame()
+        content, people, conditions = result_of(found, options), found.to_frame(), found.conditions_frame()
         write_json(draft / "result.json", content)
         if isinstance(found, CrowdAnalysis):
             _write_parquet(people, draft / PEOPLE)
+            if conditions is not None:
+                _write_parquet(conditions, draft / CONDITIONS)
             write_csv(found.reward_frame().rename_axis("parameter").reset_index(), draft / "reward.csv")
             crowd_page(found, options).write(draft / "report.html")
             return
         write_csv(people, draft / "people.csv")
         if so_far:
             return
+        if conditions is not None:
+            write_csv(conditions, draft / "conditions.csv")
         write_csv(_reward_frame(found), draft / "reward.csv")
         reward = found.reward_frame()["reward"]
         np.savez_compressed(
@@ -62,16 +67,15 @@ def write_fit(
         fit_page(found, options).write(draft / "report.html")
 
     write_all(directory, FILES, write)
-    apart = ("result.npz", "people.csv") if isinstance(found, CrowdAnalysis) else (PEOPLE,)
-    return tuple(name for name in FILES if name not in apart)
+    return tuple(name for name in FILES if (directory / name).is_file())
 
 
 def _write_parquet(frame: pd.DataFrame, path: Path) -> None:
     """Write a table of a million rows in a second; columns that are neither numbers nor truth values become text."""
     with connect() as database:
         database.execute("SET GLOBAL pandas_analyze_sample = 0")  # a look at some cells would not show the type of all
-        database.register("people", frame)
-        database.execute(f"COPY people TO {text(str(path))} (FORMAT parquet)")
+        database.register("table_of_rows", frame)
+        database.execute(f"COPY table_of_rows TO {text(str(path))} (FORMAT parquet)")
 
 
 def result_of(found: Analysis | CrowdAnalysis, options: dict[str, Any]) -> dict[str, Any]:

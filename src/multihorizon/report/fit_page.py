@@ -53,6 +53,7 @@ from multihorizon.report.charts import (
     Subheading,
     figure,
 )
+from multihorizon.report.conditions import conditions_section
 from multihorizon.report.explorer import Person, explorer
 from multihorizon.report.maps import MOST_CELLS, grid_map
 from multihorizon.report.plots import new_axes, plot_reward
@@ -75,8 +76,13 @@ def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
         if found.population is not None:
             asked = population_answer(found.population, found.longest)
             cards = [*([] if asked is None else [(asked.question, asked.answer, asked.kind)]), *cards]
-            shapes = distribution_section(PopulationEvidence.of(found.population).population, found.longest)
-            sections = [population_section(found, found.population), *shapes, *sections]
+            of_persons = [population_section(found, found.population)]
+            if found.population.status == Status.CONVERGED:
+                population = PopulationEvidence.of(found.population).population
+                place = {name: k for k, name in enumerate(found.solution.experts)}
+                of_persons += conditions_section(population, found.longest, place, "conditions.csv")
+                of_persons += distribution_section(population, found.longest)
+            sections = [*of_persons, *sections]
     return Page(
         "How far ahead each expert plans",
         sizes(found),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import inf
 
@@ -33,7 +34,7 @@ from multihorizon.report.charts import (
     look_ahead_range,
 )
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import decimals, horizon_text, p_text, percent, shortened
+from multihorizon.words import decimals, horizon_text, in_words, p_text, percent, shortened
 
 
 def contrast_rows(population: PopulationFindings, steps: float) -> list[tuple[str, str, str, str, str]]:
@@ -62,6 +63,21 @@ def effect_rows(population: PopulationFindings, kind: str) -> list[tuple[str, st
     return rows
 
 
+def compared_with(population: PopulationFindings) -> str:
+    """The groups that terms compare with, such as "compared with noise = low"; empty where no term compares with one."""
+    levels: dict[str, list[str]] = {}
+    for pair in population.contrasts["discount"]:
+        if not pair["number"]:
+            levels.setdefault(pair["column"], []).extend(map(str, pair["levels"]))
+    found = []
+    for column, names in levels.items():
+        terms = [term for term in population.discount if column in population.columns_of[term]]
+        coded = {name for term in terms for name in re.findall(rf"{re.escape(column)}[^\[\]:]*\[T\.([^\]]*)\]", term)}
+        left = [name for name in dict.fromkeys(names) if name not in coded]
+        found += [f"{column} = {shortened(left[0], 40)}"] if coded and len(left) == 1 else []
+    return f"compared with {in_words(found)}" if found else ""
+
+
 def _places(error: float) -> int:
     """Decimals that show two digits of a standard error, and at least two: effects per year of age are small."""
     return int(np.clip(1 - np.floor(np.log10(error)), 2, 6)) if error > 0 else 2
@@ -75,6 +91,8 @@ def population_section(findings: Analysis, found: Solution) -> Section:
     blocks: list[str | Block] = [*map(Notice, absent_words(population.left_out, population.persons, most=1000))]
     blocks.append(" ".join(population_words(found, steps)))
     blocks += effect_blocks(population, steps)
+    if population.cells is not None:  # what to expect under each condition has a section of its own
+        return Section("Groups and persons", [*blocks, _shrinkage_figure(findings, found), _persons(findings)])
     blocks.append(Beside([_groups_figure(findings, found), _shrinkage_figure(findings, found)]))
     sizes = pd.Series(population.groups).value_counts()
     typical = Either("typical discount", "typical horizon, steps")
@@ -105,9 +123,10 @@ def effect_blocks(population: PopulationFindings, steps: float) -> list[str | Bl
             caption += f"; shown are the {most:,} with the smallest p-values of {len(rows):,}"
             rows = [rows[k] for k in sorted(first)]
         blocks.append(PageTable(headers, rows, caption))
+    whom = f", {words}" if (words := compared_with(population)) else ""
     for kind, caption in (
-        ("discount", "Effects on the logit of the discount: positive numbers stand for longer horizons"),
-        ("temperature", "Effects on the logarithm of the temperature: positive numbers stand for more random choices"),
+        ("discount", f"Effects on the logit of the discount{whom}: positive numbers stand for longer horizons"),
+        ("temperature", f"Effects on the logarithm of the temperature{whom}: positive numbers stand for more random choices"),
     ):
         effects = population[kind].values()
         ends = [0.0, *(end for effect in effects for end in effect["interval"] if not np.isnan(end))]

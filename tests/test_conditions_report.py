@@ -1,0 +1,163 @@
+"""The same persons under several conditions on the page, in the files and in the terminal."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from conditions import under_conditions
+from scipy.special import expit
+from tiny import tiny_solutions
+
+import multihorizon as mh
+from multihorizon.cli.fit import _show_population
+from multihorizon.crowd import CrowdAnalysis, crowd_analysis
+from multihorizon.problem import Crowd
+from multihorizon.report.conditions import MOST_DRAWN, by_condition, condition_rows, conditions_section
+from multihorizon.report.files import write_fit
+from multihorizon.report.fit_page import fit_page
+from multihorizon.report.population import compared_with
+
+
+@pytest.fixture(scope="module")
+def solution() -> mh.Solution:
+    return under_conditions(tiny_solutions()["population"].solution)
+
+
+@pytest.fixture(scope="module")
+def found(solution) -> mh.analysis.Analysis:
+    """An analysis of the same decisions, with that population."""
+    alone = mh.analyse([tiny_solutions()["lists"].table], [solution.require_problem().mdp], quick=True)
+    return replace(alone, population=solution)
+
+
+def crowd_of(solution: mh.Solution) -> CrowdAnalysis:
+    found = crowd_analysis(solution, Crowd.of(solution.require_problem()), 3, 3.0, [])
+    assert not found.withheld
+    return found
+
+
+def test_persons_are_joined_from_level_to_level(solution) -> None:
+    population = solution.evidence["population"]
+    by = by_condition(population, "noise")
+    assert by.levels == ["low", "high"]  # as they are compared, not as in the alphabet
+    cells = pd.DataFrame(population.cells)
+    mean = cells.groupby(["expert", "noise"])["logit_discount"].mean().unstack()[by.levels].loc[by.persons]
+    np.testing.assert_allclose(by.logits, mean)
+    assert np.isnan(by.logits[-1]).tolist() == [False, True]
+    pair = population.contrasts["discount"][0]
+    np.testing.assert_allclose(population.largest_discount * expit(by.typical), pair["typical"])
+    block = by_condition(population, "block")
+    assert block.is_number
+    np.testing.assert_allclose(block.places, np.arange(1, 7))
+    np.testing.assert_allclose(block.typical, np.nanmean(block.logits, axis=0))
+
+
+def test_numbers_with_many_values_are_cut_and_an_order_of_rows_does_not_matter(solution) -> None:
+    population, rng = solution.evidence["population"], np.random.default_rng(0)
+    size = population.cells["expert"].size
+    cells = {**population.cells, "block": rng.random(size)}
+    by = by_condition(replace(population, cells=cells), "block")
+    assert len(by.levels) <= 30
+    assert (np.diff(by.places) > 0).all()
+    np.testing.assert_allclose(np.bincount(by.level, cells["block"]) / np.bincount(by.level), by.places)
+    order = rng.permutation(size)
+    again = by_condition(replace(population, cells={name: values[order] for name, values in cells.items()}), "block")
+    np.testing.assert_allclose(again.places, by.places)
+    np.testing.assert_allclose(again.logits[np.argsort(again.persons)], by.logits[np.argsort(by.persons)])
+
+
+def test_a_table_has_a_row_for_each_condition(solution) -> None:
+    population = solution.evidence["population"]
+    low, high = condition_rows(population)
+    assert (low.name, low.persons) == ("noise = low, block = 3.5", 3)
+    assert (high.name, high.decisions) == ("noise = high, block = 3.5", 2 * 6 * 20)
+    assert high.typical == population.predictions[high.name]["typical_discount"]
+    here = population.cells["noise"] == "high"
+    assert high.reliability == pytest.approx(population.cells["discount_reliability"][here].mean())
+
+
+def test_the_page_shows_persons_conditions_and_whose_a_horizon_is(found) -> None:
+    page = fit_page(found, {}).render()
+    assert (
+        page.index("Groups and persons") < page.index("The same persons under each condition") < page.index("Planning horizons")
+    )
+    assert "Effects on the logit of the discount, compared with noise = low" in page
+    for said in (
+        "A thin line joins the shrunken discounts of one person; the thick line is what is typical.",
+        "A dot is a person who was seen under one condition only.",
+        "the band holds 80 % of the persons at each block.",
+        "62 %: the person, whatever the condition",
+        "25 %: the situation, which changes everyone alike",
+        "the effect of noise[T.high]",
+        "conditions.csv has a row for each person and condition",
+    ):
+        assert said in page
+    assert "the covariates say" not in page  # a share of nothing is not named
+    assert page.count('class="mark person" data-experts="0"') == 2 * 2  # two conditions, in discounts and in steps
+
+
+def test_files_have_a_row_for_each_person_and_condition(found, tmp_path) -> None:
+    files = write_fit(tmp_path / "few", found, {})
+    assert files == ("result.json", "result.npz", "people.csv", "conditions.csv", "reward.csv", "report.html")
+    rows = pd.read_csv(tmp_path / "few" / "conditions.csv", dtype={"expert": str})
+    pd.testing.assert_frame_equal(rows, found.conditions_frame(), check_dtype=False)
+    cells = found.population.evidence["population"].cells
+    assert rows["condition_noise"].tolist() == cells["noise"].tolist()
+    np.testing.assert_allclose(rows["shrunken_discount"], cells["discount"])
+    content = json.loads((tmp_path / "few" / "result.json").read_text())["population"]
+    assert content["cells"]["noise"] == cells["noise"].tolist()
+    assert content["variance"]["discount"]["condition"] == 0.25
+    without = replace(found, population=tiny_solutions()["population"].solution)
+    assert "conditions.csv" not in write_fit(tmp_path / "few", without, {})
+    assert not (tmp_path / "few" / "conditions.csv").exists()
+    assert without.conditions_frame() is None
+
+
+def test_files_of_a_crowd_hold_the_same(solution, tmp_path) -> None:
+    found = crowd_of(solution)
+    assert "conditions.parquet" in write_fit(tmp_path, found, {})
+    rows = pd.read_parquet(tmp_path / "conditions.parquet")
+    pd.testing.assert_frame_equal(rows, found.conditions_frame(), check_dtype=False)
+    assert json.loads((tmp_path / "result.json").read_text())["population"]["cells"] == "conditions.parquet"
+
+
+def test_a_saved_solution_keeps_its_conditions_and_an_old_one_has_none(solution, tmp_path) -> None:
+    solution.to_json(tmp_path / "new.json")
+    again = mh.Solution.from_json(tmp_path / "new.json").evidence["population"]
+    pd.testing.assert_frame_equal(again.conditions_frame(), solution.evidence["population"].conditions_frame())
+    tiny_solutions()["population"].solution.to_json(tmp_path / "old.json")
+    content = json.loads((tmp_path / "old.json").read_text())
+    assert "cells" not in content["evidence"]["population"]
+    old = mh.Solution.from_json(tmp_path / "old.json").evidence["population"]
+    assert old.cells is None
+    assert old.conditions == ()
+    assert conditions_section(old, 3, {}, "conditions.csv") == []
+
+
+def test_of_very_many_persons_a_sample_is_drawn_and_the_page_stays_small() -> None:
+    population = under_conditions(tiny_solutions()["population"].solution, persons=20_000).evidence["population"]
+    (section,) = conditions_section(population, 3, {}, "conditions.parquet")
+    text = "".join(block if isinstance(block, str) else block.__html__() for block in section.blocks)
+    assert len(text) < 500_000
+    assert text.count('class="person"') <= 2 * 2 * MOST_DRAWN
+    assert f"Drawn are {MOST_DRAWN} of 20,000 persons, evenly from the shortest horizon to the longest." in text
+
+
+def test_the_terminal_has_a_table_of_conditions(solution, capsys) -> None:
+    _show_population(solution, 3)
+    said = capsys.readouterr().out
+    assert "The same persons under each condition" in said
+    assert "compared with noise = low" in said
+    assert "noise = high" in said
+
+
+def test_words_name_the_group_that_others_are_compared_with(solution) -> None:
+    population = solution.evidence["population"]
+    assert compared_with(population) == "compared with noise = low"
+    treated = {"C(noise, Treatment('high'))[T.low]": population.discount["noise[T.high]"]}
+    turned = replace(population, discount=treated, columns_of={name: ["noise"] for name in treated})
+    assert compared_with(turned) == "compared with noise = high"
+    summed = {"C(noise, Sum)[S.high]": population.discount["noise[T.high]"]}
+    assert compared_with(replace(population, discount=summed, columns_of={name: ["noise"] for name in summed})) == ""
