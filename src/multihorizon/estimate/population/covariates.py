@@ -1,15 +1,26 @@
-"""Covariates of persons: a table with one row per person and a formula, as in R, become a design matrix X `(n,p)`.
+"""Covariates of persons and conditions of their episodes: tables and a formula, as in R, become the design matrices X and Z.
 
 The terms are those of the `formulaic` package: `~ group + age` has the columns `Intercept`, `group[T.b]` and `age`, where the
 first group in the order of the alphabet, or the one that `reference` names, is the one the others are compared with. `~ 1`,
 without covariates, has one column.
 
+*Cells.* A column of the formula is one of the table of persons, or a condition: a column that is known for each episode. The
+decisions of a person under one combination of the conditions that the formula uses are a cell. X `(m,p)` and Z `(m,q)` have one
+row per cell j of person i, and `η_ij = X_ij b + Z_ij u_i`, where u_i is the person's own. Without conditions persons are the
+cells. A condition under which nobody was seen at two values says no more than a covariate of persons, and is taken for one.
+
+*What differs between persons* is written as in R: `(1 | expert)` says that persons have levels of their own, and `(noise |
+expert)` that the change with noise differs between them as well. Without it `(1 | expert)` is meant. Z is what stands before the
+bar. Σ, the covariance of u, can be told from the cells only if each of its entries changes the covariance `Z_i Σ Z_iᵀ` of some
+person's cells: that is, if `Σ_i H_i ⊗ H_i` with `H_i = Z_iᵀZ_i` has an inverse among symmetric matrices.
+
 `formulaic` runs what looks like a call in a formula as Python, some of it while it parses. A formula may come from anyone, so
 `read_formula` looks at its parts first, and hands on only those that are made of columns, numbers, operators and the functions
-of `FUNCTIONS`.
+of `FUNCTIONS`. The part with a bar is found among the tokens of `formulaic`, and both parts are formulas of their own.
 
 Persons who cannot be compared are left out, as most programs of statistics do, and named: those without a row in the table or
 without a value of a covariate, and those who are alone in their group, of which nothing says how much its persons differ.
+Decisions under an unknown condition are left out as well, and counted.
 """
 
 from __future__ import annotations
@@ -18,8 +29,10 @@ import ast
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -31,9 +44,11 @@ from formulaic.parser.algos.sanitize_tokens import sanitize_python_code
 from formulaic.parser.algos.tokenize import tokenize
 from formulaic.parser.types import ASTNode, Factor, Token
 from formulaic.utils.code import sanitize_variable_names
+from numpy.typing import NDArray
 
 from multihorizon.checks import RANK_TOLERANCE, Floats, Ints, first_few, label
-from multihorizon.problem import Problem
+from multihorizon.problem import Crowd, Problem
+from multihorizon.words import count, in_words
 
 #: What to do with persons who cannot be compared.
 Missing = Literal["drop", "fail"]
@@ -52,15 +67,19 @@ class ReadFormula:
 
     Attributes:
         text: as it was written.
-        terms: as `formulaic` has them.
-        columns: of the table of persons that it uses, in the order in which it names them.
+        terms: those of X, as `formulaic` has them.
+        random: those of Z, which stand before the bar.
+        columns: of the tables that it uses, in the order in which it names them.
         grouped: those of them that it uses as groups, whatever they hold: `C(site)`.
+        compared: those of them that X uses.
     """
 
     text: str
     terms: SimpleFormula
+    random: SimpleFormula
     columns: tuple[str, ...]
     grouped: frozenset[str]
+    compared: frozenset[str]
 
     def is_number(self, values: pd.Series) -> bool:
         """Whether a column holds numbers, and not the names of groups."""
@@ -80,31 +99,95 @@ class ReadFormula:
                 reason = f"functions such as log need numbers, received text in {first_few(text)}"
             raise ValueError(f"formula {_shown(self.text)} cannot be used: {reason}") from error
 
+    def rows(self, spec: ModelSpec, frame: pd.DataFrame) -> Floats:
+        """The rows of X or Z, as numbers, that belong to rows of a table."""
+        found: Floats = self.evaluate(spec, frame).to_numpy(dtype=np.float64)
+        return found
+
 
 def read_formula(text: str) -> ReadFormula:
     """The formula, of which nothing was run.
 
     Raises:
-        ValueError: if it is no formula, has a left side, is made of something that may not be in it, or has too many terms.
+        ValueError: if it is no formula, has a left side, is made of something that may not be in it, has too many terms, or says
+            what differs between persons in a way that is not known.
     """
-    columns: dict[str, None] = {}
-    grouped: set[str] = set()
-    for token in _parsed(text, lambda: list(tokenize(text))):
-        if token.token == ".":
-            raise ValueError(f"formula must name its columns, received . in {_shown(text)}")
-        if token.kind is Token.Kind.NAME:
-            columns[token.token] = None
-        if token.kind is Token.Kind.PYTHON:
-            for column, in_groups in _names_in(text, token.token):
-                columns[column] = None
-                grouped |= {column} if in_groups else set()
-    parser = DefaultFormulaParser()
-    if _parsed(text, lambda: _most_terms(parser.get_ast(text))) > 1000:
-        raise ValueError(f"formula must have at most 1000 terms, received more in {_shown(text)}")
-    terms = _parsed(text, lambda: Formula(text, _parser=parser))
-    if not isinstance(terms, SimpleFormula):
-        raise ValueError(f"formula must have terms only to the right of ~, received {_shown(text)}")
-    return ReadFormula(text, terms, tuple(columns), frozenset(grouped))
+    parts = []
+    for part in _fixed_and_random(text):
+        columns: dict[str, None] = {}
+        grouped: set[str] = set()
+        for token in _parsed(text, partial(_tokens, part)):
+            if token.token == ".":
+                raise ValueError(f"formula must name its columns, received . in {_shown(text)}")
+            if token.kind is Token.Kind.NAME:
+                columns[token.token] = None
+            if token.kind is Token.Kind.PYTHON:
+                for column, in_groups in _names_in(text, token.token):
+                    columns[column] = None
+                    grouped |= {column} if in_groups else set()
+        parser = DefaultFormulaParser()
+        if _most_terms(_parsed(text, partial(parser.get_ast, part))) > 1000:
+            raise ValueError(f"formula must have at most 1000 terms, received more in {_shown(text)}")
+        terms = _parsed(text, partial(Formula, part, _parser=parser))
+        if not isinstance(terms, SimpleFormula):
+            raise ValueError(f"formula must have terms only to the right of ~, received {_shown(text)}")
+        parts.append((terms, columns, grouped))
+    (fixed, first, grouped), (random, second, also) = parts
+    return ReadFormula(text, fixed, random, tuple({**first, **second}), frozenset(grouped | also), frozenset(first))
+
+
+def _tokens(text: str) -> list[Token]:
+    return list(tokenize(text))
+
+
+def _fixed_and_random(text: str) -> tuple[str, str]:
+    """The formula without the part that has a bar, and what stands in that part before the bar; `~ 1` where there is none.
+
+    Raises:
+        ValueError: for a bar in any other place than `( … | expert)`, added to the rest.
+    """
+    tokens = _parsed(text, lambda: _tokens(text))
+    bars = [i for i, token in enumerate(tokens) if token.kind is Token.Kind.OPERATOR and "|" in token.token]
+    if not bars:
+        return text, "~ 1"
+
+    def wrong(why: str) -> ValueError:
+        return ValueError(
+            f"formula must say what differs between persons as in '~ noise + (noise | expert)': {why} in {_shown(text)}"
+        )
+
+    if any(tokens[i].token != "|" for i in bars):
+        raise wrong(f"received {next(tokens[i].token for i in bars if tokens[i].token != '|')}, where one bar is known,")
+    if len(bars) > 1:
+        raise wrong("received more than one bar")
+    (bar,), opened = bars, []
+    for i, token in enumerate(tokens[:bar]):
+        if token.kind is Token.Kind.CONTEXT:
+            opened = [*opened, i] if token.token in "([{" else opened[:-1]
+    if not opened:
+        raise wrong("received a bar outside parentheses")
+    if len(opened) > 1 or tokens[opened[0]].token != "(":
+        raise wrong("received a bar inside other parentheses")
+    start, right = opened[0], tokens[bar + 1 :]
+    if not (len(right) > 1 and right[0].kind is Token.Kind.NAME and right[1].token == ")"):
+        raise wrong("received something else than expert after the bar")
+    if right[0].token != "expert":
+        raise wrong(f"received the group {right[0].token}, where only expert is known,")
+    if start + 1 == bar:
+        raise wrong("received nothing before the bar")
+    before, after = tokens[:start], tokens[bar + 3 :]
+    joined = (not before or before[-1].token in ("~", "+")) and (not after or after[0].token in ("+", "-"))
+    if not joined:
+        raise wrong("received parentheses with a bar that are not added to the rest by +")
+    if before and before[-1].token == "+":
+        before = before[:-1]
+    elif after and after[0].token == "+":
+        after = after[1:]
+    ends = 0 if not before else tokens[len(before)].source_start, len(text) if not after else after[0].source_start
+    fixed = text[: ends[0]] + text[ends[1] :]
+    left = text[tokens[start].source_start + 1 : tokens[bar].source_start]
+    empty = all(token.token == "~" for token in (*before, *after))
+    return f"{fixed} 1" if empty else fixed, f"~ {left}"
 
 
 def _shown(text: str) -> str:
@@ -122,8 +205,6 @@ def _parsed(text: str, step: Callable[[], Any]) -> Any:
         return step()
     except Exception as error:  # of a parser that was made for formulas that are right
         why = _reason(error).rstrip(".")
-        if "|" in text:
-            why = "random effects such as (1 | group) are not written, as the spread of persons is always estimated"
         raise ValueError(f"formula {_shown(text)} must join columns by +, : or *, as in '~ group + age': {why}") from error
 
 
@@ -208,59 +289,103 @@ class Comparison:
     Attributes:
         column: the column.
         is_number: whether it holds numbers.
+        is_condition: whether the same persons were seen under several of its values.
         levels: the names of its groups, first the one that others are compared with, or both quartiles.
-        rows: the rows of X `(m,p)` of these persons.
+        rows: the rows of X `(k,p)` of these persons.
     """
 
     column: str
     is_number: bool
+    is_condition: bool
     levels: tuple[str, ...]
     rows: Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Covariates:
-    """The design of a study.
+    """The design of a study of n persons in m cells: without conditions, persons are the cells.
 
     Attributes:
-        formula, spec: the formula as it was read, and with the groups and means of these persons.
-        frame: the covariates that the formula uses, one row per person in the problem's order.
-        names: of these persons.
+        formula, spec, random_spec: the formula as it was read, and X and Z with the groups and means of these cells.
+        frame: the columns that the formula uses, one row per cell.
+        conditions: those of them under several values of which the same persons were seen.
+        names: of the persons, in the problem's order.
         left_out: everyone else of the problem or of the table of persons, and why.
+        owner: whose each cell is `(m,)`, a place in `names`; never decreasing.
+        cell: the cell of each row of the crowd; −1 where it is left out.
         terms: names of the columns of X.
-        matrix: X `(n,p)`.
+        matrix: X `(m,p)`.
         units: T `(p,p)`, so that X T has columns of size 1 around 0, whatever the units of the covariates: effects b of X are
             `T β` with β those of X T. A column without the intercept beside it is not moved.
+        random_terms: names of the columns of Z.
+        random: Z `(m,q)`.
+        random_units: V `(q,q)`, so that Z V has a column of ones first, if Z can make one, and other columns with mean square 1
+            that are not correlated, nor with the ones: a person's own u is `V v` with v that of Z V.
+        typical, typical_random: the rows of X `(n,p)` and Z `(n,q)` of each person on the average of conditions: each level of
+            a group counts equally, and numbers are at their mean.
         factors: parts of the formula with several columns, such as a group of three levels, and the places of these columns.
-        columns_of: the columns of the table that each term, and each of `factors`, is made of.
+        columns_of: the columns of the tables that each term, and each of `factors`, is made of.
         patterns: a name for each pattern of the covariates: every combination of groups that occurs, with numbers at their mean.
-        pattern_rows: the rows of X `(m,p)` that belong to them.
-        groups: which of the patterns each person's groups are `(n,)`.
-        comparisons: for each column, typical persons who differ in it alone.
+        pattern_rows, pattern_random: the rows of X `(k,p)` and Z `(k,q)` that belong to them.
+        groups: which of the patterns each cell's groups are `(m,)`.
+        person_groups: the name of each person's pattern where conditions do not count `(n,)`.
+        comparisons: for each column of X, typical persons who differ in it alone.
+        references: for columns of groups whose terms compare with one of them, that one.
+        cautions: what must be said of the cells, in sentences.
     """
 
     formula: ReadFormula
     spec: ModelSpec
+    random_spec: ModelSpec
     frame: pd.DataFrame
+    conditions: tuple[str, ...]
     names: tuple[str, ...]
     left_out: dict[str, str]
+    owner: Ints
+    cell: Ints
     terms: tuple[str, ...]
     matrix: Floats
     units: Floats
+    random_terms: tuple[str, ...]
+    random: Floats
+    random_units: Floats
+    typical: Floats
+    typical_random: Floats
     factors: dict[str, tuple[int, ...]]
     columns_of: dict[str, list[str]]
     patterns: tuple[str, ...]
     pattern_rows: Floats
+    pattern_random: Floats
     groups: Ints
+    person_groups: NDArray[np.object_]
     comparisons: tuple[Comparison, ...]
+    references: dict[str, str]
+    cautions: tuple[str, ...]
+
+    @property
+    def persons(self) -> pd.DataFrame:
+        """The columns that are no conditions, one row per person."""
+        first = np.searchsorted(self.owner, np.arange(len(self.names)))
+        return self.frame.drop(columns=list(self.conditions)).iloc[first].reset_index(drop=True)
 
     def compared(self, problem: Problem) -> Problem:
         """The problem of the persons who can be compared."""
         names = set(self.names)
         return problem.with_experts([expert for expert in problem.experts if expert.name in names])
 
-    def rows_of(self, new: pd.DataFrame) -> Floats:
-        """The rows of X of persons who were not in the study.
+    def gathered(self, crowd: Crowd) -> Crowd:
+        """The persons of the crowd who can be compared, with one row of counts for each cell."""
+        place = {name: i for i, name in enumerate(crowd.names)}
+        kept = np.array([place[name] for name in self.names])
+        if not self.conditions:
+            crowd = crowd.by_person()
+            return crowd if crowd.names == self.names else crowd.some(kept)
+        assert crowd.owner is not None
+        cell = self.cell[np.isin(crowd.owner, kept)]
+        return crowd.some(kept).gathered(cell, len(self.owner), self.owner, self.frame[list(self.conditions)])
+
+    def rows_of(self, new: pd.DataFrame) -> tuple[Floats, Floats]:
+        """The rows of X and Z of persons who were not in the study, under conditions of it.
 
         Raises:
             ValueError: where a covariate is missing, or a group did not occur in the study.
@@ -275,117 +400,233 @@ class Covariates:
                     f"column {column} of new persons must have values of the study ({first_few(sorted(known))}), "
                     f"received {first_few(sorted(strange))}"
                 )
-        rows: Floats = self.formula.evaluate(self.spec, new).to_numpy(dtype=np.float64)
-        return rows
+        return self.formula.rows(self.spec, new), self.formula.rows(self.random_spec, new)
 
 
 def read_covariates(
     formula: str,
     persons: pd.DataFrame | None,
-    names: tuple[str, ...],
+    crowd: Crowd,
     missing: Missing = "drop",
     reference: Mapping[str, str] | None = None,
 ) -> Covariates:
-    """The design matrix of persons in the order of `names`.
+    """The design of a study of the persons of a crowd, in its order, under its conditions.
 
     Those who cannot be compared are left out if `missing` is "drop". `reference` names for some columns the group that others are
     compared with.
 
     Raises:
-        ValueError: where the formula cannot be used with the table, or persons cannot be compared and `missing` is "fail".
+        ValueError: where the formula cannot be used with the tables, or persons or decisions cannot be compared and `missing` is
+            "fail".
     """
     read = read_formula(formula)
-    frame, left_out = _comparable(read, persons, names, reference or {})
-    if left_out and missing == "fail":
-        raise ValueError(
-            f"nobody must be left out with --missing fail, received {left_out_words(left_out)}: complete the table of persons, "
-            'or leave these persons out with --missing drop (in Python missing="drop")'
-        )
-    matrix = read.evaluate(read.terms, frame)
-    spec, terms, used = matrix.model_spec, tuple(map(str, matrix.columns)), frame[sorted(read.columns)]
-    values = matrix.to_numpy(dtype=np.float64)
-    units = _units(terms, values)
-    _require_estimable(formula, terms, values @ units)
+    seen = _comparable(read, persons, crowd, missing, reference or {})
+    frame, conditions, owner, n = seen.frame, seen.conditions, seen.owner, len(seen.names)
+    matrix, random = (read.evaluate(terms, frame) for terms in (read.terms, read.random))
+    spec, random_spec = matrix.model_spec, random.model_spec
+    terms, random_terms = (tuple(map(str, each.columns)) for each in (matrix, random))
+    values, own = (each.to_numpy(dtype=np.float64) for each in (matrix, random))
     columns_of: dict[str, list[str]] = {}
-    for term, place in spec.term_slices.items():
-        columns = {f.expr for f in term.factors if f.eval_method is Factor.EvalMethod.LOOKUP}
-        called = [f.expr for f in term.factors if f.eval_method is Factor.EvalMethod.PYTHON]
-        columns |= {column for code in called for column, _ in _names_in(formula, code)}
-        columns_of |= dict.fromkeys(map(str, (term, *spec.column_names[place])), sorted(columns))
+    for each in (random_spec, spec):
+        for term, place in each.term_slices.items():
+            columns = {f.expr for f in term.factors if f.eval_method is Factor.EvalMethod.LOOKUP}
+            called = [f.expr for f in term.factors if f.eval_method is Factor.EvalMethod.PYTHON]
+            columns |= {column for code in called for column, _ in _names_in(formula, code)}
+            columns_of |= dict.fromkeys(map(str, (term, *each.column_names[place])), sorted(columns))
+    units = _units(terms, values)
+    of_persons = sum(set(columns_of[term]).isdisjoint(conditions) for term in terms)
+    _require_estimable(formula, terms, values @ units, n, of_persons)
+    random_units = _random_units(read, random_terms, own)
+    if random_terms != ("Intercept",):
+        _require_slopes(read, {term: columns_of[term] for term in random_terms}, own @ random_units, owner)
+    first = np.searchsorted(owner, np.arange(n))
+    people = frame.drop(columns=list(conditions)).iloc[first]
+    means = {
+        column: float((frame if column in conditions else people)[column].mean())
+        for column in frame.columns
+        if read.is_number(frame[column])
+    }
+    typical, typical_random = values, own
+    if conditions:
+        typical, typical_random = (_on_average(read, each, frame, conditions, means, first) for each in (spec, random_spec))
+    patterns, like, groups = _patterns(frame, means)
+    names, _, whose = _patterns(people, {column: mean for column, mean in means.items() if column not in conditions})
     return Covariates(
         read,
         spec,
-        used,
-        names=tuple(name for name in names if name not in left_out),
-        left_out=left_out,
+        random_spec,
+        frame,
+        conditions,
+        names=seen.names,
+        left_out=seen.left_out,
+        owner=owner,
+        cell=seen.cell,
         terms=terms,
         matrix=values,
         units=units,
+        random_terms=random_terms,
+        random=own,
+        random_units=random_units,
+        typical=typical,
+        typical_random=typical_random,
         factors={
             str(term): tuple(range(place.start, place.stop))
             for term, place in spec.term_slices.items()
             if place.stop - place.start > 1
         },
         columns_of=columns_of,
-        **_patterns(read, spec, used, values),
-        comparisons=_comparisons(read, spec, used),
+        patterns=patterns,
+        pattern_rows=read.rows(spec, like),
+        pattern_random=read.rows(random_spec, like),
+        groups=groups,
+        person_groups=np.array(names, dtype=object)[whose],
+        comparisons=_comparisons(read, spec, frame, conditions, means, first),
+        references=_references(terms, columns_of, frame.drop(columns=list(means))),
+        cautions=seen.cautions,
     )
 
 
-def require_columns(read: ReadFormula, persons: pd.DataFrame | None) -> list[str]:
-    """The columns of the table of persons; raises where the formula names others."""
-    columns = [] if persons is None else list(map(str, persons.columns))
-    unknown = sorted(set(read.columns) - set(columns))
+def require_columns(read: ReadFormula, persons: pd.DataFrame | None, conditions: Iterable[object] = ()) -> list[str]:
+    """The columns of the table of persons; raises where the formula names others than these and the conditions."""
+    columns, others = [] if persons is None else list(map(str, persons.columns)), list(map(str, conditions))
+    both = [column for column in read.columns if column in columns and column in others]
+    if both:
+        raise ValueError(f"column {both[0]} must be one of persons or one of episodes, received it in both tables: rename one")
+    unknown = sorted(set(read.columns) - set(columns) - set(others))
     if unknown:
-        what = f"formula {_shown(read.text)} names {first_few(unknown)}"
-        raise ValueError(f"{what}, which persons do not have: the columns are {', '.join(columns) or 'none'}")
+        what, who = f"formula {_shown(read.text)} names {first_few(unknown)}", "neither persons nor episodes have"
+        listed = f"the columns of persons are {', '.join(columns) or 'none'}, and those of episodes {', '.join(others)}"
+        if not others:
+            who, listed = "persons do not have", f"the columns are {', '.join(columns) or 'none'}"
+        raise ValueError(f"{what}, which {who}: {listed}")
     return columns
 
 
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """Who can be compared, in which cells: what `Covariates` says of these."""
+
+    names: tuple[str, ...]
+    left_out: dict[str, str]
+    frame: pd.DataFrame
+    conditions: tuple[str, ...]
+    owner: Ints
+    cell: Ints
+    cautions: tuple[str, ...]
+
+
 def _comparable(
-    read: ReadFormula, persons: pd.DataFrame | None, names: tuple[str, ...], reference: Mapping[str, str]
-) -> tuple[pd.DataFrame, dict[str, str]]:
-    """The rows of persons who can be compared, in the order of `names`, and why the others cannot."""
+    read: ReadFormula, persons: pd.DataFrame | None, crowd: Crowd, missing: Missing, reference: Mapping[str, str]
+) -> _Seen:
+    """The persons who can be compared, with their cells, and why the others cannot."""
     strange = sorted(set(reference) - set(read.columns))
     if strange:
         raise ValueError(f"reference must name a column of the formula {_shown(read.text)}, received {first_few(strange)}")
-    columns = require_columns(read, persons)
-    if persons is None or not read.columns:
-        return pd.DataFrame(index=range(len(names))), {}
-    if "expert" not in columns:
-        raise ValueError(f"persons must have the column expert, received {', '.join(columns)}")
+    given, everybody = crowd.conditions, pd.Index(crowd.names, dtype=object)
+    columns = require_columns(read, persons, () if given is None else given.columns)
+    own = [column for column in read.columns if column in columns]
+    table, left_out = pd.DataFrame(index=everybody), dict[str, str]()
+    if persons is not None and own:
+        table, left_out = _of_persons(persons, own, crowd.names)
+        _require_numbers_or_groups(read, table, "persons")
+    # rows of the crowd: whose they are, under which conditions, and which of them can be used
+    whose: Ints = np.arange(len(everybody)) if crowd.owner is None else crowd.owner
+    rows = pd.DataFrame(index=range(whose.size))
+    if given is not None:
+        rows = given[[column for column in read.columns if column not in own]].reset_index(drop=True)
+    empty, listed = rows.isna().to_numpy(), np.isin(whose, everybody.get_indexer(table.index))
+    usable = listed & ~empty.any(axis=1)
+    nowhere = np.setdiff1d(whose[listed], whose[usable])
+    left_out |= {everybody[i]: f"no {' and '.join(rows.columns[empty[whose == i].any(axis=0)])}" for i in nowhere}
+    table, unknown = table.drop(index=list(everybody[nowhere])), ""
+    lost = np.flatnonzero(listed & ~usable & ~np.isin(whose, nowhere))
+    if lost.size:
+        decisions = sum(float(task.counts[lost].sum()) for task in crowd.tasks)
+        lacked = " or ".join(rows.columns[empty[lost].any(axis=0)])
+        unknown = f"{decisions:,.0f} decisions of {count(np.unique(whose[lost]).size, 'person')} without {lacked}"
+    cautions = [f"Left out are {unknown}."] if unknown else []
+    if len(rows.columns):
+        _require_numbers_or_groups(read, rows[usable].set_axis(everybody[whose[usable]], axis=0), "episodes")
+    first = np.zeros(len(everybody), dtype=np.int64)
+    first[whose[usable][::-1]] = np.flatnonzero(usable)[::-1]
+    within = []
+    for column in rows.columns:
+        code = pd.factorize(rows[column])[0]
+        if (code != code[first[whose]])[usable].any():
+            within.append(column)
+            continue
+        own.append(column)  # nobody was seen under two values, so it compares persons with others
+        there = first[everybody.get_indexer(table.index)]
+        table = table.assign(**{column: rows[column].iloc[there].set_axis(table.index)})
+        cautions.append(f"Nobody was seen under two values of {column}, so different persons are compared by it.")
+    groups = [column for column in own if not read.is_number(table[column])]
+    while alone := {name: column for column in groups for name in table.index[~table[column].duplicated(keep=False)]}:
+        left_out |= {name: f"the only one of their {column}" for name, column in alone.items()}
+        table = table.drop(index=list(alone))
+    if read.columns and not len(table) and len(everybody) > 2:
+        advice = "Fill in the empty cells, or use a column whose groups have several persons"
+        if set(left_out.values()) <= {NO_ROW, "no decisions"}:
+            advice = "Write the names in column expert as they are in the table of decisions"
+        raise ValueError(
+            f"persons must be comparable by column {read.columns[0]}, received nobody who can be compared: "
+            f"{left_out_words(left_out)}. {advice}"
+        )
+    # each person's cells, in the order of their conditions
+    place = np.full(len(everybody), -1)
+    place[everybody.get_indexer(table.index)] = np.arange(len(table))
+    used = np.flatnonzero(usable & (place[whose] >= 0))
+    table = table.assign(**{column: _with_levels(read, table[column], reference.get(column)) for column in own})
+    met = pd.DataFrame({column: _with_levels(read, rows[column].iloc[used], reference.get(column)) for column in within})
+    key: Ints = place[whose[used]]
+    for column in within:
+        code = pd.Categorical(met[column])
+        key = np.unique(key * len(code.categories) + code.codes, return_inverse=True)[1]
+    _, start, number = np.unique(key, return_index=True, return_inverse=True)
+    owner: Ints = place[whose[used[start]]]
+    cell = np.full(whose.size, -1)
+    cell[used] = number
+    frame = table[own].iloc[owner].reset_index(drop=True)
+    frame = frame.assign(**{column: met[column].iloc[start].reset_index(drop=True) for column in within})
+    for column in read.columns:
+        if frame[column].nunique() < 2 < len(everybody):
+            of = "persons" if column in columns else "episodes"
+            why = f", without {left_out_words(left_out)}" if left_out else ": leave it out"
+            raise ValueError(f"column {column} of {of} must vary, received {frame[column].iloc[0]} for everyone{why}")
+    if (left_out or unknown) and missing == "fail":
+        everyone = "; ".join(text for text in (left_out_words(left_out), unknown) if text)
+        raise ValueError(
+            f"nobody must be left out with --missing fail, received {everyone}: complete the table of persons, "
+            'or leave these persons out with --missing drop (in Python missing="drop")'
+        )
+    single = int((np.bincount(owner, minlength=len(table)) == 1).sum()) if within else 0
+    if single:
+        cautions.append(
+            f"{count(single, 'person')} of {len(table):,} {'was' if single == 1 else 'were'} seen under one condition only, and "
+            "tell nothing of how a person changes."
+        )
+    return _Seen(tuple(table.index), left_out, frame[sorted(read.columns)], tuple(sorted(within)), owner, cell, tuple(cautions))
+
+
+#: Why a person without covariates is left out.
+NO_ROW = "no row in the table of persons"
+
+
+def _of_persons(persons: pd.DataFrame, used: list[str], names: tuple[str, ...]) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The columns that the formula uses, of the persons who have them all, in the order of `names`; why others are left out."""
+    if "expert" not in persons.columns:
+        raise ValueError(f"persons must have the column expert, received {', '.join(map(str, persons.columns))}")
     labels = [label(value, "column expert of persons") for value in persons["expert"]]
     twice = next((name for name, number in Counter(labels).items() if number > 1), None)
     if twice is not None:
         raise ValueError(f"persons must have one row for each expert, received {twice} twice: delete or rename a row")
-    frame = persons.set_axis(labels, axis=0)
-    listed, known = set(labels), set(names)
-    left_out = {name: "no row in the table of persons" for name in names if name not in listed}
+    frame, listed, known = persons[used].set_axis(labels, axis=0), set(labels), set(names)
+    left_out = {name: NO_ROW for name in names if name not in listed}
     left_out |= {name: "no decisions" for name in labels if name not in known}
     frame = frame.loc[[name for name in names if name in listed]]
-    empty = frame[list(read.columns)].isna()
+    empty = frame.isna()
     incomplete = empty.any(axis=1)
     left_out |= {str(name): f"no {' and '.join(empty.columns[row])}" for name, row in empty[incomplete].iterrows()}
-    frame = frame[~incomplete]
-    _require_numbers_or_groups(read, frame)
-    groups = [column for column in read.columns if not read.is_number(frame[column])]
-    while alone := {name: column for column in groups for name in frame.index[~frame[column].duplicated(keep=False)]}:
-        left_out |= {name: f"the only one of their {column}" for name, column in alone.items()}
-        frame = frame.drop(index=list(alone))
-    for column in read.columns:
-        if not len(frame) and len(names) > 2:
-            advice = "Fill in the empty cells, or use a column whose groups have several persons"
-            if set(names).isdisjoint(labels):
-                advice = "Write the names in column expert as they are in the table of decisions"
-            raise ValueError(
-                f"persons must be comparable by column {column}, received nobody who can be compared: "
-                f"{left_out_words(left_out)}. {advice}"
-            )
-        if frame[column].nunique() < 2 < len(names):
-            why = f", without {left_out_words(left_out)}" if left_out else ": leave it out"
-            raise ValueError(f"column {column} of persons must vary, received {frame[column].iloc[0]} for everyone{why}")
-    leveled = {column: _with_levels(read, frame[column], reference.get(column)) for column in read.columns}
-    return frame.assign(**leveled).reset_index(drop=True), left_out
+    return frame[~incomplete], left_out
 
 
 def left_out_words(left_out: Mapping[str, str], most: int = 5) -> str:
@@ -400,17 +641,17 @@ def left_out_words(left_out: Mapping[str, str], most: int = 5) -> str:
     return "; ".join(parts)
 
 
-def _require_numbers_or_groups(read: ReadFormula, frame: pd.DataFrame) -> None:
+def _require_numbers_or_groups(read: ReadFormula, frame: pd.DataFrame, of: str) -> None:
     """A column in which most cells are numbers and some are not is no column of groups, but one with slips."""
-    for column in read.columns:
+    for column in frame.columns:
         cells = frame[column] if frame[column].dtype == object else ()  # cells of other columns are of one kind
         if any(isinstance(cell, list | tuple | dict | set | np.ndarray | bytes) for cell in cells):
-            raise ValueError(f"column {column} of persons must hold text or numbers, received bytes or nested values")
+            raise ValueError(f"column {column} of {of} must hold text or numbers, received bytes or nested values")
         if column not in {*read.grouped, "expert"} and not pd.api.types.is_numeric_dtype(frame[column]):
             slips = frame[column][pd.to_numeric(frame[column].astype(str), errors="coerce").isna()]
             if 0 < len(slips) < len(frame) / 2:
                 raise ValueError(
-                    f"column {column} of persons must hold numbers, as for most, received {slips.iloc[0]!r} for "
+                    f"column {column} of {of} must hold numbers, as for most, received {slips.iloc[0]!r} for "
                     f"{slips.index[0]}: correct it or leave the cell empty; if these are groups, write C({column}) in the formula"
                 )
 
@@ -432,12 +673,8 @@ def _with_levels(read: ReadFormula, values: pd.Series[Any], first: str | None) -
     return values.astype(pd.CategoricalDtype([*found, *(level for level in levels if level not in found)]))
 
 
-def _units(terms: tuple[str, ...], values: Floats) -> Floats:
-    """T of `Covariates`.
-
-    Raises:
-        ValueError: for numbers that no unit makes usable.
-    """
+def _require_usable(terms: tuple[str, ...], values: Floats) -> None:
+    """Raises for numbers that no unit makes usable."""
     if not np.isfinite(values).all():
         wrong = terms[int(np.argmax(~np.isfinite(values).all(axis=0)))]
         raise ValueError(
@@ -451,6 +688,11 @@ def _units(terms: tuple[str, ...], values: Floats) -> Floats:
                 f"covariates must be neither above 1e100 nor all below 1e-100, received {size:g} in {term}: correct this number, "
                 "or use another unit"
             )
+
+
+def _units(terms: tuple[str, ...], values: Floats) -> Floats:
+    """T of `Covariates`."""
+    _require_usable(terms, values)
     units = np.eye(len(terms))
     if "Intercept" in terms:
         first, others = terms.index("Intercept"), np.array([term != "Intercept" for term in terms])
@@ -464,61 +706,155 @@ def least_persons(terms: int) -> int:
     return terms + 2
 
 
-def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats) -> None:
-    n, p = values.shape
+def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats, persons: int, of_persons: int) -> None:
+    """Raises where X `(m,p)` has too few persons for the terms that are no conditions, too few cells, or a term too many."""
+    m, p = values.shape
     if not p:
         raise ValueError(f"formula must have at least one term, received {formula!r}: use ~ 1 where there is no covariate")
-    if n < least_persons(p):
+    if persons < least_persons(of_persons):
         raise ValueError(
-            f"{p} terms need at least {least_persons(p)} persons, received {n}: use fewer terms, "
+            f"{of_persons} terms need at least {least_persons(of_persons)} persons, received {persons}: use fewer terms, "
             "join small groups, or add persons"
         )
+    if m < least_persons(p):
+        raise ValueError(
+            f"{p} terms need persons under at least {least_persons(p)} conditions in all, received {m}: use fewer terms, "
+            "join small groups, or add persons"
+        )
+    _require_independent(terms, values)
+
+
+def _require_independent(terms: tuple[str, ...], values: Floats) -> None:
     triangle = np.linalg.qr(values).R  # its columns have the ranks of those of X, and are short
-    for last in range(1, p):
-        if np.linalg.matrix_rank(triangle[:, : last + 1], tol=RANK_TOLERANCE * n) <= last:
+    for last in range(1, len(terms)):
+        if np.linalg.matrix_rank(triangle[:, : last + 1], tol=RANK_TOLERANCE * len(values)) <= last:
             raise ValueError(
                 f"the term {terms[last]} must add something to {first_few(terms[:last])}, received a combination of them: "
                 "leave it out"
             )
 
 
-def _patterns(read: ReadFormula, spec: ModelSpec, used: pd.DataFrame, values: Floats) -> dict[str, Any]:
-    """The combinations of groups that occur, in order, with numbers at their mean, and whose each person is."""
-    if not len(used.columns):
-        return {"patterns": ("everyone",), "pattern_rows": values[:1], "groups": np.zeros(len(values), dtype=np.int64)}
-    means = {column: float(used[column].mean()) for column in used.columns if read.is_number(used[column])}
-    kinds = [column for column in used.columns if column not in means]
-    codes: Ints = np.zeros(len(used), dtype=np.int64)  # of the combination of all columns so far
+def _random_units(read: ReadFormula, terms: tuple[str, ...], values: Floats) -> Floats:
+    """V of `Covariates`.
+
+    Raises:
+        ValueError: for too many terms, none, or one that is a combination of others.
+    """
+    if not 0 < len(terms) <= 4:
+        raise ValueError(
+            f"at most 4 terms may differ between persons, and at least 1, received {len(terms)} in {_shown(read.text)}: "
+            "write (1 | expert), or fewer terms before the bar"
+        )
+    _require_usable(terms, values)
+    m, q = values.shape
+    sizes = np.abs(values).max(axis=0)
+    sizes = np.where(sizes > 0, sizes, 1.0)
+    scaled = values / sizes
+    _require_independent(terms, scaled)
+    chosen, ones = np.eye(q), np.linalg.lstsq(scaled, np.ones(m))[0]
+    if np.abs(scaled @ ones - 1).max() < 1e-8:  # ones stand in for the column that has the largest part in them
+        place = (
+            terms.index("Intercept")
+            if "Intercept" in terms
+            else int(np.flatnonzero(np.abs(ones) > np.abs(ones).max() - 1e-6)[-1])
+        )
+        chosen = np.column_stack([ones, np.delete(chosen, place, axis=1)])
+    triangle = np.linalg.qr(scaled @ chosen).R
+    triangle *= np.sign(np.diag(triangle))[:, None]
+    found: Floats = chosen @ np.linalg.inv(triangle) * np.sqrt(m) / sizes[:, None]
+    return found
+
+
+def _require_slopes(read: ReadFormula, columns_of: Mapping[str, list[str]], values: Floats, owner: Ints) -> None:
+    """Raises where nothing tells how effects of Z V differ between persons."""
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
+    sizes = np.diff(first, append=owner.size)
+    inside = values - (np.add.reduceat(values, first) / sizes[:, None])[owner]
+    moved = np.unique(owner[np.abs(inside).max(axis=1) > 1e-9]).size
+    names = in_words(list(dict.fromkeys(column for columns in columns_of.values() for column in columns)))
+    squares = np.add.reduceat(values[:, :, None] * values[:, None, :], first)
+    q = values.shape[1]
+    pairs = [(a, b) for a in range(q) for b in range(a, q)]
+    basis = np.zeros((q, q, len(pairs)))
+    for k, (a, b) in enumerate(pairs):
+        basis[a, b, k] = basis[b, a, k] = 1.0
+    known = np.einsum("ack,nab,ncd,bdl->kl", basis, squares, squares, basis, optimize=True)
+    slopes = q - int(np.ptp(values[:, 0]) < 1e-9)
+    told = np.linalg.matrix_rank(known, tol=1e-9 * np.abs(known).max(), hermitian=True) == len(pairs)
+    told &= np.linalg.matrix_rank(inside.T @ inside / len(values), tol=1e-9, hermitian=True) >= slopes
+    if moved >= least_persons(1) and told:
+        return
+    what = f"nothing tells how the effect of {names} differs between persons in {_shown(read.text)}"
+    why = "nobody was" if not moved else "too few were" if moved < least_persons(1) else "persons were not"
+    enough = "two values of it" if moved < least_persons(1) else "enough combinations of values"
+    raise ValueError(f"{what}, as {why} seen under {enough}: write (1 | expert)")
+
+
+def _on_average(
+    read: ReadFormula, spec: ModelSpec, frame: pd.DataFrame, conditions: tuple[str, ...], means: Mapping[str, float], first: Ints
+) -> Floats:
+    """The mean row of each person, whose first cell is `first`, over all levels of the conditions; numbers at their mean."""
+    numbers = {column: means[column] for column in conditions if column in means}
+    groups = [column for column in conditions if column not in means]
+    every = list(product(*(pd.Categorical(frame[column]).categories for column in groups)))
+    people, total = frame.iloc[first].assign(**numbers), 0.0
+    for levels in every:
+        put = {c: pd.Series(v, people.index).astype(frame[c].dtype) for c, v in zip(groups, levels, strict=True)}
+        total = total + read.rows(spec, people.assign(**put))
+    found: Floats = np.asarray(total) / len(every)
+    return found
+
+
+def _patterns(frame: pd.DataFrame, means: Mapping[str, float]) -> tuple[tuple[str, ...], pd.DataFrame, Ints]:
+    """Names of the combinations of groups that occur, in order, a row for each with numbers at their mean, and each row's."""
+    if not len(frame.columns):
+        return ("everyone",), frame.iloc[:1], np.zeros(len(frame), dtype=np.int64)
+    kinds = [column for column in frame.columns if column not in means]
+    codes: Ints = np.zeros(len(frame), dtype=np.int64)  # of the combination of all columns so far
     for column in kinds:
-        code, levels = pd.factorize(used[column])
+        code, levels = pd.factorize(frame[column])
         codes = np.unique(codes * len(levels) + code, return_inverse=True)[1]
     first = np.unique(codes, return_index=True)[1]
-    keys = [tuple(map(str, row)) for row in used[kinds].iloc[first].itertuples(index=False)]
+    keys = [tuple(map(str, row)) for row in frame[kinds].iloc[first].itertuples(index=False)]
     distinct = sorted(set(keys))
     groups = np.array([distinct.index(key) for key in keys])[codes]
-    typical = used.iloc[np.unique(groups, return_index=True)[1]].assign(**means)
+    like = frame.iloc[np.unique(groups, return_index=True)[1]].assign(**means)
     at_mean = [f"{column} = {mean:.4g}" for column, mean in means.items()]
     names = (", ".join([*(f"{c} = {v}" for c, v in zip(kinds, key, strict=True)), *at_mean]) for key in distinct)
-    rows = read.evaluate(spec, typical).to_numpy(dtype=np.float64)
-    return {"patterns": tuple(names), "pattern_rows": rows, "groups": groups}
+    return tuple(names), like, groups
 
 
-def _comparisons(read: ReadFormula, spec: ModelSpec, used: pd.DataFrame) -> tuple[Comparison, ...]:
-    """What `Covariates` says of them."""
-    numbers = [column for column in used.columns if read.is_number(used[column])]
-    typical = used.assign(**{column: float(used[column].mean()) for column in numbers}).drop_duplicates()
+def _comparisons(
+    read: ReadFormula, spec: ModelSpec, frame: pd.DataFrame, conditions: tuple[str, ...], means: Mapping[str, float], first: Ints
+) -> tuple[Comparison, ...]:
+    """What `Covariates` says of them; `first` is the first cell of each person."""
+    typical = frame.assign(**means).drop_duplicates()
     found = []
-    for column in read.columns:
-        values = used[column]
-        if column in numbers:
+    for column in [column for column in read.columns if column in read.compared]:
+        values = frame[column] if column in conditions else frame[column].iloc[first]
+        if column in means:
             low, high = values.quantile([0.25, 0.75])
             levels: list[Any] = [low, high] if low < high else [float(values.min()), float(values.max())]
             names = tuple(f"{level:.4g}" for level in levels)
         else:
             levels = list(pd.Categorical(values).categories)
             names = tuple(map(str, levels))
-        others = typical.drop_duplicates([c for c in used.columns if c != column]) if len(used.columns) > 1 else typical.iloc[:1]
+        others = typical.iloc[:1]
+        if len(frame.columns) > 1:
+            others = typical.drop_duplicates([c for c in frame.columns if c != column])
         alike = [others.assign(**{column: pd.Series(level, others.index).astype(typical[column].dtype)}) for level in levels]
-        rows = read.evaluate(spec, pd.concat(alike)).to_numpy(dtype=np.float64).reshape(len(levels), len(others), -1)
-        found.append(Comparison(column, column in numbers, names, rows.mean(axis=1)))
+        rows = read.rows(spec, pd.concat(alike)).reshape(len(levels), len(others), -1)
+        found.append(Comparison(column, column in means, column in conditions, names, rows.mean(axis=1)))
     return tuple(found)
+
+
+def _references(terms: tuple[str, ...], columns_of: Mapping[str, list[str]], groups: pd.DataFrame) -> dict[str, str]:
+    """The level of each column of groups that has no term of its own, where all others have one that compares with it."""
+    found = {}
+    for column in groups.columns:
+        alone = [term for term in terms if columns_of[term] == [column]]
+        levels = list(map(str, pd.Categorical(groups[column]).categories))
+        left = [level for level in levels if not any(term.endswith(f"[T.{level}]") for term in alone)]
+        if len(left) == 1 < len(levels):
+            found[str(column)] = left[0]
+    return found
