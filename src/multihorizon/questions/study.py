@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from multihorizon.checks import Floats, Ints, as_count, as_floats, label
+from multihorizon.checks import Floats, Ints, as_count, as_floats, first_few, label
 from multihorizon.choice.model import Settings, by_name, check_discounts, with_known_reward
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.data.demonstrations import Demonstrations, simulate_policy
@@ -93,6 +93,11 @@ def simulate_study(
     used = solver or (_solver_of(study) if isinstance(study, Solution) else MaximumLikelihood())
     problem = study.require_problem() if isinstance(study, Solution) else require_finite(study)
     covariates = used.covariates(problem) if isinstance(used, Population) else None
+    if covariates is not None and covariates.conditions:
+        raise ValueError(
+            "a simulated study must have a formula without conditions, as persons are drawn and not their episodes, received "
+            f"{first_few(covariates.conditions)}: leave them out"
+        )
     problem = problem if covariates is None else covariates.compared(problem)
     design = read_design(problem, demonstrations)
     varied = _check_request(covariates, term, effects, discounts, decisions, people)

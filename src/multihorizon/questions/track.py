@@ -48,7 +48,8 @@ from multihorizon.checks import Floats, Ints, first_few, label
 from multihorizon.choice.model import crowd_with_known_reward
 from multihorizon.choice.surfaces import REACH, Tables
 from multihorizon.choice.tabular import Episodic
-from multihorizon.estimate.population.covariates import Covariates, read_covariates
+from multihorizon.estimate.population.covariates import Covariates
+from multihorizon.estimate.population.solver import remembered
 from multihorizon.problem import Crowd, Problem
 from multihorizon.result import Result
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
@@ -289,6 +290,7 @@ class Tracking:
         found = PopulationEvidence.of(solution).population
         covariates = _covariates(solution, found)
         groups = [c for c in covariates.formula.columns if not covariates.formula.is_number(covariates.frame[c])]
+        nobody = np.zeros(0, dtype=np.int64)
         #: The design, with one row for each combination of groups in place of very many persons.
         self.covariates = replace(
             covariates,
@@ -296,7 +298,13 @@ class Tracking:
             matrix=covariates.matrix.mean(axis=0, keepdims=True),
             names=(),
             left_out={},
-            groups=np.zeros(0, dtype=np.int64),
+            owner=nobody,
+            cell=nobody,
+            groups=nobody,
+            person_groups=nobody.astype(object),
+            random=np.zeros((0, 0)),
+            typical=np.zeros((0, 0)),
+            typical_random=np.zeros((0, 0)),
         )
         self.effects = np.array(
             [[effect["estimate"] for effect in kind.values()] for kind in (found.discount, found.temperature)]
@@ -392,7 +400,7 @@ class Tracking:
                 f"person must have a value for {', '.join(columns)}, as the study compares persons by it, received none"
             )
         frame = pd.DataFrame(index=[0]) if person is None else _one_row(person)
-        row = self.covariates.rows_of(frame)[0]
+        row = self.covariates.rows_of(frame)[0][0]
         return self._prior(row, errors=True)
 
     def _prior(self, row: Floats, errors: bool) -> Prior:
@@ -437,8 +445,7 @@ def _one_row(person: Mapping[str, Any] | pd.Series[Any] | pd.DataFrame) -> pd.Da
 def _covariates(solution: Solution, findings: PopulationFindings) -> Covariates:
     """The design of the study, as the solution remembers it."""
     formula, reference = solution.options.get("formula", "~ 1"), solution.options.get("reference")
-    persons = pd.DataFrame({**findings.covariates, "expert": solution.experts}) if findings.covariates else None
-    found = read_covariates(formula, persons, solution.experts, "drop", reference)
+    found = remembered(solution, formula, reference=reference)
     if found.terms != tuple(findings.discount):
         raise ValueError(
             f"the formula {formula!r} must give the study's terms {first_few(list(findings.discount))}, received "

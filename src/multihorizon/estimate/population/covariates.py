@@ -160,7 +160,7 @@ def _fixed_and_random(text: str) -> tuple[str, str]:
         raise wrong(f"received {next(tokens[i].token for i in bars if tokens[i].token != '|')}, where one bar is known,")
     if len(bars) > 1:
         raise wrong("received more than one bar")
-    (bar,), opened = bars, []
+    bar, opened = bars[0], list[int]()
     for i, token in enumerate(tokens[:bar]):
         if token.kind is Token.Kind.CONTEXT:
             opened = [*opened, i] if token.token in "([{" else opened[:-1]
@@ -172,7 +172,7 @@ def _fixed_and_random(text: str) -> tuple[str, str]:
     if not (len(right) > 1 and right[0].kind is Token.Kind.NAME and right[1].token == ")"):
         raise wrong("received something else than expert after the bar")
     if right[0].token != "expert":
-        raise wrong(f"received the group {right[0].token}, where only expert is known,")
+        raise wrong(f"received {right[0].token} after the bar, where only expert is known,")
     if start + 1 == bar:
         raise wrong("received nothing before the bar")
     before, after = tokens[:start], tokens[bar + 3 :]
@@ -536,14 +536,16 @@ def _comparable(
         rows = given[[column for column in read.columns if column not in own]].reset_index(drop=True)
     empty, listed = rows.isna().to_numpy(), np.isin(whose, everybody.get_indexer(table.index))
     usable = listed & ~empty.any(axis=1)
-    nowhere = np.setdiff1d(whose[listed], whose[usable])
-    left_out |= {everybody[i]: f"no {' and '.join(rows.columns[empty[whose == i].any(axis=0)])}" for i in nowhere}
+    nowhere = np.setdiff1d(everybody.get_indexer(table.index), whose[usable])
+    for i in nowhere:
+        lacked = rows.columns[np.flatnonzero(empty[whose == i].any(axis=0))]
+        left_out[everybody[i]] = f"no {' and '.join(lacked) or 'decisions'}"
     table, unknown = table.drop(index=list(everybody[nowhere])), ""
     lost = np.flatnonzero(listed & ~usable & ~np.isin(whose, nowhere))
     if lost.size:
         decisions = sum(float(task.counts[lost].sum()) for task in crowd.tasks)
-        lacked = " or ".join(rows.columns[empty[lost].any(axis=0)])
-        unknown = f"{decisions:,.0f} decisions of {count(np.unique(whose[lost]).size, 'person')} without {lacked}"
+        lacked = rows.columns[np.flatnonzero(empty[lost].any(axis=0))]
+        unknown = f"{decisions:,.0f} decisions of {count(np.unique(whose[lost]).size, 'person')} without {' or '.join(lacked)}"
     cautions = [f"Left out are {unknown}."] if unknown else []
     if len(rows.columns):
         _require_numbers_or_groups(read, rows[usable].set_axis(everybody[whose[usable]], axis=0), "episodes")
@@ -579,8 +581,8 @@ def _comparable(
     met = pd.DataFrame({column: _with_levels(read, rows[column].iloc[used], reference.get(column)) for column in within})
     key: Ints = place[whose[used]]
     for column in within:
-        code = pd.Categorical(met[column])
-        key = np.unique(key * len(code.categories) + code.codes, return_inverse=True)[1]
+        levels = pd.Categorical(met[column])
+        key = np.unique(key * len(levels.categories) + levels.codes, return_inverse=True)[1]
     _, start, number = np.unique(key, return_index=True, return_inverse=True)
     owner: Ints = place[whose[used[start]]]
     cell = np.full(whose.size, -1)
@@ -601,8 +603,8 @@ def _comparable(
     single = int((np.bincount(owner, minlength=len(table)) == 1).sum()) if within else 0
     if single:
         cautions.append(
-            f"{count(single, 'person')} of {len(table):,} {'was' if single == 1 else 'were'} seen under one condition only, and "
-            "tell nothing of how a person changes."
+            f"{single:,} of {len(table):,} persons {'was' if single == 1 else 'were'} seen under one condition only, which "
+            "tells nothing of changes within persons."
         )
     return _Seen(tuple(table.index), left_out, frame[sorted(read.columns)], tuple(sorted(within)), owner, cell, tuple(cautions))
 
@@ -745,6 +747,8 @@ def _random_units(read: ReadFormula, terms: tuple[str, ...], values: Floats) -> 
             f"at most 4 terms may differ between persons, and at least 1, received {len(terms)} in {_shown(read.text)}: "
             "write (1 | expert), or fewer terms before the bar"
         )
+    if terms == ("Intercept",):
+        return np.eye(1)
     _require_usable(terms, values)
     m, q = values.shape
     sizes = np.abs(values).max(axis=0)
@@ -797,12 +801,11 @@ def _on_average(
     numbers = {column: means[column] for column in conditions if column in means}
     groups = [column for column in conditions if column not in means]
     every = list(product(*(pd.Categorical(frame[column]).categories for column in groups)))
-    people, total = frame.iloc[first].assign(**numbers), 0.0
+    people, total = frame.iloc[first].assign(**numbers), np.zeros(())
     for levels in every:
         put = {c: pd.Series(v, people.index).astype(frame[c].dtype) for c, v in zip(groups, levels, strict=True)}
         total = total + read.rows(spec, people.assign(**put))
-    found: Floats = np.asarray(total) / len(every)
-    return found
+    return total / len(every)
 
 
 def _patterns(frame: pd.DataFrame, means: Mapping[str, float]) -> tuple[tuple[str, ...], pd.DataFrame, Ints]:

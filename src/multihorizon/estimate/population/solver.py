@@ -141,7 +141,8 @@ class Population:
 
     def covariates(self, problem: Problem | Crowd) -> Covariates:
         """The design of the study; raises where it cannot be used."""
-        covariates = read_covariates(self.formula, self.persons, problem.names, self.missing, self.reference)
+        crowd = Crowd.of(problem) if isinstance(problem, Problem) else problem
+        covariates = read_covariates(self.formula, self.persons, crowd, self.missing, self.reference)
         if self.distribution == "free":
             numbers = [comparison.column for comparison in covariates.comparisons if comparison.is_number]
             if numbers:
@@ -158,12 +159,11 @@ class Population:
 
     def solve(self, problem: Problem | Crowd, seed: int = 0, progress: Progress = silent) -> Solution:
         """Maximise the likelihood with persons averaged out; `seed` scatters the starts of the first fit of a reward."""
-        covariates = self.covariates(problem)
         whole = Crowd.of(problem) if isinstance(problem, Problem) else problem
-        if covariates.names != whole.names:
-            among = {name: i for i, name in enumerate(whole.names)}
-            whole = whole.some(np.array([among[name] for name in covariates.names]))
-        crowd, reward = crowd_with_known_reward(whole, self.known_reward)
+        covariates = self.covariates(whole)
+        if covariates.conditions:
+            raise ValueError(f"conditions cannot be compared yet, received {first_few(covariates.conditions)}: leave them out")
+        crowd, reward = crowd_with_known_reward(covariates.gathered(whole), self.known_reward)
         identified, ridge_reason, ridge = True, "", np.zeros(crowd.n_parameters)
         if reward is None:  # the most likely reward where each of some persons has a discount and all have one temperature
             sample = crowd.problem(np.unique(np.linspace(0, crowd.n_experts - 1, min(200, crowd.n_experts)).astype(np.int64)))
@@ -204,11 +204,29 @@ class Population:
         if solution.solver != "Population" or solution.status != Status.CONVERGED:
             raise ValueError(f"a prediction needs a converged Population, received {solution.solver}: {solution.status}")
         found = PopulationEvidence.of(solution).population
-        rows = read_covariates(self.formula, self.persons, solution.experts, "drop", self.reference).rows_of(persons)
+        rows, _ = remembered(solution, self.formula, self.persons, self.reference).rows_of(persons)
         effects = np.array([effect["estimate"] for effect in found.discount.values()])
         between = found.spread["discount"]["estimate"] ** 2
         values = _predicted(rows, effects, np.array(found.discount_covariance), between, found.largest_discount, found.degrees)
         return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=persons.index)
+
+
+def remembered(
+    solution: Solution, formula: str, persons: pd.DataFrame | None = None, reference: Mapping[str, str] | None = None
+) -> Covariates:
+    """The design of a study from what its solution keeps of persons and conditions, where `persons` does not say it."""
+    found = PopulationEvidence.of(solution).population
+    given = () if persons is None else tuple(persons.columns)
+    kept = pd.DataFrame({column: values for column, values in found.covariates.items() if column not in given})
+    owner = np.arange(len(solution.experts))
+    if found.cells is not None:
+        owner = pd.Index(solution.experts).get_indexer(pd.Index(found.cells["expert"]))
+        kept = kept.iloc[owner if len(kept.columns) else []].reset_index(drop=True)
+        kept = kept.assign(**{column: found.cells[column] for column in found.conditions})
+    crowd = Crowd(solution.experts, (), ())
+    if len(kept.columns):
+        crowd = Crowd(solution.experts, (), (), owner, kept)
+    return read_covariates(formula, persons, crowd, "drop", reference)
 
 
 def _free_by_group(covariates: Covariates, found: Maximum, progress: Progress) -> dict[str, dict[str, Any]]:
@@ -401,8 +419,8 @@ class Inference:
             weak_priors=self.moved_by_priors,
             spread=self.spread(),
             predictions=self.predictions(),
-            groups=np.array(covariates.patterns, dtype=object)[covariates.groups],
-            covariates={str(column): covariates.frame[column].to_numpy() for column in covariates.frame.columns},
+            groups=covariates.person_groups,
+            covariates={str(column): values.to_numpy() for column, values in covariates.persons.items()},
             individuals={
                 "logit_discount": self.known.persons.mean[:, 0].tolist(),
                 "logit_discount_error": errors[:, 0].tolist(),
