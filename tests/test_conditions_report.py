@@ -17,6 +17,7 @@ from multihorizon.problem import Crowd
 from multihorizon.report.conditions import MOST_DRAWN, by_condition, condition_rows, conditions_section
 from multihorizon.report.files import write_fit
 from multihorizon.report.fit_page import fit_page
+from multihorizon.report.plots import plot_conditions
 from multihorizon.report.population import compared_with
 
 
@@ -143,6 +144,18 @@ def test_of_very_many_persons_a_sample_is_drawn_and_the_page_stays_small() -> No
     assert len(text) < 500_000
     assert text.count('class="person"') <= 2 * 2 * MOST_DRAWN
     assert f"Drawn are {MOST_DRAWN} of 20,000 persons, evenly from the shortest horizon to the longest." in text
+
+
+def test_a_figure_joins_the_values_of_each_person(solution) -> None:
+    axes = plot_conditions(solution)
+    assert axes.get_xlabel() == "noise"
+    assert len(axes.lines) == 3 + 1
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["low", "high"]
+    assert len(plot_conditions(solution, "block").lines) == 3 + 1
+    with pytest.raises(ValueError, match="condition must be one of noise, block, received group"):
+        plot_conditions(solution, "group")
+    with pytest.raises(ValueError, match="with a condition in its formula, received one without"):
+        plot_conditions(tiny_solutions()["population"].solution)
 
 
 def test_the_terminal_has_a_table_of_conditions(solution, capsys) -> None:

@@ -369,7 +369,7 @@ class CrowdAnalysis(Result):
 def crowd_analysis(solution: Solution, everybody: Crowd, episodes: int, longest: float, remarks: list[str]) -> CrowdAnalysis:
     """What is known of a crowd once its population is solved; some of `everybody` may be left out of the solution."""
     decisions, chance = np.zeros(everybody.n_experts), np.zeros(everybody.n_experts)
-    for task in everybody.tasks:
+    for task in everybody.by_person().tasks:
         choices = np.log(np.maximum(task.mdp.available.sum(axis=1), 1))
         decisions += np.asarray(task.counts.sum(axis=1)).ravel()
         chance -= task.counts @ np.tile(choices, task.mdp.n_actions)

@@ -199,7 +199,7 @@ def _distributions(population: PopulationFindings, steps: float, place: Mapping[
     x = np.linspace(low - 1, high + 1, 121)
     of_pattern, curves = [np.flatnonzero(pattern.codes == k) for k in some], []
     for here in of_pattern:
-        sample = here[_evenly(middle[here], 2000)]
+        sample = here[evenly(middle[here], 2000)]
         wide = np.maximum(error[sample], 0.02 * (x[-1] - x[0]))  # what is known exactly would be a line without a width
         curves.append(np.mean(np.exp(-0.5 * ((x[:, None] - middle[sample]) / wide) ** 2) / wide, axis=1))
     unit, lines, marks = 0.75 / max(float(curve.max()) for curve in curves), [], []
@@ -222,7 +222,7 @@ def _distributions(population: PopulationFindings, steps: float, place: Mapping[
     return Chart(caption, panels, float(np.clip(56 + 90 * len(some), 340, 760)))
 
 
-def _evenly(values: Floats, most: int) -> Ints:
+def evenly(values: Floats, most: int) -> Ints:
     """Where at most so many of the values stand, from the smallest to the largest at equal distances in their order."""
     order = np.argsort(values, kind="stable")
     found: Ints = order[np.linspace(0, order.size - 1, min(most, order.size)).astype(np.int64)]
@@ -240,7 +240,7 @@ def _persons(population: PopulationFindings, by: ByCondition, steps: float, plac
     total = np.bincount(by.level, cells["decisions"], minlength=len(by.levels))
     some = np.arange(total.size) if by.is_number else np.sort(np.argsort(-total, kind="stable")[:most])
     places, logits = (by.places[some] if by.is_number else np.arange(some.size)).tolist(), by.logits[:, some]
-    who = _evenly(np.nanmean(by.logits, axis=1), MOST_DRAWN)
+    who = evenly(np.nanmean(by.logits, axis=1), MOST_DRAWN)
     # Persons stand in the cells in their order, so that a person's group is known; of many groups none has a colour.
     groups = list(dict.fromkeys(sorted(population.groups)))
     colours = pd.Index(groups).get_indexer(pd.Index(population.groups)) if len(groups) <= 5 else np.zeros(number, dtype=np.int64)

@@ -1,4 +1,5 @@
-"""Figures: rewards, policies, what each policy is worth as the discount grows, and how horizons are distributed.
+"""Figures: rewards, policies, what each policy is worth as the discount grows, how horizons are distributed, and how those of
+the same persons change with a condition.
 
 Each function draws on a given matplotlib axes (or makes one) and returns it. Grids are drawn as grids; MDPs without a grid
 shape as bars and tables. Colours: one diverging map around zero for rewards, one qualitative cycle for experts and policies.
@@ -23,6 +24,7 @@ from multihorizon.checks import Floats, as_floats, as_shape
 from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.plan import evaluate, one_hot, plan
+from multihorizon.report.conditions import MOST_DRAWN, by_condition, evenly
 from multihorizon.result import literal
 from multihorizon.solution import PopulationEvidence, Solution
 
@@ -160,11 +162,48 @@ def plot_distribution(solution: Solution, group: str | None = None, ax: Axes | N
     ax.hist(logits, edges.tolist(), weights=found["weights"], color=COLOURS[5], label="no shape assumed")
     curve = np.exp(-0.5 * ((x - centre) / spread) ** 2) / (spread * np.sqrt(2 * np.pi)) * (edges[1] - edges[0])
     ax.plot(x, curve, color=COLOURS[4], label="normal")
-    marks = [gamma for gamma in (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999) if low <= logit(gamma / largest) <= high]
-    ax.set_xticks([float(logit(gamma / largest)) for gamma in marks], [f"{gamma:g}" for gamma in marks])
+    ax.set_xticks(*_discount_ticks(low, high, largest))
     ax.set(xlabel="discount γ, on the logit scale", ylabel="share of persons", title=literal(name))
     ax.legend(frameon=False)
     return ax
+
+
+def plot_conditions(solution: Solution, condition: str | None = None, ax: Axes | None = None) -> Axes:
+    """How the same persons change with a condition: a thin line joins the shrunken discounts of each, and the thick line is what
+    is typical. Of more than 300 persons a sample is drawn, evenly from the shortest horizon to the longest.
+
+    `condition` is one of those in the formula of `Population`, by default the first.
+    """
+    population = PopulationEvidence.of(solution).population
+    if not population.conditions:
+        raise ValueError("this needs a solution of Population with a condition in its formula, received one without")
+    name = population.conditions[0] if condition is None else condition
+    if name not in population.conditions:
+        raise ValueError(f"condition must be one of {', '.join(population.conditions)}, received {condition}")
+    by = by_condition(population, name)
+    some = by.logits[evenly(np.nanmean(by.logits, axis=1), MOST_DRAWN)]
+    ax = ax or new_axes(5.0, 4.2)
+    for logits in some:
+        seen = ~np.isnan(logits)
+        alone = "o" if seen.sum() == 1 else ""
+        ax.plot(by.places[seen], logits[seen], color=COLOURS[0], alpha=0.4, lw=1, marker=alone, markersize=3)
+    ax.plot(by.places, by.typical, color="black", lw=3.5)
+    if not by.is_number:
+        ax.set_xticks(by.places, [literal(level) for level in by.levels])
+        ax.set_xlim(-0.4, len(by.levels) - 0.6)
+    low, high = ax.get_ylim()
+    ax.set_yticks(*_discount_ticks(low, high, population.largest_discount))
+    ax.set(xlabel=literal(name), ylabel="discount γ, on the logit scale")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _discount_ticks(low: float, high: float, largest: float) -> tuple[list[float], list[str]]:
+    """Round discounts between two logits: where they stand, and what is written there."""
+    gammas = [
+        g for g in (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999) if g < largest and low <= logit(g / largest) <= high
+    ]
+    return [float(logit(gamma / largest)) for gamma in gammas], [f"{gamma:g}" for gamma in gammas]
 
 
 def plot_intervals(mdp: MDP, reward: Any, intervals: Sequence[DiscountInterval]) -> Figure:
