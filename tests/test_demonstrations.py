@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -228,3 +230,26 @@ def test_conditions_of_another_table_are_found_by_expert_and_episode() -> None:
         plain.under(others)
     with pytest.raises(ValueError, match="condition noise must be in the table or in the table of episodes, received it in both"):
         whole.under(about)
+
+
+def test_episodes_without_a_name_are_experts_of_their_own(tmp_path: Path) -> None:
+    d = mh.domains.cliff()
+    named = mh.Demonstrations.simulate(d.mdp, d.mce_experts()[:1], episodes=12)
+    rows = named.to_frame()
+    each = named.unnamed()
+    assert each.experts == named.episodes
+    assert each.counts(d.mdp).sum(axis=0).tolist() == named.counts(d.mdp)[0].tolist()
+    rows.drop(columns="expert").to_csv(tmp_path / "missing.csv", index=False)
+    rows.assign(expert="").to_csv(tmp_path / "blank.csv", index=False)
+    rows.drop(columns="expert").to_parquet(tmp_path / "missing.parquet")
+    read = [
+        mh.Demonstrations.from_files(tmp_path / name, unnamed=True) for name in ("missing.csv", "blank.csv", "missing.parquet")
+    ]
+    for table in [*read, mh.Demonstrations.from_frame(rows.drop(columns="expert"), unnamed=True)]:
+        assert table.experts == named.episodes
+        assert table.counts(d.mdp).tolist() == each.counts(d.mdp).tolist()
+    assert mh.Demonstrations.from_frame(rows, unnamed=True).experts == named.experts
+    with pytest.raises(ValueError, match="expert"):
+        mh.Demonstrations.from_csv(tmp_path / "missing.csv")
+    with pytest.raises(ValueError, match="episode"):
+        mh.Demonstrations.from_frame(rows.drop(columns=["expert", "episode"]), unnamed=True)

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -89,6 +89,7 @@ class Expert:
     `known_reward` `(A·S,)` is a part of the expected immediate reward that needs no estimating; None stands for none.
     Where the features are paid on arrival, `arrival` `(S,d)` says how, and F is their average over next states.
     `conditions` keeps the counts apart by the conditions they were made under; None where there are none.
+    `table` is where the counts come from, if an expert of this name made all of them there.
     The arrays are copies that cannot be written to.
     """
 
@@ -102,6 +103,7 @@ class Expert:
     arrival: Sparse | None = None
     known_reward: Floats | None = None
     conditions: Conditions | None = None
+    table: Demonstrations | None = field(default=None, repr=False)
     feature_matrix: Sparse = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -138,6 +140,10 @@ class Expert:
                     "give conditions=None with new data, or conditions that fit them"
                 )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Other processes get no table."""
+        return {**self.__dict__, "table": None}
+
     @property
     def arrival_features(self) -> Sparse | None:
         """What reward parameters pay on arrival, `(S,d)`; None where features belong to states and actions."""
@@ -146,6 +152,7 @@ class Expert:
     def paid(self, known_reward: Floats, features: Sparse | None) -> Expert:
         """The same expert with a known reward and features that suit the task; the data are not checked again."""
         made = copy.copy(self)
+        object.__setattr__(made, "table", self.table)
         matrix = self.mdp.stacked if features is None else features
         for name, value in (("known_reward", known_reward), ("features", features), ("feature_matrix", matrix)):
             object.__setattr__(made, name, value)
@@ -326,7 +333,10 @@ class Problem(AnyProblem):
                         "problem: give features and feature_names, or use with_experts of the problem the expert comes from"
                     )
         labels = as_names(names if names is not None else [e.name for e in found], len(found), "names of the experts")
-        named = [replace(expert, name=name, features=matrix, arrival=arrival) for expert, name in zip(found, labels, strict=True)]
+        named = [
+            replace(expert, name=name, features=matrix, arrival=arrival, table=expert.table if name == expert.name else None)
+            for expert, name in zip(found, labels, strict=True)
+        ]
         self._fill(named, parameter_names)
 
     def _fill(self, experts: Iterable[Expert], parameter_names: tuple[str, ...]) -> None:
@@ -456,7 +466,7 @@ def _read(mdp: MDP, entry: ExpertData, position: int) -> Iterable[Expert]:
             ends = np.searchsorted(owner, np.arange(len(entry.experts) + 1)).tolist()
             under = [Conditions(frame[low:high].reset_index(drop=True), rows[low:high]) for low, high in pairwise(ends)]
         return [
-            Expert(name, mdp, "demonstrations", counts=counts, conditions=conditions)
+            Expert(name, mdp, "demonstrations", counts=counts, conditions=conditions, table=entry)
             for name, counts, conditions in zip(entry.experts, entry.counts(mdp), under, strict=True)
         ]
     return [read_expert(mdp, entry, str(position))]
@@ -580,7 +590,7 @@ class CrowdTask:
 
     A cell is a person, or a person under one combination of conditions. `features` `(A·S,d)`, `arrival` `(S,d)` and
     `known_reward` `(A·S,)` are as in `Expert`. Cells that were not seen in the task have an empty row.
-    In terminal states nobody decides anything.
+    In terminal states nobody decides anything. `tables` are those that its decisions come from, as far as they are known.
     """
 
     mdp: MDP
@@ -588,6 +598,11 @@ class CrowdTask:
     features: Sparse | None = None
     arrival: Sparse | None = None
     known_reward: Floats | None = None
+    tables: tuple[Demonstrations, ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Other processes get no tables."""
+        return {**self.__dict__, "tables": ()}
 
     @cached_property
     def pooled(self) -> Expert:
@@ -641,7 +656,7 @@ class Crowd(AnyProblem):
     @classmethod
     def of(cls, problem: Problem) -> Crowd:
         """The persons of a problem; raises where one was not given as demonstrations."""
-        firsts, parts = [], []
+        firsts, sources, parts = [], [], []
         for members in problem.by_task():
             experts = [problem.experts[i] for i in members]
             every = [require_counts(expert) for expert in experts]
@@ -653,11 +668,12 @@ class Crowd(AnyProblem):
             frames = [None if expert.conditions is None else expert.conditions.frame for expert in experts]
             whose = np.repeat([problem.owner[i] for i in members], sizes)
             firsts.append(experts[0])
+            sources.append(tuple({id(e.table): e.table for e in experts if e.table is not None}.values()))
             parts.append(_Rows(sp.csr_array(sp.vstack(counts)), whose, _stacked(frames, sizes)))
         found, owner, conditions = _aligned(problem.n_experts, parts)
         tasks = (
-            CrowdTask(first.mdp, counts, first.features, first.arrival, first.known_reward)
-            for first, counts in zip(firsts, found, strict=True)
+            CrowdTask(first.mdp, counts, first.features, first.arrival, first.known_reward, tables)
+            for first, tables, counts in zip(firsts, sources, found, strict=True)
         )
         return cls(problem.names, problem.parameter_names, tuple(tasks), owner, conditions)
 
@@ -677,7 +693,7 @@ class Crowd(AnyProblem):
             raise without_decisions(table.experts[idle[0]])
         if table.conditions is not None:
             counts, owner, conditions = _by_condition(mdp, table, table.conditions)
-        return cls(table.experts, parameter_names, (CrowdTask(mdp, counts, matrix, arrival),), owner, conditions)
+        return cls(table.experts, parameter_names, (CrowdTask(mdp, counts, matrix, arrival, tables=(table,)),), owner, conditions)
 
     @classmethod
     def join(cls, *crowds: Crowd) -> Crowd:

@@ -254,11 +254,14 @@ class Demonstrations(ABC):
         """The same as `choices` where episode e is one of unit `unit[e]`, and −1 means of none: `(size,A·S)`, sparse."""
 
     @staticmethod
-    def from_frame(frame: pd.DataFrame, cut_off: bool = False, conditions: Sequence[str] = ()) -> Demonstrations:
+    def from_frame(
+        frame: pd.DataFrame, cut_off: bool = False, conditions: Sequence[str] = (), *, unnamed: bool = False
+    ) -> Demonstrations:
         """Read a data frame with the columns `expert, episode, step, state, action` and optionally `next_state`.
 
         With `cut_off`, episodes may simply stop: the next state of a last decision may then be unknown. `conditions` names other
-        columns that have one value in each episode, numbers or text.
+        columns that have one value in each episode, numbers or text. With `unnamed` the column `expert` may be missing, or
+        blank throughout: then each episode is an expert of its own, with the label of the episode for a name.
 
         Raises:
             ValueError: naming the row and what is wrong with it.
@@ -268,22 +271,31 @@ class Demonstrations(ABC):
             >>> Demonstrations.from_frame(rows.assign(noise=["low", "high"]), conditions=["noise"]).conditions.noise.tolist()
             ['low', 'high']
         """
-        return rows_of(Table(frame), from_file=False, cut_off=cut_off, conditions=conditions)
+        table = Table(frame)
+        if unnamed and ("expert" not in frame or frame["expert"].replace("", None).isna().all()):
+            table = named_by_episode(table)
+        return rows_of(table, from_file=False, cut_off=cut_off, conditions=conditions)
 
     @staticmethod
-    def from_csv(path: str | Path, cut_off: bool = False, conditions: Sequence[str] = ()) -> Demonstrations:
+    def from_csv(
+        path: str | Path, cut_off: bool = False, conditions: Sequence[str] = (), *, unnamed: bool = False
+    ) -> Demonstrations:
         """Read a CSV file with a header line; see `from_frame`. Messages name the file and the line."""
-        return _read(scan_csv(str(path), [existing_file(path, "a CSV table")]), cut_off, conditions)
+        return _read(scan_csv(str(path), [existing_file(path, "a CSV table")]), cut_off, conditions, unnamed)
 
     @staticmethod
-    def from_parquet(path: str | Path, cut_off: bool = False, conditions: Sequence[str] = ()) -> Demonstrations:
+    def from_parquet(
+        path: str | Path, cut_off: bool = False, conditions: Sequence[str] = (), *, unnamed: bool = False
+    ) -> Demonstrations:
         """Read a Parquet file; see `from_frame`."""
-        return _read(scan_parquet(str(path), [existing_file(path, "a Parquet table")]), cut_off, conditions)
+        return _read(scan_parquet(str(path), [existing_file(path, "a Parquet table")]), cut_off, conditions, unnamed)
 
     @staticmethod
-    def from_files(path: str | Path, cut_off: bool = False, conditions: Sequence[str] = ()) -> Demonstrations:
+    def from_files(
+        path: str | Path, cut_off: bool = False, conditions: Sequence[str] = (), *, unnamed: bool = False
+    ) -> Demonstrations:
         """Read a CSV or Parquet file by the ending of its name, or a folder of files of one kind as one table."""
-        return _read(scan_files(str(path), files_of(path, "demonstrations")), cut_off, conditions)
+        return _read(scan_files(str(path), files_of(path, "demonstrations")), cut_off, conditions, unnamed)
 
     @staticmethod
     def simulate(
@@ -432,6 +444,24 @@ class Demonstrations(ABC):
         """The first decision of those of the `moves` that are wanted, `(m,)`: its move, and what to call it in messages."""
         moves = np.flatnonzero(wanted)
         return min(zip(moves.tolist(), self.decisions_of(moves), strict=True), key=lambda pair: pair[1].order)
+
+    def unnamed(self) -> Demonstrations:
+        """The same decisions where each episode is an expert of its own, as if nobody knew whose it was.
+
+        Names are the labels of the episodes, and say whose they are where labels occur twice.
+
+        Example:
+            >>> from multihorizon.domains import cliff
+            >>> d = Demonstrations.simulate(cliff().mdp, cliff().mce_experts(), episodes=2)
+            >>> d.unnamed().experts
+            ('0 of 0', '1 of 0', '0 of 1', '1 of 1', '0 of 2', '1 of 2')
+        """
+        table = self.rows
+        whose, label = table.by_episode.expert.tolist(), table.episode[table.first_rows].tolist()
+        twice = len(set(label)) < len(label)
+        names = [table.episodes[e] + (f" of {table.experts[k]}" if twice else "") for k, e in zip(whose, label, strict=True)]
+        expert = np.repeat(np.arange(len(names)), table.by_episode.length)
+        return replace(table, expert=expert, experts=tuple(names))
 
     def select(self, rows: Any) -> Demonstrations:
         """The decisions of some rows, given as indices or a mask, under the same labels."""
@@ -1297,18 +1327,38 @@ class CountedFiles(Demonstrations):
         raise ValueError(f"{self.scan.name} changed while it was read: read it again")
 
 
-def _read(scan: Scan, cut_off: bool, conditions: Sequence[str]) -> Demonstrations:
+def named_by_episode(table: Table) -> Table:
+    """The same table where each episode is an expert of its own."""
+    table.require("episode")
+    columns = tuple(dict.fromkeys((*table.columns, "expert"))) if table.columns else ()
+    return replace(table, frame=table.frame.assign(expert=table.frame["episode"]), columns=columns)
+
+
+def names_experts(scan: Scan) -> bool:
+    """Whether a scan has a column `expert` that is not blank throughout."""
+    if "expert" not in scan.types:
+        return False
+    with connect() as database:
+        return bool(database.execute(f"SELECT 1 FROM {scan.relation} WHERE trim(expert::VARCHAR) <> '' LIMIT 1").fetchall())
+
+
+def _read(scan: Scan, cut_off: bool, conditions: Sequence[str], unnamed: bool) -> Demonstrations:
     """The decisions of a scan: loaded, or counted where they are too many to be loaded without need."""
+    if unnamed and not names_experts(scan):
+        table = named_by_episode(load(scan, LABELS, (*COLUMNS, "next_state", *conditions)))
+        return rows_of(table, cut_off=cut_off, conditions=conditions)
     if scan.is_larger(LOADED_BYTES, LOADED_ROWS):
         return CountedFiles(scan, cut_off, conditions)
     return rows_of(load(scan, LABELS, (*COLUMNS, "next_state", *conditions)), cut_off=cut_off, conditions=conditions)
 
 
-def read_tables(paths: Sequence[str | Path], cut_off: bool = False, conditions: Sequence[str] = ()) -> list[Demonstrations]:
+def read_tables(
+    paths: Sequence[str | Path], cut_off: bool = False, conditions: Sequence[str] = (), *, unnamed: bool = False
+) -> list[Demonstrations]:
     """Read one table of decisions for each task; raises if two hold the same decisions."""
     tables: list[Demonstrations] = []
     for path in paths:
-        table = Demonstrations.from_files(path, cut_off, conditions)
+        table = Demonstrations.from_files(path, cut_off, conditions, unnamed=unnamed)
         for earlier, other in zip(paths, tables, strict=False):
             if table.same_decisions(other):
                 raise ValueError(f"{path} holds the same decisions as {earlier}: give each table once, or they count double")
