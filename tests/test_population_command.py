@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
+from multihorizon.cli.console import population_of, read_decisions
+from multihorizon.cli.options import FitOptions
 
 TASK = mh.domains.space_adventure(mini_blocks=24)
 PEOPLE = TASK.persons(10, seed=1, temperatures=2.0)
@@ -128,7 +130,7 @@ def test_a_reference_that_is_none_is_refused(study) -> None:
         ((*asked, "--reference", "group"), "--reference must be COLUMN=GROUP, once for each column, received group"),
         ((*asked, "--reference", "group=HC"), "reference of group must be one of control, training, received HC"),
         ((*asked, "--reference", "site=a"), "reference must name a column of the formula '~ group', received site"),
-        (("--reference", "group=control"), "--reference must come with --persons"),
+        (("--reference", "group=control"), "--reference must come with --formula that names columns"),
     ):
         result = fit(study, *options)
         assert result.exit_code == 2
@@ -205,7 +207,7 @@ def test_persons_without_covariates_are_left_out_and_named_everywhere(study, tmp
     for options, said in (
         ((*asked, "--missing", "fail"), "received 10 (no row in the table of persons); 1, 2, 3 (no age)"),
         ((*asked, "--missing", "ignore"), "--missing must be drop or fail, received ignore"),
-        (("--missing", "fail"), "--missing must come with --persons"),
+        (("--missing", "fail"), "--missing must come with --formula that names columns"),
     ):
         result = fit(study, *options)
         assert result.exit_code == 2
@@ -242,3 +244,106 @@ def test_a_free_distribution_that_cannot_be_had_is_refused(study) -> None:
         result = fit(study, *arguments)
         assert result.exit_code == 2
         assert words in " ".join(result.output.split())
+
+
+@pytest.fixture(scope="module")
+def conditions(tmp_path_factory):
+    """A study under two conditions: decisions with the column noise, the episodes of a table of their own, and persons."""
+    folder = tmp_path_factory.mktemp("conditions")
+    frame = PEOPLE.demonstrations.to_frame()
+    number = frame["episode"].astype(int)
+    frame.to_csv(folder / "plain.csv", index=False)
+    frame.assign(noise=np.where(number % 2, "high", "low"), block=number // 4).to_csv(folder / "decisions.csv", index=False)
+    episodes = frame.drop_duplicates(["expert", "episode"])[["expert", "episode"]]
+    number = episodes["episode"].astype(int)
+    episodes.assign(noise=np.where(number % 2, "high", "low"), minutes=number / 2).to_csv(folder / "episodes.csv", index=False)
+    PEOPLE.frame.to_csv(folder / "persons.csv", index=False)
+    return folder
+
+
+def read(folder, demos: str, formula: str, **given: str):
+    """The tables of a command line, and its remarks."""
+    files = {name: folder / file for name, file in given.items()}
+    options = FitOptions([folder / demos], formula=formula, **files)
+    return read_decisions(options, population_of(options, mh.MaximumLikelihood()))
+
+
+def test_columns_of_the_formula_are_read_where_they_are(conditions) -> None:
+    (table,), remarks = read(conditions, "decisions.csv", "~ noise + group", persons="persons.csv")
+    assert list(table.conditions) == ["noise"]
+    assert remarks == []
+    (beside,), remarks = read(conditions, "plain.csv", "~ noise + group", persons="persons.csv", episodes="episodes.csv")
+    assert remarks == []
+    pd.testing.assert_frame_equal(beside.conditions, table.conditions, check_dtype=False)
+    (both,), _ = read(conditions, "decisions.csv", "~ block + minutes", episodes="episodes.csv")
+    assert list(both.conditions) == ["block", "minutes"]
+    assert read(conditions, "decisions.csv", "~ group", persons="persons.csv")[0][0].conditions is None
+    assert read(conditions, "decisions.csv", "~ 1")[0][0].conditions is None
+
+
+def test_rows_about_other_episodes_are_left_out_and_counted(conditions, tmp_path) -> None:
+    episodes = pd.read_csv(conditions / "episodes.csv", dtype=str)
+    pd.concat([episodes, pd.DataFrame({"expert": ["nobody"], "episode": ["0"]})]).to_csv(tmp_path / "more.csv", index=False)
+    (table,), remarks = read(conditions, "plain.csv", "~ noise", episodes=tmp_path / "more.csv")
+    assert table.conditions["noise"].notna().all()
+    assert remarks == ["1 row of more.csv is about an episode that no table of decisions has, and was left out."]
+    episodes.iloc[3:].to_csv(tmp_path / "fewer.csv", index=False)
+    (table,), _ = read(conditions, "plain.csv", "~ noise", episodes=tmp_path / "fewer.csv")
+    assert table.conditions["noise"].isna().sum() == 3
+
+
+def change(column: str, place: int, value: object):
+    def changed(frame: pd.DataFrame) -> pd.DataFrame:
+        frame = frame.astype({column: object})
+        frame.loc[place, column] = value
+        return frame
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("formula", "decisions", "episodes", "said"),
+    [
+        ("~ noise", change("noise", 3, "none"), None, "condition noise must be the same in a whole episode, received 'none'"),
+        (
+            "~ sound",
+            None,
+            None,
+            "'~ sound' names sound, which no table has: {0}/persons.csv has group, age; {0}/d.csv has noise,",
+        ),
+        ("~ age", lambda f: f.assign(age=30), None, "column age of the formula must be in one table, received it in {0}/persons"),
+        ("~ noise", None, lambda f: f, "received it in {0}/e.csv and in {0}/d.csv: drop it from one of them"),
+        ("~ group", None, lambda f: f, "e.csv must have a column that the formula names, received none: leave it out"),
+        ("~ 1", None, lambda f: f, "--episodes must come with --formula that names its columns, received none"),
+        ("~ minutes", None, lambda f: pd.concat([f, f[:1]]), "there must be one row for episode 0 of expert 1, received another"),
+        ("~ minutes", None, lambda f: f.drop(columns="episode"), "must have the columns expert, episode, received none named"),
+        (
+            "~ minutes",
+            None,
+            lambda f: f.assign(expert="x" + f["expert"]),
+            "about episodes of {0}/d.csv, received none that is there",
+        ),
+        ("~ state", None, lambda f: f.assign(state="x"), "a condition must be another column than expert, episode, step, state"),
+    ],
+)
+def test_conditions_that_cannot_be_used_get_one_sentence(conditions, tmp_path, formula, decisions, episodes, said) -> None:
+    frame = pd.read_csv(conditions / "decisions.csv", dtype=str)
+    (frame if decisions is None else decisions(frame)).to_csv(tmp_path / "d.csv", index=False)
+    PEOPLE.frame.to_csv(tmp_path / "persons.csv", index=False)
+    asked = ["--persons", tmp_path / "persons.csv", "--formula", formula]
+    if episodes is not None:
+        episodes(pd.read_csv(conditions / "episodes.csv", dtype=str)).to_csv(tmp_path / "e.csv", index=False)
+        asked += ["--episodes", tmp_path / "e.csv"]
+    result = CliRunner().invoke(app, ["fit", *map(str, [tmp_path / "d.csv", *asked])])
+    assert result.exit_code == 2, result.output
+    assert said.format(tmp_path) in " ".join(result.output.split())
+
+
+def test_recover_and_vectors_take_no_conditions(conditions) -> None:
+    path = str(conditions / "decisions.csv")
+    result = CliRunner().invoke(app, ["recover", path, "--formula", "~ noise"])
+    assert result.exit_code == 2
+    assert "names noise, which it does not have: recover draws new persons" in " ".join(result.output.split())
+    result = CliRunner().invoke(app, ["fit", path, "--state", "block", "--episodes", str(conditions / "episodes.csv")])
+    assert result.exit_code == 2
+    assert "--state must come without --episodes" in " ".join(result.output.split())

@@ -22,14 +22,14 @@ from rich.progress import Progress as Bars
 from rich.text import Text
 
 from multihorizon.analysis import build_problem
-from multihorizon.checks import as_count, as_discount, as_floats, as_non_negative, as_positive
+from multihorizon.checks import as_count, as_discount, as_floats, as_non_negative, as_positive, first_few
 from multihorizon.choice.model import Temperature
 from multihorizon.cli.options import FitOptions, RecoverOptions, TableOptions
-from multihorizon.data.demonstrations import Demonstrations, TableError, read_tables
-from multihorizon.data.reading import files_of
-from multihorizon.data.side_tables import read_features, read_persons, read_transitions
+from multihorizon.data.demonstrations import CODES, Demonstrations, TableError, put_under, read_tables
+from multihorizon.data.reading import columns_of, files_of
+from multihorizon.data.side_tables import read_episodes, read_features, read_persons, read_transitions
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
-from multihorizon.estimate.population.covariates import Missing, read_formula, require_columns
+from multihorizon.estimate.population.covariates import Missing, read_formula
 from multihorizon.estimate.population.solver import Population
 from multihorizon.files import check_output, existing_file, visible, write_all, write_json
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead, family_named
@@ -39,6 +39,7 @@ from multihorizon.problem import Problem
 from multihorizon.questions.goals import LEAST_SIMULATIONS
 from multihorizon.report.charts import Page
 from multihorizon.result import package_version
+from multihorizon.words import count
 
 
 class PlainConsole(Console):
@@ -230,13 +231,13 @@ def temperature_of(texts: list[str] | None) -> Temperature:
 
 
 def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihood) -> Population | None:
-    """What is asked about groups and persons; nothing without a table of persons and a formula."""
+    """What is asked about groups, persons and conditions; nothing without a formula."""
     persons, formula = options.persons, options.formula
     if options.missing not in ("drop", "fail"):
         raise ValueError(f"--missing must be drop or fail, received {options.missing}")
     for option, typed in {"--missing": options.missing == "fail", "--reference": options.reference}.items():
-        if persons is None and typed:
-            raise ValueError(f"{option} must come with --persons FILE, received none: leave it out")
+        if persons is None and not (formula or "").strip(" ~1") and typed:
+            raise ValueError(f"{option} must come with --formula that names columns, received none: leave it out")
     first = dict(text.rpartition("=")[::2] for text in options.reference or ())
     if not all(first) or not all(first.values()) or len(first) < len(options.reference or ()):
         raise ValueError(f"--reference must be COLUMN=GROUP, once for each column, received {', '.join(options.reference or ())}")
@@ -244,14 +245,61 @@ def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihoo
         return None
     if persons is not None and not (formula or "").strip():
         raise ValueError('--persons must come with --formula, received none: "~ group" compares the groups of a column group')
-    if persons is None and formula is not None and formula.strip(" ~1"):
-        raise ValueError(f"--formula {formula} must come with --persons FILE, the table with its columns, received none")
     if solver.discounts is not None or solver.groups is not None:
         raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
+    read_formula(formula or "~ 1")  # before decisions are read, of which there may be many
     rows = None if persons is None else read_persons(persons)
-    require_columns(read_formula(formula or "~ 1"), rows)  # before decisions are read, of which there may be many
     missing: Missing = "drop" if options.missing == "drop" else "fail"
     return Population(formula or "~ 1", rows, solver.known_reward, solver.ridge, missing=missing, reference=first or None)
+
+
+def read_decisions(options: FitOptions, population: Population | None) -> tuple[list[Demonstrations], list[str]]:
+    """The tables of decisions with the conditions that the formula names, and remarks on what was left out."""
+    wanted = () if population is None else read_formula(population.formula).columns
+    if options.episodes is not None and not wanted:
+        raise ValueError('--episodes must come with --formula that names its columns, received none: "~ noise" asks about noise')
+    homes = _homes(options, population, wanted) if wanted else {}
+    tables = read_tables(options.demos, options.cut_off, [column for column in wanted if homes[column] in options.demos])
+    if options.episodes is None:
+        return tables, []
+    needed = [column for column in wanted if homes[column] == options.episodes]
+    if not needed:
+        raise ValueError(f"--episodes {options.episodes} must have a column that the formula names, received none: leave it out")
+    under, others = put_under(tables, read_episodes(options.episodes, needed), str(options.episodes))
+    is_, was = ("is", "was") if others == 1 else ("are", "were")
+    rows = f"{count(others, 'row')} of {options.episodes.name} {is_} about an episode that no table of decisions has"
+    return under, [f"{rows}, and {was} left out."] if others else []
+
+
+def _homes(options: FitOptions, population: Population | None, wanted: Sequence[str]) -> dict[str, Path]:
+    """The table of each column of the formula: that of persons, that of episodes, or one of decisions, which have it all.
+
+    Raises:
+        ValueError: where a column is in none of them, or in two.
+    """
+    columns: dict[Path, list[str]] = {}
+    if population is not None and population.persons is not None and options.persons is not None:
+        columns[options.persons] = [column for column in map(str, population.persons.columns) if column != "expert"]
+    if options.episodes is not None:
+        found = columns_of(options.episodes, "--episodes")
+        columns[options.episodes] = [column for column in found if column not in ("expert", "episode")]
+    for path in options.demos:
+        columns[path] = [column for column in columns_of(path, "demonstrations") if column not in CODES]
+    homes = {}
+    for column in wanted:
+        having = [path for path, others in columns.items() if column in others]
+        if not having:
+            lists = "; ".join(f"{path} has {first_few(others) or 'no columns to ask about'}" for path, others in columns.items())
+            absent = "" if options.persons else ", or give the table of persons that has it with --persons FILE"
+            raise ValueError(f"formula {options.formula!r} names {column}, which no table has: {lists}. Correct the name{absent}")
+        homes[column] = having[0]
+        other = next((path for path in having[1:] if having[0] not in options.demos), None)
+        if other is not None:
+            raise ValueError(
+                f"column {column} of the formula must be in one table, received it in {having[0]} and in {other}: "
+                "drop it from one of them, or give it another name there"
+            )
+    return homes
 
 
 def families_of(text: str | None) -> tuple[Lookahead, ...]:

@@ -22,6 +22,7 @@ from multihorizon.cli.console import (
     out,
     population_of,
     progress_bar,
+    read_decisions,
     read_mdps,
     read_options,
     show_remarks,
@@ -29,7 +30,6 @@ from multihorizon.cli.console import (
 )
 from multihorizon.cli.options import FitOptions
 from multihorizon.crowd import CrowdAnalysis
-from multihorizon.data.demonstrations import read_tables
 from multihorizon.data.side_tables import read_features, read_groups, read_known_reward
 from multihorizon.data.steps import Steps
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
@@ -100,9 +100,11 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis | CrowdAnalysis:
         if population is None:
             raise ValueError('--distribution free must come with --formula, received none: "~ 1" asks about everyone together')
         population = replace(population, distribution="free")
-    return analyse(
+    tables, remarks = read_decisions(options, population)
+    keep = how.pop("keep")
+    found = analyse(
         population=population,
-        tables=read_tables(options.demos, options.cut_off),
+        tables=tables,
         mdps=read_mdps(options.transitions),
         features=None if options.features is None else partial(read_features, options.features),
         smoothing=options.smoothing,
@@ -111,8 +113,10 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis | CrowdAnalysis:
         solver=solver,
         lookahead=families_of(options.lookahead),
         known_reward=None if options.known_reward is None else partial(read_known_reward, options.known_reward),
+        keep=lambda found: keep(replace(found, remarks=[*found.remarks, *remarks])),
         **how,
     )
+    return replace(found, remarks=[*found.remarks, *remarks])
 
 
 def _read_steps(options: FitOptions, state: str) -> Steps:
@@ -126,6 +130,7 @@ def _read_steps(options: FitOptions, state: str) -> Steps:
         "--known-reward": options.known_reward,
         "--groups": options.groups,
         "--persons": options.persons,
+        "--episodes": options.episodes,
         "--formula": options.formula,
         "--missing": options.missing != "drop",
         "--reference": options.reference,
@@ -155,6 +160,7 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
         "known_reward": options.known_reward.name if options.known_reward else None,
         "groups": options.groups.name if options.groups else None,
         "persons": options.persons.name if options.persons else None,
+        "episodes": options.episodes.name if options.episodes else None,
         "formula": options.formula,
         "missing": options.missing if options.formula else None,
         "reference": options.reference,

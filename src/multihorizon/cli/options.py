@@ -77,8 +77,17 @@ PersonsFile = Annotated[
     Path | None,
     file("--persons", "CSV or Parquet: expert, then covariates, one row per person; use with --formula."),
 ]
+EpisodesFile = Annotated[
+    Path | None,
+    file("--episodes", "CSV or Parquet: expert, episode, then conditions, one row per episode; use with --formula."),
+]
 Formula = Annotated[
-    str | None, typer.Option("--formula", help='The covariates that discounts may depend on, as in R: "~ group + age".')
+    str | None,
+    typer.Option(
+        "--formula",
+        help="What discounts may depend on, as in R: columns of --persons, of --episodes, or of the decisions themselves: "
+        '"~ group + noise".',
+    ),
 ]
 MissingChoice = Annotated[
     str,
@@ -181,6 +190,7 @@ class FitOptions(TableOptions):
     known_reward: KnownReward = None
     groups: Groups = None
     persons: PersonsFile = None
+    episodes: EpisodesFile = None
     formula: Formula = None
     missing: MissingChoice = "drop"
     reference: Reference = None

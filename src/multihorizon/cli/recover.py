@@ -19,6 +19,7 @@ from multihorizon.cli.console import (
 from multihorizon.cli.options import RecoverOptions
 from multihorizon.data.side_tables import read_known_reward
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
+from multihorizon.estimate.population.covariates import read_formula
 from multihorizon.estimate.population.solver import Population
 from multihorizon.questions.study import Recovery, simulate_study
 from multihorizon.report.question_pages import FILES, size_cells, write_recovery
@@ -34,6 +35,14 @@ def recover(options: RecoverOptions) -> None:
         for option, value in {"--people": options.people, "--effect": options.effect, "--term": options.term}.items():
             if population is None and value:
                 raise ValueError(f"{option} must come with --formula, which describes the people to draw, received none")
+        if population is not None:
+            known_columns = [] if population.persons is None else list(map(str, population.persons.columns))
+            unknown = [column for column in read_formula(population.formula).columns if column not in known_columns]
+            if unknown:
+                raise ValueError(
+                    f"--formula {options.formula} must come with --persons FILE that has its columns, and names {unknown[0]}, "
+                    "which it does not have: recover draws new persons, and cannot put them under conditions"
+                )
         study = read_study(options)
         known = None if options.known_reward is None else read_known_reward(options.known_reward, study.problem.mdp)
         solver: MaximumLikelihood | Population = replace(population or plain, known_reward=known)

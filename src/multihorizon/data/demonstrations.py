@@ -1366,18 +1366,17 @@ def read_tables(
     return tables
 
 
-def conditions_of(table: Table, needed: Sequence[str] | None = None) -> pd.DataFrame:
-    """A table with one row per episode, checked: `expert` and `episode` as labels, and its other columns, or those needed.
+def conditions_of(table: Table) -> pd.DataFrame:
+    """A table with one row per episode, checked: `expert` and `episode` as labels, and one column for each condition.
 
     Raises:
         ValueError: where a column is missing, or an episode has two rows.
     """
     table.require("expert", "episode")
-    others = [str(column) for column in table.frame.columns if column not in ("expert", "episode")]
-    wanted = others if needed is None else [column for column in others if column in needed]
+    wanted = [str(column) for column in table.frame.columns if column not in ("expert", "episode")]
     if not wanted:
         raise ValueError(f"{table.name} must have a column besides expert and episode for each condition, received none: add it")
-    require_conditions(table.name, wanted, others)
+    require_conditions(table.name, wanted, wanted)
     (expert, experts), (episode, episodes) = table.labels("expert"), table.labels("episode")
     again = np.flatnonzero(pd.Series(expert * len(episodes) + episode).duplicated())
     if again.size:

@@ -50,6 +50,8 @@ from multihorizon.files import DAMAGED, FORMULA, existing_file, is_other_trouble
 #: How many bytes are looked through at a time. A line that fills such a block is refused: the database drops it in silence if it
 #: is the last one and longer than 32 MB, and a small compressed file may hold more of it than memory.
 BLOCK = 1 << 23
+#: How many bytes of a file are read to recognise it.
+OPENING = 4096
 #: What the database keeps in memory; the rest goes to temporary files. Ten million rows must fit in a gigabyte with all else.
 MEMORY = "600MB"
 #: The column that has content only where a row of a CSV file has too many cells.
@@ -91,6 +93,16 @@ def files_of(path: str | Path, what: str) -> list[Path]:
     if len({file_kind(file) for file in files}) > 1:
         raise ValueError(f"{what} must be files of one kind, received a folder with .csv and .parquet files: {path}")
     return files
+
+
+def columns_of(path: str | Path, what: str) -> tuple[str, ...]:
+    """The columns of a table, a file or a folder of files, of which no more than the header is read."""
+    files = files_of(path, what)
+    if file_kind(files[0]) == "Parquet":
+        return tuple(scan_parquet(str(path), files).types)
+    with open_bytes(files[0]) as file:
+        _require_text(files[0], file.read(OPENING))
+    return read_header(files[0])[0]
 
 
 def _one_file(path: str | Path, what: str) -> Path:
@@ -360,10 +372,8 @@ def require_csv(path: Path) -> None:
 
     It is read to its end: the checksum of a compressed file stands there, and the database does not look at it.
     """
-    # How many bytes of a file are read to recognise it.
-    opening_bytes = 4096
     with open_bytes(path) as file:
-        beginning = file.read(opening_bytes)
+        beginning = file.read(OPENING)
         _require_text(path, beginning)
         lines = 1 + beginning.count(b"\n")
         while block := file.read(BLOCK):

@@ -1,4 +1,4 @@
-"""Tables beside the decisions: features, known rewards, groups, persons and transitions.
+"""Tables beside the decisions: features, known rewards, groups, persons, episodes and transitions.
 
 *Features* and *known rewards* have the columns `state`, `action` and columns of numbers; without `action` they belong to states
 and are earned on arrival. Every state of the task must have its row. Where transitions are given, every row must be about a state
@@ -10,12 +10,15 @@ actions are left out. A name that is spelt wrong still shows, because the state 
 *Persons*, with the column `expert` and one row per person, hold covariates. Empty cells are values that are missing, and so is
 what R and others write for them: NA, N/A, NaN or null.
 
+*Episodes*, with the columns `expert` and `episode` and one row per episode, hold conditions, and are read like persons.
+
 *Transitions* are the `.npz` that `MDP.to_npz` writes, or a table with the columns `state, action, next_state, probability` and
 one row per move. A state without rows of its own is terminal; an action without rows in a state is unavailable there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +26,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from multihorizon.checks import LARGEST_UNIT, ROW_TOLERANCE, SMALLEST_UNIT, Bools, Floats, Ints, Sparse
+from multihorizon.data.demonstrations import conditions_of
 from multihorizon.data.reading import Table, closest, in_order, numbers_or_missing, positions, read_table
 from multihorizon.files import existing_file
 from multihorizon.mdp import MDP
@@ -117,6 +121,11 @@ def read_persons(path: str | Path) -> pd.DataFrame:
     codes, names = table.labels("expert")
     others = {str(column): numbers_or_missing(table.frame[column]) for column in table.frame.columns.drop("expert")}
     return pd.DataFrame({"expert": [names[code] for code in codes], **others})[list(table.frame.columns)]
+
+
+def read_episodes(path: str | Path, needed: Sequence[str]) -> pd.DataFrame:
+    """The needed columns of a table of episodes, from CSV or Parquet, with names as they are in tables of decisions."""
+    return conditions_of(read_table(path, "episodes", ("expert", "episode"), ("expert", "episode", *needed)))
 
 
 def read_transitions(path: str | Path) -> MDP:
