@@ -14,7 +14,7 @@ import multihorizon as mh
 from multihorizon.cli.fit import _show_population
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis
 from multihorizon.problem import Crowd
-from multihorizon.report.conditions import MOST_DRAWN, by_condition, condition_rows, conditions_section
+from multihorizon.report.conditions import SAMPLE, by_condition, condition_rows, conditions_section
 from multihorizon.report.files import write_fit
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.plots import plot_conditions
@@ -88,7 +88,7 @@ def test_the_page_shows_persons_conditions_and_whose_a_horizon_is(found) -> None
     for said in (
         "A thin line joins the shrunken discounts of one person; the thick line is what is typical.",
         "A dot is a person who was seen under one condition only.",
-        "the band holds 80 % of the persons at each block.",
+        "the band holds 80 % of all persons at each block.",
         "62 %: the person, whatever the condition",
         "25 %: the situation, which changes everyone alike",
         "the effect of noise[T.high]",
@@ -142,8 +142,8 @@ def test_of_very_many_persons_a_sample_is_drawn_and_the_page_stays_small() -> No
     (section,) = conditions_section(population, 3, {}, "conditions.parquet")
     text = "".join(block if isinstance(block, str) else block.__html__() for block in section.blocks)
     assert len(text) < 500_000
-    assert text.count('class="person"') <= 2 * 2 * MOST_DRAWN
-    assert f"Drawn are {MOST_DRAWN} of 20,000 persons, evenly from the shortest horizon to the longest." in text
+    assert text.count('class="person"') <= 2 * 2 * SAMPLE
+    assert f"Drawn are {SAMPLE} of 20,000 persons, evenly from the shortest horizon to the longest." in text
 
 
 def test_a_figure_joins_the_values_of_each_person(solution) -> None:

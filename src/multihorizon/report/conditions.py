@@ -43,8 +43,8 @@ from multihorizon.report.population import logit_axis
 from multihorizon.solution import PopulationFindings
 from multihorizon.words import decimals, horizon_text, percent, shortened
 
-#: Persons who are drawn one by one; of more, a sample.
-MOST_DRAWN = 300
+#: Persons who are drawn one by one; of more, a sample, in which single lines can be seen.
+MOST_DRAWN, SAMPLE = 300, 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +70,11 @@ class ByCondition:
     persons: list[str]
     logits: Floats
     typical: Floats
+
+    @property
+    def drawn(self) -> Ints:
+        """The persons who are drawn."""
+        return evenly(np.nanmean(self.logits, axis=1), number if (number := len(self.persons)) <= MOST_DRAWN else SAMPLE)
 
 
 def by_condition(population: PopulationFindings, column: str) -> ByCondition:
@@ -240,7 +245,7 @@ def _persons(population: PopulationFindings, by: ByCondition, steps: float, plac
     total = np.bincount(by.level, cells["decisions"], minlength=len(by.levels))
     some = np.arange(total.size) if by.is_number else np.sort(np.argsort(-total, kind="stable")[:most])
     places, logits = (by.places[some] if by.is_number else np.arange(some.size)).tolist(), by.logits[:, some]
-    who = evenly(np.nanmean(by.logits, axis=1), MOST_DRAWN)
+    who = by.drawn
     # Persons stand in the cells in their order, so that a person's group is known; of many groups none has a colour.
     groups = list(dict.fromkeys(sorted(population.groups)))
     colours = pd.Index(groups).get_indexer(pd.Index(population.groups)) if len(groups) <= 5 else np.zeros(number, dtype=np.int64)
@@ -284,12 +289,12 @@ def _persons(population: PopulationFindings, by: ByCondition, steps: float, plac
     caption = [
         f"A thin line joins the shrunken discounts of one person; the thick {'lines are' if colours.any() else 'line is'} "
         f"{'the means of groups' if colours.any() else 'what is typical'}"
-        f"{f', and the band holds 80 % of the persons at each {by.column}' if by.is_number else ''}."
+        f"{f', and the band holds 80 % of all persons at each {by.column}' if by.is_number else ''}."
     ]
     if marks:
         caption.append("A dot is a person who was seen under one condition only.")
     if number > MOST_DRAWN:
-        caption.append(f"Drawn are {MOST_DRAWN} of {number:,} persons, evenly from the shortest horizon to the longest.")
+        caption.append(f"Drawn are {SAMPLE} of {number:,} persons, evenly from the shortest horizon to the longest.")
     if len(by.levels) > some.size:
         caption.append(f"Shown are the {most} of {len(by.levels)} levels with the most decisions.")
     return Chart(" ".join(caption), panels)

@@ -24,7 +24,7 @@ from multihorizon.checks import Floats, as_floats, as_shape
 from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.plan import evaluate, one_hot, plan
-from multihorizon.report.conditions import MOST_DRAWN, by_condition, evenly
+from multihorizon.report.conditions import by_condition
 from multihorizon.result import literal
 from multihorizon.solution import PopulationEvidence, Solution
 
@@ -170,7 +170,7 @@ def plot_distribution(solution: Solution, group: str | None = None, ax: Axes | N
 
 def plot_conditions(solution: Solution, condition: str | None = None, ax: Axes | None = None) -> Axes:
     """How the same persons change with a condition: a thin line joins the shrunken discounts of each, and the thick line is what
-    is typical. Of more than 300 persons a sample is drawn, evenly from the shortest horizon to the longest.
+    is typical. Of more than 300 persons 100 are drawn, evenly from the shortest horizon to the longest.
 
     `condition` is one of those in the formula of `Population`, by default the first.
     """
@@ -181,9 +181,8 @@ def plot_conditions(solution: Solution, condition: str | None = None, ax: Axes |
     if name not in population.conditions:
         raise ValueError(f"condition must be one of {', '.join(population.conditions)}, received {condition}")
     by = by_condition(population, name)
-    some = by.logits[evenly(np.nanmean(by.logits, axis=1), MOST_DRAWN)]
     ax = ax or new_axes(5.0, 4.2)
-    for logits in some:
+    for logits in by.logits[by.drawn]:
         seen = ~np.isnan(logits)
         alone = "o" if seen.sum() == 1 else ""
         ax.plot(by.places[seen], logits[seen], color=COLOURS[0], alpha=0.4, lw=1, marker=alone, markersize=3)
