@@ -402,6 +402,8 @@ def test_counted_conditions_are_those_of_loaded_tables(case, kind, tmp_path, mon
     pd.testing.assert_frame_equal(others[0].conditions, others[2].conditions[["noise", "block"]])
     pd.testing.assert_frame_equal(others[1].select(slice(None)).conditions, others[0].conditions)
     assert counted_plain.conditions is None
+    nowhere = np.full(len(about), -1)
+    assert found.choices_by(mdp, nowhere, 2).nnz == loaded.choices_by(mdp, nowhere, 2).nnz == 0
 
 
 def require_same_cells(one: Crowd, other: Crowd) -> None:

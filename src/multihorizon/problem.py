@@ -775,7 +775,7 @@ class Crowd(AnyProblem):
 
     def __repr__(self) -> str:
         decisions = sum(float(task.counts.sum()) for task in self.tasks)
-        cells = "" if self.owner is None else f", {self.owner.size} with conditions"
+        cells = "" if self.owner is None else f" in {self.owner.size} cells"
         return f"Crowd({self.n_experts} persons{cells}, {decisions:.0f} decisions)"
 
 

@@ -1062,22 +1062,22 @@ class CountedFiles(Demonstrations):
 
     def choices_by(self, mdp: MDP, unit: Ints, size: int) -> Sparse:
         """The same as `choices` where episode e is one of unit `unit[e]`, and −1 means of none; this reads the files again."""
-        states, actions = self.match(mdp)
-        self.require_available(mdp)
-        left_out = self.left_out(mdp).any()
-        self.database.register("given", pd.DataFrame({"number": np.arange(unit.size), "unit": unit}))
-        found = self.arrays(
-            f"""SELECT g.unit, r.state, r.action, r.next_state IS NULL AS ends, count(*) AS n
-            FROM {self.coded()} r JOIN {self.numbered} e ON e.expert = r.expert AND e.label = r.episode
-            JOIN given g ON g.number = e.number WHERE g.unit >= 0 GROUP BY ALL"""
+        states, actions, left_out = self.require_available(mdp)
+        move, columns = pd.DataFrame(vars(self.moves)).drop(columns="count"), (actions * mdp.n_states + states).astype(np.int32)
+        self.database.register("given", pd.DataFrame({"number": np.arange(unit.size), "unit": unit.astype(np.int32)}))
+        self.database.register("counted", move.assign(place=columns)[~left_out])
+        found = self.pieces(
+            f"""SELECT g.unit, m.place, count(*)::DOUBLE AS n FROM {self.coded()} r
+            JOIN {self.numbered} e ON e.expert = r.expert AND e.label = r.episode JOIN given g ON g.number = e.number
+            JOIN counted m ON m.state = r.state AND m.action = r.action AND m.next_state = coalesce(r.next_state, -1)
+            WHERE g.unit >= 0 GROUP BY ALL"""
         )
+        none = np.zeros(0), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+        parts = [none, *((piece["n"], piece["unit"], piece["place"]) for piece in found)]
         self.database.unregister("given")
-        rows, state, action, ends, counts = found
-        state, action = states[state], actions[action]
-        # Of the decisions that do not count, the estimate knows nothing else: see `left_out`.
-        kept = ~((ends > 0) & ~mdp.live[state, action]) if left_out else np.ones(rows.size, dtype=np.bool_)
-        places = rows[kept], (action * mdp.n_states + state)[kept]
-        return sp.csr_array((counts[kept].astype(np.float64), places), shape=(size, mdp.n_actions * mdp.n_states))
+        self.database.unregister("counted")
+        counts, rows, places = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return sp.csr_array((counts, (rows, places)), shape=(size, mdp.n_actions * mdp.n_states))
 
     def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
         """State and action of each decision of the episodes kept, `(E,)`, by episode and step; this reads the files again."""
