@@ -158,6 +158,30 @@ def test_a_figure_joins_the_values_of_each_person(solution) -> None:
         plot_conditions(tiny_solutions()["population"].solution)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_reader_finds_persons_by_their_lines(tab, found, tmp_path, width) -> None:
+    population = found.population.evidence["population"]
+    hostile = {"low": "<img src=x onerror=window.stolen=1>", "high": "$\\alpha$ \u202eabc"}
+    cells = {**population.cells, "noise": np.array([hostile[name] for name in population.cells["noise"]], dtype=object)}
+    solution = replace(found.population, evidence=replace(found.population.evidence, population=replace(population, cells=cells)))
+    fit_page(replace(found, population=solution), {}).write(tmp_path / "report.html")
+    tab.open(tmp_path / "report.html", width)
+    assert tab.errors == []
+    assert tab.run("document.documentElement.scrollWidth") <= width
+    assert tab.run("window.stolen") is None
+    tab.run("document.querySelector('.in-discount .mark.person').closest('svg').focus()")
+    tab.press("Home")
+    told = tab.run("document.querySelector('.tip').textContent")
+    assert "noise = <img src=x onerror=window.stolen=1>: γ 0." in told
+    assert "steps" in told
+    lines = "[...document.querySelectorAll('.in-discount .mark.person')].filter((e) => e.checkVisibility()).length"
+    before = tab.run(lines)
+    tab.click(".chooser summary")
+    tab.click(".chooser li:nth-child(1) input")
+    assert tab.run(lines) < before
+
+
 def test_the_terminal_has_a_table_of_conditions(solution, capsys) -> None:
     _show_population(solution, 3)
     said = capsys.readouterr().out
