@@ -61,5 +61,11 @@ def grid_folder(tmp_path_factory: pytest.TempPathFactory, grid_walks: pd.DataFra
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Examples in docstrings that fit functions or whole studies take seconds."""
     for item in items:
-        if item.nodeid.startswith(("src/multihorizon/estimate/sieve.py", "src/multihorizon/questions/study.py")):
+        if item.nodeid.startswith(
+            (
+                "src/multihorizon/estimate/sieve.py",
+                "src/multihorizon/questions/study.py",
+                "src/multihorizon/questions/carrying_over.py",
+            )
+        ):
             item.add_marker(pytest.mark.slow)

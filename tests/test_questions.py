@@ -6,8 +6,9 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
-from tiny import Asked, tiny_solutions
+from tiny import PAYS, Asked, tiny_solutions
 
 import multihorizon as mh
 from multihorizon.questions.shared_goal import shared_goal_test
@@ -25,10 +26,23 @@ OF_SOLUTIONS: dict[str, Callable[[Asked], Any]] = {
     ),
     "functions": lambda of: mh.reward_functions(of.solution),
 }
+
+
+def carry_over(of: Asked) -> Any:
+    """The question on decisions of which every other episode was made on a Monday."""
+    if of.solution.solver == "SieveLikelihood":
+        return mh.carry_over(of.solution.problem, of.table, "day")
+    rows = of.table.to_frame()
+    rows["day"] = np.where(rows["episode"].astype(int) % 2, "Monday", "Friday")
+    under, problem = mh.Demonstrations.from_frame(rows, conditions=["day"]), of.solution.require_problem()
+    return mh.carry_over(mh.Problem(problem.mdp, under, arrival_features=PAYS[:, None]), under, "day")
+
+
 OF_PROBLEMS: dict[str, Callable[[Asked], Any]] = {
     "goals": lambda of: mh.goals(of.solution.problem, simulations=19),
     "families": lambda of: mh.compare_lookahead(of.solution.problem, [mh.Exponential()]),
     "identified": lambda of: mh.identify(of.solution.problem),
+    "carrying over": carry_over,
 }
 QUESTIONS = OF_SOLUTIONS | OF_PROBLEMS
 KINDS = ("lists", "look-ahead", "population", "vectors")
@@ -45,6 +59,7 @@ REFUSED = {
     "goals": {"vectors": "needs a problem with a finite task"},
     "families": {"vectors": "needs a problem with a finite task"},
     "identified": {"vectors": "needs a problem with a finite task"},
+    "carrying over": {"vectors": "needs a problem with a finite task"},
 }
 
 

@@ -13,7 +13,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from tiny import tiny_solutions
+from tiny import PAYS, tiny_solutions
 
 import multihorizon as mh
 from multihorizon.crowd import crowd_analysis
@@ -43,6 +43,14 @@ def checked() -> TableCheck:
         return check_table(Path(folder) / "log.csv")
 
 
+def carried() -> Result:
+    """The same decisions, every other episode of which was made on a Monday."""
+    rows = table().to_frame()
+    rows["day"] = np.where(rows["episode"].astype(int) % 2, "Monday", "Friday")
+    under = mh.Demonstrations.from_frame(rows, conditions=["day"])
+    return mh.carry_over(mh.Problem(of().require_problem().mdp, under), under, "day", known_reward=PAYS)
+
+
 RESULTS: dict[str, Callable[[], Result]] = {
     "Solution": of,
     "Solution of look-ahead": lambda: of("look-ahead"),
@@ -56,6 +64,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "Bootstrap": lambda: mh.bootstrap(of(), 3),
     "ModelChecks": lambda: mh.check_model(of(), table()),
     "LookaheadComparison": lambda: mh.compare_lookahead(of().require_problem(), [mh.Exponential()]),
+    "CarryingOver": carried,
     "SharedDiscountTest": lambda: mh.shared_discount_test(of()),
     "PairwiseTests": lambda: mh.pairwise_tests(of()),
     "Recovery": lambda: mh.simulate_study(of(), demonstrations=table(), decisions=[], studies=2),

@@ -55,6 +55,7 @@ _HOMES = {
     "shared_discount_test": "questions.shared_discount",
     "pairwise_tests": "questions.shared_discount",
     "compare_lookahead": "questions.lookahead_comparison",
+    "carry_over": "questions.carrying_over",
     "simulate_study": "questions.study",
     "check_model": "questions.model_checks",
     "track": "questions.track",

@@ -18,6 +18,7 @@ with that. If a reachable row disagrees, no MDP on these states describes the en
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -367,6 +368,14 @@ class MDP:
     def as_counted(self) -> MDP:
         """The same task with the transitions that follow from the counted moves alone."""
         return self if self.counted is None else self._replaced(self.counted, None)
+
+    def as_known(self) -> MDP:
+        """The same task as if its transitions had been given: without the error of estimated ones."""
+        if self.sample_sizes is None:
+            return self
+        other = copy.copy(self)
+        object.__setattr__(other, "sample_sizes", None)
+        return other
 
     def _replaced(self, data: Floats, counted: Floats | None) -> MDP:
         other = object.__new__(MDP)

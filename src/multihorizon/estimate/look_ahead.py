@@ -13,7 +13,6 @@ message says so where they were estimated.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -64,14 +63,8 @@ def fit_lookahead(base: Point, family: Lookahead, others: Sequence[WeightedPoint
         others: answers of other families, at which free weights begin as well.
     """
     likelihood = base.likelihood
-
-    def known(mdp: MDP) -> MDP:
-        """The task without the error of estimated transitions, which these plans do not carry."""
-        twin = mdp if mdp.sample_sizes is None else copy.copy(mdp)
-        object.__setattr__(twin, "sample_sizes", None)
-        return twin
-
-    model = WeightedLikelihood(likelihood.problem.in_tasks(known), family, likelihood.settings)
+    # these plans do not carry the error of estimated transitions
+    model = WeightedLikelihood(likelihood.problem.in_tasks(MDP.as_known), family, likelihood.settings)
     penalty = None if likelihood.penalty is None else likelihood.penalty.without(likelihood.discount_slice, model.n_discounts)
     model = model.holding(penalty, likelihood.ridge)
     starts = [_offered(_everyone_at(model, base, family.tried(model.steps)[-1]))[0]]

@@ -1,0 +1,238 @@
+"""Carrying over: a horizon of the person predicts under another condition, one of the situation does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import multihorizon as mh
+from multihorizon.questions import carrying_over
+from multihorizon.questions.carrying_over import MODELS, CarryingOver, _dealt, _Fitted, _gain
+
+DOMAIN = mh.domains.cliff()
+PERSONS, EPISODES = 16, 40
+
+
+def study(discounts: np.ndarray, values: tuple[str, ...], seed: int = 0, names: list[str] | None = None) -> pd.DataFrame:
+    """Decisions of persons who have a discount `(K,C)` under each condition."""
+    frames = []
+    for column, value in enumerate(values):
+        policies = [mh.soft_plan(DOMAIN.mdp, DOMAIN.reward, gamma).policy for gamma in discounts[:, column]]
+        table = mh.Demonstrations.simulate(DOMAIN.mdp, policies, EPISODES, seed=seed + 100 * column, names=names)
+        frames.append(
+            table.to_frame().assign(episode=lambda rows, at=column: rows["episode"].astype(int) + 1000 * at, noise=value)
+        )
+    return pd.concat(frames, ignore_index=True)
+
+
+def asked(rows: pd.DataFrame, **options: object) -> CarryingOver:
+    """What is found of such decisions, with the reward known."""
+    table = mh.Demonstrations.from_frame(rows, conditions=["noise"])
+    return mh.carry_over(mh.Problem(DOMAIN.mdp, table), table, "noise", **{"known_reward": DOMAIN.reward, **options})
+
+
+@pytest.fixture(scope="module")
+def of_persons() -> pd.DataFrame:
+    """Each person has one discount under both conditions."""
+    own = np.random.default_rng(0).permutation(np.linspace(0.05, 0.95, PERSONS))
+    return study(np.stack([own, own], axis=1), ("high", "low"))
+
+
+@pytest.fixture(scope="module")
+def found(of_persons: pd.DataFrame) -> CarryingOver:
+    return asked(of_persons)
+
+
+@pytest.mark.slow
+def test_a_horizon_of_the_person_is_carried(found: CarryingOver) -> None:
+    assert found.levels == ("high", "low")
+    assert [(pair.origin, pair.target) for pair in found.pairs] == [
+        ("high", "low"),
+        ("low", "high"),
+        ("high", "high"),
+        ("low", "low"),
+    ]
+    assert all(pair.gain().clear for pair in found.pairs)
+    assert found.answer.answer == "At least in part to the person"
+    kept, lost = found.kept_and_lost
+    assert kept.clear
+    assert not lost.clear
+    assert "A horizon carried from high to low predicts better than one discount for everybody" in found.summary()
+    for pair in found.pairs:
+        assert pair.mean("own") > pair.mean("one_for_all") > pair.mean("chance")
+
+
+@pytest.mark.slow
+def test_a_horizon_of_the_situation_is_not() -> None:
+    rng, even = np.random.default_rng(1), np.linspace(0.05, 0.95, PERSONS)
+    found = asked(study(np.stack([rng.permutation(even), rng.permutation(even)], axis=1), ("high", "low")))
+    carried, within = found.pairs[:2], found.pairs[2:]
+    assert all(pair.gain().clear for pair in within)
+    assert all(pair.gain().high < 0 for pair in carried)
+    assert found.answer.answer == "At least in part to the situation"
+    assert "predicts worse than one discount for everybody" in found.summary()
+
+
+@pytest.mark.slow
+def test_figures_are_those_of_the_models_that_are_fitted_under_the_other_condition(
+    of_persons: pd.DataFrame, found: CarryingOver
+) -> None:
+    tables = {value: mh.Demonstrations.from_frame(rows) for value, rows in of_persons.groupby("noise")}
+    pair = found.pairs[0]
+    counts = tables["low"].counts(DOMAIN.mdp)
+    solvers = {
+        "own": mh.Population(known_reward=DOMAIN.reward),
+        "own_alone": mh.MaximumLikelihood("per_expert", known_reward=DOMAIN.reward),
+    }
+    for model, solver in solvers.items():
+        solution = mh.solve(mh.Problem(DOMAIN.mdp, tables["high"]), solver)
+        for own, total, gamma, temperature, mean in zip(
+            counts, pair.decisions, solution.discounts, solution.temperature, pair.log_likelihoods[model], strict=True
+        ):
+            policy = mh.soft_plan(DOMAIN.mdp, DOMAIN.reward, gamma, temperature).policy
+            assert mean == pytest.approx((own * np.log(np.where(own > 0, policy, 1.0))).sum() / total, abs=1e-9)
+            assert own.sum() == total
+    chances = np.log(DOMAIN.mdp.available.sum(axis=1))
+    expected = [-(own.sum(axis=1) * chances).sum() / own.sum() for own in counts]
+    assert pair.log_likelihoods["chance"] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.slow
+def test_neither_names_nor_order_nor_workers_matter(of_persons: pd.DataFrame, found: CarryingOver) -> None:
+    moved = of_persons.sample(frac=1.0, random_state=0)
+    moved["expert"] = "z" + (99 - moved["expert"].astype(int)).astype(str)
+    again = asked(moved, jobs=2)
+    columns = found.to_frame().columns.drop(["from", "to"])
+    assert again.to_frame()[columns].to_numpy() == pytest.approx(found.to_frame()[columns].to_numpy(), abs=1e-5)
+    renamed = asked(of_persons.assign(noise=of_persons["noise"].map({"high": "z", "low": "a"})))
+    order = [1, 0, 3, 2]
+    assert renamed.to_frame()[columns].to_numpy()[order] == pytest.approx(found.to_frame()[columns].to_numpy(), abs=1e-9)
+
+
+def test_halves_share_no_decision_and_hold_all(of_persons: pd.DataFrame) -> None:
+    table = mh.Demonstrations.from_frame(of_persons, conditions=["noise"])
+    problem = mh.Problem(DOMAIN.mdp, table)
+    levels, parts, told = _dealt(problem, [table], "noise", 0)
+    assert levels == ("high", "low")
+    assert told == []
+    whole = sum(np.array(part) for part in parts.values())
+    assert np.array_equal(whole, [expert.counts for expert in problem.experts])
+    for level in levels:
+        lengths = of_persons[of_persons["noise"] == level].groupby(["expert", "episode"]).size()
+        for side in (0, 1):
+            decided = np.array(parts[level, side]).sum(axis=(1, 2))
+            assert (decided > 0).all()
+            assert decided.sum() < lengths.sum()
+    other = _dealt(problem, [table], "noise", 1)[1]
+    assert not np.array_equal(other["low", 0], parts["low", 0])
+
+
+def test_a_gain_is_a_ratio_over_persons() -> None:
+    persons = pd.DataFrame({"gain": [2.0, 1.0, 6.0], "decisions": [10.0, 10.0, 20.0]}, index=["a", "b", "c"])
+    gain = _gain(persons)
+    assert gain.estimate == pytest.approx(9 / 40)
+    assert gain.error == pytest.approx(np.sqrt(1.5 * ((2 - 2.25) ** 2 + (1 - 2.25) ** 2 + (6 - 4.5) ** 2)) / 40)
+    assert gain.high - gain.estimate == pytest.approx(4.302652729696 * gain.error)
+    halves = pd.concat([persons / 2, persons / 2])
+    assert _gain(halves) == pytest.approx(gain)
+    assert np.isnan(_gain(persons[:1]).estimate)
+
+
+@pytest.fixture
+def unfitted(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Everybody has a discount of 0.5 and a temperature of 1, without a search; those of some models, put in here, do not end."""
+    unfinished: set[str] = set()
+
+    def fit(known: np.ndarray, discount: object, seed: int, item: tuple[mh.Problem, str]) -> _Fitted:
+        return _Fitted(item[0].names, np.tile([0.5, 0.0], (item[0].n_experts, 1)), known, item[1] not in unfinished)
+
+    monkeypatch.setattr(carrying_over, "_fit", fit)
+    return unfinished
+
+
+@pytest.mark.usefixtures("unfitted")
+def test_three_conditions_and_persons_who_were_seen_under_some_of_them() -> None:
+    own = np.linspace(0.1, 0.9, 4)
+    rows = study(np.stack([own, own, own], axis=1), ("a", "b", "c"), names=["Ann", "Bo", "Cy", "Di"])
+    rows = rows[~((rows["expert"] == "Ann") & (rows["noise"] == "b"))]
+    first = rows["episode"] == rows.groupby(["expert", "noise"])["episode"].transform("min")
+    rows = rows[first | ~((rows["expert"] == "Bo") & (rows["noise"] == "c"))]
+    rows.loc[(rows["expert"] == "Di") & (rows["episode"] == 2), "noise"] = None
+    found = asked(rows)
+    assert len(found.pairs) == 9
+    seen = {(pair.origin, pair.target): pair for pair in found.pairs}
+    assert seen["a", "b"].experts == ("Bo", "Cy", "Di")
+    assert seen["b", "a"].left_out == ("Ann",)
+    assert seen["a", "c"].experts == ("Ann", "Bo", "Cy", "Di")
+    assert seen["c", "c"].experts == ("Ann", "Cy", "Di")
+    assert all(pair.gain().estimate == 0 for pair in found.pairs)
+    assert found.answer.answer == "These decisions do not tell"
+    assert any("1 person (Ann) seen under one of them only" in remark for remark in found.remarks)
+    assert any("1 person (Bo) with one episode only" in remark for remark in found.remarks)
+    assert "noise is not known of 1 episode, left out here." in found.remarks
+
+
+def test_a_search_that_does_not_end_gives_no_number(of_persons: pd.DataFrame, unfitted: set[str]) -> None:
+    unfitted.add("own")
+    found = asked(of_persons)
+    assert found.answer.answer == "No usable answer"
+    assert found.to_frame()["own"].isna().all()
+    assert found.to_frame()["one_discount"].notna().all()
+    assert any("did not end" in remark for remark in found.remarks)
+    assert set(MODELS) <= set(found.to_frame().columns)
+
+
+@pytest.mark.slow
+def test_an_unknown_reward_is_that_of_the_other_condition(of_persons: pd.DataFrame) -> None:
+    rows = of_persons[of_persons["expert"].astype(int) < 5]
+    table = mh.Demonstrations.from_frame(rows, conditions=["noise"])
+    problem = mh.Problem(DOMAIN.mdp, table, arrival_features=DOMAIN.reward[:, None], feature_names=["pay"])
+    found = mh.carry_over(problem, table, "noise", discount=0.5)
+    assert all(pair.common_discount == 0.5 for pair in found.pairs)
+    kept = mh.Demonstrations.from_frame(rows[rows["noise"] == "high"])
+    solution = mh.solve(mh.Problem(DOMAIN.mdp, kept, arrival_features=DOMAIN.reward[:, None]), mh.Population())
+    policies = [
+        mh.soft_plan(DOMAIN.mdp, DOMAIN.reward * solution.reward[0], gamma, temperature).policy
+        for gamma, temperature in zip(solution.discounts, solution.temperature, strict=True)
+    ]
+    counts = mh.Demonstrations.from_frame(rows[rows["noise"] == "low"]).counts(DOMAIN.mdp)
+    total = sum((own * np.log(np.where(own > 0, policy, 1.0))).sum() for own, policy in zip(counts, policies, strict=True))
+    assert found.pairs[0].mean("own") == pytest.approx(total / counts.sum(), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda rows: rows.assign(noise="low"), "must have from 2 to 12 values, received 1: low"),
+        (lambda rows: rows.assign(noise=rows["episode"]), "must have groups as values, received numbers: make groups of them"),
+        (lambda rows: rows.assign(noise="e" + rows["episode"].astype(str)), "from 2 to 12 values, received 80"),
+        (lambda rows: rows.rename(columns={"noise": "day"}), "condition noise must be known of the episodes"),
+        (
+            lambda rows: rows.assign(noise=np.where(rows["expert"].astype(int) % 2, "high", "low")),
+            "at least two persons must be seen under two values of noise, received fewer",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_one_sentence(of_persons: pd.DataFrame, change, words: str) -> None:
+    rows = change(of_persons)
+    conditions = [column for column in ("noise", "day") if column in rows]
+    table = mh.Demonstrations.from_frame(rows, conditions=conditions)
+    with pytest.raises(ValueError, match=words) as refusal:
+        mh.carry_over(mh.Problem(DOMAIN.mdp, table), table, "noise", known_reward=DOMAIN.reward)
+    assert "\n" not in str(refusal.value)
+
+
+def test_rewards_that_the_other_condition_says_nothing_of_are_refused() -> None:
+    """Two tasks in one table, without a state in common: nothing that is learned in one is known in the other."""
+    rows = [
+        (who, 10 * episode + side, 0, f"start {side}", ("left", "right")[(episode + who) % 3 == 0], f"end {side} {episode % 2}")
+        for who in range(3)
+        for episode in range(6)
+        for side in (0, 1)
+    ]
+    frame = pd.DataFrame(rows, columns=["expert", "episode", "step", "state", "action", "next_state"])
+    frame["noise"] = np.where(frame["state"] == "start 0", "high", "low")
+    table = mh.Demonstrations.from_frame(frame, conditions=["noise"])
+    with pytest.raises(ValueError, match="received none in common: give a known reward, or features"):
+        mh.carry_over(mh.Problem(mh.estimate_mdp(table), table), table, "noise")
