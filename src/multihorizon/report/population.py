@@ -134,10 +134,11 @@ def effect_blocks(population: PopulationFindings, steps: float) -> list[str | Bl
         bars += [None] * len(population.factors[kind])
         drawn = [[*row, bar] for row, bar in zip(effect_rows(population, kind), bars, strict=True)]
         blocks.append(PageTable(["term", "estimate", "95 % interval or test", "p", ""], drawn, caption))
+    same = " Conditions are compared within the same persons, so what makes persons differ from each other does not blur it."
     blocks.append(
         "The logit of a discount γ is log(γ/(1−γ)). Persons differ around the mean of their group, so a difference between "
         "groups is judged by the number of persons, not by the number of decisions (Student's t with "
-        f"{population.degrees} degrees of freedom)."
+        f"{population.degrees} degrees of freedom).{same if population.cells is not None else ''}"
     )
     return blocks
 
@@ -240,6 +241,8 @@ def round_shares(top: float) -> list[float]:
 def _persons(findings: Analysis) -> PageTable:
     """Shrunken beside raw discounts."""
     columns, raw, steps = population_columns(findings), findings.solution.discounts, findings.longest
+    assert findings.population is not None
+    where = _on_average(PopulationEvidence.of(findings.population).population)
     compared = columns["shrunken_discount"].dropna()
     order = [int(k) for k in compared.index[np.argsort(compared)]]
     rows = []
@@ -251,7 +254,7 @@ def _persons(findings: Analysis) -> PageTable:
         rows.append([findings.solution.experts[k], own, shrunken, interval, decimals(row["reliability"], 2)])
     own_look = Either("raw discount", "raw horizon, steps")
     headers = ["person", own_look, "shrunken", "95 % interval", "reliability"]
-    return PageTable(headers, rows, "Shrunken beside raw discounts", [[k] for k in order])
+    return PageTable(headers, rows, f"Shrunken{where} beside raw discounts", [[k] for k in order])
 
 
 def _groups_figure(findings: Analysis, found: Solution) -> Chart:
@@ -283,8 +286,13 @@ def _shrinkage_figure(findings: Analysis, found: Solution) -> Chart:
         for k, i in enumerate(places)
         if findings.given[i]
     ]
-    caption = "Shrunken against raw discounts: what a person's decisions leave open, the population fills in."
+    where = _on_average(PopulationEvidence.of(found).population)
+    caption = f"Shrunken{where} against raw discounts: what a person's decisions leave open, the population fills in."
     return Chart(caption, [Panel(Axis("raw discount"), Axis("shrunken discount"), marks, [DIAGONAL])])
+
+
+def _on_average(population: PopulationFindings) -> str:
+    return "" if population.cells is None else ", at average conditions,"
 
 
 def _tip(findings: Analysis, found: Solution, k: int, *group: str) -> str:
@@ -301,8 +309,11 @@ def logit_axis(steps: float, unit: Unit, largest: float, ends: Sequence[float]) 
     ticks: list[tuple[float, str]] = []
     for gamma in (*coarse, *fine):
         place = float(logit(gamma / largest)) if gamma < largest else inf
-        near = min((abs(place - other) for other, _ in ticks), default=inf)
-        if low <= place <= high and near > (0.09 if gamma in coarse else 0.15) * (high - low):
-            ticks.append((place, f"{gamma:g}" if unit == "discount" else horizon_text(gamma, steps)))
+        near, text = min((abs(place - other) for other, _ in ticks), default=inf), f"{gamma:g}"
+        if unit == "steps":
+            text = horizon_text(gamma, steps)
+        new = all(text != other for _, other in ticks)  # in a short task several discounts are as many steps
+        if low <= place <= high and near > (0.09 if gamma in coarse else 0.15) * (high - low) and new:
+            ticks.append((place, text))
     label = "discount γ, on the logit scale" if unit == "discount" else "horizon in steps, on the logit scale of the discount"
     return Axis(label, sorted(ticks), low, high)
