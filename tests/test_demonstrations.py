@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import multihorizon as mh
+from multihorizon.problem import Crowd
 
 DOMAIN = mh.domains.cliff()
 POLICIES = DOMAIN.mce_experts()
@@ -253,3 +254,33 @@ def test_episodes_without_a_name_are_experts_of_their_own(tmp_path: Path) -> Non
         mh.Demonstrations.from_csv(tmp_path / "missing.csv")
     with pytest.raises(ValueError, match="episode"):
         mh.Demonstrations.from_frame(rows.drop(columns=["expert", "episode"]), unnamed=True)
+
+
+def test_cells_do_not_depend_on_names_and_order(tmp_path) -> None:
+    frame = noisy()
+    (tmp_path / "parts").mkdir()
+    for number, (_, rows) in enumerate(frame.sample(frac=1, random_state=2).groupby("noise")):
+        rows.to_csv(tmp_path / "parts" / f"{number}.csv", index=False)
+    renamed = frame.assign(
+        expert=frame["expert"].map({"b": "x", "a": "z", "10": "y"}),
+        episode="e" + frame["episode"],
+        noise=frame["noise"].map({"low": "zero", "high": "alarm"}),
+        block=10 - frame["block"],
+    )
+    conditions = ["noise", "block"]
+    tables = [
+        mh.Demonstrations.from_frame(frame, conditions=conditions),
+        mh.Demonstrations.from_files(tmp_path / "parts", conditions=conditions),
+        mh.Demonstrations.from_frame(renamed.sample(frac=1, random_state=3), conditions=conditions[::-1]),
+    ]
+    back = {"x": "b", "z": "a", "y": "10", "zero": "low", "alarm": "high"}
+    found = []
+    for table in tables:
+        crowd = Crowd.read(DOMAIN.mdp, table)
+        rows = zip(crowd.owner, crowd.conditions["noise"], crowd.conditions["block"], strict=True)
+        keys = [(crowd.names[who], noise, int(block)) for who, noise, block in rows]
+        if "x" in table.experts:
+            keys = [(back[who], back[noise], 10 - block) for who, noise, block in keys]
+        found.append({key: counts.tobytes() for key, counts in zip(keys, crowd.tasks[0].counts.toarray(), strict=True)})
+    assert len(found[0]) == 18
+    assert found[0] == found[1] == found[2]
