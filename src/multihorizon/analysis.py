@@ -567,7 +567,8 @@ def analyse(
         solver: all options of the fit, in place of `temperature` and `ridge`, which must then be left out.
         known_reward: None, or a function of the MDP that gives the known part of the reward, as in `MaximumLikelihood`.
         lookahead: families of look-ahead to compare on the same decisions.
-        population: what to ask about groups and persons, if anything; the known reward is handed on to it.
+        population: what to ask about groups, persons and the conditions of the tables, if anything; the known reward is handed on
+            to it.
         seed: fixes all randomness.
         jobs: processes that share simulations, intervals and tests of pairs; -1 is all cores. The digits do not depend on it.
         progress: called with the share of the work that is done and where it stands.

@@ -8,6 +8,9 @@ table that is too large to load, no more than this is kept; what more is asked f
 an episode are consecutive whole numbers. Where `next_state` is given it must be the state of the following step; left blank, it
 is taken from there.
 
+*Conditions* are further columns that have one value in each episode, read where they are asked for, or the columns of a table
+with one row per episode. The decisions of units of episodes, such as a person under a condition, are counted by `choices_by`.
+
 *Counting* (`CountedFiles`, in a database) takes one pass that finds all labels, and one that groups rows by the codes of expert,
 state, action and next state; of CSV files, which are slow to read, one pass does both. *Checking* takes another: rows are grouped
 by episode. With h a random function of 64 bits, an episode whose steps run from f to l is in order if,
@@ -16,7 +19,8 @@ over its rows,
     Σ h(step, state) − Σ h(step + 1, next state) = h(f, first state) − h(l + 1, last next state),
 
 because then all terms but two cancel: every step is there once, and every next state is the state of the following step. A wrong
-episode passes by chance once in 10¹⁸. No row is sorted, and of each episode a few numbers are kept.
+episode passes by chance once in 10¹⁸. No row is sorted, and of each episode a few numbers are kept. A condition is the same in
+all rows of an episode if its least value there is its greatest, and it is known in all of them or in none.
 
 Checking reads labels as they are spelt in the files. Where two spellings mean one label (3 and 3.0), or next states are blank
 inside an episode, it goes over codes instead, which is slower. Where something is wrong, the rows in question are loaded, and the
