@@ -96,8 +96,8 @@ def by_condition(population: PopulationFindings, column: str) -> ByCondition:
         levels = [f"{place:.4g}" for place in places]
     else:
         names = values.astype(str)
-        said = [str(name) for pair in pairs for name in pair["levels"]]
-        levels = [name for name in dict.fromkeys([*said, *sorted(names.unique())]) if (names == name).any()]
+        said, met = [str(name) for pair in pairs for name in pair["levels"]], sorted(names.unique())
+        levels = [name for name in dict.fromkeys([*said, *met]) if name in set(met)]
         level, places = pd.Index(levels).get_indexer(pd.Index(names)), np.arange(len(levels), dtype=np.float64)
     who, persons = pd.factorize(cells["expert"])
     at, size = who * len(levels) + level, len(persons) * len(levels)
@@ -247,7 +247,7 @@ def _persons(population: PopulationFindings, by: ByCondition, steps: float, plac
     places, logits = (by.places[some] if by.is_number else np.arange(some.size)).tolist(), by.logits[:, some]
     who = by.drawn
     # Persons stand in the cells in their order, so that a person's group is known; of many groups none has a colour.
-    groups = list(dict.fromkeys(sorted(population.groups)))
+    groups = sorted(pd.unique(population.groups))
     colours = pd.Index(groups).get_indexer(pd.Index(population.groups)) if len(groups) <= 5 else np.zeros(number, dtype=np.int64)
     lines, marks = [], []
     if by.is_number:
@@ -271,8 +271,8 @@ def _persons(population: PopulationFindings, by: ByCondition, steps: float, plac
         room = 0.07 * (ends[1] - ends[0])
         ends = ends[0], ends[1] + room * len(groups)  # the names of the groups stand above
         for k, name in enumerate(groups):
-            mean = np.nanmean(np.where((colours == k)[:, None], logits, np.nan), axis=0).tolist()
-            points = [(x, y) for x, y in zip(places, mean, strict=True) if y == y]
+            own = logits[colours == k]
+            points = [(x, float(np.nanmean(y))) for x, y in zip(places, own.T, strict=True) if not np.isnan(y).all()]
             lines.append(Line(points, shortened(name, 40), "stroke thick", ends[1] - room * (k + 0.6), colour=k))
     else:
         lines.append(Line(list(zip(places, by.typical[some].tolist(), strict=True)), kind="typical"))
