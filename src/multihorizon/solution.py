@@ -364,6 +364,9 @@ class PopulationFindings(Evidence):
             differ between persons), and the variance itself ("total"); of logit γ and log λ.
         slopes: for each effect that differs between persons, the standard deviation of the one on "discount" and "temperature":
             "estimate" and "interval".
+        types: where types were asked for, their "number" and whether it was "chosen" by "tests" (one row for each number), and of
+            each type the share, discount, 95 % interval, temperature, and for how many units it is the likeliest; None otherwise.
+            Then there are no effects, and `individuals` has the "posterior" shares `(n,K)` of the types in each unit.
     """
 
     persons: int
@@ -389,6 +392,7 @@ class PopulationFindings(Evidence):
     cells: dict[str, NDArray[Any]] | None = None
     variance: dict[str, dict[str, float]] | None = None
     slopes: dict[str, dict[str, Any]] | None = None
+    types: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Lists, as files have them, become arrays: there may be a million persons."""

@@ -55,6 +55,7 @@ from multihorizon.estimate.population.marginal import (
     maximum_at,
     posterior,
 )
+from multihorizon.estimate.population.types import fit_types, types_solution
 from multihorizon.numerics.profile import profile_end
 from multihorizon.parallel import Progress, as_jobs, part_of, silent
 from multihorizon.problem import Crowd, Problem
@@ -87,6 +88,11 @@ class Population:
             group, how horizons are distributed where no shape is assumed, how many clear types of persons there are, and which
             share of them look further ahead than the task can show. The reward is the known one, or that of the normal
             population. The formula must have columns of groups only, with at most six combinations.
+            "types": persons, or episodes without a name (`Demonstrations.unnamed`), are each of one of a few types; then
+            `evidence["population"]["types"]` has their shares and discounts, `evidence["population"]["individuals"]` the
+            posterior share of each type in each unit, and the formula is "~ 1". With a known reward each type has a temperature
+            of its own, otherwise all types share one.
+        types: how many types there are; by default as many as tests find, with simulated studies.
         tol: the distance to the maximum, in standard errors, at which the search ends.
         max_iter: the steps after which it is given up.
         jobs: processes that share the persons; -1 is all cores. The digits do not depend on it.
@@ -112,7 +118,8 @@ class Population:
     nodes: int | None = None
     missing: Missing = "drop"
     reference: Mapping[str, str] | None = None
-    distribution: Literal["normal", "free"] = "normal"
+    distribution: Literal["normal", "free", "types"] = "normal"
+    types: int | None = None
     tol: float = 1e-6
     max_iter: int = 60
     jobs: int = 1
@@ -131,8 +138,17 @@ class Population:
             raise ValueError(f"missing must be drop or fail, received {self.missing!r}")
         if self.reference is not None and not isinstance(self.reference, Mapping):
             raise ValueError(f"reference must map columns to groups, received {self.reference!r}")
-        if self.distribution not in ("normal", "free"):
-            raise ValueError(f"distribution must be normal or free, received {self.distribution!r}")
+        if self.distribution not in ("normal", "free", "types"):
+            raise ValueError(f"distribution must be normal, free or types, received {self.distribution!r}")
+        if self.types is not None:
+            as_count(self.types, "types")
+            if self.distribution != "types":
+                raise ValueError(f"types must come with distribution='types', received {self.distribution!r}")
+        if self.distribution == "types" and self.formula.replace(" ", "") not in ("~1", "1"):
+            raise ValueError(
+                f"types must come with the formula '~ 1', received {self.formula!r}: types are found, and not explained by "
+                "columns; to compare groups or conditions, use distribution='normal'"
+            )
         if self.nodes is not None:
             as_count(self.nodes, "nodes", least=3)
         as_positive(self.tol, "tol")
@@ -158,8 +174,16 @@ class Population:
         return covariates
 
     def solve(self, problem: Problem | Crowd, seed: int = 0, progress: Progress = silent) -> Solution:
-        """Maximise the likelihood with persons averaged out; `seed` scatters the starts of the first fit of a reward."""
+        """Maximise the likelihood with persons averaged out; `seed` scatters the starts of the first fit of a reward.
+
+        Where the number of types is to be found, it is that of the simulated studies.
+        """
         whole = Crowd.of(problem) if isinstance(problem, Problem) else problem
+        if self.distribution == "types":
+            units, reward = crowd_with_known_reward(whole.by_person(), self.known_reward)
+            types = fit_types(units, reward, self.types, self.ridge, seed, progress)
+            paid = with_known_reward(problem, self.known_reward)[0] if isinstance(problem, Problem) else units
+            return types_solution(paid, units, types)
         covariates = self.covariates(whole)
         if covariates.conditions:
             raise ValueError(f"conditions cannot be compared yet, received {first_few(covariates.conditions)}: leave them out")
@@ -203,6 +227,8 @@ class Population:
         """
         if solution.solver != "Population" or solution.status != Status.CONVERGED:
             raise ValueError(f"a prediction needs a converged Population, received {solution.solver}: {solution.status}")
+        if self.distribution == "types":
+            raise ValueError("a prediction needs covariates, and types have none: evidence['population']['types'] has shares")
         found = PopulationEvidence.of(solution).population
         rows, _ = remembered(solution, self.formula, self.persons, self.reference).rows_of(persons)
         effects = np.array([effect["estimate"] for effect in found.discount.values()])
