@@ -11,7 +11,8 @@ them. Interpolation is linear. With P the table `(rows,m²)` of a patch, and c(�
 
     ℓ_i(η) ≈ N_i P c(η) / λ,      ∂ℓ_i/∂θ ≈ N_i (∂P/∂θ) c(η) / λ:
 
-one row of a sparse product for each person, whatever the number of η at which it is asked for.
+one row of a sparse product for each person, whatever the number of η at which it is asked for. Derivatives in η are those of the
+polynomials: with D the matrix that differentiates a polynomial on Chebyshev's places, `∂c/∂x = c D`.
 
 *The error is measured.* Each patch is also planned at places between those of the table. Where table and plan disagree by more
 than a person's likelihood allows, the patch is cut in two, across the direction in which the error is larger. Policies switch
@@ -59,6 +60,15 @@ _TESTS = np.array(
         *zip(_OFF, _OFF[[2, 0, 1]], strict=True),
     ]
 )
+
+
+def _differentiation() -> Floats:
+    """D `(m,m)`: from a polynomial's values at Chebyshev's places to those of its derivative."""
+    gaps = _PLACES[:, None] - _PLACES + np.eye(SIDE)
+    found: Floats = _WEIGHTS / _WEIGHTS[:, None] / gaps
+    np.fill_diagonal(found, 0.0)
+    np.fill_diagonal(found, -found.sum(axis=1))
+    return found
 
 
 def interpolation(t: Floats) -> Floats:
@@ -322,23 +332,50 @@ class Tables:
             pieces.append(piece)
         return Surface(log.reshape(n, q), errors.reshape(n, q), numbers, tuple(pieces))
 
-    def scores(self, counts: Sparse, eta: Floats, found: Surface, shares: Floats) -> tuple[Floats, Floats]:
-        """∂ℓ/∂θ `(n,Q,f)` in the free parameters, and their Fisher information `(f,f)` where places have shares `(n,Q)`."""
+    def slopes(self, counts: Sparse, eta: Floats, found: Surface) -> tuple[Floats, Floats]:
+        """∂ℓ/∂η `(n,Q,2)` and ∂²ℓ/∂η² `(n,Q,2,2)` at the places of a surface."""
+        n, q = found.log_likelihoods.shape
+        first, second = np.empty((n * q, 2)), np.empty((n * q, 2, 2))
+        flat = eta.reshape(-1, 2)
+        for piece in found.pieces:
+            own = (counts[piece.who] @ self._tables[piece.patch].worth).reshape(-1, SIDE, SIDE)
+            x, y = (2 / size for size in self.patches.corners[piece.patch][2:])
+            in_x, in_y = x * (_DERIVATIVE @ own), y * (own @ _DERIVATIVE.T)
+            tables = own, in_x, in_y, x * (_DERIVATIVE @ in_x), x * (_DERIVATIVE @ in_y), y * (in_y @ _DERIVATIVE.T)
+            beta = 1 / np.exp(flat[piece.flat, 1].clip(-REACH[1], REACH[1]))
+            w, wx, wy, wxx, wxy, wyy = (_evaluated(table, piece) * beta for table in tables)
+            first[piece.flat] = np.stack([wx, wy - w], axis=1)
+            second[piece.flat] = np.stack([wxx, wxy - wx, wxy - wx, wyy - 2 * wy + w], axis=1).reshape(-1, 2, 2)
+        beyond = np.abs(flat) > REACH  # where η counts as the edge
+        first[beyond] = 0.0
+        second[beyond] = 0.0
+        second.transpose(0, 2, 1)[beyond] = 0.0
+        return first.reshape(n, q, 2), second.reshape(n, q, 2, 2)
+
+    def scores(self, counts: Sparse, eta: Floats, found: Surface, shares: Floats) -> tuple[Floats, Floats, Floats]:
+        """∂ℓ/∂θ `(n,Q,f)` in the free parameters, and where places have shares `(n,Q)`, their Fisher information `(f,f)` and the
+        means of `∂²ℓ/∂θ∂η` `(n,f,2)`.
+        """
         n, q = shares.shape
         scores, information = np.zeros((n * q, self.free.size)), np.zeros((self.free.size, self.free.size))
+        across = np.zeros((n, self.free.size, 2))
         temperatures = np.exp(eta.reshape(-1, 2)[:, 1].clip(-REACH[1], REACH[1]))
         for piece in found.pieces:
             own, slopes = counts[piece.who], self._slopes(piece.patch)
             worth = (own @ slopes.reshape(self.rows, -1)).reshape(piece.who.size, SIDE**2, self.free.size)
             for j in range(self.free.size):
                 scores[piece.flat, j] = _evaluated(worth[:, :, j], piece) / temperatures[piece.flat]
+            there = piece.pooled(shares.ravel()[piece.flat] / temperatures[piece.flat]).reshape(-1, SIDE, SIDE)
+            x, y = (2 / size for size in self.patches.corners[piece.patch][2:])
+            for i, along in enumerate((x * (_DERIVATIVE.T @ there), y * (there @ _DERIVATIVE) - there)):
+                across[piece.who, :, i] += (along.reshape(-1, 1, SIDE**2) @ worth)[:, 0]
             # the Fisher information at the table's places, with the decisions that are pooled there
             decided = own.T @ piece.pooled(shares.ravel()[piece.flat])
             lam = np.exp(self.patches.places(piece.patch, _GRID)[:, 1])
             weights = (self.same_state @ decided) * np.exp(self._tables[piece.patch].worth / lam)
             moved = slopes / lam[:, None]
             information += np.einsum("rg,rgd,rge->de", weights, moved, moved, optimize=True)
-        return scores.reshape(n, q, -1), information
+        return scores.reshape(n, q, -1), information, across
 
     def _pieces(self, numbers: Ints, eta: Floats, q: int, inner: int) -> Iterator[Piece]:
         order = np.argsort(numbers.ravel(), kind="stable")
@@ -435,6 +472,7 @@ def _planner(task: CrowdTask, free: bool) -> Persons:
     )
 
 
+_DERIVATIVE = _differentiation()
 #: The places of a table in [−1,1]², x before log λ, and their weights at the tests.
 _GRID = np.array([(a, b) for a in _PLACES for b in _PLACES])
 _AT_TESTS = _tensor(_TESTS)

@@ -1,68 +1,83 @@
 """The marginal likelihood of many persons whose discounts and temperatures are drawn from one population, and its maximum.
 
-*Model.* Person i has `η_i = (logit γ_i, log λ_i) ~ N(μ_i, Σ)`, `μ_i = (X_i b, X_i c)`, and all share the reward θ. Given θ
-persons are independent, and what was seen of person i has the probability
+*Model.* Person i was seen under conditions j, their *cells*. In each they have
 
-    p_i = ∫ p(decisions_i | θ, η) N(η; μ_i, Σ) dη ≈ Σ_q w_iq p(decisions_i | θ, η_iq) N(η_iq; μ_i, Σ),
+    η_ij = (logit γ_ij, log λ_ij) = X_ij β + Z_ij u_i,    u_i ~ N(0, Σ),
 
-by Gauss–Hermite quadrature with nodes `η_iq = m_i + C_i z_q` that are adapted to each person: m_i and `C_i C_iᵀ` are the mean and
-covariance of η_i given the decisions (Naylor and Smith, 1982). What decisions say at the nodes is read from tables that all
-persons share (`choice.surfaces`), so that persons cost no planning. At fixed nodes the sum is a smooth function of
-`ψ = (θ, b, c, L)`, `Σ = L Lᵀ`. With P_iq the share of node q in p_i its gradient is the mean score of complete data,
+with `β = (b, c)` the effects on logit γ and on log λ, and all share the reward θ. Where a person has one cell and Z is 1, this
+is `η_i ~ N(X_i β, Σ)`. With Z of q columns u has D = 2q entries: the first term's part in logit γ and in log λ, then the next
+one's.
 
-    Σ_iq P_iq s_iq,    s_iq = ∂ log [p(decisions_i | θ, η_iq) N(η_iq; μ_i, Σ)] / ∂ψ,
+What of X_ij β a person's own u could say as well is put into it: `A_i` is the least-squares solution of `Z_i A_i = X_i` over the
+person's cells, R the rest, and `v_i = A_i β + u_i`. So `η_ij = Z_ij v_i + R_ij β`. Given θ persons are independent, and what was
+seen of person i has the probability
+
+    p_i = ∫ Π_j p(decisions_ij | θ, η_ij) N(v; A_i β, Σ) dv ≈ Σ_q w_iq Π_j p(decisions_ij | θ, η_ijq) N(v_iq; A_i β, Σ),
+
+by Gauss–Hermite quadrature with nodes `v_iq = m_i + C_i z_q` that are adapted to each person: m_i and `C_i C_iᵀ` are the mean
+and covariance of v_i given the decisions (Naylor and Smith, 1982). In more than two dimensions grids have fewer nodes, and in
+more than six places are scattered evenly (Sobol's); the same measure of what a finer rule would change is taken of all. What
+decisions say at the nodes is read from tables that all persons share (`choice.surfaces`), so that persons cost no planning. At
+fixed nodes the sum is a smooth function of `ψ = (θ, b, c, L)`, `Σ = L Lᵀ`. With P_iq the share of node q in p_i its gradient is
+the mean score of complete data,
+
+    Σ_iq P_iq s_iq,    s_iq = ∂ log [p(decisions_i | θ, v_iq, β) N(v_iq; A_i β, Σ)] / ∂ψ,
 
 and an error of the tables moves log p_i by `Σ_q P_iq δ_iq`. Tables are refined until that is below the tolerance for everyone.
 
-If no state can go on forever, `γ = 1/(1+exp(−η))`; elsewhere it is multiplied by `ENDLESS_DISCOUNT`. Where nothing sets the scale
-of the reward, the mean of `X_i c` over persons is held at 0, as the mean log-temperature is in maximum likelihood.
+If no state can go on forever, `γ = 1/(1+exp(−η))`; elsewhere it is multiplied by `ENDLESS_DISCOUNT`. Where nothing sets the
+scale of the reward, the mean of `X_ij c` over cells is held at 0, as the mean log-temperature is in maximum likelihood.
 
 *Means that were estimated.* The most likely Σ is too small, because the means were fitted to the same persons. As in restricted
 maximum likelihood, `−½ log det M` is added, M the information about (b, c):
 
-    M = Σ_i X_iᵀ (W_i + I/(n s²)) X_i,    W_i = (Λ_i^{-1} + Σ)^{-1},
+    M = Σ_i X_iᵀ W_i X_i + Σ_ij X_ijᵀ X_ij/(m s²),    W_i = (Λ_i^{-1} + Z_i Σ Z_iᵀ)^{-1},
 
-X_i the derivative of μ_i, Λ_i the precision with which the decisions of person i alone determine η_i, and s that of the weak
-priors. With persons known well M divides sums of squares by n − p.
+X_i the derivative of all η of person i, Λ_i the precision with which the decisions in each cell alone determine its η, m the
+number of cells, and s that of the weak priors. With persons known well M divides sums of squares by n − p.
 
 *Weak priors* hold what the decisions leave open. With C the covariance of ψ and g the gradient of a prior, the maximum without
 that prior is about `C g` away; the solution says where that matters.
 
-- Means: where every person of a group may as well have γ = 1, no maximum exists: logit γ beyond ±5 all choose alike. So
-  `−½ Σ_i (X_i b)²/(n s²)`, s = `WIDEST`, is added: it weighs as much as one person at logit 0 whose logit is known to ±s, and
-  moves effects that the decisions determine by a hundredth of their standard errors. Where a whole group chooses at random, its
-  temperature has no maximum either, so differences of X_i c from its mean over persons are held in the same way.
+- Means: where every person of a group may as well have γ = 1, no maximum exists: logit γ beyond ±5 all choose alike. So `−½ Σ_ij
+  (X_ij b)²/(m s²)`, s = `WIDEST`, is added: it weighs as much as one person at logit 0 whose logit is known to ±s, and moves
+  effects that the decisions determine by a hundredth of their standard errors. Where a whole group chooses at random, its
+  temperature has no maximum either, so differences of X_ij c from its mean over cells are held in the same way.
 - Spread: `½ log det Σ − ½ log det(Σ + t² I) − p log det(I + Σ/s²)`, t = 0.1, p the number of terms. The first two parts keep Σ
   from collapsing to a singular matrix where the decisions allow that; they say nothing of deviations well above t (Chung and
   others, 2013, without the second part). The last part keeps Σ from running away; it says nothing of deviations well below s.
-- Correlation: `log(1 − ρ²)`, ρ the correlation of logit γ and log λ (Lewandowski and others, 2009, with shape 2). It weighs as
-  much as two persons who are known exactly and show no correlation. Without it a correlation that the decisions hardly determine
-  ends near ±1, and then each person's temperature seems to determine their discount.
+- Correlation: `log(1 − ρ²)`, ρ the correlation of logit γ and log λ, and in more dimensions the logarithm of the determinant of
+  all correlations (Lewandowski and others, 2009, with shape 2). It weighs as much as two persons who are known exactly and show
+  no correlation. Without it a correlation that the decisions hardly determine ends near ±1, and then each person's temperature
+  seems to determine their discount.
 
 *Search.* Nodes start where the population is, and follow the mean and covariance that the quadrature itself gives. By Louis
-(1982) the information about ψ is that of complete data less what is lost because η is not seen:
+(1982) the information about ψ is that of complete data less what is lost because v is not seen:
 
-    J = E[−∂² log p(decisions, η)] − Var(∂ log p(decisions, η)),     both given the decisions.
+    J = E[−∂² log p(decisions, v)] − Var(∂ log p(decisions, v)),     both given the decisions.
 
-In b, c and L both terms are moments of η. In θ the first is the Fisher information, and the second comes from the scores at the
-nodes. A step solves `J δ = g` in the directions that J determines, is shortened until nodes that were placed for the last ψ still
-hold, and halved until the objective rises. Then the nodes are placed anew. A round with few nodes comes first, and where persons
-are very many, a round with some of them. The search ends when `√(gᵀJ⁻¹g)`, the distance to the maximum in standard errors, is
-below `tol`. Where a finer rule would move the answer by more than 0.02 standard errors, the search goes on with that. All of it
-is sums over persons, who are taken in blocks: the same blocks whoever computes them.
+By N both terms are moments of v. By R the first has the second derivatives of the tables. In θ it is the Fisher information, and
+the second term comes from the scores at the nodes. A step solves `J δ = g` in the directions that J determines, is shortened
+until nodes that were placed for the last ψ still hold, and halved until the objective rises. Then the nodes are placed anew. A
+round with few nodes comes first, and where persons are very many, a round with some of them. The search ends when `√(gᵀJ⁻¹g)`,
+the distance to the maximum in standard errors, is below `tol`. Where a finer rule would move the answer by more than 0.02
+standard errors, the search goes on with that. All of it is sums over persons, who are taken in blocks: the same blocks whoever
+computes them.
 
-*Spread that was estimated.* With few persons or few decisions the spread `S = (log L₁₁, L₂₁, log L₂₂)` is hardly known. Taking
-its most likely value for the truth makes intervals of persons too narrow. So the shares P_iq of the nodes are averaged over S:
+*Spread that was estimated.* With few persons or few decisions the spread `S = (log L₁₁, L₂₁, log L₂₂, …)` is hardly known.
+Taking its most likely value for the truth makes intervals of persons too narrow. So the shares P_iq of the nodes are averaged
+over S:
 
     P̄_iq = Σ_k v_k P_iq(ψ_k) / Σ_k v_k,    ψ_k = ψ̂ + M z_k,    v_k = w_k exp(l(ψ_k) − l(ψ̂) + ½|z_k|²) f(S_k)/f(Ŝ),
 
-with Gauss–Hermite places z_k and weights w_k in three dimensions, and l the objective, which is restricted to the spread already.
-`M = C_·S C_S^{-1/2}`, C the covariance of all but the reward, moves the effects along with the spread. Reward and nodes stay
-where they are, so nothing is planned anew. `f = σ_γ (1 − ρ²)` makes the density of S flat in both standard deviations and in the
-correlation, but for the weak priors that are part of l. Where nodes are too coarse for a small spread, l may come out above its
-maximum; such places do not count.
+with Gauss–Hermite places z_k and weights w_k in three dimensions, scattered ones in more, and l the objective, which is
+restricted to the spread already. `M = C_·S C_S^{-1/2}`, C the covariance of all but the reward, moves the effects along with the
+spread. Reward and nodes stay where they are, so nothing is planned anew. `f = σ_γ (1 − ρ²)` makes the density of S flat in both
+standard deviations and in the correlation, but for the weak priors that are part of l; with more rows, f is a product over them,
+by which their lengths and directions have a flat density. Where nodes are too coarse for a small spread, l may come out above
+its maximum; such places do not count.
 
-*What is known.* Given the decisions, η_i has the mean and the covariance of the quadrature with these shares. The errors of
+*What is known.* Given the decisions, each η has the mean and the covariance of the quadrature with these shares. The errors of
 reward and effects add `D_i C' D_iᵀ`, D_i the derivative of that mean in ψ and C' what is left of C at a given spread. Estimated
 transitions are drawn anew around their estimates, with their sample sizes. A draw that moves the gradient by δg moves ψ by
 `C δg`; the mean of the squares is added to C.
@@ -73,15 +88,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import product
+from functools import cache, partial, reduce
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import scipy.linalg as la
 from scipy.special import expit, logit
+from scipy.stats import norm
+from scipy.stats.qmc import Sobol
 
-from multihorizon.checks import Floats, Ints, Sparse
+from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.choice.surfaces import Surface, Tables
 from multihorizon.choice.tabular import redrawn
 from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
@@ -103,7 +120,7 @@ NOTHING: Floats = np.zeros(0)
 
 @dataclass(frozen=True, eq=False)
 class PsiParts:
-    """ψ taken apart: θ `(d,)`, effects `(p,2)` on logit γ and log λ, and L `(2,2)`."""
+    """ψ taken apart: θ `(d,)`, effects `(p,2)` on logit γ and log λ, and L `(D,D)`."""
 
     theta: Floats
     effects: Floats
@@ -111,32 +128,45 @@ class PsiParts:
 
     @property
     def covariance(self) -> Floats:
-        """Σ `(2,2)`."""
+        """Σ `(D,D)`."""
         return self.root @ self.root.T
 
     @property
     def correlation(self) -> float:
-        """ρ."""
-        return float(self.root[1, 0] / np.hypot(*self.root[1]))
+        """ρ, of the first two."""
+        return float(self.root[1, 0] / np.hypot(*self.root[1, :2]))
 
     def in_root(self, slope: Floats) -> Floats:
-        """A derivative in Σ, doubled, as one in log L₁₁, L₂₁ and log L₂₂."""
-        pull = slope @ self.root
-        return np.array([pull[0, 0] * self.root[0, 0], pull[1, 0], pull[1, 1] * self.root[1, 1]])
+        """A derivative in Σ, doubled, as one in the entries of L, and in the logarithms of those on the diagonal."""
+        rows, columns, diagonal = _entries(len(self.root))
+        return (slope @ self.root)[rows, columns] * np.where(diagonal, self.root[rows, columns], 1.0)
+
+
+def _entries(size: int) -> tuple[Ints, Ints, Bools]:
+    """The rows and columns of the entries of L, in the order of ψ, and which of them are on the diagonal."""
+    rows, columns = np.tril_indices(size)
+    return rows, columns, rows == columns
 
 
 class PsiLayout:
     """Where θ, b, c and L stand in ψ, and whose decisions they are to explain.
 
-    Of θ only what is free is in ψ, of L the entries log L₁₁, L₂₁ and log L₂₂.
+    Of θ only what is free is in ψ, of L the entries row by row, and the logarithms of those on the diagonal.
 
     Args:
-        crowd: the persons.
-        design: X `(n,p)`.
+        crowd: the cells.
+        design: X `(m,p)`.
         reward: θ where it is known; None where it is free.
         ridge: weights `(d,)` of the penalty on θ.
+        owner: whose each cell is `(m,)`, in the order of persons; None where each person has one cell.
+        random: Z `(m,q)`; None for a column of ones.
         largest: the largest discount, by default that of the crowd's tasks.
         jobs: processes that share the blocks of persons.
+
+    Attributes:
+        along: A `(n,q,p)`.
+        rest: R `(m,p)`.
+        mixed: whether any of R is not 0.
     """
 
     def __init__(
@@ -145,28 +175,43 @@ class PsiLayout:
         design: Floats,
         reward: Floats | None,
         ridge: Floats,
+        owner: Ints | None = None,
+        random: Floats | None = None,
         largest: float | None = None,
         jobs: int = 1,
     ) -> None:
         self.crowd, self.design, self.known, self.ridge, self.jobs = crowd, design, reward, ridge, jobs
         self.largest = largest or crowd.largest_discount
-        n, p = design.shape
-        self.n_reward, self.persons = crowd.n_parameters, n
+        m, p = design.shape
+        self.owner = np.arange(m) if owner is None else owner
+        self.random = np.ones((m, 1)) if random is None else random
+        self.first: Ints = np.flatnonzero(np.diff(self.owner, prepend=-1))
+        self.n_reward, self.persons, self.cells, n = crowd.n_parameters, self.first.size, m, self.first.size
+        #: D, the size of u.
+        self.deep = 2 * self.random.shape[1]
+        squares, products = (
+            np.add.reduceat(self.random[:, :, None] * other[:, None, :], self.first) for other in (self.random, design)
+        )
+        self.along: Floats = np.linalg.pinv(squares, rcond=1e-10, hermitian=True) @ products
+        self.rest: Floats = design - (self.random[:, None, :] @ self.along[self.owner])[:, 0]
+        self.rest[np.abs(self.rest) < 1e-10] = 0.0
+        self.mixed = bool(self.rest.any())
         self.free: Ints = np.arange(self.n_reward if reward is None else 0)
         self.scale_is_free = reward is None and all(
             task.known_reward is None or not task.known_reward.any() for task in crowd.tasks
         )
         mean = design.mean(axis=0, keepdims=True)
-        #: By which weak priors hold logits γ, and the differences of log λ between persons.
-        self.squares = [rows.T @ rows / (n * WIDEST**2) for rows in (design, design - mean)]
+        #: By which weak priors hold logits γ, and the differences of log λ between cells.
+        self.squares = [rows.T @ rows / (m * WIDEST**2) for rows in (design, design - mean)]
         self.temperature_basis: Floats = la.null_space(mean) if self.scale_is_free else np.eye(p)
-        sizes = np.cumsum([self.free.size, p, self.temperature_basis.shape[1], 3])
+        sizes = np.cumsum([self.free.size, p, self.temperature_basis.shape[1], self.deep * (self.deep + 1) // 2])
         self.reward, self.discount, self.temperature, self.spread = (
             slice(int(a), int(b)) for a, b in zip([0, *sizes[:-1]], sizes, strict=True)
         )
         self.size = int(sizes[-1])
         #: No person's log-likelihood may be off by more; the more persons, the less an effect's standard error leaves room for.
-        self.tolerance = min(1e-3, 0.02 / np.sqrt(n))
+        #: Where cells move with the effects, they cross the edges of patches, and tables on both sides must agree.
+        self.tolerance = min(1e-3, 0.02 / np.sqrt(n)) * (0.02 if self.mixed else 1.0)
         start = np.zeros(self.n_reward) if reward is None else reward
         #: The tables of the θ that was asked for last.
         self.tables = Tables(crowd.tasks, self.largest, start, self.free)
@@ -175,40 +220,57 @@ class PsiLayout:
     def some(self, who: Ints) -> PsiLayout:
         """The same for some of the persons, with the same tables."""
         other = copy.copy(self)
-        other.crowd, other.design, other.counts, other.persons = (
-            self.crowd.some(who),
-            self.design[who],
-            self.counts[who],
-            who.size,
+        cells = self.cells_of(who)
+        sizes = np.diff(self.first, append=len(self.design))[who]
+        other.owner, other.first = np.repeat(np.arange(who.size), sizes), np.cumsum(sizes) - sizes
+        other.design, other.random, other.rest, other.counts = (
+            each[cells] for each in (self.design, self.random, self.rest, self.counts)
         )
+        other.along, other.persons, other.cells = self.along[who], who.size, cells.size
         return other
+
+    def cells_of(self, who: Ints) -> Ints:
+        """The cells of some persons, who are in order."""
+        ends = np.append(self.first, len(self.design))
+        return np.concatenate([np.arange(ends[i], ends[i + 1]) for i in who]) if who.size < self.persons else np.arange(ends[-1])
 
     def unpack(self, psi: Floats) -> PsiParts:
         """The parts of ψ."""
         theta = psi[self.reward] if self.known is None else self.known
-        effects = np.stack([psi[self.discount], self.temperature_basis @ psi[self.temperature]], axis=1)
-        a, c, e = psi[self.spread]
-        return PsiParts(theta, effects, np.array([[np.exp(a), 0.0], [c, np.exp(e)]]))
+        return PsiParts(theta, self.effects(psi), self.root(psi[self.spread]))
+
+    def effects(self, psi: Floats) -> Floats:
+        """The part of ψ, or of a step, that is b and c, `(p,2)`."""
+        return np.stack([psi[self.discount], self.temperature_basis @ psi[self.temperature]], axis=1)
+
+    def root(self, spread: Floats) -> Floats:
+        """L."""
+        rows, columns, diagonal = _entries(self.deep)
+        found = np.zeros((self.deep, self.deep))
+        found[rows, columns] = np.where(diagonal, np.exp(np.where(diagonal, spread, 0.0)), spread)
+        return found
 
     def pack(self, theta: Floats, centre: Floats, deviations: Floats) -> Floats:
         """ψ of a reward, one centre `(2,)` for everyone, and standard deviations `(2,)`."""
         everyone = np.linalg.lstsq(self.design, np.ones(len(self.design)))[0]
         temperature = self.temperature_basis.T @ everyone * centre[1]
-        spread = [np.log(deviations[0]), 0.0, np.log(deviations[1])]
-        return np.concatenate([theta[self.free], everyone * centre[0], temperature, spread])
+        rows, _, diagonal = _entries(self.deep)
+        # persons differ less in how conditions change them
+        logs = np.log(np.concatenate([deviations, np.tile(deviations / 2, self.deep // 2 - 1)]))
+        return np.concatenate([theta[self.free], everyone * centre[0], temperature, np.where(diagonal, logs[rows], 0.0)])
 
-    def means_along(self, step: Floats) -> Floats:
-        """How the means μ `(n,2)` move with ψ."""
-        moved = np.stack([step[self.discount], self.temperature_basis @ step[self.temperature]], axis=1)
-        found: Floats = self.design @ moved
+    def means(self, effects: Floats) -> Floats:
+        """The means A_i β `(n,D)` of v where effects are `(p,2)`, or how they move."""
+        found: Floats = (self.along @ effects).reshape(-1, self.deep)
         return found
 
-    def linear(self, design: Floats) -> Floats:
-        """The derivative `(n,5,size)` of the means μ of persons with these rows of X, and of the spread, in ψ."""
-        found = np.zeros((len(design), 5, self.size))
-        found[:, 0, self.discount] = design
-        found[:, 1, self.temperature] = design @ self.temperature_basis
-        found[:, [2, 3, 4], np.arange(self.spread.start, self.spread.stop)] = 1.0
+    def linear(self, along: Floats) -> Floats:
+        """The derivative `(n,K,size)` of the means of v of persons with these A, and of the spread, in ψ."""
+        spread = np.arange(self.spread.start, self.spread.stop)
+        found = np.zeros((len(along), self.deep + spread.size, self.size))
+        found[:, 0 : self.deep : 2, self.discount] = along
+        found[:, 1 : self.deep : 2, self.temperature] = along @ self.temperature_basis
+        found[:, self.deep + np.arange(spread.size), spread] = 1.0
         return found
 
     def weak_priors(self, parts: PsiParts) -> tuple[float, dict[str, Floats]]:
@@ -218,54 +280,99 @@ class PsiLayout:
         logits, apart = (-(square @ parts.effects[:, kind]) for kind, square in enumerate(self.squares))
         pull["means"][self.discount], pull["means"][self.temperature] = logits, self.temperature_basis.T @ apart
         means = 0.5 * float(parts.effects[:, 0] @ logits + parts.effects[:, 1] @ apart)
-        narrow, wide = (size**2 * np.eye(2) + parts.covariance for size in (0.1, WIDEST))
+        narrow, wide = (size**2 * np.eye(self.deep) + parts.covariance for size in (0.1, WIDEST))
         logs = [float(np.linalg.slogdet(matrix)[1]) for matrix in (narrow, wide / WIDEST**2)]
         spread = float(np.log(np.diag(root)).sum()) - 0.5 * logs[0] - p * logs[1]
         pull["spread"][self.spread] = parts.in_root(-np.linalg.inv(narrow) - 2 * p * np.linalg.inv(wide))
-        pull["spread"][[self.spread.start, self.spread.start + 2]] += 1.0
-        rho, deviation = parts.correlation, np.hypot(*root[1])
-        pull["correlation"][self.spread] = 2 * rho * np.array([0.0, -1 / deviation, rho])
-        return means + spread + 2 * float(np.log(root[1, 1] / deviation)), pull
+        rows, columns, diagonal = _entries(self.deep)
+        pull["spread"][self.spread] += diagonal
+        size = (root**2).sum(axis=1)
+        entry = root[rows, columns]
+        pull["correlation"][self.spread] = 2 * np.where(diagonal, 1 - entry**2 / size[rows], -entry / size[rows])
+        return means + spread + float(np.log(np.diag(root) ** 2 / size).sum()), pull
 
 
 @dataclass(frozen=True, eq=False)
 class PersonMoments:
-    """Mean `(n,2)` and covariance `(n,2,2)` of each person's η given the decisions, and Λ `(n,2,2)` of the decisions alone."""
+    """Mean `(n,D)` and covariance `(n,D,D)` of each person's v given the decisions, and Λ `(n,D,D)` of the decisions alone.
+
+    `cells` `(m,2,2)` is what the decisions of each cell alone say of its η. Only where R is not 0 it is needed.
+    """
 
     mean: Floats
     covariance: Floats
     precision: Floats
+    cells: Floats
 
-    def of(self, who: Ints | slice) -> PersonMoments:
-        """The same of some persons."""
-        return PersonMoments(self.mean[who], self.covariance[who], self.precision[who])
+    def of(self, who: Ints | slice, cells: Ints | slice) -> PersonMoments:
+        """The same of some persons, who have these cells."""
+        own = self.cells[cells] if self.cells.size else self.cells
+        return PersonMoments(self.mean[who], self.covariance[who], self.precision[who], own)
 
     @classmethod
-    def under(cls, prior: Floats, mean: Floats, covariance: Floats) -> PersonMoments:
+    def under(cls, prior: Floats, mean: Floats, covariance: Floats, cells: Floats = NOTHING) -> PersonMoments:
         """With Λ what the decisions add to the precision of the prior `N(·, Σ)`; never negative."""
-        return cls(mean, covariance, positive_part(np.linalg.inv(covariance) - np.linalg.inv(prior)))
+        return cls(mean, covariance, positive_part(np.linalg.inv(covariance) - np.linalg.inv(prior)), cells)
 
 
-def standard_nodes(count: int) -> tuple[Floats, Floats]:
-    """Places `(Q,2)` and weights `(Q,)` for the standard normal distribution: `count` nodes for logit γ, fewer for log λ.
+@cache
+def standard_nodes(count: int, size: int = 2) -> tuple[Floats, Floats]:
+    """Places `(Q,D)` and weights `(Q,)` for the standard normal distribution: `count` nodes for logit γ, fewer for log λ.
 
-    Given γ, log λ is close to normal, and few nodes will do. Logit γ need not be: it may be anything above some value.
+    Given γ, log λ is close to normal, and few nodes will do. Logit γ need not be: it may be anything above some value. In more
+    dimensions than two a grid has fewer nodes along each, and where it would still have more than 20,000, places are scattered.
     """
-    (z, w), (y, v) = (np.polynomial.hermite_e.hermegauss(n) for n in (count, min(count, max(5, count // 2 | 1))))
-    return np.array([(a, b) for a in z for b in y]), np.outer(w, v).ravel() / (2 * np.pi)
+    counts = [count, min(count, max(5, count // 2 | 1))]
+    if size > 2:
+        counts = [min(count, max(5, count * 2 // 3 | 1)), min(count, 3)] * (size // 2)
+    if np.prod(counts) > 20_000:
+        return _scattered(4096, size)
+    rules = [np.polynomial.hermite_e.hermegauss(n) for n in counts]
+    places = np.stack(np.meshgrid(*(z for z, _ in rules), indexing="ij"), axis=-1).reshape(-1, size)
+    weights = reduce(np.multiply.outer, [w for _, w in rules]).ravel()
+    return places, weights / weights.sum()
+
+
+def _scattered(count: int, size: int) -> tuple[Floats, Floats]:
+    """So many places `(Q,D)` of Sobol's, a power of 2, and weights `(Q,)` for the standard normal distribution.
+
+    Each has its mirror image, and all are scaled to have exactly the covariance of that distribution.
+    """
+    half = norm.ppf(Sobol(size, rng=0).random(count // 2))
+    half = half @ np.linalg.inv(np.linalg.cholesky(half.T @ half / len(half))).T
+    return np.concatenate([half, -half]), np.full(count, 1 / count)
 
 
 @dataclass(frozen=True, eq=False)
 class PersonBlock:
-    """Persons who are taken together: counts `(n,rows)`, rows of X `(n,p)`, and what is known of each.
+    """Persons who are taken together: counts `(m,rows)`, Z and R of their cells, A `(n,q,p)`, and what is known of each person.
 
-    `log` is what decisions say at the nodes `(n,Q)`, where it has been asked before.
+    `owner` `(m,)` are places among these persons. `log` is what decisions say at the nodes `(n,Q)`, where it has been asked
+    before.
     """
 
     counts: Sparse
-    design: Floats
+    owner: Ints
+    random: Floats
+    rest: Floats
+    along: Floats
     persons: PersonMoments
     log: Floats | None = None
+
+    def by_person(self, values: Floats) -> Floats:
+        """Sums over the cells of each person of values `(m,…)`."""
+        if len(self.along) == len(self.owner):
+            return values
+        found: Floats = np.add.reduceat(values, np.flatnonzero(np.diff(self.owner, prepend=-1)))
+        return found
+
+    def at_cells(self, places: Floats, effects: Floats) -> Floats:
+        """η `(m,Q,2)` of the cells where v is `(n,Q,D)`."""
+        own = places[self.owner] if len(self.along) < len(self.owner) else places
+        eta = self.random[:, 0, None, None] * own[:, :, :2]
+        for t in range(1, self.random.shape[1]):
+            eta += self.random[:, t, None, None] * own[:, :, 2 * t : 2 * t + 2]
+        return eta + (self.rest @ effects)[:, None] if self.rest.any() else eta
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,37 +389,42 @@ class Question:
     def __getstate__(self) -> dict[str, Any]:
         """What travels to a worker: not the persons, who come block by block."""
         lean = object.__new__(PsiLayout)
-        apart = {"crowd": None, "design": None, "counts": None, "tables": None}
-        lean.__dict__.update(self.layout.__dict__ | apart)
+        of_persons = ("crowd", "design", "counts", "tables", "owner", "first", "random", "along", "rest")
+        lean.__dict__.update(self.layout.__dict__ | dict.fromkeys(of_persons))
         return {**self.__dict__, "layout": lean}
 
     def nodes(self, block: PersonBlock) -> tuple[Floats, Floats, int]:
-        """Places `(n,Q,2)` and the logarithms of their weights `(n,Q)`, and how many places in a row have the same x."""
-        grid, weights = standard_nodes(self.count)
+        """Places `(n,Q,D)` and the logarithms of their weights `(n,Q)`, and how many places in a row have the same x."""
+        deep = self.layout.deep
+        grid, weights = standard_nodes(self.count, deep)
         root = np.linalg.cholesky(block.persons.covariance)
-        places = np.empty((len(root), len(grid), 2))
-        for i in range(2):
+        places = np.empty((len(root), len(grid), deep))
+        for i in range(deep):
             places[:, :, i] = block.persons.mean[:, i, None] + root[:, i] @ grid.T
-        log_weights = np.log(2 * np.pi * weights) + 0.5 * (grid**2).sum(axis=1)
-        return places, log_weights + np.log(root[:, 0, 0] * root[:, 1, 1])[:, None], np.unique(grid[:, 1]).size
+        log_weights = 0.5 * deep * np.log(2 * np.pi) + np.log(weights) + 0.5 * (grid**2).sum(axis=1)
+        sizes = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+        return places, log_weights + sizes[:, None], np.unique(grid[:, 1]).size if deep == 2 else 1
 
     def answer(self, psi: Floats, full: bool, block: PersonBlock) -> Part | Floats:
         """The block's part of the value at ψ, with derivatives if wanted; or places η `(K,2)` for which tables are lacking."""
         layout, parts = self.layout, self.layout.unpack(psi)
         places, log_weights, inner = self.nodes(block)
-        log, surface = block.log, None
+        log, surface, eta = block.log, None, NOTHING
         if log is None:
-            lacking = self.tables.lacking(places)
+            eta = block.at_cells(places, parts.effects)
+            lacking = self.tables.lacking(eta)
             if lacking.size:
                 return lacking
-            surface = self.tables.surface(block.counts, places, inner)
-            log = surface.log_likelihoods
-        shares, persons, away = _shared(log, places, log_weights, block.design @ parts.effects, parts.root)
-        off = np.zeros_like(shares) if surface is None else shares * np.abs(surface.errors)
+            surface = self.tables.surface(block.counts, eta, inner)
+            log = block.by_person(surface.log_likelihoods)
+        shares, persons, away = _shared(log, places, log_weights, _means(block, parts.effects), parts.root)
+        by_cell = shares if len(shares) == len(block.owner) else shares[block.owner]
+        off = np.zeros_like(shares) if surface is None else by_cell * np.abs(surface.errors)
         part = Part(
             persons=persons,
             mean=(mean := _mean(shares, places)),
             covariance=_covariance(shares, places - mean[:, None]),
+            cells=NOTHING,
             log=log if layout.persons * log.shape[1] <= KEPT else NOTHING,
             error=float(off.sum(axis=1).max()),
             cuts={} if surface is None else _cuts(surface, off, layout.tolerance),
@@ -322,33 +434,99 @@ class Question:
         )
         if not full:
             return part
-        rows = layout.linear(block.design)
+        rows = layout.linear(block.along)
         scores = _normal_scores(away, parts.root)
         own = _mean(shares, scores)
         gradient = np.tensordot(own, rows, ([0, 1], [0, 1]))
         scores -= own[:, None]
         known = _normal_information(_mean(shares, away), _covariance(shares, away), parts.root) - _covariance(shares, scores)
         curvature = np.tensordot(rows, known @ rows, ([0, 1], [0, 1]))
-        if surface is not None and layout.free.size:
-            in_theta, fisher = self.tables.scores(block.counts, places, surface, shares)
-            mean_score = _mean(shares, in_theta)
-            gradient[layout.reward] += mean_score.sum(axis=0)
-            in_theta -= mean_score[:, None]
-            shared = shares[:, :, None] * in_theta
-            curvature[layout.reward, layout.reward] += fisher - np.tensordot(shared, in_theta, ([0, 1], [0, 1]))
-            across = np.tensordot(_covariance(shares, in_theta, scores), rows, ([0, 2], [0, 1]))
-            curvature[layout.reward] -= across
-            curvature[:, layout.reward] -= across.T
-        return replace(part, gradient=gradient, curvature=curvature)
+        cells = NOTHING
+        if surface is not None and (layout.free.size or layout.mixed):
+            where, more, information, cells = self.of_decisions(block, eta, surface, by_cell)
+            mean_score = _mean(shares, more)
+            gradient[where] += mean_score.sum(axis=0)
+            more -= mean_score[:, None]
+            shared = shares[:, :, None] * more
+            curvature[np.ix_(where, where)] += information - np.tensordot(shared, more, ([0, 1], [0, 1]))
+            across = np.tensordot(_covariance(shares, more, scores), rows, ([0, 2], [0, 1]))
+            curvature[where] -= across
+            curvature[:, where] -= across.T
+        return replace(part, cells=cells, gradient=gradient, curvature=curvature)
+
+    def of_decisions(
+        self, block: PersonBlock, eta: Floats, surface: Surface, shares: Floats
+    ) -> tuple[Ints, Floats, Floats, Floats]:
+        """What decisions say of ψ where v is given: the places in ψ `(k,)`, the scores there `(n,Q,k)` and their information
+        `(k,k)`; and what they say of η of each cell `(m,2,2)`. `shares` are those of the nodes at each cell `(m,Q)`.
+        """
+        layout, f = self.layout, self.layout.free.size
+        where, in_theta, information = np.arange(0), np.zeros((*shares.shape, 0)), np.zeros((0, 0))
+        if f:
+            in_theta, information, cross = self.tables.scores(block.counts, eta, surface, shares)
+            where = np.arange(f)
+        if not layout.mixed:
+            return where, block.by_person(in_theta), information, NOTHING
+        slopes, bends = self.tables.slopes(block.counts, eta, surface)
+        # R as what moves logit γ and log λ of a cell (m,2,k) in the effects that are in ψ
+        warm = block.rest @ layout.temperature_basis
+        moves = np.zeros((len(warm), 2, layout.spread.start - f))
+        moves[:, 0, : block.rest.shape[1]], moves[:, 1, block.rest.shape[1] :] = block.rest, warm
+        own = -np.einsum("mq,mqij->mij", shares, bends)
+        total = np.zeros((layout.spread.start, layout.spread.start))
+        total[:f, :f] = information
+        total[f:, f:] = np.einsum("mik,mij,mjl->kl", moves, own, moves, optimize=True)
+        if f:
+            total[:f, f:] = -np.einsum("mfi,mik->fk", cross, moves)
+            total[f:, :f] = total[:f, f:].T
+        scores = np.concatenate([block.by_person(in_theta), block.by_person(slopes @ moves)], axis=2)
+        return np.arange(layout.spread.start), scores, total, positive_part(own)
+
+    def local(self, psi: Floats, block: PersonBlock) -> Local | Floats:
+        """What decisions say at the means of the block's persons; or places η `(K,2)` for which tables are lacking."""
+        eta = block.at_cells(block.persons.mean[:, None], self.layout.effects(psi))
+        lacking = self.tables.lacking(eta)
+        if lacking.size:
+            return lacking
+        surface = self.tables.surface(block.counts, eta)
+        slopes, bends = (each[:, 0] for each in self.tables.slopes(block.counts, eta, surface))
+        random = (block.random[:, None, :, None] * np.eye(2)[:, None, :]).reshape(len(eta), 2, -1)
+        turned = random.transpose(0, 2, 1)
+        return Local(
+            log=block.by_person(surface.log_likelihoods)[:, 0],
+            slope=block.by_person((turned @ slopes[:, :, None])[:, :, 0]),
+            bend=block.by_person(turned @ bends @ random),
+            cells=positive_part(-bends),
+            error=float(np.abs(surface.errors).max()),
+            cuts=_cuts(surface, np.abs(surface.errors), self.layout.tolerance),
+        )
 
     def several(self, psis: Sequence[Floats], block: PersonBlock) -> tuple[Floats, Floats]:
         """Σ log p_i at several ψ of one θ `(k,)`, and what the block adds to M there `(k,m,m)`; the tables must be prepared."""
         places, log_weights, inner = self.nodes(block)
-        log = self.tables.surface(block.counts, places, inner).log_likelihoods if block.log is None else block.log
-        every = [self.layout.unpack(psi) for psi in psis]
-        shared = (_shared(log, places, log_weights, block.design @ parts.effects, parts.root) for parts in every)
+        every, values, log = [self.layout.unpack(psi) for psi in psis], [], block.log
+        for parts in every:
+            if log is None or self.layout.mixed:
+                eta = block.at_cells(places, parts.effects)
+                log = block.by_person(self.tables.surface(block.counts, eta, inner).log_likelihoods)
+            values.append(_shared(log, places, log_weights, _means(block, parts.effects), parts.root)[1].sum())
         means = np.stack([_about_means(self.layout, block, parts.root) for parts in every])
-        return np.array([persons.sum() for _, persons, _ in shared]), means
+        return np.array(values), means
+
+
+@dataclass(frozen=True, eq=False)
+class Local:
+    """What decisions say at one place for each person: ℓ `(n,)`, ∂ℓ/∂v `(n,D)`, ∂²ℓ/∂v² `(n,D,D)`, and of η of cells `(m,2,2)`.
+
+    `error` and `cuts` are as in `Part`.
+    """
+
+    log: Floats
+    slope: Floats
+    bend: Floats
+    cells: Floats
+    error: float
+    cuts: dict[int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,7 +534,8 @@ class Part:
     """What a block adds to the value.
 
     Attributes:
-        persons, mean, covariance: of each person: log p_i, and mean and covariance of η given the decisions.
+        persons, mean, covariance: of each person: log p_i, and mean and covariance of v given the decisions.
+        cells: what the decisions of each cell say of its η `(m,2,2)`; empty where that was not asked for.
         log: what decisions say at the nodes `(n,Q)`; empty where that is too much to keep.
         error: the largest error of a person's log p_i because of the tables.
         cuts: patches that cause it, and the side along which to cut them.
@@ -367,6 +546,7 @@ class Part:
     persons: Floats
     mean: Floats
     covariance: Floats
+    cells: Floats
     log: Floats
     error: float
     cuts: dict[int, int]
@@ -375,12 +555,21 @@ class Part:
     curvature: Floats
 
 
+def _means(block: PersonBlock, effects: Floats) -> Floats:
+    """The means A_i β `(n,D)` of v."""
+    found: Floats = (block.along @ effects).reshape(len(block.along), -1)
+    return found
+
+
 def _shared(log: Floats, places: Floats, log_weights: Floats, means: Floats, root: Floats) -> tuple[Floats, Floats, Floats]:
-    """Shares P `(n,Q)`, log p_i `(n,)`, and how far nodes are from the mean in standard units, `L⁻¹ (η − μ)` `(n,Q,2)`."""
+    """Shares P `(n,Q)`, log p_i `(n,)`, and how far nodes are from the mean in standard units, `L⁻¹ (v − A_i β)` `(n,Q,D)`."""
     away = places - means[:, None]
-    away[:, :, 0] /= root[0, 0]
-    away[:, :, 1] = (away[:, :, 1] - root[1, 0] * away[:, :, 0]) / root[1, 1]
-    joint = log + log_weights - 0.5 * (away**2).sum(axis=2) - np.log(2 * np.pi * root[0, 0] * root[1, 1])
+    for i, row in enumerate(root):
+        for j in range(i):
+            away[:, :, i] -= row[j] * away[:, :, j]
+        away[:, :, i] /= row[i]
+    size = 0.5 * len(root) * np.log(2 * np.pi) + np.log(np.diag(root)).sum()
+    joint = log + log_weights - 0.5 * (away**2).sum(axis=2) - size
     top = joint.max(axis=1, keepdims=True)
     shares = np.exp(joint - top)
     total = shares.sum(axis=1, keepdims=True)
@@ -409,31 +598,44 @@ def _cuts(surface: Surface, off: Floats, tolerance: float) -> dict[int, int]:
 
 
 def _normal_scores(away: Floats, root: Floats) -> Floats:
-    """∂ log N(η; μ, Σ) `(n,Q,5)` in μ₁, μ₂, log L₁₁, L₂₁ and log L₂₂, where `L⁻¹ (η − μ)` is `(n,Q,2)`."""
-    first, second, tilt = away[:, :, 0], away[:, :, 1], root[1, 0] / root[1, 1]
-    found = np.empty((*away.shape[:2], 5))
-    found[:, :, 0] = (first - tilt * second) / root[0, 0]
-    found[:, :, 1] = second / root[1, 1]
-    found[:, :, 2] = first**2 - tilt * first * second - 1
-    found[:, :, 3] = first * second / root[1, 1]
-    found[:, :, 4] = second**2 - 1
+    """∂ log N(v; μ, Σ) `(n,Q,K)` in μ and in the entries of L, where `w = L⁻¹ (v − μ)` is `(n,Q,D)`: y in μ with `y = L⁻ᵀw`, and
+    `y_i w_j` in L_ij, and in log L_ii `L_ii y_i w_i − 1`.
+    """
+    size = len(root)
+    rows, columns, _ = _entries(size)
+    found = np.empty((*away.shape[:2], size + rows.size))
+    found[:, :, :size] = away @ np.linalg.inv(root)
+    for k, (i, j) in enumerate(zip(rows, columns, strict=True)):
+        np.multiply(found[:, :, i], away[:, :, j], out=found[:, :, size + k])
+        if i == j:
+            found[:, :, size + k] *= root[i, i]
+            found[:, :, size + k] -= 1.0
     return found
 
 
 def _normal_information(mean: Floats, squares: Floats, root: Floats) -> Floats:
-    """The mean of `−∂² log N` `(n,5,5)` in the same five, from the means `(n,2)` and the mean products of `L⁻¹ (η − μ)`."""
-    (u, v), (uu, uv, vv) = mean.T, squares.reshape(-1, 4)[:, [0, 1, 3]].T
-    a, b, t = 1 / root[0, 0], 1 / root[1, 1], root[1, 0] / root[1, 1]
-    one, none = np.ones_like(u), np.zeros_like(u)
-    upper = [
-        [a**2 * (1 + t**2) * one, -t * a * b * one, a * ((2 + t**2) * u - t * v), a * b * (v - t * u), -2 * t * a * v],
-        [none, b**2 * one, -t * b * u, b**2 * u, 2 * b * v],
-        [none, none, (2 + t**2) * uu - t * uv, b * (uv - t * uu), -2 * t * uv],
-        [none, none, none, b**2 * uu, 2 * b * uv],
-        [none, none, none, none, 2 * vv],
-    ]
-    found = np.array(upper).transpose(2, 0, 1)
-    return found + np.triu(found, 1).transpose(0, 2, 1)
+    """The mean of `−∂² log N` `(n,K,K)` in the same, from the means `(n,D)` and the mean products of w.
+
+    With `w̃ = (1, w)`, a step in parameter k moves w by `B_k w̃`. By `dw = −L⁻¹ (dμ + dL w)`,
+    `−d² log N = dw·dw − w·L⁻¹ (2 dL dw + d²L w)`, which is a quadratic form of w̃.
+    """
+    size = len(root)
+    rows, columns, diagonal = _entries(size)
+    back, entries = np.linalg.inv(root), np.zeros((size + rows.size, size, size))
+    entries[size + np.arange(rows.size), rows, columns] = np.where(diagonal, root[rows, columns], 1.0)
+    moved = np.concatenate([np.zeros((len(entries), size, 1)), -back @ entries], axis=2)
+    moved[np.arange(size), :, 0] = -back.T
+    inner = np.zeros((len(entries), len(entries), size + 1, size + 1))
+    inner[:, :, 1:] = -np.einsum("kij,ljc->klic", back @ entries, moved)
+    forms = np.einsum("kic,lid->klcd", moved, moved) + inner + inner.transpose(1, 0, 2, 3)
+    twice = size + np.flatnonzero(diagonal)
+    forms[twice, twice, 1:, 1:] -= back @ entries[twice]
+    known = np.ones((len(mean), size + 1, size + 1))
+    known[:, 0, 1:] = known[:, 1:, 0] = mean
+    known[:, 1:, 1:] = squares
+    found: Floats = known.reshape(len(mean), -1) @ forms.reshape(len(entries) ** 2, -1).T
+    found = found.reshape(-1, len(entries), len(entries))
+    return (found + found.transpose(0, 2, 1)) / 2
 
 
 #: The step of differences in the spread.
@@ -442,28 +644,52 @@ STEP = 1e-3
 
 def _near(root: Floats, full: bool) -> list[Floats]:
     """L, and if wanted those by which `−½ log det M` is differentiated: each entry up, each down, pairs up, pairs down."""
+    rows, columns, diagonal = _entries(len(root))
 
     def moved(step: Floats) -> Floats:
-        return np.array([[root[0, 0] * np.exp(step[0]), 0.0], [root[1, 0] + step[1], root[1, 1] * np.exp(step[2])]])
+        found = root.copy()
+        found[rows, columns] = np.where(diagonal, root[rows, columns] * np.exp(step), root[rows, columns] + step)
+        return found
 
-    unit = STEP * np.eye(3)
-    pairs = [unit[0] + unit[1], unit[0] + unit[2], unit[1] + unit[2]]
+    unit = STEP * np.eye(rows.size)
+    pairs = [a + b for a, b in combinations(unit, 2)]
     return [root, *(moved(sign * step) for steps in (unit, pairs) for sign in (1, -1) for step in steps)] if full else [root]
 
 
 def _about_means(layout: PsiLayout, block: PersonBlock, root: Floats) -> Floats:
-    """What persons add to M `(m,m)`, the information about (b, c), where Σ = L Lᵀ."""
-    design, warm = block.design, block.design @ layout.temperature_basis
-    # W = (Λ⁻¹ + Σ)⁻¹ = (Λ + |Λ| |Σ| Σ⁻¹)/(1 + tr ΣΛ + |Λ| |Σ|), which needs no inverse of Λ
-    own, prior = block.persons.precision, root @ root.T
-    size = np.linalg.det(own)
-    below = 1 + np.einsum("nij,ij->n", own, prior) + size * np.linalg.det(prior)
-    first, second = own[:, 0, 0] + size * prior[1, 1], own[:, 1, 1] + size * prior[0, 0]
+    """What persons add to M `(k,k)`, the information about (b, c), where Σ = L Lᵀ."""
     least = 1 / (WIDEST**2 * layout.persons)
-    near = design.T @ ((first / below + least)[:, None] * design)
-    across = design.T @ (((own[:, 0, 1] - size * prior[0, 1]) / below)[:, None] * warm)
-    far = warm.T @ ((second / below + least)[:, None] * warm)
-    return np.block([[near, across], [across.T, far]])
+    design, prior = block.along[:, 0], root @ root.T
+    warm = design @ layout.temperature_basis
+    if layout.deep == 2 and not layout.mixed:
+        # W = (Λ⁻¹ + Σ)⁻¹ = (Λ + |Λ| |Σ| Σ⁻¹)/(1 + tr ΣΛ + |Λ| |Σ|), which needs no inverse of Λ
+        own = block.persons.precision
+        size = np.linalg.det(own)
+        below = 1 + np.einsum("nij,ij->n", own, prior) + size * np.linalg.det(prior)
+        first, second = own[:, 0, 0] + size * prior[1, 1], own[:, 1, 1] + size * prior[0, 0]
+        near = design.T @ ((first / below + least)[:, None] * design)
+        across = design.T @ (((own[:, 0, 1] - size * prior[0, 1]) / below)[:, None] * warm)
+        far = warm.T @ ((second / below + least)[:, None] * warm)
+        return np.block([[near, across], [across.T, far]])
+    # in v the decisions say P, in v and β G, in β K; u = v − Aβ is averaged out
+    moves = layout.linear(block.along)[:, : layout.deep, layout.free.size : layout.spread.start]
+    p, own = block.persons.precision, block.persons.cells
+    g, k = np.zeros_like(moves), np.zeros((len(p), moves.shape[2], moves.shape[2]))
+    if layout.mixed:
+        rest = np.zeros((len(own), 2, moves.shape[2]))
+        rest[:, 0, : design.shape[1]], rest[:, 1, design.shape[1] :] = block.rest, block.rest @ layout.temperature_basis
+        random = (block.random[:, None, :, None] * np.eye(2)[:, None, :]).reshape(len(own), 2, -1)
+        p, g, k = (block.by_person(a.transpose(0, 2, 1) @ own @ b) for a, b in ((random, random), (random, rest), (rest, rest)))
+    both = p @ moves + g
+    within = np.linalg.solve(np.eye(layout.deep) + prior @ p, prior[None] @ both)
+    crossed = moves.transpose(0, 2, 1) @ g
+    every = moves.transpose(0, 2, 1) @ p @ moves + crossed + crossed.transpose(0, 2, 1) + k
+    found: Floats = (every - both.transpose(0, 2, 1) @ within).sum(axis=0)
+    rows = (block.random[:, None, :] @ block.along[block.owner])[:, 0] + block.rest
+    weak = rows, rows @ layout.temperature_basis
+    held: Floats = la.block_diag(*(each.T @ each for each in weak)) / (WIDEST**2 * layout.cells)
+    total: Floats = found + held
+    return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -473,7 +699,8 @@ class Value:
     Attributes:
         objective: what is maximised.
         persons: log p_i `(n,)`.
-        mean, covariance: of each person's η given the decisions.
+        mean, covariance: of each person's v given the decisions.
+        cells: what the decisions of each cell say of its η; empty where that was not asked for.
         error: the largest error of a person's log p_i because of the tables.
         gradient, information: g and J in ψ; empty where they were not asked for.
     """
@@ -482,6 +709,7 @@ class Value:
     persons: Floats
     mean: Floats
     covariance: Floats
+    cells: Floats
     error: float
     gradient: Floats
     information: Floats
@@ -502,33 +730,30 @@ class Marginal:
         if found is None:
             return None
         held, pull = layout.weak_priors(parts)
-        persons, mean, covariance = (
-            np.concatenate([getattr(f, name) for f in found]) for name in ("persons", "mean", "covariance")
+        persons, mean, covariance, cells = (
+            np.concatenate([getattr(f, name) for f in found]) for name in ("persons", "mean", "covariance", "cells")
         )
         logs = -0.5 * np.linalg.slogdet(sum(f.means for f in found))[1]
         objective = float(persons.sum()) - 0.5 * float(layout.ridge @ parts.theta**2) + held + float(logs[0])
         error = max(self._error, *(f.error for f in found))
         if not full:
-            return Value(objective, persons, mean, covariance, error, NOTHING, NOTHING)
+            return Value(objective, persons, mean, covariance, cells, error, NOTHING, NOTHING)
         gradient: Floats = np.sum([*(f.gradient for f in found), *pull.values()], axis=0)
         gradient[layout.reward] -= (layout.ridge * parts.theta)[layout.free]
-        gradient[layout.spread] += (logs[1:4] - logs[4:7]) / (2 * STEP)
+        entries = layout.spread.stop - layout.spread.start
+        gradient[layout.spread] += (logs[1 : 1 + entries] - logs[1 + entries : 1 + 2 * entries]) / (2 * STEP)
         information: Floats = np.sum([f.curvature for f in found], axis=0)
         information[layout.reward, layout.reward] += np.diag(layout.ridge[layout.free])
         information -= _weak_curvature(layout, psi)
-        information[layout.spread, layout.spread] -= _second(logs)
-        return Value(objective, persons, mean, covariance, error, gradient, information)
-
-    def logs(self, psi: Floats) -> Floats:
-        """What decisions say at the nodes `(n,Q)`."""
-        found = self._answers(psi, False)
-        if found is None:
-            raise ValueError("the soft values must be finite at the first parameters: check rewards and transitions")
-        return np.concatenate([part.log for part in found])
+        information[layout.spread, layout.spread] -= _second(logs, entries)
+        return Value(objective, persons, mean, covariance, cells, error, gradient, information)
 
     def objectives(self, psis: Sequence[Floats]) -> Floats:
         """The objective at several ψ of one θ."""
         layout, every = self.layout, [self.layout.unpack(psi) for psi in psis]
+        if layout.mixed:  # cells move with the effects, and tables may be lacking
+            values = [self.at(psi, full=False) for psi in psis]
+            return np.array([-np.inf if value is None else value.objective for value in values])
         found = asked(partial(self.prepared(psis[0]).several, psis), self.blocks(), layout.jobs)
         total = sum(each for each, _ in found)
         logs = np.linalg.slogdet(sum(means for _, means in found))[1]
@@ -538,12 +763,17 @@ class Marginal:
 
     def blocks(self) -> list[PersonBlock]:
         """The persons, in the same blocks whoever computes them."""
-        layout, persons = self.layout, self.persons
-        parts = [slice(low, low + BLOCK) for low in range(0, len(layout.design), BLOCK)]
-        return [
-            PersonBlock(layout.counts[p], layout.design[p], persons.of(p), self._logs[i] if self._logs else None)
-            for i, p in enumerate(parts)
-        ]
+        layout, made = self.layout, []
+        ends = np.append(layout.first, len(layout.design))
+        # so many cells, or one person
+        cuts = np.unique(np.searchsorted(ends[:-1], np.arange(0, ends[-1], BLOCK)))
+        cuts = cuts[cuts < layout.persons]
+        for i, (low, high) in enumerate(zip(cuts, [*cuts[1:], layout.persons], strict=True)):
+            who, cells = slice(low, high), slice(ends[low], ends[high])
+            own = layout.owner[cells] - low
+            parts = layout.counts[cells], own, layout.random[cells], layout.rest[cells], layout.along[who]
+            made.append(PersonBlock(*parts, self.persons.of(who, cells), self._logs[i] if self._logs else None))
+        return made
 
     def prepared(self, psi: Floats) -> Question:
         """What is asked of blocks at ψ, with tables that are prepared: a trial of another θ may have been the last."""
@@ -559,21 +789,35 @@ class Marginal:
         self.layout.tables = self.layout.tables.at(theta)
         return Question(self.layout.tables, self.layout, self.count)
 
+    def local(self, psi: Floats) -> list[tuple[Floats, Floats, Floats, Floats]]:
+        """What decisions say at the means of persons, block by block: ℓ, its first two derivatives in v, and of cells."""
+        found = self._all(partial(self.question(self.layout.unpack(psi).theta).local, psi))
+        if found is None:
+            raise ValueError("the soft values must be finite at the first parameters: check rewards and transitions")
+        return [(each.log, each.slope, each.bend, each.cells) for each in found]
+
     def _answers(self, psi: Floats, full: bool) -> list[Part] | None:
-        """All parts, from tables that are fine enough wherever patches can still be cut."""
-        question, blocks = self.question(self.layout.unpack(psi).theta), self.blocks()
-        tables, found = question.tables, dict[int, Part]()
+        """All parts; None where soft values are infinite."""
+        every: list[Part] | None = self._all(partial(self.question(self.layout.unpack(psi).theta).answer, psi, full))
+        again = self.layout.free.size or self.layout.mixed  # derivatives need the surfaces again
+        if every is not None and not self._logs and not again and every[0].log.size:
+            self._logs, self._error = [part.log for part in every], max(part.error for part in every)
+        return every
+
+    def _all(self, ask: Any) -> list[Any] | None:
+        """The answers of all blocks, from tables that are fine enough wherever patches can still be cut."""
+        tables, blocks, found = self.layout.tables, self.blocks(), dict[int, Any]()
         todo = list(range(len(blocks)))
         while todo:
-            answers = asked(partial(question.answer, psi, full), [blocks[i] for i in todo], self.layout.jobs)
+            answers = asked(ask, [blocks[i] for i in todo], self.layout.jobs)
             again, lacking, cuts = [], [], dict[int, int]()
             for i, answer in zip(todo, answers, strict=True):
-                if isinstance(answer, Part):
-                    found[i] = answer
-                    cuts |= answer.cuts if answer.error > self.layout.tolerance else {}
-                else:
+                if isinstance(answer, np.ndarray):
                     lacking.append(answer)
                     again.append(i)
+                else:
+                    found[i] = answer
+                    cuts |= answer.cuts if answer.error > self.layout.tolerance else {}
             if not tables.prepare(np.concatenate([tables.patches.of(eta) for eta in lacking]) if lacking else np.zeros(0, int)):
                 return None
             cut = tables.cut(cuts)
@@ -582,20 +826,17 @@ class Marginal:
             if cut:
                 again += [i for i in todo if i in found and found[i].error > self.layout.tolerance]
             todo = sorted(set(again))
-        every = [found[i] for i in range(len(blocks))]
-        if not self._logs and not self.layout.free.size and every[0].log.size:  # derivatives in θ need the surfaces again
-            self._logs, self._error = [part.log for part in every], max(part.error for part in every)
-        return every
+        return [found[i] for i in range(len(blocks))]
 
 
-def asked(ask: Any, blocks: Sequence[PersonBlock], jobs: int) -> list[Any]:
+def asked(ask: Any, blocks: Sequence[Any], jobs: int) -> list[Any]:
     """The answers of all blocks. Several blocks travel together, because what is asked travels with them, and few stay here."""
     together, jobs = -(-len(blocks) // 16), jobs if len(blocks) >= 4 else 1
     groups = [blocks[low : low + together] for low in range(0, len(blocks), together)]
     return [answer for answers in in_parallel(partial(_each, ask), groups, jobs) for answer in answers]
 
 
-def _each(ask: Any, blocks: Sequence[PersonBlock]) -> list[Any]:
+def _each(ask: Any, blocks: Sequence[Any]) -> list[Any]:
     return [ask(block) for block in blocks]
 
 
@@ -609,12 +850,13 @@ def _weak_curvature(layout: PsiLayout, psi: Floats) -> Floats:
     return (found + found.T) / 2
 
 
-def _second(logs: Floats) -> Floats:
-    """The second derivatives `(3,3)` from values at the places of `_near`."""
-    here, up, down, both_up, both_down = logs[0], logs[1:4], logs[4:7], logs[7:10], logs[10:13]
+def _second(logs: Floats, entries: int) -> Floats:
+    """The second derivatives in so many entries from values at the places of `_near`."""
+    pairs = list(combinations(range(entries), 2))
+    here, up, down, both_up, both_down = np.split(logs, np.cumsum([1, entries, entries, len(pairs)]))
     found = np.diag((up - 2 * here + down) / STEP**2)
-    for place, (j, k) in enumerate(((0, 1), (0, 2), (1, 2))):
-        apart = both_up[place] - up[j] - up[k] + 2 * here - down[j] - down[k] + both_down[place]
+    for place, (j, k) in enumerate(pairs):
+        apart = both_up[place] - up[j] - up[k] + 2 * here[0] - down[j] - down[k] + both_down[place]
         found[j, k] = found[k, j] = apart / (2 * STEP**2)
     return found
 
@@ -644,42 +886,38 @@ def first_psi(layout: PsiLayout, reward: Floats, discounts: Floats, temperature:
 
 
 def modes(layout: PsiLayout, psi: Floats) -> PersonMoments:
-    """The mode of each person's η under the population ψ, and the curvature there.
+    """The mode of each person's v under the population ψ, and the curvature there.
 
-    Newton's method in standard units of the population, from the best of nine places. Slopes and curvatures come from the
-    surfaces at nine places around each person, which are half as far apart as the mode is known well.
+    Newton's method in standard units of the population, from the best of nine places.
     """
-    parts, n = layout.unpack(psi), len(layout.design)
-    centre, root = layout.design @ parts.effects, parts.root
-    grid = standard_nodes(3)[0] / np.sqrt(3)
+    parts, n = layout.unpack(psi), layout.persons
+    centre, root = layout.means(parts.effects), parts.root
 
-    def around(who: Ints, z: Floats, apart: Floats) -> Floats:
-        """What is maximised `(m,3,3)`, at places so far apart around z."""
-        near = (apart**2 / 3)[:, None, None] * parts.covariance
-        persons = PersonMoments(centre[who] + z @ root.T, near, np.zeros((who.size, 2, 2)))
+    def at(who: Ints, z: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """What is maximised `(k,)`, its slope and curvature in z, and what decisions say of cells."""
+        nowhere = np.zeros((who.size, layout.deep, layout.deep))
         few = layout if who.size == n else layout.some(who)
-        places = z[:, None, :] + apart[:, None, None] * grid
-        value: Floats = Marginal(few, persons, 3).logs(psi) - 0.5 * (places**2).sum(axis=2)
-        return value.reshape(-1, 3, 3)
+        found = Marginal(few, PersonMoments(centre[who] + z @ root.T, nowhere, nowhere, NOTHING), 1).local(psi)
+        log, slope, bend, cells = (np.concatenate(each) for each in zip(*found, strict=True))
+        curvature = positive_part(np.eye(layout.deep) - root.T @ bend @ root, 0.2)
+        return log - 0.5 * (z**2).sum(axis=1), slope @ root - z, curvature, cells
 
     everyone = np.arange(n)
-    first = around(everyone, np.zeros((n, 2)), np.full(n, 2.0)).reshape(n, 9).argmax(axis=1)
-    z, step, who = 2.0 * grid[first], np.zeros((n, 2)), everyone
-    best, damping, apart = np.full(n, -np.inf), np.zeros(n), np.full(n, 0.25)
-    slope, curvature = np.zeros((n, 2)), np.zeros((n, 2, 2))
+    grid = np.zeros((9, layout.deep))
+    grid[:, :2] = 2.0 * np.array(list(product((-1, 0, 1), repeat=2)))
+    tried = np.stack([at(everyone, np.tile(place, (n, 1)))[0] for place in grid])
+    z, step, who = grid[tried.argmax(axis=0)], np.zeros((n, layout.deep)), everyone
+    best, damping = np.full(n, -np.inf), np.zeros(n)
+    slope, curvature = np.zeros((n, layout.deep)), np.zeros((n, layout.deep, layout.deep))
+    cells = np.zeros((layout.cells, 2, 2))
     for _ in range(60):
-        value, d = around(who, z[who] + step[who], apart[who]), apart[who, None]
-        better = value[:, 1, 1] >= best[who]
+        value, slopes, curvatures, own = at(who, z[who] + step[who])
+        better = value >= best[who]
         on, off = who[better], who[~better]
-        v, d = value[better], d[better]
-        z[on], best[on], damping[on], damping[off] = z[on] + step[on], v[:, 1, 1], damping[on] / 4, 4 * damping[off] + 1
-        slope[on] = np.stack([v[:, 2, 1] - v[:, 0, 1], v[:, 1, 2] - v[:, 1, 0]], axis=1) / (2 * d)
-        across = (v[:, 2, 2] - v[:, 2, 0] - v[:, 0, 2] + v[:, 0, 0]) / 4
-        sides = v[:, 2, 1] + v[:, 0, 1] - 2 * v[:, 1, 1], v[:, 1, 2] + v[:, 1, 0] - 2 * v[:, 1, 1]
-        bent = np.stack([sides[0], across, across, sides[1]], axis=1).reshape(-1, 2, 2)
-        curvature[on] = positive_part(-bent / d[:, :, None] ** 2, 0.2)
-        apart[on] = np.clip(0.5 / np.sqrt(np.trace(curvature[on], axis1=1, axis2=2)), 1e-3, 0.5)
-        damped = curvature[who] + damping[who, None, None] * np.eye(2)
+        z[on], best[on], damping[on], damping[off] = z[on] + step[on], value[better], damping[on] / 4, 4 * damping[off] + 1
+        slope[on], curvature[on] = slopes[better], curvatures[better]
+        cells[layout.cells_of(who)] = own
+        damped = curvature[who] + damping[who, None, None] * np.eye(layout.deep)
         step[who] = np.linalg.solve(damped, slope[who][:, :, None])[:, :, 0]
         step[who] /= np.maximum(1.0, np.abs(step[who]).max(axis=1, keepdims=True))
         left = (step[who][:, None, :] @ curvature[who] @ step[who][:, :, None])[:, 0, 0]
@@ -687,7 +925,7 @@ def modes(layout: PsiLayout, psi: Floats) -> PersonMoments:
         if not who.size:
             break
     covariance = root @ np.linalg.inv(curvature) @ root.T
-    return PersonMoments.under(parts.covariance, centre + z @ root.T, covariance)
+    return PersonMoments.under(parts.covariance, centre + z @ root.T, covariance, cells)
 
 
 def maximise(
@@ -699,7 +937,7 @@ def maximise(
     """
     more = (25, 41) if nodes is None else ()
     nodes = nodes or 15
-    n = len(layout.design)
+    n = layout.persons
     if n > MANY:
         sample = layout.some(np.linspace(0, n - 1, max(MANY // 3, n // 20)).astype(np.int64))
         psi = maximise(sample, psi, 7, 0.1, max_iter, part_of(progress, 0.0, 0.2)).psi
@@ -725,14 +963,14 @@ def _off(found: Maximum, finer: int) -> float:
     Standard errors are those of at most 20,000 persons: with a million, a hundredth of one is of no interest any more.
     """
     layout, persons = found.marginal.layout, found.persons
-    n = len(layout.design)
+    n = layout.persons
     if n > MANY:
         who = np.linspace(0, n - 1, MANY // 3).astype(np.int64)
-        layout, persons = layout.some(who), persons.of(who)
+        layout, persons = layout.some(who), persons.of(who, layout.cells_of(who))
     with_more, with_these = (Marginal(layout, persons, count).at(found.psi) for count in (finer, found.marginal.count))
     assert with_more is not None
     assert with_these is not None
-    apart = (with_more.gradient - with_these.gradient) * n / len(layout.design)
+    apart = (with_more.gradient - with_these.gradient) * n / layout.persons
     along = float(apart @ spectrum_of(found.value.information, absolute=True).solve(apart))
     return float(np.sqrt(max(along, 0.0) * min(1.0, 20_000 / n)))
 
@@ -746,7 +984,7 @@ def maximum_at(start: Maximum, j: int, value: float, along: Floats) -> Maximum:
     move = (value - start.psi[j]) * along
     move[j] = value - start.psi[j]
     share = persons.covariance @ np.linalg.inv(layout.unpack(start.psi).covariance)
-    mean = persons.mean + (share @ layout.means_along(move)[:, :, None])[:, :, 0]
+    mean = persons.mean + (share @ layout.means(layout.effects(move))[:, :, None])[:, :, 0]
     moved = replace(persons, mean=mean, precision=start.marginal.persons.precision)
     return _climb(layout, start.psi + move, moved, 7, 2e-3, 60, silent, held=j)
 
@@ -765,7 +1003,10 @@ def _climb(
     own, free = persons.precision, np.arange(layout.size) != held
     marginal, steps, last, placed = Marginal(layout, persons, nodes), 0, np.inf, psi
     # Very many persons determine ψ so well that steps of ten standard errors are sure, and hardly move the nodes.
-    at_hand, still = (10.0, 0.15) if len(layout.design) > MANY else (0.0, 0.0)
+    at_hand, still = (10.0, 0.15) if layout.persons > MANY else (0.0, 0.0)
+    if layout.mixed and not at_hand:
+        # Cells move over the edges of patches, where tables jump a little: near the maximum a step that comes nearer is enough.
+        at_hand = 0.1
     while True:
         value = marginal.at(psi)
         if value is None:
@@ -797,16 +1038,20 @@ def _climb(
 
 def _moved(before: PersonMoments, prior: Floats, value: Value) -> PersonMoments:
     """Where the nodes should be: at the moments of the quadrature. Few nodes may miss a part, so no spread shrinks at once."""
-    found = PersonMoments.under(prior, value.mean, value.covariance + 1e-9 * before.covariance)
+    cells = value.cells if value.cells.size else before.cells
+    found = PersonMoments.under(prior, value.mean, value.covariance + 1e-9 * before.covariance, cells)
     return replace(found, covariance=value.covariance + 0.05 * before.covariance)
 
 
 def _size(layout: PsiLayout, psi: Floats, step: Floats) -> float:
     """How far a step moves anyone's mean, in standard deviations between persons, or the logarithms of these, in 0.7."""
-    parts = layout.unpack(psi)
-    means = np.abs(layout.means_along(step)).max(axis=0) / np.sqrt(np.diag(parts.covariance))
-    logs = np.abs(step[layout.spread] / np.array([1.0, parts.root[1, 1], 1.0])).max() / 0.7
-    return float(max(means.max(), logs))
+    parts, effects = layout.unpack(psi), layout.effects(step)
+    deviations = np.sqrt(np.diag(parts.covariance))
+    means = np.abs(layout.means(effects)).max(axis=0) / deviations
+    rest = np.abs(layout.rest @ effects).max(axis=0) / deviations[:2]
+    rows, _, diagonal = _entries(layout.deep)
+    logs = np.abs(step[layout.spread] / np.where(diagonal, 1.0, np.diag(parts.root)[rows])).max() / 0.7
+    return float(max(means.max(), rest.max(), logs))
 
 
 def _advance(marginal: Marginal, psi: Floats, value: Value, step: Floats) -> tuple[Floats, Value] | None:
@@ -831,28 +1076,47 @@ def spectrum_of(matrix: Floats, absolute: bool = False) -> Spectrum:
 
 
 @dataclass(frozen=True, eq=False)
+class Answers:
+    """What is known of η at rows of X and Z, each of one person.
+
+    Attributes:
+        mean, covariance: of η `(k,2)` and `(k,2,2)`, with the errors of spread, reward and effects in the covariance.
+        within: the covariance `(k,2,2)` where ψ is the maximum.
+        discounts, errors: the mean of γ and its standard deviation `(k,)`.
+    """
+
+    mean: Floats
+    covariance: Floats
+    within: Floats
+    discounts: Floats
+    errors: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Posterior:
     """What is known at the maximum.
 
     Attributes:
         status: whether the effects can be used.
         covariance: C, of ψ.
-        persons: each person's η, with the errors of spread, reward and effects in the covariance.
-        discounts, errors: each person's mean discount and its standard deviation `(n,)`.
+        persons: what is known of each person at their typical row.
+        cells: what is known of each cell; the same as `persons` where every person has one cell.
     """
 
     status: Status
     covariance: Floats
-    persons: PersonMoments
-    discounts: Floats
-    errors: Floats
+    persons: Answers
+    cells: Answers
 
 
-def posterior(found: Maximum, known: bool = True) -> Posterior:
-    """What is known of ψ and of each person; `known` says whether the decisions identify anybody's discount."""
-    marginal, decided = found.marginal, spectrum_of(found.value.information)
+def posterior(found: Maximum, known: bool = True, typical: tuple[Floats, Floats] | None = None) -> Posterior:
+    """What is known of ψ, of each cell and of each person; `known` says whether the decisions identify anybody's discount.
+
+    `typical` are the rows of X `(n,p)` and of Z `(n,q)` at which persons are described; None where they are their cells.
+    """
+    marginal, decided, layout = found.marginal, spectrum_of(found.value.information), found.marginal.layout
     covariance = decided.inverse + _transition_covariance(found, decided.inverse)
-    identified = known and decided.identified()[marginal.layout.discount].all()
+    identified = known and decided.identified()[layout.discount].all()
     status = Status.CONVERGED if identified else Status.NOT_IDENTIFIED
     if known and not found.finished:  # where nobody's discount is identified, the maximum decides nothing
         status = Status.NOT_CONVERGED
@@ -860,46 +1124,84 @@ def posterior(found: Maximum, known: bool = True) -> Posterior:
     left = covariance
     if status == Status.CONVERGED:
         spreads, left = likely_spreads(found), covariance_at_spread(found, covariance)
-    question = marginal.prepared(found.psi)
-    parts = asked(partial(person_answers, question, found.psi, spreads, left), marginal.blocks(), marginal.layout.jobs)
-    mean, wide, discounts, errors = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return Posterior(status, covariance, PersonMoments(mean, wide, marginal.persons.precision), discounts, errors)
+    question, blocks, low = marginal.prepared(found.psi), [], 0
+    for block in marginal.blocks():
+        rest, random, owner = block.rest, block.random, block.owner
+        if typical is not None:
+            who = slice(low, low + len(block.along))
+            x, z = typical[0][who], typical[1][who]
+            rest = np.concatenate([rest, x - (z[:, None, :] @ block.along)[:, 0]])
+            random, owner = np.concatenate([random, z]), np.concatenate([owner, np.arange(len(x))])
+        blocks.append((block, random, rest, owner))
+        low += len(block.along)
+    ask = partial(row_answers, question, found.psi, spreads, left)
+    parts = asked(ask, blocks, layout.jobs)
+    cells, persons = [], []
+    for (block, *_), answers in zip(blocks, parts, strict=True):
+        cells.append([each[: len(block.owner)] for each in answers])
+        persons.append([each[len(block.owner) :] for each in answers])
+    of_cells, of_persons = (Answers(*(np.concatenate(each) for each in zip(*rows, strict=True))) for rows in (cells, persons))
+    return Posterior(status, covariance, of_cells if typical is None else of_persons, of_cells)
 
 
-def person_answers(
-    question: Question, psi: Floats, spreads: Sequence[tuple[float, Floats]], left: Floats, block: PersonBlock
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Mean `(n,2)` and covariance `(n,2,2)` of η, and mean and deviation `(n,)` of γ, with shares averaged over spreads.
+def row_answers(
+    question: Question,
+    psi: Floats,
+    spreads: Sequence[tuple[float, Floats]],
+    left: Floats,
+    asked: tuple[PersonBlock, Floats, Floats, Ints],
+) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """What `Answers` holds of some rows, with shares averaged over spreads.
 
     `left` is the covariance of ψ where the spread is given.
+    A row is `η = Z v + R β` of one of the block's persons: Z `(k,q)`, R `(k,p)` and whose it is `(k,)` come with the block.
     """
-    layout = question.layout
+    layout, (block, random, rest, owner) = question.layout, asked
     places, log_weights, inner = question.nodes(block)
-    surface = question.tables.surface(block.counts, places, inner) if block.log is None or layout.free.size else None
-    log = block.log if surface is None else surface.log_likelihoods
-    assert log is not None
+    log, surface, eta = block.log, None, NOTHING
 
     def shares_at(psi: Floats) -> tuple[Floats, Floats]:
+        nonlocal log, surface, eta
         parts = layout.unpack(psi)
-        means = block.design @ parts.effects
-        shares, _, away = _shared(log, places, log_weights, means, parts.root)
+        if log is None or layout.mixed or (layout.free.size and surface is None):
+            eta = block.at_cells(places, parts.effects)
+            surface = question.tables.surface(block.counts, eta, inner)
+            log = block.by_person(surface.log_likelihoods)
+        shares, _, away = _shared(log, places, log_weights, _means(block, parts.effects), parts.root)
         return shares, away
 
-    shares = np.sum([weight * shares_at(each)[0] for weight, each in spreads], axis=0)
-    mean = _mean(shares, places)
-    within = _covariance(shares, places - mean[:, None])
-    # the derivative (n,2,size) of each person's mean in ψ: Cov(η, score of ψ) given the decisions
+    mean, square, discounts, second = (
+        np.zeros((len(rest), 2)),
+        np.zeros((len(rest), 2, 2)),
+        np.zeros(len(rest)),
+        np.zeros(len(rest)),
+    )
+    still = replace(block, random=random, rest=np.zeros_like(rest), owner=owner).at_cells(places, layout.effects(psi))
+    for weight, each in spreads:
+        there, shares = still + (rest @ layout.effects(each))[:, None], shares_at(each)[0][owner]
+        gammas = layout.largest * expit(there[:, :, 0])
+        mean += weight * _mean(shares, there)
+        square += weight * _covariance(shares, there)
+        discounts += weight * (shares * gammas).sum(axis=1)
+        second += weight * (shares * gammas**2).sum(axis=1)
+    averaged = square - mean[:, :, None] * mean[:, None, :]
+    # the derivative (k,2,size) of each row's mean in ψ: Cov(η, score of ψ) given the decisions, and what moves rows directly
     likely, away = shares_at(psi)
-    gaps = places - _mean(likely, places)[:, None]
-    slopes = _covariance(likely, gaps, _normal_scores(away, layout.unpack(psi).root)) @ layout.linear(block.design)
-    if surface is not None and layout.free.size:
-        in_theta, _ = question.tables.scores(block.counts, places, surface, likely)
-        slopes[:, :, layout.reward] += _covariance(likely, gaps, in_theta)
-    wide = within + slopes @ left @ slopes.transpose(0, 2, 1)
-    gammas = layout.largest * expit(places[:, :, 0])
-    discounts = np.minimum((shares * gammas).sum(axis=1), layout.largest)
-    variances = (shares * (gammas - discounts[:, None]) ** 2).sum(axis=1)
-    return mean, wide, discounts, np.sqrt(variances * wide[:, 0, 0] / within[:, 0, 0])
+    there, by_row = still + (rest @ layout.effects(psi))[:, None], likely[owner]
+    gaps = there - _mean(by_row, there)[:, None]
+    within = _covariance(by_row, gaps)
+    rows = layout.linear(block.along)
+    slopes = _covariance(by_row, gaps, _normal_scores(away, layout.unpack(psi).root)[owner]) @ rows[owner]
+    slopes[:, 0, layout.discount] += rest
+    slopes[:, 1, layout.temperature] += rest @ layout.temperature_basis
+    if surface is not None and (layout.free.size or layout.mixed):
+        by_cell = likely if len(likely) == len(block.owner) else likely[block.owner]
+        where, more, _, _ = question.of_decisions(block, eta, surface, by_cell)
+        slopes[:, :, where] += _covariance(by_row, gaps, more[owner])
+    wide = averaged + slopes @ left @ slopes.transpose(0, 2, 1)
+    discounts = np.minimum(discounts, layout.largest)
+    variances = np.maximum(second - discounts**2, 0.0)
+    return mean, wide, within, discounts, np.sqrt(variances * wide[:, 0, 0] / averaged[:, 0, 0])
 
 
 def _transition_covariance(found: Maximum, covariance: Floats) -> Floats:
@@ -910,7 +1212,8 @@ def _transition_covariance(found: Maximum, covariance: Floats) -> Floats:
     rng, here, moves = np.random.default_rng(0), Marginal(layout, found.persons, 5).at(found.psi), []
     for _ in range(40):
         drawn = layout.crowd.in_tasks(partial(redrawn, rng=rng))
-        again = PsiLayout(drawn, layout.design, layout.known, layout.ridge, layout.largest, layout.jobs)
+        again = copy.copy(layout)
+        again.tables = Tables(drawn.tasks, layout.largest, layout.tables.theta, layout.free)
         again.tables.patches = layout.tables.patches
         there = Marginal(again, found.persons, 5).at(found.psi)
         if here is not None and there is not None:
@@ -922,19 +1225,26 @@ def _transition_covariance(found: Maximum, covariance: Floats) -> Floats:
 def likely_spreads(found: Maximum) -> list[tuple[float, Floats]]:
     """The ψ_k with their weights, which sum to 1: only ψ̂ where the spread is known so well that others change nothing."""
     moves, layout = spread_moves(found), found.marginal.layout
-    deviations = np.linalg.norm(moves[layout.spread], axis=1) / [1.0, layout.unpack(found.psi).root[1, 1], 1.0]
+    rows, _, diagonal = _entries(layout.deep)
+    sizes = np.where(diagonal, 1.0, np.diag(layout.unpack(found.psi).root)[rows])
+    deviations = np.linalg.norm(moves[layout.spread], axis=1) / sizes
     if deviations.max() < 0.05:
         return [(1.0, found.psi)]
 
     def log_flat(psi: Floats) -> float:
         """log f, `1 − ρ²` being the squared share of L₂₂ in the deviation of log λ."""
         root = layout.unpack(psi).root
-        return float(np.log(root[0, 0]) + 2 * np.log(root[1, 1] / np.hypot(*root[1])))
+        lengths = np.linalg.norm(root, axis=1)
+        powers = np.maximum(np.arange(len(root)) - 1, 0)
+        return float(np.log(root[0, 0]) + (2 * np.log(np.diag(root) / lengths) - powers * np.log(lengths))[1:].sum())
 
-    # log L₁₁ is known least; what is known well needs few places
-    rules = [np.polynomial.hermite_e.hermegauss(count) for count in ((7, 5, 5) if deviations.max() > 0.2 else (3, 3, 3))]
-    z = np.array(list(product(*(places for places, _ in rules))))
-    weights = np.array([np.prod(each) for each in product(*(w for _, w in rules))])
+    if layout.deep == 2:
+        # log L₁₁ is known least; what is known well needs few places
+        rules = [np.polynomial.hermite_e.hermegauss(count) for count in ((7, 5, 5) if deviations.max() > 0.2 else (3, 3, 3))]
+        z = np.array(list(product(*(places for places, _ in rules))))
+        weights = np.array([np.prod(each) for each in product(*(w for _, w in rules))])
+    else:
+        z, weights = _scattered(128, rows.size)
     psis = [found.psi + moves @ each for each in z]
     values = found.marginal.objectives(psis)
     here = found.value.objective + log_flat(found.psi)
@@ -945,13 +1255,13 @@ def likely_spreads(found: Maximum) -> list[tuple[float, Floats]]:
 
 
 def spread_moves(found: Maximum) -> Floats:
-    """M `(size,3)`: how ψ moves with the spread, in its standard errors, where the reward stays."""
+    """M `(size,s)`: how ψ moves with the s entries of the spread, in their standard errors, where the reward stays."""
     layout = found.marginal.layout
-    rest = slice(layout.free.size, layout.size)
-    along = spectrum_of(found.value.information[rest, rest]).inverse[:, -3:]
-    variances, vectors = np.linalg.eigh(along[-3:])
+    rest, entries = slice(layout.free.size, layout.size), layout.spread.stop - layout.spread.start
+    along = spectrum_of(found.value.information[rest, rest]).inverse[:, -entries:]
+    variances, vectors = np.linalg.eigh(along[-entries:])
     kept = variances > 1e-12 * variances.max()
-    moves = np.zeros((layout.size, 3))
+    moves = np.zeros((layout.size, entries))
     moves[rest] = along @ (vectors[:, kept] / np.sqrt(variances[kept])) @ vectors[:, kept].T
     return moves
 

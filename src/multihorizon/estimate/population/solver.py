@@ -427,7 +427,7 @@ class Inference:
     def findings(self) -> PopulationFindings:
         """What `evidence["population"]` says."""
         discount, temperature = self.effects(0), self.effects(1)
-        within = self.found.value.covariance
+        within = self.known.persons.within
         reliability = np.clip(1 - np.diagonal(within, axis1=1, axis2=2) / np.diag(self.parts.covariance), 0.0, 1.0)
         errors = np.sqrt(np.diagonal(self.known.persons.covariance, axis1=1, axis2=2))
         covariates = self.covariates
@@ -509,12 +509,12 @@ class Inference:
             status=self.known.status,
             message=" ".join(words),
             experts=problem.names,
-            discounts=self.known.discounts,
+            discounts=self.known.persons.discounts,
             reward=self.parts.theta,
             objective=likelihood,
             residual=found.distance,
             temperature=np.exp(self.known.persons.mean[:, 1]),
-            standard_errors=np.where(known, self.known.errors, np.nan),
+            standard_errors=np.where(known, self.known.persons.errors, np.nan),
             problem=problem,
             interval_source=NormalIntervals(
                 self.known.persons.mean[:, 0],
