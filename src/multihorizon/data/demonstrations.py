@@ -29,7 +29,6 @@ checks of tables in memory say what it is and on which line.
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -1013,9 +1012,8 @@ class CountedFiles(Demonstrations):
 
     def with_conditions(self, conditions: pd.DataFrame | None) -> CountedFiles:
         """The same decisions under other conditions, one row per episode in the order of `by_episode`."""
-        made = copy.copy(self)
-        made.__dict__.pop("rows", None)
-        made.conditions = conditions
+        made = object.__new__(CountedFiles)  # a copy would read the files again
+        made.__dict__ |= {name: value for name, value in vars(self).items() if name != "rows"} | {"conditions": conditions}
         return made
 
     def _episodes_by(self, column: str, labels: str, size: int) -> Ints:
