@@ -203,6 +203,8 @@ def test_a_condition_that_varies_within_an_episode_is_refused_with_its_row(tmp_p
         mh.Demonstrations.from_frame(frame, conditions=["noise"])
     with pytest.raises(ValueError, match="the table must have the column noize to be a condition, received noise, block"):
         mh.Demonstrations.from_frame(frame, conditions=["noize"])
+    with pytest.raises(ValueError, match="conditions must be a list of columns, received the text 'noise'"):
+        mh.Demonstrations.from_frame(frame, conditions="noise")
     with pytest.raises(ValueError, match=r"a condition must be another column than expert, episode, .*, received state"):
         mh.Demonstrations.from_frame(frame, conditions=["state"])
 

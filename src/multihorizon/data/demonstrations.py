@@ -791,6 +791,8 @@ def varying(column: str, value: Any, before: Any) -> str:
 
 def require_conditions(name: str, columns: Sequence[str], found: Collection[str]) -> None:
     """Raise unless a table has these columns, and they may be conditions."""
+    if isinstance(columns, str):
+        raise ValueError(f"conditions must be a list of columns, received the text {columns!r}")
     own = next((column for column in columns if column in CODES), None)
     if own is not None:
         raise ValueError(f"a condition must be another column than {', '.join(CODES)}, received {own}")
