@@ -188,7 +188,7 @@ def test_an_unknown_reward_is_that_of_the_other_condition(of_persons: pd.DataFra
     rows = of_persons[of_persons["expert"].astype(int) < 5]
     table = mh.Demonstrations.from_frame(rows, conditions=["noise"])
     problem = mh.Problem(DOMAIN.mdp, table, arrival_features=DOMAIN.reward[:, None], feature_names=["pay"])
-    found = mh.carry_over(problem, table, "noise", discount=0.5)
+    found = mh.carry_over(problem, table, "noise", common_discount=0.5)
     assert all(pair.common_discount == 0.5 for pair in found.pairs)
     kept = mh.Demonstrations.from_frame(rows[rows["noise"] == "high"])
     solution = mh.solve(mh.Problem(DOMAIN.mdp, kept, arrival_features=DOMAIN.reward[:, None]), mh.Population())

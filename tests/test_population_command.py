@@ -311,7 +311,7 @@ def change(column: str, place: int, value: object):
             None,
             "'~ sound' names sound, which no table has: {0}/persons.csv has group, age; {0}/d.csv has noise,",
         ),
-        ("~ age", lambda f: f.assign(age=30), None, "column age of the formula must be in one table, received it in {0}/persons"),
+        ("~ age", lambda f: f.assign(age=30), None, "column age must be in one table, received it in {0}/persons"),
         ("~ noise", None, lambda f: f, "received it in {0}/e.csv and in {0}/d.csv: drop it from one of them"),
         ("~ group", None, lambda f: f, "e.csv must have a column that the formula names, received none: leave it out"),
         ("~ 1", None, lambda f: f, "--episodes must come with --formula that names its columns, received none"),

@@ -24,7 +24,7 @@ from rich.text import Text
 from multihorizon.analysis import build_problem
 from multihorizon.checks import as_count, as_discount, as_floats, as_non_negative, as_positive, first_few
 from multihorizon.choice.model import Temperature
-from multihorizon.cli.options import FitOptions, RecoverOptions, TableOptions
+from multihorizon.cli.options import ChoiceOptions, CompareOptions, FitOptions, RecoverOptions, TableOptions
 from multihorizon.data.demonstrations import CODES, Demonstrations, TableError, put_under, read_tables
 from multihorizon.data.reading import columns_of, files_of
 from multihorizon.data.side_tables import read_episodes, read_features, read_persons, read_transitions
@@ -170,6 +170,7 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
         "decisions": as_count,
         "people": as_count,
         "effect": as_floats,
+        "common_discount": as_discount,
     }
     with plain_errors():
         inputs = []
@@ -196,9 +197,9 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
             yield
 
 
-def read_study(options: TableOptions) -> Study:
-    """The tables of decisions with their transitions and features."""
-    tables = read_tables(options.demos, options.cut_off)
+def read_study(options: TableOptions, tables: list[Demonstrations] | None = None) -> Study:
+    """The tables of decisions with their transitions and features; `tables` are those that have been read already."""
+    tables = read_tables(options.demos, options.cut_off) if tables is None else tables
     matrix = None if options.features is None else partial(read_features, options.features)
     problem, remarks = build_problem(tables, read_mdps(options.transitions), matrix, options.smoothing, options.estimate_rest)
     return Study(tables, problem, remarks)
@@ -210,7 +211,7 @@ def read_options(options: TableOptions) -> dict[str, Any]:
         "demonstrations": [path.name for path in options.demos],
         "transitions": [path.name for path in options.transitions] if options.transitions else "estimated",
         "features": options.features.name if options.features else None,
-        "temperature": ", ".join(options.temperature) if options.temperature else "pooled",
+        "temperature": ", ".join(options.temperature or ["pooled"]) if isinstance(options, ChoiceOptions) else None,
         "cut_off": options.cut_off,
     }
 
@@ -253,9 +254,13 @@ def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihoo
     return Population(formula or "~ 1", rows, solver.known_reward, solver.ridge, missing=missing, reference=first or None)
 
 
-def read_decisions(options: FitOptions, population: Population | None) -> tuple[list[Demonstrations], list[str]]:
-    """The tables of decisions with the conditions that the formula names, and remarks on what was left out."""
-    wanted = () if population is None else read_formula(population.formula).columns
+def read_decisions(options: FitOptions | CompareOptions, population: Population | None) -> tuple[list[Demonstrations], list[str]]:
+    """The tables of decisions with the conditions that are asked about, and remarks on what was left out."""
+    wanted: Sequence[str] = () if population is None else read_formula(population.formula).columns
+    if isinstance(options, CompareOptions):
+        if not (options.condition or "").strip():
+            raise ValueError("--condition must be the name of a column with the condition of each episode, received none")
+        wanted = [str(options.condition)]
     if options.episodes is not None and not wanted:
         raise ValueError('--episodes must come with --formula that names its columns, received none: "~ noise" asks about noise')
     homes = _homes(options, population, wanted) if wanted else {}
@@ -264,22 +269,27 @@ def read_decisions(options: FitOptions, population: Population | None) -> tuple[
         return tables, []
     needed = [column for column in wanted if homes[column] == options.episodes]
     if not needed:
-        raise ValueError(f"--episodes {options.episodes} must have a column that the formula names, received none: leave it out")
+        asks = "--condition" if isinstance(options, CompareOptions) else "the formula"
+        raise ValueError(f"--episodes {options.episodes} must have a column that {asks} names, received none: leave it out")
     under, others = put_under(tables, read_episodes(options.episodes, needed), str(options.episodes))
     is_, was = ("is", "was") if others == 1 else ("are", "were")
     rows = f"{count(others, 'row')} of {options.episodes.name} {is_} about an episode that no table of decisions has"
     return under, [f"{rows}, and {was} left out."] if others else []
 
 
-def _homes(options: FitOptions, population: Population | None, wanted: Sequence[str]) -> dict[str, Path]:
-    """The table of each column of the formula: that of persons, that of episodes, or one of decisions, which have it all.
+def _homes(options: FitOptions | CompareOptions, population: Population | None, wanted: Sequence[str]) -> dict[str, Path]:
+    """The table of each column that is asked about: that of persons, that of episodes, or one of decisions, which have it all.
 
     Raises:
         ValueError: where a column is in none of them, or in two.
     """
     columns: dict[Path, list[str]] = {}
-    if population is not None and population.persons is not None and options.persons is not None:
-        columns[options.persons] = [column for column in map(str, population.persons.columns) if column != "expert"]
+    if isinstance(options, FitOptions):
+        asks, lacking = f"formula {options.formula!r}", "" if options.persons else "persons"
+        if population is not None and population.persons is not None and options.persons is not None:
+            columns[options.persons] = [column for column in map(str, population.persons.columns) if column != "expert"]
+    else:
+        asks, lacking = "--condition", "" if options.episodes else "episodes"
     if options.episodes is not None:
         found = columns_of(options.episodes, "--episodes")
         columns[options.episodes] = [column for column in found if column not in ("expert", "episode")]
@@ -290,13 +300,13 @@ def _homes(options: FitOptions, population: Population | None, wanted: Sequence[
         having = [path for path, others in columns.items() if column in others]
         if not having:
             lists = "; ".join(f"{path} has {first_few(others) or 'no columns to ask about'}" for path, others in columns.items())
-            absent = "" if options.persons else ", or give the table of persons that has it with --persons FILE"
-            raise ValueError(f"formula {options.formula!r} names {column}, which no table has: {lists}. Correct the name{absent}")
+            more = f", or give the table of {lacking} that has it with --{lacking} FILE" if lacking else ""
+            raise ValueError(f"{asks} names {column}, which no table has: {lists}. Correct the name{more}")
         homes[column] = having[0]
         other = next((path for path in having[1:] if having[0] not in options.demos), None)
         if other is not None:
             raise ValueError(
-                f"column {column} of the formula must be in one table, received it in {having[0]} and in {other}: "
+                f"column {column} must be in one table, received it in {having[0]} and in {other}: "
                 "drop it from one of them, or give it another name there"
             )
     return homes

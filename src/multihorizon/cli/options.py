@@ -79,7 +79,7 @@ PersonsFile = Annotated[
 ]
 EpisodesFile = Annotated[
     Path | None,
-    file("--episodes", "CSV or Parquet: expert, episode, then conditions, one row per episode; use with --formula."),
+    file("--episodes", "CSV or Parquet: expert, episode, then conditions, one row per episode."),
 ]
 Formula = Annotated[
     str | None,
@@ -161,10 +161,16 @@ class TableOptions:
     demos: Demos
     transitions: Transitions = None
     features: Features = None
-    temperature: TemperatureChoice = None
     smoothing: Smoothing = None
     estimate_rest: EstimateRest = False
     cut_off: CutOff = False
+
+
+@dataclass(frozen=True)
+class ChoiceOptions(TableOptions):
+    """What commands take that let one say how random choices are."""
+
+    temperature: TemperatureChoice = None
 
 
 @dataclass(frozen=True)
@@ -182,7 +188,7 @@ class CheckOptions:
 
 
 @dataclass(frozen=True)
-class FitOptions(TableOptions):
+class FitOptions(ChoiceOptions):
     """The options of `fit`."""
 
     state: StateColumns = None
@@ -207,7 +213,27 @@ class FitOptions(TableOptions):
 
 
 @dataclass(frozen=True)
-class GoalsOptions(TableOptions):
+class CompareOptions(TableOptions):
+    """The options of `compare`."""
+
+    condition: Annotated[
+        str | None,
+        typer.Option("--condition", help="A column of the decisions or of --episodes: the condition of each episode, as groups."),
+    ] = None
+    episodes: EpisodesFile = None
+    known_reward: KnownReward = None
+    common_discount: Annotated[
+        float | None,
+        typer.Option("--common-discount", help="The discount for everybody to compare with; by default it is estimated."),
+    ] = None
+    jobs: Jobs = 1
+    cluster_at: Cluster = None
+    seed: Seed = 0
+    out_dir: Annotated[Path | None, file("--out", "Where to write compare.json, compare.csv and compare.html.")] = None
+
+
+@dataclass(frozen=True)
+class GoalsOptions(ChoiceOptions):
     """The options of `goals`."""
 
     simulations: Annotated[int, typer.Option("--simulations", help="Tables drawn to test one reward for all.")] = 999
@@ -218,7 +244,7 @@ class GoalsOptions(TableOptions):
 
 
 @dataclass(frozen=True)
-class IdentifyOptions(TableOptions):
+class IdentifyOptions(ChoiceOptions):
     """The options of `identify`."""
 
     seed: Seed = 0
@@ -226,7 +252,7 @@ class IdentifyOptions(TableOptions):
 
 
 @dataclass(frozen=True)
-class RecoverOptions(TableOptions):
+class RecoverOptions(ChoiceOptions):
     """The options of `recover`."""
 
     known_reward: KnownReward = None
@@ -263,6 +289,7 @@ OPTIONS: dict[str, Any] = {
     "check": CheckOptions,
     "fit": FitOptions,
     "goals": GoalsOptions,
+    "compare": CompareOptions,
     "identify": IdentifyOptions,
     "recover": RecoverOptions,
     "reproduce": ReproduceOptions,
@@ -287,6 +314,11 @@ EXAMPLES = {
     "goals": (
         "multihorizon goals decisions.csv --out result",
         "multihorizon goals decisions.csv --transitions moves.csv --out result",
+    ),
+    "compare": (
+        "multihorizon compare decisions.csv --condition noise --out result",
+        "multihorizon compare log.csv --episodes blocks.csv --condition noise --jobs -1",
+        "multihorizon compare log.csv --condition noise --known-reward points.csv",
     ),
     "identify": (
         "multihorizon identify decisions.csv --transitions moves.csv",

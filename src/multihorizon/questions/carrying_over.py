@@ -301,7 +301,7 @@ def carry_over(
     condition: str,
     *,
     known_reward: Any = None,
-    discount: float | None = None,
+    common_discount: float | None = None,
     seed: int = 0,
     jobs: int = 1,
     progress: Progress = silent,
@@ -313,8 +313,8 @@ def carry_over(
         demonstrations: the table, or one for each task in the order they were joined, with the condition of each episode.
         condition: the name of the condition; its values are groups.
         known_reward: as in `MaximumLikelihood`; without it the reward is estimated under the condition that predicts.
-        discount: the one discount for everybody that own horizons are compared with; by default it is estimated under the
-            condition that predicts.
+        common_discount: the one discount for everybody that own horizons are compared with; by default it is estimated under
+            the condition that predicts.
         seed: deals episodes into halves, and scatters the starts of searches.
         jobs: processes that share the fits; -1 is all cores. The answer does not depend on it.
         progress: called after each fit.
@@ -335,8 +335,8 @@ def carry_over(
         'At least in part to the person'
     """
     tables = tables_of(require_finite(problem), demonstrations)
-    if discount is not None:
-        as_discount(discount, "discount")
+    if common_discount is not None:
+        as_discount(common_discount, "common_discount")
     levels, parts, remarks = _dealt(problem, tables, condition, as_count(seed, "seed", least=0))
     problem = problem.in_tasks(MDP.as_known)
     asked: list[_Asked] = []
@@ -351,7 +351,7 @@ def carry_over(
     fits = {way.key: way.known for pair in asked for way in pair.ways}
     work = [(key, model) for key in fits for model in MODELS if model != "chance"]
     found: dict[tuple[_Key, str], _Fitted] = {}
-    task = partial(_fit, known_reward, discount, seed)
+    task = partial(_fit, known_reward, common_discount, seed)
     for item, fitted in zip(work, in_parallel(task, [(fits[key], model) for key, model in work], jobs), strict=True):
         found[item] = fitted
         progress(len(found) / len(work), f"fit {len(found)} of {len(work)}: {MODELS[item[1]]}")

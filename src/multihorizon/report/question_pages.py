@@ -3,6 +3,7 @@
 - `identify`: do these decisions, or any number of others like them, identify the discounts?
 - `goals`: who belongs where, the groups' rewards side by side, and what to do where goals differ.
 - `recover`: simulated studies, the truth against what was found, and what more decisions and people would bring.
+- `compare`: how well a horizon from one condition predicts another.
 - families of look-ahead: how each fits, and each expert's parameters.
 """
 
@@ -19,6 +20,7 @@ from multihorizon.estimate.intervals import reward_contrasts
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.exact.identify import Identification
 from multihorizon.files import write_all, write_csv, write_json
+from multihorizon.questions.carrying_over import MODELS, Carried, CarryingOver
 from multihorizon.questions.goals import Goals
 from multihorizon.questions.lookahead_comparison import FamilyRow, LookaheadComparison
 from multihorizon.questions.study import Recovery, SizeResult
@@ -30,6 +32,7 @@ from multihorizon.report.charts import (
     Block,
     Chart,
     Either,
+    Items,
     Line,
     Listing,
     Mark,
@@ -38,9 +41,11 @@ from multihorizon.report.charts import (
     Panel,
     Ruler,
     Section,
+    figure,
     look_ahead,
     look_ahead_range,
 )
+from multihorizon.report.plots import new_axes
 from multihorizon.result import package_version
 from multihorizon.solution import LikelihoodEvidence, Solution, Status
 from multihorizon.words import count, decimals, p_text
@@ -189,6 +194,68 @@ def family_cells(row: FamilyRow) -> dict[str, str]:
         "p in free weights": p_text(row.free_p, "") if row.free_degrees else "–",
         "p against the best": p_text(row.best_p, ""),
         "verdict": row.verdict,
+    }
+
+
+#: What `multihorizon compare` writes.
+COMPARED = ("compare.json", "compare.csv", "compare.html")
+
+
+def write_comparison(directory: Path, found: CarryingOver, options: dict[str, Any], remarks: Sequence[str] = ()) -> None:
+    """Write all files of predictions from one condition to another."""
+
+    def write(draft: Path) -> None:
+        content = {**found.to_dict(), "notes": remarks, "options": options, "version": package_version()}
+        write_json(draft / "compare.json", content)
+        write_csv(found.to_frame(), draft / "compare.csv")
+        compare_page(found, options, remarks).write(draft / "compare.html")
+
+    write_all(directory, COMPARED, write)
+
+
+def compare_page(found: CarryingOver, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
+    """The report of predictions from one condition to another."""
+    answer, pairs = found.answer, found.pairs
+    caption = (
+        "What each person's own horizon gains per decision over one discount for everybody, the line at 0, with its 95 % "
+        "interval. Below it are each person alone, and one discount and one temperature for everybody."
+    )
+    picture = figure(found.plot(new_axes(7.0, 1.6 + 0.45 * len(pairs))), caption)
+    cells = [carried_cells(pair) for pair in pairs]
+    rows = [list(row.values()) for row in cells]
+    table = PageTable(list(cells[0]), rows, "Log-likelihood of a decision; nearer to zero is better")
+    meaning = (
+        "Everything is fitted to the decisions under the first condition, and nothing of the second is used before its decisions "
+        "are predicted. Where a half of the episodes predicts the other, it has half as many decisions to learn from. Own "
+        "horizons are drawn towards those of everybody by as much as they are uncertain; beside them stand those from each "
+        "person's decisions alone. One discount for everybody leaves each person a temperature; one for all has one temperature "
+        "as well. By chance all available actions are equally likely. Intervals are over persons."
+    )
+    badge, sentences = Badge(answer.answer, "" if answer.kind == "caution" else answer.kind), found.summary().splitlines()[1:]
+    return Page(
+        "Carried from one condition to another",
+        f"{found.condition}: {', '.join(found.levels)}; {count(len({*(e for pair in pairs for e in pair.experts)}), 'person')}.",
+        [
+            Section(answer.question, [badge, answer.reasons, Items(sentences), picture]),
+            Section("How well each predicts", [table, meaning]),
+            Section("How this was made", [*remarks, f"Options: {options_text(options)}."]),
+        ],
+        f"multihorizon {package_version()}, seed {options.get('seed', 0)}",
+    )
+
+
+def carried_cells(pair: Carried) -> dict[str, str]:
+    """One row of the table of predictions, by header."""
+    gain = pair.gain()
+    known = not np.isnan(gain.estimate)
+    return {
+        "from": pair.origin,
+        "to": "other half" if pair.within else pair.target,
+        "persons": f"{len(pair.experts):,}",
+        "decisions": f"{pair.decisions.sum():,.0f}",
+        **{model.replace("_", " "): decimals(pair.mean(model), 3) or "–" for model in MODELS},
+        "the one discount": decimals(pair.common_discount, 3) or "–",
+        "own − one discount": f"{gain.estimate:.4f} ({gain.low:.4f} to {gain.high:.4f})" if known else "–",
     }
 
 
