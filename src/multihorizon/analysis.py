@@ -553,8 +553,8 @@ def analyse(
 ) -> Analysis | CrowdAnalysis:
     """Fit tables of decisions and judge the fit.
 
-    With a population of more than 2,000 persons nobody is fitted alone: the population is all that is estimated, and what is
-    found is a `CrowdAnalysis`.
+    With a population of more than 2,000 persons, or of types, nobody is fitted alone: the population is all that is estimated,
+    and what is found is a `CrowdAnalysis`.
 
     Args:
         tables: the decisions: a table, one for each task, or `Steps` where states are vectors. With `Steps`, only
@@ -599,10 +599,12 @@ def analyse(
         raise ValueError("SieveLikelihood is for states that are vectors: hand in Steps, received tables with a list of states")
     tables = [tables] if isinstance(tables, Demonstrations) else tables
     solver = solver or MaximumLikelihood(temperature, ridge=ridge)
-    if population is not None and is_crowd(tables):
+    if population is not None and (is_crowd(tables) or population.distribution == "types"):
         refused = [name for name, asked in {"pairs": pairs, "lookahead": bool(lookahead)}.items() if asked]
         if refused:
-            raise ValueError(f"{' and '.join(refused)} must be left out with so many persons: fit a sample of them to ask for it")
+            why = "where types are asked for, as nobody is fitted alone"
+            why = "with so many persons: fit a sample of them to ask for it" if is_crowd(tables) else why
+            raise ValueError(f"{' and '.join(refused)} must be left out {why}")
         crowd, remarks = build_crowd(tables, mdps, features, smoothing, estimate_rest)
         known = solver.known_reward if known_reward is None else known_reward(crowd.mdp)
         asked = replace(population, known_reward=known, jobs=jobs)
@@ -951,6 +953,8 @@ def person_cells(found: Analysis, k: int) -> tuple[str, str, str, str]:
 def sizes(found: Analysis | CrowdAnalysis) -> str:
     """How many experts, episodes and decisions there are, and of how many numbers a state is made that is a vector."""
     numbers = {"expert": found.decisions.size, "episode": int(np.sum(found.episodes)), "decision": int(found.decisions.sum())}
+    if isinstance(found, CrowdAnalysis) and found.population.types is not None and numbers["expert"] == numbers["episode"]:
+        del numbers["expert"]  # episodes without a name
     text = ", ".join(count(number, noun) for noun, number in numbers.items())
     if isinstance(found.evidence, SieveEvidence):
         text += f", in states of {count(len(found.evidence.coordinates) + len(found.evidence.left_out), 'number')}"

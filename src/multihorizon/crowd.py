@@ -33,7 +33,7 @@ from multihorizon.questions.differences import population_answer, population_wor
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, package_version
 from multihorizon.solution import CELL_NUMBERS, PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, count, effective_horizon, horizon_text, percent
+from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, count, effective_horizon, horizon_text, in_words, percent
 
 #: With more persons than this a population is all that is fitted: each person's own fit, intervals and tests would take hours,
 #: and nobody reads a list of thousands.
@@ -80,6 +80,18 @@ class GroupSummary:
     middle: tuple[float, float, float]
     reliability: float
     explained: float
+
+
+def unit_columns(population: PopulationFindings, hidden: float = 1.0) -> dict[str, Any]:
+    """What tables of persons say of each besides the discount: how reliable it is, or the shares of types and the likeliest.
+
+    Numbers that may not be used are `hidden`, which is NaN then.
+    """
+    if population.types is None:
+        return {"reliability": hidden * population.individuals["discount_reliability"]}
+    posterior = hidden * population.individuals["posterior"]
+    shares = {f"share_of_type_{k + 1}": posterior[:, k] for k in range(population.types["number"])}
+    return {"type": 1 + population.individuals["posterior"].argmax(axis=1) * hidden, **shares}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -141,7 +153,9 @@ class CrowdAnalysis(Result):
         found = self.solution
         if found.status != Status.CONVERGED:
             return f"The population could not be estimated. {found.message}"
-        parameters = 2 * len(self.population.discount) + 3 + (0 if self.reward_given else found.reward.size)
+        types = self.population.types
+        own = 2 * len(self.population.discount) + 3 if types is None else 3 * types["number"] - 1
+        parameters = own + (0 if self.reward_given else found.reward.size)
         if 2 * (self.evidence.log_likelihood - self.compared_chance) < chi2.ppf(LEVEL, parameters):
             return "These decisions are no likelier than by chance, so they say nothing about discounts."
         return ""
@@ -164,11 +178,13 @@ class CrowdAnalysis(Result):
 
     @property
     def not_done(self) -> str:
-        """What is done only for fewer persons."""
+        """What is done only for fewer persons, or without types."""
+        why, instead = f"With more than {MOST_ALONE:,} persons", f"fit a sample of at most {MOST_ALONE:,} persons"
+        if self.population.types is not None:
+            why, instead = "Where types are asked for", "fit persons with names and without types"
         return (
-            f"With more than {MOST_ALONE:,} persons nobody is fitted alone. So there are no discounts from a person's decisions "
-            "alone, no tests of pairs or of a shared goal, and no predictions of held-out episodes. To have these, fit a sample "
-            f"of at most {MOST_ALONE:,} persons."
+            f"{why} nobody is fitted alone. So there are no discounts from a person's decisions alone, no tests of pairs or of a "
+            f"shared goal, and no predictions of held-out episodes. To have these, {instead}."
         )
 
     @cached_property
@@ -192,6 +208,10 @@ class CrowdAnalysis(Result):
         question = "How far do they look ahead?"
         if self.withheld:
             return Answer(question, "No usable answer", self.withheld, "bad")
+        if self.population.types is not None:
+            reach = in_words([horizon_text(discount, self.longest) for discount in self.population.types["discounts"]])
+            number = self.population.types["number"]
+            return Answer(question, f"{reach} steps", f"The {count(number, 'type')} look {reach} steps ahead.", "good")
         (low, middle, high), number = self.quartiles, len(self.solution.experts)
         ends = [horizon_text(discount, self.longest) for discount in (low, high)]
         reasons = (
@@ -205,6 +225,15 @@ class CrowdAnalysis(Result):
         question = "Can the data tell?"
         if self.withheld:
             return Answer(question, "Not with this fit", "Whether the data identify the discounts is open.", "bad")
+        types = self.population.types
+        if types is not None:
+            widest, sure = float(np.ptp(types["intervals"], axis=1).max()), percent(types["certainty"])
+            reasons = (
+                f"The widest 95 % interval of a type's discount spans {widest:.3f}. The likeliest type of a person or an episode "
+                f"has a probability of {sure} on average."
+            )
+            narrow = widest <= VAGUE_WIDTH
+            return Answer(question, "Yes" if narrow else "Barely", reasons, "good" if narrow else "caution")
         widths = np.diff(self.solution.confidence_intervals(LEVEL), axis=1)[:, 0]
         number, vague = widths.size, int((widths > VAGUE_WIDTH).sum())
         are = "is" if vague == 1 else "are"
@@ -246,6 +275,7 @@ class CrowdAnalysis(Result):
         interval, its logit, the logarithm of the temperature, the reliability, the decisions, and their log-likelihoods by chance
         and as fitted, which are not known by condition."""
         found, lost = self.population, np.nan
+        assert found.types is None  # types have no groups
         if found.cells is not None:
             cells = {name: values for name, values in found.cells.items() if name in CELL_NUMBERS}
             return pd.DataFrame(
@@ -261,8 +291,8 @@ class CrowdAnalysis(Result):
 
     @cached_property
     def groups(self) -> list[GroupSummary]:
-        """What is known of each group; nothing where no number may be used."""
-        if self.withheld:
+        """What is known of each group; nothing where no number may be used, or there are types in place of groups."""
+        if self.withheld or self.population.types is not None:
             return []
         found = self.population
         frame = self.units.groupby(pd.CategoricalIndex(self.units["group"], list(found.predictions)), observed=False)
@@ -293,7 +323,7 @@ class CrowdAnalysis(Result):
             "shrunken_low": hidden * ends[:, 0],
             "shrunken_high": hidden * ends[:, 1],
             "shrunken_temperature": hidden * np.asarray(found.temperature),
-            "reliability": hidden * population.individuals["discount_reliability"],
+            **unit_columns(population, hidden),
             **{f"covariate_{name}": values for name, values in population.covariates.items() if name != "expert"},
         }
         frame = pd.DataFrame(known, index=self.compared).reindex(range(len(self.persons)))
@@ -346,7 +376,7 @@ class CrowdAnalysis(Result):
             "message": solution.message,
             "residual": solution.residual,
             "ridge": evidence.ridge,
-            "quartiles": None if self.withheld else self.quartiles,
+            "quartiles": None if self.withheld or found.types is not None else self.quartiles,
             "by_group": {group.name: {k: v for k, v in asdict(group).items() if k != "name"} for group in self.groups},
             "population": {
                 "status": str(solution.status),

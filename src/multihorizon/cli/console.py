@@ -264,7 +264,9 @@ def read_decisions(options: FitOptions | CompareOptions, population: Population 
     if options.episodes is not None and not wanted:
         raise ValueError('--episodes must come with --formula that names its columns, received none: "~ noise" asks about noise')
     homes = _homes(options, population, wanted) if wanted else {}
-    tables = read_tables(options.demos, options.cut_off, [column for column in wanted if homes[column] in options.demos])
+    unnamed = population is not None and population.distribution == "types"
+    found = [column for column in wanted if homes[column] in options.demos]
+    tables = read_tables(options.demos, options.cut_off, found, unnamed=unnamed)
     if options.episodes is None:
         return tables, []
     needed = [column for column in wanted if homes[column] == options.episodes]

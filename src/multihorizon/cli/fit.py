@@ -33,7 +33,7 @@ from multihorizon.crowd import CrowdAnalysis
 from multihorizon.data.side_tables import read_features, read_groups, read_known_reward
 from multihorizon.data.steps import Steps
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
-from multihorizon.estimate.population.solver import absent_words
+from multihorizon.estimate.population.solver import Population, absent_words
 from multihorizon.estimate.sieve import SieveLikelihood
 from multihorizon.questions.differences import population_words
 from multihorizon.questions.lookahead_comparison import LookaheadComparison
@@ -43,7 +43,7 @@ from multihorizon.report.files import FILES, write_fit
 from multihorizon.report.population import compared_with, contrast_rows, effect_rows
 from multihorizon.report.question_pages import family_cells
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import decimals, horizon_text
+from multihorizon.words import decimals, horizon_text, percent
 
 #: The terminal lists the experts one by one up to this many; `people.csv` lists all.
 LISTED_EXPERTS = 60
@@ -94,12 +94,18 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis | CrowdAnalysis:
     together = None if options.groups is None else read_groups(options.groups)
     solver = MaximumLikelihood(temperature, discounts, groups=together, ridge=options.ridge)
     population = population_of(options, solver)
-    if options.distribution not in ("normal", "free"):
-        raise ValueError(f"--distribution must be normal or free, received {options.distribution}")
+    if options.distribution not in ("normal", "free", "types"):
+        raise ValueError(f"--distribution must be normal, free or types, received {options.distribution}")
+    if options.types is not None and options.distribution != "types":
+        raise ValueError(f"--types must come with --distribution types, received {options.distribution}")
     if options.distribution == "free":
         if population is None:
             raise ValueError('--distribution free must come with --formula, received none: "~ 1" asks about everyone together')
         population = replace(population, distribution="free")
+    if options.distribution == "types":
+        if discounts is not None or together is not None:
+            raise ValueError("--distribution types must have discounts of all to find: leave out --discount and --groups")
+        population = replace(population or Population(ridge=options.ridge), distribution="types", types=options.types)
     tables, remarks = read_decisions(options, population)
     keep = how.pop("keep")
     found = analyse(
@@ -135,6 +141,7 @@ def _read_steps(options: FitOptions, state: str) -> Steps:
         "--missing": options.missing != "drop",
         "--reference": options.reference,
         "--distribution": options.distribution != "normal",
+        "--types": options.types is not None,
         "--estimate-rest": options.estimate_rest,
         "--ridge": options.ridge is not None,
         "--lookahead": options.lookahead,
@@ -164,7 +171,8 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
         "formula": options.formula,
         "missing": options.missing if options.formula else None,
         "reference": options.reference,
-        "distribution": options.distribution if options.formula else None,
+        "distribution": options.distribution if options.formula or options.distribution == "types" else None,
+        "types": options.types,
         "estimate_rest": options.estimate_rest,
         "smoothing": options.smoothing if options.estimate_rest or not options.transitions else None,
         "ridge": options.ridge,
@@ -204,7 +212,7 @@ def _show_crowd(analysis: CrowdAnalysis) -> None:
     out.print(sizes(analysis))
     if not analysis.withheld:
         _show_population(analysis.solution, analysis.longest)
-        if analysis.population.cells is None and len(analysis.groups) <= LISTED_EXPERTS:
+        if analysis.groups and analysis.population.cells is None and len(analysis.groups) <= LISTED_EXPERTS:
             out.print(_groups(analysis))
     if analysis.recovery is not None:
         out.print(analysis.recovery.summary(), soft_wrap=True)
@@ -233,6 +241,10 @@ def _show_population(found: Solution, steps: float) -> None:
     population = PopulationEvidence.of(found).population
     for text in absent_words(population.left_out, population.persons):
         out.print(text, style="bold", soft_wrap=True)
+    if population.types is not None:
+        out.print(_types(population.types, steps))
+        out.print(" ".join(population_words(found, steps)), soft_wrap=True)
+        return
     table = Table(title="Effects on the logit of the discount", caption=compared_with(population) or None)
     table.add_column("term", overflow="fold")
     for header in ("estimate", "95 % interval or test", "p"):
@@ -251,6 +263,17 @@ def _show_population(found: Solution, steps: float) -> None:
     if population.cells is not None and len(population.predictions) <= LISTED_EXPERTS:
         out.print(_conditions(population, steps))
     out.print(" ".join(population_words(found, steps)), soft_wrap=True)
+
+
+def _types(types: dict[str, Any], steps: float) -> Table:
+    """One row per type, from the shortest horizon to the longest."""
+    table = Table(title="Types")
+    for header in ("type", "share", "discount", "95 % interval", "steps", "likeliest for"):
+        table.add_column(header, justify="right")
+    for k, (share, discount, (low, high)) in enumerate(zip(types["shares"], types["discounts"], types["intervals"], strict=True)):
+        known = percent(share), f"{discount:.3f}", f"{low:.3f} to {high:.3f}", horizon_text(discount, steps)
+        table.add_row(str(k + 1), *known, f"{types['likeliest'][k]:,}")
+    return table
 
 
 def _conditions(population: PopulationFindings, steps: float) -> Table:

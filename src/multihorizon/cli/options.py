@@ -107,9 +107,14 @@ DistributionChoice = Annotated[
     str,
     typer.Option(
         "--distribution",
-        metavar="normal|free",
-        help="How persons are distributed around the covariates: normally, or freely, which shows their types as well.",
+        metavar="normal|free|types",
+        help="How persons are distributed around the covariates: normally, or freely, which shows their types as well. With "
+        "types, each person is of one of a few, or each episode, where the decisions have no column expert.",
     ),
+]
+Types = Annotated[
+    int | None,
+    typer.Option("--types", help="How many types there are, with --distribution types; by default as many as tests find."),
 ]
 StateColumns = Annotated[
     str | None,
@@ -201,6 +206,7 @@ class FitOptions(ChoiceOptions):
     missing: MissingChoice = "drop"
     reference: Reference = None
     distribution: DistributionChoice = "normal"
+    types: Types = None
     ridge: Ridge = None
     lookahead: LookaheadChoice = None
     recovered: Recovered = None

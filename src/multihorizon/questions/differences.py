@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from multihorizon.estimate.population.free import distribution_words
+from multihorizon.estimate.population.types import types_words
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.words import LEVEL, Answer, horizon_text, in_words, p_text
 
@@ -100,6 +101,8 @@ def population_answer(found: Solution, steps: float) -> Answer | None:
 def population_words(found: Solution, steps: float) -> list[str]:
     """What was found of groups and persons, in sentences; the task has so many steps."""
     population = PopulationEvidence.of(found).population
+    if population.types is not None:
+        return [types_words(population.types)]
     differences = differences_of(population, "discount")
     words = [text for difference in differences if difference.clear for text in _discounts_differ(difference, steps)]
     rest = [difference.name for difference in differences if not difference.clear]

@@ -36,7 +36,7 @@ from multihorizon.report.charts import (
 )
 from multihorizon.report.conditions import conditions_section
 from multihorizon.report.explorer import Person, explorer
-from multihorizon.report.population import distribution_section, effect_blocks, logit_axis, round_shares
+from multihorizon.report.population import distribution_section, effect_blocks, logit_axis, round_shares, types_section
 from multihorizon.report.question_pages import UNIT_OF_REWARD, options_text, recovery_blocks
 from multihorizon.result import package_version
 from multihorizon.words import LEVEL, count, decimals, percent, shortened
@@ -47,7 +47,10 @@ def crowd_page(found: CrowdAnalysis, options: dict[str, Any]) -> Page:
     cards = [(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]
     opening: list[str | Block] = [*map(Notice, [*found.warnings, *found.absent]), Cards(cards)]
     sections = []
-    if not found.withheld:
+    if not found.withheld and found.population.types is not None:
+        opening.append(" ".join(verdict.reasons for verdict in found.verdicts[-3:-1]))
+        sections = [*types_section(found.population, found.longest), _reward(found), *_best_by_look_ahead(found)]
+    elif not found.withheld:
         opening.append(" ".join(population_words(found.solution, found.longest)))
         opening.append(" ".join(verdict.reasons for verdict in found.verdicts[-3:-1]))
         sections = [_groups(found), *conditions_section(found.population, found.longest, {}, CONDITIONS)]
@@ -215,10 +218,12 @@ def _best_by_look_ahead(found: CrowdAnalysis) -> list[Section]:
     if not isinstance(problem, Crowd):
         return []
     typical = [Person(k, group.name, group.typical) for k, group in enumerate(shown_groups(found, 12)[0])]
+    if found.population.types is not None:
+        typical = [Person(k, f"type {k + 1}", discount) for k, discount in enumerate(found.population.types["discounts"])]
     blocks: list[str | Block] = [
         "The same reward makes other actions best for those who look farther ahead. The slider goes through the discounts and "
-        f"shows the best actions of the {'given' if found.reward_given else 'learned'} reward at each. On it stands the typical "
-        "person of each group."
+        f"shows the best actions of the {'given' if found.reward_given else 'learned'} reward at each. On it "
+        f"{'stands the typical person of each group' if found.population.types is None else 'stand the types'}."
     ]
     for number, task in enumerate(problem.tasks[:most_tasks], 1):
         if len(problem.tasks) > 1:

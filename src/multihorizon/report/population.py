@@ -13,6 +13,7 @@ from scipy.special import logit
 from multihorizon.analysis import Analysis, population_columns
 from multihorizon.checks import Floats
 from multihorizon.estimate.population.solver import absent_words
+from multihorizon.estimate.population.types import types_words
 from multihorizon.questions.differences import population_words
 from multihorizon.report.charts import (
     DIAGONAL,
@@ -182,6 +183,54 @@ def distribution_section(population: PopulationFindings, steps: float) -> list[S
         + (f" Nodes were placed and types counted with {asked:,} persons." if asked < population.persons else "")
     )
     return [Section("How horizons are distributed", blocks)]
+
+
+def types_section(population: PopulationFindings, steps: float) -> list[Section]:
+    """The section on types, where these were asked for."""
+    types = population.types
+    if types is None:
+        return []
+    posterior, numbers = population.individuals["posterior"], range(types["number"])
+    rows = [
+        [
+            k + 1,
+            f"{percent(types['shares'][k])} ± {100 * 1.96 * types['share_errors'][k]:.0f}",
+            look_ahead(types["discounts"][k], steps),
+            look_ahead_range(types["intervals"][k], steps),
+            f"{types['temperatures'][k]:.3g}",
+            f"{types['likeliest'][k]:,}",
+        ]
+        for k in numbers
+    ]
+    discount = Either("discount", "horizon, steps")
+    headers = ["type", "share, 95 % interval", discount, "95 % interval", "temperature", "likeliest for"]
+    edges, lines = np.linspace(0, 1, 21), []
+    shares = [np.histogram(posterior[:, k], edges)[0] / len(posterior) for k in numbers]
+    top = max(float(share.max()) for share in shares)
+    high = top * (1.05 + 0.07 * len(shares))  # the names of the types stand above
+    for k, share in enumerate(shares):
+        outline = list(zip(np.repeat(edges, 2).tolist(), [0.0, *np.repeat(share, 2).tolist(), 0.0], strict=True))
+        lines.append(Line(outline, f"type {k + 1}", label_at=high * (0.97 - 0.06 * k), colour=k))
+    ticks = [(share, f"{100 * share:.0f}") for share in round_shares(top)]
+    certain = f"On average, the likeliest type of a person or an episode has a probability of {percent(types['certainty'])}."
+    figure = Chart(
+        f"How likely each person or episode is of each type. {certain}",
+        [Panel(Axis("probability of the type"), Axis("% of persons or episodes", ticks, 0.0, high), [], lines)],
+    )
+    tests = [
+        [test["types"], f"{test['log_likelihood']:.2f}", decimals(_number(test["statistic"]), 2), p_text(_number(test["p"]), "")]
+        for test in types["tests"]
+    ]
+    caption = "Types, from the shortest horizon to the longest"
+    blocks: list[str | Block] = [types_words(types), PageTable(headers, rows, caption), figure]
+    caption = "Is one more type needed? p by simulated studies"
+    if any(test["p"] is not None for test in types["tests"]):
+        blocks.append(PageTable(["types", "log-likelihood", "gain of one more, twice", "p"], tests, caption))
+    return [Section("Types", blocks)]
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value
 
 
 def _free_figure(population: PopulationFindings, name: str, steps: float) -> Chart:

@@ -1,0 +1,80 @@
+"""Types of persons, or of episodes without a name, in the terminal, the files and the report."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import multihorizon as mh
+from multihorizon.cli import app
+from multihorizon.crowd import CrowdAnalysis
+
+CLIFF = mh.domains.cliff()
+POLICIES = [mh.soft_plan(CLIFF.mdp, CLIFF.reward, gamma).policy for gamma in (0.2, 0.8)]
+WALKS = mh.Demonstrations.simulate(CLIFF.mdp, POLICIES, episodes=60, seed=0)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Episodes of two types, without names."""
+    folder = tmp_path_factory.mktemp("types")
+    frame = WALKS.to_frame()
+    frame["episode"] = frame.pop("expert") + "/" + frame["episode"]
+    frame.to_csv(folder / "decisions.csv", index=False)
+    CLIFF.mdp.to_npz(folder / "task.npz")
+    pd.DataFrame({"state": CLIFF.mdp.state_names, "reward": CLIFF.reward}).to_csv(folder / "reward.csv", index=False)
+    return folder
+
+
+def fit(study, *arguments):
+    known = ["--transitions", study / "task.npz", "--known-reward", study / "reward.csv"]
+    return CliRunner().invoke(app, ["fit", *map(str, [study / "decisions.csv", *known, *arguments])])
+
+
+def test_episodes_without_a_name_are_told_by_type(study, tmp_path) -> None:
+    result = fit(study, "--distribution", "types", "--types", 2, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "120 episodes, " in said
+    assert "2 types were asked for." in said
+    found = json.loads((tmp_path / "result.json").read_text())
+    types = found["population"]["types"]
+    assert types["discounts"][0] == pytest.approx(0.2, abs=0.1)
+    assert found["options"]["types"] == 2
+    people = pd.read_parquet(tmp_path / "people.parquet")
+    assert len(people) == 120
+    shares = people[["share_of_type_1", "share_of_type_2"]].to_numpy()
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert people["type"].tolist() == (1 + shares.argmax(axis=1)).tolist()
+    assert people["type"].value_counts().sort_index().tolist() == types["likeliest"]
+    page = (tmp_path / "report.html").read_text()
+    assert "Types, from the shortest horizon to the longest" in page
+    assert "How likely each person or episode is of each type." in page
+
+
+def test_persons_can_be_of_types_too(tmp_path) -> None:
+    population = mh.Population(distribution="types", types=2)
+    found = mh.analyse(WALKS, [CLIFF.mdp], population=population, known_reward=lambda mdp: CLIFF.reward)
+    assert isinstance(found, CrowdAnalysis)
+    assert found.to_frame()["expert"].tolist() == ["0", "1"]
+    assert "2 types were asked for." in found.summary()
+    assert [answer.answer for answer in found.verdicts][-1] == "Better than chance"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--types", 2), "--types must come with --distribution types, received normal"),
+        (("--distribution", "kinds"), "--distribution must be normal, free or types, received kinds"),
+        (("--distribution", "types", "--types", 0), "types must be"),
+        (("--distribution", "types", "--pairs"), "pairs must be left out where types are asked for, as nobody is fitted alone"),
+        (("--distribution", "types", "--discount", "0.5"), "leave out --discount and --groups"),
+        (("--distribution", "types", "--formula", "~ noise"), "types must come with the formula '~ 1'"),
+    ],
+)
+def test_what_cannot_be_asked_of_types_is_refused(study, options, said) -> None:
+    result = fit(study, *options)
+    assert result.exit_code == 2, result.output
+    assert said in " ".join(result.output.split())
