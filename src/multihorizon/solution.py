@@ -361,9 +361,13 @@ class PopulationFindings(Evidence):
             Then `predictions` are those of persons under conditions, and `groups` and `individuals` are at average conditions.
         variance: for "discount" and "temperature", the shares of the variance between cells that belong to the "person", to the
             "covariates" of persons, to the "condition" (the same change for everyone) and to "person_by_condition" (changes that
-            differ between persons), and the variance itself ("total"); of logit γ and log λ.
+            differ between persons), and the variance itself ("total"); of logit γ and log λ. "between_low" and "between_high" are
+            the ends of the 95 % interval of the share of person and covariates together.
         slopes: for each effect that differs between persons, the standard deviation of the one on "discount" and "temperature":
             "estimate" and "interval".
+        person_terms, person_covariance: what persons have of their own, and its covariance `(2q,2q)`: of the first term on logit
+            γ, then on log λ, of the second term on logit γ, and so on.
+        references: for columns of groups, the level that the terms compare others with.
         types: where types were asked for, their "number" and whether it was "chosen" by "tests" (one row for each number), and of
             each type the share, discount, 95 % interval, temperature, and for how many units it is the likeliest; None otherwise.
             Then there are no effects, and `individuals` has the "posterior" shares `(n,K)` of the types in each unit.
@@ -393,6 +397,9 @@ class PopulationFindings(Evidence):
     variance: dict[str, dict[str, float]] | None = None
     slopes: dict[str, dict[str, Any]] | None = None
     types: dict[str, Any] | None = None
+    person_terms: list[str] | None = None
+    person_covariance: list[list[float]] | None = None
+    references: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         """Lists, as files have them, become arrays: there may be a million persons."""

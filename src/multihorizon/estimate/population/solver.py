@@ -1,13 +1,18 @@
-"""A population of persons: group differences, how much persons differ, and what is known of each.
+"""A population of persons: differences between groups and conditions, how much persons differ, and what is known of each.
 
-Person i has `(logit γ_i, log λ_i) ~ N((X_i b, X_i c), Σ)`, X from a table of persons and a formula (`covariates.py`), and all
-share one reward. The likelihood with persons averaged out is maximised in `marginal.py`. γ_i at 0 or 1, persons who choose at
-random and persons with few decisions need no special treatment, because what their decisions leave open the population fills in.
+Person i under condition j, a *cell*, has `(logit γ_ij, log λ_ij) = (X_ij b, X_ij c) + Z_ij u_i`, `u_i ~ N(0, Σ)`, with X and Z
+from a table of persons, the conditions of episodes and a formula (`covariates.py`), and all share one reward. Without conditions
+a person has one cell, and Z is 1. The likelihood with persons averaged out is maximised in `marginal.py`. γ at 0 or 1, persons
+who choose at random and persons with few decisions need no special treatment, because what their decisions leave open the
+population fills in.
 
-What follows from the maximum. The search has the covariates in units of its own, X T, so that effects are b = T β and c = T κ
-with β and κ those that it finds. With C the covariance of ψ, n persons and p terms:
+What follows from the maximum. The search has the covariates in units of its own, X T and Z V, so that effects are b = T β and
+c = T κ with β and κ those that it finds, and Σ is `(V ⊗ I) S (V ⊗ I)ᵀ` with S what it finds. Below, `Σ(z)` is the covariance
+`(2,2)` of logit γ and log λ between persons where the row of Z is z. With C the covariance of ψ, n persons and p terms:
 
-* *Effects* b on logit γ and c on log λ have 95 % intervals and tests by Student's t with n − p degrees of freedom.
+* *Effects* b on logit γ and c on log λ have 95 % intervals and tests by Student's t with n − p degrees of freedom, at least 1.
+  For what is compared between persons that is as in a table of n means. What is compared within persons is known from more than
+  n numbers, so its intervals are a little too wide, and never too narrow.
 * *Effects on logit γ that weak priors hold* have them by the profile likelihood. Where all persons of a group may as well plan
   for ever, the likelihood of their mean rises towards a limit and stays there. An interval that is symmetric around the estimate
   is then wrong at both ends, and the further the estimate runs away, the less it seems to differ from 0 (Hauck and Donner,
@@ -21,16 +26,22 @@ with β and κ those that it finds. With C the covariance of ψ, n persons and p
   of its numbers. With k the difference of their rows of X they are `k'b`, by Student's t; p-values of pairs of more than two
   groups are corrected for their number by Holm's method.
 * *Weak priors* move the answer by about `C g`. Where that is much, the solution's message says so.
-* *Reliability* of η_i is the share of the variance between persons that the decisions explain, `1 − K_i/Σ`, K_i the covariance
-  of η_i given the decisions at the most likely Σ.
-* *A new person* with covariates x has a logit γ with mean `x'b` and variance `Σ₁₁ + x' Cov(b) x`.
+* *Reliability* of η is the share of the variance between persons that the decisions explain, `1 − K/Σ(z)`, K the covariance of η
+  given the decisions at the most likely Σ; of a cell, or of a person on the average of conditions.
+* *A new person* with rows x and z has a logit γ with mean `x'b` and variance `Σ₁₁(z) + x' Cov(b) x`.
+* *The variance between cells* of logit γ has four parts. With z̄ the mean of Z over cells and `x̄_i` the row of person i on the
+  average of conditions they are `Σ₁₁(z̄)`, that of the person; the mean of `Σ₁₁(z − z̄)`, by which changes differ between persons;
+  the variance of `x̄_i b`, that of covariates; and the variance of `(X_ij − x̄_i) b`, that of conditions. An estimate of b makes
+  the last two too large by what Cov(b) adds, which is taken off. The share of persons, covariates among it, has an interval by
+  the delta method on its logit. Parts that covariates and conditions share, because some conditions were seen more by some
+  persons, are in none of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations, product
 from typing import Any, ClassVar, Literal
 
@@ -59,7 +70,7 @@ from multihorizon.estimate.population.types import fit_types, types_solution
 from multihorizon.numerics.profile import profile_end
 from multihorizon.parallel import Progress, as_jobs, part_of, silent
 from multihorizon.problem import Crowd, Problem
-from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.solution import CELL_NUMBERS, PopulationEvidence, PopulationFindings, Solution, Status
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,15 +84,18 @@ class Population:
     reliabilities, and predictions. Weak priors hold what the decisions leave open, and `message` says where they matter.
 
     Args:
-        formula: the covariates, as in R: "~ group + age". "~ 1" has none. It is made of columns, numbers, operators, and
-            functions such as C, center, scale, log, poly and bs; nothing else in it is run.
-        persons: a data frame with the column `expert` and one row per expert; not needed for "~ 1".
+        formula: the covariates and conditions, as in R: "~ group + age". "~ 1" has none. It is made of columns, numbers,
+            operators, and functions such as C, center, scale, log, poly and bs; nothing else in it is run. Columns are those of
+            `persons`, or conditions of the problem's episodes. "~ noise + (noise | expert)" says that persons differ in how
+            noise changes them; "(1 | expert)", that they differ alike under all conditions, is meant where nothing is said.
+        persons: a data frame with the column `expert` and one row per expert; needed for its columns only.
         known_reward: the known part of the reward, as in `MaximumLikelihood`.
         ridge: weight of a penalty on the reward, as in `MaximumLikelihood`.
         nodes: nodes of the quadrature for logit γ; log λ has about half as many. By default there are 15, and 25 or 41 where
             that moves the effects by more than 0.02 of their standard errors (those of 20,000 persons, where they are more).
-        missing: what to do with persons who lack a row or a covariate, or are alone in their group: "drop" leaves them out, says
-            so in the message, and names them in `evidence["population"]["left_out"]`; "fail" raises.
+        missing: what to do with persons who lack a row or a covariate, or are alone in their group, and with decisions under an
+            unknown condition: "drop" leaves them out, says so in the message, and names persons in
+            `evidence["population"]["left_out"]`; "fail" raises.
         reference: for columns of groups, the one that the others are compared with: `{"group": "control"}`. By default it is
             the first in the order of the alphabet.
         distribution: "normal", or "free": then `evidence["population"]["distribution"]` says besides, for everyone or for each
@@ -159,7 +173,15 @@ class Population:
         """The design of the study; raises where it cannot be used."""
         crowd = Crowd.of(problem) if isinstance(problem, Problem) else problem
         covariates = read_covariates(self.formula, self.persons, crowd, self.missing, self.reference)
+        taken = sorted({"expert", "pattern", *CELL_NUMBERS} & set(covariates.conditions))
+        if taken:
+            raise ValueError(f"a condition must not be called {taken[0]}, as a result is: rename this column")
         if self.distribution == "free":
+            if covariates.conditions:
+                raise ValueError(
+                    f"a free distribution must have no conditions, received {first_few(covariates.conditions)}: leave them "
+                    "out, or use a normal distribution"
+                )
             numbers = [comparison.column for comparison in covariates.comparisons if comparison.is_number]
             if numbers:
                 raise ValueError(
@@ -185,8 +207,6 @@ class Population:
             paid = with_known_reward(problem, self.known_reward)[0] if isinstance(problem, Problem) else units
             return types_solution(paid, units, types)
         covariates = self.covariates(whole)
-        if covariates.conditions:
-            raise ValueError(f"conditions cannot be compared yet, received {first_few(covariates.conditions)}: leave them out")
         crowd, reward = crowd_with_known_reward(covariates.gathered(whole), self.known_reward)
         identified, ridge_reason, ridge = True, "", np.zeros(crowd.n_parameters)
         if reward is None:  # the most likely reward where each of some persons has a discount and all have one temperature
@@ -196,14 +216,18 @@ class Population:
             x, alone, ridge_reason = first.best.point.x, first.best.point.likelihood, first.ridge_reason
             ridge = alone.ridge
             identified = bool(precision(first.best.point).identified[alone.discount_slice].any())
-        layout = PsiLayout(crowd, covariates.matrix @ covariates.units, reward, ridge, jobs=self.jobs)
+        owner, random, typical = None, None, None
+        if covariates.conditions:
+            owner, random = covariates.owner, covariates.random @ covariates.random_units
+            typical = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
+        layout = PsiLayout(crowd, covariates.matrix @ covariates.units, reward, ridge, owner, random, jobs=self.jobs)
         if reward is None:
             psi = first_psi(layout, alone.reward(x), alone.discounts(x), float(alone.temperatures(x)[0]))
         else:
             psi = first_psi(layout, reward, *_likely_person(layout))
         free = self.distribution == "free"
         found = maximise(layout, psi, self.nodes, self.tol, self.max_iter, part_of(progress, 0.3, 0.6 if free else 1.0))
-        told = Inference(covariates, found, posterior(found, identified))
+        told = Inference(covariates, found, posterior(found, identified, typical))
         if free and told.converged:
             told.distribution = _free_by_group(covariates, found, part_of(progress, 0.6, 1.0))
         solved: Problem | Crowd = crowd
@@ -216,7 +240,7 @@ class Population:
 
         Args:
             solution: of this solver.
-            persons: their covariates, one row per person.
+            persons: their covariates, and the conditions to predict them under; one row per person.
 
         Returns:
             One row per person: the discount of a typical person with these covariates and its 95 % interval (`low`, `high`), and
@@ -230,11 +254,27 @@ class Population:
         if self.distribution == "types":
             raise ValueError("a prediction needs covariates, and types have none: evidence['population']['types'] has shares")
         found = PopulationEvidence.of(solution).population
-        rows, _ = remembered(solution, self.formula, self.persons, self.reference).rows_of(persons)
+        rows, random = remembered(solution, self.formula, self.persons, self.reference).rows_of(persons)
         effects = np.array([effect["estimate"] for effect in found.discount.values()])
-        between = found.spread["discount"]["estimate"] ** 2
+        between = spread_at(found, random)[:, 0, 0]
         values = _predicted(rows, effects, np.array(found.discount_covariance), between, found.largest_discount, found.degrees)
         return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=persons.index)
+
+
+def spread_at(found: PopulationFindings, random: Floats) -> Floats:
+    """Σ(z) `(k,2,2)`, by which persons differ in logit γ and log λ where the rows of Z are these `(k,q)`."""
+    if found.person_covariance is not None:
+        return _between(random, np.array(found.person_covariance))
+    sizes = np.array([found.spread[kind]["estimate"] for kind in ("discount", "temperature")])
+    rho = found.spread["correlation"]["estimate"]
+    return np.repeat((np.outer(sizes, sizes) * [[1.0, rho], [rho, 1.0]])[None], len(random), axis=0)
+
+
+def _between(random: Floats, covariance: Floats) -> Floats:
+    """Σ(z) `(k,2,2)` of rows z `(k,q)`, where Σ is `(2q,2q)`."""
+    q = random.shape[1]
+    found: Floats = np.einsum("ka,aibj,kb->kij", random, covariance.reshape(q, 2, q, 2), random, optimize=True)
+    return found
 
 
 def remembered(
@@ -289,13 +329,29 @@ class Inference:
     def __init__(self, covariates: Covariates, found: Maximum, known: Posterior) -> None:
         self.covariates, self.found, self.layout, self.known = covariates, found, found.marginal.layout, known
         self.parts, self.converged = self.layout.unpack(found.psi), known.status == Status.CONVERGED
-        n, p = covariates.matrix.shape
-        self.degrees = int(n - p)
+        self.degrees = max(1, len(covariates.names) - len(covariates.terms))
         # the covariances (p,p) of β and κ, the effects in units of the search, and of b and c
         discount, temperature, basis = self.layout.discount, self.layout.temperature, self.layout.temperature_basis
         own = known.covariance[discount, discount], basis @ known.covariance[temperature, temperature] @ basis.T
         self.own_covariance: tuple[Floats, Floats] = own
         self.effect_covariance: list[Floats] = [covariates.units @ each @ covariates.units.T for each in own]
+        self.average: Floats = covariates.typical_random.mean(axis=0)  # z on the average of conditions
+
+    def person_covariance(self, psi: Floats) -> Floats:
+        """Σ `(2q,2q)` in the units of Z."""
+        turn = np.kron(self.covariates.random_units, np.eye(2))
+        found: Floats = turn @ self.layout.unpack(psi).covariance @ turn.T
+        return found
+
+    def root_at(self, psi: Floats) -> Floats:
+        """L `(2,2)` of the covariance between persons on the average of conditions."""
+        turn = np.kron(self.average @ self.covariates.random_units, np.eye(2))
+        found: Floats = np.linalg.qr((turn @ self.layout.unpack(psi).root).T).R.T
+        return found * np.sign(np.diag(found))
+
+    def slope_sizes(self, psi: Floats) -> Floats:
+        """The standard deviations `(q,2)` between persons of what each term of Z does to logit γ and log λ."""
+        return np.sqrt(np.diag(self.person_covariance(psi))).reshape(-1, 2)
 
     @cached_property
     def moved_by_priors(self) -> dict[str, dict[str, float]]:
@@ -303,13 +359,14 @@ class Inference:
         pull = self.layout.weak_priors(self.parts)[1]
         moved = self.covariates.units @ (self.known.covariance @ pull["means"])[self.layout.discount]
         effects = moved / np.sqrt(np.diag(self.effect_covariance[0]))
-        before = self.layout.unpack(self.found.psi - self.known.covariance @ pull["spread"]).covariance
-        shares = np.sqrt(np.diag(self.parts.covariance) / np.diag(before)) - 1
-        loose = self.layout.unpack(self.found.psi - self.known.covariance @ pull["correlation"])
+        loose, free = (self.found.psi - self.known.covariance @ pull[name] for name in ("spread", "correlation"))
+        here, before, uncorrelated = (self.root_at(psi) for psi in (self.found.psi, loose, free))
+        shares = np.linalg.norm(here, axis=1) / np.linalg.norm(before, axis=1) - 1
+        apart = _correlation(here) - _correlation(uncorrelated)
         return {
             "effects": dict(zip(self.covariates.terms, effects.tolist(), strict=True)),
             "spread": dict(zip(("discount", "temperature"), shares.tolist(), strict=True)),
-            "correlation": {"moved": self.parts.correlation - loose.correlation},
+            "correlation": {"moved": apart},
         }
 
     @cached_property
@@ -390,28 +447,90 @@ class Inference:
             table += [{**row, "adjusted": float(p)} for row, p in zip(found, adjusted, strict=True)]
         return table
 
+    def delta(self, value: Callable[[Floats], float], back: Callable[[float], float]) -> dict[str, Any]:
+        """A number that ψ determines and its interval by the delta method; `value` is on a scale from which `back` leads."""
+        at, moves = self.found.psi, []
+        for j in range(self.layout.discount.start, self.layout.size):
+            h = np.zeros(self.layout.size)
+            h[j] = 1e-5
+            moves.append((value(at + h) - value(at - h)) / 2e-5)
+        slope, rest = np.array(moves), slice(self.layout.discount.start, self.layout.size)
+        half = float(norm.ppf(0.975)) * np.sqrt(max(slope @ self.known.covariance[rest, rest] @ slope, 0.0))
+        half = half if self.converged else np.nan
+        centre, low, high = (float(back(value(at) + move)) for move in (0.0, -half, half))
+        return {"estimate": centre, "interval": [low, high]}
+
     def spread(self) -> dict[str, dict[str, Any]]:
-        """Standard deviations between persons and the correlation, with intervals by the delta method on scales of their own."""
-        at, errors = self.found.psi[self.layout.spread], self.known.covariance[self.layout.spread, self.layout.spread]
-        z = float(norm.ppf(0.975)) if self.converged else np.nan
-        scales: dict[str, tuple[Any, Any]] = {
-            "discount": (lambda v: v[0], np.exp),
-            "temperature": (lambda v: 0.5 * np.log(v[1] ** 2 + np.exp(2 * v[2])), np.exp),
-            "correlation": (lambda v: np.arcsinh(v[1] / np.exp(v[2])), np.tanh),
+        """Standard deviations between persons and the correlation, on the average of conditions."""
+        return {
+            "discount": self.delta(lambda psi: float(np.log(self.root_at(psi)[0, 0])), np.exp),
+            "temperature": self.delta(lambda psi: float(np.log(np.linalg.norm(self.root_at(psi)[1]))), np.exp),
+            "correlation": self.delta(lambda psi: float(np.arcsinh(_tilt(self.root_at(psi)))), np.tanh),
         }
-        table = {}
-        for name, (forth, back) in scales.items():
-            slope = np.array([(forth(at + h) - forth(at - h)) / 2e-5 for h in 1e-5 * np.eye(3)])
-            half = z * np.sqrt(max(slope @ errors @ slope, 0.0))
-            centre, low, high = (float(back(forth(at) + move)) for move in (0.0, -half, half))
-            table[name] = {"estimate": centre, "interval": [low, high]}
-        return table
+
+    def slopes(self) -> dict[str, dict[str, Any]]:
+        """How much the effect of each term of Z but the intercept differs between persons."""
+        return {
+            term: {
+                kind: self.delta(partial(self._log_slope, place, k), np.exp) for k, kind in enumerate(("discount", "temperature"))
+            }
+            for place, term in enumerate(self.covariates.random_terms)
+            if term != "Intercept"
+        }
+
+    def _log_slope(self, place: int, kind: int, psi: Floats) -> float:
+        return float(np.log(self.slope_sizes(psi)[place, kind]))
+
+    def variance(self, kind: int) -> dict[str, float]:
+        """The parts of the variance between cells, as shares, and all of it."""
+        covariates, layout = self.covariates, self.layout
+        usual = covariates.typical[covariates.owner] @ covariates.units
+        mixes = [np.cov(rows, rowvar=False, ddof=0).reshape(2 * (rows.shape[1],)) for rows in (usual, layout.design - usual)]
+        extra = [float(np.trace(mix @ self.own_covariance[kind])) for mix in mixes]
+        centre = covariates.random.mean(axis=0)
+        apart = np.cov(covariates.random, rowvar=False, ddof=0).reshape(2 * centre.shape)
+
+        def parts(psi: Floats) -> Floats:
+            own, effects = self.person_covariance(psi)[kind::2, kind::2], layout.unpack(psi).effects[:, kind]
+            fixed = [max(float(effects @ mix @ effects) - more, 0.0) for mix, more in zip(mixes, extra, strict=True)]
+            return np.array([centre @ own @ centre, *fixed, max(float(np.sum(own * apart)), 0.0)])
+
+        def between(psi: Floats) -> float:
+            found = parts(psi)
+            return float(logit(np.clip(found[:2].sum() / found.sum(), 1e-9, 1 - 1e-9)))
+
+        found, names = parts(self.found.psi), ("person", "covariates", "condition", "person_by_condition")
+        low, high = self.delta(between, expit)["interval"]
+        shares = dict(zip(names, (found / found.sum()).tolist(), strict=True))
+        return {**shares, "total": float(found.sum()), "between_low": low, "between_high": high}
+
+    def cells(self) -> dict[str, Any]:
+        """What is known of each person under each condition."""
+        covariates, known = self.covariates, self.known.cells
+        errors = np.sqrt(np.diagonal(known.covariance, axis1=1, axis2=2))
+        half = float(norm.ppf(0.975)) * errors[:, 0] if self.converged else np.full(len(errors), np.nan)
+        low, high = (self.layout.largest * expit(known.mean[:, 0] + move) for move in (-half, half))
+        between = _between(covariates.random, self.person_covariance(self.found.psi))[:, 0, 0]
+        return {
+            "expert": np.array(covariates.names, dtype=object)[covariates.owner],
+            "pattern": np.array(covariates.patterns, dtype=object)[covariates.groups],
+            **{column: covariates.frame[column].to_numpy() for column in covariates.conditions},
+            "decisions": np.asarray(self.layout.counts.sum(axis=1)).ravel(),
+            "discount": known.discounts,
+            "low": low,
+            "high": high,
+            "logit_discount": known.mean[:, 0],
+            "logit_discount_error": errors[:, 0],
+            "log_temperature": known.mean[:, 1],
+            "log_temperature_error": errors[:, 1],
+            "discount_reliability": np.clip(1 - known.within[:, 0, 0] / between, 0.0, 1.0),
+        }
 
     def predictions(self) -> dict[str, dict[str, Any]]:
         """For each pattern of covariates the discount of a typical person, and where a new person's may lie."""
         rows = self.covariates.pattern_rows @ self.covariates.units
         covariance = self.own_covariance[0] if self.converged else np.nan * self.own_covariance[0]
-        between = float(self.parts.covariance[0, 0])
+        between = _between(self.covariates.pattern_random, self.person_covariance(self.found.psi))[:, 0, 0]
         ends = _predicted(rows, self.parts.effects[:, 0], covariance, between, self.layout.largest, self.degrees)
         temperatures = np.exp(rows @ self.parts.effects[:, 1])
         return {
@@ -427,12 +546,13 @@ class Inference:
     def findings(self) -> PopulationFindings:
         """What `evidence["population"]` says."""
         discount, temperature = self.effects(0), self.effects(1)
-        within = self.known.persons.within
-        reliability = np.clip(1 - np.diagonal(within, axis1=1, axis2=2) / np.diag(self.parts.covariance), 0.0, 1.0)
-        errors = np.sqrt(np.diagonal(self.known.persons.covariance, axis1=1, axis2=2))
+        known = self.known.persons
+        between = _between(self.covariates.typical_random, self.person_covariance(self.found.psi))
+        within, between = (np.diagonal(each, axis1=1, axis2=2) for each in (known.within, between))
+        reliability, errors = np.clip(1 - within / between, 0.0, 1.0), np.sqrt(np.diagonal(known.covariance, axis1=1, axis2=2))
         covariates = self.covariates
         return PopulationFindings(
-            persons=len(covariates.matrix),
+            persons=len(covariates.names),
             left_out=covariates.left_out,
             degrees=self.degrees,
             discount=discount,
@@ -448,9 +568,9 @@ class Inference:
             groups=covariates.person_groups,
             covariates={str(column): values.to_numpy() for column, values in covariates.persons.items()},
             individuals={
-                "logit_discount": self.known.persons.mean[:, 0].tolist(),
+                "logit_discount": known.mean[:, 0].tolist(),
                 "logit_discount_error": errors[:, 0].tolist(),
-                "log_temperature": self.known.persons.mean[:, 1].tolist(),
+                "log_temperature": known.mean[:, 1].tolist(),
                 "log_temperature_error": errors[:, 1].tolist(),
                 "discount_reliability": reliability[:, 0].tolist(),
                 "temperature_reliability": reliability[:, 1].tolist(),
@@ -460,13 +580,25 @@ class Inference:
             steps=self.found.steps,
             cautions=self.cautions(),
             distribution=self.distribution,
+            **(self.by_condition() if covariates.conditions else {}),
         )
+
+    def by_condition(self) -> dict[str, Any]:
+        """What is said where the formula has conditions."""
+        return {
+            "cells": self.cells(),
+            "variance": {kind: self.variance(k) for k, kind in enumerate(("discount", "temperature"))},
+            "slopes": self.slopes(),
+            "person_terms": list(self.covariates.random_terms),
+            "person_covariance": self.person_covariance(self.found.psi).tolist(),
+            "references": self.covariates.references,
+        }
 
     def cautions(self) -> list[str]:
         """Where weak priors matter, and by how much, in sentences; nothing where there is no answer."""
         if not self.converged:
             return []
-        words = [
+        words = [*self.covariates.cautions] + [
             f"The decisions hardly bound the effect of {term} on the discount: a weak prior, for logits within {WIDEST:g} of 0, "
             f"moves it by {errors:.1f} standard errors, and the far end of its interval is that of the prior."
             for term, errors in self.hardly_bound.items()
@@ -533,7 +665,17 @@ class Inference:
         )
 
 
-def _predicted(rows: Floats, effects: Floats, covariance: Floats, between: float, largest: float, degrees: int) -> Floats:
+def _tilt(root: Floats) -> float:
+    """`ρ/√(1 − ρ²)` of a covariance L Lᵀ."""
+    return float(root[1, 0] / root[1, 1])
+
+
+def _correlation(root: Floats) -> float:
+    """ρ of a covariance L Lᵀ."""
+    return float(root[1, 0] / np.hypot(*root[1]))
+
+
+def _predicted(rows: Floats, effects: Floats, covariance: Floats, between: Floats, largest: float, degrees: int) -> Floats:
     """For rows of X `(m,p)` the discount of a typical person, its interval, and the interval of a new person `(m,5)`."""
     centre = rows @ effects
     error = np.einsum("mp,pq,mq->m", rows, covariance, rows)
