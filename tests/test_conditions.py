@@ -1,15 +1,18 @@
-"""Conditions in a formula: which part differs between persons, cells, who and what is left out, and what cannot be told."""
+"""Conditions in a formula: what differs between persons, cells, what is left out or cannot be told, and planted effects."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from scipy.special import expit
 
 import multihorizon as mh
 from multihorizon.estimate.population.covariates import Covariates, read_covariates, read_formula, require_columns
 from multihorizon.problem import Crowd, CrowdTask
+from multihorizon.questions.differences import population_answer, population_words
 
 PERSONS = pd.DataFrame({"expert": [f"p{i}" for i in range(12)], "group": ["a", "b"] * 6, "age": np.arange(20.0, 32.0)})
 TASK = mh.domains.cliff().mdp
@@ -256,3 +259,182 @@ def test_columns_of_both_tables_are_known() -> None:
     assert require_columns(read_formula("~ noise + age"), PERSONS, ["noise"]) == list(PERSONS.columns)
     with pytest.raises(ValueError, match="names age, which neither persons nor episodes have: the columns of persons are none"):
         require_columns(read_formula("~ noise + age"), None, ["noise"])
+
+
+GAME = mh.domains.space_adventure(mini_blocks=24)
+POINTS = GAME.reward.T.ravel()
+
+
+@cache
+def planted(slope: float = 0.0) -> tuple[mh.Demonstrations, np.ndarray]:
+    """Thirty persons with low noise and with high, which lowers logit γ by 1, and the logits `(60,)` of their cells."""
+    rng, frames = np.random.default_rng(1), []
+    own, change, warm = rng.normal(1.8, 0.8, 30), rng.normal(-1.0, slope, 30), np.exp(rng.normal(1.7, 0.3, 30))
+    logits = np.stack([own, own + change], axis=1)
+    for k, noise in enumerate(("low", "high")):
+        table = GAME.persons(30, seed=k, discounts=expit(logits[:, k]), temperatures=warm).demonstrations.to_frame()
+        frames.append(table.assign(episode=[f"{noise} {e}" for e in table["episode"]], noise=noise))
+    return mh.Demonstrations.from_frame(pd.concat(frames), conditions=["noise"]), logits.ravel()
+
+
+def solved(formula: str, table: mh.Demonstrations, **options) -> mh.Solution:
+    return mh.solve(mh.Problem(GAME.mdp, table), mh.Population(formula, known_reward=POINTS, nodes=7, **options))
+
+
+LOW = {"reference": {"noise": "low"}}
+
+
+@pytest.fixture(scope="module")
+def solution() -> mh.Solution:
+    return solved("~ noise", planted()[0], **LOW)
+
+
+def test_a_planted_effect_of_a_condition_is_found(solution: mh.Solution) -> None:
+    found, truth = solution.evidence["population"], planted()[1]
+    assert solution.status == mh.Status.CONVERGED
+    effect = found.discount["noise[T.high]"]
+    assert abs(effect["estimate"] + 1.0) < 2 * effect["standard_error"]
+    assert effect["p"] < 0.01
+    assert found.degrees == 28
+    low, high = found.spread["discount"]["interval"]
+    assert low < 0.8 < high
+    cells = found.cells
+    assert cells["expert"].tolist() == [name for name in solution.experts for _ in range(2)]
+    assert cells["noise"].tolist() == ["low", "high"] * 30
+    assert cells["decisions"].sum() == solution.evidence["decisions"]
+    assert np.corrcoef(cells["logit_discount"], truth)[0, 1] > 0.7
+    inside = (cells["low"] < expit(truth)) & (expit(truth) < cells["high"])
+    assert inside.mean() > 0.88
+    # persons on the average of both conditions
+    assert found.individuals["logit_discount"] == pytest.approx(cells["logit_discount"].reshape(30, 2).mean(axis=1), abs=1e-6)
+    assert found.slopes == {}
+    assert found.references == {"noise": "low"}
+    for shares in found.variance.values():
+        assert shares["person"] + shares["condition"] == pytest.approx(1.0)
+        assert shares["between_low"] < shares["person"] <= shares["between_high"]
+    size = found.spread["discount"]["estimate"] ** 2
+    assert found.variance["discount"]["person"] * found.variance["discount"]["total"] == pytest.approx(size)
+
+
+def test_the_same_persons_tell_more_than_different_ones(solution: mh.Solution) -> None:
+    table = planted()[0].to_frame()
+    table["expert"] = table["expert"] + table["noise"]
+    apart = solved("~ noise", mh.Demonstrations.from_frame(table, conditions=["noise"]), **LOW)
+    errors = [s.evidence["population"].discount["noise[T.high]"]["standard_error"] for s in (solution, apart)]
+    assert errors[0] < 0.8 * errors[1]
+    assert apart.evidence["population"].cells is None
+    assert "Nobody was seen under two values of noise" in apart.message
+
+
+def test_order_and_names_of_persons_and_conditions_do_not_matter(solution: mh.Solution) -> None:
+    table = planted()[0].to_frame().sample(frac=1, random_state=0).sort_values(["episode", "step"])
+    table["expert"] = [f"x{(7 * int(name)) % 31}" for name in table["expert"]]
+    table["noise"] = table["noise"].map({"low": "z", "high": "a"})
+    other = solved("~ noise", mh.Demonstrations.from_frame(table, conditions=["noise"]))
+    mine, turned = (s.evidence["population"] for s in (solution, other))
+    assert turned.discount["noise[T.z]"]["estimate"] == pytest.approx(-mine.discount["noise[T.high]"]["estimate"], abs=1e-5)
+    assert turned.discount["noise[T.z]"]["p"] == pytest.approx(mine.discount["noise[T.high]"]["p"], rel=1e-3)
+    assert turned.spread["discount"]["estimate"] == pytest.approx(mine.spread["discount"]["estimate"], abs=1e-5)
+    pairs = {(f"x{(7 * int(e)) % 31}", {"low": "z", "high": "a"}[c]): g for e, c, g in zip(*cells_of(mine), strict=True)}
+    for expert, noise, discount in zip(*cells_of(turned), strict=True):
+        assert pairs[expert, noise] == pytest.approx(discount, abs=1e-5)
+    assert turned.variance["discount"] == pytest.approx(mine.variance["discount"], abs=1e-4)
+
+
+def cells_of(found) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return found.cells["expert"], found.cells["noise"], found.cells["discount"]
+
+
+def test_a_crowd_and_a_problem_give_one_answer(solution: mh.Solution) -> None:
+    crowd = Crowd.read(GAME.mdp, planted()[0])
+    other = mh.solve(crowd, mh.Population("~ noise", known_reward=POINTS, nodes=7, **LOW))
+    np.testing.assert_allclose(other.evidence["population"].cells["discount"], solution.evidence["population"].cells["discount"])
+
+
+def test_conditions_survive_a_file_and_new_persons_are_predicted_under_them(solution: mh.Solution, tmp_path) -> None:
+    solution.to_json(tmp_path / "population.json")
+    again = mh.Solution.from_json(tmp_path / "population.json", mh.Problem(GAME.mdp, planted()[0]))
+    mine, read_back = (s.evidence["population"] for s in (solution, again))
+    assert read_back.variance == mine.variance
+    assert read_back.cells["noise"].tolist() == mine.cells["noise"].tolist()
+    np.testing.assert_array_equal(read_back.cells["low"], mine.cells["low"])
+    solver, new = mh.Population("~ noise", **LOW), pd.DataFrame({"noise": ["high", "low"]})
+    for each in (solution, again):
+        rows = solver.predict(each, new)
+        for i, noise in enumerate(new["noise"]):
+            expected = mine.predictions[f"noise = {noise}"]
+            assert rows["discount"][i] == pytest.approx(expected["typical_discount"])
+            assert rows.loc[i, ["person_low", "person_high"]].tolist() == pytest.approx(expected["new_person_interval"])
+    with pytest.raises(ValueError, match="value in column noise"):
+        solver.predict(solution, pd.DataFrame({"age": [3]}))
+    followed = mh.track(again, {"noise": "high"}).now
+    assert followed.discount_interval == pytest.approx(mine.predictions["noise = high"]["new_person_interval"], abs=0.01)
+
+
+def test_sentences_name_the_condition_and_the_person(solution: mh.Solution) -> None:
+    words = " ".join(population_words(solution, 3))
+    assert "With noise = low the same persons look further ahead than with noise = high: typical discounts 0." in words
+    assert "Effects are compared with noise = low." in words
+    assert "Of the variance of logit γ, " in words
+    assert " % is between persons and " in words
+    answer = population_answer(solution, 3)
+    assert answer.question == "Do discounts differ with the conditions?"
+    assert answer.answer == "Yes: further with low than with high"
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ((0.6, 0.9), "70 % is between persons and 30 % is the condition: how far someone looks ahead is mostly the person."),
+        ((0.1, 0.4), "30 % is the condition: how far someone looks ahead is mostly the condition."),
+        ((0.3, 0.9), "whether it is more the person or the condition is open, as 30 % to 90 % may be the person."),
+        ((np.nan, np.nan), "70 % is between persons and 30 % is the condition."),
+    ],
+)
+def test_what_is_open_is_said_to_be_open(solution: mh.Solution, ends: tuple[float, float], said: str) -> None:
+    found = solution.evidence["population"]
+    shares = {"person": 0.7, "covariates": 0.0, "condition": 0.3, "person_by_condition": 0.001, "total": 1.0}
+    shares |= {"between_low": ends[0], "between_high": ends[1]}
+    changed = replace(found, variance={"discount": shares, "temperature": shares})
+    assert said in " ".join(population_words(replace(solution, evidence=replace(solution.evidence, population=changed)), 3))
+
+
+def test_a_person_seen_under_one_condition_only_stays_in() -> None:
+    table = planted()[0].to_frame()
+    alone = (table["expert"] == "3") & (table["noise"] == "high")
+    found = solved("~ noise", mh.Demonstrations.from_frame(table[~alone], conditions=["noise"]), **LOW)
+    assert "1 of 30 persons was seen under one condition only, which tells nothing of changes within persons." in found.message
+    assert len(found.evidence["population"].cells["expert"]) == 59
+    assert "3" in found.experts
+
+
+@pytest.mark.slow
+def test_persons_may_differ_in_how_a_condition_changes_them() -> None:
+    one, other = (solved(f"~ noise + ({part}noise | expert)", planted(0.8)[0], **LOW) for part in ("", "0 + "))
+    mine, turned = (s.evidence["population"] for s in (one, other))
+    slope = mine.slopes["noise[T.high]"]["discount"]
+    assert slope["interval"][0] < 0.8 < slope["interval"][1]
+    assert mine.variance["discount"]["person_by_condition"] > 0.02
+    assert sum(
+        mine.variance["discount"][k] for k in ("person", "covariates", "condition", "person_by_condition")
+    ) == pytest.approx(1)
+    assert turned.discount["noise[T.high]"]["estimate"] == pytest.approx(mine.discount["noise[T.high]"]["estimate"], abs=1e-5)
+    assert turned.spread["discount"]["estimate"] == pytest.approx(mine.spread["discount"]["estimate"], abs=1e-5)
+    assert list(turned.slopes) == ["noise[low]", "noise[high]"]
+    # the spread of new persons is that of their condition
+    covariance = np.array(turned.person_covariance)
+    assert turned.slopes["noise[low]"]["discount"]["estimate"] == pytest.approx(np.sqrt(covariance[0, 0]))
+    whole, part = (np.array(each.person_covariance) for each in (turned, mine))
+    assert part[0, 0] == pytest.approx(whole[0, 0], abs=1e-4)
+    assert "The effect of noise[T.high] on that logit differs between persons" in " ".join(population_words(one, 3))
+
+
+def test_what_conditions_cannot_be_asked_is_said_in_one_sentence(solution: mh.Solution) -> None:
+    table = planted()[0]
+    with pytest.raises(ValueError, match="a free distribution must have no conditions, received noise"):
+        solved("~ noise", table, distribution="free")
+    named = mh.Demonstrations.from_frame(table.to_frame().rename(columns={"noise": "low"}), conditions=["low"])
+    with pytest.raises(ValueError, match="a condition must not be called low, as a result is"):
+        solved("~ low", named)
+    with pytest.raises(ValueError, match=r"a simulated study must have a formula without conditions, .* received noise"):
+        mh.simulate_study(solution, studies=2)

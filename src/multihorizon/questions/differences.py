@@ -1,7 +1,8 @@
-"""Do discounts and temperatures differ with covariates? What `Population` found, in sentences.
+"""Do discounts and temperatures differ with covariates and conditions? What `Population` found, in sentences.
 
 Effects are on the logit of the discount, log(γ/(1−γ)), and on the logarithm of the temperature. A difference between two groups,
-or between the quartiles of a number, is a contrast; contrasts of several pairs have Holm's correction.
+or between the quartiles of a number, is a contrast; contrasts of several pairs have Holm's correction. A difference with a
+condition is one between the same persons.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from multihorizon.estimate.population.free import distribution_words
 from multihorizon.estimate.population.types import types_words
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import LEVEL, Answer, horizon_text, in_words, p_text
+from multihorizon.words import LEVEL, Answer, horizon_text, in_words, p_text, percent
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,15 @@ class Difference:
         p: of the test that they do not.
         pairs: its contrasts, if it is a column: all pairs of groups, or the quartiles of its numbers. Each is turned so that its
             second level has the larger discount or temperature.
+        within: the conditions among its columns: what they change was seen in the same persons.
+        by: the other columns of a term that has conditions among them: with these the change differs.
     """
 
     name: str
     p: float
     pairs: list[dict[str, Any]]
+    within: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
 
     @property
     def clear(self) -> bool:
@@ -77,17 +82,21 @@ def differences_of(population: PopulationFindings, kind: str) -> list[Difference
             pair if pair["estimate"] >= 0 else {**pair, "levels": pair["levels"][::-1], "typical": pair["typical"][::-1]}
             for pair in pairs
         ]
-        found.append(Difference(column, p, turned))
+        found.append(Difference(column, p, turned, (column,) if column in population.conditions else ()))
         tests = {name: p for name, p in tests.items() if list(columns_of[name]) != [column]}
-    return [*found, *(Difference(name, p, []) for name, p in tests.items())]
+    for name, p in tests.items():
+        parts = [tuple(c for c in columns_of[name] if (c in population.conditions) == inside) for inside in (True, False)]
+        found.append(Difference(name, p, [], *parts))
+    return found
 
 
 def population_answer(found: Solution, steps: float) -> Answer | None:
     """Whether discounts differ with the covariates; None where none was asked. The task has so many steps."""
-    question = "Do discounts differ with the covariates?"
+    population = PopulationEvidence.of(found).population
+    question = "Do discounts differ with the conditions?" if population.conditions else "Do discounts differ with the covariates?"
     if found.status != Status.CONVERGED:
         return Answer(question, "No usable answer", f"The population could not be estimated. {found.message}", "bad")
-    differences = differences_of(PopulationEvidence.of(found).population, "discount")
+    differences = differences_of(population, "discount")
     reasons, clear = " ".join(population_words(found, steps)), [difference for difference in differences if difference.clear]
     if not clear:
         return Answer(question, "No more than by chance", reasons, "good") if differences else None
@@ -95,7 +104,8 @@ def population_answer(found: Solution, steps: float) -> Answer | None:
     if one is None or one["number"]:
         return Answer(question, f"Yes, with {', '.join(difference.name for difference in clear)}", reasons, "good")
     near, far = one["levels"]
-    return Answer(question, f"Yes: {far} look further than {near}", reasons, "good")
+    who = f"further with {far} than with {near}" if clear[0].within else f"{far} look further than {near}"
+    return Answer(question, f"Yes: {who}", reasons, "good")
 
 
 def population_words(found: Solution, steps: float) -> list[str]:
@@ -110,17 +120,58 @@ def population_words(found: Solution, steps: float) -> list[str]:
         words.append(f"Discounts differ with {in_words(rest)} by no more than chance.")
     hotter = [difference for difference in differences_of(population, "temperature") if difference.clear]
     words += [text for difference in hotter for text in _temperatures_differ(difference)]
+    if population.references:
+        with_what = in_words([f"{column} = {level}" for column, level in population.references.items()])
+        words.append(f"Effects are compared with {with_what}.")
     spread, share = population.spread["discount"], float(np.mean(population.individuals["discount_reliability"]))
     size = f"{spread['estimate']:.2f} ({spread['interval'][0]:.2f} to {spread['interval'][1]:.2f})"
-    words.append(f"Between persons the logit of the discount has a standard deviation of {size}.")
+    where = ", on the average of conditions," if population.conditions else ""
+    words.append(f"Between persons the logit of the discount{where} has a standard deviation of {size}.")
     words.append(f"The mean reliability of a person's discount is {share:.2f}, where 0 is no knowledge and 1 is exact.")
+    words += [*_slopes_differ(population), *_person_or_condition(population)]
     return [*words, *population.cautions, *distribution_words(population.distribution or {}, steps)]
+
+
+def _slopes_differ(population: PopulationFindings) -> list[str]:
+    """How differently persons change with the conditions."""
+    words = []
+    for term, slope in (population.slopes or {}).items():
+        found = slope["discount"]
+        size = f"{found['estimate']:.2f} ({found['interval'][0]:.2f} to {found['interval'][1]:.2f})"
+        words.append(f"The effect of {term} on that logit differs between persons with a standard deviation of {size}.")
+    return words
+
+
+def _person_or_condition(population: PopulationFindings) -> list[str]:
+    """How much of the horizons is the person and how much the condition, as far as the decisions tell."""
+    shares = (population.variance or {}).get("discount", {})
+    names = {
+        "person": "is between persons",
+        "covariates": "goes with their covariates",
+        "condition": "is the condition",
+        "person_by_condition": "is how differently it changes them",
+    }
+    parts = [f"{percent(shares[name])} {words}" for name, words in names.items() if shares.get(name, 0.0) >= 0.005]
+    if not parts:
+        return []
+    low, high = shares.get("between_low", np.nan), shares.get("between_high", np.nan)
+    verdict = f"whether it is more the person or the condition is open, as {percent(low)} to {percent(high)} may be the person"
+    if low > 0.5:
+        verdict = "how far someone looks ahead is mostly the person"
+    if high < 0.5:
+        verdict = "how far someone looks ahead is mostly the condition"
+    return [f"Of the variance of logit γ, {in_words(parts)}{'' if np.isnan(low + high) else f': {verdict}'}."]
 
 
 def _discounts_differ(difference: Difference, steps: float) -> list[str]:
     """Who looks further ahead than whom, and how far, where discounts differ."""
     column, several = difference.name, len(difference.pairs) > 1
     whole = f"Discounts differ with {column} (p {p_text(difference.p)})"
+    if not difference.pairs and difference.within and difference.by:
+        return [
+            f"How discounts change with {in_words([*difference.within])} differs with {in_words([*difference.by])} "
+            f"(p {p_text(difference.p)})."
+        ]
     if several and not difference.clear_pairs:
         return [f"{whole}, but those of no two groups after Holm's correction."]
     words = [f"{whole}.", *difference.counted] if several or not difference.pairs else []
@@ -131,7 +182,11 @@ def _discounts_differ(difference: Difference, steps: float) -> list[str]:
         if pair["number"]:
             longer = "higher" if pair["estimate"] >= 0 else "lower"
             at = f"typical discounts at {column} {far} and {near} are {reach} {how}."
-            words.append(f"Persons with {longer} {column} look further ahead: {at}")
+            whom = f"At {longer} {column} the same persons" if difference.within else f"Persons with {longer} {column}"
+            words.append(f"{whom} look further ahead: {at}")
+        elif difference.within:
+            whom = f"With {column} = {far} the same persons look further ahead than with {column} = {near}"
+            words.append(f"{whom}: typical discounts {reach} {how}.")
         else:
             whom = f"Persons with {column} = {far} look further ahead than those with {column} = {near}"
             words.append(f"{whom}: typical discounts {reach} {how}.")
@@ -148,7 +203,11 @@ def _temperatures_differ(difference: Difference) -> list[str]:
         if pair["number"]:
             more = "higher" if pair["estimate"] >= 0 else "lower"
             at = f"the temperature at {column} {high} is {times} that at {low} {how}."
-            words.append(f"Persons with {more} {column} choose more at random: {at}")
+            whom = f"At {more} {column} the same persons" if difference.within else f"Persons with {more} {column}"
+            words.append(f"{whom} choose more at random: {at}")
+        elif difference.within:
+            whom = f"With {column} = {high} the same persons choose more at random than with {column} = {low}"
+            words.append(f"{whom}: their temperature is {times} as high {how}.")
         else:
             whom = f"Persons with {column} = {high} choose more at random than those with {column} = {low}"
             words.append(f"{whom}: their temperature is {times} as high {how}.")

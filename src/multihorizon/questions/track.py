@@ -3,7 +3,7 @@
 *Model.* A study (`Population`) has found the reward θ, which persons share, and how `η = (logit γ, log λ)` differs between
 persons. Of somebody new with covariates x it says, before the first decision,
 
-    η = μ + L z,    μ = (x'b, x'c),    L Lᵀ = Σ + diag(x' Cov(b) x, x' Cov(c) x),
+    η = μ + L z,    μ = (x'b, x'c),    L Lᵀ = Σ + diag(x' Cov(b) x, x' Cov(c) x),    Σ that of the conditions at hand,
 
 z₁ and z₂ by Student's t with the study's ν = n − p degrees of freedom, because effects and spread were estimated. So the first
 interval of γ is that of `Population.predict`. Below 8 degrees ν is 8 and L larger, so that the interval stays: the tails of fewer
@@ -49,7 +49,7 @@ from multihorizon.choice.model import crowd_with_known_reward
 from multihorizon.choice.surfaces import REACH, Tables
 from multihorizon.choice.tabular import Episodic
 from multihorizon.estimate.population.covariates import Covariates
-from multihorizon.estimate.population.solver import remembered
+from multihorizon.estimate.population.solver import covariance_at, covariance_of_persons, remembered
 from multihorizon.problem import Crowd, Problem
 from multihorizon.result import Result
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
@@ -302,16 +302,14 @@ class Tracking:
             cell=nobody,
             groups=nobody,
             person_groups=nobody.astype(object),
-            random=np.zeros((0, 0)),
+            random=covariates.random.mean(axis=0, keepdims=True),
             typical=np.zeros((0, 0)),
             typical_random=np.zeros((0, 0)),
         )
         self.effects = np.array(
             [[effect["estimate"] for effect in kind.values()] for kind in (found.discount, found.temperature)]
         )
-        sizes = [found.spread[kind]["estimate"] for kind in ("discount", "temperature")]
-        shared = sizes[0] * sizes[1] * found.spread["correlation"]["estimate"]
-        self.spread = np.array([[sizes[0] ** 2, shared], [shared, sizes[1] ** 2]])
+        self.covariance = covariance_of_persons(found)
         # a file of an older version does not have the second
         errors = found.discount_covariance, found.temperature_covariance
         self.errors = [np.array(each) if each is not None else np.zeros((len(found.discount),) * 2) for each in errors]
@@ -400,20 +398,21 @@ class Tracking:
                 f"person must have a value for {', '.join(columns)}, as the study compares persons by it, received none"
             )
         frame = pd.DataFrame(index=[0]) if person is None else _one_row(person)
-        row = self.covariates.rows_of(frame)[0][0]
-        return self._prior(row, errors=True)
+        rows, random = self.covariates.rows_of(frame)
+        return self._prior(rows[0], random, errors=True)
 
-    def _prior(self, row: Floats, errors: bool) -> Prior:
-        """What the study says of somebody with this row of X, with or without the errors of its estimates."""
+    def _prior(self, row: Floats, random: Floats, errors: bool) -> Prior:
+        """What the study says of somebody with this row of X and of Z `(1,q)`, with or without the errors of its estimates."""
+        spread = covariance_at(random, self.covariance)[0]
         if not errors:
-            return Prior(self.effects @ row, self.spread, np.inf)
-        scale, degrees = self.spread + np.diag([row @ each @ row for each in self.errors]), max(self.degrees, 8.0)
+            return Prior(self.effects @ row, spread, np.inf)
+        scale, degrees = spread + np.diag([row @ each @ row for each in self.errors]), max(self.degrees, 8.0)
         return Prior(self.effects @ row, scale * (t.ppf(0.975, self.degrees) / t.ppf(0.975, degrees)) ** 2, degrees)
 
     @cached_property
     def information(self) -> Floats:
         """v `(rows,)`: the Fisher information on logit γ of a decision in the state of each row, averaged over the study."""
-        prior = self._prior(self.covariates.matrix.mean(axis=0), errors=False)
+        prior = self._prior(self.covariates.matrix.mean(axis=0), self.covariates.random, errors=False)
         (z, w), step = np.polynomial.hermite_e.hermegauss(7), 1e-3
         eta = prior.mean + np.array([(a, b) for a in z for b in z]) @ np.linalg.cholesky(prior.scale).T
         less, here, more = (self.policies(eta + np.array([move, 0.0])) for move in (-step, 0.0, step))
@@ -587,7 +586,8 @@ def track(solution: Solution, person: Mapping[str, Any] | pd.Series[Any] | pd.Da
 
     Args:
         solution: a converged solution of `Population`, with its problem.
-        person: the person's covariates, as a mapping or a row of a data frame; not needed where the formula has none.
+        person: the person's covariates, and the conditions the person is followed under, as a mapping or a row of a data frame;
+            not needed where the formula has none.
 
     Returns:
         The tracker. `update` adds a decision and returns a `TrackedPerson`. `another` makes the tracker of somebody else.

@@ -757,11 +757,7 @@ def _random_units(read: ReadFormula, terms: tuple[str, ...], values: Floats) -> 
     _require_independent(terms, scaled)
     chosen, ones = np.eye(q), np.linalg.lstsq(scaled, np.ones(m))[0]
     if np.abs(scaled @ ones - 1).max() < 1e-8:  # ones stand in for the column that has the largest part in them
-        place = (
-            terms.index("Intercept")
-            if "Intercept" in terms
-            else int(np.flatnonzero(np.abs(ones) > np.abs(ones).max() - 1e-6)[-1])
-        )
+        place = terms.index("Intercept") if "Intercept" in terms else int(np.argmax(np.abs(ones) > np.abs(ones).max() - 1e-6))
         chosen = np.column_stack([ones, np.delete(chosen, place, axis=1)])
     triangle = np.linalg.qr(scaled @ chosen).R
     triangle *= np.sign(np.diag(triangle))[:, None]

@@ -33,8 +33,8 @@ c = T κ with β and κ those that it finds, and Σ is `(V ⊗ I) S (V ⊗ I)ᵀ
   average of conditions they are `Σ₁₁(z̄)`, that of the person; the mean of `Σ₁₁(z − z̄)`, by which changes differ between persons;
   the variance of `x̄_i b`, that of covariates; and the variance of `(X_ij − x̄_i) b`, that of conditions. An estimate of b makes
   the last two too large by what Cov(b) adds, which is taken off. The share of persons, covariates among it, has an interval by
-  the delta method on its logit. Parts that covariates and conditions share, because some conditions were seen more by some
-  persons, are in none of them.
+  the delta method, with the second order in b, as the first vanishes where there is no effect. What covariates and conditions
+  share, because some persons were seen more under some conditions, is in neither.
 """
 
 from __future__ import annotations
@@ -256,22 +256,22 @@ class Population:
         found = PopulationEvidence.of(solution).population
         rows, random = remembered(solution, self.formula, self.persons, self.reference).rows_of(persons)
         effects = np.array([effect["estimate"] for effect in found.discount.values()])
-        between = spread_at(found, random)[:, 0, 0]
+        between = covariance_at(random, covariance_of_persons(found))[:, 0, 0]
         values = _predicted(rows, effects, np.array(found.discount_covariance), between, found.largest_discount, found.degrees)
         return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=persons.index)
 
 
-def spread_at(found: PopulationFindings, random: Floats) -> Floats:
-    """Σ(z) `(k,2,2)`, by which persons differ in logit γ and log λ where the rows of Z are these `(k,q)`."""
+def covariance_of_persons(found: PopulationFindings) -> Floats:
+    """Σ `(2q,2q)`, in the units of Z."""
     if found.person_covariance is not None:
-        return _between(random, np.array(found.person_covariance))
+        return np.array(found.person_covariance)
     sizes = np.array([found.spread[kind]["estimate"] for kind in ("discount", "temperature")])
     rho = found.spread["correlation"]["estimate"]
-    return np.repeat((np.outer(sizes, sizes) * [[1.0, rho], [rho, 1.0]])[None], len(random), axis=0)
+    return np.outer(sizes, sizes) * np.array([[1.0, rho], [rho, 1.0]])
 
 
-def _between(random: Floats, covariance: Floats) -> Floats:
-    """Σ(z) `(k,2,2)` of rows z `(k,q)`, where Σ is `(2q,2q)`."""
+def covariance_at(random: Floats, covariance: Floats) -> Floats:
+    """Σ(z) `(k,2,2)` of rows z `(k,q)` of Z, where Σ is `(2q,2q)`."""
     q = random.shape[1]
     found: Floats = np.einsum("ka,aibj,kb->kij", random, covariance.reshape(q, 2, q, 2), random, optimize=True)
     return found
@@ -447,17 +447,22 @@ class Inference:
             table += [{**row, "adjusted": float(p)} for row, p in zip(found, adjusted, strict=True)]
         return table
 
-    def delta(self, value: Callable[[Floats], float], back: Callable[[float], float]) -> dict[str, Any]:
-        """A number that ψ determines and its interval by the delta method; `value` is on a scale from which `back` leads."""
-        at, moves = self.found.psi, []
+    def gradient(self, value: Callable[[Floats], float]) -> Floats:
+        """The derivative in ψ of a number that the effects and the spread determine."""
+        found = np.zeros(self.layout.size)
         for j in range(self.layout.discount.start, self.layout.size):
             h = np.zeros(self.layout.size)
             h[j] = 1e-5
-            moves.append((value(at + h) - value(at - h)) / 2e-5)
-        slope, rest = np.array(moves), slice(self.layout.discount.start, self.layout.size)
-        half = float(norm.ppf(0.975)) * np.sqrt(max(slope @ self.known.covariance[rest, rest] @ slope, 0.0))
-        half = half if self.converged else np.nan
-        centre, low, high = (float(back(value(at) + move)) for move in (0.0, -half, half))
+            found[j] = (value(self.found.psi + h) - value(self.found.psi - h)) / 2e-5
+        return found
+
+    def delta(self, value: Callable[[Floats], float], back: Callable[[float], float]) -> dict[str, Any]:
+        """A number that ψ determines and its interval by the delta method; `value` is on a scale from which `back` leads."""
+        slope, at = self.gradient(value), value(self.found.psi)
+        half = (
+            float(norm.ppf(0.975)) * np.sqrt(max(float(slope @ self.known.covariance @ slope), 0.0)) if self.converged else np.nan
+        )
+        centre, low, high = (float(back(at + move)) for move in (0.0, -half, half))
         return {"estimate": centre, "interval": [low, high]}
 
     def spread(self) -> dict[str, dict[str, Any]]:
@@ -486,23 +491,34 @@ class Inference:
         covariates, layout = self.covariates, self.layout
         usual = covariates.typical[covariates.owner] @ covariates.units
         mixes = [np.cov(rows, rowvar=False, ddof=0).reshape(2 * (rows.shape[1],)) for rows in (usual, layout.design - usual)]
-        extra = [float(np.trace(mix @ self.own_covariance[kind])) for mix in mixes]
+        products = [mix @ self.own_covariance[kind] for mix in mixes]
         centre = covariates.random.mean(axis=0)
         apart = np.cov(covariates.random, rowvar=False, ddof=0).reshape(2 * centre.shape)
 
         def parts(psi: Floats) -> Floats:
             own, effects = self.person_covariance(psi)[kind::2, kind::2], layout.unpack(psi).effects[:, kind]
-            fixed = [max(float(effects @ mix @ effects) - more, 0.0) for mix, more in zip(mixes, extra, strict=True)]
-            return np.array([centre @ own @ centre, *fixed, max(float(np.sum(own * apart)), 0.0)])
+            fixed = [effects @ mix @ effects - np.trace(product) for mix, product in zip(mixes, products, strict=True)]
+            return np.array([centre @ own @ centre, *fixed, np.sum(own * apart)])
 
         def between(psi: Floats) -> float:
             found = parts(psi)
-            return float(logit(np.clip(found[:2].sum() / found.sum(), 1e-9, 1 - 1e-9)))
+            return float(found[:2].sum() / found.sum())
 
-        found, names = parts(self.found.psi), ("person", "covariates", "condition", "person_by_condition")
-        low, high = self.delta(between, expit)["interval"]
-        shares = dict(zip(names, (found / found.sum()).tolist(), strict=True))
-        return {**shares, "total": float(found.sum()), "between_low": low, "between_high": high}
+        found = np.maximum(parts(self.found.psi), 0.0)
+        shares, slope = found / found.sum(), self.gradient(between)
+        # of squares of effects near 0 the first order says nothing, and the second is that of normal b
+        seconds = 2 * np.array([float(np.trace(product @ product)) for product in products]) / found.sum() ** 2
+        share = float(shares[:2].sum())
+        error = slope @ self.known.covariance @ slope + (1 - share) ** 2 * seconds[0] + share**2 * seconds[1]
+        half = float(norm.ppf(0.975)) * np.sqrt(max(error, 0.0)) if self.converged else np.nan
+        low, high = np.clip([share - half, share + half], 0.0, 1.0).tolist()
+        names = ("person", "covariates", "condition", "person_by_condition")
+        return {
+            **dict(zip(names, shares.tolist(), strict=True)),
+            "total": float(found.sum()),
+            "between_low": low,
+            "between_high": high,
+        }
 
     def cells(self) -> dict[str, Any]:
         """What is known of each person under each condition."""
@@ -510,7 +526,7 @@ class Inference:
         errors = np.sqrt(np.diagonal(known.covariance, axis1=1, axis2=2))
         half = float(norm.ppf(0.975)) * errors[:, 0] if self.converged else np.full(len(errors), np.nan)
         low, high = (self.layout.largest * expit(known.mean[:, 0] + move) for move in (-half, half))
-        between = _between(covariates.random, self.person_covariance(self.found.psi))[:, 0, 0]
+        between = covariance_at(covariates.random, self.person_covariance(self.found.psi))[:, 0, 0]
         return {
             "expert": np.array(covariates.names, dtype=object)[covariates.owner],
             "pattern": np.array(covariates.patterns, dtype=object)[covariates.groups],
@@ -530,7 +546,7 @@ class Inference:
         """For each pattern of covariates the discount of a typical person, and where a new person's may lie."""
         rows = self.covariates.pattern_rows @ self.covariates.units
         covariance = self.own_covariance[0] if self.converged else np.nan * self.own_covariance[0]
-        between = _between(self.covariates.pattern_random, self.person_covariance(self.found.psi))[:, 0, 0]
+        between = covariance_at(self.covariates.pattern_random, self.person_covariance(self.found.psi))[:, 0, 0]
         ends = _predicted(rows, self.parts.effects[:, 0], covariance, between, self.layout.largest, self.degrees)
         temperatures = np.exp(rows @ self.parts.effects[:, 1])
         return {
@@ -547,7 +563,7 @@ class Inference:
         """What `evidence["population"]` says."""
         discount, temperature = self.effects(0), self.effects(1)
         known = self.known.persons
-        between = _between(self.covariates.typical_random, self.person_covariance(self.found.psi))
+        between = covariance_at(self.covariates.typical_random, self.person_covariance(self.found.psi))
         within, between = (np.diagonal(each, axis1=1, axis2=2) for each in (known.within, between))
         reliability, errors = np.clip(1 - within / between, 0.0, 1.0), np.sqrt(np.diagonal(known.covariance, axis1=1, axis2=2))
         covariates = self.covariates
