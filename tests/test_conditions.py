@@ -326,6 +326,7 @@ def test_the_same_persons_tell_more_than_different_ones(solution: mh.Solution) -
     assert "Nobody was seen under two values of noise" in apart.message
 
 
+@pytest.mark.slow
 def test_order_and_names_of_persons_and_conditions_do_not_matter(solution: mh.Solution) -> None:
     table = planted()[0].to_frame().sample(frac=1, random_state=0).sort_values(["episode", "step"])
     table["expert"] = [f"x{(7 * int(name)) % 31}" for name in table["expert"]]
@@ -345,6 +346,7 @@ def cells_of(found) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return found.cells["expert"], found.cells["noise"], found.cells["discount"]
 
 
+@pytest.mark.slow
 def test_a_crowd_and_a_problem_give_one_answer(solution: mh.Solution) -> None:
     crowd = Crowd.read(GAME.mdp, planted()[0])
     other = mh.solve(crowd, mh.Population("~ noise", known_reward=POINTS, nodes=7, **LOW))
@@ -399,6 +401,7 @@ def test_what_is_open_is_said_to_be_open(solution: mh.Solution, ends: tuple[floa
     assert said in " ".join(population_words(replace(solution, evidence=replace(solution.evidence, population=changed)), 3))
 
 
+@pytest.mark.slow
 def test_a_person_seen_under_one_condition_only_stays_in() -> None:
     table = planted()[0].to_frame()
     alone = (table["expert"] == "3") & (table["noise"] == "high")

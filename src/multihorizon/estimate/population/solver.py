@@ -267,7 +267,8 @@ def covariance_of_persons(found: PopulationFindings) -> Floats:
         return np.array(found.person_covariance)
     sizes = np.array([found.spread[kind]["estimate"] for kind in ("discount", "temperature")])
     rho = found.spread["correlation"]["estimate"]
-    return np.outer(sizes, sizes) * np.array([[1.0, rho], [rho, 1.0]])
+    covariance: Floats = np.outer(sizes, sizes) * np.array([[1.0, rho], [rho, 1.0]])
+    return covariance
 
 
 def covariance_at(random: Floats, covariance: Floats) -> Floats:
