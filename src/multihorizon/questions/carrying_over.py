@@ -23,8 +23,8 @@ of m persons, and its interval is Student's with m − 1 degrees of freedom. The
 
 *The verdict.* Own horizons that are carried gain something over one discount for everybody, and lose something of what they gain
 within the condition that is predicted. Both are summed over all pairs of conditions, by person, so that there is one test of
-each. What is gained belongs to the person, what is lost to the situation. Whatever moves everybody alike moves both models that
-are compared, and speaks for neither.
+each. What is gained belongs to the person. What is lost belongs to the situation, whether it moved everybody alike or each in
+another way.
 """
 
 from __future__ import annotations

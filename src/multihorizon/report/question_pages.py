@@ -255,7 +255,8 @@ def carried_cells(pair: Carried) -> dict[str, str]:
         "decisions": f"{pair.decisions.sum():,.0f}",
         **{model.replace("_", " "): decimals(pair.mean(model), 3) or "–" for model in MODELS},
         "the one discount": decimals(pair.common_discount, 3) or "–",
-        "own − one discount": f"{gain.estimate:.4f} ({gain.low:.4f} to {gain.high:.4f})" if known else "–",
+        "own − one discount": decimals(gain.estimate, 4) or "–",
+        "95 % interval": f"{gain.low:.4f} to {gain.high:.4f}" if known else "–",
     }
 
 
