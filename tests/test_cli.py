@@ -151,7 +151,7 @@ TYPED = {
     "fit --out dangling/deeper": "dangling is a link to nowhere, which does not exist",
     "fit --persons d.csv": "--persons must come with --formula",
     "compare": "--condition must be the name of a column",
-    "compare --condition noise --common-discount 2": "--common-discount must be a number from 0 to 1",
+    "compare --condition noise --common-discount 2": "--common-discount must be in [0, 1], received 2.0",
     "compare --condition noise --episodes none.csv": "--episodes must be a file",
     "compare --condition noise --jobs 0": "--jobs must be",
     "goals --simulations 3": "--simulations must be a whole number of at least 19",
