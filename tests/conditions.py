@@ -63,6 +63,7 @@ def under_conditions(solution: mh.Solution, persons: int = 0, slopes: bool = Tru
         for level, centre in (("low", 2.0), ("high", 1.1))
     }
     parts = {"person": 0.62, "covariates": 0.0, "condition": 0.25, "person_by_condition": 0.13 * slopes, "total": 2.1}
+    parts |= {"between_low": 0.45, "between_high": 0.79}
     pick = np.arange(n) % len(solution.experts)
     population = replace(
         found,
@@ -77,6 +78,7 @@ def under_conditions(solution: mh.Solution, persons: int = 0, slopes: bool = Tru
         covariates={},
         individuals={name: np.asarray(values)[pick] for name, values in found.individuals.items()},
         cells=cells,
+        references={"noise": "low"},
         variance={"discount": parts, "temperature": parts},
         slopes={
             "noise[T.high]": {

@@ -91,6 +91,7 @@ def test_the_page_shows_persons_conditions_and_whose_a_horizon_is(found) -> None
         "the band holds 80 % of all persons at each block.",
         "62 %: the person, whatever the condition",
         "25 %: the situation, which changes everyone alike",
+        "2.1 in all. What lies between persons is 45 % to 79 % (95 % interval).",
         "the effect of noise[T.high]",
         "conditions.csv has a row for each person and condition",
     ):
@@ -185,7 +186,7 @@ def test_a_reader_finds_persons_by_their_lines(tab, found, tmp_path, width) -> N
 def test_the_terminal_has_a_table_of_conditions(solution, capsys) -> None:
     _show_population(solution, 3)
     said = capsys.readouterr().out
-    assert "The same persons under each condition" in said
+    assert "Discounts of the same persons under each condition" in said
     assert "compared with noise = low" in said
     assert "noise = high" in said
 
@@ -193,8 +194,7 @@ def test_the_terminal_has_a_table_of_conditions(solution, capsys) -> None:
 def test_words_name_the_group_that_others_are_compared_with(solution) -> None:
     population = solution.evidence["population"]
     assert compared_with(population) == "compared with noise = low"
-    treated = {"C(noise, Treatment('high'))[T.low]": population.discount["noise[T.high]"]}
-    turned = replace(population, discount=treated, columns_of={name: ["noise"] for name in treated})
-    assert compared_with(turned) == "compared with noise = high"
-    summed = {"C(noise, Sum)[S.high]": population.discount["noise[T.high]"]}
-    assert compared_with(replace(population, discount=summed, columns_of={name: ["noise"] for name in summed})) == ""
+    assert (
+        compared_with(replace(population, references={"noise": "low", "group": "a"})) == "compared with noise = low and group = a"
+    )
+    assert compared_with(replace(population, references=None)) == ""

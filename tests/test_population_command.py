@@ -238,7 +238,7 @@ def test_a_free_distribution_is_shown_in_the_terminal_the_files_and_the_report(s
 def test_a_free_distribution_that_cannot_be_had_is_refused(study) -> None:
     for arguments, words in (
         (["--distribution", "free"], "--distribution free must come with --formula"),
-        (["--formula", "~ 1", "--distribution", "types"], "--distribution must be normal or free, received types"),
+        (["--formula", "~ 1", "--distribution", "kinds"], "--distribution must be normal, free or types, received kinds"),
         (["--persons", study / "persons.csv", "--formula", "~ age", "--distribution", "free"], "received the numbers of age"),
     ):
         result = fit(study, *arguments)

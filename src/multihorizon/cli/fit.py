@@ -278,9 +278,9 @@ def _types(types: dict[str, Any], steps: float) -> Table:
 
 def _conditions(population: PopulationFindings, steps: float) -> Table:
     """One row per condition: what is typical, what to expect of new persons, and how much is known of each."""
-    table = Table(title="The same persons under each condition")
+    table = Table(title="Discounts of the same persons under each condition")
     table.add_column("condition", overflow="fold", min_width=12)
-    for header in ("persons", "typical discount", "steps", "95 % of new persons", "reliability"):
+    for header in ("persons", "typical", "steps", "95 % of new persons", "reliability"):
         table.add_column(header, justify="right")
     for row in condition_rows(population):
         new = "{:.3f} to {:.3f}".format(*row.new_person_interval)

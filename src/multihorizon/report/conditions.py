@@ -315,8 +315,12 @@ def _variance(population: PopulationFindings) -> list[Block]:
     ):
         shares = (population.variance or {}).get(kind, {})
         parts = [(f"{percent(shares[name])}: {words}", shares[name]) for name, words in names.items() if shares.get(name, 0) > 0]
-        caption = f"How much of a {whole} is the person, how much the situation: shares of the variance of the {scale}."
-        bars += [Shares(parts, caption)] if parts else []
+        if not parts:
+            continue
+        caption = f"How much of a {whole} is the person, how much the situation: shares of the variance of the {scale}"
+        low, high = shares.get("between_low", np.nan), shares.get("between_high", np.nan)
+        sure = "" if np.isnan(low + high) else f" What lies between persons is {percent(low)} to {percent(high)} (95 % interval)."
+        bars.append(Shares(parts, f"{caption}, {shares['total']:.2g} in all.{sure}"))
     return bars
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from math import inf
 
@@ -66,16 +65,7 @@ def effect_rows(population: PopulationFindings, kind: str) -> list[tuple[str, st
 
 def compared_with(population: PopulationFindings) -> str:
     """The groups that terms compare with, such as "compared with noise = low"; empty where no term compares with one."""
-    levels: dict[str, list[str]] = {}
-    for pair in population.contrasts["discount"]:
-        if not pair["number"]:
-            levels.setdefault(pair["column"], []).extend(map(str, pair["levels"]))
-    found = []
-    for column, names in levels.items():
-        terms = [term for term in population.discount if column in population.columns_of[term]]
-        coded = {name for term in terms for name in re.findall(rf"{re.escape(column)}[^\[\]:]*\[T\.([^\]]*)\]", term)}
-        left = [name for name in dict.fromkeys(names) if name not in coded]
-        found += [f"{column} = {shortened(left[0], 40)}"] if coded and len(left) == 1 else []
+    found = [f"{column} = {shortened(str(level), 40)}" for column, level in (population.references or {}).items()]
     return f"compared with {in_words(found)}" if found else ""
 
 
