@@ -367,7 +367,6 @@ class PopulationFindings(Evidence):
             "estimate" and "interval".
         person_terms, person_covariance: what persons have of their own, and its covariance `(2q,2q)`: of the first term on logit
             γ, then on log λ, of the second term on logit γ, and so on.
-        references: for columns of groups, the level that the terms compare others with.
         types: where types were asked for, their "number" and whether it was "chosen" by "tests" (one row for each number), and of
             each type the share, discount, 95 % interval, temperature, and for how many units it is the likeliest; None otherwise.
             Then there are no effects, and `individuals` has the "posterior" shares `(n,K)` of the types in each unit.
@@ -399,7 +398,6 @@ class PopulationFindings(Evidence):
     types: dict[str, Any] | None = None
     person_terms: list[str] | None = None
     person_covariance: list[list[float]] | None = None
-    references: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         """Lists, as files have them, become arrays: there may be a million persons."""

@@ -43,6 +43,13 @@ class Difference:
         return self.p < 1 - LEVEL
 
     @property
+    def changes(self) -> str:
+        """Of a term of conditions and other columns: that the changes differ, as the beginning of a sentence; else empty."""
+        if self.pairs or not (self.within and self.by):
+            return ""
+        return f"How discounts change with {in_words([*self.within])} differs with {in_words([*self.by])}"
+
+    @property
     def clear_pairs(self) -> list[dict[str, Any]]:
         """The contrasts that are more than chance after Holm's correction."""
         return [pair for pair in self.pairs if pair["adjusted"] < 1 - LEVEL]
@@ -115,14 +122,13 @@ def population_words(found: Solution, steps: float) -> list[str]:
         return [types_words(population.types)]
     differences = differences_of(population, "discount")
     words = [text for difference in differences if difference.clear for text in _discounts_differ(difference, steps)]
-    rest = [difference.name for difference in differences if not difference.clear]
-    if rest:
-        words.append(f"Discounts differ with {in_words(rest)} by no more than chance.")
+    rest = [difference for difference in differences if not difference.clear]
+    plain = [difference.name for difference in rest if not difference.changes]
+    if plain:
+        words.append(f"Discounts differ with {in_words(plain)} by no more than chance.")
+    words += [f"{difference.changes} by no more than chance." for difference in rest if difference.changes]
     hotter = [difference for difference in differences_of(population, "temperature") if difference.clear]
     words += [text for difference in hotter for text in _temperatures_differ(difference)]
-    if population.references:
-        with_what = in_words([f"{column} = {level}" for column, level in population.references.items()])
-        words.append(f"Effects are compared with {with_what}.")
     spread, share = population.spread["discount"], float(np.mean(population.individuals["discount_reliability"]))
     size = f"{spread['estimate']:.2f} ({spread['interval'][0]:.2f} to {spread['interval'][1]:.2f})"
     where = ", on the average of conditions," if population.conditions else ""
@@ -167,11 +173,8 @@ def _discounts_differ(difference: Difference, steps: float) -> list[str]:
     """Who looks further ahead than whom, and how far, where discounts differ."""
     column, several = difference.name, len(difference.pairs) > 1
     whole = f"Discounts differ with {column} (p {p_text(difference.p)})"
-    if not difference.pairs and difference.within and difference.by:
-        return [
-            f"How discounts change with {in_words([*difference.within])} differs with {in_words([*difference.by])} "
-            f"(p {p_text(difference.p)})."
-        ]
+    if difference.changes:
+        return [f"{difference.changes} (p {p_text(difference.p)})."]
     if several and not difference.clear_pairs:
         return [f"{whole}, but those of no two groups after Holm's correction."]
     words = [f"{whole}.", *difference.counted] if several or not difference.pairs else []

@@ -608,7 +608,6 @@ class Inference:
             "slopes": self.slopes(),
             "person_terms": list(self.covariates.random_terms),
             "person_covariance": self.person_covariance(self.found.psi).tolist(),
-            "references": self.covariates.references,
         }
 
     def cautions(self) -> list[str]:
