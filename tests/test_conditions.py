@@ -108,7 +108,9 @@ def test_cells_are_persons_under_the_conditions_that_the_formula_uses() -> None:
     assert found.persons.columns.tolist() == ["group"]
     np.testing.assert_allclose(found.typical[0], [1, 0.5, 0, 0])  # the average of both conditions
     np.testing.assert_allclose(found.typical[1], [1, 0.5, 1, 0.5])
-    assert read("~ noise * group", crowd, reference={"noise": "low"}).terms[1] == "noise[T.high]"
+    assert found.references == {"group": "a", "noise": "high"}
+    assert read("~ noise * group", crowd, reference={"noise": "low"}).references == {"group": "a", "noise": "low"}
+    assert read("~ C(noise, contr.sum) + C(group, Treatment('b'))", crowd).references == {"group": "b"}
 
 
 def test_a_formula_without_conditions_has_persons_for_cells() -> None:

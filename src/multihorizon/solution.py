@@ -343,6 +343,7 @@ class PopulationFindings(Evidence):
         discount, temperature: the effects of the covariates on each, by term.
         factors, contrasts: the same by factor, and between the levels of each factor.
         columns_of: the terms of each covariate.
+        references: for columns of groups whose terms compare with one group, that group.
         discount_covariance, temperature_covariance: of the effects on each.
         weak_priors, cautions: how far weak priors move the findings, and the sentences that say so.
         spread: the spread between persons.
@@ -398,6 +399,7 @@ class PopulationFindings(Evidence):
     types: dict[str, Any] | None = None
     person_terms: list[str] | None = None
     person_covariance: list[list[float]] | None = None
+    references: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         """Lists, as files have them, become arrays: there may be a million persons."""

@@ -330,6 +330,7 @@ class Covariates:
         groups: which of the patterns each cell's groups are `(m,)`.
         person_groups: the name of each person's pattern where conditions do not count `(n,)`.
         comparisons: for each column of X, typical persons who differ in it alone.
+        references: for columns of groups whose terms compare with one group, that group.
         cautions: what must be said of the cells, in sentences.
     """
 
@@ -358,6 +359,7 @@ class Covariates:
     groups: Ints
     person_groups: NDArray[np.object_]
     comparisons: tuple[Comparison, ...]
+    references: dict[str, str]
     cautions: tuple[str, ...]
 
     @property
@@ -479,6 +481,7 @@ def read_covariates(
         groups=groups,
         person_groups=np.array(names, dtype=object)[whose],
         comparisons=_comparisons(read, spec, frame, conditions, means, first),
+        references=_references(terms, columns_of, frame.drop(columns=list(means))),
         cautions=seen.cautions,
     )
 
@@ -842,3 +845,15 @@ def _comparisons(
         rows = read.rows(spec, pd.concat(alike)).reshape(len(levels), len(others), -1)
         found.append(Comparison(column, column in means, column in conditions, names, rows.mean(axis=1)))
     return tuple(found)
+
+
+def _references(terms: tuple[str, ...], columns_of: Mapping[str, list[str]], groups: pd.DataFrame) -> dict[str, str]:
+    """The group of each column that has no term of its own, where all others have one that compares with it."""
+    found = {}
+    for column in groups.columns:
+        alone = [term for term in terms if columns_of[term] == [column]]
+        levels = list(map(str, pd.Categorical(groups[column]).categories))
+        left = [level for level in levels if not any(term.endswith(f"[T.{level}]") for term in alone)]
+        if len(left) == 1 < len(levels):
+            found[str(column)] = left[0]
+    return found

@@ -577,6 +577,7 @@ class Inference:
             factors={"discount": self.factors(0), "temperature": self.factors(1)},
             contrasts={"discount": self.contrasts(0, discount), "temperature": self.contrasts(1, temperature)},
             columns_of=covariates.columns_of,
+            references=covariates.references,
             discount_covariance=self.effect_covariance[0].tolist(),
             temperature_covariance=self.effect_covariance[1].tolist(),
             weak_priors=self.moved_by_priors,
