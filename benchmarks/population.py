@@ -10,11 +10,14 @@ accuracy, speed, distributions without a shape, and one person as decisions arri
     python benchmarks/population.py many [--people 20000]               # maximum likelihood of persons one by one
     python benchmarks/population.py free [--people 20000]               # a free distribution, 2.5 decisions per mini-block
     python benchmarks/population.py types [--people 44]                 # how many types are found in 30 studies of each kind
+    python benchmarks/population.py unnamed [--types 2] [--where cliff] # types of 2,000 episodes without a name, and how many
     python benchmarks/population.py track [--studies 20]                # a new person, 100 decisions one by one
 
 Each study has its own persons, ages and mini-blocks. With `--free` the reward is estimated from five features; otherwise the
-points are known. `--first 200` begins with study number 200, so that a long run can be made in parts. A person makes 2.5
-decisions per mini-block.
+points are known. `unnamed` has one to three types on the cliff, on a random task (`--where random`), on the cliff with its reward
+(`known`), and as persons of about 30 decisions with temperatures of their own and a known reward (`persons` on the cliff,
+`adventure` on the Space Adventure Task); `--wide` sets three types further apart. `--first 200` begins with study number 200, so
+that a long run can be made in parts. A person makes 2.5 decisions per mini-block.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import time
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from crowd import simulate_block
 from scipy.special import expit, logit
@@ -186,6 +190,58 @@ def types(args: argparse.Namespace) -> None:
         print(f"{args.people} persons, {kind}: types found {dict(sorted(counted.items()))}", flush=True)
 
 
+def unnamed(args: argparse.Namespace) -> None:
+    """How many types are found, and how far their discounts are from the truth where it is as many as there are."""
+    middle = (0.1, 0.5, 0.9) if args.wide else (0.2, 0.5, 0.8)
+    discounts = np.array({1: (0.5,), 2: (0.2, 0.8), 3: middle}[args.types])
+    counted, close, covered, seconds = Counter[int](), 0, [], []
+    for seed in seeds(args):
+        cliff, options = mh.domains.cliff(), {}
+        mdp, reward, lam, units = cliff.mdp, cliff.reward, np.ones(args.types), 2000
+        if args.where == "random":
+            mdp = mh.domains.random_mdp(12, 3, branching=3, n_terminal=2, seed=seed)
+            reward = np.random.default_rng(seed).normal(0.0, 5.0, 12)
+        elif args.where == "adventure":
+            task = mh.domains.space_adventure(12, seed=seed)
+            mdp, reward, lam, units = task.mdp, task.reward, 3 * np.ones(args.types), 120
+        elif args.where == "persons":
+            lam, units = np.geomspace(1.0, 3.0, args.types), 120
+        share = np.bincount(np.arange(units) % args.types)
+        policies = [mh.soft_plan(mdp, reward, g, t).policy for g, t in zip(discounts, lam, strict=True)]
+        if args.where in ("persons", "adventure"):
+            each = np.repeat(np.arange(args.types), share)
+            number = 12 if args.where == "adventure" else 6
+            table = mh.Demonstrations.simulate(mdp, [policies[k] for k in each], number, seed=seed)
+        else:
+            drawn = [
+                mh.Demonstrations.simulate(mdp, [policy], int(size), seed=100 * seed + k, names=[str(k)]).to_frame()
+                for k, (policy, size) in enumerate(zip(policies, share, strict=True))
+            ]
+            table = mh.Demonstrations.from_frame(pd.concat(drawn)).unnamed()
+        if args.where in ("known", "persons", "adventure"):
+            options["known_reward"] = reward.T.ravel() if reward.ndim == 2 else reward
+        begin = time.process_time()
+        found = mh.solve(mh.Problem(mdp, table), mh.Population(distribution="types", **options), seed=seed)
+        seconds.append(time.process_time() - begin)
+        types = found.evidence["population"]["types"]
+        counted[types["number"]] += 1
+        error = np.full(args.types, np.nan)
+        if types["number"] == args.types:
+            error = np.array(types["discounts"]) - discounts
+            low, high = np.array(types["intervals"]).T
+            covered += list((low <= discounts) & (discounts <= high))
+        close += bool(np.abs(error).max() <= 0.08)
+        tests = [(round(row["statistic"], 1), round(row["p"], 3), row["simulations"]) for row in types["tests"]]
+        print(f"study {seed}: {types['number']} types, errors {np.round(error, 3)}, {found.status}, tests {tests}", end=", ")
+        print(f"{len(table) / units:.1f} decisions each, {seconds[-1]:.0f} s", flush=True)
+    print(f"{args.where}, discounts {discounts.tolist()}: numbers of types {dict(sorted(counted.items()))},", end=" ")
+    print(
+        f"all errors at most .08 in {close} of {args.studies}, intervals cover {100 * np.mean(covered or [np.nan]):.0f} %,",
+        end=" ",
+    )
+    print(f"{np.mean(seconds):.0f} processor seconds")
+
+
 def many(args: argparse.Namespace) -> None:
     """Processor seconds of maximum likelihood and of profile intervals, 100 decisions each: one by one, and all together."""
     times: dict[tuple[str, int], float] = {}
@@ -237,8 +293,12 @@ def track(args: argparse.Namespace) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "what", choices=["coverage", "size", "shrinkage", "persons", "accuracy", "speed", "many", "free", "types", "track"]
+        "what",
+        choices=["coverage", "size", "shrinkage", "persons", "accuracy", "speed", "many", "free", "types", "unnamed", "track"],
     )
+    parser.add_argument("--types", type=int, choices=[1, 2, 3], default=2)
+    parser.add_argument("--where", choices=["cliff", "random", "known", "persons", "adventure"], default="cliff")
+    parser.add_argument("--wide", action="store_true")
     parser.add_argument("--studies", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--mini-blocks", type=int, default=60)
@@ -254,6 +314,7 @@ if __name__ == "__main__":
         "many": many,
         "free": free,
         "types": types,
+        "unnamed": unnamed,
         "track": track,
     }
     runs[given.what](given)
