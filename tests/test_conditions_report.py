@@ -72,9 +72,9 @@ def test_numbers_with_many_values_are_cut_and_an_order_of_rows_does_not_matter(s
 def test_a_table_has_a_row_for_each_condition(solution) -> None:
     population = solution.evidence["population"]
     low, high = condition_rows(population)
-    assert (low.name, low.persons) == ("noise = low, block = 3.5", 3)
-    assert (high.name, high.decisions) == ("noise = high, block = 3.5", 2 * 6 * 20)
-    assert high.typical == population.predictions[high.name]["typical_discount"]
+    assert (low.name, low.persons) == ("noise = low", 3)
+    assert (high.name, high.decisions) == ("noise = high", 2 * 6 * 20)
+    assert high.typical == population.predictions[f"{high.name}, block = 3.5"]["typical_discount"]
     here = population.cells["noise"] == "high"
     assert high.reliability == pytest.approx(population.cells["discount_reliability"][here].mean())
 
@@ -187,6 +187,7 @@ def test_the_terminal_has_a_table_of_conditions(solution, capsys) -> None:
     _show_population(solution, 3)
     said = capsys.readouterr().out
     assert "Discounts of the same persons under each condition" in said
+    assert "at block = 3.5" in said
     assert "compared with noise = low" in said
     assert "noise = high" in said
 

@@ -38,7 +38,7 @@ from multihorizon.estimate.sieve import SieveLikelihood
 from multihorizon.questions.differences import population_words
 from multihorizon.questions.lookahead_comparison import LookaheadComparison
 from multihorizon.questions.study import Recovery
-from multihorizon.report.conditions import condition_rows
+from multihorizon.report.conditions import at_means, condition_rows
 from multihorizon.report.files import FILES, write_fit
 from multihorizon.report.population import compared_with, contrast_rows, effect_rows
 from multihorizon.report.question_pages import family_cells
@@ -278,7 +278,8 @@ def _types(types: dict[str, Any], steps: float) -> Table:
 
 def _conditions(population: PopulationFindings, steps: float) -> Table:
     """One row per condition: what is typical, what to expect of new persons, and how much is known of each."""
-    table = Table(title="Discounts of the same persons under each condition")
+    at = f", at {where}" if (where := at_means(population)) else ""
+    table = Table(title=f"Discounts of the same persons under each condition{at}")
     table.add_column("condition", overflow="fold", min_width=12)
     for header in ("persons", "typical", "steps", "95 % of new persons", "reliability"):
         table.add_column(header, justify="right")

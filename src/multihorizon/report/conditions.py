@@ -124,7 +124,7 @@ def conditions_section(population: PopulationFindings, steps: float, place: Mapp
     if population.cells is None:
         return []
     most = 4  # a page with the figures of more conditions would be hard to read
-    columns = [by_condition(population, column) for column in population.conditions[:most]]
+    columns = sorted((by_condition(population, column) for column in population.conditions[:most]), key=lambda by: by.is_number)
     figures: list[Block] = [] if all(by.is_number for by in columns) else [_distributions(population, steps, place)]
     blocks: list[str | Block] = [Beside([*figures, *(_persons(population, by, steps, place) for by in columns)])]
     if len(population.conditions) > most:
@@ -145,7 +145,8 @@ def conditions_section(population: PopulationFindings, steps: float, place: Mapp
         for row in rows[:largest]
     ]
     rest = f" Shown are the first {largest} of {len(rows):,}." if len(rows) > largest else ""
-    blocks.append(PageTable(headers, shown, f"What to expect under each condition, and how much is known of a person.{rest}"))
+    at = f", at {where}" if (where := at_means(population)) else ""
+    blocks.append(PageTable(headers, shown, f"What to expect under each condition{at}, and how much is known of a person.{rest}"))
     blocks.append(Beside(_variance(population)))
     blocks.append(_spreads(population))
     blocks.append(
@@ -157,8 +158,8 @@ def conditions_section(population: PopulationFindings, steps: float, place: Mapp
 
 @dataclass(frozen=True)
 class ConditionRow:
-    """What is known under one combination of conditions, by the names of `PopulationFindings.predictions`, and the mean
-    reliability of a person's discount there."""
+    """What is known under one combination of conditions, as `PopulationFindings.predictions` say it, and the mean reliability of
+    a person's discount there; numbers, which are at their mean, are not part of the name."""
 
     name: str
     persons: int
@@ -176,9 +177,10 @@ def condition_rows(population: PopulationFindings) -> list[ConditionRow]:
     here = pd.DataFrame({name: cells[name] for name in ("expert", "pattern", "decisions", "discount_reliability")})
     by = here.groupby("pattern")
     size, decisions, reliability = by["expert"].nunique(), by["decisions"].sum(), by["discount_reliability"].mean()
+    at = at_means(population)
     return [
         ConditionRow(
-            name,
+            _without(name, at),
             int(size.get(name, 0)),
             float(decisions.get(name, 0)),
             found["typical_discount"],
@@ -188,6 +190,20 @@ def condition_rows(population: PopulationFindings) -> list[ConditionRow]:
         )
         for name, found in population.predictions.items()
     ]
+
+
+def at_means(population: PopulationFindings) -> str:
+    """The numbers of the formula at their means, with which the name of each prediction ends; empty where there are none."""
+    numbers = {pair["column"] for pair in population.contrasts["discount"] if pair["number"]}
+    parts: list[str] = next(iter(population.predictions)).split(", ")
+    first = len(parts)
+    while first and parts[first - 1].partition(" = ")[0] in numbers:
+        first -= 1
+    return ", ".join(parts[first:])
+
+
+def _without(name: str, at: str) -> str:
+    return name.removesuffix(at).removesuffix(", ") or "everyone"
 
 
 def _distributions(population: PopulationFindings, steps: float, place: Mapping[str, int]) -> Chart:
@@ -202,7 +218,7 @@ def _distributions(population: PopulationFindings, steps: float, place: Mapping[
     # All but the outermost persons: one of a million may lie anywhere.
     low, high = np.quantile(middle, [0.0, 1.0] if few else [0.001, 0.999])
     x = np.linspace(low - 1, high + 1, 121)
-    of_pattern, curves = [np.flatnonzero(pattern.codes == k) for k in some], []
+    at, of_pattern, curves = at_means(population), [np.flatnonzero(pattern.codes == k) for k in some], []
     for here in of_pattern:
         sample = here[evenly(middle[here], 2000)]
         wide = np.maximum(error[sample], 0.02 * (x[-1] - x[0]))  # what is known exactly would be a line without a width
@@ -211,12 +227,12 @@ def _distributions(population: PopulationFindings, steps: float, place: Mapping[
     for colour, (k, here, curve) in enumerate(zip(some, of_pattern, curves, strict=True)):
         name, row = str(pattern.categories[k]), float(len(some) - 1 - colour)
         outline = [(float(x[0]), row), *zip(x.tolist(), (row + unit * curve).tolist(), strict=True), (float(x[-1]), row)]
-        lines.append(Line(outline, shortened(name, 40), "area", row + 0.8, colour=colour))
+        lines.append(Line(outline, shortened(_without(name, at), 40), "area", row + 0.8, colour=colour))
         typical = float(logit(population.predictions[name]["typical_discount"] / largest))
         lines.append(Line([(typical, row - 0.2), (typical, row + 0.75)], kind="typical"))
         for i in here.tolist() if few else ():
             who, gamma = str(cells["expert"][i]), float(cells["discount"][i])
-            tip = f"{who}\n{name}\nshrunken γ {gamma:.3f}, {horizon_text(gamma, steps)} steps"
+            tip = f"{who}\n{_without(name, at)}\nshrunken γ {gamma:.3f}, {horizon_text(gamma, steps)} steps"
             marks.append(Mark(float(middle[i]), row - 0.1, tip, _whose(who, place), 3.0, colour=colour))
     y = Axis("conditions", (), -0.25, float(len(some)))
     panels = [Panel(logit_axis(steps, unit, largest, x.tolist()), y, marks, lines, f"in-{unit}") for unit in UNITS]
