@@ -129,13 +129,16 @@ class Piece:
 class Surface:
     """What is known of persons at places: ℓ `(n,Q)`, its measured error, and the pieces of the plane from which it comes.
 
-    The error has a sign for the side that is cut where it is too large: x if positive, log λ if negative.
+    The error has a sign for the side that is cut where it is too large: x if positive, log λ if negative. Where they were asked
+    for, `slopes` are ∂ℓ/∂η `(n,Q,2)` and `bends` ∂²ℓ/∂η² `(n,Q,2,2)`.
     """
 
     log_likelihoods: Floats
     errors: Floats
     patches: Ints
     pieces: tuple[Piece, ...]
+    slopes: Floats
+    bends: Floats
 
 
 class Patches:
@@ -308,12 +311,13 @@ class Tables:
             found = np.concatenate([self.exact(half) for half in np.array_split(eta, 2)], axis=1)
         return np.full((self.rows, 1), -np.inf) if found is None else found
 
-    def surface(self, counts: Sparse, eta: Floats, inner: int = 1) -> Surface:
-        """ℓ of persons with these counts `(n,rows)` at places η `(n,Q,2)`; the tables must be prepared.
+    def surface(self, counts: Sparse, eta: Floats, inner: int = 1, slopes: bool = False) -> Surface:
+        """ℓ of persons with these counts `(n,rows)` at places η `(n,Q,2)`, with derivatives if wanted; tables must be prepared.
 
         `inner` is how many places one after the other have the same x.
         """
         n, q = eta.shape[:2]
+        first, second = np.zeros((n * q * slopes, 2)), np.zeros((n * q * slopes, 2, 2))
         numbers = self.patches.of(eta, add=False)
         log, errors = np.empty(n * q), np.empty(n * q)
         flat_eta, pieces = eta.reshape(-1, 2), []
@@ -321,8 +325,11 @@ class Tables:
             own = counts if piece.who.size == n else counts[piece.who]
             columns = own @ self._tables[piece.patch].columns
             worth, missed, tested, expected = np.split(columns, SIDE**2 + len(_TESTS) * np.arange(3), axis=1)
-            found = _evaluated(worth, piece) / np.exp(flat_eta[piece.flat, 1].clip(-REACH[1], REACH[1]))
+            temperatures = np.exp(flat_eta[piece.flat, 1].clip(-REACH[1], REACH[1]))
+            found = _evaluated(worth, piece) / temperatures
             log[piece.flat] = found
+            if slopes:
+                first[piece.flat], second[piece.flat] = self._derivatives(worth, piece, temperatures)
             top = np.full(piece.who.size, -np.inf)
             np.maximum.at(top, piece.inverse, found)
             # what is off for the person's own choices counts as far as the person may be there; elsewhere, what chance would do
@@ -330,27 +337,22 @@ class Tables:
             along = missed[:, :3].max(axis=1), missed[:, 3:6].max(axis=1)
             errors[piece.flat] = np.where(along[0] >= along[1], 1.0, -1.0)[piece.inverse] * missed.max(axis=1)[piece.inverse]
             pieces.append(piece)
-        return Surface(log.reshape(n, q), errors.reshape(n, q), numbers, tuple(pieces))
+        if slopes:  # where η counts as the edge, nothing changes
+            beyond = np.abs(flat_eta) > REACH
+            first[beyond] = second[beyond] = 0.0
+            second.transpose(0, 2, 1)[beyond] = 0.0
+        derivatives = first.reshape(n, -1, 2), second.reshape(n, -1, 2, 2)
+        return Surface(log.reshape(n, q), errors.reshape(n, q), numbers, tuple(pieces), *derivatives)
 
-    def slopes(self, counts: Sparse, eta: Floats, found: Surface) -> tuple[Floats, Floats]:
-        """∂ℓ/∂η `(n,Q,2)` and ∂²ℓ/∂η² `(n,Q,2,2)` at the places of a surface."""
-        n, q = found.log_likelihoods.shape
-        first, second = np.empty((n * q, 2)), np.empty((n * q, 2, 2))
-        flat = eta.reshape(-1, 2)
-        for piece in found.pieces:
-            own = (counts[piece.who] @ self._tables[piece.patch].worth).reshape(-1, SIDE, SIDE)
-            x, y = (2 / size for size in self.patches.corners[piece.patch][2:])
-            in_x, in_y = x * (_DERIVATIVE @ own), y * (own @ _DERIVATIVE.T)
-            tables = own, in_x, in_y, x * (_DERIVATIVE @ in_x), x * (_DERIVATIVE @ in_y), y * (in_y @ _DERIVATIVE.T)
-            beta = 1 / np.exp(flat[piece.flat, 1].clip(-REACH[1], REACH[1]))
-            w, wx, wy, wxx, wxy, wyy = (_evaluated(table, piece) * beta for table in tables)
-            first[piece.flat] = np.stack([wx, wy - w], axis=1)
-            second[piece.flat] = np.stack([wxx, wxy - wx, wxy - wx, wyy - 2 * wy + w], axis=1).reshape(-1, 2, 2)
-        beyond = np.abs(flat) > REACH  # where η counts as the edge
-        first[beyond] = 0.0
-        second[beyond] = 0.0
-        second.transpose(0, 2, 1)[beyond] = 0.0
-        return first.reshape(n, q, 2), second.reshape(n, q, 2, 2)
+    def _derivatives(self, worth: Floats, piece: Piece, temperatures: Floats) -> tuple[Floats, Floats]:
+        """∂ℓ/∂η `(K,2)` and ∂²ℓ/∂η² `(K,2,2)` at the places of a piece; `worth` `(persons,m²)` are the polynomials of λℓ."""
+        own = worth.reshape(-1, SIDE, SIDE)
+        x, y = (2 / size for size in self.patches.corners[piece.patch][2:])
+        in_x, in_y = x * (_DERIVATIVE @ own), y * (own @ _DERIVATIVE.T)
+        tables = own, in_x, in_y, x * (_DERIVATIVE @ in_x), x * (_DERIVATIVE @ in_y), y * (in_y @ _DERIVATIVE.T)
+        w, wx, wy, wxx, wxy, wyy = (_evaluated(table, piece) / temperatures for table in tables)
+        second = np.stack([wxx, wxy - wx, wxy - wx, wyy - 2 * wy + w], axis=1)
+        return np.stack([wx, wy - w], axis=1), second.reshape(-1, 2, 2)
 
     def scores(self, counts: Sparse, eta: Floats, found: Surface, shares: Floats) -> tuple[Floats, Floats, Floats]:
         """∂ℓ/∂θ `(n,Q,f)` in the free parameters, and where places have shares `(n,Q)`, their Fisher information `(f,f)` and the

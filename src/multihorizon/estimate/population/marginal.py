@@ -415,7 +415,7 @@ class Question:
             lacking = self.tables.lacking(eta)
             if lacking.size:
                 return lacking
-            surface = self.tables.surface(block.counts, eta, inner)
+            surface = self.tables.surface(block.counts, eta, inner, slopes=full and layout.mixed)
             log = block.by_person(surface.log_likelihoods)
         shares, persons, away = _shared(log, places, log_weights, _means(block, parts.effects), parts.root)
         by_cell = shares if len(shares) == len(block.owner) else shares[block.owner]
@@ -467,39 +467,41 @@ class Question:
             where = np.arange(f)
         if not layout.mixed:
             return where, block.by_person(in_theta), information, NOTHING
-        slopes, bends = self.tables.slopes(block.counts, eta, surface)
         # R as what moves logit γ and log λ of a cell (m,2,k) in the effects that are in ψ
         warm = block.rest @ layout.temperature_basis
         moves = np.zeros((len(warm), 2, layout.spread.start - f))
         moves[:, 0, : block.rest.shape[1]], moves[:, 1, block.rest.shape[1] :] = block.rest, warm
-        own = -np.einsum("mq,mqij->mij", shares, bends)
+        own = -np.einsum("mq,mqij->mij", shares, surface.bends)
         total = np.zeros((layout.spread.start, layout.spread.start))
         total[:f, :f] = information
         total[f:, f:] = np.einsum("mik,mij,mjl->kl", moves, own, moves, optimize=True)
         if f:
             total[:f, f:] = -np.einsum("mfi,mik->fk", cross, moves)
             total[f:, :f] = total[:f, f:].T
-        scores = np.concatenate([block.by_person(in_theta), block.by_person(slopes @ moves)], axis=2)
+        scores = np.concatenate([block.by_person(in_theta), block.by_person(surface.slopes @ moves)], axis=2)
         return np.arange(layout.spread.start), scores, total, positive_part(own)
 
-    def local(self, psi: Floats, block: PersonBlock) -> Local | Floats:
-        """What decisions say at the means of the block's persons; or places η `(K,2)` for which tables are lacking."""
-        eta = block.at_cells(block.persons.mean[:, None], self.layout.effects(psi))
+    def local(self, psi: Floats, around: Floats, block: PersonBlock) -> Local | Floats:
+        """What decisions say at places `(Q,D)` around the means of the block's persons, with derivatives if it is one place; or
+        places η `(K,2)` for which tables are lacking.
+        """
+        eta = block.at_cells(block.persons.mean[:, None] + around, self.layout.effects(psi))
         lacking = self.tables.lacking(eta)
         if lacking.size:
             return lacking
-        surface = self.tables.surface(block.counts, eta)
-        slopes, bends = (each[:, 0] for each in self.tables.slopes(block.counts, eta, surface))
-        random = (block.random[:, None, :, None] * np.eye(2)[:, None, :]).reshape(len(eta), 2, -1)
-        turned = random.transpose(0, 2, 1)
-        return Local(
-            log=block.by_person(surface.log_likelihoods)[:, 0],
-            slope=block.by_person((turned @ slopes[:, :, None])[:, :, 0]),
-            bend=block.by_person(turned @ bends @ random),
-            cells=positive_part(-bends),
-            error=float(np.abs(surface.errors).max()),
-            cuts=_cuts(surface, np.abs(surface.errors), self.layout.tolerance),
-        )
+        surface = self.tables.surface(block.counts, eta, slopes=len(around) == 1)
+        slope, bend, cells = NOTHING, NOTHING, NOTHING
+        if len(around) == 1:
+            random = (block.random[:, None, :, None] * np.eye(2)[:, None, :]).reshape(len(eta), 2, -1)
+            turned = random.transpose(0, 2, 1)
+            slope = block.by_person((turned @ surface.slopes[:, 0, :, None])[:, :, 0])
+            bend = block.by_person(turned @ surface.bends[:, 0] @ random)
+            cells = positive_part(-surface.bends[:, 0]) if self.layout.mixed else NOTHING
+        # what is off where a person hardly can be does not matter
+        log = block.by_person(surface.log_likelihoods)
+        likely = np.exp(log - log.max(axis=1, keepdims=True))
+        off = np.abs(surface.errors) * (likely if len(log) == len(eta) else likely[block.owner])
+        return Local(log, slope, bend, cells, float(off.max()), _cuts(surface, off, self.layout.tolerance))
 
     def several(self, psis: Sequence[Floats], block: PersonBlock) -> tuple[Floats, Floats]:
         """Σ log p_i at several ψ of one θ `(k,)`, and what the block adds to M there `(k,m,m)`; the tables must be prepared."""
@@ -516,9 +518,9 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """What decisions say at one place for each person: ℓ `(n,)`, ∂ℓ/∂v `(n,D)`, ∂²ℓ/∂v² `(n,D,D)`, and of η of cells `(m,2,2)`.
+    """What decisions say at places of each person: ℓ `(n,Q)`, and if it is one place ∂ℓ/∂v `(n,D)` and ∂²ℓ/∂v² `(n,D,D)`.
 
-    `error` and `cuts` are as in `Part`.
+    `cells`, `error` and `cuts` are as in `Part`.
     """
 
     log: Floats
@@ -789,12 +791,15 @@ class Marginal:
         self.layout.tables = self.layout.tables.at(theta)
         return Question(self.layout.tables, self.layout, self.count)
 
-    def local(self, psi: Floats) -> list[tuple[Floats, Floats, Floats, Floats]]:
-        """What decisions say at the means of persons, block by block: ℓ, its first two derivatives in v, and of cells."""
-        found = self._all(partial(self.question(self.layout.unpack(psi).theta).local, psi))
+    def local(self, psi: Floats, around: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """What decisions say at places `(Q,D)` around the means of persons: all that `Local` has of them."""
+        found = self._all(partial(self.question(self.layout.unpack(psi).theta).local, psi, around))
         if found is None:
             raise ValueError("the soft values must be finite at the first parameters: check rewards and transitions")
-        return [(each.log, each.slope, each.bend, each.cells) for each in found]
+        log, slope, bend, cells = (
+            np.concatenate([getattr(f, name) for f in found]) for name in ("log", "slope", "bend", "cells")
+        )
+        return log, slope, bend, cells
 
     def _answers(self, psi: Floats, full: bool) -> list[Part] | None:
         """All parts; None where soft values are infinite."""
@@ -893,30 +898,31 @@ def modes(layout: PsiLayout, psi: Floats) -> PersonMoments:
     parts, n = layout.unpack(psi), layout.persons
     centre, root = layout.means(parts.effects), parts.root
 
-    def at(who: Ints, z: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """What is maximised `(k,)`, its slope and curvature in z, and what decisions say of cells."""
+    def at(who: Ints, z: Floats, around: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """What decisions say at places z, or around them."""
         nowhere = np.zeros((who.size, layout.deep, layout.deep))
         few = layout if who.size == n else layout.some(who)
-        found = Marginal(few, PersonMoments(centre[who] + z @ root.T, nowhere, nowhere, NOTHING), 1).local(psi)
-        log, slope, bend, cells = (np.concatenate(each) for each in zip(*found, strict=True))
-        curvature = positive_part(np.eye(layout.deep) - root.T @ bend @ root, 0.2)
-        return log - 0.5 * (z**2).sum(axis=1), slope @ root - z, curvature, cells
+        return Marginal(few, PersonMoments(centre[who] + z @ root.T, nowhere, nowhere, NOTHING), 1).local(psi, around @ root.T)
 
-    everyone = np.arange(n)
+    everyone, here = np.arange(n), np.zeros((1, layout.deep))
     grid = np.zeros((9, layout.deep))
     grid[:, :2] = 2.0 * np.array(list(product((-1, 0, 1), repeat=2)))
-    tried = np.stack([at(everyone, np.tile(place, (n, 1)))[0] for place in grid])
-    z, step, who = grid[tried.argmax(axis=0)], np.zeros((n, layout.deep)), everyone
+    tried = at(everyone, np.zeros((n, layout.deep)), grid)[0] - 0.5 * (grid**2).sum(axis=1)
+    z, step, who = grid[tried.argmax(axis=1)], np.zeros((n, layout.deep)), everyone
     best, damping = np.full(n, -np.inf), np.zeros(n)
     slope, curvature = np.zeros((n, layout.deep)), np.zeros((n, layout.deep, layout.deep))
-    cells = np.zeros((layout.cells, 2, 2))
+    cells = np.zeros((layout.cells if layout.mixed else 0, 2, 2))
     for _ in range(60):
-        value, slopes, curvatures, own = at(who, z[who] + step[who])
+        moved = z[who] + step[who]
+        log, slopes, bends, own = at(who, moved, here)
+        value, slopes = log[:, 0] - 0.5 * (moved**2).sum(axis=1), slopes @ root - moved
         better = value >= best[who]
         on, off = who[better], who[~better]
         z[on], best[on], damping[on], damping[off] = z[on] + step[on], value[better], damping[on] / 4, 4 * damping[off] + 1
-        slope[on], curvature[on] = slopes[better], curvatures[better]
-        cells[layout.cells_of(who)] = own
+        slope[on] = slopes[better]
+        curvature[on] = positive_part(np.eye(layout.deep) - root.T @ bends[better] @ root, 0.2)
+        if layout.mixed:
+            cells[layout.cells_of(who)] = own
         damped = curvature[who] + damping[who, None, None] * np.eye(layout.deep)
         step[who] = np.linalg.solve(damped, slope[who][:, :, None])[:, :, 0]
         step[who] /= np.maximum(1.0, np.abs(step[who]).max(axis=1, keepdims=True))
@@ -1165,7 +1171,7 @@ def row_answers(
         parts = layout.unpack(psi)
         if log is None or layout.mixed or (layout.free.size and surface is None):
             eta = block.at_cells(places, parts.effects)
-            surface = question.tables.surface(block.counts, eta, inner)
+            surface = question.tables.surface(block.counts, eta, inner, slopes=layout.mixed)
             log = block.by_person(surface.log_likelihoods)
         shares, _, away = _shared(log, places, log_weights, _means(block, parts.effects), parts.root)
         return shares, away
