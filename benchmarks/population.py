@@ -1,5 +1,5 @@
 """Populations on the Space Adventure Task with simulated persons: coverage, size, shrinkage, intervals of persons,
-accuracy, speed, distributions without a shape, and one person as decisions arrive.
+accuracy, speed, the same persons under two conditions, distributions without a shape, and one person as decisions arrive.
 
     python benchmarks/population.py coverage [--studies 200] [--free]   # 40 persons, 250 decisions each
     python benchmarks/population.py size [--studies 200] [--free]       # the same without any effect
@@ -7,6 +7,8 @@ accuracy, speed, distributions without a shape, and one person as decisions arri
     python benchmarks/population.py persons [--mini-blocks 60]          # how often intervals of persons cover the truth
     python benchmarks/population.py accuracy [--studies 5]              # 7, 11 and 15 against 41 nodes
     python benchmarks/population.py speed [--free]                      # 285 persons, 420 decisions each
+    python benchmarks/population.py conditions [--studies 200]          # 40 persons, 60 decisions under each of two conditions
+    python benchmarks/population.py slopes [--studies 200]              # the same where the condition changes persons differently
     python benchmarks/population.py many [--people 20000]               # maximum likelihood of persons one by one
     python benchmarks/population.py free [--people 20000]               # a free distribution, 2.5 decisions per mini-block
     python benchmarks/population.py types [--people 44]                 # how many types are found in 30 studies of each kind
@@ -18,6 +20,10 @@ points are known. `unnamed` has one to three types on the cliff, on a random tas
 (`known`), and as persons of about 30 decisions with temperatures of their own and a known reward (`persons` on the cliff,
 `adventure` on the Space Adventure Task); `--wide` sets three types further apart. `--first 200` begins with study number 200, so
 that a long run can be made in parts. A person makes 2.5 decisions per mini-block.
+
+*Conditions.* Logit discounts differ between persons by a standard deviation of 1.2, log temperatures by 0.4, as those of recorded
+people do. The condition adds its effect to every logit discount; in `slopes` it adds besides a number drawn for each person, with
+standard deviation 1. The same decisions are analysed as those of the same 40 persons, and as those of 80 different persons.
 """
 
 from __future__ import annotations
@@ -26,6 +32,7 @@ import argparse
 import resource
 import time
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -133,6 +140,64 @@ def speed(args: argparse.Namespace) -> None:
     found = mh.solve(problem, mh.Population("~ group", people.frame, known_reward=points))
     seconds, decisions = time.process_time() - begin, found.evidence["decisions"] / 285
     print(f"{decisions:.0f} decisions each: {seconds:.0f} processor seconds, {found.status}")
+
+
+def two_conditions(family: str, seed: int, effect: float, slope: float) -> tuple[Crowd, np.ndarray]:
+    """Forty persons with 60 decisions under each of the conditions a and b, and the reward."""
+    rng, starts = np.random.default_rng([seed, 24]), None
+    eta = np.repeat(rng.normal(size=(40, 2)) * [1.2, 0.4], 2, axis=0)
+    eta[1::2, 0] += effect + slope * rng.normal(size=40)
+    if family == "space adventure":
+        task = mh.domains.space_adventure(24, seed=seed)
+        mdp, reward, starts, known = task.mdp, task.reward, task.starts, task.reward.T.ravel()
+        eta += [1.8, np.log(6)]
+    else:
+        grid = mh.domains.big_small()
+        mdp, reward, known = grid.mdp, grid.reward, grid.reward
+        eta += [0.5, 0.0]
+    policies = [mh.soft_plan(mdp, reward, float(expit(x)), float(np.exp(y))).policy for x, y in eta]
+    episodes = 60 if starts is None else starts.size
+    table = mh.Demonstrations.simulate(mdp, policies, episodes, seed, starts=starts)
+    if starts is None:
+        table = mh.Demonstrations.from_frame(table.to_frame().groupby("expert", sort=False).head(60))
+    crowd = Crowd.read(mdp, table)
+    frame = pd.DataFrame({"condition": np.tile(["a", "b"], 40)})
+    return replace(crowd, names=tuple(map(str, range(40))), owner=np.arange(80) // 2, conditions=frame), known
+
+
+def conditions(args: argparse.Namespace, slope: float) -> None:
+    """How often the test of a condition rejects and its interval covers the truth, for the same and for different persons."""
+    asked = {"space adventure": (0.0, -0.8, -0.6), "big-small": (0.0, -0.8, -0.5)}
+    for family, sizes in asked.items():
+        for effect in sizes:
+            ways = ["different persons", "~ condition + (1 | expert)", *(["~ condition + (condition | expert)"] if slope else [])]
+            found: dict[str, list[list[float]]] = {way: [] for way in ways}
+            ends, begin = Counter[str](), time.process_time()
+            for seed in seeds(args):
+                crowd, known = two_conditions(family, seed, effect, slope)
+                names = tuple(map(str, range(80)))
+                persons = pd.DataFrame({"expert": names, "condition": crowd.conditions["condition"]})
+                apart = replace(crowd, names=names, owner=None, conditions=None)
+                for way in ways:
+                    if way == "different persons":
+                        solution = mh.solve(apart, mh.Population("~ condition", persons, known_reward=known))
+                    else:
+                        solution = mh.solve(crowd, mh.Population(way, known_reward=known))
+                    ends[str(solution.status)] += 1
+                    told = solution.evidence["population"]["discount"]["condition[T.b]"]
+                    low, high = told["interval"]
+                    error = (told["estimate"] - effect) / told["standard_error"]
+                    found[way].append([told["p"] < 0.05, low <= effect <= high, error, told["standard_error"]])
+            seconds = (time.process_time() - begin) / args.studies
+            print(f"{family}, effect {effect}: {seconds:.1f} processor seconds per study, {dict(ends)}")
+            for way, rows in found.items():
+                rejected, covered, error, width = np.mean(rows, axis=0)
+                off = np.std(rows, axis=0)[2]
+                print(
+                    f"    {way:36} rejects {100 * rejected:4.1f} %, covers {100 * covered:4.1f} %, standard error {width:.3f},",
+                    f"error in standard errors {error:.2f} ± {off:.2f}",
+                    flush=True,
+                )
 
 
 def free(args: argparse.Namespace) -> None:
@@ -292,10 +357,6 @@ def track(args: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "what",
-        choices=["coverage", "size", "shrinkage", "persons", "accuracy", "speed", "many", "free", "types", "unnamed", "track"],
-    )
     parser.add_argument("--types", type=int, choices=[1, 2, 3], default=2)
     parser.add_argument("--where", choices=["cliff", "random", "known", "persons", "adventure"], default="cliff")
     parser.add_argument("--wide", action="store_true")
@@ -304,17 +365,20 @@ if __name__ == "__main__":
     parser.add_argument("--mini-blocks", type=int, default=60)
     parser.add_argument("--people", type=int, default=20_000)
     parser.add_argument("--free", action="store_true")
-    given = parser.parse_args()
     runs = {"coverage": lambda a: effects(a, GROUP, AGE), "size": lambda a: effects(a, 0.0, 0.0)}
     runs |= {
         "shrinkage": shrinkage,
         "persons": persons,
         "accuracy": accuracy,
         "speed": speed,
+        "conditions": lambda a: conditions(a, 0.0),
+        "slopes": lambda a: conditions(a, 1.0),
         "many": many,
         "free": free,
         "types": types,
         "unnamed": unnamed,
         "track": track,
     }
+    parser.add_argument("what", choices=list(runs))
+    given = parser.parse_args()
     runs[given.what](given)
