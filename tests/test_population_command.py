@@ -8,9 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
+from multihorizon import crowd
 from multihorizon.cli import app
 from multihorizon.cli.console import population_of, read_decisions
 from multihorizon.cli.options import FitOptions
+from multihorizon.data import demonstrations
 
 TASK = mh.domains.space_adventure(mini_blocks=24)
 PEOPLE = TASK.persons(10, seed=1, temperatures=2.0)
@@ -347,3 +349,29 @@ def test_recover_and_vectors_take_no_conditions(conditions) -> None:
     result = CliRunner().invoke(app, ["fit", path, "--state", "block", "--episodes", str(conditions / "episodes.csv")])
     assert result.exit_code == 2
     assert "--state must come without --episodes" in " ".join(result.output.split())
+
+
+@pytest.mark.slow
+def test_conditions_give_one_answer_whichever_way_they_are_read(study, conditions, tmp_path, monkeypatch) -> None:
+    known = ["--transitions", study / "task.npz", "--known-reward", study / "points.csv", "--quick"]
+    asked = ["--formula", "~ noise + group", "--persons", conditions / "persons.csv"]
+
+    def answer(demos: str, *others: object, files: tuple[str, ...] = ("people.csv",)) -> dict:
+        out = tmp_path / "out"
+        result = CliRunner().invoke(app, ["fit", *map(str, [conditions / demos, *known, *asked, *others, "--out", out])])
+        assert result.exit_code == 0, result.output
+        assert all((out / file).exists() for file in files)
+        found = json.loads((out / "result.json").read_text())
+        return found["population"] | {"options": found["options"]}
+
+    within = answer("decisions.csv")
+    assert list(within["discount"]) == ["Intercept", "noise[T.low]", "group[T.training]"]
+    beside = answer("plain.csv", "--episodes", conditions / "episodes.csv")
+    assert beside["options"]["episodes"] == "episodes.csv"
+    monkeypatch.setattr(demonstrations, "LOADED_BYTES", 0)
+    large = answer("decisions.csv")
+    monkeypatch.setattr(crowd, "MOST_ALONE", 9)
+    many = answer("decisions.csv", files=("people.parquet", "conditions.parquet"))
+    for other in (beside, large, many):
+        for name in ("discount", "temperature", "spread", "variance"):
+            assert other[name] == within[name]

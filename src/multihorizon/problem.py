@@ -540,7 +540,9 @@ def _gathered(counts: Sparse, cell: Ints, size: int) -> Sparse:
     """The sums `(size,A·S)` of the rows that go to each cell; −1 goes to none."""
     kept = np.flatnonzero(cell >= 0)
     sums = sp.csr_array((np.ones(kept.size), (cell[kept], kept)), shape=(size, cell.size))
-    return sp.csr_array(sums @ counts)
+    found = sp.csr_array(sums @ counts)
+    found.sort_indices()  # so that sums over them are the same to the last digit, however the rows were read
+    return found
 
 
 def _stacked(frames: Sequence[pd.DataFrame | None], sizes: Sequence[int]) -> pd.DataFrame | None:

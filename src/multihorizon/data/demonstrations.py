@@ -683,7 +683,9 @@ class Rows(Demonstrations):
         move, row = self.made.indices[self._counted[2]], np.repeat(unit, self.by_episode.length)
         kept = (row >= 0) & ~left_out[move]
         places = row[kept], (actions * mdp.n_states + states)[move[kept]]
-        return sp.csr_array((np.ones(int(kept.sum())), places), shape=(size, mdp.n_actions * mdp.n_states))
+        found = sp.csr_array((np.ones(int(kept.sum())), places), shape=(size, mdp.n_actions * mdp.n_states))
+        found.sum_duplicates()  # in order, so that sums over them are the same to the last digit
+        return found
 
     def count_rows(self, weights: Floats) -> Floats:
         """How often each of the `cells` was taken, `(M,)`, if row i counts `weights[i]` times."""
@@ -1070,18 +1072,20 @@ class CountedFiles(Demonstrations):
         move, columns = pd.DataFrame(vars(self.moves)).drop(columns="count"), (actions * mdp.n_states + states).astype(np.int32)
         self.database.register("given", pd.DataFrame({"number": np.arange(unit.size), "unit": unit.astype(np.int32)}))
         self.database.register("counted", move.assign(place=columns)[~left_out])
-        found = self.pieces(
+        pieces = self.pieces(
             f"""SELECT g.unit, m.place, count(*)::DOUBLE AS n FROM {self.coded()} r
             JOIN {self.numbered} e ON e.expert = r.expert AND e.label = r.episode JOIN given g ON g.number = e.number
             JOIN counted m ON m.state = r.state AND m.action = r.action AND m.next_state = coalesce(r.next_state, -1)
             WHERE g.unit >= 0 GROUP BY ALL"""
         )
         none = np.zeros(0), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
-        parts = [none, *((piece["n"], piece["unit"], piece["place"]) for piece in found)]
+        parts = [none, *((piece["n"], piece["unit"], piece["place"]) for piece in pieces)]
         self.database.unregister("given")
         self.database.unregister("counted")
         counts, rows, places = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return sp.csr_array((counts, (rows, places)), shape=(size, mdp.n_actions * mdp.n_states))
+        found = sp.csr_array((counts, (rows, places)), shape=(size, mdp.n_actions * mdp.n_states))
+        found.sum_duplicates()  # in order, so that sums over them are the same to the last digit
+        return found
 
     def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
         """State and action of each decision of the episodes kept, `(E,)`, by episode and step; this reads the files again."""
