@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,7 @@ from scipy.stats import chi2
 from multihorizon.checks import Floats, Ints
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.estimate.population.solver import absent_words
+from multihorizon.estimate.population.types import number_words, open_words
 from multihorizon.problem import Crowd
 from multihorizon.questions.differences import population_answer, population_words
 from multihorizon.questions.study import Recovery
@@ -150,10 +151,11 @@ class CrowdAnalysis(Result):
     @cached_property
     def withheld(self) -> str:
         """Why no number may be used; empty where they may."""
-        found = self.solution
+        found, types = self.solution, self.population.types
+        if types is not None and found.status == Status.NOT_IDENTIFIED:
+            return open_words(types)
         if found.status != Status.CONVERGED:
             return f"The population could not be estimated. {found.message}"
-        types = self.population.types
         own = 2 * len(self.population.discount) + 3 if types is None else 3 * types["number"] - 1
         parameters = own + (0 if self.reward_given else found.reward.size)
         if 2 * (self.evidence.log_likelihood - self.compared_chance) < chi2.ppf(LEVEL, parameters):
@@ -181,7 +183,7 @@ class CrowdAnalysis(Result):
         """What is done only for fewer persons, or without types."""
         why, instead = f"With more than {MOST_ALONE:,} persons", f"fit a sample of at most {MOST_ALONE:,} persons"
         if self.population.types is not None:
-            why, instead = "Where types are asked for", "fit persons with names and without types"
+            why, instead = "Where types are asked for,", "fit persons with names and without types"
         return (
             f"{why} nobody is fitted alone. So there are no discounts from a person's decisions alone, no tests of pairs or of a "
             f"shared goal, and no predictions of held-out episodes. To have these, {instead}."
@@ -199,10 +201,18 @@ class CrowdAnalysis(Result):
 
     @cached_property
     def verdicts(self) -> tuple[Answer, ...]:
-        """Do discounts differ with the covariates, if there are any? How far do they look ahead? Can the data tell? Does the
-        model fit?"""
-        asked = population_answer(self.solution, self.longest)
+        """Do discounts differ with the covariates, if there are any, or how many types are there? How far do they look ahead? Can
+        the data tell? Does the model fit?"""
+        asked = population_answer(self.solution, self.longest) if self.population.types is None else self._number_of_types()
         return (*([] if asked is None else [asked]), self._look_ahead(), self._identifiability(), self._fit())
+
+    def _number_of_types(self) -> Answer | None:
+        """Nothing where the search did not end."""
+        types = self.population.types
+        if types is None or self.solution.status == Status.NOT_CONVERGED:
+            return None
+        kind: Literal["good", "caution"] = "good" if types["chosen"] and types["tests"][-1]["p"] > 1 - LEVEL else "caution"
+        return Answer("How many types are there?", count(types["number"], "type"), number_words(types), kind)
 
     def _look_ahead(self) -> Answer:
         question = "How far do they look ahead?"
@@ -222,10 +232,11 @@ class CrowdAnalysis(Result):
 
     def _identifiability(self) -> Answer:
         """How narrow the intervals of persons are; those of groups stand beside their effects."""
-        question = "Can the data tell?"
+        question, types = "Can the data tell?", self.population.types
+        if types is not None and self.solution.status == Status.NOT_IDENTIFIED:
+            return Answer(question, "No", self.withheld, "bad")
         if self.withheld:
             return Answer(question, "Not with this fit", "Whether the data identify the discounts is open.", "bad")
-        types = self.population.types
         if types is not None:
             widest, sure = float(np.ptp(types["intervals"], axis=1).max()), percent(types["certainty"])
             reasons = (
@@ -248,11 +259,12 @@ class CrowdAnalysis(Result):
     def _fit(self) -> Answer:
         """The decisions against choices at random; more is known of fewer persons."""
         question, number = "Does the model fit?", self.evidence.decisions
-        if self.solution.status != Status.CONVERGED:
+        of_types = self.population.types is not None and self.solution.status == Status.NOT_IDENTIFIED
+        if self.solution.status != Status.CONVERGED and not of_types:
             return Answer(question, "Not with this fit", "Whether the model fits is open until a fit succeeds.", "bad")
         ours, chance = self.evidence.log_likelihood / number, self.compared_chance / number
         reasons = f"A decision has a log-likelihood of {ours:.3f} on average, and {chance:.3f} by chance"
-        if self.withheld:
+        if self.withheld and not of_types:
             return Answer(question, "No", f"{reasons}, which is no difference.", "bad")
         reasons += f": the model explains {percent(1 - ours / chance)} of it. {self.not_done}"
         return Answer(question, "Better than chance", reasons, "caution")
@@ -261,7 +273,8 @@ class CrowdAnalysis(Result):
     def headline(self) -> str:
         """The opening paragraph: whether groups differ, who looks how far, whether the data can tell, whether the model fits."""
         if self.withheld:
-            return " ".join([*self.warnings, *self.absent])
+            known = self._number_of_types()
+            return " ".join([*([] if known is None else [known.reasons]), *self.warnings, *self.absent])
         groups = [] if len(self.verdicts) > 3 else population_words(self.solution, self.longest)
         return " ".join([*self.warnings, *self.absent, *groups, *(verdict.reasons for verdict in self.verdicts)])
 

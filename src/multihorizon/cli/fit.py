@@ -216,7 +216,8 @@ def _show_crowd(analysis: CrowdAnalysis) -> None:
             out.print(_groups(analysis))
     if analysis.recovery is not None:
         out.print(analysis.recovery.summary(), soft_wrap=True)
-    for verdict in analysis.verdicts[-3:]:  # the population's words have answered the first one
+    shown = analysis.verdicts if analysis.withheld else analysis.verdicts[-3:]  # the population's words have answered the first
+    for verdict in shown:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
     show_remarks(analysis.remarks)
 

@@ -39,6 +39,7 @@ from multihorizon.report.explorer import Person, explorer
 from multihorizon.report.population import distribution_section, effect_blocks, logit_axis, round_shares, types_section
 from multihorizon.report.question_pages import UNIT_OF_REWARD, options_text, recovery_blocks
 from multihorizon.result import package_version
+from multihorizon.solution import Status
 from multihorizon.words import LEVEL, count, decimals, percent, shortened
 
 
@@ -47,7 +48,9 @@ def crowd_page(found: CrowdAnalysis, options: dict[str, Any]) -> Page:
     cards = [(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]
     opening: list[str | Block] = [*map(Notice, [*found.warnings, *found.absent]), Cards(cards)]
     sections = []
-    if not found.withheld and found.population.types is not None:
+    if found.withheld and found.solution.status == Status.NOT_IDENTIFIED:
+        sections = types_section(found.population, found.longest)
+    elif not found.withheld and found.population.types is not None:
         opening.append(" ".join(verdict.reasons for verdict in found.verdicts[-3:-1]))
         sections = [*types_section(found.population, found.longest), _reward(found), *_best_by_look_ahead(found)]
     elif not found.withheld:

@@ -212,7 +212,8 @@ def types_section(population: PopulationFindings, steps: float) -> list[Section]
         for test in types["tests"]
     ]
     caption = "Types, from the shortest horizon to the longest"
-    blocks: list[str | Block] = [types_words(types), PageTable(headers, rows, caption), figure]
+    known = all(types["identified"])
+    blocks: list[str | Block] = [types_words(types), *([PageTable(headers, rows, caption), figure] if known else [])]
     caption = "Is one more type needed? p by simulated studies"
     if any(test["p"] is not None for test in types["tests"]):
         blocks.append(PageTable(["types", "log-likelihood", "gain of one more, twice", "p"], tests, caption))
