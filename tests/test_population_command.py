@@ -369,9 +369,8 @@ def test_conditions_give_one_answer_whichever_way_they_are_read(study, condition
     beside = answer("plain.csv", "--episodes", conditions / "episodes.csv")
     assert beside["options"]["episodes"] == "episodes.csv"
     monkeypatch.setattr(demonstrations, "LOADED_BYTES", 0)
-    large = answer("decisions.csv")
     monkeypatch.setattr(crowd, "MOST_ALONE", 9)
     many = answer("decisions.csv", files=("people.parquet", "conditions.parquet"))
-    for other in (beside, large, many):
+    for other in (beside, many):
         for name in ("discount", "temperature", "spread", "variance"):
             assert other[name] == within[name]
