@@ -145,7 +145,10 @@ def unfitted(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     unfinished: set[str] = set()
 
     def fit(known: np.ndarray, discount: object, seed: int, item: tuple[mh.Problem, str]) -> _Fitted:
-        return _Fitted(item[0].names, np.tile([0.5, 0.0], (item[0].n_experts, 1)), known, item[1] not in unfinished)
+        problem, model = item
+        # what several tasks know of their rewards comes on top of the parameters
+        reward = known if problem.tabular else np.zeros(problem.n_parameters)
+        return _Fitted(problem.names, np.tile([0.5, 0.0], (problem.n_experts, 1)), reward, model not in unfinished)
 
     monkeypatch.setattr(carrying_over, "_fit", fit)
     return unfinished
@@ -210,7 +213,7 @@ def test_an_unknown_reward_is_that_of_the_other_condition(of_persons: pd.DataFra
         (lambda rows: rows.rename(columns={"noise": "day"}), "condition noise must be known of the episodes"),
         (
             lambda rows: rows.assign(noise=np.where(rows["expert"].astype(int) % 2, "high", "low")),
-            "at least two persons must be seen under two values of noise, received fewer",
+            "at least three persons must be seen under two values of noise, received fewer",
         ),
     ],
 )
@@ -236,3 +239,32 @@ def test_rewards_that_the_other_condition_says_nothing_of_are_refused() -> None:
     table = mh.Demonstrations.from_frame(frame, conditions=["noise"])
     with pytest.raises(ValueError, match="received none in common: give a known reward, or features"):
         mh.carry_over(mh.Problem(mh.estimate_mdp(table), table), table, "noise")
+
+
+@pytest.mark.usefixtures("unfitted")
+def test_the_conditions_may_be_tasks_of_their_own() -> None:
+    """Everybody's episodes under high are in one table, and those under low in another, with other transitions."""
+    tasks = [DOMAIN.mdp, DOMAIN.tasks(1, seed=0)[0].mdp]
+    tables, names = [], [["Ann", "Bo", "Cy", "Di"], ["Cy", "Di", "Eve", "Ann"]]
+    for number, (mdp, own, noise) in enumerate(zip(tasks, names, ("high", "low"), strict=True)):
+        policies = [mh.soft_plan(mdp, DOMAIN.reward, gamma).policy for gamma in (0.2, 0.5, 0.7, 0.8)]
+        rows = mh.Demonstrations.simulate(mdp, policies, 6, seed=number, names=own).to_frame()
+        tables.append(mh.Demonstrations.from_frame(rows.assign(noise=noise), conditions=["noise"]))
+    problem = mh.Problem.join(*(mh.Problem(mdp, table) for mdp, table in zip(tasks, tables, strict=True)))
+    found = mh.carry_over(problem, tables, "noise", known_reward=DOMAIN.reward)
+    assert [pair.experts for pair in found.pairs[:2]] == 2 * [("Ann", "Cy", "Di")]
+    assert [pair.experts for pair in found.pairs[2:]] == [("Ann", "Bo", "Cy", "Di"), ("Ann", "Cy", "Di", "Eve")]
+    for pair, table, mdp in zip(found.pairs[:2], tables[::-1], tasks[::-1], strict=True):
+        own = [table.experts.index(name) for name in pair.experts]
+        counts = table.counts(mdp)[own]
+        assert pair.decisions.tolist() == counts.sum(axis=(1, 2)).tolist()
+        log = np.log(mh.soft_plan(mdp, DOMAIN.reward, 0.5).policy, where=counts.sum(axis=0) > 0, out=np.zeros(counts.shape[1:]))
+        assert pair.log_likelihoods["own"] == pytest.approx((counts * log).sum(axis=(1, 2)) / pair.decisions)
+
+
+@pytest.mark.slow
+def test_three_persons_who_decide_little_are_no_crash(of_persons: pd.DataFrame) -> None:
+    few = of_persons[(of_persons["expert"].astype(int) < 3) & (of_persons["episode"].astype(int) % 1000 < 2)]
+    found = asked(few)
+    assert all(len(pair.experts) == 3 for pair in found.pairs)
+    assert found.summary()

@@ -46,6 +46,7 @@ from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.driver import Solver, solve
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, never_earned
+from multihorizon.estimate.population.covariates import least_persons
 from multihorizon.estimate.population.solver import Population
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, in_parallel, silent
@@ -320,8 +321,8 @@ def carry_over(
         progress: called after each fit.
 
     Raises:
-        ValueError: for a condition that is not in the tables, has one value only or is made of numbers, and where fewer than two
-            persons were seen under two of its values.
+        ValueError: for a condition that is not in the tables, has one value only or is made of numbers, and where fewer than
+            three persons were seen under two of its values.
 
     Example:
         >>> from multihorizon import Demonstrations, Problem, domains, soft_plan
@@ -345,7 +346,7 @@ def carry_over(
         remarks += told
         asked += [] if pair is None else [pair]
     if not any(pair.origin != pair.target for pair in asked):
-        raise ValueError(f"at least two persons must be seen under two values of {condition}, received fewer")
+        raise ValueError(f"at least three persons must be seen under two values of {condition}, received fewer")
     if with_known_reward(problem, known_reward)[1] is None:
         remarks += [sentence for pair in asked for sentence in _unearned(pair)]
     fits = {way.key: way.known for pair in asked for way in pair.ways}
@@ -429,7 +430,7 @@ class _Asked:
 
 
 def _ask(problem: Problem, parts: dict[tuple[str, int], Decided], origin: str, target: str) -> tuple[_Asked | None, list[str]]:
-    """What to ask of a pair, nothing where fewer than two persons can be predicted; and who is left out, in words."""
+    """What to ask of a pair, nothing where there are too few persons for a population; and who is left out, in words."""
     within = origin == target
     halves = (0, 1) if within else (None, None)
     decided = [
@@ -445,8 +446,8 @@ def _ask(problem: Problem, parts: dict[tuple[str, int], Decided], origin: str, t
         told.append(f"Within {target}, {who} with one episode only cannot be predicted from the other half of their episodes.")
     elif left_out and origin < target:
         told.append(f"Between {origin} and {target}, {who} seen under one of them only cannot be predicted from the other.")
-    if len(experts) < 2:
-        return None, [*told, f"Fewer than two persons are left {'within' if within else f'from {origin} to'} {target}."]
+    if len(experts) < least_persons(1):
+        return None, [*told, f"Fewer than three persons are left {'within' if within else f'from {origin} to'} {target}."]
 
     def some(part: Decided) -> Problem:
         """The decisions of those who are predicted as a problem."""
