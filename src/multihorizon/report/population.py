@@ -65,7 +65,11 @@ def effect_rows(population: PopulationFindings, kind: str) -> list[tuple[str, st
 
 def compared_with(population: PopulationFindings) -> str:
     """The groups that terms compare with, such as "compared with noise = low"; empty where no term compares with one."""
-    found = [f"{column} = {shortened(str(level), 40)}" for column, level in (population.references or {}).items()]
+    order = [pair["column"] for pair in population.contrasts["discount"]]  # that of the formula
+    levels = population.references or {}
+    found = [
+        f"{column} = {shortened(str(levels[column]), 40)}" for column in dict.fromkeys([*order, *levels]) if column in levels
+    ]
     return f"compared with {in_words(found)}" if found else ""
 
 
