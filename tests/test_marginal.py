@@ -64,6 +64,17 @@ def test_the_information_is_the_curvature_where_the_reward_is_known(random):
         assert (down - up) / 2e-3 == pytest.approx(value.information[j], abs=0.02 * np.abs(value.information).max())
 
 
+@pytest.mark.parametrize("random", [None, "slope"])
+def test_objectives_at_likely_spreads_are_those_of_tables_read_anew(random):
+    layout, psi = layout_of(True, random, persons=4)
+    marginal, rng = Marginal(layout, modes(layout, psi), 7), np.random.default_rng(2)
+    here = marginal.at(psi).objective
+    near = [psi + 0.1 * rng.normal(size=psi.size) for _ in range(5)]
+    anew = np.array([marginal.at(each, full=False).objective for each in near])
+    assert np.abs(anew - here).max() > 0.3
+    assert marginal.objectives(psi, near) == pytest.approx(anew, abs=2e-3)
+
+
 def test_scores_and_information_of_the_normal_distribution_by_differences():
     rng, size = np.random.default_rng(1), 4
     rows, columns = np.tril_indices(size)

@@ -72,10 +72,10 @@ over S:
 
 with Gauss–Hermite places z_k and weights w_k in three dimensions, scattered ones in more, and l the objective, which is
 restricted to the spread already. `M = C_·S C_S^{-1/2}`, C the covariance of all but the reward, moves the effects along with the
-spread. Reward and nodes stay where they are, so nothing is planned anew. `f = σ_γ (1 − ρ²)` makes the density of S flat in both
-standard deviations and in the correlation, but for the weak priors that are part of l; with more rows, f is a product over them,
-by which their lengths and directions have a flat density. Where nodes are too coarse for a small spread, l may come out above
-its maximum; such places do not count.
+spread. Reward and nodes stay where they are, so nothing is planned anew; where R moves cells along, what decisions say there is
+expanded to the second order. `f = σ_γ (1 − ρ²)` makes the density of S flat in both standard deviations and in the correlation,
+but for the weak priors that are part of l; with more rows, f is a product over them, by which their lengths and directions have a
+flat density. Where nodes are too coarse for a small spread, l may come out above its maximum; such places do not count.
 
 *What is known.* Given the decisions, each η has the mean and the covariance of the quadrature with these shares. The errors of
 reward and effects add `D_i C' D_iᵀ`, D_i the derivative of that mean in ψ and C' what is left of C at a given spread. Estimated
@@ -503,17 +503,50 @@ class Question:
         off = np.abs(surface.errors) * (likely if len(log) == len(eta) else likely[block.owner])
         return Local(log, slope, bend, cells, float(off.max()), _cuts(surface, off, self.layout.tolerance))
 
-    def several(self, psis: Sequence[Floats], block: PersonBlock) -> tuple[Floats, Floats]:
-        """Σ log p_i at several ψ of one θ `(k,)`, and what the block adds to M there `(k,m,m)`; the tables must be prepared."""
-        places, log_weights, inner = self.nodes(block)
-        every, values, log = [self.layout.unpack(psi) for psi in psis], [], block.log
-        for parts in every:
-            if log is None or self.layout.mixed:
-                eta = block.at_cells(places, parts.effects)
-                log = block.by_person(self.tables.surface(block.counts, eta, inner).log_likelihoods)
-            values.append(_shared(log, places, log_weights, _means(block, parts.effects), parts.root)[1].sum())
+    def around(self, psi: Floats, block: PersonBlock) -> Around:
+        """What decisions say at the nodes near ψ; the tables must be prepared."""
+        log, surface, eta, effects = block.log, None, NOTHING, self.layout.effects(psi)
+        if log is None:
+            places, _, inner = self.nodes(block)
+            eta = block.at_cells(places, effects)
+            surface = self.tables.surface(block.counts, eta, inner, slopes=self.layout.mixed)
+            log = block.by_person(surface.log_likelihoods)
+        return Around(block, effects, log, eta, surface)
+
+    def several(self, psi: Floats, psis: Sequence[Floats], block: PersonBlock) -> tuple[Floats, Floats]:
+        """Σ log p_i at several ψ of one θ near one of them `(k,)`, and what the block adds to M there `(k,m,m)`."""
+        places, log_weights, _ = self.nodes(block)
+        near, every = self.around(psi, block), [self.layout.unpack(each) for each in psis]
+        values = [
+            _shared(near.at(parts.effects), places, log_weights, _means(block, parts.effects), parts.root)[1].sum()
+            for parts in every
+        ]
         means = np.stack([_about_means(self.layout, block, parts.root) for parts in every])
         return np.array(values), means
+
+
+@dataclass(frozen=True, eq=False)
+class Around:
+    """What the decisions of a block say at its nodes, where effects are near `effects` `(p,2)`.
+
+    Where cells move with the effects it is expanded to the second order: spreads that are likely move effects by a part of their
+    standard errors, and to read the tables for each of them would take most of the time of a fit. `log` is ℓ at `effects`
+    `(n,Q)`; `eta` and `surface` are what it was read from, if it was not known before.
+    """
+
+    block: PersonBlock
+    effects: Floats
+    log: Floats
+    eta: Floats
+    surface: Surface | None
+
+    def at(self, effects: Floats) -> Floats:
+        """ℓ `(n,Q)`."""
+        if self.surface is None or not self.surface.slopes.size:
+            return self.log
+        move = self.block.rest @ (effects - self.effects)
+        slopes = self.surface.slopes + 0.5 * (self.surface.bends @ move[:, None, :, None])[:, :, :, 0]
+        return self.log + self.block.by_person((slopes @ move[:, :, None])[:, :, 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -750,13 +783,10 @@ class Marginal:
         information[layout.spread, layout.spread] -= _second(logs, entries)
         return Value(objective, persons, mean, covariance, cells, error, gradient, information)
 
-    def objectives(self, psis: Sequence[Floats]) -> Floats:
-        """The objective at several ψ of one θ."""
-        layout, every = self.layout, [self.layout.unpack(psi) for psi in psis]
-        if layout.mixed:  # cells move with the effects, and tables may be lacking
-            values = [self.at(psi, full=False) for psi in psis]
-            return np.array([-np.inf if value is None else value.objective for value in values])
-        found = asked(partial(self.prepared(psis[0]).several, psis), self.blocks(), layout.jobs)
+    def objectives(self, psi: Floats, psis: Sequence[Floats]) -> Floats:
+        """The objective at several ψ of one θ near one of them."""
+        layout, every = self.layout, [self.layout.unpack(each) for each in psis]
+        found = asked(partial(self.prepared(psi).several, psi, psis), self.blocks(), layout.jobs)
         total = sum(each for each, _ in found)
         logs = np.linalg.slogdet(sum(means for _, means in found))[1]
         held = [layout.weak_priors(parts)[0] - 0.5 * float(layout.ridge @ parts.theta**2) for parts in every]
@@ -1163,17 +1193,12 @@ def row_answers(
     A row is `η = Z v + R β` of one of the block's persons: Z `(k,q)`, R `(k,p)` and whose it is `(k,)` come with the block.
     """
     layout, (block, random, rest, owner) = question.layout, asked
-    places, log_weights, inner = question.nodes(block)
-    log, surface, eta = block.log, None, NOTHING
+    places, log_weights, _ = question.nodes(block)
+    near = question.around(psi, block)
 
     def shares_at(psi: Floats) -> tuple[Floats, Floats]:
-        nonlocal log, surface, eta
         parts = layout.unpack(psi)
-        if log is None or layout.mixed or (layout.free.size and surface is None):
-            eta = block.at_cells(places, parts.effects)
-            surface = question.tables.surface(block.counts, eta, inner, slopes=layout.mixed)
-            log = block.by_person(surface.log_likelihoods)
-        shares, _, away = _shared(log, places, log_weights, _means(block, parts.effects), parts.root)
+        shares, _, away = _shared(near.at(parts.effects), places, log_weights, _means(block, parts.effects), parts.root)
         return shares, away
 
     mean, square, discounts, second = (
@@ -1200,9 +1225,9 @@ def row_answers(
     slopes = _covariance(by_row, gaps, _normal_scores(away, layout.unpack(psi).root)[owner]) @ rows[owner]
     slopes[:, 0, layout.discount] += rest
     slopes[:, 1, layout.temperature] += rest @ layout.temperature_basis
-    if surface is not None and (layout.free.size or layout.mixed):
+    if near.surface is not None and (layout.free.size or layout.mixed):
         by_cell = likely if len(likely) == len(block.owner) else likely[block.owner]
-        where, more, _, _ = question.of_decisions(block, eta, surface, by_cell)
+        where, more, _, _ = question.of_decisions(block, near.eta, near.surface, by_cell)
         slopes[:, :, where] += _covariance(by_row, gaps, more[owner])
     wide = averaged + slopes @ left @ slopes.transpose(0, 2, 1)
     discounts = np.minimum(discounts, layout.largest)
@@ -1252,7 +1277,7 @@ def likely_spreads(found: Maximum) -> list[tuple[float, Floats]]:
     else:
         z, weights = _scattered(128, rows.size)
     psis = [found.psi + moves @ each for each in z]
-    values = found.marginal.objectives(psis)
+    values = found.marginal.objectives(found.psi, psis)
     here = found.value.objective + log_flat(found.psi)
     flat = np.array([log_flat(psi) for psi in psis])
     density = weights * np.exp(np.minimum(values + flat - here + 0.5 * (z**2).sum(axis=1), 700.0))
