@@ -46,7 +46,7 @@ from formulaic.parser.types import ASTNode, Factor, Token
 from formulaic.utils.code import sanitize_variable_names
 from numpy.typing import NDArray
 
-from multihorizon.checks import RANK_TOLERANCE, Floats, Ints, first_few, label
+from multihorizon.checks import RANK_TOLERANCE, Bools, Floats, Ints, first_few, label
 from multihorizon.problem import Crowd, Problem
 from multihorizon.words import count, in_words
 
@@ -522,50 +522,37 @@ def _comparable(
     strange = sorted(set(reference) - set(read.columns))
     if strange:
         raise ValueError(f"reference must name a column of the formula {_shown(read.text)}, received {first_few(strange)}")
-    given, everybody = crowd.conditions, pd.Index(crowd.names, dtype=object)
+    given, names = crowd.conditions, pd.Index(crowd.names, dtype=object)
     columns = require_columns(read, persons, () if given is None else given.columns)
     own = [column for column in read.columns if column in columns]
-    table, left_out = pd.DataFrame(index=everybody), dict[str, str]()
+    table, left_out = pd.DataFrame(index=names), dict[str, str]()
     if persons is not None and own:
         table, left_out = _of_persons(persons, own, crowd.names)
         _require_numbers_or_groups(read, table, "persons")
-    # rows of the crowd: whose they are, under which conditions, and which of them can be used
-    whose: Ints = np.arange(len(everybody)) if crowd.owner is None else crowd.owner
+    # the rows of the crowd: whose they are, their conditions, and whether they can be used
+    whose: Ints = np.arange(len(names)) if crowd.owner is None else crowd.owner
     rows = pd.DataFrame(index=range(whose.size))
     if given is not None:
         rows = given[[column for column in read.columns if column not in own]].reset_index(drop=True)
-    empty, listed = rows.isna().to_numpy(), np.isin(whose, everybody.get_indexer(table.index))
-    usable = listed & ~empty.any(axis=1)
-    nowhere = np.setdiff1d(everybody.get_indexer(table.index), whose[usable])
-    for i in nowhere:
-        lacked = rows.columns[np.flatnonzero(empty[whose == i].any(axis=0))]
-        left_out[everybody[i]] = f"no {' and '.join(lacked) or 'decisions'}"
-    table, unknown = table.drop(index=list(everybody[nowhere])), ""
-    lost = np.flatnonzero(listed & ~usable & ~np.isin(whose, nowhere))
-    if lost.size:
-        decisions = sum(float(task.counts[lost].sum()) for task in crowd.tasks)
-        lacked = rows.columns[np.flatnonzero(empty[lost].any(axis=0))]
-        unknown = f"{decisions:,.0f} decisions of {count(np.unique(whose[lost]).size, 'person')} without {' or '.join(lacked)}"
-    cautions = [f"Left out are {unknown}."] if unknown else []
+    usable, nowhere, unknown = _with_conditions(crowd, whose, rows, _marked(len(names), names.get_indexer(table.index)))
+    left_out |= nowhere
+    table, cautions = table.drop(index=list(nowhere)), [f"Left out are {unknown}."] if unknown else []
     if len(rows.columns):
-        _require_numbers_or_groups(read, rows[usable].set_axis(everybody[whose[usable]], axis=0), "episodes")
-    first = np.zeros(len(everybody), dtype=np.int64)
-    first[whose[usable][::-1]] = np.flatnonzero(usable)[::-1]
-    within = []
+        _require_numbers_or_groups(read, rows[usable].set_axis(names[whose[usable]], axis=0), "episodes")
+    first = np.zeros(len(names), dtype=np.int64)  # a row of each person
+    first[whose[usable]] = np.flatnonzero(usable)
     for column in rows.columns:
         code = pd.factorize(rows[column])[0]
-        if (code != code[first[whose]])[usable].any():
-            within.append(column)
-            continue
-        own.append(column)  # nobody was seen under two values, so it compares persons with others
-        there = first[everybody.get_indexer(table.index)]
-        table = table.assign(**{column: rows[column].iloc[there].set_axis(table.index)})
-        cautions.append(f"Nobody was seen under two values of {column}, so different persons are compared by it.")
-    groups = [column for column in own if not read.is_number(table[column])]
+        if (code == code[first[whose]])[usable].all():  # nobody was seen under two values: it compares persons
+            there = first[names.get_indexer(table.index)]
+            table = table.assign(**{column: rows[column].iloc[there].set_axis(table.index)})
+            rows = rows.drop(columns=column)
+            cautions.append(f"Nobody was seen under two values of {column}, so different persons are compared by it.")
+    groups = [column for column in table.columns if not read.is_number(table[column])]
     while alone := {name: column for column in groups for name in table.index[~table[column].duplicated(keep=False)]}:
         left_out |= {name: f"the only one of their {column}" for name, column in alone.items()}
         table = table.drop(index=list(alone))
-    if read.columns and not len(table) and len(everybody) > 2:
+    if read.columns and not len(table) and len(names) > 2:
         advice = "Fill in the empty cells, or use a column whose groups have several persons"
         if set(left_out.values()) <= {NO_ROW, "no decisions"}:
             advice = "Write the names in column expert as they are in the table of decisions"
@@ -573,24 +560,11 @@ def _comparable(
             f"persons must be comparable by column {read.columns[0]}, received nobody who can be compared: "
             f"{left_out_words(left_out)}. {advice}"
         )
-    # each person's cells, in the order of their conditions
-    place = np.full(len(everybody), -1)
-    place[everybody.get_indexer(table.index)] = np.arange(len(table))
-    used = np.flatnonzero(usable & (place[whose] >= 0))
-    table = table.assign(**{column: _with_levels(read, table[column], reference.get(column)) for column in own})
-    met = pd.DataFrame({column: _with_levels(read, rows[column].iloc[used], reference.get(column)) for column in within})
-    key: Ints = place[whose[used]]
-    for column in within:
-        levels = pd.Categorical(met[column])
-        key = np.unique(key * len(levels.categories) + levels.codes, return_inverse=True)[1]
-    _, start, number = np.unique(key, return_index=True, return_inverse=True)
-    owner: Ints = place[whose[used[start]]]
-    cell = np.full(whose.size, -1)
-    cell[used] = number
-    frame = table[own].iloc[owner].reset_index(drop=True)
-    frame = frame.assign(**{column: met[column].iloc[start].reset_index(drop=True) for column in within})
+    place = np.full(len(names), -1)
+    place[names.get_indexer(table.index)] = np.arange(len(table))
+    frame, owner, cell = _cells(read, table, rows, np.where(usable, place[whose], -1), reference)
     for column in read.columns:
-        if frame[column].nunique() < 2 < len(everybody):
+        if frame[column].nunique() < 2 < len(names):
             of = "persons" if column in columns else "episodes"
             why = f", without {left_out_words(left_out)}" if left_out else ": leave it out"
             raise ValueError(f"column {column} of {of} must vary, received {frame[column].iloc[0]} for everyone{why}")
@@ -600,13 +574,61 @@ def _comparable(
             f"nobody must be left out with --missing fail, received {everyone}: complete the table of persons, "
             'or leave these persons out with --missing drop (in Python missing="drop")'
         )
-    single = int((np.bincount(owner, minlength=len(table)) == 1).sum()) if within else 0
+    conditions = tuple(sorted(rows.columns))
+    single = int((np.bincount(owner, minlength=len(table)) == 1).sum()) if conditions else 0
     if single:
         cautions.append(
             f"{single:,} of {len(table):,} persons {'was' if single == 1 else 'were'} seen under one condition only, which "
             "tells nothing of changes within persons."
         )
-    return _Seen(tuple(table.index), left_out, frame[sorted(read.columns)], tuple(sorted(within)), owner, cell, tuple(cautions))
+    return _Seen(tuple(table.index), left_out, frame[sorted(read.columns)], conditions, owner, cell, tuple(cautions))
+
+
+def _marked(size: int, places: Ints) -> Bools:
+    """Which of so many are at these places."""
+    found = np.zeros(size, dtype=np.bool_)
+    found[places] = True
+    return found
+
+
+def _with_conditions(crowd: Crowd, whose: Ints, rows: pd.DataFrame, listed: Bools) -> tuple[Bools, dict[str, str], str]:
+    """Which rows of listed persons `(n,)` have all conditions; who has no such row, and why; what others lose, in words."""
+    empty = rows.isna().to_numpy()
+    usable = listed[whose] & ~empty.any(axis=1)
+    seen = _marked(listed.size, whose[usable])
+    lacking = np.zeros((listed.size, empty.shape[1]), dtype=np.bool_)
+    np.logical_or.at(lacking, whose, empty)
+    nowhere = {
+        crowd.names[i]: f"no {' and '.join(rows.columns[np.flatnonzero(lacking[i])]) or 'decisions'}"
+        for i in np.flatnonzero(listed & ~seen).tolist()
+    }
+    lost, unknown = np.flatnonzero(seen[whose] & ~usable), ""
+    if lost.size:
+        decisions = sum(float(task.counts[lost].sum()) for task in crowd.tasks)
+        without = " or ".join(rows.columns[np.flatnonzero(empty[lost].any(axis=0))])
+        unknown = f"{decisions:,.0f} decisions of {count(np.unique(whose[lost]).size, 'person')} without {without}"
+    return usable, nowhere, unknown
+
+
+def _cells(
+    read: ReadFormula, table: pd.DataFrame, rows: pd.DataFrame, place: Ints, reference: Mapping[str, str]
+) -> tuple[pd.DataFrame, Ints, Ints]:
+    """The columns of each cell, its person's place in the table `(m,)`, and the cell of each row; −1 where it has none.
+
+    `place` is that of each row's person, or −1. Cells are in the order of persons, and of a person in the order of the conditions.
+    """
+    used = np.flatnonzero(place >= 0)
+    table = table.assign(**{column: _with_levels(read, table[column], reference.get(str(column))) for column in table.columns})
+    met = pd.DataFrame({column: _with_levels(read, rows[column].iloc[used], reference.get(column)) for column in rows.columns})
+    key: Ints = place[used]
+    for column in rows.columns:
+        levels = pd.Categorical(met[column])
+        key = np.unique(key * len(levels.categories) + levels.codes, return_inverse=True)[1]
+    _, start, number = np.unique(key, return_index=True, return_inverse=True)
+    owner, cell = place[used[start]], np.full(place.size, -1)
+    cell[used] = number
+    frame = table.iloc[owner].reset_index(drop=True)
+    return frame.assign(**{column: met[column].iloc[start].reset_index(drop=True) for column in rows.columns}), owner, cell
 
 
 #: Why a person without covariates is left out.
