@@ -156,7 +156,8 @@ class CrowdAnalysis(Result):
             return open_words(types)
         if found.status != Status.CONVERGED:
             return f"The population could not be estimated. {found.message}"
-        own = 2 * len(self.population.discount) + 3 if types is None else 3 * types["number"] - 1
+        deep = 2 * len(self.population.person_terms or ["Intercept"])  # what a person has of their own, and its covariance
+        own = 2 * len(self.population.discount) + deep * (deep + 1) // 2 if types is None else 3 * types["number"] - 1
         parameters = own + (0 if self.reward_given else found.reward.size)
         if 2 * (self.evidence.log_likelihood - self.compared_chance) < chi2.ppf(LEVEL, parameters):
             return "These decisions are no likelier than by chance, so they say nothing about discounts."
@@ -411,11 +412,10 @@ class CrowdAnalysis(Result):
 
 def crowd_analysis(solution: Solution, everybody: Crowd, episodes: int, longest: float, remarks: list[str]) -> CrowdAnalysis:
     """What is known of a crowd once its population is solved; some of `everybody` may be left out of the solution."""
-    decisions, chance = np.zeros(everybody.n_experts), np.zeros(everybody.n_experts)
-    for task in everybody.by_person().tasks:
-        choices = np.log(np.maximum(task.mdp.available.sum(axis=1), 1))
-        decisions += np.asarray(task.counts.sum(axis=1)).ravel()
-        chance -= task.counts @ np.tile(choices, task.mdp.n_actions)
+    decisions, chance = _by_chance(everybody)
+    if isinstance(solution.problem, Crowd):  # of those who are compared, decisions under unknown conditions are not
+        compared = pd.Index(everybody.names).get_indexer(pd.Index(solution.experts))
+        chance[compared] = _by_chance(solution.problem)[1]
     return CrowdAnalysis(
         solution=solution,
         persons=everybody.names,
@@ -425,3 +425,13 @@ def crowd_analysis(solution: Solution, everybody: Crowd, episodes: int, longest:
         longest=longest,
         remarks=remarks,
     )
+
+
+def _by_chance(crowd: Crowd) -> tuple[Floats, Floats]:
+    """How many decisions each person made `(n,)`, and their log-likelihood if all available actions were equally likely."""
+    decisions, chance = np.zeros(crowd.n_experts), np.zeros(crowd.n_experts)
+    for task in crowd.by_person().tasks:
+        choices = np.log(np.maximum(task.mdp.available.sum(axis=1), 1))
+        decisions += np.asarray(task.counts.sum(axis=1)).ravel()
+        chance -= task.counts @ np.tile(choices, task.mdp.n_actions)
+    return decisions, chance

@@ -185,7 +185,7 @@ def _discounts_differ(difference: Difference, steps: float) -> list[str]:
         if pair["number"]:
             longer = "higher" if pair["estimate"] >= 0 else "lower"
             at = f"typical discounts at {column} {far} and {near} are {reach} {how}."
-            whom = f"At {longer} {column} the same persons" if difference.within else f"Persons with {longer} {column}"
+            whom = f"With {longer} {column} the same persons" if difference.within else f"Persons with {longer} {column}"
             words.append(f"{whom} look further ahead: {at}")
         elif difference.within:
             whom = f"With {column} = {far} the same persons look further ahead than with {column} = {near}"
@@ -206,7 +206,7 @@ def _temperatures_differ(difference: Difference) -> list[str]:
         if pair["number"]:
             more = "higher" if pair["estimate"] >= 0 else "lower"
             at = f"the temperature at {column} {high} is {times} that at {low} {how}."
-            whom = f"At {more} {column} the same persons" if difference.within else f"Persons with {more} {column}"
+            whom = f"With {more} {column} the same persons" if difference.within else f"Persons with {more} {column}"
             words.append(f"{whom} choose more at random: {at}")
         elif difference.within:
             whom = f"With {column} = {high} the same persons choose more at random than with {column} = {low}"

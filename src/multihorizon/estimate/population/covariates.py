@@ -615,7 +615,8 @@ def _cells(
 ) -> tuple[pd.DataFrame, Ints, Ints]:
     """The columns of each cell, its person's place in the table `(m,)`, and the cell of each row; −1 where it has none.
 
-    `place` is that of each row's person, or −1. Cells are in the order of persons, and of a person in the order of the conditions.
+    `place` is that of each row's person, or −1. Cells are in the order of persons, and those of one person in the order of the
+    conditions.
     """
     used = np.flatnonzero(place >= 0)
     table = table.assign(**{column: _with_levels(read, table[column], reference.get(str(column))) for column in table.columns})

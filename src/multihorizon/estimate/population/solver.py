@@ -505,7 +505,8 @@ class Inference:
             found = parts(psi)
             return float(found[:2].sum() / found.sum())
 
-        found = np.maximum(parts(self.found.psi), 0.0)
+        found = parts(self.found.psi)
+        found[found < 1e-12 * found.sum()] = 0.0
         shares, slope = found / found.sum(), self.gradient(between)
         # of squares of effects near 0 the first order says nothing, and the second is that of normal b
         seconds = 2 * np.array([float(np.trace(product @ product)) for product in products]) / found.sum() ** 2
