@@ -10,6 +10,7 @@ from multihorizon.estimate.population.marginal import (
     PsiLayout,
     _normal_information,
     _normal_scores,
+    alike,
     maximise,
     modes,
     posterior,
@@ -150,3 +151,16 @@ def test_a_change_and_how_it_differs_between_persons_are_found():
     deviations = np.sqrt(np.diag(layout.unpack(found.psi).covariance))
     assert deviations[0] == pytest.approx(1.0, abs=0.35)
     assert deviations[2] == pytest.approx(0.8, abs=0.35)
+
+
+@pytest.mark.slow
+def test_persons_who_change_differently_are_told_from_those_who_change_alike():
+    p_values = []
+    for slope in (0.0, 1.5):
+        domain, crowd, owner, design = cells_of(effect=-1.0, persons=40, episodes=20, slope=slope, seed=1)
+        reward = np.asarray(domain.reward, dtype=float)
+        layout = PsiLayout(crowd, design, reward, np.zeros(crowd.n_parameters), owner=owner)
+        found = maximise(layout, layout.pack(reward, np.array([0.5, 0.0]), np.array([1.0, 0.3])), 7, 1e-3)
+        p_values.append(alike(found)[0])
+    assert p_values[0] > 0.05
+    assert p_values[1] < 0.01

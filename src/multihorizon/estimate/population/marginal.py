@@ -1111,6 +1111,48 @@ def spectrum_of(matrix: Floats, absolute: bool = False) -> Spectrum:
     return spectrum((matrix + matrix.T) / 2, np.where(scale > 0, scale, 1.0), tol=1e-7, absolute=absolute)
 
 
+def alike(found: Maximum) -> Floats:
+    """The p-values `(2,)` of "conditions change everybody alike": in logit γ and in log λ; NaN where no effect is within persons.
+
+    With an effect of R of their own, of variance τ, person i adds to the derivative of log p_i in τ at 0
+
+        S_i = ½ E[(Σ_j R_ij ∂ℓ_ij)² + Σ_j R_ij² ∂²ℓ_ij],    given the decisions,
+
+    summed over the columns of R. Where changes differ, `Σ S_i` is positive. Its variance is the sum of squares of what is left of
+    S_i once the scores of ψ are taken out, since ψ was fitted to the same persons, and the test is that of a normal distribution.
+    S_i are squares, so that with few persons it rejects less often than it says.
+    """
+    marginal, layout = found.marginal, found.marginal.layout
+    if not layout.mixed:
+        return np.full(2, np.nan)
+    ask = partial(_changes, marginal.prepared(found.psi), found.psi)
+    changes, scores = (np.concatenate(each) for each in zip(*asked(ask, marginal.blocks(), layout.jobs), strict=True))
+    left = changes - scores @ np.linalg.lstsq(scores, changes)[0]
+    p: Floats = norm.sf(changes.sum(axis=0) / np.sqrt((left**2).sum(axis=0)))
+    return p
+
+
+def _changes(question: Question, psi: Floats, block: PersonBlock) -> tuple[Floats, Floats]:
+    """S_i `(n,2)` for logit γ and for log λ, and each person's score in ψ `(n,size)`."""
+    layout, parts = question.layout, question.layout.unpack(psi)
+    places, log_weights, inner = question.nodes(block)
+    eta = block.at_cells(places, parts.effects)
+    surface = question.tables.surface(block.counts, eta, inner, slopes=True)
+    shares, _, away = _shared(
+        block.by_person(surface.log_likelihoods), places, log_weights, _means(block, parts.effects), parts.root
+    )
+    scores = (_mean(shares, _normal_scores(away, parts.root))[:, None] @ layout.linear(block.along))[:, 0]
+    where, more, _, _ = question.of_decisions(block, eta, surface, shares[block.owner])
+    scores[:, where] += _mean(shares, more)
+    found = np.zeros((len(shares), 2))
+    for kind in range(2):
+        for column in block.rest.T:
+            slope = block.by_person(column[:, None] * surface.slopes[:, :, kind])
+            bend = block.by_person(column[:, None] ** 2 * surface.bends[:, :, kind, kind])
+            found[:, kind] += 0.5 * (shares * (slope**2 + bend)).sum(axis=1)
+    return found, scores
+
+
 @dataclass(frozen=True, eq=False)
 class Answers:
     """What is known of η at rows of X and Z, each of one person.

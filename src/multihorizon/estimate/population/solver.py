@@ -61,6 +61,7 @@ from multihorizon.estimate.population.marginal import (
     Maximum,
     Posterior,
     PsiLayout,
+    alike,
     first_psi,
     maximise,
     maximum_at,
@@ -71,6 +72,7 @@ from multihorizon.numerics.profile import profile_end
 from multihorizon.parallel import Progress, as_jobs, part_of, silent
 from multihorizon.problem import Crowd, Problem
 from multihorizon.solution import CELL_NUMBERS, PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.words import p_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -608,9 +610,17 @@ class Inference:
             "cells": self.cells(),
             "variance": {kind: self.variance(k) for k, kind in enumerate(("discount", "temperature"))},
             "slopes": self.slopes(),
+            "alike": self.alike,
             "person_terms": list(self.covariates.random_terms),
             "person_covariance": self.person_covariance(self.found.psi).tolist(),
         }
+
+    @cached_property
+    def alike(self) -> dict[str, float] | None:
+        """The p-values of "conditions change everybody alike", where the formula says so."""
+        if not (self.covariates.conditions and self.converged and self.layout.mixed):
+            return None
+        return dict(zip(("discount", "temperature"), alike(self.found).tolist(), strict=True))
 
     def cautions(self) -> list[str]:
         """Where weak priors matter, and by how much, in sentences; nothing where there is no answer."""
@@ -621,6 +631,13 @@ class Inference:
             f"moves it by {errors:.1f} standard errors, and the far end of its interval is that of the prior."
             for term, errors in self.hardly_bound.items()
         ]
+        kinds = [f"{kind}s (p {p_text(p)})" for kind, p in (self.alike or {}).items() if p < 0.025]  # two tests at 5 %
+        if kinds:
+            conditions = " + ".join(self.covariates.conditions)
+            words.append(
+                f"Persons do not all change alike in their {' and '.join(kinds)}, as this formula supposes, and the intervals of "
+                f"the changes are too narrow: write ({conditions} | expert)."
+            )
         for kind, share in self.moved_by_priors["spread"].items():
             if abs(share) > 0.25:
                 size = f"{100 * abs(share):.0f} % {'larger' if share > 0 else 'smaller'}"
