@@ -428,7 +428,13 @@ def test_persons_may_differ_in_how_a_condition_changes_them() -> None:
     assert turned.slopes["noise[low]"]["discount"]["estimate"] == pytest.approx(np.sqrt(covariance[0, 0]))
     whole, part = (np.array(each.person_covariance) for each in (turned, mine))
     assert part[0, 0] == pytest.approx(whole[0, 0], abs=1e-4)
-    assert "The effect of noise[T.high] on that logit differs between persons" in " ".join(population_words(one, 3))
+    vague = {"noise[T.high]": {"discount": {"estimate": 0.4, "interval": [0.1, 1.6]}}}
+    for slopes, said in (
+        (mine.slopes, "The effect of noise[T.high] on that logit differs between persons with a standard deviation of 0."),
+        (vague, "is hardly known: by a standard deviation of 0.40 (0.10 to 1.60), or not at all."),
+    ):
+        told = replace(one, evidence=replace(one.evidence, population=replace(mine, slopes=slopes)))
+        assert said in " ".join(population_words(told, 3))
 
 
 def test_what_conditions_cannot_be_asked_is_said_in_one_sentence(solution: mh.Solution) -> None:

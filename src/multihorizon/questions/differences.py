@@ -142,9 +142,14 @@ def _slopes_differ(population: PopulationFindings) -> list[str]:
     """How differently persons change with the conditions."""
     words = []
     for term, slope in (population.slopes or {}).items():
-        found = slope["discount"]
-        size = f"{found['estimate']:.2f} ({found['interval'][0]:.2f} to {found['interval'][1]:.2f})"
-        words.append(f"The effect of {term} on that logit differs between persons with a standard deviation of {size}.")
+        found, (low, high) = slope["discount"], slope["discount"]["interval"]
+        size = f"a standard deviation of {found['estimate']:.2f} ({low:.2f} to {high:.2f})"
+        if high > 8 * low:  # intervals of standard deviations never hold 0
+            words.append(
+                f"How much the effect of {term} on that logit differs between persons is hardly known: by {size}, or not at all."
+            )
+        else:
+            words.append(f"The effect of {term} on that logit differs between persons with {size}.")
     return words
 
 

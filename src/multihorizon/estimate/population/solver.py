@@ -358,7 +358,8 @@ class Inference:
 
     @cached_property
     def moved_by_priors(self) -> dict[str, dict[str, float]]:
-        """What weak priors move: effects on logit γ by how many standard errors, the spreads by which share, the correlation."""
+        """What weak priors move: effects on logit γ by how many standard errors, the spreads by which share, the correlation, and
+        by which share how much effects on logit γ differ between persons."""
         pull = self.layout.weak_priors(self.parts)[1]
         moved = self.covariates.units @ (self.known.covariance @ pull["means"])[self.layout.discount]
         effects = moved / np.sqrt(np.diag(self.effect_covariance[0]))
@@ -366,10 +367,13 @@ class Inference:
         here, before, uncorrelated = (self.root_at(psi) for psi in (self.found.psi, loose, free))
         shares = np.linalg.norm(here, axis=1) / np.linalg.norm(before, axis=1) - 1
         apart = _correlation(here) - _correlation(uncorrelated)
+        slopes = (self.slope_sizes(self.found.psi) / self.slope_sizes(loose) - 1)[:, 0]
+        own = zip(self.covariates.random_terms, slopes.tolist(), strict=True)
         return {
             "effects": dict(zip(self.covariates.terms, effects.tolist(), strict=True)),
             "spread": dict(zip(("discount", "temperature"), shares.tolist(), strict=True)),
             "correlation": {"moved": apart},
+            "slopes": {term: share for term, share in own if term != "Intercept"},
         }
 
     @cached_property
@@ -642,6 +646,16 @@ class Inference:
             if abs(share) > 0.25:
                 size = f"{100 * abs(share):.0f} % {'larger' if share > 0 else 'smaller'}"
                 words.append(f"The spread of {kind}s between persons is hardly determined: a weak prior makes it about {size}.")
+        for term, share in self.moved_by_priors["slopes"].items():
+            if abs(share) > 0.25:
+                size = (
+                    f"{100 * abs(share):.0f} % {'larger' if share > 0 else 'smaller'}"
+                    if share < 1
+                    else "more than twice as large"
+                )
+                words.append(
+                    f"How much the effect of {term} differs between persons is hardly determined: a weak prior makes it {size}."
+                )
         drawn = abs(self.moved_by_priors["correlation"]["moved"])
         if drawn > 0.15:
             words.append(
