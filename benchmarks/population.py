@@ -291,7 +291,7 @@ def unnamed(args: argparse.Namespace) -> None:
         types = found.evidence["population"]["types"]
         counted[types["number"]] += 1
         error = np.full(args.types, np.nan)
-        if types["number"] == args.types:
+        if types["number"] == args.types and all(types["identified"]):
             error = np.array(types["discounts"]) - discounts
             low, high = np.array(types["intervals"]).T
             covered += list((low <= discounts) & (discounts <= high))

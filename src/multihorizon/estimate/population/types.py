@@ -32,7 +32,8 @@ identified, but "one type" can still be right.
 χ², so the same number is computed for studies that are simulated from the K fitted types: as many units, whose episodes begin in
 the same states and end as the task ends them, cut at the longest that was logged (at their own lengths, where the task need not
 end). With e of m simulated numbers at least as large, p is `(1 + e)/(1 + m)`. There are 99, fewer where p is certain to be above
-.05, or where none of the first 39 is as large (Besag and Clifford, 1991). The first K that is not rejected is the answer.
+.05, or where none of the first 39 is as large, or none of the first 19 even a third as large (Besag and Clifford, 1991). The
+first K that is not rejected is the answer.
 
 *Starts.* From K types to K + 1: each type is cut in two, or a new one is added where it gains most. From one type to two with a
 free reward: two types around each of several discounts, with the reward that fits one type there. All are climbed for a few
@@ -51,7 +52,7 @@ import numpy as np
 import pandas as pd
 import scipy.linalg as la
 import scipy.sparse as sp
-from scipy.special import expit, logit, logsumexp
+from scipy.special import expit, logit
 from scipy.stats import norm
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse
@@ -109,7 +110,8 @@ class TypesModel:
 
     Attributes:
         planner: the likelihood of K experts, whose counts say only where anyone decided.
-        parts: for each of its batches and each plan in it, the units' decisions `(u,rows)` and the type.
+        parts: for each of its batches and each task in it, the units' decisions `(u,rows)`, which plans are in the task, and
+            their types. Decisions are dense where they are few.
         shares: where the logarithms a of the weights stand in x.
     """
 
@@ -129,10 +131,14 @@ class TypesModel:
         # a type with a thousandth of a unit is no type; at a maximum weights are at most 1
         self.lower: Floats = np.append(planner.lower, np.full(types, np.log(1e-3 / self.n)))
         self.upper: Floats = np.append(planner.upper, np.ones(types))
-        self.parts: list[list[tuple[Sparse, int]]] = []
+        self.parts: list[list[tuple[Any, Ints, Ints]]] = []
         for batch in planner.batches:
-            decided = {task: units.tasks[task][:, batch.visited_rows] for task in set((batch.positions // types).tolist())}
-            self.parts.append([(decided[place // types], place % types) for place in batch.positions.tolist()])
+            tasks, found = batch.positions // types, []
+            for task in np.unique(tasks).tolist():
+                counts, plans = units.tasks[task][:, batch.visited_rows], np.flatnonzero(tasks == task)
+                few = counts.shape[0] * counts.shape[1] <= 2_000_000
+                found.append((counts.toarray() if few else counts, plans, batch.positions[plans] % types))
+            self.parts.append(found)
 
     @property
     def largest(self) -> float:
@@ -157,10 +163,10 @@ class TypesModel:
         if plans is None:
             return None
         log = np.tile(x[self.shares], (self.units.times.size, 1))
-        for plan, columns in zip(plans.plans, self.parts, strict=True):
+        for plan, parts in zip(plans.plans, self.parts, strict=True):
             table = plan.finite_log.reshape(-1, plan.lam.size)[plan.persons.visited_rows]
-            for j, (counts, kind) in enumerate(columns):
-                log[:, kind] += counts @ table[:, j]
+            for counts, which, kinds in parts:
+                log[:, kinds] += counts @ table[:, which]
         return TypesPoint(self, x, plans, log)
 
 
@@ -201,7 +207,8 @@ class TypesPoint:
     @cached_property
     def marginal(self) -> Floats:
         """The log-likelihood `(u,)` of each distinct unit."""
-        found: Floats = logsumexp(self.log, axis=1)
+        top: Floats = self.log.max(axis=1)
+        found: Floats = top + np.log(np.exp(self.log - top[:, None]).sum(axis=1))
         return found
 
     @cached_property
@@ -223,10 +230,10 @@ class TypesPoint:
     def pooled(self) -> list[Floats]:
         """For each batch the decisions `(A,S,n)` of its plans, `Σ_i p_ik N_i`."""
         shares, found = self.model.units.times[:, None] * self.posterior, []
-        for plan, columns in zip(self.plans.plans, self.model.parts, strict=True):
+        for plan, parts in zip(self.plans.plans, self.model.parts, strict=True):
             own = np.zeros((plan.log.shape[0] * plan.log.shape[1], plan.lam.size))
-            for j, (counts, kind) in enumerate(columns):
-                own[plan.persons.visited_rows, j] = counts.T @ shares[:, kind]
+            for counts, which, kinds in parts:
+                own[np.ix_(plan.persons.visited_rows, which)] = counts.T @ shares[:, kinds]
             found.append(own.reshape(plan.log.shape))
         return found
 
@@ -240,22 +247,30 @@ class TypesPoint:
     @cached_property
     def informations(self) -> tuple[Floats, Floats]:
         """C and M `(p,p)`."""
-        model, weights = self.model, self.model.units.times[:, None] * self.posterior
-        complete = np.zeros((model.size, model.size))
-        each = np.zeros((model.types, model.units.times.size, model.size))  # s_ik
-        for i, (plan, columns) in enumerate(zip(self.plans.plans, model.parts, strict=True)):
+        model, times = self.model, self.model.units.times
+        complete, missing = np.zeros((model.size, model.size)), np.zeros((model.size, model.size))
+        parts = []  # of each plan, the units' decisions, its type, places in x, and derivatives of log π there
+        for i, (plan, of_tasks) in enumerate(zip(self.plans.plans, model.parts, strict=True)):
             rows, places, scores = self.plans.scores(i)
             expected = (self.pooled[i].sum(axis=0) * plan.policy).reshape(-1, plan.lam.size)[rows]
-            for j, (counts, kind) in enumerate(columns):
-                own = scores[:, j]
-                complete[np.ix_(places[j], places[j])] += own.T @ (expected[:, j, None] * own)
-                each[kind][:, places[j]] += counts @ own
+            for counts, which, kinds in of_tasks:
+                for j, kind in zip(which.tolist(), kinds.tolist(), strict=True):
+                    own = scores[:, j]
+                    complete[np.ix_(places[j], places[j])] += own.T @ (expected[:, j, None] * own)
+                    parts.append((counts, kind, places[j], own))
         share = np.arange(model.shares.start, model.size)
         complete[share, share] += model.n * self.weights
-        each[np.arange(model.types), :, share] = 1.0
-        each -= np.einsum("uk,kup->up", self.posterior, each)
-        missing = sum(each[kind].T @ (weights[:, kind, None] * each[kind]) for kind in range(model.types))
-        return complete, np.asarray(missing)
+        together = max(1, 20_000_000 // (model.types * model.size))  # units at a time, for the memory
+        for low in range(0, times.size, together):
+            some = slice(low, low + together)
+            each = np.zeros((model.types, times[some].size, model.size))  # s_ik
+            for counts, kind, places_of, own in parts:
+                each[kind][:, places_of] += counts[some] @ own
+            each[np.arange(model.types), :, share] = 1.0
+            each -= np.einsum("uk,kup->up", self.posterior[some], each)
+            for kind in range(model.types):
+                missing += each[kind].T @ ((times * self.posterior[:, kind])[some, None] * each[kind])
+        return complete, missing
 
     @cached_property
     def held(self) -> Floats:
@@ -521,17 +536,18 @@ def number_test(
     A study whose climbs do not end counts as one that gains as much.
     """
     simulator, model = Simulator(few.point, begun), few.point.model
-    draws, sure, as_much, number = 99, 39, 0, 0
-    while number < draws and 1 + as_much <= 0.05 * (1 + draws) and (as_much or number < sure):
+    draws, as_much, number, largest = 99, 0, 0, 0.0
+    while number < draws and 1 + as_much <= 0.05 * (1 + draws):
+        if (number >= 39 and not as_much) or (number >= 19 and 3 * largest < statistic):
+            break
         number += 1
         crowd = simulator.draw(rng)
         start = TypesModel(crowd, Units.of(crowd), model.types, model.reward, model.ridge).at(few.point.x)
-        again = None if start is None else ascend(start, gain=1e-4)
-        further = None if again is None else one_more(again, 1e-3)
-        if again is None or further is None or not (again.finished and further.finished):
-            as_much += 1
-        else:
-            as_much += gained(again, further) >= statistic
+        again, value = None if start is None else ascend(start, gain=1e-4), np.inf
+        if again is not None and again.finished:
+            further = one_more(again, 1e-3)
+            value = gained(again, further) if further.finished else np.inf
+        as_much, largest = as_much + (value >= statistic), max(largest, value)
         progress(number / draws, f"{count(model.types, 'type')} in study {number} of at most {draws}")
     return (1 + as_much) / (1 + number), number
 
@@ -543,7 +559,7 @@ class TypesFit:
     Attributes:
         end: the climb to the maximum.
         tests: one row for each number of types that was fitted: "types", the "log_likelihood", and "statistic", "p" and
-            "simulations" of the test of one more type, None where it was not made.
+            "simulations" of the test of one more type, None where it was not made; and whether all climbs were "finished".
         deviation: that of the rewards, in temperatures; None where it was not estimated.
     """
 
@@ -586,14 +602,15 @@ def fit_types(
     for k in range(1, most + 1):
         if likely:
             end, deviation = with_likely_rewards(end)
-        row: dict[str, Any] = {"types": k, "log_likelihood": end.point.value, "statistic": None, "p": None, "simulations": 0}
+        row: dict[str, Any] = {"types": k, "log_likelihood": end.point.value, "finished": end.finished}
+        row |= {"statistic": None, "p": None, "simulations": 0}
         tests.append(row)
         part = part_of(progress, 1 - 0.6 ** (k - 1), 1 - 0.6**k)
         part(0.0, f"{count(k, 'type')}: log-likelihood {end.point.value:.2f}")
         if k == most and types is not None:
             break
         more = one_more(end) if k < crowd.n_experts else end
-        row["statistic"] = gained(end, more)
+        row |= {"statistic": gained(end, more), "finished": end.finished and more.finished}
         if begun is not None:
             row["p"], row["simulations"] = number_test(end, row["statistic"], begun, rng, part)
             if row["p"] > 0.05 or k == most:
@@ -694,6 +711,9 @@ def types_solution(problem: Problem | Crowd, crowd: Crowd, found: TypesFit) -> S
         words.append(f"The climb was broken off, with a gradient of {residual:.1e} per decision: do not use this answer.")
     elif not usable:
         words.append(open_words(told))
+    broken = [str(test["types"]) for test in found.tests if not test["finished"]]
+    if broken and told["chosen"]:
+        words.append(f"Climbs in the test of {in_words(broken)} and one more types did not end: their number is not reliable.")
     if found.deviation is not None:
         words.append(
             f"Rewards are taken to vary around 0 with a standard deviation of {found.deviation:.3g} temperatures, "
