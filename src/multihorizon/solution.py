@@ -366,7 +366,7 @@ class PopulationFindings(Evidence):
             the ends of the 95 % interval of the share of person and covariates together.
         slopes: for each effect that differs between persons, the standard deviation of the one on "discount" and "temperature":
             "estimate" and "interval".
-        alike: where all persons change alike by the formula, the p-values of that, by "discount" and "temperature".
+        alike: for each effect that is the same for everybody by the formula, the p-values of that: "discount", "temperature".
         person_terms, person_covariance: what persons have of their own, and its covariance `(2q,2q)`: of the first term on logit
             γ, then on log λ, of the second term on logit γ, and so on.
         types: where types were asked for, their "number" and whether it was "chosen" by "tests" (one row for each number), and of
@@ -398,7 +398,7 @@ class PopulationFindings(Evidence):
     variance: dict[str, dict[str, float]] | None = None
     slopes: dict[str, dict[str, Any]] | None = None
     types: dict[str, Any] | None = None
-    alike: dict[str, float] | None = None
+    alike: dict[str, dict[str, float]] | None = None
     person_terms: list[str] | None = None
     person_covariance: list[list[float]] | None = None
     references: dict[str, str] | None = None

@@ -1112,28 +1112,30 @@ def spectrum_of(matrix: Floats, absolute: bool = False) -> Spectrum:
 
 
 def alike(found: Maximum) -> Floats:
-    """The p-values `(2,)` of "conditions change everybody alike": in logit γ and in log λ; NaN where no effect is within persons.
+    """The p-values `(p,2)` of "this effect is the same for everybody", on logit γ and on log λ; NaN where none is within persons.
 
-    With an effect of R of their own, of variance τ, person i adds to the derivative of log p_i in τ at 0
+    With r the column of R that an effect has, a person with an effect of their own, of variance τ, adds to the derivative of log
+    p_i in τ at 0
 
-        S_i = ½ E[(Σ_j R_ij ∂ℓ_ij)² + Σ_j R_ij² ∂²ℓ_ij],    given the decisions,
+        S_i = ½ E[(Σ_j r_ij ∂ℓ_ij)² + Σ_j r_ij² ∂²ℓ_ij],    given the decisions.
 
-    summed over the columns of R. Where changes differ, `Σ S_i` is positive. Its variance is the sum of squares of what is left of
-    S_i once the scores of ψ are taken out, since ψ was fitted to the same persons, and the test is that of a normal distribution.
-    S_i are squares, so that with few persons it rejects less often than it says.
+    Where effects differ, `Σ S_i` is positive. Its variance is the sum of squares of what is left of S_i once the scores of ψ are
+    taken out, since ψ was fitted to the same persons, and the test is that of a normal distribution. S_i are squares, so that
+    with few persons it rejects less often than it says.
     """
     marginal, layout = found.marginal, found.marginal.layout
     if not layout.mixed:
-        return np.full(2, np.nan)
+        return np.full((layout.rest.shape[1], 2), np.nan)
     ask = partial(_changes, marginal.prepared(found.psi), found.psi)
     changes, scores = (np.concatenate(each) for each in zip(*asked(ask, marginal.blocks(), layout.jobs), strict=True))
     left = changes - scores @ np.linalg.lstsq(scores, changes)[0]
-    p: Floats = norm.sf(changes.sum(axis=0) / np.sqrt((left**2).sum(axis=0)))
-    return p
+    errors = np.sqrt((left**2).sum(axis=0))
+    p: Floats = norm.sf(np.divide(changes.sum(axis=0), errors, out=np.full_like(errors, np.nan), where=errors > 0))
+    return p.reshape(-1, 2)
 
 
 def _changes(question: Question, psi: Floats, block: PersonBlock) -> tuple[Floats, Floats]:
-    """S_i `(n,2)` for logit γ and for log λ, and each person's score in ψ `(n,size)`."""
+    """S_i `(n,2p)`, of each effect on logit γ and on log λ, and each person's score in ψ `(n,size)`."""
     layout, parts = question.layout, question.layout.unpack(psi)
     places, log_weights, inner = question.nodes(block)
     eta = block.at_cells(places, parts.effects)
@@ -1144,12 +1146,11 @@ def _changes(question: Question, psi: Floats, block: PersonBlock) -> tuple[Float
     scores = (_mean(shares, _normal_scores(away, parts.root))[:, None] @ layout.linear(block.along))[:, 0]
     where, more, _, _ = question.of_decisions(block, eta, surface, shares[block.owner])
     scores[:, where] += _mean(shares, more)
-    found = np.zeros((len(shares), 2))
-    for kind in range(2):
-        for column in block.rest.T:
-            slope = block.by_person(column[:, None] * surface.slopes[:, :, kind])
-            bend = block.by_person(column[:, None] ** 2 * surface.bends[:, :, kind, kind])
-            found[:, kind] += 0.5 * (shares * (slope**2 + bend)).sum(axis=1)
+    found = np.zeros((len(shares), 2 * block.rest.shape[1]))
+    for k, (column, kind) in enumerate(product(block.rest.T, range(2))):
+        slope = block.by_person(column[:, None] * surface.slopes[:, :, kind])
+        bend = block.by_person(column[:, None] ** 2 * surface.bends[:, :, kind, kind])
+        found[:, k] = 0.5 * (shares * (slope**2 + bend)).sum(axis=1)
     return found, scores
 
 

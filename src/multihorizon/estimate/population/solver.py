@@ -620,11 +620,13 @@ class Inference:
         }
 
     @cached_property
-    def alike(self) -> dict[str, float] | None:
-        """The p-values of "conditions change everybody alike", where the formula says so."""
+    def alike(self) -> dict[str, dict[str, float]] | None:
+        """The p-values of "this effect is the same for everybody", for the terms of which the formula says so."""
         if not (self.covariates.conditions and self.converged and self.layout.mixed):
             return None
-        return dict(zip(("discount", "temperature"), alike(self.found).tolist(), strict=True))
+        found = dict(zip(self.covariates.terms, alike(self.found).tolist(), strict=True))
+        kinds = ("discount", "temperature")
+        return {term: dict(zip(kinds, each, strict=True)) for term, each in found.items() if np.isfinite(each).all()}
 
     def cautions(self) -> list[str]:
         """Where weak priors matter, and by how much, in sentences; nothing where there is no answer."""
@@ -635,12 +637,13 @@ class Inference:
             f"moves it by {errors:.1f} standard errors, and the far end of its interval is that of the prior."
             for term, errors in self.hardly_bound.items()
         ]
-        kinds = [f"{kind}s (p {p_text(p)})" for kind, p in (self.alike or {}).items() if p < 0.025]  # two tests at 5 %
-        if kinds:
-            conditions = " + ".join(self.covariates.conditions)
+        tested = self.alike or {}
+        apart = {term: p for term, each in tested.items() if (p := min(each.values())) < 0.025 / len(tested)}  # of all, at 5 %
+        if apart:
+            conditions = dict.fromkeys(column for term in apart for column in self.covariates.columns_of[term])
             words.append(
-                f"Persons do not all change alike in their {' and '.join(kinds)}, as this formula supposes, and the intervals of "
-                f"the changes are too narrow: write ({conditions} | expert)."
+                f"Persons do not all change alike with {' and '.join(conditions)} (p {p_text(min(apart.values()))}), as this "
+                f"formula supposes, so the intervals of the change are too narrow: write ({' + '.join(conditions)} | expert)."
             )
         for kind, share in self.moved_by_priors["spread"].items():
             if abs(share) > 0.25:
