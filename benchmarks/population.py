@@ -167,37 +167,39 @@ def two_conditions(family: str, seed: int, effect: float, slope: float) -> tuple
 
 def conditions(args: argparse.Namespace, slope: float) -> None:
     """How often the test of a condition rejects and its interval covers the truth, for the same and for different persons."""
-    asked = {"space adventure": (0.0, -0.8, -0.6), "big-small": (0.0, -0.8, -0.5)}
-    for family, sizes in asked.items():
-        for effect in sizes:
-            ways = ["different persons", "~ condition + (1 | expert)", *(["~ condition + (condition | expert)"] if slope else [])]
-            found: dict[str, list[list[float]]] = {way: [] for way in ways}
-            ends, begin = Counter[str](), time.process_time()
-            for seed in seeds(args):
-                crowd, known = two_conditions(family, seed, effect, slope)
-                names = tuple(map(str, range(80)))
-                persons = pd.DataFrame({"expert": names, "condition": crowd.conditions["condition"]})
-                apart = replace(crowd, names=names, owner=None, conditions=None)
-                for way in ways:
-                    if way == "different persons":
-                        solution = mh.solve(apart, mh.Population("~ condition", persons, known_reward=known))
-                    else:
-                        solution = mh.solve(crowd, mh.Population(way, known_reward=known))
-                    ends[str(solution.status)] += 1
-                    told = solution.evidence["population"]["discount"]["condition[T.b]"]
-                    low, high = told["interval"]
-                    error = (told["estimate"] - effect) / told["standard_error"]
-                    found[way].append([told["p"] < 0.05, low <= effect <= high, error, told["standard_error"]])
-            seconds = (time.process_time() - begin) / args.studies
-            print(f"{family}, effect {effect}: {seconds:.1f} processor seconds per study, {dict(ends)}")
-            for way, rows in found.items():
-                rejected, covered, error, width = np.mean(rows, axis=0)
-                off = np.std(rows, axis=0)[2]
-                print(
-                    f"    {way:36} rejects {100 * rejected:4.1f} %, covers {100 * covered:4.1f} %, standard error {width:.3f},",
-                    f"error in standard errors {error:.2f} ± {off:.2f}",
-                    flush=True,
-                )
+    alike, apart, own = "~ condition + (1 | expert)", "different persons", "~ condition + (condition | expert)"
+    sizes = {("space adventure", 0.0): [alike], ("space adventure", -0.8): [alike], ("space adventure", -0.6): [alike, apart]}
+    sizes |= {("big-small", 0.0): [alike], ("big-small", -0.5): [alike, apart]}
+    if slope:
+        sizes = {(family, 0.0): [alike, own] for family in ("space adventure", "big-small")}
+    for (family, effect), ways in sizes.items():
+        found: dict[str, list[list[float]]] = {way: [] for way in ways}
+        ends, begin = Counter[str](), time.process_time()
+        for seed in seeds(args):
+            crowd, known = two_conditions(family, seed, effect, slope)
+            names = tuple(map(str, range(80)))
+            persons = pd.DataFrame({"expert": names, "condition": crowd.conditions["condition"]})
+            strangers = replace(crowd, names=names, owner=None, conditions=None)
+            for way in ways:
+                if way == apart:
+                    solution = mh.solve(strangers, mh.Population("~ condition", persons, known_reward=known))
+                else:
+                    solution = mh.solve(crowd, mh.Population(way, known_reward=known))
+                ends[str(solution.status)] += 1
+                told = solution.evidence["population"]["discount"]["condition[T.b]"]
+                low, high = told["interval"]
+                error = (told["estimate"] - effect) / told["standard_error"]
+                found[way].append([told["p"] < 0.05, low <= effect <= high, error, told["standard_error"]])
+        seconds = (time.process_time() - begin) / args.studies
+        print(f"{family}, effect {effect}: {seconds:.1f} processor seconds per study, {dict(ends)}")
+        for way, rows in found.items():
+            rejected, covered, error, width = np.mean(rows, axis=0)
+            off = np.std(rows, axis=0)[2]
+            print(
+                f"    {way:36} rejects {100 * rejected:4.1f} %, covers {100 * covered:4.1f} %, standard error {width:.3f},",
+                f"error in standard errors {error:.2f} ± {off:.2f}",
+                flush=True,
+            )
 
 
 def free(args: argparse.Namespace) -> None:
