@@ -9,8 +9,10 @@ import pytest
 from conditions import under_conditions
 from scipy.special import expit
 from tiny import tiny_solutions
+from typer.testing import CliRunner
 
 import multihorizon as mh
+from multihorizon.cli import app
 from multihorizon.cli.fit import _show_population
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis
 from multihorizon.problem import Crowd
@@ -190,6 +192,38 @@ def test_the_terminal_has_a_table_of_conditions(solution, capsys) -> None:
     assert "at block = 3.5" in said
     assert "compared with noise = low" in said
     assert "noise = high" in said
+
+
+@pytest.mark.slow
+def test_a_fit_from_the_command_line_shows_conditions(tmp_path) -> None:
+    task = mh.domains.space_adventure(mini_blocks=24)
+    parts = []
+    for seed, (noise, discount) in enumerate({"low": 0.9, "high": 0.5}.items()):
+        rows = task.persons(8, seed=seed, discounts=np.full(8, discount), temperatures=2.0).demonstrations.to_frame()
+        parts.append(rows.assign(noise=noise, episode=rows["episode"] + noise))
+    pd.concat(parts).query("expert != '1' or noise == 'low'").to_csv(tmp_path / "decisions.csv", index=False)
+    task.mdp.to_npz(tmp_path / "task.npz")
+    points = pd.DataFrame(task.reward, index=task.mdp.state_names, columns=task.mdp.action_names).rename_axis("state")
+    points.reset_index().melt("state", var_name="action", value_name="points").to_csv(tmp_path / "points.csv", index=False)
+    given = [tmp_path / "decisions.csv", "--transitions", tmp_path / "task.npz", "--known-reward", tmp_path / "points.csv"]
+    asked = ["--formula", "~ noise", "--reference", "noise=low", "--quick", "--out", tmp_path / "out"]
+    result = CliRunner().invoke(app, ["fit", *map(str, [*given, *asked])])
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "Discounts of the same persons under each condition" in said
+    assert "compared with noise = low" in said
+    assert "1 of 8 persons was seen under one condition only" in said
+    assert "people.csv, conditions.csv, reward.csv" in said
+    rows = pd.read_csv(tmp_path / "out" / "conditions.csv", dtype={"expert": str}).set_index(["expert", "condition_noise"])
+    assert len(rows) == 15
+    by_noise = rows["shrunken_discount"].groupby("condition_noise").mean()
+    assert by_noise["low"] > 0.8 > 0.65 > by_noise["high"]
+    assert ((rows["shrunken_low"] < rows["shrunken_discount"]) & (rows["shrunken_discount"] < rows["shrunken_high"])).all()
+    found = json.loads((tmp_path / "out" / "result.json").read_text())["population"]
+    assert sum(found["cells"]["decisions"]) == rows["decisions"].sum()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "A dot is a person who was seen under one condition only." in page
+    assert "How much of a horizon is the person, how much the situation" in page
 
 
 def test_words_name_the_group_that_others_are_compared_with(solution) -> None:
