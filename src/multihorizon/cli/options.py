@@ -94,7 +94,8 @@ MissingChoice = Annotated[
     typer.Option(
         "--missing",
         metavar="drop|fail",
-        help="Persons without a row or a value in --persons, or alone in their group: leave them out and name them, or stop.",
+        help="Persons without a row or a value in --persons, or alone in their group, and decisions under an unknown condition: "
+        "leave them out and say so, or stop.",
     ),
 ]
 Reference = Annotated[
