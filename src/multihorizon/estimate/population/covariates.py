@@ -498,6 +498,7 @@ def require_columns(read: ReadFormula, persons: pd.DataFrame | None, conditions:
         listed = f"the columns of persons are {', '.join(columns) or 'none'}, and those of episodes {', '.join(others)}"
         if not others:
             who, listed = "persons do not have", f"the columns are {', '.join(columns) or 'none'}"
+            listed += f". If it is a condition of episodes, read the decisions with conditions={unknown[:1]}"
         raise ValueError(f"{what}, which {who}: {listed}")
     return columns
 
