@@ -18,12 +18,11 @@ accuracy, speed, the same persons under two conditions, distributions without a 
 Each study has its own persons, ages and mini-blocks. With `--free` the reward is estimated from five features; otherwise the
 points are known. `unnamed` has one to three types on the cliff, on a random task (`--where random`), on the cliff with its reward
 (`known`), and as persons of about 30 decisions with temperatures of their own and a known reward (`persons` on the cliff,
-`adventure` on the Space Adventure Task); `--wide` sets three types further apart. `--first 200` begins with study number 200, so
-that a long run can be made in parts. A person makes 2.5 decisions per mini-block.
-
-*Conditions.* Logit discounts differ between persons by a standard deviation of 1.2, log temperatures by 0.4, as those of recorded
-people do. The condition adds its effect to every logit discount; in `slopes` it adds besides a number drawn for each person, with
-standard deviation 1. The same decisions are analysed as those of the same 40 persons, and as those of 80 different persons.
+`adventure` on the Space Adventure Task); `--wide` sets three types further apart, `--given` tells their number. `--first 200`
+begins with study number 200, so that a long run can be made in parts. A person makes 2.5 decisions per mini-block. *Conditions.*
+Logit discounts differ between persons by a standard deviation of 1.2, log temperatures by 0.4, as those of recorded people do.
+The condition adds its effect to every logit discount; in `slopes` it adds besides a number drawn for each person, with standard
+deviation 1. The same decisions are analysed as those of the same 40 persons, and as those of 80 different persons.
 """
 
 from __future__ import annotations
@@ -288,6 +287,7 @@ def unnamed(args: argparse.Namespace) -> None:
         if args.where in ("known", "persons", "adventure"):
             options["known_reward"] = reward.T.ravel() if reward.ndim == 2 else reward
         begin = time.process_time()
+        options["types"] = args.types if args.given else None
         found = mh.solve(mh.Problem(mdp, table), mh.Population(distribution="types", **options), seed=seed)
         seconds.append(time.process_time() - begin)
         types = found.evidence["population"]["types"]
@@ -298,7 +298,7 @@ def unnamed(args: argparse.Namespace) -> None:
             low, high = np.array(types["intervals"]).T
             covered += list((low <= discounts) & (discounts <= high))
         close += bool(np.abs(error).max() <= 0.08)
-        tests = [(round(row["statistic"], 1), round(row["p"], 3), row["simulations"]) for row in types["tests"]]
+        tests = [(round(row["statistic"], 1), round(row["p"], 3), row["simulations"]) for row in types["tests"] if row["p"]]
         print(f"study {seed}: {types['number']} types, errors {np.round(error, 3)}, {found.status}, tests {tests}", end=", ")
         print(f"{len(table) / units:.1f} decisions each, {seconds[-1]:.0f} s", flush=True)
     print(f"{args.where}, discounts {discounts.tolist()}: numbers of types {dict(sorted(counted.items()))},", end=" ")
@@ -362,6 +362,7 @@ if __name__ == "__main__":
     parser.add_argument("--types", type=int, choices=[1, 2, 3], default=2)
     parser.add_argument("--where", choices=["cliff", "random", "known", "persons", "adventure"], default="cliff")
     parser.add_argument("--wide", action="store_true")
+    parser.add_argument("--given", action="store_true")
     parser.add_argument("--studies", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--mini-blocks", type=int, default=60)

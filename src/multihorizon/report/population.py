@@ -212,7 +212,14 @@ def types_section(population: PopulationFindings, steps: float) -> list[Section]
         [Panel(Axis("probability of the type"), Axis("% of persons or episodes", ticks, 0.0, high), [], lines)],
     )
     tests = [
-        [test["types"], f"{test['log_likelihood']:.2f}", decimals(_number(test["statistic"]), 2), p_text(_number(test["p"]), "")]
+        [
+            test["types"],
+            f"{test['log_likelihood']:.2f}",
+            decimals(_number(test["statistic"]), 2),
+            decimals(_number(test["largest"]), 2),
+            test["simulations"],
+            p_text(_number(test["p"]), ""),
+        ]
         for test in types["tests"]
     ]
     caption = "Types, from the shortest horizon to the longest"
@@ -220,7 +227,8 @@ def types_section(population: PopulationFindings, steps: float) -> list[Section]
     blocks: list[str | Block] = [types_words(types), *([PageTable(headers, rows, caption), figure] if known else [])]
     caption = "Is one more type needed? p by simulated studies"
     if any(test["p"] is not None for test in types["tests"]):
-        blocks.append(PageTable(["types", "log-likelihood", "gain of one more, twice", "p"], tests, caption))
+        headers = ["types", "log-likelihood", "gain of one more, twice", "at most by chance", "simulated studies", "p"]
+        blocks.append(PageTable(headers, tests, caption))
     return [Section("Types", blocks)]
 
 

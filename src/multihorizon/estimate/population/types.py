@@ -530,8 +530,8 @@ def gained(few: Ascent[TypesPoint], more: Ascent[TypesPoint]) -> float:
 
 def number_test(
     few: Ascent[TypesPoint], statistic: float, begun: Begun, rng: np.random.Generator, progress: Progress = silent
-) -> tuple[float, int]:
-    """The p-value of one more type than these, which gained so much, and how many studies were simulated for it.
+) -> dict[str, Any]:
+    """The test of one more type than these, which gained so much: "p", the number of "simulations", and the "largest" gain there.
 
     A study whose climbs do not end counts as one that gains as much.
     """
@@ -549,7 +549,7 @@ def number_test(
             value = gained(again, further) if further.finished else np.inf
         as_much, largest = as_much + (value >= statistic), max(largest, value)
         progress(number / draws, f"{count(model.types, 'type')} in study {number} of at most {draws}")
-    return (1 + as_much) / (1 + number), number
+    return {"p": (1 + as_much) / (1 + number), "simulations": number, "largest": largest}
 
 
 @dataclass(frozen=True, eq=False)
@@ -558,8 +558,9 @@ class TypesFit:
 
     Attributes:
         end: the climb to the maximum.
-        tests: one row for each number of types that was fitted: "types", the "log_likelihood", and "statistic", "p" and
-            "simulations" of the test of one more type, None where it was not made; and whether all climbs were "finished".
+        tests: one row for each number of types that was fitted: "types", the "log_likelihood", and of the test of one more type
+            the "statistic", "p", the number of "simulations" and the "largest" statistic there, None where it was not made; and
+            whether all climbs were "finished".
         deviation: that of the rewards, in temperatures; None where it was not estimated.
     """
 
@@ -603,7 +604,7 @@ def fit_types(
         if likely:
             end, deviation = with_likely_rewards(end)
         row: dict[str, Any] = {"types": k, "log_likelihood": end.point.value, "finished": end.finished}
-        row |= {"statistic": None, "p": None, "simulations": 0}
+        row |= {"statistic": None, "p": None, "simulations": 0, "largest": None}
         tests.append(row)
         part = part_of(progress, 1 - 0.6 ** (k - 1), 1 - 0.6**k)
         part(0.0, f"{count(k, 'type')}: log-likelihood {end.point.value:.2f}")
@@ -612,7 +613,7 @@ def fit_types(
         more = one_more(end) if k < crowd.n_experts else end
         row |= {"statistic": gained(end, more), "finished": end.finished and more.finished}
         if begun is not None:
-            row["p"], row["simulations"] = number_test(end, row["statistic"], begun, rng, part)
+            row |= number_test(end, row["statistic"], begun, rng, part)
             if row["p"] > 0.05 or k == most:
                 break
         end = more
@@ -753,8 +754,11 @@ def number_words(told: Mapping[str, Any]) -> str:
     tried = f"{count(last['simulations'], 'simulated study')}".replace("studys", "studies")
     if last["p"] <= 0.05:
         return f"At least {number}: more were not tried, although one more fits better than by chance (p = {last['p']:.2f})."
-    before = told["tests"][:-1]
-    fewer = f"Fewer fit worse than by chance (p = {max(test['p'] for test in before):.3f}). " if before else ""
+    fewer = ""
+    if told["number"] > 1:
+        test = told["tests"][-2]
+        fewer = f"The last of them gains {test['statistic']:.1f} in twice the log-likelihood, and by chance, in "
+        fewer += f"{test['simulations']} simulated studies, at most {test['largest']:.1f} (p = {test['p']:.3f}). "
     one_more = f"One more does not fit better than by chance (p = {last['p']:.2f}, by {tried})."
     return f"{number} {'is' if told['number'] == 1 else 'are'} enough. {fewer}{one_more}"
 
