@@ -227,7 +227,7 @@ def _distributions(population: PopulationFindings, steps: float, place: Mapping[
     for colour, (k, here, curve) in enumerate(zip(some, of_pattern, curves, strict=True)):
         name, row = str(pattern.categories[k]), float(len(some) - 1 - colour)
         outline = [(float(x[0]), row), *zip(x.tolist(), (row + unit * curve).tolist(), strict=True), (float(x[-1]), row)]
-        lines.append(Line(outline, shortened(_without(name, at), 40), "area", row + 0.8, colour=colour))
+        lines.append(Line(outline, shortened(_without(name, at), 40), "area", row + 0.6, colour=colour))
         typical = float(logit(population.predictions[name]["typical_discount"] / largest))
         lines.append(Line([(typical, row - 0.2), (typical, row + 0.75)], kind="typical"))
         for i in here.tolist() if few else ():
