@@ -188,15 +188,17 @@ def conditions(args: argparse.Namespace, slope: float) -> None:
                 told = solution.evidence["population"]["discount"]["condition[T.b]"]
                 low, high = told["interval"]
                 error = (told["estimate"] - effect) / told["standard_error"]
-                found[way].append([told["p"] < 0.05, low <= effect <= high, error, told["standard_error"]])
+                tested = solution.evidence["population"]["alike"] or {}
+                differ = bool(tested) and tested["condition[T.b]"]["discount"] < 0.05
+                found[way].append([told["p"] < 0.05, low <= effect <= high, error, told["standard_error"], differ])
         seconds = (time.process_time() - begin) / args.studies
         print(f"{family}, effect {effect}: {seconds:.1f} processor seconds per study, {dict(ends)}")
         for way, rows in found.items():
-            rejected, covered, error, width = np.mean(rows, axis=0)
+            rejected, covered, error, width, differ = np.mean(rows, axis=0)
             off = np.std(rows, axis=0)[2]
             print(
                 f"    {way:36} rejects {100 * rejected:4.1f} %, covers {100 * covered:4.1f} %, standard error {width:.3f},",
-                f"error in standard errors {error:.2f} ± {off:.2f}",
+                f"error in standard errors {error:.2f} ± {off:.2f}, says that changes differ {100 * differ:4.1f} %",
                 flush=True,
             )
 

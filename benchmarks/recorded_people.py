@@ -4,12 +4,17 @@
     python benchmarks/recorded_people.py FOLDER effects
     python benchmarks/recorded_people.py FOLDER random-groups [--splits 100]
     python benchmarks/recorded_people.py FOLDER families
+    python benchmarks/recorded_people.py FOLDER noise
 
-FOLDER holds a study with a known reward: `decisions.csv`, `transitions.csv`, `features_points.csv` (state, action, points) and
-`persons.csv`. The study of 44 people on the page "What 44 recorded people say" comes from the repository `dimarkov/pybefit`.
+FOLDER holds a study with a known reward: `decisions.csv`, `transitions.csv`, `features_points.csv` (state, action, points),
+`persons.csv`, and for `noise` also `episodes.csv` (expert, episode, noise). The study of 44 people on the page "What 44 recorded
+people say" comes from the repository `dimarkov/pybefit`.
 
 *Random groups.* Persons are put into two groups by lot, so there is nothing to find. A test at 5 % should see a difference in 5
 of 100 splits.
+
+*Noise.* The same persons with low and with high noise: the change is the same for everyone, or persons differ in it; and the same
+decisions as those of different persons.
 
 *Held out.* Each person's episodes are split into two halves. Each half is predicted from a fit to the other, and both
 log-likelihoods are added. "Each alone" is maximum likelihood with each person's own discount and temperature. "One for all" has
@@ -20,6 +25,7 @@ the average over all that are likely for that person, `log ∫ p(held out | η) 
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -176,15 +182,41 @@ def families(study: Study) -> None:
     print(mh.compare_lookahead(study.problem, demonstrations=study.table, solver=solver))
 
 
+def noise(study: Study, folder: Path) -> None:
+    """The effect of noise on the same persons, and on the same decisions as those of different persons."""
+    episodes = pd.read_csv(folder / "episodes.csv", dtype=str)
+    table = study.table.under(episodes)
+    frame = study.frame.merge(episodes, on=["expert", "episode"])
+    frame["expert"] += " " + frame["noise"]
+    persons = frame[["expert", "noise"]].drop_duplicates()
+    strangers = mh.Problem(study.mdp, mh.Demonstrations.from_frame(frame.drop(columns="noise")))
+    asked = {formula: (mh.Problem(study.mdp, table), formula, None) for formula in ("~ noise", "~ noise + (noise | expert)")}
+    for name, (problem, formula, rows) in (asked | {"different persons": (strangers, "~ noise", persons)}).items():
+        begin = time.process_time()
+        solver = mh.Population(formula, rows, known_reward=study.points, reference={"noise": "low"})
+        solution = mh.solve(problem, solver)
+        print(f"{name}: {time.process_time() - begin:.1f} processor seconds. {solution.message}")
+        found = solution.evidence["population"]
+        for kind in ("discount", "temperature"):
+            for term, effect in found[kind].items():
+                low, high = effect["interval"]
+                print(f"    {kind:12} {term:14} {effect['estimate']:6.3f} ± {effect['standard_error']:.3f}", end=" ")
+                print(f"[{low:.3f}, {high:.3f}]  p = {effect['p']:.2g}")
+        print("    spread", found["spread"], "slopes", found["slopes"])
+        print("    variance", found["variance"], "alike", found["alike"], "predictions", found["predictions"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("what", choices=["held-out", "effects", "random-groups", "families"])
+    parser.add_argument("what", choices=["held-out", "effects", "random-groups", "families", "noise"])
     parser.add_argument("--splits", type=int, default=10)
     given = parser.parse_args()
     study = Study(given.folder)
     if given.what in ("held-out", "random-groups"):
         {"held-out": held_out, "random-groups": random_groups}[given.what](study, given.splits)
+    elif given.what == "noise":
+        noise(study, given.folder)
     else:
         {"effects": effects, "families": families}[given.what](study)
 
