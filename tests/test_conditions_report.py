@@ -173,7 +173,7 @@ def test_a_reader_finds_persons_by_their_lines(tab, found, tmp_path, width) -> N
     assert tab.errors == []
     assert tab.run("document.documentElement.scrollWidth") <= width
     assert tab.run("window.stolen") is None
-    tab.run("document.querySelector('.in-discount .mark.person').closest('svg').focus()")
+    tab.run("document.querySelector('.in-discount .mark.person').closest('svg').focus({preventScroll: true})")
     tab.press("Home")
     told = tab.run("document.querySelector('.tip').textContent")
     assert "noise = <img src=x onerror=window.stolen=1>: γ 0." in told

@@ -252,7 +252,7 @@ def test_a_reward_that_is_not_known_is_that_of_the_normal_population() -> None:
 @pytest.mark.parametrize(
     ("formula", "distribution", "words"),
     [
-        ("~ 1", "types", "distribution must be normal or free, received 'types'"),
+        ("~ 1", "kinds", "distribution must be normal, free or types, received 'kinds'"),
         ("~ group + age", "free", "columns of groups only, received the numbers of age"),
         ("~ site", "free", "at most 6 combinations of groups, received 8"),
     ],
