@@ -34,6 +34,7 @@ def without(crowd: Crowd, rows: list[int]) -> Crowd:
 
 
 NOISE = crowd_of(noise=["low", "high"])
+LOW = {"noise": "low"}
 
 
 def read(formula: str, crowd: Crowd = NOISE, persons: pd.DataFrame | None = PERSONS, **options) -> Covariates:
@@ -149,10 +150,15 @@ def test_what_persons_have_of_their_own_is_searched_in_units_without_correlation
         np.testing.assert_allclose(white[:, 0], 1.0)
 
 
-def test_both_ways_to_write_a_slope_are_searched_alike() -> None:
-    one, other = (read(f"~ noise + ({part}noise | expert)") for part in ("", "0 + "))
-    first, second = (each.random @ each.random_units for each in (one, other))
-    np.testing.assert_allclose(np.abs(first), np.abs(second))
+def test_all_ways_to_code_a_slope_are_searched_alike() -> None:
+    crowd = without(crowd_of(noise=["low", "high", "none"]), [0, 7, 9, 31])
+    ways = [read(f"~ noise + ({part}noise | expert)", crowd, reference=first) for part in ("", "0 + ") for first in (None, LOW)]
+    ways.append(read("~ noise + (C(noise, contr.sum) | expert)", crowd))
+    first, *others = (
+        sorted(zip(each.owner, each.frame["noise"], *(each.random @ each.random_units).T, strict=True)) for each in ways
+    )
+    for other in others:
+        np.testing.assert_allclose([row[2:] for row in other], [row[2:] for row in first], atol=1e-12)
 
 
 def test_decisions_without_a_condition_are_left_out_and_counted() -> None:
@@ -282,12 +288,9 @@ def solved(formula: str, table: mh.Demonstrations, **options) -> mh.Solution:
     return mh.solve(mh.Problem(GAME.mdp, table), mh.Population(formula, known_reward=POINTS, nodes=7, **options))
 
 
-LOW = {"reference": {"noise": "low"}}
-
-
 @pytest.fixture(scope="module")
 def solution() -> mh.Solution:
-    return solved("~ noise", planted()[0], **LOW)
+    return solved("~ noise", planted()[0], reference=LOW)
 
 
 def test_a_planted_effect_of_a_condition_is_found(solution: mh.Solution) -> None:
@@ -319,7 +322,7 @@ def test_a_planted_effect_of_a_condition_is_found(solution: mh.Solution) -> None
 def test_the_same_persons_tell_more_than_different_ones(solution: mh.Solution) -> None:
     table = planted()[0].to_frame()
     table["expert"] = table["expert"] + table["noise"]
-    apart = solved("~ noise", mh.Demonstrations.from_frame(table, conditions=["noise"]), **LOW)
+    apart = solved("~ noise", mh.Demonstrations.from_frame(table, conditions=["noise"]), reference=LOW)
     errors = [s.evidence["population"].discount["noise[T.high]"]["standard_error"] for s in (solution, apart)]
     assert errors[0] < 0.8 * errors[1]
     assert apart.evidence["population"].cells is None
@@ -349,7 +352,7 @@ def cells_of(found) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.slow
 def test_a_crowd_and_a_problem_give_one_answer(solution: mh.Solution) -> None:
     crowd = Crowd.read(GAME.mdp, planted()[0])
-    other = mh.solve(crowd, mh.Population("~ noise", known_reward=POINTS, nodes=7, **LOW))
+    other = mh.solve(crowd, mh.Population("~ noise", known_reward=POINTS, nodes=7, reference=LOW))
     np.testing.assert_allclose(other.evidence["population"].cells["discount"], solution.evidence["population"].cells["discount"])
 
 
@@ -360,7 +363,7 @@ def test_conditions_survive_a_file_and_new_persons_are_predicted_under_them(solu
     assert read_back.variance == mine.variance
     assert read_back.cells["noise"].tolist() == mine.cells["noise"].tolist()
     np.testing.assert_array_equal(read_back.cells["low"], mine.cells["low"])
-    solver, new = mh.Population("~ noise", **LOW), pd.DataFrame({"noise": ["high", "low"]})
+    solver, new = mh.Population("~ noise", reference=LOW), pd.DataFrame({"noise": ["high", "low"]})
     for each in (solution, again):
         rows = solver.predict(each, new)
         for i, noise in enumerate(new["noise"]):
@@ -404,7 +407,7 @@ def test_what_is_open_is_said_to_be_open(solution: mh.Solution, ends: tuple[floa
 def test_a_person_seen_under_one_condition_only_stays_in() -> None:
     table = planted()[0].to_frame()
     alone = (table["expert"] == "3") & (table["noise"] == "high")
-    found = solved("~ noise", mh.Demonstrations.from_frame(table[~alone], conditions=["noise"]), **LOW)
+    found = solved("~ noise", mh.Demonstrations.from_frame(table[~alone], conditions=["noise"]), reference=LOW)
     assert "1 of 30 persons was seen under one condition only, which tells nothing of changes within persons." in found.message
     assert len(found.evidence["population"].cells["expert"]) == 59
     assert "3" in found.experts
@@ -412,7 +415,7 @@ def test_a_person_seen_under_one_condition_only_stays_in() -> None:
 
 @pytest.mark.slow
 def test_persons_may_differ_in_how_a_condition_changes_them() -> None:
-    one, other = (solved(f"~ noise + ({part}noise | expert)", planted(0.8)[0], **LOW) for part in ("", "0 + "))
+    one, other = (solved(f"~ noise + ({part}noise | expert)", planted(0.8)[0], reference=LOW) for part in ("", "0 + "))
     mine, turned = (s.evidence["population"] for s in (one, other))
     slope = mine.slopes["noise[T.high]"]["discount"]
     assert slope["interval"][0] < 0.8 < slope["interval"][1]

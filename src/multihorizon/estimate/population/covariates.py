@@ -436,9 +436,6 @@ def read_covariates(
     units = _units(terms, values)
     of_persons = sum(set(columns_of[term]).isdisjoint(conditions) for term in terms)
     _require_estimable(formula, terms, values @ units, n, of_persons)
-    random_units = _random_units(read, random_terms, own)
-    if random_terms != ("Intercept",):
-        _require_slopes(read, {term: columns_of[term] for term in random_terms}, own @ random_units, owner)
     first = np.searchsorted(owner, np.arange(n))
     people = frame.drop(columns=list(conditions)).iloc[first]
     means = {
@@ -446,10 +443,13 @@ def read_covariates(
         for column in frame.columns
         if read.is_number(frame[column])
     }
+    patterns, like, groups = _patterns(frame, means)
+    random_units = _random_units(read, random_terms, own, groups)
+    if random_terms != ("Intercept",):
+        _require_slopes(read, {term: columns_of[term] for term in random_terms}, own @ random_units, owner)
     typical, typical_random = values, own
     if conditions:
         typical, typical_random = (_on_average(read, each, frame, conditions, means, first) for each in (spec, random_spec))
-    patterns, like, groups = _patterns(frame, means)
     names, _, whose = _patterns(people, {column: mean for column, mean in means.items() if column not in conditions})
     return Covariates(
         read,
@@ -760,8 +760,11 @@ def _require_independent(terms: tuple[str, ...], values: Floats) -> None:
             )
 
 
-def _random_units(read: ReadFormula, terms: tuple[str, ...], values: Floats) -> Floats:
+def _random_units(read: ReadFormula, terms: tuple[str, ...], values: Floats, patterns: Ints) -> Floats:
     """V of `Covariates`.
+
+
+
 
     Raises:
         ValueError: for too many terms, none, or one that is a combination of others.
@@ -779,13 +782,18 @@ def _random_units(read: ReadFormula, terms: tuple[str, ...], values: Floats) -> 
     sizes = np.where(sizes > 0, sizes, 1.0)
     scaled = values / sizes
     _require_independent(terms, scaled)
-    chosen, ones = np.eye(q), np.linalg.lstsq(scaled, np.ones(m))[0]
-    if np.abs(scaled @ ones - 1).max() < 1e-8:  # ones stand in for the column that has the largest part in them
-        place = terms.index("Intercept") if "Intercept" in terms else int(np.argmax(np.abs(ones) > np.abs(ones).max() - 1e-6))
-        chosen = np.column_stack([ones, np.delete(chosen, place, axis=1)])
-    triangle = np.linalg.qr(scaled @ chosen).R
-    triangle *= np.sign(np.diag(triangle))[:, None]
-    found: Floats = chosen @ np.linalg.inv(triangle) * np.sqrt(m) / sizes[:, None]
+    own, triangle = np.linalg.qr(scaled)
+    ones = own.sum(axis=0)
+    by_pattern = np.zeros((int(patterns.max()) + 1, q))
+    np.add.at(by_pattern, patterns, own)
+    wanted = [*by_pattern, *triangle.T] if abs(ones @ ones - m) > 1e-8 * m else [ones, *by_pattern, *triangle.T]
+    basis = np.zeros((q, 0))
+    for each in wanted:
+        rest = each - basis @ (basis.T @ each)
+        if basis.shape[1] < q and np.linalg.norm(rest) > 1e-7 * np.linalg.norm(each):
+            rest -= basis @ (basis.T @ rest)  # again, as the first time leaves a little
+            basis = np.column_stack([basis, rest / np.linalg.norm(rest)])
+    found: Floats = np.linalg.solve(triangle, basis) * np.sqrt(m) / sizes[:, None]
     return found
 
 
