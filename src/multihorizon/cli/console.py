@@ -303,7 +303,8 @@ def _homes(options: FitOptions | CompareOptions, population: Population | None, 
         if not having:
             lists = "; ".join(f"{path} has {first_few(others) or 'no columns to ask about'}" for path, others in columns.items())
             more = f", or give the table of {lacking} that has it with --{lacking} FILE" if lacking else ""
-            raise ValueError(f"{asks} names {column}, which no table has: {lists}. Correct the name{more}")
+            why = "which says who decided what, and is no condition" if column in CODES else "which no table has"
+            raise ValueError(f"{asks} names {column}, {why}: {lists}. Correct the name{more}")
         homes[column] = having[0]
         other = next((path for path in having[1:] if having[0] not in options.demos), None)
         if other is not None:
