@@ -77,6 +77,8 @@ def test_a_table_has_a_row_for_each_condition(solution) -> None:
     assert (low.name, low.persons) == ("noise = low", 3)
     assert (high.name, high.decisions) == ("noise = high", 2 * 6 * 20)
     assert high.typical == population.predictions[f"{high.name}, block = 3.5"]["typical_discount"]
+    turned = replace(population, references={"noise": "high"})
+    assert [row.name for row in condition_rows(turned)] == ["noise = high", "noise = low"]
     here = population.cells["noise"] == "high"
     assert high.reliability == pytest.approx(population.cells["discount_reliability"][here].mean())
 

@@ -188,8 +188,15 @@ def condition_rows(population: PopulationFindings) -> list[ConditionRow]:
             tuple(found["new_person_interval"]),
             float(reliability.get(name, np.nan)),
         )
-        for name, found in population.predictions.items()
+        for name, found in _in_order(population).items()
     ]
+
+
+def _in_order(population: PopulationFindings) -> dict[str, Any]:
+    """The predictions, beginning with what others are compared with."""
+    first = [f"{column} = {level}" for column, level in (population.references or {}).items()]
+    names = sorted(population.predictions, key=lambda name: [part not in name.split(", ") for part in first])
+    return {name: population.predictions[name] for name in names}
 
 
 def at_means(population: PopulationFindings) -> str:
@@ -210,7 +217,7 @@ def _distributions(population: PopulationFindings, steps: float, place: Mapping[
     """The discounts under each combination of conditions, one above the other, with the persons as dots where they are few."""
     cells, largest, most = population.cells, population.largest_discount, 12
     assert cells is not None
-    pattern = pd.Categorical(cells["pattern"], list(population.predictions))
+    pattern = pd.Categorical(cells["pattern"], list(_in_order(population)))
     total = np.bincount(pattern.codes, cells["decisions"], minlength=len(pattern.categories))
     some = sorted(np.argsort(-total, kind="stable")[:most].tolist())
     rest = f" Shown are the {most} of {total.size:,} with the most decisions." if total.size > most else ""
