@@ -19,10 +19,11 @@ Each study has its own persons, ages and mini-blocks. With `--free` the reward i
 points are known. `unnamed` has one to three types on the cliff, on a random task (`--where random`), on the cliff with its reward
 (`known`), and as persons of about 30 decisions with temperatures of their own and a known reward (`persons` on the cliff,
 `adventure` on the Space Adventure Task); `--wide` sets three types further apart, `--given` tells their number. `--first 200`
-begins with study number 200, so that a long run can be made in parts. A person makes 2.5 decisions per mini-block. *Conditions.*
-Logit discounts differ between persons by a standard deviation of 1.2, log temperatures by 0.4, as those of recorded people do.
-The condition adds its effect to every logit discount; in `slopes` it adds besides a number drawn for each person, with standard
-deviation 1. The same decisions are analysed as those of the same 40 persons, and as those of 80 different persons.
+begins with study number 200, so that a long run can be made in parts. A person makes 2.5 decisions per mini-block.
+
+*Conditions.* Logit discounts differ between persons by a standard deviation of 1.2, log temperatures by 0.4, as those of recorded
+people do. The condition adds its effect to every logit discount; in `slopes` it adds besides a number drawn for each person, with
+standard deviation 1. The same decisions are analysed as those of the same 40 persons, and as those of 80 different persons.
 """
 
 from __future__ import annotations
