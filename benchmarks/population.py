@@ -279,7 +279,7 @@ def unnamed(args: argparse.Namespace) -> None:
         policies = [mh.soft_plan(mdp, reward, g, t).policy for g, t in zip(discounts, lam, strict=True)]
         if args.where in ("persons", "adventure"):
             each = np.repeat(np.arange(args.types), share)
-            number = 12 if args.where == "adventure" else 6
+            number = 12 if args.where == "adventure" else 3
             table = mh.Demonstrations.simulate(mdp, [policies[k] for k in each], number, seed=seed)
         else:
             drawn = [

@@ -199,8 +199,8 @@ def test_simulated_studies_have_the_design_of_the_real_one() -> None:
 @pytest.mark.slow
 def test_p_values_are_calibrated() -> None:
     found = []
-    for seed in range(12):
-        fit = mh.solve(mh.Problem(CLIFF.mdp, episodes(0.5, number=150, seed=seed)), mh.Population(distribution="types"))
+    for seed in range(8):
+        fit = mh.solve(mh.Problem(CLIFF.mdp, episodes(0.5, number=100, seed=seed)), mh.Population(distribution="types"))
         found.append(fit.evidence["population"]["types"]["tests"][0]["p"])
     assert 0.25 < np.mean(found) < 0.85
     assert np.sum(np.array(found) <= 0.05) <= 3

@@ -334,7 +334,11 @@ class TypesPoint:
 
 def ascend(start: TypesPoint, steps: int = 300, gain: float = 1e-7, held: Bools | None = None) -> Ascent[TypesPoint]:
     """Climb to a local maximum of the objective, some parameters held."""
-    return climb(start, start.model.fixed if held is None else start.model.fixed | held, Tolerances(gain, steps))
+    fixed = start.model.fixed if held is None else start.model.fixed | held
+    end = climb(start, fixed, Tolerances(gain, steps))
+    if not end.finished and end.steps < steps:  # stuck just before a bound, on which a new climb puts it
+        end = climb(end.point, fixed, Tolerances(gain, steps))
+    return end
 
 
 def _best(ends: list[Ascent[TypesPoint]]) -> Ascent[TypesPoint]:
