@@ -769,9 +769,9 @@ def _random_units(read: ReadFormula, terms: tuple[str, ...], values: Floats, pat
     Raises:
         ValueError: for too many terms, none, or one that is a combination of others.
     """
-    if not 0 < len(terms) <= 4:
+    if not 0 < len(terms) <= 3:
         raise ValueError(
-            f"at most 4 terms may differ between persons, and at least 1, received {len(terms)} in {_shown(read.text)}: "
+            f"at most 3 terms may differ between persons, and at least 1, received {len(terms)} in {_shown(read.text)}: "
             "write (1 | expert), or fewer terms before the bar"
         )
     if terms == ("Intercept",):

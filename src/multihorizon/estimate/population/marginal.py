@@ -15,11 +15,10 @@ seen of person i has the probability
     p_i = ∫ Π_j p(decisions_ij | θ, η_ij) N(v; A_i β, Σ) dv ≈ Σ_q w_iq Π_j p(decisions_ij | θ, η_ijq) N(v_iq; A_i β, Σ),
 
 by Gauss–Hermite quadrature with nodes `v_iq = m_i + C_i z_q` that are adapted to each person: m_i and `C_i C_iᵀ` are the mean
-and covariance of v_i given the decisions (Naylor and Smith, 1982). In more than two dimensions grids have fewer nodes, and in
-more than six places are scattered evenly (Sobol's); the same measure of what a finer rule would change is taken of all. What
-decisions say at the nodes is read from tables that all persons share (`choice.surfaces`), so that persons cost no planning. At
-fixed nodes the sum is a smooth function of `ψ = (θ, b, c, L)`, `Σ = L Lᵀ`. With P_iq the share of node q in p_i its gradient is
-the mean score of complete data,
+and covariance of v_i given the decisions (Naylor and Smith, 1982). In more than two dimensions grids have fewer nodes; what a finer
+rule would change is measured all the same. What decisions say at the nodes is read from tables that all persons share
+(`choice.surfaces`), so that persons cost no planning. At fixed nodes the sum is a smooth function of `ψ = (θ, b, c, L)`,
+`Σ = L Lᵀ`. With P_iq the share of node q in p_i its gradient is the mean score of complete data,
 
     Σ_iq P_iq s_iq,    s_iq = ∂ log [p(decisions_i | θ, v_iq, β) N(v_iq; A_i β, Σ)] / ∂ψ,
 
@@ -108,8 +107,8 @@ from multihorizon.solution import Status
 
 #: s, the size of a logit, and of a standard deviation between persons, that weak priors allow for.
 WIDEST = 5.0
-#: How many persons are taken together.
-BLOCK = 1024
+#: How many cells are taken together, and how many nodes of them at most.
+BLOCK, BLOCK_NODES = 1024, 200_000
 #: Where persons are more than this, some of them show the way to the maximum.
 MANY = 1500
 #: What decisions say at all nodes is kept if it is no more numbers than this; else tables are read again, which is cheaper.
@@ -320,13 +319,13 @@ def standard_nodes(count: int, size: int = 2) -> tuple[Floats, Floats]:
     """Places `(Q,D)` and weights `(Q,)` for the standard normal distribution: `count` nodes for logit γ, fewer for log λ.
 
     Given γ, log λ is close to normal, and few nodes will do. Logit γ need not be: it may be anything above some value. In more
-    dimensions than two a grid has fewer nodes along each, and where it would still have more than 20,000, places are scattered.
+    dimensions than two a grid has fewer nodes along each, and in six at most 20,000 of them.
     """
     counts = [count, min(count, max(5, count // 2 | 1))]
     if size > 2:
-        counts = [min(count, max(5, count * 2 // 3 | 1)), min(count, 3)] * (size // 2)
-    if np.prod(counts) > 20_000:
-        return _scattered(4096, size)
+        terms = size // 2
+        along = min(count, max(5, 2 * count // (terms + 1) | 1), int(20_000 ** (1 / terms)) // 3)
+        counts = [along, min(count, 3)] * terms
     rules = [np.polynomial.hermite_e.hermegauss(n) for n in counts]
     places = np.stack(np.meshgrid(*(z for z, _ in rules), indexing="ij"), axis=-1).reshape(-1, size)
     weights = reduce(np.multiply.outer, [w for _, w in rules]).ravel()
@@ -797,8 +796,8 @@ class Marginal:
         """The persons, in the same blocks whoever computes them."""
         layout, made = self.layout, []
         ends = np.append(layout.first, len(layout.design))
-        # so many cells, or one person
-        cuts = np.unique(np.searchsorted(ends[:-1], np.arange(0, ends[-1], BLOCK)))
+        size = min(BLOCK, max(1, BLOCK_NODES // len(standard_nodes(self.count, layout.deep)[0])))
+        cuts = np.unique(np.searchsorted(ends[:-1], np.arange(0, ends[-1], size)))
         cuts = cuts[cuts < layout.persons]
         for i, (low, high) in enumerate(zip(cuts, [*cuts[1:], layout.persons], strict=True)):
             who, cells = slice(low, high), slice(ends[low], ends[high])
