@@ -139,7 +139,7 @@ def test_numbers_that_vary_between_episodes_make_a_cell_for_each_value() -> None
 
 
 @pytest.mark.parametrize(
-    "formula", ["(noise | expert)", "(0 + noise | expert)", "(noise * block | expert)", "(0 + block | expert)"]
+    "formula", ["(noise | expert)", "(0 + noise | expert)", "(noise + block | expert)", "(0 + block | expert)"]
 )
 def test_what_persons_have_of_their_own_is_searched_in_units_without_correlation(formula: str) -> None:
     crowd = without(crowd_of(noise=["low", "low", "high", "high"], block=[1, 2, 1, 2]), [0, 7, 9])
@@ -238,10 +238,10 @@ def test_the_order_of_persons_and_rows_does_not_matter() -> None:
         ),
         ("~ group + (group | expert)", NOISE, "nobody was seen under two values of it"),
         ("~ noise + (noise + age | expert)", NOISE, "not seen under enough combinations"),
-        ("~ noise + (noise:group | expert)", NOISE, "not seen under enough combinations"),
+        ("~ noise + (0 + noise:age | expert)", NOISE, "not seen under enough combinations"),
         ("~ noise + (noise | expert)", without(NOISE, list(range(20))), "1 terms need at least 3 persons, received 2"),
         ("~ noise + (noise | expert)", without(NOISE, list(range(0, 20, 2))), "too few were seen under two values of it"),
-        ("~ (bs(block, df=3) | expert)", crowd_of(block=[1, 2, 3]), "must add something|enough combinations"),
+        ("~ (block + I(block**2) | expert)", crowd_of(block=[1, 2]), "must add something|enough combinations"),
         ("~ poly(block, 4)", crowd_of(block=[1, 2, 3]), "cannot be used|must add something|finite"),
     ],
 )

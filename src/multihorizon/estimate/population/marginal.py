@@ -15,10 +15,10 @@ seen of person i has the probability
     p_i = ∫ Π_j p(decisions_ij | θ, η_ij) N(v; A_i β, Σ) dv ≈ Σ_q w_iq Π_j p(decisions_ij | θ, η_ijq) N(v_iq; A_i β, Σ),
 
 by Gauss–Hermite quadrature with nodes `v_iq = m_i + C_i z_q` that are adapted to each person: m_i and `C_i C_iᵀ` are the mean
-and covariance of v_i given the decisions (Naylor and Smith, 1982). In more than two dimensions grids have fewer nodes; what a finer
-rule would change is measured all the same. What decisions say at the nodes is read from tables that all persons share
-(`choice.surfaces`), so that persons cost no planning. At fixed nodes the sum is a smooth function of `ψ = (θ, b, c, L)`,
-`Σ = L Lᵀ`. With P_iq the share of node q in p_i its gradient is the mean score of complete data,
+and covariance of v_i given the decisions (Naylor and Smith, 1982). In more than two dimensions grids have fewer nodes; what a
+finer rule would change is measured all the same. What decisions say at the nodes is read from tables that all persons share
+(`choice.surfaces`), so that persons cost no planning. At fixed nodes the sum is a smooth function of `ψ = (θ, b, c, L)`, `Σ = L
+Lᵀ`. With P_iq the share of node q in p_i its gradient is the mean score of complete data,
 
     Σ_iq P_iq s_iq,    s_iq = ∂ log [p(decisions_i | θ, v_iq, β) N(v_iq; A_i β, Σ)] / ∂ψ,
 
