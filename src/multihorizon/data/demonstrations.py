@@ -441,6 +441,10 @@ class Demonstrations(ABC):
             >>> d.under(noise).conditions.noise.tolist()
             ['low', 'high']
         """
+        if not isinstance(frame, pd.DataFrame):
+            raise ValueError(
+                f"conditions must be a data frame with the columns expert and episode, received {type(frame).__name__}"
+            )
         return put_under([self], conditions_of(Table(frame, "the table of episodes")), "the table of episodes")[0][0]
 
     def first(self, wanted: Bools) -> tuple[int, Decision]:
@@ -787,7 +791,7 @@ def varying(column: str, value: Any, before: Any) -> str:
     """The sentence on a condition that changes within an episode."""
     return (
         f"condition {column} must be the same in a whole episode, received {shown(value)} after {shown(before)}: correct it, "
-        "give the steps from here on an episode of their own, or leave the column out of the formula"
+        "give the steps from here on an episode of their own, or do without this condition"
     )
 
 
