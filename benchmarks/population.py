@@ -1,5 +1,6 @@
 """Populations on the Space Adventure Task with simulated persons: coverage, size, shrinkage, intervals of persons,
-accuracy, speed, the same persons under two conditions, distributions without a shape, and one person as decisions arrive.
+accuracy, speed, the same persons under two conditions and predicted from one to the other, distributions without a shape, and one
+person as decisions arrive.
 
     python benchmarks/population.py coverage [--studies 200] [--free]   # 40 persons, 250 decisions each
     python benchmarks/population.py size [--studies 200] [--free]       # the same without any effect
@@ -9,6 +10,7 @@ accuracy, speed, the same persons under two conditions, distributions without a 
     python benchmarks/population.py speed [--free]                      # 285 persons, 420 decisions each
     python benchmarks/population.py conditions [--studies 200]          # 40 persons, 60 decisions under each of two conditions
     python benchmarks/population.py slopes [--studies 200]              # the same where the condition changes persons differently
+    python benchmarks/population.py carrying [--studies 40]             # is a horizon the person's? 24 persons, 2 conditions
     python benchmarks/population.py many [--people 20000]               # maximum likelihood of persons one by one
     python benchmarks/population.py free [--people 20000]               # a free distribution, 2.5 decisions per mini-block
     python benchmarks/population.py types [--people 44]                 # how many types are found in 30 studies of each kind
@@ -24,6 +26,9 @@ begins with study number 200, so that a long run can be made in parts. A person 
 *Conditions.* Logit discounts differ between persons by a standard deviation of 1.2, log temperatures by 0.4, as those of recorded
 people do. The condition adds its effect to every logit discount; in `slopes` it adds besides a number drawn for each person, with
 standard deviation 1. The same decisions are analysed as those of the same 40 persons, and as those of 80 different persons.
+
+*Carrying over.* Each of 24 persons has about 100 decisions under each condition. The horizon is the same in both, or drawn anew,
+or that of everybody, or changes by one logit for everybody, or stays while all temperatures are half as high again.
 """
 
 from __future__ import annotations
@@ -204,6 +209,38 @@ def conditions(args: argparse.Namespace, slope: float) -> None:
             )
 
 
+def carrying(args: argparse.Namespace) -> None:
+    """How often what is kept, lost and changed is clear, and which verdicts are given."""
+    kinds = ("the same in both", "drawn anew", "nobody differs", "changed by one logit", "higher temperature")
+    for kind in kinds:
+        answers, rows, begin = Counter[str](), [], time.process_time()
+        for seed in seeds(args):
+            task, rng = mh.domains.space_adventure(20, seed=seed), np.random.default_rng([seed, 5])
+            x, other = 2.2 + 1.3 * rng.normal(size=(2, 24))
+            y = 1.7 + 0.25 * rng.normal(size=24)
+            logits = {
+                "drawn anew": (x, other),
+                "nobody differs": np.full((2, 24), 2.2),
+                "changed by one logit": (x + 0.5, x - 0.5),
+            }
+            frames = []
+            for number, own in enumerate(logits.get(kind, (x, x))):
+                hotter = np.log(1.5) * number * (kind == "higher temperature")
+                pairs = zip(expit(own), np.exp(y + hotter), strict=True)
+                policies = [mh.soft_plan(task.mdp, task.reward, float(g), float(t)).policy for g, t in pairs]
+                drawn = mh.Demonstrations.simulate(task.mdp, policies, 40, seed=2 * seed + number).to_frame()
+                names = "ab"[number] + drawn["episode"].astype(str)
+                frames.append(drawn.assign(episode=names, condition="ab"[number]))
+            table = mh.Demonstrations.from_frame(pd.concat(frames), conditions=["condition"])
+            found = mh.carry_over(mh.Problem(task.mdp, table), table, "condition", known_reward=task.reward)
+            answers[found.answer.answer] += 1
+            rows.append([value for gain in found.parts for value in (gain.estimate, gain.low > 0, gain.high < 0)])
+        seconds = (time.process_time() - begin) / args.studies
+        print(f"{kind}: {len(table) / 48:.0f} decisions each, {seconds:.1f} processor seconds per study, {dict(answers)}")
+        for part, (mean, above, below) in zip(("kept", "lost", "changed"), np.mean(rows, axis=0).reshape(3, 3), strict=True):
+            print(f"    {part:8} {mean:7.4f}, above 0 in {100 * above:3.0f} %, below in {100 * below:3.0f} %", flush=True)
+
+
 def free(args: argparse.Namespace) -> None:
     """Processor seconds of the free distribution beside those of the normal one, its gap, and the memory."""
     task = mh.domains.space_adventure(args.mini_blocks)
@@ -379,6 +416,7 @@ if __name__ == "__main__":
         "speed": speed,
         "conditions": lambda a: conditions(a, 0.0),
         "slopes": lambda a: conditions(a, 1.0),
+        "carrying": carrying,
         "many": many,
         "free": free,
         "types": types,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import multihorizon as mh
 from multihorizon.questions import carrying_over
-from multihorizon.questions.carrying_over import MODELS, CarryingOver, _dealt, _Fitted, _gain
+from multihorizon.problem import Crowd
+from multihorizon.questions.carrying_over import ELSEWHERE, MODELS, CarryingOver, _dealt, _Fitted, _gain, _Work
 
 DOMAIN = mh.domains.cliff()
 PERSONS, EPISODES = 16, 40
@@ -30,6 +34,23 @@ def asked(rows: pd.DataFrame, **options: object) -> CarryingOver:
     """What is found of such decisions, with the reward known."""
     table = mh.Demonstrations.from_frame(rows, conditions=["noise"])
     return mh.carry_over(mh.Problem(DOMAIN.mdp, table), table, "noise", **{"known_reward": DOMAIN.reward, **options})
+
+
+def averaged(population: dict[str, Any], seen: np.ndarray, predicted: np.ndarray) -> float:
+    """The log-likelihood of decisions, each predicted by itself from those that were seen, by sums over a grid of one's own."""
+    centre = [population[kind]["Intercept"]["estimate"] for kind in ("discount", "temperature")]
+    sizes = [population["spread"][kind]["estimate"] for kind in ("discount", "temperature")]
+    rho, steps = population["spread"]["correlation"]["estimate"], np.arange(-4.0, 4.01, 0.2)
+    log, policies = [], []
+    for a, b in itertools.product(steps, steps):
+        gamma, temperature = 1 / (1 + np.exp(-centre[0] - sizes[0] * a)), np.exp(centre[1] + sizes[1] * b)
+        policy = mh.soft_plan(DOMAIN.mdp, DOMAIN.reward, gamma * population["largest_discount"], temperature).policy
+        policies.append(policy)
+        own = (seen * np.log(np.where(seen > 0, policy, 1.0))).sum()
+        log.append(own - (a**2 - 2 * rho * a * b + b**2) / (2 * (1 - rho**2)))
+    shares = np.exp(np.array(log) - max(log))
+    mean = np.tensordot(shares / shares.sum(), np.array(policies), 1)
+    return float((predicted * np.log(np.where(predicted > 0, mean, 1.0))).sum())
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +76,10 @@ def test_a_horizon_of_the_person_is_carried(found: CarryingOver) -> None:
     ]
     assert all(pair.gain().clear for pair in found.pairs)
     assert found.answer.answer == "At least in part to the person"
-    kept, lost = found.kept_and_lost
+    kept, lost, changed = found.parts
     assert kept.clear
     assert not lost.clear
+    assert not changed.clear
     assert "A horizon carried from high to low predicts better than one discount for everybody" in found.summary()
     for pair in found.pairs:
         assert pair.mean("own") > pair.mean("one_for_all") > pair.mean("chance")
@@ -71,7 +93,21 @@ def test_a_horizon_of_the_situation_is_not() -> None:
     assert all(pair.gain().clear for pair in within)
     assert all(pair.gain().high < 0 for pair in carried)
     assert found.answer.answer == "At least in part to the situation"
+    assert found.parts.lost.clear
     assert "predicts worse than one discount for everybody" in found.summary()
+
+
+@pytest.mark.slow
+def test_a_change_of_everybody_alike_is_seen_apart_from_what_persons_lose() -> None:
+    logits = np.linspace(-1.5, 1.5, PERSONS)
+    discounts = 1 / (1 + np.exp(-np.stack([logits + 1, logits - 1], axis=1)))
+    found = asked(study(discounts, ("high", "low")))
+    assert found.parts.changed.clear
+    assert "To both" in found.answer.answer
+    assert "One discount for everybody loses" in found.answer.reasons
+    given = asked(study(discounts, ("high", "low")), common_discount=0.5)
+    assert np.isnan(given.parts.changed.estimate)
+    assert "One discount for everybody loses" not in given.answer.reasons
 
 
 @pytest.mark.slow
@@ -82,7 +118,7 @@ def test_figures_are_those_of_the_models_that_are_fitted_under_the_other_conditi
     pair = found.pairs[0]
     counts = tables["low"].counts(DOMAIN.mdp)
     solvers = {
-        "own": mh.Population(known_reward=DOMAIN.reward),
+        "own_value": mh.Population(known_reward=DOMAIN.reward),
         "own_alone": mh.MaximumLikelihood("per_expert", known_reward=DOMAIN.reward),
     }
     for model, solver in solvers.items():
@@ -93,6 +129,12 @@ def test_figures_are_those_of_the_models_that_are_fitted_under_the_other_conditi
             policy = mh.soft_plan(DOMAIN.mdp, DOMAIN.reward, gamma, temperature).policy
             assert mean == pytest.approx((own * np.log(np.where(own > 0, policy, 1.0))).sum() / total, abs=1e-9)
             assert own.sum() == total
+    population = mh.solve(mh.Problem(DOMAIN.mdp, tables["high"]), solvers["own_value"]).evidence["population"]
+    for person in (0, PERSONS - 1):
+        seen = tables["high"].counts(DOMAIN.mdp)[person]
+        assert pair.log_likelihoods["own"][person] * pair.decisions[person] == pytest.approx(
+            averaged(population, seen, counts[person]), abs=0.02
+        )
     chances = np.log(DOMAIN.mdp.available.sum(axis=1))
     expected = [-(own.sum(axis=1) * chances).sum() / own.sum() for own in counts]
     assert pair.log_likelihoods["chance"] == pytest.approx(expected, rel=1e-12)
@@ -144,11 +186,15 @@ def unfitted(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Everybody has a discount of 0.5 and a temperature of 1, without a search; those of some models, put in here, do not end."""
     unfinished: set[str] = set()
 
-    def fit(known: np.ndarray, discount: object, seed: int, item: tuple[mh.Problem, str]) -> _Fitted:
-        problem, model = item
+    def fit(known: np.ndarray, discount: object, seed: int, item: tuple[mh.Problem, _Work]) -> dict[str, _Fitted]:
+        problem, work = item
         # what several tasks know of their rewards comes on top of the parameters
         reward = known if problem.tabular else np.zeros(problem.n_parameters)
-        return _Fitted(problem.names, np.tile([0.5, 0.0], (problem.n_experts, 1)), reward, model not in unfinished)
+        models = [work.model]
+        if work.model == "own":
+            models += ["own_value", "one_discount", *(f"{ELSEWHERE}{level}" for level in work.others)]
+        half, zero = np.full(problem.n_experts, 0.5), np.zeros(problem.n_experts)
+        return {model: _Fitted.known(Crowd.of(problem), half, zero, reward, model not in unfinished) for model in models}
 
     monkeypatch.setattr(carrying_over, "_fit", fit)
     return unfinished
@@ -201,7 +247,7 @@ def test_an_unknown_reward_is_that_of_the_other_condition(of_persons: pd.DataFra
     ]
     counts = mh.Demonstrations.from_frame(rows[rows["noise"] == "low"]).counts(DOMAIN.mdp)
     total = sum((own * np.log(np.where(own > 0, policy, 1.0))).sum() for own, policy in zip(counts, policies, strict=True))
-    assert found.pairs[0].mean("own") == pytest.approx(total / counts.sum(), abs=1e-6)
+    assert found.pairs[0].mean("own_value") == pytest.approx(total / counts.sum(), abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,13 @@ class Surface:
     slopes: Floats
     bends: Floats
 
+    def cuts(self, off: Floats, tolerance: float) -> dict[int, int]:
+        """The patches in which some places are off by too much, and along which side; `off` `(n,Q)` are errors that count."""
+        wrong = np.flatnonzero(off.ravel() > 0.2 * tolerance)
+        order = wrong[np.argsort(off.ravel()[wrong])]  # the largest comes last, and decides the side
+        sides = np.where(self.errors.ravel()[order] > 0, 0, 1)
+        return dict(zip(self.patches.ravel()[order].tolist(), sides.tolist(), strict=True))
+
 
 class Patches:
     """How the plane is cut: the corner and the size of each patch `(4,)`, and which of them covers each cell."""
@@ -343,6 +350,30 @@ class Tables:
             second.transpose(0, 2, 1)[beyond] = 0.0
         derivatives = first.reshape(n, -1, 2), second.reshape(n, -1, 2, 2)
         return Surface(log.reshape(n, q), errors.reshape(n, q), numbers, tuple(pieces), *derivatives)
+
+    def averaged(self, counts: Sparse, eta: Floats, shares: Floats, inner: int = 1) -> Floats:
+        """How likely the decisions of persons with these counts `(n,rows)` are, where each may be at places η `(n,Q,2)` with
+        shares `(n,Q)`: `Σ_sa N(s,a) log Σ_q P_q π_q(a|s)` `(n,)`; NaN where a soft value is infinite.
+
+        Each decision is predicted by itself, and none of them says where the person is. `inner` is as in `surface`.
+        """
+        total = np.zeros(counts.shape[0])
+        decided = sp.coo_array(counts)
+        size = max(1, 1_000_000 // shares.shape[1])
+        for low in range(0, decided.nnz, size):
+            who, row, weight = (each[low : low + size] for each in (decided.row, decided.col, decided.data))
+            one = sp.csr_array((np.ones(who.size), (np.arange(who.size), row)), shape=(who.size, self.rows))
+            while True:
+                if not self.prepare(self.patches.of(eta[who])):
+                    return np.full(total.size, np.nan)
+                found = self.surface(one, eta[who], inner)
+                off = shares[who] * np.abs(found.errors)
+                # of a hundred decisions, a person's log-likelihood is off by a hundredth at most
+                cuts = found.cuts(off, 1e-4) if off.sum(axis=1).max() > 1e-4 else {}
+                if not cuts or not self.cut(cuts):
+                    break
+            np.add.at(total, who, weight * np.log((shares[who] * np.exp(found.log_likelihoods)).sum(axis=1)))
+        return total
 
     def _derivatives(self, worth: Floats, piece: Piece, temperatures: Floats) -> tuple[Floats, Floats]:
         """∂ℓ/∂η `(K,2)` and ∂²ℓ/∂η² `(K,2,2)` at the places of a piece; `worth` `(persons,m²)` are the polynomials of λℓ."""

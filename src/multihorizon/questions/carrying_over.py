@@ -1,14 +1,27 @@
 """Does a horizon belong to the person or to the situation? What was fitted under one condition predicts another.
 
 The same persons decide under several conditions. For each ordered pair of them, all is fitted to the decisions under the first,
-`from`, and nothing of the second, `to`, is used until its decisions are predicted. Beside chance, by which all available actions
-are equally likely, there are four models:
+`from`, and nothing of the second, `to`, is used until its decisions are predicted.
 
-* *own*: each person's own discount and temperature, drawn towards those of everybody by as much as they are uncertain
-  (`Population` without covariates);
-* *own, alone*: the same by maximum likelihood, from the person's decisions alone;
-* *one discount*: one for everybody, with temperatures of their own, which vary around a common one where the decisions say so;
-* *one for all*: one discount and one temperature for everybody.
+*Averages.* What was decided under `from` leaves open where a person is. With `η = (logit γ, log λ)`, the probability of a
+decision under `to` is the average over what is likely for this person,
+
+    p(a | s) = ∫ π_η(a|s) p(η | decisions under from) dη,
+
+each decision by itself. The probability of all of them at once, `∫ Π_t π_η(a_t|s_t) p(η | …) dη`, would not do: it is the product
+of what is predicted of each decision from those under `to` that came before it as well. Two models predict in this way, and what
+one gains over the other is due to the horizon alone:
+
+* *own*: η of each person is drawn from a normal distribution, the most likely one (`Population` without covariates);
+* *one discount*: the same, but with one discount for everybody. Temperatures differ between persons as before.
+
+Others predict with one value for each person, as if it were known. They lose something for being too sure, whosever it is:
+
+* *own, one value*: the shrunken discount and temperature of `Population`;
+* *own, alone*: those by maximum likelihood, from the person's decisions alone;
+* *one discount, one value*: one discount for everybody, with temperatures that vary around a common one where decisions say so;
+* *one for all*: one discount and one temperature for everybody;
+* *chance*: all available actions are equally likely.
 
 Where the reward is not known, each model has the one that it finds under `from`. Transitions are not choices: those that were
 estimated stay as they are.
@@ -21,15 +34,21 @@ than it ought to be.
 decision is the ratio `D = Σ d_i / Σ n_i`. Persons are the sample: its standard error is `√(m/(m−1) Σ (d_i − D n_i)²) / Σ n_i`
 of m persons, and its interval is Student's with m − 1 degrees of freedom. The fits are taken as they are.
 
-*The verdict.* Own horizons that are carried gain something over one discount for everybody, and lose something of what they gain
-within the condition that is predicted. Both are summed over all pairs of conditions, by person, so that there is one test of
-each. What is gained belongs to the person. What is lost belongs to the situation, whether it moved everybody alike or each in
-another way.
+*The verdict* rests on three gains, each summed over all pairs of conditions, by person:
+
+* *kept*: what own horizons that are carried gain over one discount for everybody. It belongs to the person.
+* *lost*: by how much more they gain within the condition that is predicted. The situation changed horizons of different persons
+  in different ways.
+* *changed*: what the one discount loses within a condition where it is that of another condition, and all else is fitted anew,
+  temperatures as well. The situation changed the horizon of everybody alike. In `lost` this does not show, because one discount
+  that is carried errs as much as own ones do. A change of temperatures alone is no change of horizons, and does not count.
+
+Each is tested by itself, so that where a horizon is the person's only, one of the last two is found in up to 5 % of all studies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import permutations
@@ -37,6 +56,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit, logit
 from scipy.stats import t
 
 from multihorizon.checks import Floats, as_count, as_discount, first_few
@@ -47,6 +67,7 @@ from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.driver import Solver, solve
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, never_earned
 from multihorizon.estimate.population.covariates import least_persons
+from multihorizon.estimate.population.marginal import Maximum, likely_places, posterior, with_one_discount
 from multihorizon.estimate.population.solver import Population
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, in_parallel, silent
@@ -59,11 +80,15 @@ from multihorizon.words import LEVEL, Answer, count, in_words
 #: The models by their names in tables, and in words.
 MODELS = {
     "own": "own horizon",
+    "own_value": "own horizon, one value",
     "own_alone": "own horizon, each alone",
     "one_discount": "one discount for everybody",
+    "one_discount_value": "one discount, temperatures of one value",
     "one_for_all": "one discount and temperature for everybody",
     "chance": "chance",
 }
+#: Models in the picture beside the own horizon: where they stand in their row, and how they are drawn.
+OTHERS = (("own_value", 0.15, "D", "#56B4E9"), ("own_alone", 0.15, "o", "#E69F00"), ("one_for_all", 0.15, "s", "0.6"))
 QUESTION = "Does a horizon belong to the person or to the situation?"
 
 
@@ -92,6 +117,8 @@ class Carried:
         log_likelihoods: for each of `MODELS` the mean log-likelihood of a decision of each person `(m,)`; NaN where a search did
             not end.
         common_discount: the one discount for everybody; the mean of that of both halves where both are the same.
+        with_discount_of: where both are the same, for each other condition the mean log-likelihoods `(m,)` with one discount for
+            everybody that is fitted there.
         left_out: the other persons who were seen under either.
     """
 
@@ -101,6 +128,7 @@ class Carried:
     decisions: Floats
     log_likelihoods: dict[str, Floats]
     common_discount: float
+    with_discount_of: dict[str, Floats]
     left_out: tuple[str, ...]
 
     @property
@@ -119,7 +147,14 @@ class Carried:
 
     def by_person(self, model: str = "own", over: str = "one_discount") -> pd.DataFrame:
         """For each person what one model gains over another in all their decisions (`gain`), and how many these are."""
-        means = self.log_likelihoods[model] - self.log_likelihoods[over]
+        return self._in_all(self.log_likelihoods[model] - self.log_likelihoods[over])
+
+    def changed_by_person(self, origin: str) -> pd.DataFrame:
+        """The same of the one discount that is fitted here, over that of another condition."""
+        nothing = np.full(len(self.experts), np.nan)
+        return self._in_all(self.log_likelihoods["one_discount"] - self.with_discount_of.get(origin, nothing))
+
+    def _in_all(self, means: Floats) -> pd.DataFrame:
         return pd.DataFrame({"gain": means * self.decisions, "decisions": self.decisions}, index=list(self.experts))
 
     def gain(self, model: str = "own", over: str = "one_discount") -> Gain:
@@ -136,6 +171,14 @@ def _gain(persons: pd.DataFrame) -> Gain:
     error = float(np.sqrt(d.size / (d.size - 1) * ((d - estimate * n) ** 2).sum()) / n.sum())
     reach = float(t.ppf((1 + LEVEL) / 2, d.size - 1)) * error
     return Gain(estimate, error, estimate - reach, estimate + reach)
+
+
+class Parts(NamedTuple):
+    """What the verdict rests on, over all pairs of conditions: what is kept, lost and changed; NaN where it is not known."""
+
+    kept: Gain
+    lost: Gain
+    changed: Gain
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,41 +202,56 @@ class CarryingOver(Result):
         where they are carried there; NaN where that is not known."""
         return _gain(self._lost_by_person(pair))
 
+    def changed(self, pair: Carried) -> Gain:
+        """What one discount for everybody loses within the condition that is predicted, where it is that of the other condition;
+        NaN where that is not known."""
+        return _gain(self._changed_by_person(pair))
+
     def _lost_by_person(self, pair: Carried) -> pd.DataFrame:
-        here = pair.by_person()
-        for within in self.pairs:
-            if within.within and within.target == pair.target:
-                there = within.by_person().reindex(here.index)
-                lost = there["gain"] / there["decisions"] * here["decisions"] - here["gain"]
-                return here.assign(gain=lost).dropna()
-        return here[:0]
+        here, within = pair.by_person(), self._within(pair.target)
+        if within is None:
+            return here[:0]
+        there = within.by_person().reindex(here.index)
+        return here.assign(gain=there["gain"] / there["decisions"] * here["decisions"] - here["gain"]).dropna()
+
+    def _changed_by_person(self, pair: Carried) -> pd.DataFrame:
+        within = self._within(pair.target)
+        return pair.by_person()[:0] if within is None else within.changed_by_person(pair.origin).dropna()
+
+    def _within(self, level: str) -> Carried | None:
+        return next((pair for pair in self.pairs if pair.within and pair.target == level), None)
 
     @cached_property
-    def kept_and_lost(self) -> tuple[Gain, Gain]:
-        """What own horizons gain where they are carried, and what they lose by that, over all pairs together."""
+    def parts(self) -> Parts:
+        """What own horizons gain where they are carried, what they lose by that, and what one discount for everybody loses."""
         carried = [pair for pair in self.pairs if not pair.within and not np.isnan(pair.gain().estimate)]
         none = pd.DataFrame(columns=["gain", "decisions"], dtype=np.float64)
-        kept = [pair.by_person() for pair in carried] or [none]
-        lost = [self._lost_by_person(pair) for pair in carried] or [none]
-        return _gain(pd.concat(kept)), _gain(pd.concat(lost))
+
+        def together(ask: Callable[[Carried], pd.DataFrame]) -> Gain:
+            return _gain(pd.concat([ask(pair) for pair in carried] or [none]))
+
+        return Parts(together(Carried.by_person), together(self._lost_by_person), together(self._changed_by_person))
 
     @cached_property
     def answer(self) -> Answer:
         """Whether a horizon belongs to the person or to the situation, as far as these decisions tell."""
-        kept, lost = self.kept_and_lost
+        kept, lost, changed = self.parts
         if np.isnan(kept.estimate):
             return Answer(QUESTION, "No usable answer", "No prediction from one condition to another is known.", "bad")
         reasons = f"Carried to another condition, a person's own horizon gains {_figures(kept)} over one discount for everybody."
         if not np.isnan(lost.estimate):
             reasons += f" Within a condition it gains {_figures(lost)} more than that."
+        if not np.isnan(changed.estimate):
+            reasons += f" One discount for everybody loses {_figures(changed)} where it is that of another condition."
         answers = {
             (True, True): "To both",
             (True, False): "At least in part to the person",
             (False, True): "At least in part to the situation",
             (False, False): "These decisions do not tell",
         }
-        told = kept.clear or lost.clear
-        return Answer(QUESTION, answers[kept.clear, lost.clear], reasons, "good" if told else "caution")
+        situation = lost.clear or changed.clear
+        told = kept.clear or situation
+        return Answer(QUESTION, answers[kept.clear, situation], reasons, "good" if told else "caution")
 
     def summary(self) -> str:
         """The answer, one sentence for each pair, and remarks."""
@@ -202,8 +260,8 @@ class CarryingOver(Result):
         return "\n".join([*lines, *self.remarks])
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per pair: the mean log-likelihood of a decision under each model, the one discount for everybody, and what the
-        own horizon gains over it."""
+        """One row per pair: the mean log-likelihood of a decision under each model, the one discount for everybody, what the own
+        horizon gains over it, and what is lost and changed by carrying."""
         return pd.DataFrame(
             {
                 "from": pair.origin,
@@ -214,6 +272,7 @@ class CarryingOver(Result):
                 "common_discount": pair.common_discount,
                 **{f"gain{end}": value for end, value in zip(("", "_error", "_low", "_high"), pair.gain(), strict=True)},
             }
+            | {"lost": self.lost(pair).estimate, "changed": self.changed(pair).estimate}
             for pair in self.pairs
         )
 
@@ -223,8 +282,7 @@ class CarryingOver(Result):
             "condition": self.condition,
             "levels": list(self.levels),
             "answer": asdict(self.answer),
-            "kept": self.kept_and_lost[0]._asdict(),
-            "lost": self.kept_and_lost[1]._asdict(),
+            **{name: gain._asdict() for name, gain in self.parts._asdict().items()},
             "summary": self.summary(),
             "pairs": [
                 {
@@ -234,10 +292,12 @@ class CarryingOver(Result):
                     "common_discount": pair.common_discount,
                     "gain": pair.gain()._asdict(),
                     "lost": None if pair.within else self.lost(pair)._asdict(),
+                    "changed": None if pair.within else self.changed(pair)._asdict(),
                     "left_out": list(pair.left_out),
                     "experts": list(pair.experts),
                     "decisions": pair.decisions.tolist(),
                     "by_expert": {model: values.tolist() for model, values in pair.log_likelihoods.items()},
+                    "with_discount_of": {level: values.tolist() for level, values in pair.with_discount_of.items()},
                 }
                 for pair in self.pairs
             ],
@@ -261,7 +321,7 @@ class CarryingOver(Result):
         room = 0.6 * (shown.max() - shown.min()) or 0.1
         low, high = shown.min() - room, shown.max() + 0.3 * room
         axes.axvline(0.0, color="0.3", linewidth=0.8)
-        for model, at, marker, colour in (("one_for_all", 0.2, "s", "0.6"), ("own_alone", 0.2, "o", "#56B4E9")):
+        for model, at, marker, colour in OTHERS:
             values = np.array([pair.gain(model).estimate for pair in self.pairs])
             inside = values >= low
             axes.plot(values[inside], rows[inside] + at, marker, color=colour, label=MODELS[model], markersize=5)
@@ -272,7 +332,7 @@ class CarryingOver(Result):
         axes.set_yticks(rows, [literal(pair.label) for pair in self.pairs])
         axes.set_ylim(len(self.pairs) - 0.5, -0.5)
         axes.set_xlabel("log-likelihood of a decision above that of one discount for everybody")
-        axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.25 - 0.15 / len(self.pairs)), ncols=3)
+        axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.25 - 0.15 / len(self.pairs)), ncols=2)
         return axes
 
     def _content(self) -> dict[str, Any]:
@@ -349,15 +409,32 @@ def carry_over(
         raise ValueError(f"at least three persons must be seen under two values of {condition}, received fewer")
     if with_known_reward(problem, known_reward)[1] is None:
         remarks += [sentence for pair in asked for sentence in _unearned(pair)]
-    fits = {way.key: way.known for pair in asked for way in pair.ways}
-    work = [(key, model) for key in fits for model in MODELS if model != "chance"]
     found: dict[tuple[_Key, str], _Fitted] = {}
     task = partial(_fit, known_reward, common_discount, seed)
-    for item, fitted in zip(work, in_parallel(task, [(fits[key], model) for key, model in work], jobs), strict=True):
-        found[item] = fitted
-        progress(len(found) / len(work), f"fit {len(found)} of {len(work)}: {MODELS[item[1]]}")
+    problems = {way.key: way.known for pair in asked for way in pair.ways}
+    kinds = [model for model in MODELS if model not in ("chance", "own_value", "one_discount")]
+    first = [_Work(key, model, {}) for key in problems for model in kinds if model != "own" or key.half is None]
+    number, done = len(problems) * len(kinds), 0
+
+    def add(work: list[_Work]) -> None:
+        """Fit, and keep what is found."""
+        nonlocal done
+        for item, fitted in zip(work, in_parallel(task, [(problems[item.key], item) for item in work], jobs), strict=True):
+            found.update({(item.key, model): each for model, each in fitted.items()})
+            done += 1
+            progress(done / number, f"fit {done} of {number}: {MODELS[item.model]}")
+
+    add(first)
+    # the population within a condition comes second: there the one discount of each other condition is tried as well
+    others: dict[str, dict[str, float]] = {level: {} for level in levels}
+    for pair in asked:
+        if pair.origin != pair.target and common_discount is None and found[pair.ways[0].key, "one_discount"].finished:
+            others[pair.target][pair.origin] = found[pair.ways[0].key, "one_discount"].discount
+    add([_Work(key, "own", others[key.level]) for key in problems if key.half is not None])
+    for (key, model), fitted in found.items():
         if not fitted.finished:
-            remarks.append(f"The search for {MODELS[item[1]]} under {item[0].level} did not end: what it predicts is not known.")
+            what = MODELS.get(model, f"one discount for everybody, that of {model.removeprefix(ELSEWHERE)},")
+            remarks.append(f"The search for {what} under {key.level} did not end: what it predicts is not known.")
     pairs = tuple(_predict(pair, found, known_reward) for pair in asked)
     return CarryingOver(condition, levels, pairs, tuple(dict.fromkeys(remarks)))
 
@@ -483,36 +560,88 @@ def _unearned(pair: _Asked) -> list[str]:
     return told
 
 
+class _Work(NamedTuple):
+    """What is to be fitted: decisions by their name, a model, and the one discount of each of some other conditions."""
+
+    key: _Key
+    model: str
+    others: dict[str, float]
+
+
+#: Before the name of a condition: one discount for everybody, which is fitted there.
+ELSEWHERE = "discount of "
+
+
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """A model that was fitted: discounts and log-temperatures `(m,2)` of experts, the reward, and whether the search ended."""
+    """A model that was fitted.
+
+    Attributes:
+        experts: the persons.
+        places, shares: where each may be, η `(m,Q,2)`, and with which share `(m,Q)`; one place where it counts as known.
+        inner: how many places in a row have the same logit γ.
+        discount: the mean of all discounts, which is the one for everybody where there is one.
+        reward: θ.
+        finished: whether the search ended.
+    """
 
     experts: tuple[str, ...]
     places: Floats
+    shares: Floats
+    inner: int
+    discount: float
     reward: Floats
     finished: bool
 
+    @classmethod
+    def known(cls, crowd: Crowd, discounts: Floats, log_temperatures: Floats, reward: Floats, finished: bool) -> _Fitted:
+        """Where discounts and log-temperatures `(m,)` count as known."""
+        with np.errstate(divide="ignore"):
+            places = np.stack([logit(discounts / crowd.largest_discount), log_temperatures], axis=1)[:, None]
+        return cls(crowd.names, places, np.ones(places.shape[:2]), 1, float(discounts.mean()), reward, finished)
 
-def _fit(known_reward: Any, discount: float | None, seed: int, item: tuple[Problem, str]) -> _Fitted:
-    """One of `MODELS`, fitted to all decisions of a problem."""
-    problem, model = item
+    @classmethod
+    def averaged(cls, found: Maximum, identified: bool) -> _Fitted:
+        """Where each person is likely to be; where no discount is identified, the maximum decides nothing."""
+        layout = found.marginal.layout
+        places, shares, inner = likely_places(found)
+        parts = layout.unpack(found.psi)
+        discount = layout.largest * float(expit(parts.effects[0, 0]))
+        return cls(layout.crowd.names, places, shares, inner, discount, parts.theta, found.finished or not identified)
+
+
+def _fit(known_reward: Any, discount: float | None, seed: int, item: tuple[Problem, _Work]) -> dict[str, _Fitted]:
+    """Models that are fitted to all decisions of a problem: with the own horizon come its values, and one discount."""
+    problem, work = item
+    crowd = Crowd.of(problem)
+    if work.model == "own":
+        _, found, identified, _ = Population("~ 1", known_reward=known_reward).search(crowd, seed)
+        known = posterior(found, identified)
+        reward, finished = found.marginal.layout.unpack(found.psi).theta, known.status != Status.NOT_CONVERGED
+        each = {"one_discount": discount, **{f"{ELSEWHERE}{level}": other for level, other in work.others.items()}}
+        return {
+            "own": _Fitted.averaged(found, identified),
+            "own_value": _Fitted.known(crowd, known.persons.discounts, known.persons.mean[:, 1], reward, finished),
+            **{name: _Fitted.averaged(with_one_discount(found, one), identified) for name, one in each.items()},
+        }
     together = dict.fromkeys(problem.names, "everybody") if discount is None else None
     solvers: dict[str, Solver] = {
-        "own": Population("~ 1", known_reward=known_reward),
         "own_alone": MaximumLikelihood("per_expert", known_reward=known_reward),
-        "one_discount": MaximumLikelihood("pooled", discount, known_reward, together),
+        "one_discount_value": MaximumLikelihood("pooled", discount, known_reward, together),
         "one_for_all": MaximumLikelihood("shared", discount, known_reward, together),
     }
-    found = solve(problem, solvers[model], seed=seed)
-    temperatures = np.broadcast_to(np.asarray(found.temperature, dtype=np.float64), found.discounts.shape)
-    finished = found.status in (Status.CONVERGED, Status.NOT_IDENTIFIED)
-    return _Fitted(found.experts, np.stack([found.discounts, np.log(temperatures)], axis=1), found.reward, finished)
+    told = solve(problem, solvers[work.model], seed=seed)
+    temperatures = np.broadcast_to(np.asarray(told.temperature, dtype=np.float64), told.discounts.shape)
+    finished = told.status in (Status.CONVERGED, Status.NOT_IDENTIFIED)
+    assert told.experts == crowd.names
+    return {work.model: _Fitted.known(crowd, told.discounts, np.log(temperatures), told.reward, finished)}
 
 
 def _predict(pair: _Asked, fits: dict[tuple[_Key, str], _Fitted], known_reward: Any) -> Carried:
     """How likely each model makes the decisions that are predicted."""
     size = len(pair.experts)
-    decisions, totals = np.zeros(size), {model: np.zeros(size) for model in MODELS}
+    models = [model for key, model in fits if key == pair.ways[0].key]
+    decisions, totals = np.zeros(size), {model: np.zeros(size) for model in [*MODELS, *models]}
     for way in pair.ways:
         crowd = Crowd.of(with_known_reward(way.predicted, known_reward)[0])
         own = np.array([pair.experts.index(name) for name in crowd.names])
@@ -520,17 +649,24 @@ def _predict(pair: _Asked, fits: dict[tuple[_Key, str], _Fitted], known_reward: 
             choices = np.log(np.maximum(task.mdp.available.sum(axis=1), 1))
             decisions[own] += np.asarray(task.counts.sum(axis=1)).ravel()
             totals["chance"][own] -= task.counts @ np.tile(choices, task.mdp.n_actions)
-        for model in MODELS:
-            if model == "chance":
-                continue
+        tables: Tables | None = None
+        for model in models:
             fitted = fits[way.key, model]
             if not fitted.finished:
                 totals[model][:] = np.nan
                 continue
-            tables = Tables(crowd.tasks, crowd.largest_discount, fitted.reward, np.zeros(0, dtype=np.int64))
-            places = fitted.places[[fitted.experts.index(name) for name in crowd.names]]
-            likely = FromPlans(tables, tables.counts(crowd.tasks))(np.arange(size), places).value
+            if tables is None:
+                tables = Tables(crowd.tasks, crowd.largest_discount, fitted.reward, np.zeros(0, dtype=np.int64))
+            tables = tables.at(fitted.reward)
+            counts, who = tables.counts(crowd.tasks), [fitted.experts.index(name) for name in crowd.names]
+            places, shares = fitted.places[who], fitted.shares[who]
+            if shares.shape[1] == 1:
+                gammas = crowd.largest_discount * expit(places[:, 0, 0])
+                likely = FromPlans(tables, counts)(np.arange(size), np.stack([gammas, places[:, 0, 1]], axis=1)).value
+            else:
+                likely = tables.averaged(counts, places, shares, fitted.inner)
             totals[model][own] += np.where(np.isfinite(likely), likely, np.nan)
-    common = float(np.mean([fits[way.key, "one_discount"].places[0, 0] for way in pair.ways]))
     means = {model: total / decisions for model, total in totals.items()}
-    return Carried(pair.origin, pair.target, pair.experts, decisions, means, common, pair.left_out)
+    elsewhere = {model.removeprefix(ELSEWHERE): means.pop(model) for model in models if model.startswith(ELSEWHERE)}
+    common = float(np.mean([fits[way.key, "one_discount"].discount for way in pair.ways]))
+    return Carried(pair.origin, pair.target, pair.experts, decisions, means, common, elsewhere, pair.left_out)

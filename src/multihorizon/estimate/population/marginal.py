@@ -426,7 +426,7 @@ class Question:
             cells=NOTHING,
             log=log if layout.persons * log.shape[1] <= KEPT else NOTHING,
             error=float(off.sum(axis=1).max()),
-            cuts={} if surface is None else _cuts(surface, off, layout.tolerance),
+            cuts={} if surface is None else surface.cuts(off, layout.tolerance),
             means=np.stack([_about_means(layout, block, root) for root in _near(parts.root, full)]),
             gradient=NOTHING,
             curvature=NOTHING,
@@ -500,7 +500,7 @@ class Question:
         log = block.by_person(surface.log_likelihoods)
         likely = np.exp(log - log.max(axis=1, keepdims=True))
         off = np.abs(surface.errors) * (likely if len(log) == len(eta) else likely[block.owner])
-        return Local(log, slope, bend, cells, float(off.max()), _cuts(surface, off, self.layout.tolerance))
+        return Local(log, slope, bend, cells, float(off.max()), surface.cuts(off, self.layout.tolerance))
 
     def around(self, psi: Floats, block: PersonBlock) -> Around:
         """What decisions say at the nodes near ψ; the tables must be prepared."""
@@ -621,14 +621,6 @@ def _covariance(shares: Floats, gaps: Floats, others: Floats | None = None) -> F
     """The covariances `(n,k,l)` of values whose gaps to their means are `(n,Q,k)` and `(n,Q,l)`."""
     found: Floats = (shares[:, :, None] * gaps).transpose(0, 2, 1) @ (gaps if others is None else others)
     return found
-
-
-def _cuts(surface: Surface, off: Floats, tolerance: float) -> dict[int, int]:
-    """The patches in which some person's places are off by too much, and along which side."""
-    wrong = np.flatnonzero(off.ravel() > 0.2 * tolerance)
-    order = wrong[np.argsort(off.ravel()[wrong])]  # the largest comes last, and decides the side
-    sides = np.where(surface.errors.ravel()[order] > 0, 0, 1)
-    return dict(zip(surface.patches.ravel()[order].tolist(), sides.tolist(), strict=True))
 
 
 def _normal_scores(away: Floats, root: Floats) -> Floats:
@@ -1021,7 +1013,45 @@ def maximum_at(start: Maximum, j: int, value: float, along: Floats) -> Maximum:
     share = persons.covariance @ np.linalg.inv(layout.unpack(start.psi).covariance)
     mean = persons.mean + (share @ layout.means(layout.effects(move))[:, :, None])[:, :, 0]
     moved = replace(persons, mean=mean, precision=start.marginal.persons.precision)
-    return _climb(layout, start.psi + move, moved, 7, 2e-3, 60, silent, held=j)
+    return _climb(layout, start.psi + move, moved, 7, 2e-3, 60, silent, held=[j])
+
+
+def with_one_discount(found: Maximum, discount: float | None = None) -> Maximum:
+    """The maximum where everybody has one discount, from that where persons differ; the discount is this one, if it is given.
+
+    The spread of logit γ is held at 0.01, which changes no choice, and its correlation with log λ at 0. What decisions say of a
+    person (Λ) is kept. There must be no covariates.
+    """
+    layout, psi, first = found.marginal.layout, found.psi.copy(), found.marginal.layout.spread.start
+    if layout.deep != 2 or layout.design.shape[1] != 1:
+        raise ValueError("one discount for everybody must be asked of persons without covariates")
+    psi[first + 1 : first + 3] = 0.0, np.log(np.linalg.norm(layout.unpack(psi).root[1]))
+    held = [first, first + 1]
+    if discount is not None:
+        edge = expit(-12.0)  # beyond, tables are as there
+        psi[layout.discount] = logit(np.clip(discount / layout.largest, edge, 1 - edge)) / layout.design[0]
+        held.append(layout.discount.start)
+    # a step is at most as long as the spread: it goes most of the way with a larger one
+    for size, nodes, tol in ((0.3, 7, 0.1), (0.1, 7, 0.02), (0.01, 15, 1e-3)):
+        psi[first] = np.log(size)
+        persons = replace(modes(layout, psi), precision=found.persons.precision)
+        there = _climb(layout, psi, persons, nodes, tol, 60, silent, held)
+        psi = there.psi.copy()
+    return there
+
+
+def likely_places(found: Maximum) -> tuple[Floats, Floats, int]:
+    """Where each person without covariates may be, given the decisions: the nodes η `(n,Q,2)`, their shares `(n,Q)`, and how many
+    nodes in a row have the same x.
+    """
+    marginal, parts = found.marginal, found.marginal.layout.unpack(found.psi)
+    question, every = marginal.prepared(found.psi), []
+    for block in marginal.blocks():
+        places, log_weights, inner = question.nodes(block)
+        log = question.around(found.psi, block).log
+        every.append((places, _shared(log, places, log_weights, _means(block, parts.effects), parts.root)[0]))
+    places, shares = (np.concatenate(each) for each in zip(*every, strict=True))
+    return places, shares, inner
 
 
 def _climb(
@@ -1032,10 +1062,10 @@ def _climb(
     tol: float,
     max_iter: int,
     progress: Progress,
-    held: int | None = None,
+    held: Sequence[int] = (),
 ) -> Maximum:
-    """Newton's method from ψ, with the first nodes around `persons`; ψ_held stays where it is."""
-    own, free = persons.precision, np.arange(layout.size) != held
+    """Newton's method from ψ, with the first nodes around `persons`; the entries of ψ that are held stay where they are."""
+    own, free = persons.precision, ~np.isin(np.arange(layout.size), held)
     marginal, steps, last, placed = Marginal(layout, persons, nodes), 0, np.inf, psi
     # Very many persons determine ψ so well that steps of ten standard errors are sure, and hardly move the nodes.
     at_hand, still = (10.0, 0.15) if layout.persons > MANY else (0.0, 0.0)
@@ -1061,7 +1091,7 @@ def _climb(
             psi = reached[0]
             persons = _moved(persons, layout.unpack(psi).covariance, reached[1])
         steps += 1
-        if held is not None:
+        if held:
             persons = replace(persons, precision=own)
         # Late and small moves of the nodes would change the integrals more than the step does.
         if _size(layout, placed, psi - placed) > (still if steps <= 15 else 0.3):

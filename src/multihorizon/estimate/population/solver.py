@@ -208,6 +208,20 @@ class Population:
             types = fit_types(units, reward, self.types, self.ridge, seed, progress)
             paid = with_known_reward(problem, self.known_reward)[0] if isinstance(problem, Problem) else units
             return types_solution(paid, units, types)
+        covariates, found, identified, ridge_reason = self.search(whole, seed, progress)
+        typical = None
+        if covariates.conditions:
+            typical = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
+        told = Inference(covariates, found, posterior(found, identified, typical))
+        if self.distribution == "free" and told.converged:
+            told.distribution = _free_by_group(covariates, found, part_of(progress, 0.6, 1.0))
+        solved: Problem | Crowd = found.marginal.layout.crowd
+        if isinstance(problem, Problem):
+            solved = with_known_reward(covariates.compared(problem), self.known_reward)[0]
+        return told.solution(ridge_reason, solved)
+
+    def search(self, whole: Crowd, seed: int, progress: Progress = silent) -> tuple[Covariates, Maximum, bool, str]:
+        """The covariates, the maximum, whether the decisions identify anybody's discount, and why a penalty holds the rewards."""
         covariates = self.covariates(whole)
         crowd, reward = crowd_with_known_reward(covariates.gathered(whole), self.known_reward)
         identified, ridge_reason, ridge = True, "", np.zeros(crowd.n_parameters)
@@ -218,24 +232,16 @@ class Population:
             x, alone, ridge_reason = first.best.point.x, first.best.point.likelihood, first.ridge_reason
             ridge = alone.ridge
             identified = bool(precision(first.best.point).identified[alone.discount_slice].any())
-        owner, random, typical = None, None, None
+        owner, random = None, None
         if covariates.conditions:
             owner, random = covariates.owner, covariates.random @ covariates.random_units
-            typical = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
         layout = PsiLayout(crowd, covariates.matrix @ covariates.units, reward, ridge, owner, random, jobs=self.jobs)
         if reward is None:
             psi = first_psi(layout, alone.reward(x), alone.discounts(x), float(alone.temperatures(x)[0]))
         else:
             psi = first_psi(layout, reward, *_likely_person(layout))
-        free = self.distribution == "free"
-        found = maximise(layout, psi, self.nodes, self.tol, self.max_iter, part_of(progress, 0.3, 0.6 if free else 1.0))
-        told = Inference(covariates, found, posterior(found, identified, typical))
-        if free and told.converged:
-            told.distribution = _free_by_group(covariates, found, part_of(progress, 0.6, 1.0))
-        solved: Problem | Crowd = crowd
-        if isinstance(problem, Problem):
-            solved = with_known_reward(covariates.compared(problem), self.known_reward)[0]
-        return told.solution(ridge_reason, solved)
+        part = part_of(progress, 0.3, 0.6 if self.distribution == "free" else 1.0)
+        return covariates, maximise(layout, psi, self.nodes, self.tol, self.max_iter, part), identified, ridge_reason
 
     def predict(self, solution: Solution, persons: pd.DataFrame) -> pd.DataFrame:
         """Discounts to expect of persons who were not in the study.
