@@ -43,7 +43,9 @@ of m persons, and its interval is Student's with m − 1 degrees of freedom. The
   temperatures as well. The situation changed the horizon of everybody alike. In `lost` this does not show, because one discount
   that is carried errs as much as own ones do. A change of temperatures alone is no change of horizons, and does not count.
 
-Each is tested by itself, so that where a horizon is the person's only, one of the last two is found in up to 5 % of all studies.
+A change that is the same for everybody costs little in predictions, so only a large one is seen; `Population` tests it directly.
+Each of the three is tested by itself, so that where a horizon is the person's only, one of the last two may be found in 5 % of
+all studies.
 """
 
 from __future__ import annotations
@@ -272,7 +274,10 @@ class CarryingOver(Result):
                 "common_discount": pair.common_discount,
                 **{f"gain{end}": value for end, value in zip(("", "_error", "_low", "_high"), pair.gain(), strict=True)},
             }
-            | {"lost": self.lost(pair).estimate, "changed": self.changed(pair).estimate}
+            | {
+                name: np.nan if pair.within else ask(pair).estimate
+                for name, ask in (("lost", self.lost), ("changed", self.changed))
+            }
             for pair in self.pairs
         )
 

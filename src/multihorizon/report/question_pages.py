@@ -218,7 +218,7 @@ def compare_page(found: CarryingOver, options: dict[str, Any], remarks: Sequence
     answer, pairs = found.answer, found.pairs
     caption = (
         "What each person's own horizon gains per decision over one discount for everybody, the line at 0, with its 95 % "
-        "interval. Below it are each person alone, and one discount and one temperature for everybody."
+        "interval. Below it are predictions with one value for each person, and with one discount and temperature for everybody."
     )
     picture = figure(found.plot(new_axes(7.0, 1.6 + 0.45 * len(pairs))), caption)
     cells = [carried_cells(pair) for pair in pairs]
@@ -227,9 +227,9 @@ def compare_page(found: CarryingOver, options: dict[str, Any], remarks: Sequence
     meaning = (
         "Everything is fitted to the decisions under the first condition, and nothing of the second is used before its decisions "
         "are predicted. Where a half of the episodes predicts the other, it has half as many decisions to learn from. Own "
-        "horizons are drawn towards those of everybody by as much as they are uncertain; beside them stand those from each "
-        "person's decisions alone. One discount for everybody leaves each person a temperature; one for all has one temperature "
-        "as well. By chance all available actions are equally likely. Intervals are over persons."
+        "horizons, and temperatures beside one discount for everybody, are averaged over what is likely for the person; a value "
+        "is the best single one, which is too sure. Alone are values from each person's decisions only. One for all has one "
+        "discount and one temperature. By chance all available actions are equally likely. Intervals are over persons."
     )
     badge, sentences = Badge(answer.answer, "" if answer.kind == "caution" else answer.kind), found.summary().splitlines()[1:]
     return Page(
