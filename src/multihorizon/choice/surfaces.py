@@ -372,7 +372,9 @@ class Tables:
                 cuts = found.cuts(off, 1e-4) if off.sum(axis=1).max() > 1e-4 else {}
                 if not cuts or not self.cut(cuts):
                     break
-            np.add.at(total, who, weight * np.log((shares[who] * np.exp(found.log_likelihoods)).sum(axis=1)))
+            # where nobody can be, tables may be coarse, and make a probability of more than 1
+            likely = np.exp(np.minimum(found.log_likelihoods, 0.0))
+            np.add.at(total, who, weight * np.log((shares[who] * likely).sum(axis=1)))
         return total
 
     def _derivatives(self, worth: Floats, piece: Piece, temperatures: Floats) -> tuple[Floats, Floats]:
