@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.choice.tabular import Features, Large, Persons, Plans, engine_for
@@ -373,8 +373,10 @@ class Tables:
                 if not cuts or not self.cut(cuts):
                     break
             # where nobody can be, tables may be coarse, and make a probability of more than 1
-            log = np.minimum(found.log_likelihoods, 0.0)
-            np.add.at(total, who, weight * logsumexp(log, axis=1, b=shares[who]))
+            log, likely = np.minimum(found.log_likelihoods, 0.0), shares[who]
+            top = np.where(likely > 0, log, -np.inf).max(axis=1, keepdims=True)
+            mean = (likely * np.exp(np.minimum(log - top, 0.0))).sum(axis=1)
+            np.add.at(total, who, weight * (top[:, 0] + np.log(mean)))
         return total
 
     def _derivatives(self, worth: Floats, piece: Piece, temperatures: Floats) -> tuple[Floats, Floats]:
