@@ -59,6 +59,7 @@ _HOMES = {
     "simulate_study": "questions.study",
     "check_model": "questions.model_checks",
     "track": "questions.track",
+    "predict": "questions.whatif",
     "reward_functions": "estimate.sieve",
     "analyse": "analysis",
     "generalization_error": "domains.base",

@@ -48,6 +48,7 @@ from multihorizon.questions.shared_discount import pairwise_tests as pairwise_te
 from multihorizon.questions.shared_discount import shared_discount_test as shared_discount_test
 from multihorizon.questions.study import simulate_study as simulate_study
 from multihorizon.questions.track import track as track
+from multihorizon.questions.whatif import predict as predict
 from multihorizon.solution import Solution as Solution
 from multihorizon.solution import Status as Status
 

@@ -1,0 +1,883 @@
+"""What if: what people will do when something changes.
+
+*A bonus and a ban need no reward.* An expert with discount γ and temperature λ follows π. Since `λ log π = R + γTV − V`, the
+rows `R̃ = λ log π` are a reward, too, under which π is the plan, with values 0. R̃ differs from R by the shaping term
+`V − γTV`, and shaping changes no plan: neither when Δ(s,a) is paid besides, nor when some actions can no longer be taken. So with
+the actions K(s) that are left,
+
+    D(s) = λ log Σ_{a∈K(s)} π(a|s) exp{(Δ + γTD)(s,a)/λ},      π'(a|s) ∝ π(a|s) exp{(Δ + γTD)(s,a)/λ},
+
+whatever the reward is. It may be unknown, and one expert is enough. What is never done stays undone: no bonus brings back a
+choice of probability 0. *Other transitions and another discount* need the reward itself.
+
+*What is planned.* A `Solution` has a reward θ, discounts and temperatures; the policies before and after are planned with them. A
+`Problem` of policies, or an `Identification` of them, has the policies themselves, and bonus and ban follow as above. Where the
+discount is one of a set, every discount of its range is tried: the ends of what comes out are attained, not proved.
+
+*How sure.* The estimate x = (θ, γ, log λ, t) of a fit to decisions has the covariance C of `estimate.intervals`, estimated
+transitions included. So many x are drawn from N(x̂, C), within their bounds, and each is planned with. Intervals are the
+quantiles of what comes out. Persons of a `Population` are drawn from what their decisions and the population say of them. *What
+the decisions do not show*: along a direction n of which they say nothing, `log π'` is planned at x̂ ± εn. Where it does not move,
+it is identified, though the reward is not; where it moves, nothing bounds it.
+
+*What comes of it.* With ρ the first state and `P = Σ_a π' T`:
+
+* *visits* `(I − Pᵀ)⁻¹ ρ`, per episode; where some episode may never end, `(I − γPᵀ)⁻¹ ρ`, discounted by the expert's own γ;
+* *chance to reach* j: h with `h(j) = 1` and `h = Ph` elsewhere, over the states from which j can be reached, averaged over ρ;
+* *steps to reach* j, where it is reached: `Σρg / Σρh`, `g = h + Pg`, `g(j) = 0`;
+* *reward*, plain and discounted by the expert's own γ, what is paid besides included; *bonus*, what is paid besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from multihorizon.checks import Bools, Floats, Sparse, as_count, as_discount, as_floats, as_level, first_few, label
+from multihorizon.choice.tabular import engine_for
+from multihorizon.exact.identify import Identification, identify
+from multihorizon.mdp import MDP, steps_into
+from multihorizon.parallel import Progress, as_jobs, silent
+from multihorizon.planning.plan import log_policies, plan
+from multihorizon.problem import Crowd, Expert, Problem, require_finite
+from multihorizon.result import Result, literal
+from multihorizon.solution import LookaheadEvidence, Solution, Status
+from multihorizon.words import in_words, percent
+
+#: The words for what is known of a prediction.
+IDENTIFIED, BOUNDED, NOT_BOUNDED = "identified", "bounded", "not bounded"
+
+
+# What changes.
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """What is different after the change, in the task after it, which has S' states.
+
+    Attributes:
+        mdp: the task after, with its first states; actions that are forbidden are still in it.
+        pay: what is added to the expected immediate reward `(S',A)`.
+        arrival: the part of `pay` that is paid on arrival, for each state `(S',)`.
+        forbid: the actions that can no longer be taken `(S',A)`.
+        initial: the probabilities of the first state `(S',)`.
+        discounts: new discounts `(K,)`, NaN where they stay as they are.
+        moved: whether transitions change.
+        features: F `(A·S',d)` in the task after; None where transitions do not change.
+        arrival_features: what reward parameters pay on arrival there `(S',d)`; None where they pay for decisions.
+    """
+
+    mdp: MDP
+    pay: Floats
+    arrival: Floats
+    forbid: Bools
+    initial: Floats
+    discounts: Floats
+    moved: bool
+    features: Sparse | None = None
+    arrival_features: Sparse | None = None
+
+    @property
+    def needs_reward(self) -> bool:
+        """Whether the policies alone do not say what follows."""
+        return self.moved or bool(np.isfinite(self.discounts).any())
+
+    @property
+    def task(self) -> MDP:
+        """The task after, without the actions that are forbidden."""
+        return self.mdp.without(self.forbid)
+
+
+def read_change(
+    mdp: MDP,
+    names: Sequence[str],
+    *,
+    pay: Any = None,
+    forbid: Any = None,
+    transitions: MDP | None = None,
+    initial: ArrayLike | Mapping[str, float] | None = None,
+    discount: Any = None,
+    features: ArrayLike | Sparse | None = None,
+    expert: Expert | None = None,
+    parameter_names: Sequence[str] = (),
+) -> Change:
+    """Read a change of a task; all refusals are made here.
+
+    Args:
+        mdp: the task before.
+        names: those of the experts `(K,)`.
+        pay, forbid, transitions, initial, discount, features: as in `predict`.
+        expert: anyone of the task before, for the features of the reward; None where it has none.
+        parameter_names: of the reward; by default the states.
+
+    Raises:
+        ValueError: naming the place, the expected and the received.
+    """
+    after, matrix, arrival_features = mdp, None, None
+    if transitions is not None:
+        after = _task_after(mdp, transitions)
+        matrix, arrival_features = _features_after(mdp, after, features, expert, parameter_names or mdp.state_names)
+    elif features is not None:
+        raise ValueError("features must come with transitions, whose states they describe, received features alone")
+    if initial is not None:
+        after = after.starting(_by_state(after, initial, "initial"))
+    arrival, direct = _read_pay(after, pay)
+    banned = _read_forbid(after, forbid)
+    after.without(banned)  # raises where a state is left without an action
+    return Change(
+        mdp=after,
+        pay=after.expect(arrival) + direct,
+        arrival=arrival,
+        forbid=banned,
+        initial=after.initial,
+        discounts=_read_discounts(names, discount),
+        moved=transitions is not None,
+        features=matrix,
+        arrival_features=arrival_features,
+    )
+
+
+def _task_after(mdp: MDP, transitions: Any) -> MDP:
+    """The new task, checked to have the same actions."""
+    if not isinstance(transitions, MDP):
+        raise ValueError(f"transitions must be an MDP, received {type(transitions).__name__}")
+    if transitions.action_names != mdp.action_names:
+        raise ValueError(
+            f"transitions must have the actions {first_few(mdp.action_names)}, in this order, "
+            f"received {first_few(transitions.action_names)}"
+        )
+    return transitions
+
+
+def _features_after(
+    mdp: MDP, after: MDP, features: Any, expert: Expert | None, parameter_names: Sequence[str]
+) -> tuple[Sparse, Sparse | None]:
+    """F `(A·S',d)` of the new task, and what the parameters pay on arrival there."""
+    tabular = expert is None or expert.features is None
+    states, rows, d = after.n_states, after.n_states * after.n_actions, len(parameter_names)
+    if features is not None:
+        if tabular:
+            raise ValueError("features of the new states must come with a problem that has features, received one without any")
+        matrix = sp.csr_array(features) if sp.issparse(features) else sp.csr_array(as_floats(features, "features"))
+        if matrix.shape == (states, d) and expert is not None and expert.arrival is not None:
+            return sp.csr_array(after.stacked @ matrix), matrix
+        if matrix.shape != (rows, d):
+            raise ValueError(
+                f"features of the new task must have shape ({rows}, {d}), or ({states}, {d}) on arrival, received {matrix.shape}"
+            )
+        return sp.csr_array(sp.diags_array(after.live.T.ravel() / 1.0) @ matrix), None
+    place = {name: i for i, name in enumerate(parameter_names if tabular else mdp.state_names)}
+    unknown = [name for name, entered in zip(after.state_names, after.entered, strict=True) if entered and name not in place]
+    if not tabular and expert is not None and expert.arrival is None:
+        unknown = [name for name, ends in zip(after.state_names, after.terminal, strict=True) if not ends and name not in place]
+    if unknown:
+        why = "give features= for the states of the new task" if not tabular else "what they pay is not known"
+        raise ValueError(
+            f"transitions must have the states {first_few(mdp.state_names)}, received the new state {unknown[0]}: {why}"
+        )
+    old = np.array([place.get(name, -1) for name in after.state_names])
+    known = np.flatnonzero(old >= 0)
+    if tabular or (expert is not None and expert.arrival is not None):
+        source = sp.eye_array(d, format="csr") if tabular else sp.csr_array(expert.arrival)  # type: ignore[union-attr]
+        pick = sp.csr_array((np.ones(known.size), (known, old[known])), shape=(states, source.shape[0]))
+        arrival = sp.csr_array(pick @ source)
+        return sp.csr_array(after.stacked @ arrival), arrival
+    assert expert is not None
+    picked = [known + states * a for a in range(after.n_actions)], [old[known] + mdp.n_states * a for a in range(mdp.n_actions)]
+    to, source_rows = (np.concatenate(part) for part in picked)
+    pick = sp.csr_array((np.ones(to.size), (to, source_rows)), shape=(rows, expert.feature_matrix.shape[0]))
+    return sp.csr_array(sp.diags_array(after.live.T.ravel() / 1.0) @ (pick @ expert.feature_matrix)), None
+
+
+def _state(mdp: MDP, given: object, what: str) -> int:
+    name = label(given, f"a state of {what}")
+    if name not in mdp.state_names:
+        raise ValueError(f"{what} must name states among {first_few(mdp.state_names)}, received {name!r}")
+    return mdp.state_names.index(name)
+
+
+def _action(mdp: MDP, given: object, what: str) -> int:
+    name = label(given, f"an action of {what}")
+    if name not in mdp.action_names:
+        raise ValueError(f"{what} must name actions among {first_few(mdp.action_names)}, received {name!r}")
+    return mdp.action_names.index(name)
+
+
+def _by_state(mdp: MDP, given: Any, what: str) -> Any:
+    """Numbers `(S,)` from a mapping of states to numbers; anything else as it is."""
+    if not isinstance(given, Mapping):
+        return given
+    found = np.zeros(mdp.n_states)
+    for state, number in given.items():
+        found[_state(mdp, state, what)] = float(as_floats(number, f"{what} of state {state}"))
+    return found
+
+
+def _columns(frame: pd.DataFrame, needed: Sequence[str], what: str) -> list[list[Any]]:
+    lacking = [name for name in needed if name not in frame]
+    if lacking:
+        raise ValueError(f"{what} must have the columns {', '.join(needed)}, received a table without {lacking[0]}")
+    return [frame[name].tolist() for name in needed]
+
+
+def _read_pay(mdp: MDP, pay: Any) -> tuple[Floats, Floats]:
+    """What is paid on arrival `(S,)` and for decisions `(S,A)`."""
+    arrival, direct = np.zeros(mdp.n_states), np.zeros((mdp.n_states, mdp.n_actions))
+    if pay is None:
+        return arrival, direct
+    if isinstance(pay, pd.DataFrame):
+        columns = ["state", "action", "amount"] if "action" in pay else ["state", "amount"]
+        *places, amounts = _columns(pay, columns, "pay")
+        whole = len(places) == 1 or pay["action"].isna()
+        keys = [
+            state if len(places) == 1 or free else (state, places[1][i])
+            for i, (state, free) in enumerate(zip(places[0], np.broadcast_to(whole, len(pay)), strict=True))
+        ]
+        entries = list(zip(keys, amounts, strict=True))
+    elif isinstance(pay, Mapping):
+        entries = list(pay.items())
+    else:
+        array = as_floats(pay, "pay")
+        if array.shape == arrival.shape:
+            return array.copy(), direct
+        if array.shape != direct.shape:
+            raise ValueError(
+                f"pay must be a mapping of states to amounts, or have shape ({mdp.n_states},) or "
+                f"({mdp.n_states}, {mdp.n_actions}), received shape {array.shape}"
+            )
+        entries, direct = [], array.copy()
+    for key, amount in entries:
+        number = float(as_floats(amount, f"pay for {key}"))
+        if isinstance(key, tuple):
+            if len(key) != 2:
+                raise ValueError(f"pay must be for a state or a pair of state and action, received {key!r}")
+            direct[_state(mdp, key[0], "pay"), _action(mdp, key[1], "pay")] += number
+        else:
+            arrival[_state(mdp, key, "pay")] += number
+    idle = np.argwhere((direct != 0) & ~mdp.live)
+    if idle.size:
+        state, action = idle[0]
+        raise ValueError(
+            f"pay must be for actions that can be taken, received {mdp.action_names[action]} in state {mdp.state_names[state]}"
+        )
+    return arrival, direct
+
+
+def _read_forbid(mdp: MDP, forbid: Any) -> Bools:
+    """The mask `(S,A)` of forbidden actions."""
+    banned = np.zeros((mdp.n_states, mdp.n_actions), dtype=np.bool_)
+    if forbid is None:
+        return banned
+    if isinstance(forbid, np.ndarray) and forbid.dtype == np.bool_:
+        if forbid.shape != banned.shape:
+            raise ValueError(f"forbid as a mask must have shape {banned.shape}, received {forbid.shape}")
+        return forbid.copy()
+    pairs: list[tuple[object, object]] = []
+    if isinstance(forbid, pd.DataFrame):
+        states, actions = _columns(forbid, ["state", "action"], "forbid")
+        pairs = list(zip(states, actions, strict=True))
+    elif isinstance(forbid, Mapping):
+        for state, given in forbid.items():
+            several = isinstance(given, Iterable) and not isinstance(given, str)
+            pairs += [(state, action) for action in (given if several else [given])]
+    else:
+        for pair in forbid if isinstance(forbid, Iterable) and not isinstance(forbid, str) else [forbid]:
+            if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+                raise ValueError(f"forbid must list pairs of state and action, received {pair!r}")
+            pairs.append((pair[0], pair[1]))
+    for state, action in pairs:
+        banned[_state(mdp, state, "forbid"), _action(mdp, action, "forbid")] = True
+    return banned
+
+
+def _read_discounts(names: Sequence[str], discount: Any) -> Floats:
+    """New discounts `(K,)`, NaN where none is given."""
+    if discount is None:
+        return np.full(len(names), np.nan)
+    if not isinstance(discount, Mapping):
+        return np.full(len(names), as_discount(discount))
+    found, place = np.full(len(names), np.nan), {name: i for i, name in enumerate(names)}
+    for key, value in discount.items():
+        name = label(key, "the name of an expert with a new discount")
+        if name not in place:
+            raise ValueError(f"discount must name experts among {first_few(list(names))}, received {name!r}")
+        found[place[name]] = as_discount(value, f"discount of {name}")
+    return found
+
+
+# What follows.
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction(Result):
+    """What experts do before and after a change.
+
+    Attributes:
+        experts: their names `(K,)`.
+        states, actions: labels of the task after.
+        states_before: labels of the task before.
+        before: the policies `(K,S,A)` in the task before.
+        after, low, high: the policies `(K,S',A)` after, and the ends of their intervals or bounds; NaN where nothing bounds them.
+        status: of each expert "identified": the estimate, with an interval if it has an error; "bounded": one of a set of
+            answers, between the bounds; or "not bounded".
+        proved: of each expert who is "bounded", whether the bounds are proved to hold all answers; otherwise they are attained,
+            and the answers lie at least this far apart.
+        outcomes: one row per expert, quantity and state: before, after, low, high, status.
+        unit: what a bonus of 1 means.
+        level: of the intervals.
+        remarks: what else there is to know.
+        change: what changed, kept in memory and not saved.
+    """
+
+    _drawn: ClassVar[tuple[str, ...]] = ("state", "after", "low", "high")
+
+    experts: tuple[str, ...]
+    states: tuple[str, ...]
+    actions: tuple[str, ...]
+    states_before: tuple[str, ...]
+    before: Floats
+    after: Floats
+    low: Floats
+    high: Floats
+    status: tuple[str, ...]
+    proved: Bools
+    outcomes: pd.DataFrame
+    unit: str
+    level: float
+    remarks: tuple[str, ...]
+    change: Change
+
+    def summary(self) -> str:
+        """Of each expert the choice that changes most, and what is known of it."""
+        lines = []
+        change = self.after - self._before_there()
+        for k, name in enumerate(self.experts[: 5 if len(self.experts) > 60 else None]):
+            lines.append(f"  {name}: {self._largest(k, change[k])} ({self.status[k]})")
+        if len(self.experts) > 60:
+            lines.append(f"  and {len(self.experts) - 5:,} more")
+        kinds = [f"{sum(one == kind for one in self.status)} {kind}" for kind in dict.fromkeys(self.status)]
+        who = "one expert does" if len(self.experts) == 1 else f"{len(self.experts):,} experts do"
+        head = f"What {who} after the change: {in_words(kinds)}."
+        return "\n".join([head, *lines, self.unit, *self.remarks])
+
+    def _largest(self, k: int, change: Floats) -> str:
+        """The choice that changes most, in words."""
+        live = np.where(self.change.mdp.live & np.isfinite(change), np.abs(change), -1.0)
+        state, action = (int(i) for i in np.unravel_index(int(np.argmax(live)), live.shape))
+        if live[state, action] < 5e-7:
+            return "nothing changes"
+        ends = percent(float(self.after[k, state, action] - change[state, action])), percent(float(self.after[k, state, action]))
+        low, high = self.low[k, state, action], self.high[k, state, action]
+        between = (
+            f", from {percent(float(low))} to {percent(float(high))}" if np.isfinite([low, high]).all() and high > low else ""
+        )
+        return f"chooses {self.actions[action]} in {self.states[state]} with {ends[1]} instead of {ends[0]}{between}"
+
+    def _before_there(self) -> Floats:
+        """The policies before `(K,S',A)` in the states after; NaN in states that are new."""
+        if self.states == self.states_before:
+            return self.before
+        place = {name: i for i, name in enumerate(self.states_before)}
+        rows = np.array([place.get(name, -1) for name in self.states])
+        found: Floats = np.where((rows >= 0)[None, :, None], self.before[:, rows], np.nan)
+        return found
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per expert, state and action that can be taken after: before, after, change, low, high and status."""
+        expert, state, action = np.nonzero(np.broadcast_to(self.change.mdp.live, self.after.shape))
+        before, after = self._before_there()[expert, state, action], self.after[expert, state, action]
+        return pd.DataFrame(
+            {
+                "expert": np.array(self.experts, dtype=object)[expert],
+                "state": np.array(self.states, dtype=object)[state],
+                "action": np.array(self.actions, dtype=object)[action],
+                "before": before,
+                "after": after,
+                "change": after - before,
+                "low": self.low[expert, state, action],
+                "high": self.high[expert, state, action],
+                "status": np.array(self.status, dtype=object)[expert],
+            }
+        )
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the choices that change most, at most thirty: before, after and the interval; returns matplotlib's axes."""
+        frame = self.to_frame()
+        frame = frame.iloc[np.argsort(-frame["change"].abs().fillna(0.0).to_numpy(), kind="stable")[:30]]
+        rows = np.arange(len(frame))
+        if axes is None:
+            import matplotlib.pyplot as plt  # noqa: PLC0415  a picture is asked for: only now is matplotlib needed
+
+            axes = plt.subplots(figsize=(6.4, 1.2 + 0.28 * len(frame)), layout="constrained")[1]
+        axes.hlines(rows, frame["low"].to_numpy(float), frame["high"].to_numpy(float), color="0.6", linewidth=2)
+        axes.plot(frame["before"].to_numpy(float), rows, "o", color="C0", fillstyle="none", label="before")
+        axes.plot(frame["after"].to_numpy(float), rows, "o", color="C0", label="after")
+        labels = frame["expert"] + ": " + frame["action"] + " in " + frame["state"]
+        axes.set_yticks(rows, [literal(text) for text in labels])
+        axes.set_xlabel("probability")
+        axes.invert_yaxis()
+        axes.legend()
+        return axes
+
+    def _content(self) -> dict[str, Any]:
+        def named(policies: Floats, states: Sequence[str]) -> dict[str, Any]:
+            return {
+                expert: {
+                    state: dict(zip(self.actions, row, strict=True)) for state, row in zip(states, policy.tolist(), strict=True)
+                }
+                for expert, policy in zip(self.experts, policies, strict=True)
+            }
+
+        bounds = {
+            expert: {"status": self.status[k], "proved": bool(self.proved[k]), "low": low, "high": high}
+            for k, (expert, low, high) in enumerate(
+                zip(self.experts, named(self.low, self.states).values(), named(self.high, self.states).values(), strict=True)
+            )
+        }
+        return {
+            "experts": list(self.experts),
+            "states": list(self.states),
+            "actions": list(self.actions),
+            "before": named(self.before, self.states_before),
+            "after": named(self.after, self.states),
+            "bounds": bounds,
+            "outcomes": self.outcomes.to_dict("records"),
+            "unit": self.unit,
+            "level": self.level,
+            "remarks": list(self.remarks),
+        }
+
+
+def predict(
+    source: Solution | Identification | Problem,
+    *,
+    pay: Any = None,
+    forbid: Any = None,
+    transitions: MDP | None = None,
+    initial: ArrayLike | Mapping[str, float] | None = None,
+    discount: float | Mapping[str, float] | None = None,
+    features: ArrayLike | Sparse | None = None,
+    restrictions: Any = None,
+    states: Sequence[object] | None = None,
+    level: float = 0.95,
+    draws: int = 200,
+    seed: int = 0,
+    jobs: int = 1,
+    progress: Progress = silent,
+) -> Prediction:
+    """What each expert will do when something changes, how sure that is, and what comes of it.
+
+    Changes combine. A bonus and a ban follow from what experts do, their discounts and temperatures alone; other transitions and
+    another discount need the reward.
+
+    Args:
+        source: a `Solution` with a reward and discounts; an `Identification`; or a `Problem` of policies, which is identified
+            first unless `discount` gives the discounts of all experts.
+        pay: what is paid besides, in units of the reward: `{state: amount}` or `(S,)` on arrival, `{(state, action): amount}` or
+            `(S,A)` for decisions, or a data frame with the columns state, amount and perhaps action.
+        forbid: actions that can no longer be taken: `{state: actions}`, pairs of state and action, a data frame with the columns
+            state and action, or a mask `(S,A)`.
+        transitions: another task with the same actions. Its states are among the old ones, or `features` describes them.
+        initial: other probabilities of the first state.
+        discount: another discount for all, or for some by name. For a `Problem` of policies it is the discount that they have.
+        features: of the states of the new task, as in `Problem`: `(A·S',d)`, or `(S',d)` where they are paid on arrival.
+        restrictions: on the reward, where it is one of a set: see `exact.bounds`.
+        states: whether and when these are reached is among the outcomes; by default the states of bonuses and bans.
+        level: of the intervals.
+        draws: from the estimate, of which intervals are quantiles.
+        seed: of the draws.
+        jobs: processes for the draws.
+        progress: called with the share that is done.
+
+    Raises:
+        ValueError: where the change cannot be made or the source cannot answer it, in one sentence.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> d = cliff()
+        >>> problem = Problem(d.mdp, d.mce_experts(), names=["near", "middle", "far"])
+        >>> found = predict(problem, pay={d.mdp.state_names[-1]: 2.0})
+        >>> found.status
+        ('identified', 'identified', 'identified')
+    """
+    as_level(level)
+    as_count(draws, "draws", least=20)
+    as_jobs(jobs)
+    if isinstance(source, Solution):
+        if restrictions is not None:
+            raise ValueError(
+                "restrictions are for rewards that are one of a set: hand in an Identification, or a Problem of policies"
+            )
+        known = _of_solution(source)
+    elif isinstance(source, Identification | Problem):
+        known = _of_policies(source, discount)
+        if isinstance(source, Problem):
+            discount = None
+    else:
+        raise ValueError(f"predict needs a Solution, an Identification or a Problem, received {type(source).__name__}")
+    change = read_change(
+        known.task.mdp,
+        known.names,
+        pay=pay,
+        forbid=forbid,
+        transitions=transitions,
+        initial=initial,
+        discount=discount,
+        features=features,
+        expert=known.task,
+        parameter_names=known.parameter_names,
+    )
+    answer = _point(known, change) if known.theta is not None else _without_reward(known, change, restrictions)
+    targets = _targets(change, states)
+    outcomes = _outcome_frame(known, change, answer, targets)
+    return Prediction(
+        experts=known.names,
+        states=change.mdp.state_names,
+        actions=change.mdp.action_names,
+        states_before=known.task.mdp.state_names,
+        before=answer.before,
+        after=answer.after,
+        low=answer.low,
+        high=answer.high,
+        status=answer.status,
+        proved=answer.proved,
+        outcomes=outcomes,
+        unit=known.unit,
+        level=level,
+        remarks=(*known.remarks, *answer.remarks),
+        change=change,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of the experts of one task.
+
+    Attributes:
+        task: anyone of them: the task, and how reward parameters become rewards.
+        theta: the reward parameters `(d,)`; None where the policies are all that is known.
+        temperature: None for experts who choose the best action.
+        policies: as they were seen `(K,S,A)`; None where they are planned.
+        ranges: of the discounts `(K,2)` where they are one of a set.
+        arrival: the part of the known reward that is paid on arrival `(S,)`, if it is.
+        identified: by expert, whether the discount is known.
+    """
+
+    names: tuple[str, ...]
+    parameter_names: tuple[str, ...]
+    task: Expert
+    discounts: Floats
+    temperature: Floats | None
+    unit: str
+    theta: Floats | None = None
+    policies: Floats | None = None
+    ranges: Floats | None = None
+    arrival: Floats | None = None
+    identified: Bools | None = None
+    source: Solution | Identification | None = None
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    """Policies `(K,S,A)` before and after, the ends of the latter, and what is known of them."""
+
+    before: Floats
+    after: Floats
+    low: Floats
+    high: Floats
+    status: tuple[str, ...]
+    proved: Bools
+    remarks: tuple[str, ...] = ()
+
+
+def _one_task(problem: Any) -> Expert:
+    """Anyone in the one task of a problem."""
+    tasks = len(problem.tasks) if isinstance(problem, Crowd) else len(require_finite(problem).by_task())
+    if tasks > 1:
+        raise ValueError(f"predict needs a problem with one task, received one that joins {tasks}")
+    found: Expert = problem.tasks[0].pooled if isinstance(problem, Crowd) else problem.experts[0]
+    return found
+
+
+def _of_solution(solution: Solution) -> _Known:
+    """What a solution says of its experts."""
+    if isinstance(solution.evidence, LookaheadEvidence):
+        raise ValueError(f"this needs a solution with discounts: {solution.evidence.no_discount}")
+    if solution.problem is None:
+        solution.require_problem()
+    task = _one_task(solution.problem)
+    if solution.status in (Status.NOT_CONVERGED, Status.INFEASIBLE):
+        raise ValueError(f"predict needs a solution that can be used, received one that is {solution.status}")
+    if not np.isfinite(solution.reward).all() or not np.isfinite(solution.discounts).all():
+        raise ValueError("predict needs a solution with a reward and a discount for every expert, received one without")
+    assert solution.problem is not None
+    names = solution.problem.parameter_names
+    given = solution.options.get("known_reward")
+    arrival = None
+    if task.known_reward is not None and given is not None:
+        arrival = _by_state(task.mdp, given, "known_reward")
+        arrival = None if np.shape(arrival) != (task.mdp.n_states,) else np.asarray(arrival, dtype=np.float64)
+    return _Known(
+        names=solution.experts,
+        parameter_names=names,
+        task=task,
+        discounts=solution.discounts,
+        temperature=solution.temperature,
+        unit="",
+        theta=solution.reward,
+        arrival=arrival,
+        source=solution,
+    )
+
+
+def _of_policies(source: Identification | Problem, discount: Any) -> _Known:
+    """What the policies of a problem say, and their discounts: given, or identified."""
+    problem = source if isinstance(source, Problem) else source.problem
+    if problem is None:
+        raise ValueError("this identification was read from a file and has lost its problem: identify the problem again")
+    task = _one_task(problem)
+    for expert in problem.experts:
+        if expert.kind != "policy" or expert.sets is not None:
+            received = "one action for each state" if expert.sets is not None else expert.kind
+            what = "demonstrations" if expert.kind == "demonstrations" else received
+            advice = "solve the problem and hand in its solution" if expert.sets is None else "hand in the solution of a solver"
+            raise ValueError(f"predict needs policies of probabilities, received {what} of expert {expert.name}: {advice}")
+    policies = np.stack([expert.require_policy() for expert in problem.experts])
+    unit = "A bonus of 1 is worth one temperature of the expert: it multiplies the odds of a choice by 2.7 where nothing follows."
+    known = _Known(problem.names, problem.parameter_names, task, np.zeros(0), None, unit, policies=policies)
+    if isinstance(source, Problem):
+        given = _read_discounts(problem.names, discount)
+        if np.isfinite(given).all():
+            return replace(
+                known, discounts=given, temperature=np.ones(given.size), identified=np.ones(given.size, dtype=np.bool_)
+            )
+        named = {name: float(g) for name, g in zip(problem.names, given, strict=True) if np.isfinite(g)}
+        source = identify(problem, known=named or None)
+    if source.status == "infeasible":
+        raise ValueError(
+            "no discounts and shared reward explain these experts, so their discounts are not known: "
+            "hand in the problem with discount= for each expert"
+        )
+    return replace(
+        known,
+        discounts=source.discounts,
+        temperature=source.temperature,
+        ranges=source.intervals,
+        identified=source.discounts_identified,
+        source=source,
+    )
+
+
+# Plans.
+
+
+def _planned(task: MDP, reward: Floats, gamma: Floats, lam: Floats | None) -> Floats:
+    """The policies `(n,S,A)` of discounts and temperatures `(n,)` under rewards `(A·S,)`, or `(A·S,n)` of each."""
+    a, s = task.n_actions, task.n_states
+    if lam is None:
+        columns = reward.reshape(a * s, -1)
+        return np.stack(
+            [plan(task, columns[:, min(i, columns.shape[1] - 1)].reshape(a, s).T, float(g)).policy for i, g in enumerate(gamma)]
+        )
+    values = engine_for(task).values(reward, gamma, lam, None)
+    if values is None:
+        raise ValueError(
+            "the soft value after the change is infinite or could not be reached: going on forever pays more than ending; "
+            "lower the discount, the temperature or the bonus"
+        )
+    closed = np.where(task.available.T, 0.0, -np.inf)[:, :, None]
+    q = reward.reshape(a, s, -1) + gamma * (task.stacked @ values).reshape(a, s, -1) + closed
+    found: Floats = np.exp(log_policies(q, lam)[0]).transpose(2, 1, 0)
+    return found
+
+
+def _rewards(known: _Known, change: Change, theta: Floats) -> tuple[Floats, Floats]:
+    """The expected immediate reward `(A·S,…)` before and after, of θ `(d,…)`, without what is paid besides."""
+    task = known.task
+    extra = np.zeros(task.feature_matrix.shape[0]) if task.known_reward is None else task.known_reward
+    before = task.feature_matrix @ theta
+    before = before + (extra if theta.ndim == 1 else extra[:, None])
+    if not change.moved:
+        return before, before
+    assert change.features is not None
+    after, later = change.features @ theta, _known_after(known, change)
+    return before, after + (later if theta.ndim == 1 else later[:, None])
+
+
+def _known_after(known: _Known, change: Change) -> Floats:
+    """The known part of the reward `(A·S',)` in the new task: what is paid on arrival follows the transitions."""
+    task, after = known.task, change.mdp
+    rows = after.n_states * after.n_actions
+    if task.known_reward is None or not task.known_reward.any():
+        return np.zeros(rows)
+    place = {name: i for i, name in enumerate(task.mdp.state_names)}
+    old = np.array([place.get(name, -1) for name in after.state_names])
+    new = np.flatnonzero((old < 0) & (after.entered if known.arrival is not None else ~after.terminal))
+    if new.size:
+        raise ValueError(f"a part of the reward is known, but not in the new state {after.state_names[new[0]]}")
+    if known.arrival is not None:
+        found: Floats = after.stacked @ np.where(old >= 0, known.arrival[old], 0.0)
+        return found
+    table = task.known_reward.reshape(task.mdp.n_actions, -1)[:, old]
+    return np.where(after.live.T, table, 0.0).ravel()
+
+
+def _point(known: _Known, change: Change) -> _Answer:
+    """The policies of the estimate."""
+    assert known.theta is not None
+    before_reward, after_reward = _rewards(known, change, known.theta)
+    gamma = np.where(np.isnan(change.discounts), known.discounts, change.discounts)
+    before = _planned(known.task.mdp, before_reward, known.discounts, known.temperature)
+    after = _planned(change.task, after_reward + change.pay.T.ravel(), gamma, known.temperature)
+    nothing = np.full(after.shape, np.nan)
+    return _Answer(before, after, nothing, nothing, (IDENTIFIED,) * len(known.names), np.zeros(len(known.names), dtype=np.bool_))
+
+
+def _without_reward(known: _Known, change: Change, restrictions: Any) -> _Answer:
+    """Bonus and ban by the identity; where the reward is needed, bounds over the identified set."""
+    if change.needs_reward:
+        return _over_the_set(known, change, restrictions)
+    assert known.policies is not None
+    assert known.temperature is not None
+    assert known.identified is not None
+    remarks = []
+    if restrictions is not None:
+        remarks.append("A bonus and a ban follow from the policies alone: the restrictions on the reward change nothing.")
+    after = np.stack(
+        [
+            reweighted(known.task.mdp, policy, change, np.array([gamma]), float(lam))[0]
+            for policy, gamma, lam in zip(known.policies, known.discounts, known.temperature, strict=True)
+        ]
+    )
+    low, high = after.copy(), after.copy()
+    status = [IDENTIFIED if one else BOUNDED for one in known.identified]
+    if known.ranges is not None:
+        for k, (policy, lam) in enumerate(zip(known.policies, known.temperature, strict=True)):
+            tried = np.append(np.linspace(known.ranges[k, 0], known.ranges[k, 1], 41), known.discounts[k])
+            swept = reweighted(known.task.mdp, policy, change, np.unique(tried), float(lam))
+            low[k], high[k] = swept.min(axis=0), swept.max(axis=0)
+    return _Answer(known.policies, after, low, high, tuple(status), np.zeros(len(status), dtype=np.bool_), tuple(remarks))
+
+
+def reweighted(mdp: MDP, policy: Floats, change: Change, gamma: Floats, lam: float) -> Floats:
+    """The policies `(n,S,A)` after a bonus and a ban, of an expert seen to follow `policy` `(S,A)`, at discounts `(n,)`.
+
+    By the identity at the top: no reward is needed.
+    """
+    never = (policy == 0) & mdp.live
+    task = change.task.without(never)
+    with np.errstate(divide="ignore"):
+        reward = np.where(task.live, lam * np.log(policy) + change.pay, 0.0)
+    return _planned(task, reward.T.ravel(), gamma, np.full(gamma.size, lam))
+
+
+def _over_the_set(known: _Known, change: Change, restrictions: Any) -> _Answer:
+    """Bounds over all rewards and discounts that explain the policies and keep to the restrictions."""
+    raise ValueError(
+        "other transitions and another discount need the reward, which policies alone do not give: hand in a Solution"
+    )
+
+
+# Outcomes.
+
+
+def _targets(change: Change, states: Sequence[object] | None) -> list[int]:
+    """The states of which it is asked whether and when they are reached."""
+    if states is not None:
+        given = [states] if isinstance(states, str) else list(states)
+        return [_state(change.mdp, state, "states") for state in given]
+    direct = change.pay - change.mdp.expect(change.arrival)
+    touched = (change.arrival != 0) | (np.abs(direct) > 1e-12).any(axis=1) | (change.forbid & change.mdp.live).any(axis=1)
+    return [int(i) for i in np.flatnonzero(touched)[:20]]
+
+
+class Outcomes:
+    """What comes of policies in one task: visits, chances and times to reach states, and rewards.
+
+    `labels` are the pairs of quantity and state that `of` gives numbers for.
+    """
+
+    def __init__(self, task: MDP, targets: Sequence[int], reward: bool, paid: bool) -> None:
+        self.task, self.targets, self.reward, self.paid = task, list(targets), reward, paid
+        self.engine = engine_for(task)
+        moves = task.under(task.available / 1.0)
+        start = task.initial > 0
+        #: The states that can be visited, and whether each of them can end.
+        self.reached: Bools = steps_into(sp.csr_array(moves.T), start) >= 0
+        self.ends = not task.never_ends()[self.reached].any()
+        self.toward = [steps_into(moves, np.arange(task.n_states) == j) >= 0 for j in self.targets]
+        names = task.state_names
+        self.labels: list[tuple[str, str]] = [("visits", names[int(s)]) for s in np.flatnonzero(self.reached)]
+        for j in self.targets:
+            self.labels += [("chance to reach", names[j]), ("steps to reach", names[j])]
+        for wanted, name in ((reward, "reward"), (paid, "bonus")):
+            if wanted:
+                self.labels += ([(name, "")] if self.ends else []) + [(f"discounted {name}", "")]
+
+    def of(self, policies: Floats, gamma: Floats, reward: Floats | None, pay: Floats) -> Floats:
+        """The numbers `(Q,n)` of policies `(n,S,A)`, their discounts `(n,)`, a reward `(A·S,…)` and what is paid `(S,A)`."""
+        n, task = gamma.size, self.task
+        policy = np.where(self.reached[None, :, None], policies, 0.0).transpose(2, 1, 0)
+        start = np.repeat(task.initial[:, None], n, axis=1)
+        discounted = self.engine.resolvents(policy, gamma).solve_transposed(start)
+        ones = np.ones(n)
+        visits = self.engine.resolvents(policy, ones).solve_transposed(start) if self.ends else discounted
+        rows = [visits[self.reached]]
+        for j, toward in zip(self.targets, self.toward, strict=True):
+            among = toward.copy()
+            among[j] = False
+            own = np.where((among & self.reached)[None, :, None], policy, 0.0)
+            column = task.stacked[:, [j]].toarray().reshape(task.n_actions, task.n_states, 1)
+            solves = self.engine.resolvents(own, ones)
+            chance = solves.solve((own * column).sum(axis=0)[:, :, None])[:, :, 0]
+            chance[j] = 0.0
+            later = solves.solve(np.where(among[:, None], chance, 0.0)[:, :, None])[:, :, 0]
+            later[j] = 0.0
+            reached = task.initial @ chance + task.initial[j]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                rows += [reached[None], (task.initial @ later / reached)[None]]
+        for wanted, amount in ((self.reward, reward), (self.paid, pay.T.ravel())):
+            if wanted and amount is not None:
+                earned = (policy * amount.reshape(task.n_actions, task.n_states, -1)).sum(axis=0)
+                if self.ends:
+                    rows.append((visits * earned).sum(axis=0)[None])
+                rows.append((discounted * earned).sum(axis=0)[None])
+        return np.concatenate(rows)
+
+
+def _outcome_frame(known: _Known, change: Change, answer: _Answer, targets: list[int]) -> pd.DataFrame:
+    """One row per expert, quantity and state."""
+    gamma = np.where(np.isnan(change.discounts), known.discounts, change.discounts)
+    paid = bool(change.pay.any())
+    rewards = (None, None) if known.theta is None else _rewards(known, change, known.theta)
+    after = Outcomes(change.task, targets, known.theta is not None, paid)
+    pay = change.pay.T.ravel()
+    numbers = after.of(answer.after, gamma, None if rewards[1] is None else rewards[1] + pay, change.pay)
+    old = known.task.mdp
+    places = [old.state_names.index(change.mdp.state_names[j]) for j in targets if change.mdp.state_names[j] in old.state_names]
+    first = Outcomes(old, places, known.theta is not None, False)
+    earlier = first.of(answer.before, known.discounts, rewards[0], np.zeros((old.n_states, old.n_actions)))
+    place = {key: i for i, key in enumerate(first.labels)}
+    where = np.array([place.get(key, -1) for key in after.labels])
+    before = np.where((where >= 0)[:, None], earlier[where], np.nan)
+    before[[i for i, (quantity, _) in enumerate(after.labels) if quantity.endswith("bonus")]] = 0.0
+    experts, size = len(known.names), len(after.labels)
+    return pd.DataFrame(
+        {
+            "expert": np.repeat(np.array(known.names, dtype=object), size),
+            "quantity": [quantity for quantity, _ in after.labels] * experts,
+            "state": [state for _, state in after.labels] * experts,
+            "before": before.T.ravel(),
+            "after": numbers.T.ravel(),
+            "low": np.nan,
+            "high": np.nan,
+            "status": np.repeat(np.array(answer.status, dtype=object), size),
+        }
+    )
