@@ -30,24 +30,36 @@ it is identified, though the reward is not; where it moves, nothing bounds it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
+from scipy.special import expit
 
-from multihorizon.checks import Bools, Floats, Sparse, as_count, as_discount, as_floats, as_level, first_few, label
-from multihorizon.choice.tabular import engine_for
+from multihorizon.checks import TINY, Bools, Floats, Sparse, as_count, as_discount, as_floats, as_level, first_few, label
+from multihorizon.choice.model import ChoiceModel
+from multihorizon.choice.tabular import Point, engine_for, redrawn
+from multihorizon.estimate.intervals import ProfilesApart, precision, precision_apart
+from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.mdp import MDP, steps_into
-from multihorizon.parallel import Progress, as_jobs, silent
+from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.planning.plan import log_policies, plan
 from multihorizon.problem import Crowd, Expert, Problem, require_finite
 from multihorizon.result import Result, literal
-from multihorizon.solution import LookaheadEvidence, Solution, Status
+from multihorizon.solution import (
+    ClosedFormEvidence,
+    LikelihoodEvidence,
+    LookaheadEvidence,
+    PopulationEvidence,
+    Solution,
+    Status,
+)
 from multihorizon.words import in_words, percent
 
 #: The words for what is known of a prediction.
@@ -533,9 +545,12 @@ def predict(
         expert=known.task,
         parameter_names=known.parameter_names,
     )
-    answer = _point(known, change) if known.theta is not None else _without_reward(known, change, restrictions)
     targets = _targets(change, states)
-    outcomes = _outcome_frame(known, change, answer, targets)
+    if known.theta is None:
+        answer = _without_reward(known, change, restrictions)
+    else:
+        answer = _sure(known, change, _point(known, change), targets, level, draws, seed, jobs, progress)
+    progress(1.0, "planned")
     return Prediction(
         experts=known.names,
         states=change.mdp.state_names,
@@ -547,7 +562,7 @@ def predict(
         high=answer.high,
         status=answer.status,
         proved=answer.proved,
-        outcomes=outcomes,
+        outcomes=_outcome_frame(known, change, answer, targets),
         unit=known.unit,
         level=level,
         remarks=(*known.remarks, *answer.remarks),
@@ -586,7 +601,10 @@ class _Known:
 
 @dataclass(frozen=True, eq=False)
 class _Answer:
-    """Policies `(K,S,A)` before and after, the ends of the latter, and what is known of them."""
+    """Policies `(K,S,A)` before and after, the ends of the latter, and what is known of them.
+
+    Of outcomes `(K,Q)` there are the lower and upper ends, and whether they move with what the decisions do not show.
+    """
 
     before: Floats
     after: Floats
@@ -595,6 +613,8 @@ class _Answer:
     status: tuple[str, ...]
     proved: Bools
     remarks: tuple[str, ...] = ()
+    outcome_ends: tuple[Floats, Floats] | None = None
+    outcome_open: Bools | None = None
 
 
 def _one_task(problem: Any) -> Expert:
@@ -785,6 +805,293 @@ def _over_the_set(known: _Known, change: Change, restrictions: Any) -> _Answer:
     )
 
 
+# How sure.
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """Parameters of n plans of each expert: rewards θ `(d,)` of all or `(d,n)`, discounts and temperatures `(K,n)`.
+
+    `tasks` are the tasks before the change in which they live, where transitions are estimated, too; None where they are known.
+    """
+
+    theta: Floats
+    gamma: Floats
+    lam: Floats
+    tasks: tuple[MDP, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Estimate:
+    """Draws from the estimate, and pairs of points `(d,2m)`, … on both sides of it along what the decisions do not show.
+
+    `step` is how far each of the pair is from the estimate. `lost` `(K,)` are experts of whom something else is not identified.
+    """
+
+    drawn: _Drawn
+    open_: _Drawn | None
+    step: float
+    lost: Bools
+    remarks: tuple[str, ...] = ()
+
+
+def _sure(
+    known: _Known,
+    change: Change,
+    point: _Answer,
+    targets: list[int],
+    level: float,
+    draws: int,
+    seed: int,
+    jobs: int,
+    progress: Progress,
+) -> _Answer:
+    """The point with intervals, where the solution has an error, and with what is identified."""
+    solution = known.source
+    assert isinstance(solution, Solution)
+    reason = _one_of_many(solution, change)
+    if reason:
+        return replace(point, status=(NOT_BOUNDED,) * len(known.names), remarks=(reason,))
+    if solution.solver not in ("MaximumLikelihood", "Population"):
+        return replace(point, remarks=(f"There are no intervals: {solution.solver} has no standard errors.",))
+    if max(change.mdp.n_states, known.task.mdp.n_states) > 20_000:  # there one plan takes seconds
+        return replace(point, remarks=("There are no intervals: plans in a task of more than 20,000 states take too long.",))
+    estimate = _estimate(known, draws, seed)
+    if isinstance(estimate, str):
+        return replace(point, remarks=(f"There are no intervals: {estimate}.",))
+    work = _Work(known, change, targets, seed)
+    experts = np.arange(len(known.names))
+    open_policies = np.zeros(point.after.shape, dtype=np.bool_)
+    open_outcomes = np.zeros((experts.size, len(work.outcomes.labels)), dtype=np.bool_)
+    if estimate.open_ is not None:
+        for k, (policies, numbers) in zip(experts, work.each(estimate.open_, 1), strict=True):
+            moved = np.abs(policies[1::2] - policies[::2]).max(axis=0) / (2 * estimate.step)
+            open_policies[k] = ~(moved <= 1e-5)
+            moved = np.abs(numbers[:, 1::2] - numbers[:, ::2]).max(axis=1) / (2 * estimate.step)
+            open_outcomes[k] = ~(moved <= 1e-5 * np.maximum(1.0, np.abs(numbers).max(axis=1)))
+    open_policies[estimate.lost], open_outcomes[estimate.lost] = True, True
+    low, high = np.empty(point.after.shape), np.empty(point.after.shape)
+    ends = np.empty(open_outcomes.shape), np.empty(open_outcomes.shape)
+    shares = [(1 - level) / 2, (1 + level) / 2]
+    failed = 0
+    for k, (policies, numbers) in zip(experts, work.each(estimate.drawn, jobs), strict=True):
+        failed = max(failed, int(np.isnan(policies[:, 0, 0]).sum()))
+        low[k], high[k] = _ends(policies, point.after[k], shares)
+        ends[0][k], ends[1][k] = np.nanquantile(numbers, shares, axis=1)
+        progress((k + 1) / experts.size, f"{k + 1:,} of {experts.size:,} experts")
+    live = change.mdp.live & work.outcomes.reached[:, None]
+    closed = [not (own & live).any() for own in open_policies]
+    remarks = list(estimate.remarks)
+    if failed:
+        remarks.append(f"Of {draws} draws, up to {failed} have no finite value and were left out.")
+    if not all(closed):
+        names = in_words([name for name, known_ in zip(known.names, closed, strict=True) if not known_])
+        remarks.append(f"The decisions do not show what {names} will do in some states: the intervals there are empty.")
+    low[open_policies] = high[open_policies] = np.nan
+    ends[0][open_outcomes] = ends[1][open_outcomes] = np.nan
+    return replace(
+        point,
+        low=low,
+        high=high,
+        status=tuple(IDENTIFIED if one else NOT_BOUNDED for one in closed),
+        remarks=tuple(remarks),
+        outcome_ends=ends,
+        outcome_open=open_outcomes,
+    )
+
+
+def _ends(policies: Floats, centre: Floats, shares: Sequence[float]) -> Floats:
+    """The ends of intervals `(2,S,A)` of drawn probabilities `(n,S,A)`."""
+    return np.nanquantile(policies, shares, axis=0)
+
+
+def _one_of_many(solution: Solution, change: Change) -> str:
+    """Why the reward of a solution is one of many that explain the experts as well; empty where it is not, or does not matter."""
+    if solution.solver in ("LPIRL", "NaiveLP", "MPLP"):
+        return "Many rewards make the same actions best, and they need not agree on what is best after the change."
+    if isinstance(solution.evidence, ClosedFormEvidence):
+        unique = solution.evidence.status == "unique" and (not change.needs_reward or not solution.evidence.reward_dimension)
+        return "" if unique else "Other discounts and rewards explain the policies as well: hand in what identify(problem) finds."
+    if solution.solver in ("MCE", "MPML", "MPMCE") and change.needs_reward:
+        return (
+            f"The reward of {solution.solver} may be one of many that explain the policies: hand in what identify(problem) finds."
+        )
+    return ""
+
+
+def _estimate(known: _Known, draws: int, seed: int) -> _Estimate | str:
+    """Draws from what a solution knows of its parameters, or why there are none."""
+    solution, rng = known.source, np.random.default_rng(seed)
+    assert isinstance(solution, Solution)
+    if solution.solver == "Population":
+        return _persons_drawn(solution, rng, draws)
+    if isinstance(solution.interval_source, ProfilesApart):
+        return _apart_drawn(solution, solution.interval_source, rng, draws)
+    point = resume(solution)
+    model, found = point.likelihood, precision(point)
+    if found.covariance is None:
+        return "there are too many reward parameters for their covariance"
+    size = np.ones(model.size)
+    size[: model.n_reward] = 1 / model.feature_sizes
+    open_ = np.linalg.qr(found.null_space)[0] if found.nullity else np.zeros((model.size, 0))
+    values, vectors = np.linalg.eigh(found.covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    root -= open_ @ (open_.T @ root)  # nothing is drawn along what the decisions do not show
+    x = _within(point.x + rng.standard_normal((draws, model.size)) @ root.T, root @ root.T, model)
+    lost = np.zeros(len(known.names), dtype=np.bool_)
+    remarks = []
+    evidence = solution.evidence
+    if isinstance(evidence, LikelihoodEvidence):
+        lost |= np.array(evidence.lost_temperatures, dtype=np.bool_)
+        if evidence.equally_likely:
+            lost[:] = True
+            remarks.append("Other discounts are as likely, so that nothing bounds what follows.")
+    pairs, step = None, 1e-3
+    if found.nullity:
+        # what moves along any open direction moves along one in general position
+        ways = found.null_space @ rng.standard_normal((found.nullity, 2))
+        ways /= np.maximum(np.abs(ways / size[:, None]).max(axis=0), 1e-300)
+        beside = np.concatenate([point.x + sign * step * way for way in ways.T for sign in (-1, 1)]).reshape(-1, model.size)
+        pairs = _drawn_from(point, known, np.clip(beside, model.lower, model.upper))
+    return _Estimate(_drawn_from(point, known, x), pairs, step, lost, tuple(remarks))
+
+
+def _within(x: Floats, covariance: Floats, model: ChoiceModel) -> Floats:
+    """Draws `(n,p)` moved into their bounds: where a discount or a temperature is put on a bound, the rest follows it."""
+    among = np.arange(model.discount_slice.start, model.temperature_slice.stop)
+    among = among[np.diag(covariance)[among] > 0]
+    held = np.zeros(x.shape, dtype=np.bool_)
+    for _ in range(3):
+        outside = np.zeros(x.shape, dtype=np.bool_)
+        outside[:, among] = ((x < model.lower) | (x > model.upper))[:, among]
+        if not (outside & ~held).any():
+            break
+        held |= outside
+        for row in np.flatnonzero(outside.any(axis=1)):
+            own = np.flatnonzero(held[row])
+            gap = np.clip(x[row, own], model.lower[own], model.upper[own]) - x[row, own]
+            x[row] += covariance[:, own] @ np.linalg.lstsq(covariance[np.ix_(own, own)], gap, rcond=None)[0]
+    return np.clip(x, model.lower, model.upper)
+
+
+def _drawn_from(point: Point, known: _Known, x: Floats) -> _Drawn:
+    """Parameters from places x `(n,p)` of the model."""
+    model = point.likelihood
+    tasks = None
+    if model.moves and model.moves[0].size:
+        entries = [model.transitions_at(each)[0] for each in x]
+        tasks = tuple(known.task.mdp.with_probabilities(data) for data in entries)
+    gamma = np.stack([model.discounts(each) for each in x], axis=1)
+    return _Drawn(x[:, : model.n_reward].T, gamma, np.stack([model.temperatures(each) for each in x], axis=1), tasks)
+
+
+def _apart_drawn(solution: Solution, source: ProfilesApart, rng: np.random.Generator, draws: int) -> _Estimate:
+    """Draws of persons who share nothing but a known reward."""
+    precise = precision_apart(source.here.curvature, source.lower == source.upper)
+    values, vectors = np.linalg.eigh(source.here.curvature)
+    free = source.lower != source.upper
+    root = np.where(values > 1e-12 * values.max(), 1 / np.sqrt(np.maximum(values, TINY)), 0.0)
+    alone = 1 / np.sqrt(np.maximum(np.diagonal(source.here.curvature, axis1=1, axis2=2), TINY))
+    steps = np.einsum("kij,kj,kjb->kib", vectors, root, rng.standard_normal((*source.places.shape, draws)))
+    one = alone[:, :, None] * rng.standard_normal((*source.places.shape, draws))
+    steps = np.where(free.all(axis=1)[:, None, None], steps, np.where(free[:, :, None], one, 0.0))
+    places = np.clip(source.places[:, :, None] + steps, source.lower[:, :, None], source.upper[:, :, None])
+    lost = ~precise.identified.all(axis=1) | ~source.known
+    return _Estimate(_Drawn(solution.reward, places[:, 0], np.exp(places[:, 1])), None, 1.0, lost)
+
+
+def _persons_drawn(solution: Solution, rng: np.random.Generator, draws: int) -> _Estimate | str:
+    """Draws of the persons of a population from what is known of each: logit γ and log λ are about normal."""
+    population = PopulationEvidence.of(solution).population
+    own = population.individuals
+    if "logit_discount" not in own:
+        return "types have none of their own"
+    if solution.status != Status.CONVERGED:
+        return "the population is not identified"
+    z = rng.standard_normal((2, len(solution.experts), draws))
+    tie = own.get("correlation", np.zeros(len(solution.experts)))[:, None]
+    errors = [own[name][:, None] for name in ("logit_discount_error", "log_temperature_error")]
+    x = own["logit_discount"][:, None] + errors[0] * z[0]
+    logs = own["log_temperature"][:, None] + errors[1] * (tie * z[0] + np.sqrt(1 - tie**2) * z[1])
+    drawn = _Drawn(solution.reward, population.largest_discount * expit(x), np.exp(logs))
+    estimated = any(error != 0 for error in PopulationEvidence.of(solution).reward_standard_errors)
+    remarks = ("The intervals are those of the persons: the error of the shared reward is not in them.",) if estimated else ()
+    return _Estimate(drawn, None, 1.0, np.zeros(len(solution.experts), dtype=np.bool_), remarks)
+
+
+class _Work:
+    """Plans after the change for drawn parameters, and what comes of them."""
+
+    def __init__(self, known: _Known, change: Change, targets: list[int], seed: int) -> None:
+        self.known, self.change, self.targets = known, change, targets
+        self.outcomes = Outcomes(change.task, targets, True, bool(change.pay.any()))
+        self.rng = np.random.default_rng(seed)
+
+    def each(self, drawn: _Drawn, jobs: int) -> Iterator[tuple[Floats, Floats]]:
+        """Of each expert the policies `(n,S',A)` and the outcomes `(Q,n)`."""
+        experts, n = drawn.gamma.shape
+        again = self.change.moved and self.change.mdp.sample_sizes is not None
+        if (drawn.tasks is None or self.change.moved) and not again:
+            yield from in_parallel(partial(self.expert, drawn), list(range(experts)), jobs)
+            return
+        parts = []
+        for i in range(n):
+            change = self._in_task(drawn, i)
+            known = replace(self.known, task=replace(self.known.task, mdp=change.mdp)) if not change.moved else self.known
+            work = _Work(known, change, self.targets, 0)
+            theta = drawn.theta if drawn.theta.ndim == 1 else drawn.theta[:, i]
+            parts.append(work.planned(theta, drawn.gamma[:, i], drawn.lam[:, i], self.change.discounts))
+        for k in range(experts):
+            yield np.stack([policies[k] for policies, _ in parts]), np.stack([numbers[:, k] for _, numbers in parts], axis=1)
+
+    def expert(self, drawn: _Drawn, k: int) -> tuple[Floats, Floats]:
+        """The same of one expert."""
+        return self.planned(drawn.theta, drawn.gamma[k], drawn.lam[k], np.full(drawn.gamma.shape[1], self.change.discounts[k]))
+
+    def planned(self, theta: Floats, gamma: Floats, lam: Floats, new: Floats) -> tuple[Floats, Floats]:
+        """Policies and outcomes of n plans; NaN where a value is infinite."""
+        gamma = np.where(np.isnan(new), gamma, new)
+        pay = self.change.pay.T.ravel()
+        reward = _rewards(self.known, self.change, theta)[1]
+        reward = reward + (pay if reward.ndim == 1 else pay[:, None])
+        task = self.outcomes.task
+        # as many plans at a time as a dense matrix for each allows
+        size = max(1, 20_000_000 // (task.n_states * (min(task.n_states, 128) + 8 * task.n_actions)))
+        policies, numbers = [], []
+        for low in range(0, gamma.size, size):
+            part = slice(low, low + size)
+            own = reward if reward.ndim == 1 else reward[:, part]
+            policies.append(_planned_or_nan(task, own, gamma[part], lam[part]))
+            numbers.append(self.outcomes.of(policies[-1], gamma[part], own, self.change.pay))
+        return np.concatenate(policies), np.concatenate(numbers, axis=1)
+
+    def _in_task(self, drawn: _Drawn, i: int) -> Change:
+        """The change in drawn transitions."""
+        change = self.change
+        if change.moved:
+            mdp = redrawn(change.mdp, self.rng)
+        else:
+            assert drawn.tasks is not None
+            mdp = drawn.tasks[i].starting(change.initial)
+        direct = change.pay - change.mdp.expect(change.arrival)
+        features = change.features
+        if change.moved and change.arrival_features is not None:
+            features = sp.csr_array(mdp.stacked @ change.arrival_features)
+        return replace(change, mdp=mdp, pay=mdp.expect(change.arrival) + direct, features=features)
+
+
+def _planned_or_nan(task: MDP, reward: Floats, gamma: Floats, lam: Floats) -> Floats:
+    """The policies `(n,S,A)`, NaN where a value is infinite."""
+    try:
+        return _planned(task, reward, gamma, lam)
+    except ValueError:
+        if gamma.size == 1:
+            return np.full((1, task.n_states, task.n_actions), np.nan)
+    halves = np.array_split(np.arange(gamma.size), 2)
+    columns = [reward if reward.ndim == 1 else reward[:, half] for half in halves]
+    return np.concatenate([_planned_or_nan(task, own, gamma[h], lam[h]) for own, h in zip(columns, halves, strict=True)])
+
+
 # Outcomes.
 
 
@@ -869,6 +1176,11 @@ def _outcome_frame(known: _Known, change: Change, answer: _Answer, targets: list
     before = np.where((where >= 0)[:, None], earlier[where], np.nan)
     before[[i for i, (quantity, _) in enumerate(after.labels) if quantity.endswith("bonus")]] = 0.0
     experts, size = len(known.names), len(after.labels)
+    ends, status = answer.outcome_ends, np.repeat(np.array(answer.status, dtype=object)[:, None], size, axis=1)
+    if ends is None:
+        ends = np.full((experts, size), np.nan), np.full((experts, size), np.nan)
+    if answer.outcome_open is not None:
+        status = np.where(answer.outcome_open, NOT_BOUNDED, IDENTIFIED)
     return pd.DataFrame(
         {
             "expert": np.repeat(np.array(known.names, dtype=object), size),
@@ -876,8 +1188,8 @@ def _outcome_frame(known: _Known, change: Change, answer: _Answer, targets: list
             "state": [state for _, state in after.labels] * experts,
             "before": before.T.ravel(),
             "after": numbers.T.ravel(),
-            "low": np.nan,
-            "high": np.nan,
-            "status": np.repeat(np.array(answer.status, dtype=object), size),
+            "low": ends[0].ravel(),
+            "high": ends[1].ravel(),
+            "status": status.ravel(),
         }
     )
