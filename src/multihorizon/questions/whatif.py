@@ -33,13 +33,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from scipy.special import expit
+from scipy.special import expit, logit
+from scipy.stats import t
 
 from multihorizon.checks import TINY, Bools, Floats, Sparse, as_count, as_discount, as_floats, as_level, first_few, label
 from multihorizon.choice.model import ChoiceModel
@@ -477,6 +478,7 @@ def predict(
     features: ArrayLike | Sparse | None = None,
     restrictions: Any = None,
     states: Sequence[object] | None = None,
+    persons: Literal["each", "groups"] = "each",
     level: float = 0.95,
     draws: int = 200,
     seed: int = 0,
@@ -501,6 +503,8 @@ def predict(
         features: of the states of the new task, as in `Problem`: `(A·S',d)`, or `(S',d)` where they are paid on arrival.
         restrictions: on the reward, where it is one of a set: see `exact.bounds`.
         states: whether and when these are reached is among the outcomes; by default the states of bonuses and bans.
+        persons: of a `Population`, "each" of its persons, or for each of its "groups" a typical person, whose interval is the
+            error of the estimate, and a new one, whose interval also holds how much persons differ.
         level: of the intervals.
         draws: from the estimate, of which intervals are quantiles.
         seed: of the draws.
@@ -520,13 +524,17 @@ def predict(
     """
     as_level(level)
     as_count(draws, "draws", least=20)
+    if persons not in ("each", "groups"):
+        raise ValueError(f'persons must be "each" or "groups", received {persons!r}')
+    if persons == "groups" and not (isinstance(source, Solution) and source.solver == "Population"):
+        raise ValueError("groups are those of a Population: hand in a solution of it, or ask for each person")
     as_jobs(jobs)
     if isinstance(source, Solution):
         if restrictions is not None:
             raise ValueError(
                 "restrictions are for rewards that are one of a set: hand in an Identification, or a Problem of policies"
             )
-        known = _of_solution(source)
+        known = _of_solution(source, persons)
     elif isinstance(source, Identification | Problem):
         known = _of_policies(source, discount)
         if isinstance(source, Problem):
@@ -582,6 +590,7 @@ class _Known:
         ranges: of the discounts `(K,2)` where they are one of a set.
         arrival: the part of the known reward that is paid on arrival `(S,)`, if it is.
         identified: by expert, whether the discount is known.
+        eta: of persons of a population `(5,K)`: logit γ and its error, log λ and its error, and the correlation of the two.
     """
 
     names: tuple[str, ...]
@@ -595,6 +604,7 @@ class _Known:
     ranges: Floats | None = None
     arrival: Floats | None = None
     identified: Bools | None = None
+    eta: Floats | None = None
     source: Solution | Identification | None = None
     remarks: tuple[str, ...] = ()
 
@@ -626,7 +636,7 @@ def _one_task(problem: Any) -> Expert:
     return found
 
 
-def _of_solution(solution: Solution) -> _Known:
+def _of_solution(solution: Solution, persons: str) -> _Known:
     """What a solution says of its experts."""
     if isinstance(solution.evidence, LookaheadEvidence):
         raise ValueError(f"this needs a solution with discounts: {solution.evidence.no_discount}")
@@ -638,15 +648,13 @@ def _of_solution(solution: Solution) -> _Known:
     if not np.isfinite(solution.reward).all() or not np.isfinite(solution.discounts).all():
         raise ValueError("predict needs a solution with a reward and a discount for every expert, received one without")
     assert solution.problem is not None
-    names = solution.problem.parameter_names
-    given = solution.options.get("known_reward")
-    arrival = None
+    given, arrival = solution.options.get("known_reward"), None
     if task.known_reward is not None and given is not None:
-        arrival = _by_state(task.mdp, given, "known_reward")
-        arrival = None if np.shape(arrival) != (task.mdp.n_states,) else np.asarray(arrival, dtype=np.float64)
-    return _Known(
+        arrival = np.asarray(_by_state(task.mdp, given, "known_reward"), dtype=np.float64)
+        arrival = arrival if arrival.shape == (task.mdp.n_states,) else None
+    known = _Known(
         names=solution.experts,
-        parameter_names=names,
+        parameter_names=solution.problem.parameter_names,
         task=task,
         discounts=solution.discounts,
         temperature=solution.temperature,
@@ -655,6 +663,63 @@ def _of_solution(solution: Solution) -> _Known:
         arrival=arrival,
         source=solution,
     )
+    known = replace(known, unit=_unit(known))
+    return known if solution.solver != "Population" else _of_population(known, solution, persons == "groups")
+
+
+def _unit(known: _Known) -> str:
+    """What a bonus of 1 means for the experts of a solution."""
+    solution, theta = known.source, known.theta
+    assert isinstance(solution, Solution)
+    assert theta is not None
+    order = np.argsort(-np.abs(theta), kind="stable")[:3]
+    paid = in_words([f"{known.parameter_names[i]} {theta[i]:.3g}" for i in order])
+    what = "is paid" if known.task.features is None else "a unit of a feature is paid"
+    beside = f" For comparison, {what}: {paid}." if theta.size else ""
+    if known.temperature is None:
+        return f"A bonus of 1 is one unit of the reward, whose scale is set by the bound on rewards alone.{beside}"
+    paid_known = known.task.known_reward is not None or solution.options.get("known_reward") is not None
+    if paid_known:
+        return f"A bonus of 1 is one unit of the known reward.{beside}"
+    if np.ptp(known.temperature) <= 1e-9 * known.temperature.max():
+        size = f"{known.temperature[0]:.3g}"
+        return f"A bonus of 1 is one unit of the reward, in which the temperature of all experts is {size}.{beside}"
+    return (
+        "A bonus of 1 is one mean temperature of the experts. Nothing else sets the scale of the reward: compare experts only as "
+        f"far as they share it.{beside}"
+    )
+
+
+def _of_population(known: _Known, solution: Solution, groups: bool) -> _Known:
+    """The persons of a population, or a typical and a new person of each of its groups."""
+    population = PopulationEvidence.of(solution).population
+    own = population.individuals
+    if "logit_discount" not in own:
+        if groups:
+            raise ValueError("types have no groups: ask for each unit")
+        return known
+    if not groups:
+        tie = own.get("correlation", np.zeros(len(known.names)))
+        names = ("logit_discount", "logit_discount_error", "log_temperature", "log_temperature_error")
+        return replace(known, eta=np.stack([*(own[name] for name in names), tie]))
+    spread, centre, rows, labels = population.spread, [], [], []
+    reach = 2 * float(t.ppf(0.975, population.degrees))
+    level = (
+        float(population.temperature["Intercept"].get("standard_error") or 0.0) if "Intercept" in population.temperature else 0.0
+    )
+    for name, found in population.predictions.items():
+        ends = [np.array(found[which]) for which in ("typical_interval", "new_person_interval")]
+        x = [logit(np.clip(end / population.largest_discount, 1e-9, 1 - 1e-9)) for end in ends]
+        middle = float(logit(np.clip(found["typical_discount"] / population.largest_discount, 1e-9, 1 - 1e-9)))
+        log = float(np.log(found["typical_temperature"]))
+        error = 0.0 if np.isnan(level) else level
+        wide = float(np.hypot(error, spread["temperature"]["estimate"]))
+        for who, part, other, both in (("typical", x[0], error, 0.0), ("new", x[1], wide, spread["correlation"]["estimate"])):
+            labels.append(f"{who} person" if name == "everyone" else f"{who} person of {name}")
+            rows.append([middle, float(part[1] - part[0]) / reach, log, other, both])
+            centre.append((found["typical_discount"], found["typical_temperature"]))
+    discounts, temperatures = np.array(centre).T
+    return replace(known, names=tuple(labels), discounts=discounts, temperature=temperatures, eta=np.array(rows).T)
 
 
 def _of_policies(source: Identification | Problem, discount: Any) -> _Known:
@@ -670,14 +735,16 @@ def _of_policies(source: Identification | Problem, discount: Any) -> _Known:
             advice = "solve the problem and hand in its solution" if expert.sets is None else "hand in the solution of a solver"
             raise ValueError(f"predict needs policies of probabilities, received {what} of expert {expert.name}: {advice}")
     policies = np.stack([expert.require_policy() for expert in problem.experts])
-    unit = "A bonus of 1 is worth one temperature of the expert: it multiplies the odds of a choice by 2.7 where nothing follows."
+    unit = "A bonus of 1 is worth one temperature, which all experts share."
+    own = (
+        "A bonus of 1 is worth one temperature of each expert. Nothing sets a common scale: compare no experts by their response."
+    )
     known = _Known(problem.names, problem.parameter_names, task, np.zeros(0), None, unit, policies=policies)
     if isinstance(source, Problem):
         given = _read_discounts(problem.names, discount)
         if np.isfinite(given).all():
-            return replace(
-                known, discounts=given, temperature=np.ones(given.size), identified=np.ones(given.size, dtype=np.bool_)
-            )
+            ones = np.ones(given.size)
+            return replace(known, discounts=given, temperature=ones, identified=ones > 0, unit=own if given.size > 1 else unit)
         named = {name: float(g) for name, g in zip(problem.names, given, strict=True) if np.isfinite(g)}
         source = identify(problem, known=named or None)
     if source.status == "infeasible":
@@ -685,8 +752,11 @@ def _of_policies(source: Identification | Problem, discount: Any) -> _Known:
             "no discounts and shared reward explain these experts, so their discounts are not known: "
             "hand in the problem with discount= for each expert"
         )
+    if np.ptp(source.temperature) > 0:
+        unit = f"A bonus of 1 is worth one temperature of {problem.names[0]}."
     return replace(
         known,
+        unit=unit,
         discounts=source.discounts,
         temperature=source.temperature,
         ranges=source.intervals,
@@ -875,9 +945,11 @@ def _sure(
     shares = [(1 - level) / 2, (1 + level) / 2]
     failed = 0
     for k, (policies, numbers) in zip(experts, work.each(estimate.drawn, jobs), strict=True):
-        failed = max(failed, int(np.isnan(policies[:, 0, 0]).sum()))
-        low[k], high[k] = _ends(policies, point.after[k], shares)
-        ends[0][k], ends[1][k] = np.nanquantile(numbers, shares, axis=1)
+        # one more draw lies between the ends with exactly the level as its chance
+        finite = ~np.isnan(policies[:, 0, 0])
+        low[k], high[k] = np.quantile(policies[finite], shares, axis=0, method="weibull")
+        ends[0][k], ends[1][k] = np.quantile(numbers[:, finite], shares, axis=1, method="weibull")
+        failed = max(failed, int((~finite).sum()))
         progress((k + 1) / experts.size, f"{k + 1:,} of {experts.size:,} experts")
     live = change.mdp.live & work.outcomes.reached[:, None]
     closed = [not (own & live).any() for own in open_policies]
@@ -900,11 +972,6 @@ def _sure(
     )
 
 
-def _ends(policies: Floats, centre: Floats, shares: Sequence[float]) -> Floats:
-    """The ends of intervals `(2,S,A)` of drawn probabilities `(n,S,A)`."""
-    return np.nanquantile(policies, shares, axis=0)
-
-
 def _one_of_many(solution: Solution, change: Change) -> str:
     """Why the reward of a solution is one of many that explain the experts as well; empty where it is not, or does not matter."""
     if solution.solver in ("LPIRL", "NaiveLP", "MPLP"):
@@ -924,7 +991,7 @@ def _estimate(known: _Known, draws: int, seed: int) -> _Estimate | str:
     solution, rng = known.source, np.random.default_rng(seed)
     assert isinstance(solution, Solution)
     if solution.solver == "Population":
-        return _persons_drawn(solution, rng, draws)
+        return _persons_drawn(known, solution, rng, draws)
     if isinstance(solution.interval_source, ProfilesApart):
         return _apart_drawn(solution, solution.interval_source, rng, draws)
     point = resume(solution)
@@ -1000,23 +1067,20 @@ def _apart_drawn(solution: Solution, source: ProfilesApart, rng: np.random.Gener
     return _Estimate(_Drawn(solution.reward, places[:, 0], np.exp(places[:, 1])), None, 1.0, lost)
 
 
-def _persons_drawn(solution: Solution, rng: np.random.Generator, draws: int) -> _Estimate | str:
+def _persons_drawn(known: _Known, solution: Solution, rng: np.random.Generator, draws: int) -> _Estimate | str:
     """Draws of the persons of a population from what is known of each: logit γ and log λ are about normal."""
-    population = PopulationEvidence.of(solution).population
-    own = population.individuals
-    if "logit_discount" not in own:
-        return "types have none of their own"
+    evidence = PopulationEvidence.of(solution)
+    if known.eta is None:
+        return "units of a type have none of their own"
     if solution.status != Status.CONVERGED:
         return "the population is not identified"
-    z = rng.standard_normal((2, len(solution.experts), draws))
-    tie = own.get("correlation", np.zeros(len(solution.experts)))[:, None]
-    errors = [own[name][:, None] for name in ("logit_discount_error", "log_temperature_error")]
-    x = own["logit_discount"][:, None] + errors[0] * z[0]
-    logs = own["log_temperature"][:, None] + errors[1] * (tie * z[0] + np.sqrt(1 - tie**2) * z[1])
-    drawn = _Drawn(solution.reward, population.largest_discount * expit(x), np.exp(logs))
-    estimated = any(error != 0 for error in PopulationEvidence.of(solution).reward_standard_errors)
+    z = rng.standard_normal((2, len(known.names), draws))
+    x, x_error, y, y_error, tie = known.eta[:, :, None]
+    logs = y + y_error * (tie * z[0] + np.sqrt(1 - tie**2) * z[1])
+    drawn = _Drawn(solution.reward, evidence.population.largest_discount * expit(x + x_error * z[0]), np.exp(logs))
+    estimated = any(error != 0 for error in evidence.reward_standard_errors)
     remarks = ("The intervals are those of the persons: the error of the shared reward is not in them.",) if estimated else ()
-    return _Estimate(drawn, None, 1.0, np.zeros(len(solution.experts), dtype=np.bool_), remarks)
+    return _Estimate(drawn, None, 1.0, np.zeros(len(known.names), dtype=np.bool_), remarks)
 
 
 class _Work:
