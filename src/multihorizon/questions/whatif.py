@@ -47,6 +47,7 @@ from multihorizon.choice.model import ChoiceModel
 from multihorizon.choice.tabular import Point, engine_for, redrawn
 from multihorizon.estimate.intervals import ProfilesApart, precision, precision_apart
 from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.exact.bounds import discount_members, predicted_bounds, read_restrictions
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.mdp import MDP, steps_into
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
@@ -555,7 +556,7 @@ def predict(
     )
     targets = _targets(change, states)
     if known.theta is None:
-        answer = _without_reward(known, change, restrictions)
+        answer = _without_reward(known, change, targets, restrictions, progress)
     else:
         answer = _sure(known, change, _point(known, change), targets, level, draws, seed, jobs, progress)
     progress(1.0, "planned")
@@ -573,7 +574,7 @@ def predict(
         outcomes=_outcome_frame(known, change, answer, targets),
         unit=known.unit,
         level=level,
-        remarks=(*known.remarks, *answer.remarks),
+        remarks=answer.remarks,
         change=change,
     )
 
@@ -590,6 +591,8 @@ class _Known:
         ranges: of the discounts `(K,2)` where they are one of a set.
         arrival: the part of the known reward that is paid on arrival `(S,)`, if it is.
         identified: by expert, whether the discount is known.
+        given: the problem of the policies.
+        source: where the discounts come from; None where they were given.
         eta: of persons of a population `(5,K)`: logit γ and its error, log λ and its error, and the correlation of the two.
     """
 
@@ -605,8 +608,14 @@ class _Known:
     arrival: Floats | None = None
     identified: Bools | None = None
     eta: Floats | None = None
+    given: Problem | None = None
     source: Solution | Identification | None = None
-    remarks: tuple[str, ...] = ()
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of the policies."""
+        assert isinstance(self.given, Problem)
+        return self.given
 
 
 @dataclass(frozen=True, eq=False)
@@ -739,7 +748,7 @@ def _of_policies(source: Identification | Problem, discount: Any) -> _Known:
     own = (
         "A bonus of 1 is worth one temperature of each expert. Nothing sets a common scale: compare no experts by their response."
     )
-    known = _Known(problem.names, problem.parameter_names, task, np.zeros(0), None, unit, policies=policies)
+    known = _Known(problem.names, problem.parameter_names, task, np.zeros(0), None, unit, policies=policies, given=problem)
     if isinstance(source, Problem):
         given = _read_discounts(problem.names, discount)
         if np.isfinite(given).all():
@@ -830,49 +839,91 @@ def _point(known: _Known, change: Change) -> _Answer:
     return _Answer(before, after, nothing, nothing, (IDENTIFIED,) * len(known.names), np.zeros(len(known.names), dtype=np.bool_))
 
 
-def _without_reward(known: _Known, change: Change, restrictions: Any) -> _Answer:
+def _without_reward(known: _Known, change: Change, targets: list[int], restrictions: Any, progress: Progress) -> _Answer:
     """Bonus and ban by the identity; where the reward is needed, bounds over the identified set."""
+    limits = None if restrictions is None else read_restrictions(known.parameter_names, restrictions)
     if change.needs_reward:
-        return _over_the_set(known, change, restrictions)
+        return _over_the_set(known, change, limits, progress)
     assert known.policies is not None
     assert known.temperature is not None
     assert known.identified is not None
+    status = tuple(IDENTIFIED if one else BOUNDED for one in known.identified)
     remarks = []
-    if restrictions is not None:
+    if limits is not None and known.identified.all():
         remarks.append("A bonus and a ban follow from the policies alone: the restrictions on the reward change nothing.")
-    after = np.stack(
-        [
-            reweighted(known.task.mdp, policy, change, np.array([gamma]), float(lam))[0]
-            for policy, gamma, lam in zip(known.policies, known.discounts, known.temperature, strict=True)
-        ]
-    )
-    low, high = after.copy(), after.copy()
-    status = [IDENTIFIED if one else BOUNDED for one in known.identified]
-    if known.ranges is not None:
-        for k, (policy, lam) in enumerate(zip(known.policies, known.temperature, strict=True)):
-            tried = np.append(np.linspace(known.ranges[k, 0], known.ranges[k, 1], 41), known.discounts[k])
-            swept = reweighted(known.task.mdp, policy, change, np.unique(tried), float(lam))
-            low[k], high[k] = swept.min(axis=0), swept.max(axis=0)
-    return _Answer(known.policies, after, low, high, tuple(status), np.zeros(len(status), dtype=np.bool_), tuple(remarks))
+    # The discounts and temperatures (M,K) that are tried: the answer, and what else explains the policies.
+    tried, lams = known.discounts[None], known.temperature[None]
+    if not known.identified.all() and (limits is not None or np.ptp(known.temperature) > 0):
+        members = _members(known, limits)
+        middle = len(members[0]) // 2
+        tried, lams = (np.concatenate([each[middle : middle + 1], each]) for each in members)
+    elif known.ranges is not None:
+        tried = np.concatenate([tried, np.linspace(known.ranges[:, 0], known.ranges[:, 1], 41)])
+        lams = np.repeat(lams, len(tried), axis=0)
+    if not known.identified.all():
+        remarks.append(
+            "Discounts that explain the policies were tried one by one: the bounds are attained, and at least so wide."
+        )
+    outcomes = Outcomes(change.task, targets, False, bool(change.pay.any()))
+    after, low, high = (np.empty(change.pay.shape, dtype=np.float64)[None].repeat(len(status), axis=0) for _ in range(3))
+    ends = np.empty((len(status), len(outcomes.labels))), np.empty((len(status), len(outcomes.labels)))
+    for k, policy in enumerate(known.policies):
+        swept = reweighted(known.task.mdp, policy, change, tried[:, k], lams[:, k])
+        numbers = outcomes.of(swept, tried[:, k], None, change.pay)
+        after[k], low[k], high[k] = swept[0], swept.min(axis=0), swept.max(axis=0)
+        ends[0][k], ends[1][k] = numbers.min(axis=1), numbers.max(axis=1)
+    nothing = np.zeros(len(status), dtype=np.bool_)
+    return _Answer(known.policies, after, low, high, status, nothing, tuple(remarks), ends)
 
 
-def reweighted(mdp: MDP, policy: Floats, change: Change, gamma: Floats, lam: float) -> Floats:
-    """The policies `(n,S,A)` after a bonus and a ban, of an expert seen to follow `policy` `(S,A)`, at discounts `(n,)`.
+def reweighted(mdp: MDP, policy: Floats, change: Change, gamma: Floats, lam: Floats) -> Floats:
+    """The policies `(n,S,A)` after a bonus and a ban, of an expert seen to follow `policy` `(S,A)`.
 
-    By the identity at the top: no reward is needed.
+    By the identity at the top: no reward is needed, only the discounts and temperatures `(n,)` to try.
     """
-    never = (policy == 0) & mdp.live
-    task = change.task.without(never)
+    task = change.task.without((policy == 0) & mdp.live)
     with np.errstate(divide="ignore"):
-        reward = np.where(task.live, lam * np.log(policy) + change.pay, 0.0)
-    return _planned(task, reward.T.ravel(), gamma, np.full(gamma.size, lam))
+        log = np.where(task.live, np.log(policy), 0.0)
+    pay = np.where(task.live, change.pay, 0.0)
+    return _planned(task, np.outer(log.T.ravel(), lam) + pay.T.ravel()[:, None], gamma, lam)
 
 
-def _over_the_set(known: _Known, change: Change, restrictions: Any) -> _Answer:
-    """Bounds over all rewards and discounts that explain the policies and keep to the restrictions."""
-    raise ValueError(
-        "other transitions and another discount need the reward, which policies alone do not give: hand in a Solution"
+def _members(known: _Known, limits: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
+    """Discounts and temperatures `(M,K)` that explain the policies: the identified ones, or members of the set."""
+    assert known.temperature is not None
+    assert known.identified is not None
+    if known.identified.all() or not isinstance(known.source, Identification):
+        return known.discounts[None], known.temperature[None]
+    found = known.source
+    assert found.problem is not None
+    free = np.ptp(found.temperature) > 0
+    # what was known has an interval of no width
+    given = {name: float(low) for name, (low, high) in zip(found.experts, found.intervals.tolist(), strict=True) if low == high}
+    return discount_members(
+        found.problem, "per_expert" if free else float(found.temperature[0]), given or None, limits, found.tolerance
     )
+
+
+def _over_the_set(known: _Known, change: Change, limits: tuple[Floats, Floats] | None, progress: Progress) -> _Answer:
+    """Bounds over all rewards and discounts that explain the policies and keep to the restrictions."""
+    assert known.policies is not None
+    discounts, temperatures = _members(known, limits)
+    bounds = predicted_bounds(
+        known.problem,
+        discounts,
+        temperatures,
+        mdp=change.mdp,
+        features=change.features if change.moved else known.task.features,
+        pay=change.pay,
+        forbid=change.forbid,
+        new_discounts=change.discounts,
+        restrictions=limits,
+        progress=progress,
+    )
+    remarks = bounds.remarks
+    if any(word != IDENTIFIED for word in bounds.status):
+        remarks = (*remarks, "The outcomes are those of one reward that explains the policies; they have no bounds.")
+    return _Answer(known.policies, bounds.point, bounds.low, bounds.high, bounds.status, bounds.proved, remarks)
 
 
 # How sure.
