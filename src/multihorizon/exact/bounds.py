@@ -17,12 +17,15 @@ any member z_c lies below it everywhere. With `J = ∂V'/∂z` at z_c, found by 
 *The linear test.* Along a direction n of the set nothing changes exactly when `F'n = φ − γ'T'φ` for some φ(s) and every action:
 then φ = J n and δ n = 0. So the rank of δ says how many directions matter to an expert. If it is 0, the answer is *identified*.
 
-*Proved bounds.* Linear programs over the polyhedron bound every `δ(s,a)·(z − z_c)` and every difference of two actions. E is
-largest where all rows are, and grows with them: it is at most the soft value of a task whose rows are `λ log π_c` and the upper
-bounds. An unbounded program makes E unbounded in all states from which its row can be reached. Bounds of all log-odds, and so of
-π', follow. Where few directions matter and they are bounded, the set is cut into boxes in these directions. On a box E is at most
-what it is at a corner, because it is convex: the error of a box falls with the square of its size. Boxes are halved until what is
-proved is near what is attained. Everything is moved outwards by a little more than rounding.
+*Proved bounds.* Linear programs over the polyhedron bound every `δ(s,a)·(z − z_c)` and every difference of two actions. E solves
+`E = λ log Σ_a π_c exp{(δ·(z − z_c) + γ'T'E)/λ}` and grows with the rows: it is at most the soft value of a task whose rows are
+`λ log π_c` and the upper bounds. Since `Σ_a π_c δ = 0`, not all rows are large at once: with the exponential below its chord, one
+more program for each state bounds its sum, and E is at most the value of the best plan for these bounds. An unbounded program
+makes E unbounded in all states from which its row can be reached. Bounds of all log-odds, and so of π', follow.
+
+Where few directions matter and they are bounded, the set is cut into boxes in these directions. On a box E is at most what it is
+at a corner, because it is convex: the error of a box falls with the square of its size. Boxes are halved until what is proved is
+near what is attained. Everything is moved outwards by a little more than rounding.
 
 *Attained bounds.* Members of the set are found on which a probability is small or large: corners of the polyhedron, and from the
 best of them steps of sequential linear programming in a region that grows while steps succeed. What a search attains is at least
@@ -47,7 +50,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from multihorizon.checks import Bools, Floats, Sparse, as_floats, as_shape, first_few
+from multihorizon.checks import Bools, Floats, Ints, Sparse, as_floats, as_shape, first_few
 from multihorizon.exact.equations import (
     Explanation,
     FeatureEquations,
@@ -64,7 +67,7 @@ from multihorizon.mdp import MDP
 from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.planning.linear import policy_resolvent
-from multihorizon.planning.plan import soft_plan
+from multihorizon.planning.plan import plan, soft_plan
 from multihorizon.problem import Problem
 
 #: Probabilities within this of 0 or 1 are not told from 0 or 1, and ranges up to this width are one number.
@@ -85,6 +88,7 @@ class Bounds:
         status: `(K,)` of "identified", "bounded" and "not bounded" (nothing is known of any choice of this expert).
         proved: `(K,)`, whether `low` and `high` are certain to hold every member.
         point: `(K,S',A)`, the choices of one member.
+        members: for each expert the choices `(m,S',A)` of members that attain some end, for what else follows from choices.
         reward: `(d,)`, that member's reward parameters.
         directions: `(K,)`, how many directions of the set matter to each expert.
         remarks: what else must be said, in sentences.
@@ -97,6 +101,7 @@ class Bounds:
     status: tuple[str, ...]
     proved: Bools
     point: Floats
+    members: tuple[Floats, ...]
     reward: Floats
     directions: tuple[int, ...]
     remarks: tuple[str, ...]
@@ -171,7 +176,8 @@ def _joined(found: Sequence[Bounds], count: int) -> Bounds:
     words = [_status(lo, hi, 1e-3) for lo, hi in zip(low, high, strict=True)]
     status = tuple("bounded" if word == "identified" else word for word in words)
     directions = tuple(np.max([b.directions for b in found], axis=0).tolist())
-    return Bounds(low, high, low, high, status, nothing, middle.point, middle.reward, directions, tuple(remarks))
+    seen = tuple(np.concatenate([b.members[k] for b in found]) for k in range(len(status)))
+    return Bounds(low, high, low, high, status, nothing, middle.point, seen, middle.reward, directions, tuple(remarks))
 
 
 def _status(low: Floats, high: Floats, near: float = ROUNDED) -> str:
@@ -198,12 +204,13 @@ def read_restrictions(names: Sequence[str], given: Any) -> tuple[Floats, Floats]
     Example:
         >>> A, b = read_restrictions(["home", "town"], {"rising": ["home", "town"], "lower": 0})
         >>> A.tolist(), b.tolist()
-        ([[1.0, -1.0], [-1.0, 0.0], [0.0, -1.0]], [0.0, -0.0, -0.0])
+        ([[1.0, -1.0], [-1.0, 0.0], [0.0, -1.0]], [0.0, 0.0, 0.0])
     """
     parts = list(_parts(tuple(names), given))
     rows = [row for part, _ in parts for row in part]
     limits = [limit for _, part in parts for limit in part]
-    return np.array(rows, dtype=np.float64).reshape(-1, len(names)), np.array(limits, dtype=np.float64)
+    # Adding 0 makes a plain 0 of the negative one that a sign leaves.
+    return np.array(rows, dtype=np.float64).reshape(-1, len(names)) + 0.0, np.array(limits, dtype=np.float64) + 0.0
 
 
 def _parts(names: tuple[str, ...], given: Any) -> Iterator[tuple[Floats, Floats]]:
@@ -314,8 +321,13 @@ class _Rewards:
         """All rewards that explain the experts at these discounts and temperatures and meet the restrictions; None if none do."""
         origin, basis = explaining_rewards(problem, discounts, temperatures)
         rows, limits = _restricted(origin, basis, restrictions)
-        centre = _inner_point(rows, limits) if limits.size else np.zeros(basis.shape[1])
-        return None if centre is None else _Rewards(origin, basis, sp.csr_array(rows), limits, centre)
+        centre = np.zeros(basis.shape[1])
+        if limits.size:
+            inner = _inner_point(rows, limits)
+            if inner is None:
+                return None
+            centre = _central(rows, limits, inner)
+        return _Rewards(origin, basis, sp.csr_array(rows), limits, centre)
 
     def largest(self, costs: Floats, within: tuple[Floats, Floats, Floats] | None = None) -> LPResult:
         """The largest `costs·z`; with `within = (C, low, high)`, among z with `low ≤ C z ≤ high`."""
@@ -382,27 +394,42 @@ def _restricted(origin: Floats, basis: Floats, restrictions: tuple[Floats, Float
 
 
 def _inner_point(rows: Floats, limits: Floats) -> Floats | None:
-    """A z with `rows z ≤ limits` that keeps away from the limits as far as is cheap; None if there is none."""
-    n = rows.shape[1]
-    norms = np.linalg.norm(rows, axis=1)
+    """A z with `rows z ≤ limits`, as far from the limits as up to 1; None if there is none."""
+    n, norms = rows.shape[1], np.linalg.norm(rows, axis=1)
     if (limits[norms == 0] < 0).any():
         return None
-    # Members far away are bad starts: |z| counts a little against the distance from the limits, which counts up to 1.
-    m = len(rows)
-    matrix = np.block(
-        [
-            [rows, np.zeros((m, n)), norms[:, None]],
-            [np.eye(n), -np.eye(n), np.zeros((n, 1))],
-            [-np.eye(n), -np.eye(n), np.zeros((n, 1))],
-        ]
-    )
-    upper = np.concatenate([limits, np.zeros(2 * n)])
-    costs = np.concatenate([np.zeros(n), np.full(n, -1e-4 / max(n, 1)), [1.0]])
-    below = np.concatenate([np.full(n, -INFINITY), np.zeros(n + 1)])
-    above = np.concatenate([np.full(2 * n, INFINITY), [1.0]])
-    program = LinearProgram(costs, sp.csr_array(matrix), np.full(upper.size, -INFINITY), upper, below, above)
+    matrix = sp.csr_array(np.column_stack([rows, norms]))
+    bounds = np.append(np.full(n, -INFINITY), 0.0), np.append(np.full(n, INFINITY), 1.0)
+    program = LinearProgram(np.eye(n + 1)[n], matrix, np.full(limits.size, -INFINITY), limits, *bounds)
     result = solve_lp(program, ray=False)
     return result.values[:n] if result.optimal else None
+
+
+def _central(rows: Floats, limits: Floats, z: Floats) -> Floats:
+    """The z that minimises `|z|²/200 − Σ log(limits − rows z)`, from one within the limits, by Newton's method.
+
+    It is one point whatever the basis of z is, and away from the limits; where nothing limits a direction, |z| does.
+    """
+    keep = np.any(rows != 0, axis=1)
+    rows, limits = rows[keep], limits[keep]
+
+    def height(at: Floats) -> float:
+        slack = limits - rows @ at
+        return float(at @ at / 200 - np.log(slack).sum()) if (slack > 0).all() else np.inf
+
+    here = height(z)
+    for _ in range(100 if np.isfinite(here) else 0):
+        slack = limits - rows @ z
+        # The Newton step as a least-squares solution, which keeps its digits where some limits are much nearer than others.
+        matrix = np.vstack([rows / slack[:, None], np.eye(z.size) / 10])
+        step = np.linalg.lstsq(matrix, -np.concatenate([np.ones(slack.size), z / 10]), rcond=None)[0]
+        gain, length = float(np.sum((matrix @ step) ** 2)), 1.0
+        while (there := height(z + length * step)) > here - 0.1 * length * gain and length > 1e-10:
+            length /= 2
+        if length <= 1e-10 or gain < 1e-20:
+            break
+        z, here = z + length * step, there
+    return z
 
 
 def _contradiction(problem: Problem, discounts: Floats, temperatures: Floats, restrictions: tuple[Floats, Floats]) -> str:
@@ -457,17 +484,8 @@ class _Task:
 
     @staticmethod
     def read(mdp: MDP, features: Any, pay: Floats | None, forbid: Bools | None, n_parameters: int) -> _Task:
-        """The task; bans are written into the available actions."""
-        if forbid is not None and np.asarray(forbid).any():
-            moves = [mdp.transition(a) for a in range(mdp.n_actions)]
-            mdp = MDP(
-                moves,
-                mdp.initial,
-                mdp.terminal,
-                mdp.available & ~(forbid & ~mdp.terminal[:, None]),
-                state_names=mdp.state_names,
-                action_names=mdp.action_names,
-            )
+        """The task, with its shapes checked."""
+        mdp = mdp if forbid is None else mdp.without(forbid)
         matrix = mdp.stacked if features is None else features
         as_shape(matrix, (mdp.n_actions * mdp.n_states, n_parameters), "features after the change")
         return _Task(mdp, matrix, np.zeros((mdp.n_states, mdp.n_actions)) if pay is None else pay)
@@ -536,10 +554,6 @@ class _OneExpert:
         logs = np.where(self.live, plan.log_policy, -np.inf)
         return _Planned(logs, np.where(self.live, np.exp(logs), plan.policy), plan.values)
 
-    def slopes_at(self, planned: _Planned) -> Floats:
-        """`∂ log π'/∂y` `(S',A,n)` at a member."""
-        return self._slopes(planned.policy, self._rows)[1] / self.lam
-
     def extreme(self, direction: Floats) -> tuple[float, Floats | None]:
         """The largest `direction·y` over the set, and the y that attains it; with one direction two programs are enough."""
         if self.n > 1 or not direction.any():
@@ -562,11 +576,13 @@ class _OneExpert:
 
     def over_all(self, extremes: list[Floats]) -> tuple[Floats, Floats]:
         """Proved bounds `(S',A)` from linear programs over the whole set; the y that attain their optima go to `extremes`."""
-        upper = np.zeros(self.live.shape)
+        lower, upper = np.zeros((2, *self.live.shape))
         for s, a in np.argwhere(self.live):
-            upper[s, a], y = self.extreme(self.slopes[s, a])
-            extremes.extend(() if y is None else (y,))
-        gain = self._largest_gain(upper)
+            for sign, side in ((-1.0, lower), (1.0, upper)):
+                value, y = self.extreme(sign * self.slopes[s, a])
+                side[s, a] = sign * value
+                extremes.extend(() if y is None else (y,))
+        gain = self._largest_gain(lower, upper)
         n_actions = self.live.shape[1]
         apart = np.full((*self.live.shape, n_actions), -np.inf)  # the largest log-odds of b against a, at [s, a, b]
         for s, a in np.argwhere(self.chosen):
@@ -576,8 +592,8 @@ class _OneExpert:
                 apart[s, a, b] = top
         return self._from_log_odds(self.centre, apart, gain)
 
-    def _largest_gain(self, upper: Floats) -> Floats:
-        """The largest E `(S',)` where rows of δ·y are at most `upper` `(S',A)`; inf where one that is not bounded is reached."""
+    def _largest_gain(self, lower: Floats, upper: Floats) -> Floats:
+        """The largest E `(S',)` where rows of δ·y lie in `lower` to `upper` `(S',A)`; inf where one without end is reached."""
         mdp = self.task.mdp
         endless: Bools = np.any(~np.isfinite(upper) & self.live, axis=1)
         if self.gamma > 0:
@@ -587,11 +603,41 @@ class _OneExpert:
                     break
                 endless = reaches
         rows = np.where(self.live & ~endless[:, None], self.lam * np.where(self.live, self.centre.log_policy, 0.0) + upper, 0.0)
-        try:
-            gain = soft_plan(mdp, rows, self.gamma, self.lam).values
-        except ValueError:  # at discount 1 the upper bounds together may be worth infinitely much
-            return np.full(mdp.n_states, np.inf)
-        return np.where(endless, np.inf, np.maximum(gain, 0.0))
+        gain = np.where(endless, np.inf, 0.0)
+        with suppress(ValueError):  # at discount 1 the upper bounds together may be worth infinitely much
+            gain = np.maximum(gain, soft_plan(mdp, rows, self.gamma, self.lam).values)
+            states = np.flatnonzero(~endless & self.chosen.any(axis=1) & (upper.max(axis=1) < 500 * self.lam))
+            if not states.size:
+                return gain
+            start = np.where(endless | (self.live.sum(axis=1) == 1), 0.0, gain)  # without an alternative nothing is gained
+            start[states] = self._one_step_gains(states, lower, upper, np.zeros(mdp.n_states))
+            steady = plan(mdp, np.repeat(start[:, None], mdp.n_actions, axis=1), self.gamma).values
+            gain = np.where(endless, np.inf, np.minimum(gain, np.maximum(steady, 0.0)))
+            for _ in range(3 if self.gamma > 0 else 0):
+                gain[states] = np.minimum(gain[states], self._one_step_gains(states, lower, upper, gain))
+            return gain
+        return np.full(mdp.n_states, np.inf)
+
+    def _one_step_gains(self, states: Ints, lower: Floats, upper: Floats, ahead: Floats) -> Floats:
+        """At most `λ log Σ_a π_c exp{(δ·y + γ T'E)/λ}` in some states, where E is at most `ahead`, over all y of the set.
+
+        On the range of each row the exponential lies below its chord, which is linear in y: one program for each state.
+        """
+        lam, found = self.lam, np.zeros(states.size)
+        later = self.gamma * self.task.mdp.expect(np.where(np.isfinite(ahead), ahead, 0.0))
+        for number, s in enumerate(states):
+            actions = np.flatnonzero(self.live[s])
+            weights = self.centre.policy[s, actions] * np.exp(np.minimum(later[s, actions] / lam, 600.0))
+            first, last = lower[s, actions] / lam, upper[s, actions] / lam
+            bottom, top, length = np.exp(first), np.exp(last), last - first
+            chord = np.where(np.isfinite(length) & (length > 1e-9), (top - bottom) / np.maximum(length, 1e-9), 0.0)
+            flat = np.where(chord > 0, top - chord * last, top)
+            direction = (weights * chord) @ self.slopes[s, actions] / lam
+            most = float(weights @ flat) + self.extreme(direction)[0]
+            found[number] = lam * np.log(max(most, 1.0)) if np.isfinite(most) else np.inf
+            if (later[s, actions] / lam > 600.0).any():
+                found[number] = np.inf
+        return found
 
     def _from_log_odds(self, at: _Planned, apart: Floats, gain: Floats) -> tuple[Floats, Floats]:
         """Bounds `(S',A)` from the largest linear change `apart[s,a,b]` of log-odds of b against a, and E in [0, gain]."""
@@ -634,7 +680,7 @@ class _OneExpert:
     def over_boxes(self, low: Floats, high: Floats, found: _Attained) -> tuple[Floats, Floats]:
         """Proved bounds `(S',A)` over the set, which lies in `low ≤ y ≤ high`: boxes are halved where they leave most open.
 
-        It ends when what is proved is within 0.002 of what is attained, or after some hundred boxes: the bounds hold anyway.
+        It ends when what is proved is within 0.001 of what is attained, or after some hundred boxes: the bounds hold anyway.
         """
         effect = np.abs(self.slopes).max(axis=(0, 1))
         boxes: list[tuple[float, int, Floats, Floats, Floats, Floats]] = []
@@ -654,7 +700,7 @@ class _OneExpert:
             proved_low, proved_high = np.min([b[4] for b in boxes], axis=0), np.max([b[5] for b in boxes], axis=0)
             excess = [float(max((found.low - b[4]).max(), (b[5] - found.high).max())) for b in boxes]
             worst = int(np.argmax(excess))
-            if excess[worst] <= 2e-3 or made >= 200 * self.n:
+            if excess[worst] <= 1e-3 or made >= 200 * self.n:
                 return proved_low, proved_high
             _, _, first, last, _, _ = boxes.pop(worst)
             axis = int(np.argmax(effect * (last - first)))
@@ -674,6 +720,7 @@ class _OneExpert:
         unit = self.lam / max(float(np.abs(self.slopes).max(initial=0.0)), 1e-300)  # it changes log-odds by about 1
         shape = (2, *self.live.shape)
         radius, active = np.full(shape, unit), np.broadcast_to(self.chosen, shape).copy()
+        slopes: dict[bytes, Floats] = {}
         for _ in range(40):
             if found.seen > 3000 or not active.any():
                 break
@@ -683,8 +730,9 @@ class _OneExpert:
                     active[side, s, a] = False
                     continue
                 y = found.places[side, s, a]
-                slope = (1.0 if side else -1.0) * self.slopes_at(self.member(y, self.centre.values))[s, a]
-                moved = self._step(slope, y, float(radius[side, s, a]))
+                if y.tobytes() not in slopes:
+                    slopes[y.tobytes()] = self._slopes(self.member(y, self.centre.values).policy, self._rows)[1]
+                moved = self._step((1.0 if side else -1.0) * slopes[y.tobytes()][s, a], y, float(radius[side, s, a]))
                 if moved is not None:
                     with suppress(ValueError):  # at discount 1 the values of this member may not exist
                         found.see(moved, self.member(moved, self.centre.values))
@@ -709,6 +757,8 @@ class _Attained:
         self.ends = [centre.policy.copy(), centre.policy.copy()]
         self.places = np.zeros((2, *centre.policy.shape, n))
         self.seen = 0
+        self._policies = [centre.policy]
+        self._holder = np.zeros((2, *centre.policy.shape), dtype=np.int64)  # the number of the member that holds each end
 
     @property
     def low(self) -> Floats:
@@ -724,19 +774,27 @@ class _Attained:
         """Take a member into account."""
         self.seen += 1
         for side, better in enumerate((planned.policy < self.low, planned.policy > self.high)):
-            self.ends[side][better] = planned.policy[better]
-            self.places[side][better] = y
+            if better.any():
+                self.ends[side][better] = planned.policy[better]
+                self.places[side][better] = y
+                self._holder[side][better] = len(self._policies)
+                self._policies.append(planned.policy)
+
+    def members(self) -> Floats:
+        """The choices `(m,S',A)` of the members that hold an end, and of the first."""
+        return np.array([self._policies[i] for i in np.unique(np.append(self._holder, 0))])
 
 
 def _at_given_discounts(rewards: _Rewards, task: _Task, discounts: Floats, temperatures: Floats, progress: Progress) -> Bounds:
     """The bounds of every expert at one point of discounts."""
-    outer, inner, points, directions = [], [], [], []
+    outer, inner, points, members, directions = [], [], [], [], []
     for number, (gamma, lam) in enumerate(zip(discounts, temperatures, strict=True)):
         progress(number / len(discounts), f"bounds: expert {number + 1} of {len(discounts)}")
         one = _OneExpert(rewards, task, float(gamma), float(lam))
         proved, found = _one_expert(one)
         outer.append(proved)
-        inner.append(found)
+        inner.append((found.low, found.high))
+        members.append(found.members())
         points.append(one.centre.policy)
         directions.append(one.n)
     low, high = (np.array([pair[side] for pair in outer]) for side in (0, 1))
@@ -765,17 +823,18 @@ def _at_given_discounts(rewards: _Rewards, task: _Task, discounts: Floats, tempe
         tuple(status),
         certain,
         np.array(points),
+        tuple(members),
         reward,
         tuple(directions),
         tuple(remarks),
     )
 
 
-def _one_expert(one: _OneExpert) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+def _one_expert(one: _OneExpert) -> tuple[tuple[Floats, Floats], _Attained]:
     """What is proved and what is attained of one expert's choices."""
     centre = one.centre.policy
     if not one.n:
-        return (centre, centre), (centre, centre)
+        return (centre, centre), _Attained(one.centre, 0)
     starts: list[Floats] = []
     low, high = one.over_all(starts)
     found = one.attained(starts, (low, high))
@@ -788,7 +847,7 @@ def _one_expert(one: _OneExpert) -> tuple[tuple[Floats, Floats], tuple[Floats, F
             low, high = np.maximum(low, first), np.minimum(high, last)
     # Linear programs are solved to nine digits.
     pad = np.where(one.chosen, 1e-8, 0.0)
-    return ((low - pad).clip(0.0, 1.0), (high + pad).clip(0.0, 1.0)), (found.low, found.high)
+    return ((low - pad).clip(0.0, 1.0), (high + pad).clip(0.0, 1.0)), found
 
 
 # Discounts that are a set.
