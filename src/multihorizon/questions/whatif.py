@@ -44,7 +44,7 @@ from scipy.stats import t
 
 from multihorizon.checks import TINY, Bools, Floats, Sparse, as_count, as_discount, as_floats, as_level, first_few, label
 from multihorizon.choice.model import ChoiceModel
-from multihorizon.choice.tabular import Point, engine_for, redrawn
+from multihorizon.choice.tabular import Point, Resolvents, engine_for, redrawn
 from multihorizon.estimate.intervals import ProfilesApart, precision, precision_apart
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.exact.bounds import discount_members, predicted_bounds, read_restrictions
@@ -209,14 +209,16 @@ def _features_after(
     return sp.csr_array(sp.diags_array(after.live.T.ravel() / 1.0) @ (pick @ expert.feature_matrix)), None
 
 
-def _state(mdp: MDP, given: object, what: str) -> int:
+def state_place(mdp: MDP, given: object, what: str) -> int:
+    """The number of a state by its name."""
     name = label(given, f"a state of {what}")
     if name not in mdp.state_names:
         raise ValueError(f"{what} must name states among {first_few(mdp.state_names)}, received {name!r}")
     return mdp.state_names.index(name)
 
 
-def _action(mdp: MDP, given: object, what: str) -> int:
+def action_place(mdp: MDP, given: object, what: str) -> int:
+    """The number of an action by its name."""
     name = label(given, f"an action of {what}")
     if name not in mdp.action_names:
         raise ValueError(f"{what} must name actions among {first_few(mdp.action_names)}, received {name!r}")
@@ -229,7 +231,7 @@ def _by_state(mdp: MDP, given: Any, what: str) -> Any:
         return given
     found = np.zeros(mdp.n_states)
     for state, number in given.items():
-        found[_state(mdp, state, what)] = float(as_floats(number, f"{what} of state {state}"))
+        found[state_place(mdp, state, what)] = float(as_floats(number, f"{what} of state {state}"))
     return found
 
 
@@ -271,9 +273,9 @@ def _read_pay(mdp: MDP, pay: Any) -> tuple[Floats, Floats]:
         if isinstance(key, tuple):
             if len(key) != 2:
                 raise ValueError(f"pay must be for a state or a pair of state and action, received {key!r}")
-            direct[_state(mdp, key[0], "pay"), _action(mdp, key[1], "pay")] += number
+            direct[state_place(mdp, key[0], "pay"), action_place(mdp, key[1], "pay")] += number
         else:
-            arrival[_state(mdp, key, "pay")] += number
+            arrival[state_place(mdp, key, "pay")] += number
     idle = np.argwhere((direct != 0) & ~mdp.live)
     if idle.size:
         state, action = idle[0]
@@ -306,7 +308,7 @@ def _read_forbid(mdp: MDP, forbid: Any) -> Bools:
                 raise ValueError(f"forbid must list pairs of state and action, received {pair!r}")
             pairs.append((pair[0], pair[1]))
     for state, action in pairs:
-        banned[_state(mdp, state, "forbid"), _action(mdp, action, "forbid")] = True
+        banned[state_place(mdp, state, "forbid"), action_place(mdp, action, "forbid")] = True
     return banned
 
 
@@ -525,23 +527,14 @@ def predict(
     """
     as_level(level)
     as_count(draws, "draws", least=20)
-    if persons not in ("each", "groups"):
-        raise ValueError(f'persons must be "each" or "groups", received {persons!r}')
-    if persons == "groups" and not (isinstance(source, Solution) and source.solver == "Population"):
-        raise ValueError("groups are those of a Population: hand in a solution of it, or ask for each person")
     as_jobs(jobs)
-    if isinstance(source, Solution):
-        if restrictions is not None:
-            raise ValueError(
-                "restrictions are for rewards that are one of a set: hand in an Identification, or a Problem of policies"
-            )
-        known = _of_solution(source, persons)
-    elif isinstance(source, Identification | Problem):
-        known = _of_policies(source, discount)
-        if isinstance(source, Problem):
-            discount = None
-    else:
-        raise ValueError(f"predict needs a Solution, an Identification or a Problem, received {type(source).__name__}")
+    if isinstance(source, Solution) and restrictions is not None:
+        raise ValueError(
+            "restrictions are for rewards that are one of a set: hand in an Identification, or a Problem of policies"
+        )
+    known = read_source(source, discount, persons)
+    if isinstance(source, Problem):
+        discount = None
     change = read_change(
         known.task.mdp,
         known.names,
@@ -580,7 +573,7 @@ def predict(
 
 
 @dataclass(frozen=True, eq=False)
-class _Known:
+class Known:
     """What is known of the experts of one task.
 
     Attributes:
@@ -592,6 +585,7 @@ class _Known:
         arrival: the part of the known reward that is paid on arrival `(S,)`, if it is.
         identified: by expert, whether the discount is known.
         given: the problem of the policies.
+        comparable: whether something sets a scale of rewards that the experts share.
         source: where the discounts come from; None where they were given.
         eta: of persons of a population `(5,K)`: logit γ and its error, log λ and its error, and the correlation of the two.
     """
@@ -609,6 +603,7 @@ class _Known:
     identified: Bools | None = None
     eta: Floats | None = None
     given: Problem | None = None
+    comparable: bool = True
     source: Solution | Identification | None = None
 
     @property
@@ -636,16 +631,33 @@ class _Answer:
     outcome_open: Bools | None = None
 
 
+def read_source(source: Any, discount: Any, persons: str) -> Known:
+    """What a source, the discounts that are given for policies, and a choice of persons say of the experts.
+
+    Raises:
+        ValueError: where they say too little.
+    """
+    if persons not in ("each", "groups"):
+        raise ValueError(f'persons must be "each" or "groups", received {persons!r}')
+    if persons == "groups" and not (isinstance(source, Solution) and source.solver == "Population"):
+        raise ValueError("groups are those of a Population: hand in a solution of it, or ask for each person")
+    if isinstance(source, Solution):
+        return _of_solution(source, persons)
+    if isinstance(source, Identification | Problem):
+        return _of_policies(source, discount)
+    raise ValueError(f"this needs a Solution, an Identification or a Problem, received {type(source).__name__}")
+
+
 def _one_task(problem: Any) -> Expert:
     """Anyone in the one task of a problem."""
     tasks = len(problem.tasks) if isinstance(problem, Crowd) else len(require_finite(problem).by_task())
     if tasks > 1:
-        raise ValueError(f"predict needs a problem with one task, received one that joins {tasks}")
+        raise ValueError(f"this needs a problem with one task, received one that joins {tasks}")
     found: Expert = problem.tasks[0].pooled if isinstance(problem, Crowd) else problem.experts[0]
     return found
 
 
-def _of_solution(solution: Solution, persons: str) -> _Known:
+def _of_solution(solution: Solution, persons: str) -> Known:
     """What a solution says of its experts."""
     if isinstance(solution.evidence, LookaheadEvidence):
         raise ValueError(f"this needs a solution with discounts: {solution.evidence.no_discount}")
@@ -653,15 +665,15 @@ def _of_solution(solution: Solution, persons: str) -> _Known:
         solution.require_problem()
     task = _one_task(solution.problem)
     if solution.status in (Status.NOT_CONVERGED, Status.INFEASIBLE):
-        raise ValueError(f"predict needs a solution that can be used, received one that is {solution.status}")
+        raise ValueError(f"this needs a solution that can be used, received one that is {solution.status}")
     if not np.isfinite(solution.reward).all() or not np.isfinite(solution.discounts).all():
-        raise ValueError("predict needs a solution with a reward and a discount for every expert, received one without")
+        raise ValueError("this needs a solution with a reward and a discount for every expert, received one without")
     assert solution.problem is not None
     given, arrival = solution.options.get("known_reward"), None
     if task.known_reward is not None and given is not None:
         arrival = np.asarray(_by_state(task.mdp, given, "known_reward"), dtype=np.float64)
         arrival = arrival if arrival.shape == (task.mdp.n_states,) else None
-    known = _Known(
+    known = Known(
         names=solution.experts,
         parameter_names=solution.problem.parameter_names,
         task=task,
@@ -676,7 +688,7 @@ def _of_solution(solution: Solution, persons: str) -> _Known:
     return known if solution.solver != "Population" else _of_population(known, solution, persons == "groups")
 
 
-def _unit(known: _Known) -> str:
+def _unit(known: Known) -> str:
     """What a bonus of 1 means for the experts of a solution."""
     solution, theta = known.source, known.theta
     assert isinstance(solution, Solution)
@@ -699,7 +711,7 @@ def _unit(known: _Known) -> str:
     )
 
 
-def _of_population(known: _Known, solution: Solution, groups: bool) -> _Known:
+def _of_population(known: Known, solution: Solution, groups: bool) -> Known:
     """The persons of a population, or a typical and a new person of each of its groups."""
     population = PopulationEvidence.of(solution).population
     own = population.individuals
@@ -731,7 +743,7 @@ def _of_population(known: _Known, solution: Solution, groups: bool) -> _Known:
     return replace(known, names=tuple(labels), discounts=discounts, temperature=temperatures, eta=np.array(rows).T)
 
 
-def _of_policies(source: Identification | Problem, discount: Any) -> _Known:
+def _of_policies(source: Identification | Problem, discount: Any) -> Known:
     """What the policies of a problem say, and their discounts: given, or identified."""
     problem = source if isinstance(source, Problem) else source.problem
     if problem is None:
@@ -742,18 +754,21 @@ def _of_policies(source: Identification | Problem, discount: Any) -> _Known:
             received = "one action for each state" if expert.sets is not None else expert.kind
             what = "demonstrations" if expert.kind == "demonstrations" else received
             advice = "solve the problem and hand in its solution" if expert.sets is None else "hand in the solution of a solver"
-            raise ValueError(f"predict needs policies of probabilities, received {what} of expert {expert.name}: {advice}")
+            raise ValueError(f"this needs policies of probabilities, received {what} of expert {expert.name}: {advice}")
     policies = np.stack([expert.require_policy() for expert in problem.experts])
     unit = "A bonus of 1 is worth one temperature, which all experts share."
     own = (
         "A bonus of 1 is worth one temperature of each expert. Nothing sets a common scale: compare no experts by their response."
     )
-    known = _Known(problem.names, problem.parameter_names, task, np.zeros(0), None, unit, policies=policies, given=problem)
+    known = Known(problem.names, problem.parameter_names, task, np.zeros(0), None, unit, policies=policies, given=problem)
     if isinstance(source, Problem):
         given = _read_discounts(problem.names, discount)
         if np.isfinite(given).all():
             ones = np.ones(given.size)
-            return replace(known, discounts=given, temperature=ones, identified=ones > 0, unit=own if given.size > 1 else unit)
+            alone = given.size == 1
+            return replace(
+                known, discounts=given, temperature=ones, identified=ones > 0, unit=unit if alone else own, comparable=alone
+            )
         named = {name: float(g) for name, g in zip(problem.names, given, strict=True) if np.isfinite(g)}
         source = identify(problem, known=named or None)
     if source.status == "infeasible":
@@ -797,7 +812,7 @@ def _planned(task: MDP, reward: Floats, gamma: Floats, lam: Floats | None) -> Fl
     return found
 
 
-def _rewards(known: _Known, change: Change, theta: Floats) -> tuple[Floats, Floats]:
+def expected_rewards(known: Known, change: Change, theta: Floats) -> tuple[Floats, Floats]:
     """The expected immediate reward `(A·S,…)` before and after, of θ `(d,…)`, without what is paid besides."""
     task = known.task
     extra = np.zeros(task.feature_matrix.shape[0]) if task.known_reward is None else task.known_reward
@@ -810,7 +825,7 @@ def _rewards(known: _Known, change: Change, theta: Floats) -> tuple[Floats, Floa
     return before, after + (later if theta.ndim == 1 else later[:, None])
 
 
-def _known_after(known: _Known, change: Change) -> Floats:
+def _known_after(known: Known, change: Change) -> Floats:
     """The known part of the reward `(A·S',)` in the new task: what is paid on arrival follows the transitions."""
     task, after = known.task, change.mdp
     rows = after.n_states * after.n_actions
@@ -828,10 +843,10 @@ def _known_after(known: _Known, change: Change) -> Floats:
     return np.where(after.live.T, table, 0.0).ravel()
 
 
-def _point(known: _Known, change: Change) -> _Answer:
+def _point(known: Known, change: Change) -> _Answer:
     """The policies of the estimate."""
     assert known.theta is not None
-    before_reward, after_reward = _rewards(known, change, known.theta)
+    before_reward, after_reward = expected_rewards(known, change, known.theta)
     gamma = np.where(np.isnan(change.discounts), known.discounts, change.discounts)
     before = _planned(known.task.mdp, before_reward, known.discounts, known.temperature)
     after = _planned(change.task, after_reward + change.pay.T.ravel(), gamma, known.temperature)
@@ -839,7 +854,7 @@ def _point(known: _Known, change: Change) -> _Answer:
     return _Answer(before, after, nothing, nothing, (IDENTIFIED,) * len(known.names), np.zeros(len(known.names), dtype=np.bool_))
 
 
-def _without_reward(known: _Known, change: Change, targets: list[int], restrictions: Any, progress: Progress) -> _Answer:
+def _without_reward(known: Known, change: Change, targets: list[int], restrictions: Any, progress: Progress) -> _Answer:
     """Bonus and ban by the identity; where the reward is needed, bounds over the identified set."""
     limits = None if restrictions is None else read_restrictions(known.parameter_names, restrictions)
     if change.needs_reward:
@@ -851,15 +866,7 @@ def _without_reward(known: _Known, change: Change, targets: list[int], restricti
     remarks = []
     if limits is not None and known.identified.all():
         remarks.append("A bonus and a ban follow from the policies alone: the restrictions on the reward change nothing.")
-    # The discounts and temperatures (M,K) that are tried: the answer, and what else explains the policies.
-    tried, lams = known.discounts[None], known.temperature[None]
-    if not known.identified.all() and (limits is not None or np.ptp(known.temperature) > 0):
-        members = _members(known, limits)
-        middle = len(members[0]) // 2
-        tried, lams = (np.concatenate([each[middle : middle + 1], each]) for each in members)
-    elif known.ranges is not None:
-        tried = np.concatenate([tried, np.linspace(known.ranges[:, 0], known.ranges[:, 1], 41)])
-        lams = np.repeat(lams, len(tried), axis=0)
+    tried, lams = explaining(known, limits)
     if not known.identified.all():
         remarks.append(
             "Discounts that explain the policies were tried one by one: the bounds are attained, and at least so wide."
@@ -876,19 +883,40 @@ def _without_reward(known: _Known, change: Change, targets: list[int], restricti
     return _Answer(known.policies, after, low, high, status, nothing, tuple(remarks), ends)
 
 
+def explaining(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
+    """Discounts and temperatures `(M,K)` to try: first the answer, then what else explains the policies."""
+    assert known.temperature is not None
+    assert known.identified is not None
+    tried, lams = known.discounts[None], known.temperature[None]
+    if not known.identified.all() and (limits is not None or np.ptp(known.temperature) > 0):
+        members = _members(known, limits)
+        middle = len(members[0]) // 2
+        tried, lams = (np.concatenate([each[middle : middle + 1], each]) for each in members)
+    elif known.ranges is not None:
+        tried = np.concatenate([tried, np.linspace(known.ranges[:, 0], known.ranges[:, 1], 41)])
+        lams = np.repeat(lams, len(tried), axis=0)
+    return tried, lams
+
+
 def reweighted(mdp: MDP, policy: Floats, change: Change, gamma: Floats, lam: Floats) -> Floats:
     """The policies `(n,S,A)` after a bonus and a ban, of an expert seen to follow `policy` `(S,A)`.
 
     By the identity at the top: no reward is needed, only the discounts and temperatures `(n,)` to try.
     """
-    task = change.task.without((policy == 0) & mdp.live)
+    task, reward = as_reward(change.task, mdp, policy, lam)
+    pay = np.where(task.live, change.pay, 0.0)
+    return _planned(task, reward + pay.T.ravel()[:, None], gamma, lam)
+
+
+def as_reward(after: MDP, mdp: MDP, policy: Floats, lam: Floats) -> tuple[MDP, Floats]:
+    """The task `after` without what `policy` never does, and the rewards `λ log π` `(A·S,n)` of temperatures `(n,)` in it."""
+    task = after.without((policy == 0) & mdp.live)
     with np.errstate(divide="ignore"):
         log = np.where(task.live, np.log(policy), 0.0)
-    pay = np.where(task.live, change.pay, 0.0)
-    return _planned(task, np.outer(log.T.ravel(), lam) + pay.T.ravel()[:, None], gamma, lam)
+    return task, np.outer(log.T.ravel(), lam)
 
 
-def _members(known: _Known, limits: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
+def _members(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
     """Discounts and temperatures `(M,K)` that explain the policies: the identified ones, or members of the set."""
     assert known.temperature is not None
     assert known.identified is not None
@@ -904,7 +932,7 @@ def _members(known: _Known, limits: tuple[Floats, Floats] | None) -> tuple[Float
     )
 
 
-def _over_the_set(known: _Known, change: Change, limits: tuple[Floats, Floats] | None, progress: Progress) -> _Answer:
+def _over_the_set(known: Known, change: Change, limits: tuple[Floats, Floats] | None, progress: Progress) -> _Answer:
     """Bounds over all rewards and discounts that explain the policies and keep to the restrictions."""
     assert known.policies is not None
     discounts, temperatures = _members(known, limits)
@@ -930,7 +958,7 @@ def _over_the_set(known: _Known, change: Change, limits: tuple[Floats, Floats] |
 
 
 @dataclass(frozen=True, eq=False)
-class _Drawn:
+class Drawn:
     """Parameters of n plans of each expert: rewards θ `(d,)` of all or `(d,n)`, discounts and temperatures `(K,n)`.
 
     `tasks` are the tasks before the change in which they live, where transitions are estimated, too; None where they are known.
@@ -943,21 +971,21 @@ class _Drawn:
 
 
 @dataclass(frozen=True, eq=False)
-class _Estimate:
+class Estimate:
     """Draws from the estimate, and pairs of points `(d,2m)`, … on both sides of it along what the decisions do not show.
 
     `step` is how far each of the pair is from the estimate. `lost` `(K,)` are experts of whom something else is not identified.
     """
 
-    drawn: _Drawn
-    open_: _Drawn | None
+    drawn: Drawn
+    open_: Drawn | None
     step: float
     lost: Bools
     remarks: tuple[str, ...] = ()
 
 
 def _sure(
-    known: _Known,
+    known: Known,
     change: Change,
     point: _Answer,
     targets: list[int],
@@ -968,18 +996,10 @@ def _sure(
     progress: Progress,
 ) -> _Answer:
     """The point with intervals, where the solution has an error, and with what is identified."""
-    solution = known.source
-    assert isinstance(solution, Solution)
-    reason = _one_of_many(solution, change)
-    if reason:
-        return replace(point, status=(NOT_BOUNDED,) * len(known.names), remarks=(reason,))
-    if solution.solver not in ("MaximumLikelihood", "Population"):
-        return replace(point, remarks=(f"There are no intervals: {solution.solver} has no standard errors.",))
-    if max(change.mdp.n_states, known.task.mdp.n_states) > 20_000:  # there one plan takes seconds
-        return replace(point, remarks=("There are no intervals: plans in a task of more than 20,000 states take too long.",))
-    estimate = _estimate(known, draws, seed)
-    if isinstance(estimate, str):
-        return replace(point, remarks=(f"There are no intervals: {estimate}.",))
+    estimate, closed, why = estimate_of(known, change, draws, seed)
+    if estimate is None:
+        status = IDENTIFIED if closed else NOT_BOUNDED
+        return replace(point, status=(status,) * len(known.names), remarks=(why,))
     work = _Work(known, change, targets, seed)
     experts = np.arange(len(known.names))
     open_policies = np.zeros(point.after.shape, dtype=np.bool_)
@@ -1003,12 +1023,12 @@ def _sure(
         failed = max(failed, int((~finite).sum()))
         progress((k + 1) / experts.size, f"{k + 1:,} of {experts.size:,} experts")
     live = change.mdp.live & work.outcomes.reached[:, None]
-    closed = [not (own & live).any() for own in open_policies]
+    shown = [not (own & live).any() for own in open_policies]
     remarks = list(estimate.remarks)
     if failed:
         remarks.append(f"Of {draws} draws, up to {failed} have no finite value and were left out.")
-    if not all(closed):
-        names = in_words([name for name, known_ in zip(known.names, closed, strict=True) if not known_])
+    if not all(shown):
+        names = in_words([name for name, one in zip(known.names, shown, strict=True) if not one])
         remarks.append(f"The decisions do not show what {names} will do in some states: the intervals there are empty.")
     low[open_policies] = high[open_policies] = np.nan
     ends[0][open_outcomes] = ends[1][open_outcomes] = np.nan
@@ -1016,11 +1036,28 @@ def _sure(
         point,
         low=low,
         high=high,
-        status=tuple(IDENTIFIED if one else NOT_BOUNDED for one in closed),
+        status=tuple(IDENTIFIED if one else NOT_BOUNDED for one in shown),
         remarks=tuple(remarks),
         outcome_ends=ends,
         outcome_open=open_outcomes,
     )
+
+
+def estimate_of(known: Known, change: Change, draws: int, seed: int) -> tuple[Estimate | None, bool, str]:
+    """Draws from the estimate of a solution, or None; then whether what follows is identified, and why there are none."""
+    solution = known.source
+    assert isinstance(solution, Solution)
+    reason = _one_of_many(solution, change)
+    if reason:
+        return None, False, reason
+    if solution.solver not in ("MaximumLikelihood", "Population"):
+        return None, True, f"There are no intervals: {solution.solver} has no standard errors."
+    if max(change.mdp.n_states, known.task.mdp.n_states) > 20_000:  # there one plan takes seconds
+        return None, True, "There are no intervals: plans in a task of more than 20,000 states take too long."
+    estimate = _estimate(known, draws, seed)
+    if isinstance(estimate, str):
+        return None, True, f"There are no intervals: {estimate}."
+    return estimate, True, ""
 
 
 def _one_of_many(solution: Solution, change: Change) -> str:
@@ -1037,7 +1074,7 @@ def _one_of_many(solution: Solution, change: Change) -> str:
     return ""
 
 
-def _estimate(known: _Known, draws: int, seed: int) -> _Estimate | str:
+def _estimate(known: Known, draws: int, seed: int) -> Estimate | str:
     """Draws from what a solution knows of its parameters, or why there are none."""
     solution, rng = known.source, np.random.default_rng(seed)
     assert isinstance(solution, Solution)
@@ -1071,7 +1108,7 @@ def _estimate(known: _Known, draws: int, seed: int) -> _Estimate | str:
         ways /= np.maximum(np.abs(ways / size[:, None]).max(axis=0), 1e-300)
         beside = np.concatenate([point.x + sign * step * way for way in ways.T for sign in (-1, 1)]).reshape(-1, model.size)
         pairs = _drawn_from(point, known, np.clip(beside, model.lower, model.upper))
-    return _Estimate(_drawn_from(point, known, x), pairs, step, lost, tuple(remarks))
+    return Estimate(_drawn_from(point, known, x), pairs, step, lost, tuple(remarks))
 
 
 def _within(x: Floats, covariance: Floats, model: ChoiceModel) -> Floats:
@@ -1092,7 +1129,7 @@ def _within(x: Floats, covariance: Floats, model: ChoiceModel) -> Floats:
     return np.clip(x, model.lower, model.upper)
 
 
-def _drawn_from(point: Point, known: _Known, x: Floats) -> _Drawn:
+def _drawn_from(point: Point, known: Known, x: Floats) -> Drawn:
     """Parameters from places x `(n,p)` of the model."""
     model = point.likelihood
     tasks = None
@@ -1100,10 +1137,10 @@ def _drawn_from(point: Point, known: _Known, x: Floats) -> _Drawn:
         entries = [model.transitions_at(each)[0] for each in x]
         tasks = tuple(known.task.mdp.with_probabilities(data) for data in entries)
     gamma = np.stack([model.discounts(each) for each in x], axis=1)
-    return _Drawn(x[:, : model.n_reward].T, gamma, np.stack([model.temperatures(each) for each in x], axis=1), tasks)
+    return Drawn(x[:, : model.n_reward].T, gamma, np.stack([model.temperatures(each) for each in x], axis=1), tasks)
 
 
-def _apart_drawn(solution: Solution, source: ProfilesApart, rng: np.random.Generator, draws: int) -> _Estimate:
+def _apart_drawn(solution: Solution, source: ProfilesApart, rng: np.random.Generator, draws: int) -> Estimate:
     """Draws of persons who share nothing but a known reward."""
     precise = precision_apart(source.here.curvature, source.lower == source.upper)
     values, vectors = np.linalg.eigh(source.here.curvature)
@@ -1115,10 +1152,10 @@ def _apart_drawn(solution: Solution, source: ProfilesApart, rng: np.random.Gener
     steps = np.where(free.all(axis=1)[:, None, None], steps, np.where(free[:, :, None], one, 0.0))
     places = np.clip(source.places[:, :, None] + steps, source.lower[:, :, None], source.upper[:, :, None])
     lost = ~precise.identified.all(axis=1) | ~source.known
-    return _Estimate(_Drawn(solution.reward, places[:, 0], np.exp(places[:, 1])), None, 1.0, lost)
+    return Estimate(Drawn(solution.reward, places[:, 0], np.exp(places[:, 1])), None, 1.0, lost)
 
 
-def _persons_drawn(known: _Known, solution: Solution, rng: np.random.Generator, draws: int) -> _Estimate | str:
+def _persons_drawn(known: Known, solution: Solution, rng: np.random.Generator, draws: int) -> Estimate | str:
     """Draws of the persons of a population from what is known of each: logit γ and log λ are about normal."""
     evidence = PopulationEvidence.of(solution)
     if known.eta is None:
@@ -1128,21 +1165,21 @@ def _persons_drawn(known: _Known, solution: Solution, rng: np.random.Generator, 
     z = rng.standard_normal((2, len(known.names), draws))
     x, x_error, y, y_error, tie = known.eta[:, :, None]
     logs = y + y_error * (tie * z[0] + np.sqrt(1 - tie**2) * z[1])
-    drawn = _Drawn(solution.reward, evidence.population.largest_discount * expit(x + x_error * z[0]), np.exp(logs))
+    drawn = Drawn(solution.reward, evidence.population.largest_discount * expit(x + x_error * z[0]), np.exp(logs))
     estimated = any(error != 0 for error in evidence.reward_standard_errors)
     remarks = ("The intervals are those of the persons: the error of the shared reward is not in them.",) if estimated else ()
-    return _Estimate(drawn, None, 1.0, np.zeros(len(known.names), dtype=np.bool_), remarks)
+    return Estimate(drawn, None, 1.0, np.zeros(len(known.names), dtype=np.bool_), remarks)
 
 
 class _Work:
     """Plans after the change for drawn parameters, and what comes of them."""
 
-    def __init__(self, known: _Known, change: Change, targets: list[int], seed: int) -> None:
+    def __init__(self, known: Known, change: Change, targets: list[int], seed: int) -> None:
         self.known, self.change, self.targets = known, change, targets
         self.outcomes = Outcomes(change.task, targets, True, bool(change.pay.any()))
         self.rng = np.random.default_rng(seed)
 
-    def each(self, drawn: _Drawn, jobs: int) -> Iterator[tuple[Floats, Floats]]:
+    def each(self, drawn: Drawn, jobs: int) -> Iterator[tuple[Floats, Floats]]:
         """Of each expert the policies `(n,S',A)` and the outcomes `(Q,n)`."""
         experts, n = drawn.gamma.shape
         again = self.change.moved and self.change.mdp.sample_sizes is not None
@@ -1159,7 +1196,7 @@ class _Work:
         for k in range(experts):
             yield np.stack([policies[k] for policies, _ in parts]), np.stack([numbers[:, k] for _, numbers in parts], axis=1)
 
-    def expert(self, drawn: _Drawn, k: int) -> tuple[Floats, Floats]:
+    def expert(self, drawn: Drawn, k: int) -> tuple[Floats, Floats]:
         """The same of one expert."""
         return self.planned(drawn.theta, drawn.gamma[k], drawn.lam[k], np.full(drawn.gamma.shape[1], self.change.discounts[k]))
 
@@ -1167,7 +1204,7 @@ class _Work:
         """Policies and outcomes of n plans; NaN where a value is infinite."""
         gamma = np.where(np.isnan(new), gamma, new)
         pay = self.change.pay.T.ravel()
-        reward = _rewards(self.known, self.change, theta)[1]
+        reward = expected_rewards(self.known, self.change, theta)[1]
         reward = reward + (pay if reward.ndim == 1 else pay[:, None])
         task = self.outcomes.task
         # as many plans at a time as a dense matrix for each allows
@@ -1176,11 +1213,11 @@ class _Work:
         for low in range(0, gamma.size, size):
             part = slice(low, low + size)
             own = reward if reward.ndim == 1 else reward[:, part]
-            policies.append(_planned_or_nan(task, own, gamma[part], lam[part]))
+            policies.append(planned_or_nan(task, own, gamma[part], lam[part]))
             numbers.append(self.outcomes.of(policies[-1], gamma[part], own, self.change.pay))
         return np.concatenate(policies), np.concatenate(numbers, axis=1)
 
-    def _in_task(self, drawn: _Drawn, i: int) -> Change:
+    def _in_task(self, drawn: Drawn, i: int) -> Change:
         """The change in drawn transitions."""
         change = self.change
         if change.moved:
@@ -1195,7 +1232,7 @@ class _Work:
         return replace(change, mdp=mdp, pay=mdp.expect(change.arrival) + direct, features=features)
 
 
-def _planned_or_nan(task: MDP, reward: Floats, gamma: Floats, lam: Floats) -> Floats:
+def planned_or_nan(task: MDP, reward: Floats, gamma: Floats, lam: Floats) -> Floats:
     """The policies `(n,S,A)`, NaN where a value is infinite."""
     try:
         return _planned(task, reward, gamma, lam)
@@ -1204,7 +1241,7 @@ def _planned_or_nan(task: MDP, reward: Floats, gamma: Floats, lam: Floats) -> Fl
             return np.full((1, task.n_states, task.n_actions), np.nan)
     halves = np.array_split(np.arange(gamma.size), 2)
     columns = [reward if reward.ndim == 1 else reward[:, half] for half in halves]
-    return np.concatenate([_planned_or_nan(task, own, gamma[h], lam[h]) for own, h in zip(columns, halves, strict=True)])
+    return np.concatenate([planned_or_nan(task, own, gamma[h], lam[h]) for own, h in zip(columns, halves, strict=True)])
 
 
 # Outcomes.
@@ -1214,7 +1251,7 @@ def _targets(change: Change, states: Sequence[object] | None) -> list[int]:
     """The states of which it is asked whether and when they are reached."""
     if states is not None:
         given = [states] if isinstance(states, str) else list(states)
-        return [_state(change.mdp, state, "states") for state in given]
+        return [state_place(change.mdp, state, "states") for state in given]
     direct = change.pay - change.mdp.expect(change.arrival)
     touched = (change.arrival != 0) | (np.abs(direct) > 1e-12).any(axis=1) | (change.forbid & change.mdp.live).any(axis=1)
     return [int(i) for i in np.flatnonzero(touched)[:20]]
@@ -1253,13 +1290,7 @@ class Outcomes:
         visits = self.engine.resolvents(policy, ones).solve_transposed(start) if self.ends else discounted
         rows = [visits[self.reached]]
         for j, toward in zip(self.targets, self.toward, strict=True):
-            among = toward.copy()
-            among[j] = False
-            own = np.where((among & self.reached)[None, :, None], policy, 0.0)
-            column = task.stacked[:, [j]].toarray().reshape(task.n_actions, task.n_states, 1)
-            solves = self.engine.resolvents(own, ones)
-            chance = solves.solve((own * column).sum(axis=0)[:, :, None])[:, :, 0]
-            chance[j] = 0.0
+            chance, among, solves = self.reach(policy, j, toward)
             later = solves.solve(np.where(among[:, None], chance, 0.0)[:, :, None])[:, :, 0]
             later[j] = 0.0
             reached = task.initial @ chance + task.initial[j]
@@ -1273,12 +1304,23 @@ class Outcomes:
                 rows.append((discounted * earned).sum(axis=0)[None])
         return np.concatenate(rows)
 
+    def reach(self, policy: Floats, j: int, toward: Bools) -> tuple[Floats, Bools, Resolvents]:
+        """The chances `(S,n)` to reach j later under policies `(A,S,n)`, the states they go through, and solves among these."""
+        task, among = self.task, toward & self.reached
+        among[j] = False
+        own = np.where(among[None, :, None], policy, 0.0)
+        column = task.stacked[:, [j]].toarray().reshape(task.n_actions, task.n_states, 1)
+        solves = self.engine.resolvents(own, np.ones(policy.shape[2]))
+        chance = solves.solve((own * column).sum(axis=0)[:, :, None])[:, :, 0]
+        chance[j] = 0.0
+        return chance, among, solves
 
-def _outcome_frame(known: _Known, change: Change, answer: _Answer, targets: list[int]) -> pd.DataFrame:
+
+def _outcome_frame(known: Known, change: Change, answer: _Answer, targets: list[int]) -> pd.DataFrame:
     """One row per expert, quantity and state."""
     gamma = np.where(np.isnan(change.discounts), known.discounts, change.discounts)
     paid = bool(change.pay.any())
-    rewards = (None, None) if known.theta is None else _rewards(known, change, known.theta)
+    rewards = (None, None) if known.theta is None else expected_rewards(known, change, known.theta)
     after = Outcomes(change.task, targets, known.theta is not None, paid)
     pay = change.pay.T.ravel()
     numbers = after.of(answer.after, gamma, None if rewards[1] is None else rewards[1] + pay, change.pay)
