@@ -365,17 +365,19 @@ def explaining_rewards(problem: Problem, discounts: Floats, temperatures: Floats
             "bounds over a set of rewards need policies that one reward explains at the given discounts and temperatures, "
             f"received policies that leave a relative error of {gap:.2g}"
         )
-    unseen = np.eye(problem.n_parameters)[:, ~equations.entered] if not equations.entered.all() else None
-    if point.columns.nullity * problem.n_parameters > 2e7:
+    hidden = np.flatnonzero(~equations.entered)  # parameters that no equation holds
+    if (point.columns.nullity + hidden.size) * problem.n_parameters > 2e7:
         raise ValueError(
             f"bounds over a set of rewards are computed for few open directions, received {point.columns.nullity:,} "
             f"of {problem.n_parameters:,} reward parameters: give features or more experts"
         )
+    unseen = np.zeros((problem.n_parameters, hidden.size))
+    unseen[hidden, np.arange(hidden.size)] = 1.0
     draws = getattr(point.columns, "null_draws", None)
     null = point.columns.null if draws is None else draws(point.columns.nullity)
     theta = equations.reward(discounts, point.x)
     moves = [equations.reward(discounts, point.x + move) - theta for move in null.T]
-    columns = np.column_stack([*moves, *(() if unseen is None else (unseen,)), np.zeros((theta.size, 0))])
+    columns = np.column_stack([*moves, unseen])
     left, values, _ = np.linalg.svd(columns, full_matrices=False)
     basis = left[:, values > 1e-9 * max(float(values.max(initial=0.0)), 1e-9)]
     return theta - basis @ (basis.T @ theta), basis
