@@ -25,7 +25,8 @@ WALKERS = ("Ann", "Ben", "Cleo")
 WALKS = 300
 #: What a step onto a cell brings, with its name and its sign on the map.
 GROUND = {6.0: ("snack", "s"), 40.0: ("feast", "F"), -3.0: ("mud", "~"), -0.5: ("grass", "·")}
-FILES = ("walks.png", "decisions.csv", "meadow.npz", "result.json", "result.npz", "people.csv", "reward.csv", "report.html")
+FITTED = ("result.json", "result.npz", "people.csv", "reward.csv", "solution.json", "task.npz", "report.html")
+FILES = ("walks.png", "decisions.csv", "meadow.npz", *FITTED)
 
 
 def demo(options: DemoOptions) -> None:
