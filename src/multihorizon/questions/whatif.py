@@ -1090,7 +1090,7 @@ def _estimate(known: Known, draws: int, seed: int) -> Estimate | str:
     size[: model.n_reward] = 1 / model.feature_sizes
     open_ = np.linalg.qr(found.null_space)[0] if found.nullity else np.zeros((model.size, 0))
     values, vectors = np.linalg.eigh(found.covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # the symmetric one, which no sign of a vector changes
     root -= open_ @ (open_.T @ root)  # nothing is drawn along what the decisions do not show
     x = _within(point.x + rng.standard_normal((draws, model.size)) @ root.T, root @ root.T, model)
     lost = np.zeros(len(known.names), dtype=np.bool_)
@@ -1114,7 +1114,7 @@ def _estimate(known: Known, draws: int, seed: int) -> Estimate | str:
 def _within(x: Floats, covariance: Floats, model: ChoiceModel) -> Floats:
     """Draws `(n,p)` moved into their bounds: where a discount or a temperature is put on a bound, the rest follows it."""
     among = np.arange(model.discount_slice.start, model.temperature_slice.stop)
-    among = among[np.diag(covariance)[among] > 0]
+    among = among[np.diag(covariance)[among] > 1e-12]  # the rest is known, up to rounding
     held = np.zeros(x.shape, dtype=np.bool_)
     for _ in range(3):
         outside = np.zeros(x.shape, dtype=np.bool_)
