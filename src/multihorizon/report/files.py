@@ -127,11 +127,12 @@ def goes_on(found: Analysis | CrowdAnalysis) -> bool:
     if found.withheld or not isinstance(problem, Problem | Crowd):
         return False
     if isinstance(problem, Crowd):
-        tasks, sizes = len(problem.tasks), [task.counts.nnz + task.mdp.stacked.nnz for task in problem.tasks]
+        tasks, mdp, counts = len(problem.tasks), problem.tasks[0].mdp, problem.tasks[0].counts.nnz
     else:
-        first = problem.experts[0]
-        tasks, sizes = len(problem.by_task()), [len(problem.experts) * first.mdp.available.size + first.mdp.stacked.nnz]
-    return tasks == 1 and sum(sizes) <= 20_000_000  # some seconds, and some 100 MB
+        tasks, mdp = len(problem.by_task()), problem.experts[0].mdp
+        counts = sum(int(np.count_nonzero(expert.counts)) for expert in problem.experts)
+    # About 20 numbers of each person are in the solution; with more than so many in all it takes seconds.
+    return tasks == 1 and mdp.stacked.nnz + counts + 20 * len(problem.names) <= 2_000_000
 
 
 def _write_solution(draft: Path, found: Analysis | CrowdAnalysis) -> None:
@@ -170,11 +171,11 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
     Raises:
         ValueError: in one sentence, where the folder holds no fit, or one that cannot be gone on from.
     """
-    if not directory.is_dir():
-        state = "a file" if directory.exists() else "which does not exist"
-        raise ValueError(f"the result must be the folder that multihorizon fit --out wrote, received {directory}, {state}")
     if not (directory / "result.json").is_file():
-        raise ValueError(f"the result must be the folder that multihorizon fit --out wrote, received {directory} without result.json")
+        state = (
+            "a folder without result.json" if directory.is_dir() else "a file" if directory.exists() else "which does not exist"
+        )
+        raise ValueError(f"the result must be the folder that multihorizon fit --out wrote, received {directory}, {state}")
     content = read_json(directory / "result.json", "the result of a fit")
     lacking = next((name for name in (SOLUTION, TASK) if not (directory / name).is_file()), None)
     if lacking is not None:
@@ -201,7 +202,7 @@ def _why_not(content: dict[str, Any]) -> str:
         return "its states are vectors, and this needs a list of states"
     if isinstance(tables, list) and len(tables) > 1:
         return f"the fit joins {len(tables)} tasks, and this needs one; fit the task in question by itself"
-    return "it was written by an older version, or the task is very large; run multihorizon fit again, or use mh.predict in Python"
+    return "it was written by an older version, or is very large; run multihorizon fit again, or use mh.predict in Python"
 
 
 def _crowd_from(mdp: MDP, arrays: dict[str, Any]) -> Crowd:
