@@ -27,7 +27,7 @@ from multihorizon.crowd import CONDITIONS, PEOPLE, CrowdAnalysis
 from multihorizon.data.reading import connect, text
 from multihorizon.files import for_json, read_arrays, read_json, write_all, write_csv, write_json
 from multihorizon.mdp import MDP
-from multihorizon.problem import Crowd, CrowdTask, Problem
+from multihorizon.problem import Crowd, CrowdTask, Problem, require_counts
 from multihorizon.report.crowd_page import crowd_page
 from multihorizon.report.fit_page import fit_page
 from multihorizon.result import package_version
@@ -130,7 +130,7 @@ def goes_on(found: Analysis | CrowdAnalysis) -> bool:
         tasks, mdp, counts = len(problem.tasks), problem.tasks[0].mdp, problem.tasks[0].counts.nnz
     else:
         tasks, mdp = len(problem.by_task()), problem.experts[0].mdp
-        counts = sum(int(np.count_nonzero(expert.counts)) for expert in problem.experts)
+        counts = sum(int((require_counts(expert) > 0).sum()) for expert in problem.experts)
     # About 20 numbers of each person are in the solution; with more than so many in all it takes seconds.
     return tasks == 1 and mdp.stacked.nnz + counts + 20 * len(problem.names) <= 2_000_000
 

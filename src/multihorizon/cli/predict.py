@@ -1,0 +1,133 @@
+"""`multihorizon predict`: from the folder of a fit to what its people will do when something changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from multihorizon.analysis import identify_fitted
+from multihorizon.cli.console import checked, discounts_of, out, progress_bar, show_remarks
+from multihorizon.cli.options import PredictOptions
+from multihorizon.data.side_tables import (
+    read_features,
+    read_first_states,
+    read_forbidden,
+    read_pay,
+    read_restricted,
+    read_transitions,
+)
+from multihorizon.exact.identify import Identification
+from multihorizon.questions.whatif import Prediction, predict as predicted
+from multihorizon.report.files import read_fit
+from multihorizon.report.whatif_page import WHATIF, change_cells, largest_changes, outcome_cells, shown_outcomes, verdict, write_whatif
+from multihorizon.solution import Solution
+
+#: How many rows of each table the terminal shows; `whatif.csv` has all.
+SHOWN = 12
+
+
+def predict(options: PredictOptions) -> None:
+    """Say what people will do when something changes: a bonus, a ban, another task, another discount.
+
+    Changes combine. Each answer is identified, bounded or not bounded by the decisions that were fitted.
+    """
+    with checked(options, WHATIF):
+        given = {name: getattr(options, name) for name in ("pay", "forbid", "transitions", "initial", "discount")}
+        if not any(given.values()):
+            raise ValueError(f"something must change: give --{', --'.join(list(given)[:-1])} or --discount, received none")
+        if options.features is not None and options.transitions is None:
+            raise ValueError("--features must come with --transitions, whose states they describe, received none")
+        solution, fitted = read_fit(options.result)
+        remarks = [f"The report of the fit warns: {text}" for text in fitted.get("warnings") or ()]
+        source = _source(solution, options, remarks)
+        with progress_bar("predict") as progress:
+            found = predicted(
+                source,
+                **_changes(solution, options),
+                persons="groups" if options.typical else "each",
+                states=options.reach,
+                seed=options.seed,
+                jobs=options.jobs,
+                progress=progress,
+            )
+        _show(found)
+        show_remarks(remarks)
+        if options.out_dir is not None:
+            write_whatif(options.out_dir, found, _recorded(options), remarks)
+            out.print(f"Written to {options.out_dir}: {', '.join(WHATIF)}", soft_wrap=True)
+            out.print(f"Open {options.out_dir / 'whatif.html'} in a browser.", soft_wrap=True)
+
+
+def _source(solution: Solution, options: PredictOptions, remarks: list[str]) -> Solution | Identification:
+    """What answers: the fit, or with restrictions all rewards that explain the policies it found."""
+    if options.restrict is None:
+        return solution
+    if options.typical:
+        raise ValueError("--restrict must come without --typical, received both")
+    if solution.solver == "Population":
+        raise ValueError("--restrict must come with a fit without --formula, received one with it: fit the same table without")
+    found = identify_fitted(solution)
+    if found is None:
+        raise ValueError("--restrict needs to know which rewards explain the fitted policies, and this cannot be computed here")
+    remarks.append(
+        "With restrictions, the fitted policies are taken as exact: the answer is the range over all rewards that explain them "
+        "and keep to the restrictions. The error of the fit is not in it."
+    )
+    return found
+
+
+def _changes(solution: Solution, options: PredictOptions) -> dict[str, Any]:
+    """What changes, from the files that the options name, with the names of the task checked."""
+    assert solution.problem is not None
+    after = None if options.transitions is None else read_transitions(options.transitions)
+    task = solution.problem.mdp if after is None else after  # type: ignore[attr-defined]
+    return {
+        "pay": None if options.pay is None else read_pay(options.pay, task),
+        "forbid": None if options.forbid is None else read_forbidden(options.forbid, task),
+        "transitions": after,
+        "features": None if options.features is None else read_features(options.features, task)[0],
+        "initial": None if options.initial is None else read_first_states(options.initial, task),
+        "discount": discounts_of(options.discount),
+        "restrictions": None if options.restrict is None else read_restricted(options.restrict, solution.problem.parameter_names),
+    }
+
+
+def _recorded(options: PredictOptions) -> dict[str, Any]:
+    """What the files say about how they were made: names of files, never where they lie."""
+    files = ("pay", "forbid", "transitions", "features", "initial", "restrict")
+    named = {name: getattr(options, name) for name in files}
+    return {
+        "result": options.result.resolve().name,
+        **{name: None if path is None else path.name for name, path in named.items()},
+        "discount": options.discount,
+        "reach": options.reach,
+        "typical": options.typical or None,
+        "seed": options.seed,
+    }
+
+
+def _show(found: Prediction) -> None:
+    answer = verdict(found)
+    out.print(f"{answer.question} {answer.answer}. {answer.reasons}", soft_wrap=True)
+    rows = largest_changes(found).head(SHOWN)
+    if len(rows):
+        out.print(_table(f"The largest changes of a choice, at most {SHOWN}", [change_cells(row) for row in rows.itertuples()]))
+    else:
+        out.print("No choice changes.")
+    outcomes = shown_outcomes(found).head(SHOWN)
+    if len(outcomes):
+        out.print(_table("What comes of it", [outcome_cells(row) for row in outcomes.itertuples()]))
+    out.print(found.unit, soft_wrap=True)
+    show_remarks(found.remarks)
+
+
+def _table(title: str, rows: list[dict[str, str]]) -> Table:
+    table = Table(title=title)
+    words = ("expert", "state", "action", "quantity", "status")
+    for header in rows[0]:
+        left = header in words
+        table.add_column(header, justify="left" if left else "right", overflow="fold", no_wrap=not left)
+    for row in rows:
+        table.add_row(*row.values())
+    return table
