@@ -18,9 +18,19 @@ from multihorizon.data.side_tables import (
     read_transitions,
 )
 from multihorizon.exact.identify import Identification
-from multihorizon.questions.whatif import Prediction, predict as predicted
+from multihorizon.questions.whatif import Prediction
+from multihorizon.questions.whatif import predict as predicted
 from multihorizon.report.files import read_fit
-from multihorizon.report.whatif_page import WHATIF, change_cells, largest_changes, outcome_cells, shown_outcomes, verdict, write_whatif
+from multihorizon.report.whatif_page import (
+    WHATIF,
+    change_cells,
+    changes_in_words,
+    largest_changes,
+    outcome_cells,
+    shown_outcomes,
+    verdict,
+    write_whatif,
+)
 from multihorizon.solution import Solution
 
 #: How many rows of each table the terminal shows; `whatif.csv` has all.
@@ -109,13 +119,16 @@ def _recorded(options: PredictOptions) -> dict[str, Any]:
 
 def _show(found: Prediction) -> None:
     answer = verdict(found)
+    for line in changes_in_words(found):
+        out.print(line, soft_wrap=True)
     out.print(f"{answer.question} {answer.answer}. {answer.reasons}", soft_wrap=True)
     rows = largest_changes(found).head(SHOWN)
     if len(rows):
         out.print(_table(f"The largest changes of a choice, at most {SHOWN}", [change_cells(row) for row in rows.itertuples()]))
     else:
         out.print("No choice changes.")
-    outcomes = shown_outcomes(found).head(SHOWN)
+    outcomes = shown_outcomes(found)
+    outcomes = outcomes[~outcomes["quantity"].str.startswith("discounted")].head(2 * SHOWN)
     if len(outcomes):
         out.print(_table("What comes of it", [outcome_cells(row) for row in outcomes.itertuples()]))
     out.print(found.unit, soft_wrap=True)
@@ -123,11 +136,10 @@ def _show(found: Prediction) -> None:
 
 
 def _table(title: str, rows: list[dict[str, str]]) -> Table:
-    table = Table(title=title)
-    words = ("expert", "state", "action", "quantity", "status")
+    table, names = Table(title=title), ("expert", "state", "action")
     for header in rows[0]:
-        left = header in words
-        table.add_column(header, justify="left" if left else "right", overflow="fold", no_wrap=not left)
+        left = header in (*names, "outcome", "status")
+        table.add_column(header, justify="left" if left else "right", overflow="fold", no_wrap=header not in names)
     for row in rows:
         table.add_row(*row.values())
     return table

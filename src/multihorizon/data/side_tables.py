@@ -23,6 +23,7 @@ episodes begin (`state, probability`), and restrictions on the reward (`smaller,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -163,7 +164,7 @@ def _places(table: Table, columns: Sequence[str], mdp: MDP) -> list[tuple[str, .
     for column in columns:
         codes, labels = table.labels(column)
         names = mdp.state_names if column == "state" else mdp.action_names
-        index = positions(labels, names, column, lambda i, codes=codes: table.at(int(np.argmax(codes == i))))
+        index = positions(labels, names, column, partial(_first, table, codes))
         found.append([names[i] for i in index[codes]])
     rows = list(zip(*found, strict=True))
     again = pd.Series(rows).duplicated().to_numpy()
@@ -172,6 +173,11 @@ def _places(table: Table, columns: Sequence[str], mdp: MDP) -> list[tuple[str, .
         place = ", ".join(f"{column} {name}" for column, name in zip(columns, rows[row], strict=True))
         raise ValueError(f"{table.at(row)}: there must be one row for {place}, received another")
     return rows
+
+
+def _first(table: Table, codes: Ints, label: int) -> str:
+    """Where a label of a column with these codes stands first."""
+    return table.at(int(np.argmax(codes == label)))
 
 
 def read_restricted(path: str | Path, names: Sequence[str]) -> pd.DataFrame:
@@ -186,7 +192,7 @@ def read_restricted(path: str | Path, names: Sequence[str]) -> pd.DataFrame:
             continue
         codes, found = table.labels(column, optional=True)
         what = "feature" if column == "feature" else "state"
-        positions(found, names, what, lambda i, codes=codes: table.at(int(np.argmax(codes == i))))
+        positions(found, names, what, partial(_first, table, codes))
         columns[column] = pd.Series([found[code] if code >= 0 else None for code in codes], dtype=object)
     return pd.DataFrame(columns)
 
