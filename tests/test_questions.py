@@ -26,6 +26,7 @@ OF_SOLUTIONS: dict[str, Callable[[Asked], Any]] = {
     ),
     "functions": lambda of: mh.reward_functions(of.solution),
     "what if": lambda of: mh.predict(of.solution, initial=None),
+    "nudge": lambda of: mh.nudge(of.solution, state="1"),
 }
 
 
@@ -58,6 +59,7 @@ REFUSED = {
     "study": {"look-ahead": "must have discounts to recover", "vectors": "must be a solution of MaximumLikelihood or Population"},
     "functions": dict.fromkeys(KINDS[:3], "needs a solution of SieveLikelihood"),
     "what if": {"look-ahead": NO_DISCOUNT["look-ahead"], "vectors": "needs a problem with a finite task"},
+    "nudge": {"look-ahead": NO_DISCOUNT["look-ahead"], "vectors": "needs a problem with a finite task"},
     "goals": {"vectors": "needs a problem with a finite task"},
     "families": {"vectors": "needs a problem with a finite task"},
     "identified": {"vectors": "needs a problem with a finite task"},

@@ -60,6 +60,7 @@ _HOMES = {
     "check_model": "questions.model_checks",
     "track": "questions.track",
     "predict": "questions.whatif",
+    "nudge": "questions.nudge",
     "reward_functions": "estimate.sieve",
     "analyse": "analysis",
     "generalization_error": "domains.base",

@@ -1207,8 +1207,7 @@ class _Work:
         reward = expected_rewards(self.known, self.change, theta)[1]
         reward = reward + (pay if reward.ndim == 1 else pay[:, None])
         task = self.outcomes.task
-        # as many plans at a time as a dense matrix for each allows
-        size = max(1, 20_000_000 // (task.n_states * (min(task.n_states, 128) + 8 * task.n_actions)))
+        size = plans_at_once(task)
         policies, numbers = [], []
         for low in range(0, gamma.size, size):
             part = slice(low, low + size)
@@ -1230,6 +1229,11 @@ class _Work:
         if change.moved and change.arrival_features is not None:
             features = sp.csr_array(mdp.stacked @ change.arrival_features)
         return replace(change, mdp=mdp, pay=mdp.expect(change.arrival) + direct, features=features)
+
+
+def plans_at_once(task: MDP) -> int:
+    """As many as a dense matrix for each allows."""
+    return max(1, 20_000_000 // (task.n_states * (min(task.n_states, 128) + 8 * task.n_actions)))
 
 
 def planned_or_nan(task: MDP, reward: Floats, gamma: Floats, lam: Floats) -> Floats:
