@@ -695,8 +695,8 @@ def _unit(known: Known) -> str:
     assert theta is not None
     order = np.argsort(-np.abs(theta), kind="stable")[:3]
     paid = in_words([f"{known.parameter_names[i]} {theta[i]:.3g}" for i in order])
-    what = "is paid" if known.task.features is None else "a unit of a feature is paid"
-    beside = f" For comparison, {what}: {paid}." if theta.size else ""
+    what = "a state" if known.task.features is None else "a unit of a feature"
+    beside = f" For comparison, what {what} pays: {paid}." if theta.size else ""
     if known.temperature is None:
         return f"A bonus of 1 is one unit of the reward, whose scale is set by the bound on rewards alone.{beside}"
     paid_known = known.task.known_reward is not None or solution.options.get("known_reward") is not None
@@ -1090,9 +1090,10 @@ def _estimate(known: Known, draws: int, seed: int) -> Estimate | str:
     size[: model.n_reward] = 1 / model.feature_sizes
     open_ = np.linalg.qr(found.null_space)[0] if found.nullity else np.zeros((model.size, 0))
     values, vectors = np.linalg.eigh(found.covariance)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # the symmetric one, which no sign of a vector changes
+    # The symmetric root, and numbers in the order of the estimates: the draws do not depend on the order of experts and states.
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     root -= open_ @ (open_.T @ root)  # nothing is drawn along what the decisions do not show
-    x = _within(point.x + rng.standard_normal((draws, model.size)) @ root.T, root @ root.T, model)
+    x = _within(point.x + _normal(rng, draws, point.x) @ root.T, root @ root.T, model)
     lost = np.zeros(len(known.names), dtype=np.bool_)
     remarks = []
     evidence = solution.evidence
@@ -1104,11 +1105,18 @@ def _estimate(known: Known, draws: int, seed: int) -> Estimate | str:
     pairs, step = None, 1e-3
     if found.nullity:
         # what moves along any open direction moves along one in general position
-        ways = found.null_space @ rng.standard_normal((found.nullity, 2))
+        ways = found.null_space @ np.random.default_rng(0).standard_normal((found.nullity, 2))
         ways /= np.maximum(np.abs(ways / size[:, None]).max(axis=0), 1e-300)
         beside = np.concatenate([point.x + sign * step * way for way in ways.T for sign in (-1, 1)]).reshape(-1, model.size)
         pairs = _drawn_from(point, known, np.clip(beside, model.lower, model.upper))
     return Estimate(_drawn_from(point, known, x), pairs, step, lost, tuple(remarks))
+
+
+def _normal(rng: np.random.Generator, draws: int, order: Floats) -> Floats:
+    """Standard normal numbers `(draws,n)`, dealt out in the order of some numbers `(n,)`."""
+    found = np.empty((draws, order.size))
+    found[:, np.argsort(np.round(order, 7), kind="stable")] = rng.standard_normal((draws, order.size))
+    return found
 
 
 def _within(x: Floats, covariance: Floats, model: ChoiceModel) -> Floats:
@@ -1142,14 +1150,16 @@ def _drawn_from(point: Point, known: Known, x: Floats) -> Drawn:
 
 def _apart_drawn(solution: Solution, source: ProfilesApart, rng: np.random.Generator, draws: int) -> Estimate:
     """Draws of persons who share nothing but a known reward."""
-    precise = precision_apart(source.here.curvature, source.lower == source.upper)
-    values, vectors = np.linalg.eigh(source.here.curvature)
-    free = source.lower != source.upper
-    root = np.where(values > 1e-12 * values.max(), 1 / np.sqrt(np.maximum(values, TINY)), 0.0)
-    alone = 1 / np.sqrt(np.maximum(np.diagonal(source.here.curvature, axis1=1, axis2=2), TINY))
-    steps = np.einsum("kij,kj,kjb->kib", vectors, root, rng.standard_normal((*source.places.shape, draws)))
-    one = alone[:, :, None] * rng.standard_normal((*source.places.shape, draws))
-    steps = np.where(free.all(axis=1)[:, None, None], steps, np.where(free[:, :, None], one, 0.0))
+    fixed, curvature = source.lower == source.upper, source.here.curvature.copy()
+    precise = precision_apart(curvature, fixed)
+    one_known = fixed.any(axis=1)
+    curvature[one_known, 0, 1] = curvature[one_known, 1, 0] = 0.0
+    values, vectors = np.linalg.eigh(curvature)
+    root = (
+        vectors * np.where(values > 1e-12 * values.max(), 1 / np.sqrt(np.maximum(values, TINY)), 0.0)[:, None, :]
+    ) @ vectors.transpose(0, 2, 1)
+    z = np.stack([_normal(rng, draws, source.places[:, 0]), _normal(rng, draws, source.places[:, 0])])
+    steps = np.where(fixed[:, :, None], 0.0, np.einsum("kij,jbk->kib", root, z))
     places = np.clip(source.places[:, :, None] + steps, source.lower[:, :, None], source.upper[:, :, None])
     lost = ~precise.identified.all(axis=1) | ~source.known
     return Estimate(Drawn(solution.reward, places[:, 0], np.exp(places[:, 1])), None, 1.0, lost)
@@ -1162,7 +1172,7 @@ def _persons_drawn(known: Known, solution: Solution, rng: np.random.Generator, d
         return "units of a type have none of their own"
     if solution.status != Status.CONVERGED:
         return "the population is not identified"
-    z = rng.standard_normal((2, len(known.names), draws))
+    z = np.stack([_normal(rng, draws, known.eta[0]).T, _normal(rng, draws, known.eta[0]).T])
     x, x_error, y, y_error, tie = known.eta[:, :, None]
     logs = y + y_error * (tie * z[0] + np.sqrt(1 - tie**2) * z[1])
     drawn = Drawn(solution.reward, evidence.population.largest_discount * expit(x + x_error * z[0]), np.exp(logs))
