@@ -22,7 +22,8 @@ it is identified, though the reward is not; where it moves, nothing bounds it.
 
 *What comes of it.* With ρ the first state and `P = Σ_a π' T`:
 
-* *visits* `(I − Pᵀ)⁻¹ ρ`, per episode; where some episode may never end, `(I − γPᵀ)⁻¹ ρ`, discounted by the expert's own γ;
+* *visits* `(I − Pᵀ)⁻¹ ρ`, per episode; where some episode may never end, and in very large tasks, `(I − γPᵀ)⁻¹ ρ`, discounted by
+  the expert's own γ;
 * *chance to reach* j: h with `h(j) = 1` and `h = Ph` elsewhere, over the states from which j can be reached, averaged over ρ;
 * *steps to reach* j, where it is reached: `Σρg / Σρh`, `g = h + Pg`, `g(j) = 0`;
 * *reward*, plain and discounted by the expert's own γ, what is paid besides included; *bonus*, what is paid besides.
@@ -66,6 +67,8 @@ from multihorizon.words import in_words, percent
 
 #: The words for what is known of a prediction.
 IDENTIFIED, BOUNDED, NOT_BOUNDED = "identified", "bounded", "not bounded"
+#: In a task of more states a plan takes a second, and undiscounted visits take several: there are no draws and no such visits.
+LARGE = 20_000
 
 
 # What changes.
@@ -552,6 +555,11 @@ def predict(
         answer = _without_reward(known, change, targets, restrictions, progress)
     else:
         answer = _sure(known, change, _point(known, change), targets, level, draws, seed, jobs, progress)
+    outcomes = _outcome_frame(known, change, answer, targets)
+    remarks = answer.remarks
+    if "reward" not in set(outcomes["quantity"]) and not Outcomes(change.task, [], False, False).ends:
+        why = "the task is so large" if change.mdp.n_states > LARGE else "episodes need not end"
+        remarks = (*remarks, f"Visits are discounted by each expert's own discount, because {why}.")
     progress(1.0, "planned")
     return Prediction(
         experts=known.names,
@@ -564,10 +572,10 @@ def predict(
         high=answer.high,
         status=answer.status,
         proved=answer.proved,
-        outcomes=_outcome_frame(known, change, answer, targets),
+        outcomes=outcomes,
         unit=known.unit,
         level=level,
-        remarks=answer.remarks,
+        remarks=remarks,
         change=change,
     )
 
@@ -1016,10 +1024,9 @@ def _sure(
     shares = [(1 - level) / 2, (1 + level) / 2]
     failed = 0
     for k, (policies, numbers) in zip(experts, work.each(estimate.drawn, jobs), strict=True):
-        # one more draw lies between the ends with exactly the level as its chance
         finite = ~np.isnan(policies[:, 0, 0])
-        low[k], high[k] = np.quantile(policies[finite], shares, axis=0, method="weibull")
-        ends[0][k], ends[1][k] = np.quantile(numbers[:, finite], shares, axis=1, method="weibull")
+        low[k], high[k] = np.quantile(policies[finite], shares, axis=0)
+        ends[0][k], ends[1][k] = np.quantile(numbers[:, finite], shares, axis=1)
         failed = max(failed, int((~finite).sum()))
         progress((k + 1) / experts.size, f"{k + 1:,} of {experts.size:,} experts")
     live = change.mdp.live & work.outcomes.reached[:, None]
@@ -1052,8 +1059,8 @@ def estimate_of(known: Known, change: Change, draws: int, seed: int) -> tuple[Es
         return None, False, reason
     if solution.solver not in ("MaximumLikelihood", "Population"):
         return None, True, f"There are no intervals: {solution.solver} has no standard errors."
-    if max(change.mdp.n_states, known.task.mdp.n_states) > 20_000:  # there one plan takes seconds
-        return None, True, "There are no intervals: plans in a task of more than 20,000 states take too long."
+    if max(change.mdp.n_states, known.task.mdp.n_states) > LARGE:
+        return None, True, f"There are no intervals: {LARGE:,} states are the most in which draws are planned."
     estimate = _estimate(known, draws, seed)
     if isinstance(estimate, str):
         return None, True, f"There are no intervals: {estimate}."
@@ -1093,7 +1100,9 @@ def _estimate(known: Known, draws: int, seed: int) -> Estimate | str:
     # The symmetric root, and numbers in the order of the estimates: the draws do not depend on the order of experts and states.
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     root -= open_ @ (open_.T @ root)  # nothing is drawn along what the decisions do not show
-    x = _within(point.x + _normal(rng, draws, point.x) @ root.T, root @ root.T, model)
+    first, rest = point.x[: model.transition_slice.start], model.n_transitions
+    z = np.concatenate([_normal(rng, draws, first), rng.standard_normal((draws, rest))], axis=1)
+    x = _within(point.x + z @ root.T, root @ root.T, model)
     lost = np.zeros(len(known.names), dtype=np.bool_)
     remarks = []
     evidence = solution.evidence
@@ -1122,7 +1131,7 @@ def _normal(rng: np.random.Generator, draws: int, order: Floats) -> Floats:
 def _within(x: Floats, covariance: Floats, model: ChoiceModel) -> Floats:
     """Draws `(n,p)` moved into their bounds: where a discount or a temperature is put on a bound, the rest follows it."""
     among = np.arange(model.discount_slice.start, model.temperature_slice.stop)
-    among = among[np.diag(covariance)[among] > 1e-12]  # the rest is known, up to rounding
+    among = among[~model.fixed[among] & (np.diag(covariance)[among] > 1e-12)]
     held = np.zeros(x.shape, dtype=np.bool_)
     for _ in range(3):
         outside = np.zeros(x.shape, dtype=np.bool_)
@@ -1267,6 +1276,8 @@ def _targets(change: Change, states: Sequence[object] | None) -> list[int]:
         given = [states] if isinstance(states, str) else list(states)
         return [state_place(change.mdp, state, "states") for state in given]
     direct = change.pay - change.mdp.expect(change.arrival)
+    if change.mdp.n_states > LARGE:
+        return []
     touched = (change.arrival != 0) | (np.abs(direct) > 1e-12).any(axis=1) | (change.forbid & change.mdp.live).any(axis=1)
     return [int(i) for i in np.flatnonzero(touched)[:20]]
 
@@ -1284,7 +1295,7 @@ class Outcomes:
         start = task.initial > 0
         #: The states that can be visited, and whether each of them can end.
         self.reached: Bools = steps_into(sp.csr_array(moves.T), start) >= 0
-        self.ends = not task.never_ends()[self.reached].any()
+        self.ends = task.n_states <= LARGE and not task.never_ends()[self.reached].any()
         self.toward = [steps_into(moves, np.arange(task.n_states) == j) >= 0 for j in self.targets]
         names = task.state_names
         self.labels: list[tuple[str, str]] = [("visits", names[int(s)]) for s in np.flatnonzero(self.reached)]
