@@ -244,7 +244,7 @@ def test_tasks_that_never_end_have_discounted_outcomes() -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown state": ({"pay": {"nowhere": 1.0}}, "pay must name states among"),
     "unknown action": ({"forbid": {"4": "fly"}}, "forbid must name actions among"),
-    "no action left": ({"forbid": {"4": ["0", "1"]}}, "available must leave an action"),
+    "no action left": ({"forbid": {"4": ["0", "1"]}}, "forbid must leave an action in every state, received none in state 4"),
     "NaN": ({"pay": {"4": np.nan}}, "must be finite"),
     "shape": ({"pay": np.zeros(3)}, "pay must be a mapping"),
     "other states": ({"transitions": mh.domains.random_mdp(9, 2, seed=0)}, "received the new state 8"),

@@ -312,13 +312,27 @@ class PredictOptions:
         list[str] | None,
         typer.Option("--reach", metavar="STATE", help="Say whether and when this state is reached; may be repeated."),
     ] = None
+    nudge: Annotated[
+        str | None,
+        typer.Option(
+            "--nudge",
+            metavar="STATE[:ACTION]",
+            help="In place of a change: the smallest bonus with which each reaches or does it.",
+        ),
+    ] = None
+    chance: Annotated[
+        float | None,
+        typer.Option("--chance", help="With --nudge: the chance that is asked for; default 0.5.", show_default=False),
+    ] = None
     typical: Annotated[
         bool, typer.Option("--typical", help="After a fit with --formula: a typical and a new person of each group.")
     ] = False
     jobs: Jobs = 1
     cluster_at: Cluster = None
     seed: Seed = 0
-    out_dir: Annotated[Path | None, file("--out", "Where to write whatif.json, whatif.csv and whatif.html.")] = None
+    out_dir: Annotated[Path | None, file("--out", "Where to write the table, the numbers and the page: whatif.* or nudge.*.")] = (
+        None
+    )
 
 
 @dataclass(frozen=True)
@@ -383,6 +397,7 @@ EXAMPLES = {
         "multihorizon predict result --pay pay.csv --out whatif",
         "multihorizon predict result --forbid closed.csv --discount Ann=0.9",
         "multihorizon predict result --transitions new.npz --restrict rising.csv",
+        "multihorizon predict result --nudge feast --chance 0.8",
     ),
     "reproduce": (
         "multihorizon reproduce --out study --quick",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from rich.table import Table
 
@@ -18,14 +18,17 @@ from multihorizon.data.side_tables import (
     read_transitions,
 )
 from multihorizon.exact.identify import Identification
+from multihorizon.questions.nudge import Nudge, nudge, state_and_action
 from multihorizon.questions.whatif import Prediction
 from multihorizon.questions.whatif import predict as predicted
 from multihorizon.report.files import read_fit
 from multihorizon.report.whatif_page import (
+    NUDGE,
     WHATIF,
     change_cells,
     changes_in_words,
     largest_changes,
+    nudge_cells,
     outcome_cells,
     shown_outcomes,
     verdict,
@@ -33,6 +36,8 @@ from multihorizon.report.whatif_page import (
 )
 from multihorizon.solution import Solution
 
+#: As many experts have rows of their own.
+LISTED_EXPERTS = 60
 #: How many rows of each table the terminal shows; `whatif.csv` has all.
 SHOWN = 12
 
@@ -42,31 +47,40 @@ def predict(options: PredictOptions) -> None:
 
     Changes combine. Each answer is identified, bounded or not bounded by the decisions that were fitted.
     """
-    with checked(options, WHATIF):
+    with checked(options, WHATIF if options.nudge is None else NUDGE):
         given = {name: getattr(options, name) for name in ("pay", "forbid", "transitions", "initial", "discount")}
-        if not any(given.values()):
-            raise ValueError(f"something must change: give --{', --'.join(list(given)[:-1])} or --discount, received none")
+        if options.nudge is None and not any(given.values()):
+            raise ValueError(f"something must change: give --{', --'.join(given)} or --nudge, received none")
+        if options.nudge is None and options.chance is not None:
+            raise ValueError("--chance must come with --nudge, which says what it is the chance of, received none")
         if options.features is not None and options.transitions is None:
             raise ValueError("--features must come with --transitions, whose states they describe, received none")
+        others = ("pay", "forbid", "transitions", "discount", "restrict", "reach")
+        wrong = next((name for name in others if getattr(options, name)), None) if options.nudge is not None else None
+        if wrong is not None:
+            raise ValueError(f"--nudge must come without --{wrong}: it asks for a bonus in the task as it is, received both")
         solution, fitted = read_fit(options.result)
         remarks = [f"The report of the fit warns: {text}" for text in fitted.get("warnings") or ()]
-        source = _source(solution, options, remarks)
+        changes, source = _changes(solution, options), _source(solution, options, remarks)
+        persons: Literal["each", "groups"] = "groups" if options.typical else "each"
         with progress_bar("predict") as progress:
-            found = predicted(
-                source,
-                **_changes(solution, options),
-                persons="groups" if options.typical else "each",
-                states=options.reach,
-                seed=options.seed,
-                jobs=options.jobs,
-                progress=progress,
-            )
-        _show(found)
+            how: dict[str, Any] = {"persons": persons, "seed": options.seed, "jobs": options.jobs, "progress": progress}
+            found: Prediction | Nudge
+            if options.nudge is None:
+                found = predicted(source, **changes, states=options.reach, **how)
+            else:
+                state, action = state_and_action(solution.problem.mdp, options.nudge)  # type: ignore[union-attr]
+                chance = 0.5 if options.chance is None else options.chance
+                found = nudge(source, state=state, action=action, chance=chance, initial=changes["initial"], **how)
+        if isinstance(found, Prediction):
+            _show(found)
+        else:
+            _show_nudge(found)
         show_remarks(remarks)
         if options.out_dir is not None:
-            write_whatif(options.out_dir, found, _recorded(options), remarks)
-            out.print(f"Written to {options.out_dir}: {', '.join(WHATIF)}", soft_wrap=True)
-            out.print(f"Open {options.out_dir / 'whatif.html'} in a browser.", soft_wrap=True)
+            files = write_whatif(options.out_dir, found, _recorded(options), remarks)
+            out.print(f"Written to {options.out_dir}: {', '.join(files)}", soft_wrap=True)
+            out.print(f"Open {options.out_dir / files[-1]} in a browser.", soft_wrap=True)
 
 
 def _source(solution: Solution, options: PredictOptions, remarks: list[str]) -> Solution | Identification:
@@ -112,6 +126,8 @@ def _recorded(options: PredictOptions) -> dict[str, Any]:
         **{name: None if path is None else path.name for name, path in named.items()},
         "discount": options.discount,
         "reach": options.reach,
+        "nudge": options.nudge,
+        "chance": options.chance,
         "typical": options.typical or None,
         "seed": options.seed,
     }
@@ -135,8 +151,18 @@ def _show(found: Prediction) -> None:
     show_remarks(found.remarks)
 
 
+def _show_nudge(found: Nudge) -> None:
+    rows = [nudge_cells(found, k) for k in range(min(len(found.experts), LISTED_EXPERTS))]
+    question, *told = found.summary().splitlines()
+    out.print(question, soft_wrap=True)
+    out.print(_table("", rows))
+    for line in told:
+        if not line.startswith("  "):
+            out.print(line, soft_wrap=True)
+
+
 def _table(title: str, rows: list[dict[str, str]]) -> Table:
-    table, names = Table(title=title), ("expert", "state", "action")
+    table, names = Table(title=title or None), ("expert", "state", "action")
     for header in rows[0]:
         left = header in (*names, "outcome", "status")
         table.add_column(header, justify="left" if left else "right", overflow="fold", no_wrap=header not in names)

@@ -46,6 +46,7 @@ from scipy.stats import t
 from multihorizon.checks import TINY, Bools, Floats, Sparse, as_count, as_discount, as_floats, as_level, first_few, label
 from multihorizon.choice.model import ChoiceModel
 from multihorizon.choice.tabular import Point, Resolvents, engine_for, redrawn
+from multihorizon.data.reading import closest
 from multihorizon.estimate.intervals import ProfilesApart, precision, precision_apart
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.exact.bounds import discount_members, predicted_bounds, read_restrictions
@@ -146,7 +147,9 @@ def read_change(
         after = after.starting(_by_state(after, initial, "initial"))
     arrival, direct = _read_pay(after, pay)
     banned = _read_forbid(after, forbid)
-    after.without(banned)  # raises where a state is left without an action
+    stuck = np.flatnonzero(~(after.available & ~banned).any(axis=1) & ~after.terminal)
+    if stuck.size:
+        raise ValueError(f"forbid must leave an action in every state, received none in state {after.state_names[stuck[0]]}")
     return Change(
         mdp=after,
         pay=after.expect(arrival) + direct,
@@ -212,11 +215,18 @@ def _features_after(
     return sp.csr_array(sp.diags_array(after.live.T.ravel() / 1.0) @ (pick @ expert.feature_matrix)), None
 
 
+def _misspelt(name: str, known: Sequence[str]) -> str:
+    """A name that is none, and the one that was perhaps meant."""
+    close = closest(name, list(known))
+    return repr(name) if close is None else f"{name!r}. Did you mean {close!r}?"
+
+
 def state_place(mdp: MDP, given: object, what: str) -> int:
     """The number of a state by its name."""
     name = label(given, f"a state of {what}")
     if name not in mdp.state_names:
-        raise ValueError(f"{what} must name states among {first_few(mdp.state_names)}, received {name!r}")
+        known = mdp.state_names
+        raise ValueError(f"{what} must name states among {first_few(known)}, received {_misspelt(name, known)}")
     return mdp.state_names.index(name)
 
 
@@ -224,7 +234,8 @@ def action_place(mdp: MDP, given: object, what: str) -> int:
     """The number of an action by its name."""
     name = label(given, f"an action of {what}")
     if name not in mdp.action_names:
-        raise ValueError(f"{what} must name actions among {first_few(mdp.action_names)}, received {name!r}")
+        known = mdp.action_names
+        raise ValueError(f"{what} must name actions among {first_few(known)}, received {_misspelt(name, known)}")
     return mdp.action_names.index(name)
 
 
@@ -325,7 +336,7 @@ def _read_discounts(names: Sequence[str], discount: Any) -> Floats:
     for key, value in discount.items():
         name = label(key, "the name of an expert with a new discount")
         if name not in place:
-            raise ValueError(f"discount must name experts among {first_few(list(names))}, received {name!r}")
+            raise ValueError(f"discount must name experts among {first_few(list(names))}, received {_misspelt(name, names)}")
         found[place[name]] = as_discount(value, f"discount of {name}")
     return found
 

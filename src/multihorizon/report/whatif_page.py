@@ -1,4 +1,5 @@
-"""The page of `multihorizon predict`: what people do before and after a change, side by side, and how sure that is.
+"""The pages of `multihorizon predict`: what people do before and after a change, side by side, and how sure that is; or the
+smallest bonus with which they do something, and how they respond to others.
 
 Of few people there is a row for each choice that changes and a pair of maps for each person; of many there are distributions. The
 left map shows what was done before: arrows are the likeliest actions, and cells are coloured by how often they are visited. The
@@ -16,6 +17,7 @@ import pandas as pd
 
 from multihorizon.checks import Floats
 from multihorizon.files import write_all, write_csv, write_json
+from multihorizon.questions.nudge import Nudge
 from multihorizon.questions.whatif import BOUNDED, IDENTIFIED, NOT_BOUNDED, Prediction
 from multihorizon.report.charts import (
     DIAGONAL,
@@ -32,31 +34,37 @@ from multihorizon.report.charts import (
     Panel,
     Section,
     Subheading,
+    figure,
 )
 from multihorizon.report.maps import MOST_CELLS, Arrow, GraphMap, GridMap, graph_map, grid_map
-from multihorizon.report.plots import ARROWS
+from multihorizon.report.plots import ARROWS, new_axes
 from multihorizon.report.question_pages import options_text
 from multihorizon.result import package_version
 from multihorizon.words import Answer, count, decimals, in_words, percent
 
-#: What `multihorizon predict` writes.
+#: What `multihorizon predict` writes of a change, and of the smallest bonus.
 WHATIF = ("whatif.json", "whatif.csv", "whatif.html")
+NUDGE = ("nudge.json", "nudge.csv", "nudge.html")
 #: Up to so many people have rows and maps of their own.
 FEW = 12
 #: How many rows a reader sees at once, and the most rows of a table; `whatif.csv` has all.
 TOP, MOST_ROWS = 12, 300
 
 
-def write_whatif(directory: Path, found: Prediction, options: dict[str, Any], remarks: Sequence[str] = ()) -> None:
-    """Write all files of a prediction."""
+def write_whatif(
+    directory: Path, found: Prediction | Nudge, options: dict[str, Any], remarks: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Write all files of a prediction or of the smallest bonus; returns their names."""
+    files, page = (WHATIF, whatif_page) if isinstance(found, Prediction) else (NUDGE, nudge_page)
 
     def write(draft: Path) -> None:
-        content = {"kind": "Prediction", **found._content(), "notes": list(remarks), "options": options}
-        write_json(draft / "whatif.json", {**content, "version": package_version()})
-        write_csv(found.to_frame(), draft / "whatif.csv")
-        whatif_page(found, options, remarks).write(draft / "whatif.html")
+        content = {"kind": type(found).__name__, **found._content(), "notes": list(remarks), "options": options}
+        write_json(draft / files[0], {**content, "version": package_version()})
+        write_csv(found.to_frame(), draft / files[1])
+        page(found, options, remarks).write(draft / files[2])  # type: ignore[arg-type]
 
-    write_all(directory, WHATIF, write)
+    write_all(directory, files, write)
+    return files
 
 
 def verdict(found: Prediction) -> Answer:
@@ -347,3 +355,43 @@ def _likeliest(live: Any, policy: Floats) -> list[Arrow]:
     shares = np.where(live, np.nan_to_num(policy), 0.0)
     best = shares.max(axis=1, keepdims=True)
     return [(int(s), int(a), True) for s, a in np.argwhere((shares >= 0.9 * best) & (best > 0))]
+
+
+def nudge_page(found: Nudge, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
+    """The report of the smallest bonus with which people do something."""
+    first, *told = found.summary().splitlines()
+    words = [line for line in told if not line.startswith("  ")]
+    cells = [nudge_cells(found, k) for k in range(len(found.experts))]
+    rows, numbers = [list(row.values()) for row in cells], [[k] for k in range(len(cells))]
+    line = "the dotted line is the chance that is asked for"
+    caption = f"How the chance grows with the bonus; {line}, and a dot the bonus that is needed, with its interval."
+    if len(found.experts) > FEW:
+        caption = f"How the chance grows with the bonus, one curve for each person; {line}."
+    picture = figure(found.plot(new_axes(7.0, 4.2)), caption)
+    table = PageTable(list(cells[0]), rows, "The smallest bonus that is enough", numbers)
+    return Page(
+        "How much must be paid",
+        f"{first}. {count(len(found.experts), 'person')}.",
+        [
+            Section("Who needs how much", [Items(words), picture, table]),
+            Section("How this was made", [*remarks, f"Options: {options_text(options)}."]),
+        ],
+        f"multihorizon {package_version()}, seed {options.get('seed', 0)}",
+        experts=list(enumerate(found.experts)),
+    )
+
+
+def nudge_cells(found: Nudge, k: int) -> dict[str, str]:
+    """One row of the table of bonuses, by header."""
+    bonus = {"already": "0", "infinite": "none is enough", "not found": "not found"}.get(
+        found.answers[k]
+    ) or f"{found.bonus[k]:.3g}"
+    low, high = float(found.low[k]), float(found.high[k])
+    return {
+        "expert": found.experts[k],
+        "discount": decimals(float(found.discounts[k]), 3) or "–",
+        "without": percent(float(found.before[k])),
+        "bonus": bonus,
+        "interval": "–" if np.isnan(low + high) else f"{low:.3g} to {'no end' if np.isinf(high) else format(high, '.3g')}",
+        "status": found.status[k],
+    }
