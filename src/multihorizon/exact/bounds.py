@@ -573,7 +573,8 @@ class _OneExpert:
         if not result.optimal:  # unbounded, or left open by the solver: then nothing is claimed either
             return INFINITY, None
         y = self.axes @ result.values - self._offset
-        return float(direction @ y), y
+        # Programs are solved to nine digits.
+        return float(direction @ y) + 1e-8 * float(np.linalg.norm(direction)) * (1.0 + float(np.linalg.norm(y))), y
 
     # Proved bounds.
 
@@ -805,9 +806,10 @@ def _at_given_discounts(rewards: _Rewards, task: _Task, discounts: Floats, tempe
         directions.append(one.n)
     low, high = (np.array([pair[side] for pair in outer]) for side in (0, 1))
     attained_low, attained_high = (np.array([pair[side] for pair in inner]) for side in (0, 1))
-    # A bound that a member of the set leaves is no bound.
-    if (attained_low < low).any() or (attained_high > high).any():
+    # A bound that a member of the set leaves by more than rounding is no bound.
+    if (attained_low < low - 1e-6).any() or (attained_high > high + 1e-6).any():
         raise AssertionError("a member of the set lies outside of its proved bounds; please report this problem")
+    low, high = np.minimum(low, attained_low), np.maximum(high, attained_high)
     status, certain = [], np.ones(len(discounts), dtype=np.bool_)
     for k in range(len(discounts)):
         word = _status(low[k], high[k])
@@ -851,7 +853,7 @@ def _one_expert(one: _OneExpert) -> tuple[tuple[Floats, Floats], _Attained]:
             pad = 1e-8 * (1.0 + np.abs(box).max(axis=1))
             first, last = one.over_boxes(box[:, 0] - pad, box[:, 1] + pad, found)
             low, high = np.maximum(low, first), np.minimum(high, last)
-    # Linear programs are solved to nine digits.
+    # Plans have nine digits or more.
     pad = np.where(one.chosen, 1e-8, 0.0)
     return ((low - pad).clip(0.0, 1.0), (high + pad).clip(0.0, 1.0)), found
 
