@@ -63,7 +63,7 @@ _HOMES = {
     "nudge": "questions.nudge",
     "reward_functions": "estimate.sieve",
     "analyse": "analysis",
-    "generalization_error": "domains.base",
+    "generalization_error": "questions.whatif",
 }
 _SUBMODULES = {"domains": "domains", "theory": "paper.theory"}
 #: Names that moved or have another name now; the old ones still work here in this release, with a warning.

@@ -43,10 +43,23 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 from scipy.stats import t
 
-from multihorizon.checks import TINY, Bools, Floats, Sparse, as_count, as_discount, as_floats, as_level, first_few, label
+from multihorizon.checks import (
+    TINY,
+    Bools,
+    Floats,
+    Sparse,
+    as_count,
+    as_discount,
+    as_floats,
+    as_level,
+    as_shape,
+    first_few,
+    label,
+)
 from multihorizon.choice.model import ChoiceModel
 from multihorizon.choice.tabular import Point, Resolvents, engine_for, redrawn
 from multihorizon.data.reading import closest
+from multihorizon.domains.base import Domain, GeneralizationError, Task, losses, read_tasks
 from multihorizon.estimate.intervals import ProfilesApart, precision, precision_apart
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.exact.bounds import discount_members, predicted_bounds, read_restrictions
@@ -1386,3 +1399,58 @@ def _outcome_frame(known: Known, change: Change, answer: _Answer, targets: list[
             "status": status.ravel(),
         }
     )
+
+
+# The paper's new tasks.
+
+
+def generalization_error(
+    domain: Domain,
+    reward: ArrayLike | Solution,
+    tasks: int | Sequence[Task] = 100,
+    *,
+    level: float = 0.95,
+    draws: int = 200,
+    seed: int = 0,
+) -> GeneralizationError:
+    """The loss of planning with a learned reward instead of the domain's own, over random task variants (the paper's Eq. 12).
+
+    Args:
+        domain: gives the true reward and the variants.
+        reward: the learned reward `(S,)`; or the solution that learned it, whose error then gives intervals.
+        tasks: how many variants to draw, or the variants themselves.
+        level: of the intervals.
+        draws: from the estimate of a solution, of which intervals are quantiles.
+        seed: of the variants and of the draws.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> generalization_error(cliff(), 2 * cliff().reward, tasks=5).mean
+        0.0
+    """
+    as_level(level)
+    variants = read_tasks(domain, tasks, seed)
+    if not isinstance(reward, Solution):
+        learned = as_floats(reward, "reward")
+        as_shape(learned, (domain.mdp.n_states,), "reward")
+        return GeneralizationError(*(each[0] for each in losses(domain, learned[None], variants)))
+    known = _of_solution(reward, "each")
+    arrival = known.task.arrival_features
+    if arrival is None or known.task.known_reward is not None or arrival.shape[0] != domain.mdp.n_states:
+        raise ValueError("the reward of the solution must be paid on arrival in the states of the domain, received another")
+    assert known.theta is not None
+    signed, absolute = (each[0] for each in losses(domain, (arrival @ known.theta)[None], variants))
+    if reward.solver != "MaximumLikelihood":
+        return GeneralizationError(signed, absolute, remark=f"There are no intervals: {reward.solver} has no standard errors.")
+    estimate = _estimate(known, as_count(draws, "draws", least=20), seed)
+    if isinstance(estimate, str):
+        return GeneralizationError(signed, absolute, remark=f"There are no intervals: {estimate}.")
+    if estimate.open_ is not None or estimate.lost.any():
+        why = "The decisions do not show the whole reward, so that nothing bounds the loss."
+        return GeneralizationError(signed, absolute, remark=why)
+    theta = estimate.drawn.theta if estimate.drawn.theta.ndim == 2 else estimate.drawn.theta[:, None]
+    drawn = losses(domain, (arrival @ theta).T, variants)
+    shares = [(1 - level) / 2, (1 + level) / 2]
+    low, high = np.quantile(drawn[1], shares, axis=0)
+    means = [tuple(np.quantile(each.mean(axis=1), shares).tolist()) for each in drawn]
+    return GeneralizationError(signed, absolute, low, high, means[0], means[1], level)
