@@ -180,6 +180,16 @@ def test_a_bonus_that_is_had_for_ever_has_no_plan() -> None:
     assert "there is no plan" in found.reasons[0]
 
 
+def test_a_chance_that_rounding_would_decide_is_not_known() -> None:
+    """Who stays almost for ever ends somewhere after 10¹² steps."""
+    mdp = line(5)
+    policy = np.tile([1e-12, 1e-12, 1 - 2e-12], (5, 1))
+    found = mh.nudge(mh.Problem(mdp, [policy]), state="4", chance=0.9, discount=0.9)
+    assert found.answers == ("not found",)
+    assert "millions of steps" in found.reasons[0]
+    assert np.isnan([found.before[0], found.bonus[0]]).all()
+
+
 def test_names_order_and_workers_change_nothing() -> None:
     rng = np.random.default_rng(3)
     mdp, reward = random_task(rng)

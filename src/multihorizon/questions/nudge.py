@@ -396,6 +396,9 @@ def _remarks(known: Known, status: list[str], found: list[_Found]) -> list[str]:
     lost = [name for name, word in zip(known.names, status, strict=bool(status)) if word == NOT_BOUNDED]
     if lost:
         lines.append(f"The decisions do not show which bonus {in_words(lost)} would need.")
+    left_out = max(one.left_out for one in found)
+    if left_out:
+        lines.append(f"Up to {left_out} of the draws have no chance that can be planned, and were left out.")
     falling = [name for name, one in zip(known.names, found, strict=True) if not one.rising]
     if falling:
         lines.append(
@@ -409,7 +412,7 @@ def _remarks(known: Known, status: list[str], found: list[_Found]) -> list[str]:
 
 
 class _Found(NamedTuple):
-    """What was found of one expert; the curve `(2,G)` holds bonuses and chances."""
+    """What was found of one expert; the curve `(2,G)` holds bonuses and chances; some draws may have been left out."""
 
     before: float
     bonus: float
@@ -420,6 +423,7 @@ class _Found(NamedTuple):
     reason: str
     rising: bool
     curve: Floats
+    left_out: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -463,18 +467,24 @@ class _Work:
                 for one in self.drawn(self.estimate.drawn, k)
             ]
         )
+        needed = needed[~np.isnan(needed)]
+        left_out = self.estimate.drawn.gamma.shape[1] - needed.size
+        if needed.size < 20:
+            return found._replace(left_out=left_out)
         shares = [(1 - self.level) / 2, (1 + self.level) / 2]
         # quantiles of b/(1 + b), which has an end where b has none; one more draw lies between them with the level as its chance
         with np.errstate(invalid="ignore", divide="ignore"):
             ends = np.quantile(np.where(np.isinf(needed), 1.0, needed / (1 + needed)), shares, method="weibull")
             low, high = np.where(ends < 1 - 1e-12, ends / (1 - ends), np.inf)
-        return found._replace(low=float(low), high=float(high))
+        return found._replace(low=float(low), high=float(high), left_out=left_out)
 
     def point(self, response: _Response) -> _Found:
         """The answer at the first column of a response, with its curve."""
         lam, before = float(response.lam[0]), float(response.at(np.zeros(1), np.zeros(1, dtype=np.int64))[0][0])
         bonus, answer, reason, rising = 0.0, ALREADY, "", True
-        if before < self.asked:
+        if np.isnan(before):
+            bonus, answer, reason = np.nan, NOT_FOUND, response.unplanned()
+        elif before < self.asked:
             most, reason = response.most()
             bonus, answer = np.inf, INFINITE
             if most >= self.asked:
@@ -604,31 +614,37 @@ class _Response:
         found = self.between(asked, low, high)
         if np.isfinite(found):
             return found, rising, ""
-        return (
-            np.nan,
-            rising,
-            "before the chance is reached, to be paid for ever is worth more than any end, and there is no plan",
-        )
+        return np.nan, rising, f"before the chance is reached, {self.unplanned()}"
+
+    def unplanned(self) -> str:
+        """Why a chance is not known."""
+        if self.gamma[0] == 1:
+            return "to be paid for ever is worth more than any end, and there is no plan"
+        return "it takes millions of steps until the state or an end is reached, and rounding would decide the chance"
 
     def between(self, asked: float, low: float, high: float) -> float:
         """The bonus between one at which the chance is too low and one at which it is not; NaN where there is none."""
         return float(self._refined(asked, np.zeros(1, dtype=np.int64), np.array([low]), np.array([high]), np.array([high]))[0])
 
     def needed(self, asked: float, columns: Ints, guess: float, rising: bool) -> Floats:
-        """The bonuses of some parameters, near that of a neighbour; infinite where none is found below 10⁷ temperatures."""
+        """The bonuses of some parameters, near that of a neighbour.
+
+        They are infinite where none is found below 10⁷ temperatures, and NaN where the chance without one is not known.
+        """
         if not columns.size:
             return np.zeros(0)
         lam = self.lam[columns]
         start = np.full(columns.size, guess) if rising and 0 < guess < np.inf else lam / 16
-        none = ~(self.at(np.zeros(columns.size), columns)[0] < asked)
-        found = np.zeros(columns.size)
+        before = self.at(np.zeros(columns.size), columns)[0]
+        none = ~(before < asked)
+        found = np.where(np.isnan(before), np.nan, 0.0)
         if self.most()[0] < asked:
             found[~none] = np.inf
             return found
         going = np.flatnonzero(~none)
         low, high = np.zeros(going.size), np.full(going.size, np.inf)
-        found[going] = self._refined(asked, columns[going], low, high, start[going], doubling=not rising)
-        found[np.isnan(found)] = np.inf
+        refined = self._refined(asked, columns[going], low, high, start[going], doubling=not rising)
+        found[going] = np.where(np.isnan(refined), np.inf, refined)
         return found
 
     def _refined(self, asked: float, columns: Ints, low: Floats, high: Floats, start: Floats, doubling: bool = False) -> Floats:
@@ -640,14 +656,14 @@ class _Response:
         found, going = np.full(columns.size, np.nan), np.arange(columns.size)
         for step in range(200):
             chance, slope = self.at(bonus[going], columns[going])
-            here = np.abs(chance - asked) <= 1e-10
+            close = low[going] >= (1 - 4 * np.finfo(np.float64).eps) * high[going]
+            here = np.abs(chance - asked) <= np.where(close, 1e-9, 1e-10)
             found[going[here]] = bonus[going[here]]
             below = chance < asked
             low[going[below]], high[going[~below]] = bonus[going[below]], bonus[going[~below]]
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 newton = bonus[going] - (logit(chance) - logit(asked)) * chance * (1 - chance) / slope
-            apart = low < (1 - 4 * np.finfo(np.float64).eps) * high
-            within = ~here & apart[going] & (low[going] < 1e7 * lam[going])
+            within = ~here & ~close & (low[going] < 1e7 * lam[going])
             going, newton = going[within], newton[within]
             if not going.size:
                 break

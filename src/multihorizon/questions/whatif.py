@@ -1354,7 +1354,10 @@ class Outcomes:
         return np.concatenate(rows)
 
     def reach(self, policy: Floats, j: int, toward: Bools) -> tuple[Floats, Bools, Resolvents]:
-        """The chances `(S,n)` to reach j later under policies `(A,S,n)`, the states they go through, and solves among these."""
+        """The chances `(S,n)` to reach j later under policies `(A,S,n)`, the states they go through, and solves among these.
+
+        Chances are NaN where it takes millions of steps until j or an end is reached: then rounding would decide them.
+        """
         task, among = self.task, toward & self.reached
         among[j] = False
         own = np.where(among[None, :, None], policy, 0.0)
@@ -1362,6 +1365,9 @@ class Outcomes:
         solves = self.engine.resolvents(own, np.ones(policy.shape[2]))
         chance = solves.solve((own * column).sum(axis=0)[:, :, None])[:, :, 0]
         chance[j] = 0.0
+        # each step adds a rounding error to what is left to go
+        lasts = task.initial @ solves.solve(np.repeat(among[:, None] / 1.0, policy.shape[2], axis=1)[:, :, None])[:, :, 0]
+        chance[:, ~(np.abs(lasts) < 1e-9 / np.finfo(np.float64).eps)] = np.nan
         return chance, among, solves
 
 
