@@ -179,6 +179,17 @@ def test_without_restrictions_nothing_may_be_bounded() -> None:
     assert (found.attained_high - found.attained_low)[open_].min() > 0.99
 
 
+def test_the_search_leaves_choices_that_are_nearly_certain() -> None:
+    """At a small temperature nearly all choices are certain at the first member, and their probabilities hardly move there."""
+    planted = Planted(4, states=4, forced=3)
+    planted.temperatures = np.full(1, 0.05)
+    policy = soft_plan(planted.mdp, planted.reward, planted.discounts[0], 0.05).policy
+    planted.problem = Problem(planted.mdp, [policy])
+    found = planted.bounds(restricted=False)
+    assert found.status == ("not bounded",)
+    assert (found.attained_high - found.attained_low)[found.high > found.low].min() > 0.99
+
+
 def test_bounds_do_not_depend_on_the_order_of_states_actions_and_experts() -> None:
     planted = Planted(2, states=6, forced=4, experts=2)
     found = planted.bounds()

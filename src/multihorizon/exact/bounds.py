@@ -636,11 +636,11 @@ class _OneExpert:
             bottom, top, length = np.exp(first), np.exp(last), last - first
             chord = np.where(np.isfinite(length) & (length > 1e-9), (top - bottom) / np.maximum(length, 1e-9), 0.0)
             flat = np.where(chord > 0, top - chord * last, top)
-            direction = (weights * chord) @ self.slopes[s, actions] / lam
-            most = float(weights @ flat) + self.extreme(direction)[0]
+            with np.errstate(over="ignore", invalid="ignore"):
+                direction, constant = (weights * chord) @ self.slopes[s, actions] / lam, float(weights @ flat)
+            known = np.isfinite(direction).all() and np.isfinite(constant) and (later[s, actions] < 600 * lam).all()
+            most = constant + self.extreme(direction)[0] if known else np.inf
             found[number] = lam * np.log(max(most, 1.0)) if np.isfinite(most) else np.inf
-            if (later[s, actions] / lam > 600.0).any():
-                found[number] = np.inf
         return found
 
     def _from_log_odds(self, at: _Planned, apart: Floats, gain: Floats) -> tuple[Floats, Floats]:
@@ -732,7 +732,7 @@ class _OneExpert:
             if found.seen > max(100, min(3000, 300_000 // self.live.shape[0])) or not active.any():
                 break
             for side, s, a in np.argwhere(active):
-                value, limit = found.ends[side][s, a], proved[side][s, a]
+                value, limit, log_value = found.ends[side][s, a], proved[side][s, a], found.log_high[s, a]
                 if abs(value - limit) <= 1e-3 or radius[side, s, a] < 1e-3 * unit:
                     active[side, s, a] = False
                     continue
@@ -743,7 +743,8 @@ class _OneExpert:
                 if moved is not None:
                     with suppress(ValueError):  # at discount 1 the values of this member may not exist
                         found.see(moved, self.member(moved, self.centre.values))
-                gained = abs(found.ends[side][s, a] - value)
+                # A small probability rises for long before it shows, so that its logarithm is looked at.
+                gained = value - found.low[s, a] if side == 0 else found.log_high[s, a] - log_value
                 grown = 4.0 if gained > 1e-5 else 0.2
                 radius[side, s, a] = min(radius[side, s, a] * grown, 1e5 * unit)
         return found
@@ -762,6 +763,7 @@ class _Attained:
 
     def __init__(self, centre: _Planned, n: int) -> None:
         self.ends = [centre.policy.copy(), centre.policy.copy()]
+        self.log_high = centre.log_policy.copy()
         self.places = np.zeros((2, *centre.policy.shape, n))
         self.seen = 0
         self._policies = [centre.policy]
@@ -780,7 +782,9 @@ class _Attained:
     def see(self, y: Floats, planned: _Planned) -> None:
         """Take a member into account."""
         self.seen += 1
-        for side, better in enumerate((planned.policy < self.low, planned.policy > self.high)):
+        higher = planned.log_policy > self.log_high
+        self.log_high[higher] = planned.log_policy[higher]
+        for side, better in enumerate((planned.policy < self.low, higher)):
             if better.any():
                 self.ends[side][better] = planned.policy[better]
                 self.places[side][better] = y
