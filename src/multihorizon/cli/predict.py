@@ -23,13 +23,17 @@ from multihorizon.questions.whatif import Prediction
 from multihorizon.questions.whatif import predict as predicted
 from multihorizon.report.files import read_fit
 from multihorizon.report.whatif_page import (
+    FEW,
     NUDGE,
     WHATIF,
     change_cells,
+    changed_choices,
     changes_in_words,
+    choice_of_many,
     largest_changes,
     nudge_cells,
     outcome_cells,
+    outcomes_of_many,
     shown_outcomes,
     verdict,
     write_whatif,
@@ -138,15 +142,20 @@ def _show(found: Prediction) -> None:
     for line in changes_in_words(found):
         out.print(line, soft_wrap=True)
     out.print(f"{answer.question} {answer.answer}. {answer.reasons}", soft_wrap=True)
-    rows = largest_changes(found).head(SHOWN)
-    if len(rows):
-        out.print(_table(f"The largest changes of a choice, at most {SHOWN}", [change_cells(row) for row in rows.itertuples()]))
+    if len(found.experts) <= FEW:
+        changes = [change_cells(row) for row in largest_changes(found).head(SHOWN).itertuples()]
+        shown = shown_outcomes(found)
+        shown = shown[~shown["quantity"].str.startswith("discounted")].head(2 * SHOWN)
+        outcomes = [outcome_cells(row) for row in shown.itertuples()]
+    else:
+        changes = [choice_of_many(found, s, a) for s, a in changed_choices(found)[:SHOWN]]
+        outcomes = outcomes_of_many(found)[:SHOWN]
+    if changes:
+        out.print(_table("The largest changes of a choice", changes))
     else:
         out.print("No choice changes.")
-    outcomes = shown_outcomes(found)
-    outcomes = outcomes[~outcomes["quantity"].str.startswith("discounted")].head(2 * SHOWN)
-    if len(outcomes):
-        out.print(_table("What comes of it", [outcome_cells(row) for row in outcomes.itertuples()]))
+    if outcomes:
+        out.print(_table("What comes of it", outcomes))
     out.print(found.unit, soft_wrap=True)
     show_remarks(found.remarks)
 
@@ -162,10 +171,12 @@ def _show_nudge(found: Nudge) -> None:
 
 
 def _table(title: str, rows: list[dict[str, str]]) -> Table:
-    table, names = Table(title=title or None), ("expert", "state", "action")
+    table = Table(title=title or None)
     for header in rows[0]:
-        left = header in (*names, "outcome", "status")
-        table.add_column(header, justify="left" if left else "right", overflow="fold", no_wrap=header not in names)
+        name = header in ("expert", "state", "action", "outcome")
+        left = name or header == "status"
+        width = min(max(len(row[header]) for row in rows), 10) if name else None
+        table.add_column(header, justify="left" if left else "right", overflow="fold", no_wrap=not name, min_width=width)
     for row in rows:
         table.add_row(*row.values())
     return table

@@ -14,6 +14,7 @@ two together. They are written of a fit to one task with a list of states, if it
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from multihorizon.data.reading import connect, text
 from multihorizon.files import for_json, read_arrays, read_json, write_all, write_csv, write_json
 from multihorizon.mdp import MDP
 from multihorizon.problem import Crowd, CrowdTask, Problem, require_counts
+from multihorizon.report.charts import Block, Listing, Page, Section
 from multihorizon.report.crowd_page import crowd_page
 from multihorizon.report.fit_page import fit_page
 from multihorizon.result import package_version
@@ -66,7 +68,7 @@ def write_fit(
                 _write_parquet(conditions, draft / CONDITIONS)
             write_csv(found.reward_frame().rename_axis("parameter").reset_index(), draft / "reward.csv")
             _write_solution(draft, found)
-            crowd_page(found, options).write(draft / "report.html")
+            _with_next(crowd_page(found, options), found).write(draft / "report.html")
             return
         write_csv(people, draft / "people.csv")
         if so_far:
@@ -88,7 +90,7 @@ def write_fit(
             **{f"policy_{i}": policy for i, policy in enumerate(found.policies)},  # type: ignore[arg-type]
         )
         _write_solution(draft, found)
-        fit_page(found, options).write(draft / "report.html")
+        _with_next(fit_page(found, options), found).write(draft / "report.html")
 
     write_all(directory, FILES, write)
     return tuple(name for name in FILES if (directory / name).is_file())
@@ -133,6 +135,20 @@ def goes_on(found: Analysis | CrowdAnalysis) -> bool:
         counts = sum(int((require_counts(expert) > 0).sum()) for expert in problem.experts)
     # About 20 numbers of each person are in the solution; with more than so many in all it takes seconds.
     return tasks == 1 and mdp.stacked.nnz + counts + 20 * len(problem.names) <= 2_000_000
+
+
+def _with_next(page: Page, found: Analysis | CrowdAnalysis) -> Page:
+    """The page with how to go on from it, before how it was made."""
+    if not goes_on(found):
+        return page
+    blocks: list[str | Block] = [
+        "The folder of this report holds what is needed to say what these people will do when something changes: when a visit is "
+        "paid for, a way is closed, the task is another one, or somebody looks farther ahead. RESULT is this folder:",
+        Listing("multihorizon predict RESULT --pay pay.csv --out whatif\nmultihorizon predict RESULT --nudge STATE --chance 0.8"),
+        "The first says what follows where pay.csv has the columns state and amount, and the second how much would have to be "
+        "paid. multihorizon predict --help lists the other changes.",
+    ]
+    return replace(page, sections=[*page.sections[:-1], Section("What if something changes?", blocks), page.sections[-1]])
 
 
 def _write_solution(draft: Path, found: Analysis | CrowdAnalysis) -> None:

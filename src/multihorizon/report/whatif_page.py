@@ -76,7 +76,8 @@ def verdict(found: Prediction) -> Answer:
     if known:
         sure = bool(np.isfinite(found.low).any() and (found.high > found.low).any())
         ends = f", with {percent(found.level)} intervals" if sure else ""
-        reasons.append(f"Identified for {in_words(known)}: what was seen says what follows{ends}.")
+        everybody = f"all {len(known)}" if len(known) == len(found.experts) > 6 else in_words(known)
+        reasons.append(f"Identified for {everybody}: what was seen says what follows{ends}.")
     for proved in (True, False):
         told = zip(found.experts, found.status, found.proved.tolist(), strict=True)
         names = [name for name, own, sure in told if own == BOUNDED and sure == proved]
@@ -231,64 +232,86 @@ OUTCOMES_MEAN = (
 )
 
 
+def changed_choices(found: Prediction) -> list[tuple[int, int]]:
+    """The states and actions whose probability changes most on average over persons, at most 40."""
+    size = np.where(found.change.mdp.live, np.nan_to_num(np.abs(found.after - found._before_there())).mean(axis=0), -1.0)
+    order = [divmod(int(i), size.shape[1]) for i in np.argsort(-size, axis=None, kind="stable")[:40]]
+    return [(s, a) for s, a in order if size[s, a] >= 5e-4]
+
+
+def choice_of_many(found: Prediction, s: int, a: int) -> dict[str, str]:
+    """How one choice of many persons changes, by header."""
+    before, after = found._before_there()[:, s, a], found.after[:, s, a]
+    low, high = np.quantile(after, [0.1, 0.9])
+    return {
+        "state": found.states[s],
+        "action": found.actions[a],
+        "before": decimals(float(before.mean()), 3) or "–",
+        "after": decimals(float(after.mean()), 3) or "–",
+        "80 % of persons": _interval(float(low), float(high)),
+        "more": f"{int((after - before > 0.05).sum())}",
+        "less": f"{int((before - after > 0.05).sum())}",
+    }
+
+
+def outcomes_of_many(found: Prediction) -> list[dict[str, str]]:
+    """How the outcomes of many persons change, by header."""
+    rows = []
+    for (quantity, state), part in shown_outcomes(found).groupby(["quantity", "state"], sort=False):
+        before, after = part["before"].to_numpy(float), part["after"].to_numpy(float)
+        if np.isnan(after).all():
+            continue
+        low, high = np.nanquantile(after, [0.1, 0.9])
+        digits = 3 if str(quantity).startswith("chance") else 2
+        means = [
+            "–" if np.isnan(values).all() else decimals(float(np.nanmean(values)), digits) or "–" for values in (before, after)
+        ]
+        rows.append(
+            {
+                "outcome": f"{quantity} {state}".strip(),
+                "before": means[0],
+                "after": means[1],
+                "80 % of persons": _interval(float(low), float(high), digits),
+                "identified": f"{int((part['status'] == IDENTIFIED).sum())} of {len(part)}",
+            }
+        )
+    return rows
+
+
 def _distributions(found: Prediction) -> Section:
     """Of many people: the choices that change most on average, before against after, and how people are spread."""
-    before, change = found._before_there(), found.after - found._before_there()
-    live = found.change.mdp.live
-    size = np.where(live, np.nan_to_num(np.abs(change)).mean(axis=0), -1.0)
-    order = [divmod(int(i), size.shape[1]) for i in np.argsort(-size, axis=None, kind="stable")[:40]]
-    order = [(s, a) for s, a in order if size[s, a] >= 5e-4]
-    heading = "What they choose"
-    if not order:
+    heading, chosen = "What they choose", changed_choices(found)
+    if not chosen:
         return Section(heading, ["No choice changes by more than 0.0005 on average."])
-    rows = []
-    for s, a in order:
-        own, later = before[:, s, a], found.after[:, s, a]
-        low, high = np.quantile(later, [0.1, 0.9])
-        rows.append(
-            [
-                found.states[s],
-                found.actions[a],
-                decimals(float(own.mean()), 3),
-                decimals(float(later.mean()), 3),
-                _interval(float(low), float(high)),
-                int((later - own > 0.05).sum()),
-                int((own - later > 0.05).sum()),
-            ]
-        )
-    headers = ["state", "action", "mean before", "mean after", "80 % of persons, after", "more by 0.05", "less by 0.05"]
-    table = PageTable(headers, rows, f"The choices that change most on average, of {count(len(found.experts), 'person')}")
-    pictures = [_scatter(found, before, s, a) for s, a in order[:2]]
-    return Section(heading, [Beside(pictures), table])
+    cells = [choice_of_many(found, s, a) for s, a in chosen]
+    meaning = (
+        "Numbers are means over persons, where 80 % of persons are after the change, and how many choose it more or less often "
+        "by over 0.05."
+    )
+    rows, caption = [list(row.values()) for row in cells], "The choices that change most on average"
+    first = {s: a for s, a in reversed(chosen)}  # of each state the choice that changes most
+    pictures = [_scatter(found, s, first[s]) for s in list(reversed(first))[:2]]
+    return Section(heading, [Beside(pictures), PageTable(list(cells[0]), rows[:TOP], caption), meaning])
 
 
-def _scatter(found: Prediction, before: Floats, s: int, a: int) -> Chart:
+def _scatter(found: Prediction, s: int, a: int) -> Chart:
     """One choice of everybody, after against before."""
-    marks = []
+    before, marks, crowded = found._before_there(), [], len(found.experts) > 60
     for k, name in enumerate(found.experts):
         low, high = float(found.low[k, s, a]), float(found.high[k, s, a])
         x, y = float(before[k, s, a]), float(found.after[k, s, a])
         if np.isnan(x + y):
             continue
         tip = f"{name}\nbefore {x:.3f}\nafter {y:.3f}\ninterval {_interval(low, high)}\n{found.status[k]}"
-        marks.append(Mark(x, y, tip, [k], 2.5, up=None if np.isnan(low + high) else (low, high)))
-    caption = f"{found.actions[a]} in {found.states[s]}: each dot is a person, with the interval. On the line nothing changes."
+        marks.append(Mark(x, y, tip, [k], 2.5, up=None if crowded or np.isnan(low + high) else (low, high)))
+    caption = f"{found.actions[a]} in {found.states[s]}: each dot is a person. On the line nothing changes."
     return Chart(caption, [Panel(Axis("probability before"), Axis("probability after"), marks, [DIAGONAL])])
 
 
 def _outcomes_of_many(found: Prediction) -> Section:
     """Of many people: how outcomes are distributed."""
-    rows = []
-    for (quantity, state), part in shown_outcomes(found).groupby(["quantity", "state"], sort=False):
-        before, after = part["before"].to_numpy(float), part["after"].to_numpy(float)
-        if np.isnan(after).all():
-            continue
-        known = int((part["status"] == IDENTIFIED).sum())
-        low, high = np.nanquantile(after, [0.1, 0.9])
-        means = [None if np.isnan(values).all() else decimals(float(np.nanmean(values)), 3) for values in (before, after)]
-        rows.append([quantity, state, *means, _interval(float(low), float(high)), f"{known} of {len(part)}"])
-    headers = ["quantity", "state", "mean before", "mean after", "80 % of persons, after", "identified"]
-    table = [PageTable(headers, rows, "Outcomes before and after, over persons")] if rows else []
+    cells = outcomes_of_many(found)
+    table = [PageTable(list(cells[0]), [list(row.values()) for row in cells], "Outcomes, means over persons")] if cells else []
     return Section("What comes of it", [OUTCOMES_MEAN, *table])
 
 
@@ -371,7 +394,7 @@ def nudge_page(found: Nudge, options: dict[str, Any], remarks: Sequence[str] = (
     table = PageTable(list(cells[0]), rows, "The smallest bonus that is enough", numbers)
     return Page(
         "How much must be paid",
-        f"{first}. {count(len(found.experts), 'person')}.",
+        f"{first} {count(len(found.experts), 'person')}.",
         [
             Section("Who needs how much", [Items(words), picture, table]),
             Section("How this was made", [*remarks, f"Options: {options_text(options)}."]),
