@@ -289,7 +289,7 @@ def _distributions(found: Prediction) -> Section:
         "by over 0.05."
     )
     rows, caption = [list(row.values()) for row in cells], "The choices that change most on average"
-    first = {s: a for s, a in reversed(chosen)}  # of each state the choice that changes most
+    first = dict(reversed(chosen))  # of each state the choice that changes most
     pictures = [_scatter(found, s, first[s]) for s in list(reversed(first))[:2]]
     return Section(heading, [Beside(pictures), PageTable(list(cells[0]), rows[:TOP], caption), meaning])
 
