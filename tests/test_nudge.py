@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from tiny import tiny_solutions
+from tiny import PAYS, tiny_solutions
 
 import multihorizon as mh
 from multihorizon.questions.nudge import Nudge, state_and_action
@@ -190,7 +191,14 @@ def test_a_chance_that_rounding_would_decide_is_not_known() -> None:
     assert np.isnan([found.before[0], found.bonus[0]]).all()
 
 
-def test_names_order_and_workers_change_nothing() -> None:
+@pytest.mark.slow
+def test_the_number_of_workers_changes_nothing() -> None:
+    solution = tiny_solutions()["lists"].solution
+    one, two = (mh.nudge(solution, state="1", chance=0.8, jobs=jobs).to_frame() for jobs in (1, 2))
+    pd.testing.assert_frame_equal(one, two, check_exact=True)
+
+
+def test_names_and_order_change_nothing() -> None:
     rng = np.random.default_rng(3)
     mdp, reward = random_task(rng)
     discounts = {"x": 0.2, "y": 0.6, "z": 0.9}
@@ -199,7 +207,6 @@ def test_names_order_and_workers_change_nothing() -> None:
     found = mh.nudge(problem, **ask)
     turned = people(mdp, reward, list(discounts.values())[::-1], list(discounts)[::-1])
     np.testing.assert_allclose(mh.nudge(turned, **ask).bonus[::-1], found.bonus, rtol=1e-8)
-    np.testing.assert_array_equal(mh.nudge(problem, jobs=2, **ask).bonus, found.bonus)
     order = np.array([2, 0, 5, 1, 4, 3])
     shuffled = mh.MDP(
         [mdp.transition(a).toarray()[np.ix_(order, order)] for a in (2, 0, 1)],
@@ -233,8 +240,6 @@ def test_intervals_are_those_of_the_draws_and_persons_spread() -> None:
     solution = tiny_solutions()["lists"].solution
     found = mh.nudge(solution, state="6", action="1", chance=0.8)
     assert ((found.low < found.bonus) & (found.bonus < found.high)).all()
-    again = mh.nudge(solution, state="6", action="1", chance=0.8, jobs=2)
-    np.testing.assert_array_equal(again.high, found.high)
     # the ends are the bonuses at which the ends of the predicted chance are the chance
     ends = [mh.predict(solution, pay={("6", "1"): bonus}) for bonus in (found.low[0], found.high[0])]
     assert ends[0].high[0, 6, 1] == pytest.approx(0.8, abs=0.003)
@@ -242,6 +247,40 @@ def test_intervals_are_those_of_the_draws_and_persons_spread() -> None:
     groups = mh.nudge(tiny_solutions()["population"].solution, state="6", action="1", chance=0.8, persons="groups")
     typical, new = groups.high - groups.low
     assert new > typical
+
+
+def test_what_the_decisions_do_not_show_does_not_matter_for_a_bonus() -> None:
+    """The reward of one expert is not identified, and the bonus is; with an estimated temperature nothing sets its scale."""
+    mdp = mh.domains.random_mdp(5, 2, n_terminal=1, seed=4)
+    reward = np.random.default_rng(0).normal(0, 1, 5)
+    table = mh.Demonstrations.simulate(mdp, [mh.soft_plan(mdp, reward, 0.6).policy], 1000, seed=0)
+    solution = mh.solve(mh.Problem(mdp, table), mh.MaximumLikelihood(1.0, discounts=0.6, starts=2))
+    assert solution.evidence["unidentified_directions"] > 0
+    found = mh.nudge(solution, state="0", action="1", chance=0.9)
+    truth = mh.nudge(people(mdp, reward, [0.6]), state="0", action="1", chance=0.9, discount=0.6).bonus[0]
+    assert found.status == ("identified",)
+    assert found.low[0] < truth < found.high[0]
+
+
+@pytest.mark.slow
+def test_estimated_transitions_widen_the_interval() -> None:
+    mdp = tiny_solutions()["lists"].solution.require_problem().mdp
+    policies = [mh.soft_plan(mdp, PAYS, discount).policy for discount in (0.3, 0.8)]
+    table = mh.Demonstrations.simulate(mdp, policies, 40, seed=1)
+    widths = []
+    for task in (mdp, mh.estimate_mdp(table)):
+        pays = {name: PAYS[int(name)] for name in task.state_names}
+        solution = mh.solve(mh.Problem(task, table), mh.MaximumLikelihood(1.0, known_reward=pays, starts=1))
+        found = mh.nudge(solution, state="1", chance=0.78, draws=50)
+        widths.append(found.high - found.low)
+    assert (widths[1] > widths[0]).all()
+
+
+def test_many_persons_are_compared_by_their_discounts() -> None:
+    mdp, discounts = line(), np.linspace(0.1, 0.9, 12)
+    problem = people(mdp, np.arange(6.0), discounts.tolist())
+    found = mh.nudge(mh.identify(problem), state="5", chance=0.99)
+    assert "Who looks farther ahead needs less (rank correlation -0.9" in found.summary()
 
 
 def test_experts_without_a_common_scale_are_not_compared() -> None:

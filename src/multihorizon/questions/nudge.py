@@ -42,6 +42,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.special import logit
+from scipy.stats import spearmanr
 
 from multihorizon.checks import Bools, Floats, Ints, as_count, as_level
 from multihorizon.exact.identify import Identification
@@ -160,6 +161,10 @@ class Nudge(Result):
         if self.comparable and found.size > 1 and np.ptp(self.bonus[found]) > 0:
             least, most = (found[int(pick(self.bonus[found]))] for pick in (np.argmin, np.argmax))
             lines.append(f"{self.experts[least]} needs least, {self.experts[most]} most.")
+        known = ~np.isnan(self.bonus)
+        if self.comparable and known.sum() >= 10 and np.ptp(self.discounts[known]) > 0 and np.unique(self.bonus[known]).size > 1:
+            tie = float(spearmanr(self.discounts[known], self.bonus[known]).statistic)
+            lines.append(f"Who looks farther ahead needs {'less' if tie < 0 else 'more'} (rank correlation {tie:.2f}).")
         if not self.action and self.steps > 1:
             ends = sorted({int(np.argmin(self.weight)), int(np.argmax(self.weight))}, key=lambda k: self.weight[k])
             parts = [f"{self.weight[k]:.2g} to {self.experts[k]}" for k in ends]
