@@ -125,6 +125,17 @@ def test_the_answer_does_not_depend_on_order_and_names() -> None:
     assert np.abs(second.after[::-1] - first.after[:, order][:, :, moved]).max() < 1e-12
 
 
+def test_intervals_do_not_depend_on_the_order_of_experts() -> None:
+    solution = tiny_solutions()["lists"].solution
+    experts = solution.require_problem().experts
+    turned = solution.require_problem().with_experts(experts[::-1])
+    other = mh.solve(turned, mh.MaximumLikelihood(1.0, starts=1))
+    assert other.experts == solution.experts[::-1]
+    first, second = mh.predict(solution, pay={"1": 1.0}), mh.predict(other, pay={"1": 1.0})
+    assert np.abs(second.low[::-1] - first.low).max() < 1e-4
+    assert np.abs(second.high[::-1] - first.high).max() < 1e-4
+
+
 def test_other_transitions_are_planned_with_the_reward_by_the_names_of_states() -> None:
     mdp, solution = three_steps(), tiny_solutions()["lists"].solution
     order = np.random.default_rng(0).permutation(8)
@@ -163,6 +174,8 @@ def test_what_is_never_done_stays_undone() -> None:
     policy[4] = [0.0, 1.0]
     found = mh.predict(mh.Problem(mdp, [policy]), discount=0.5, pay={("4", "0"): 50.0})
     assert found.after[0, 4].tolist() == [0.0, 1.0]
+    with pytest.raises(ValueError, match="what is left in state 4 an expert has never been seen to do"):
+        mh.predict(mh.Problem(mdp, [policy]), discount=0.5, forbid={"4": "1"})
 
 
 def test_intervals_shrink_with_data_and_hold_the_truth() -> None:

@@ -788,7 +788,8 @@ def _of_policies(source: Identification | Problem, discount: Any) -> Known:
             advice = "solve the problem and hand in its solution" if expert.sets is None else "hand in the solution of a solver"
             raise ValueError(f"this needs policies of probabilities, received {what} of expert {expert.name}: {advice}")
     policies = np.stack([expert.require_policy() for expert in problem.experts])
-    unit = "A bonus of 1 is worth one temperature, which all experts share."
+    alone = len(problem.names) == 1
+    unit = f"A bonus of 1 is worth one temperature{' of the expert' if alone else ', which all experts share'}."
     own = (
         "A bonus of 1 is worth one temperature of each expert. Nothing sets a common scale: compare no experts by their response."
     )
@@ -797,7 +798,6 @@ def _of_policies(source: Identification | Problem, discount: Any) -> Known:
         given = _read_discounts(problem.names, discount)
         if np.isfinite(given).all():
             ones = np.ones(given.size)
-            alone = given.size == 1
             return replace(
                 known, discounts=given, temperature=ones, identified=ones > 0, unit=unit if alone else own, comparable=alone
             )
@@ -942,7 +942,14 @@ def reweighted(mdp: MDP, policy: Floats, change: Change, gamma: Floats, lam: Flo
 
 def as_reward(after: MDP, mdp: MDP, policy: Floats, lam: Floats) -> tuple[MDP, Floats]:
     """The task `after` without what `policy` never does, and the rewards `λ log π` `(A·S,n)` of temperatures `(n,)` in it."""
-    task = after.without((policy == 0) & mdp.live)
+    never = (policy == 0) & mdp.live
+    stuck = np.flatnonzero(~(after.live & ~never).any(axis=1) & ~mdp.terminal)
+    if stuck.size:
+        raise ValueError(
+            f"what is left in state {mdp.state_names[stuck[0]]} an expert has never been seen to do, so the policy does not say what "
+            "will be done there: forbid less, or hand in a Solution"
+        )
+    task = after.without(never)
     with np.errstate(divide="ignore"):
         log = np.where(task.live, np.log(policy), 0.0)
     return task, np.outer(log.T.ravel(), lam)
@@ -1087,7 +1094,7 @@ def estimate_of(known: Known, change: Change, draws: int, seed: int) -> tuple[Es
         return None, True, f"There are no intervals: {LARGE:,} states are the most in which draws are planned."
     estimate = _estimate(known, draws, seed)
     if isinstance(estimate, str):
-        return None, True, f"There are no intervals: {estimate}."
+        return None, solution.status != Status.NOT_IDENTIFIED, f"There are no intervals: {estimate}."
     return estimate, True, ""
 
 
@@ -1211,6 +1218,8 @@ def _persons_drawn(known: Known, solution: Solution, rng: np.random.Generator, d
     drawn = Drawn(solution.reward, evidence.population.largest_discount * expit(x + x_error * z[0]), np.exp(logs))
     estimated = any(error != 0 for error in evidence.reward_standard_errors)
     remarks = ("The intervals are those of the persons: the error of the shared reward is not in them.",) if estimated else ()
+    if evidence.population.conditions:
+        remarks = (*remarks, "Persons are described on the average of conditions.")
     return Estimate(drawn, None, 1.0, np.zeros(len(known.names), dtype=np.bool_), remarks)
 
 
