@@ -946,8 +946,8 @@ def as_reward(after: MDP, mdp: MDP, policy: Floats, lam: Floats) -> tuple[MDP, F
     stuck = np.flatnonzero(~(after.live & ~never).any(axis=1) & ~mdp.terminal)
     if stuck.size:
         raise ValueError(
-            f"what is left in state {mdp.state_names[stuck[0]]} an expert has never been seen to do, so the policy does not say what "
-            "will be done there: forbid less, or hand in a Solution"
+            f"what is left in state {mdp.state_names[stuck[0]]} an expert has never been seen to do, so the policy does not say "
+            "what will be done there: forbid less, or hand in a Solution"
         )
     task = after.without(never)
     with np.errstate(divide="ignore"):
@@ -1132,7 +1132,8 @@ def _estimate(known: Known, draws: int, seed: int) -> Estimate | str:
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     root -= open_ @ (open_.T @ root)  # nothing is drawn along what the decisions do not show
     first, rest = point.x[: model.transition_slice.start], model.n_transitions
-    z = np.concatenate([_normal(rng, draws, first), rng.standard_normal((draws, rest))], axis=1)
+    errors = np.sqrt(np.maximum(np.diag(found.covariance)[: first.size], 0.0))
+    z = np.concatenate([_normal(rng, draws, first, errors), rng.standard_normal((draws, rest))], axis=1)
     x = _within(point.x + z @ root.T, root @ root.T, model)
     lost = np.zeros(len(known.names), dtype=np.bool_)
     remarks = []
@@ -1152,10 +1153,10 @@ def _estimate(known: Known, draws: int, seed: int) -> Estimate | str:
     return Estimate(_drawn_from(point, known, x), pairs, step, lost, tuple(remarks))
 
 
-def _normal(rng: np.random.Generator, draws: int, order: Floats) -> Floats:
-    """Standard normal numbers `(draws,n)`, dealt out in the order of some numbers `(n,)`."""
-    found = np.empty((draws, order.size))
-    found[:, np.argsort(np.round(order, 7), kind="stable")] = rng.standard_normal((draws, order.size))
+def _normal(rng: np.random.Generator, draws: int, estimate: Floats, error: Floats) -> Floats:
+    """Standard normal numbers `(draws,n)`, dealt out in the order of estimates `(n,)` and, where equal, of their errors."""
+    found = np.empty((draws, estimate.size))
+    found[:, np.lexsort((np.round(error, 7), np.round(estimate, 7)))] = rng.standard_normal((draws, estimate.size))
     return found
 
 
@@ -1198,7 +1199,7 @@ def _apart_drawn(solution: Solution, source: ProfilesApart, rng: np.random.Gener
     root = (
         vectors * np.where(values > 1e-12 * values.max(), 1 / np.sqrt(np.maximum(values, TINY)), 0.0)[:, None, :]
     ) @ vectors.transpose(0, 2, 1)
-    z = np.stack([_normal(rng, draws, source.places[:, 0]), _normal(rng, draws, source.places[:, 0])])
+    z = np.stack([_normal(rng, draws, source.places[:, 0], source.places[:, 1]) for _ in range(2)])
     steps = np.where(fixed[:, :, None], 0.0, np.einsum("kij,jbk->kib", root, z))
     places = np.clip(source.places[:, :, None] + steps, source.lower[:, :, None], source.upper[:, :, None])
     lost = ~precise.identified.all(axis=1) | ~source.known
@@ -1212,7 +1213,7 @@ def _persons_drawn(known: Known, solution: Solution, rng: np.random.Generator, d
         return "units of a type have none of their own"
     if solution.status != Status.CONVERGED:
         return "the population is not identified"
-    z = np.stack([_normal(rng, draws, known.eta[0]).T, _normal(rng, draws, known.eta[0]).T])
+    z = np.stack([_normal(rng, draws, known.eta[0], known.eta[2]).T for _ in range(2)])
     x, x_error, y, y_error, tie = known.eta[:, :, None]
     logs = y + y_error * (tie * z[0] + np.sqrt(1 - tie**2) * z[1])
     drawn = Drawn(solution.reward, evidence.population.largest_discount * expit(x + x_error * z[0]), np.exp(logs))
