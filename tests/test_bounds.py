@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from multihorizon import MDP, Problem
+from multihorizon import MDP, Problem, predict
 from multihorizon.domains import cliff, toy
 from multihorizon.exact.bounds import (
     ContradictionError,
@@ -331,3 +331,19 @@ def test_contradictory_restrictions_are_named() -> None:
         ContradictionError, match=f"contradict the policies: no reward that explains the experts has {best} ≤ {worst}$"
     ):
         bounds([{"rising": [best, worst]}, {"lower": -1000}])
+
+
+# As a prediction.
+
+
+def test_a_prediction_shows_bounds_and_what_outcomes_attain() -> None:
+    planted = Planted(3, forced=2)
+    gamma = float(planted.discounts[0])
+    problem = Problem(planted.mdp, [soft_plan(planted.mdp, planted.reward, gamma).policy])
+    found = predict(problem, discount=gamma, transitions=planted.after, restrictions=planted.restrictions)
+    assert found.status == ("bounded",)
+    assert found.proved.all()
+    visits = found.outcomes[found.outcomes["quantity"] == "visits"]
+    assert (visits["low"] <= visits["after"]).all()
+    assert (visits["after"] <= visits["high"]).all()
+    assert (visits["low"] < visits["high"]).any()

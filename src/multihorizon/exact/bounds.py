@@ -89,6 +89,7 @@ class Bounds:
         proved: `(K,)`, whether `low` and `high` are certain to hold every member.
         point: `(K,S',A)`, the choices of one member.
         members: for each expert the choices `(m,S',A)` of members that attain some end, for what else follows from choices.
+        member_discounts: the discounts `(m,)` of these members after the change.
         reward: `(d,)`, that member's reward parameters.
         directions: `(K,)`, how many directions of the set matter to each expert.
         remarks: what else must be said, in sentences.
@@ -102,6 +103,7 @@ class Bounds:
     proved: Bools
     point: Floats
     members: tuple[Floats, ...]
+    member_discounts: tuple[Floats, ...]
     reward: Floats
     directions: tuple[int, ...]
     remarks: tuple[str, ...]
@@ -177,7 +179,8 @@ def _joined(found: Sequence[Bounds], count: int) -> Bounds:
     status = tuple("bounded" if word == "identified" else word for word in words)
     directions = tuple(np.max([b.directions for b in found], axis=0).tolist())
     seen = tuple(np.concatenate([b.members[k] for b in found]) for k in range(len(status)))
-    return Bounds(low, high, low, high, status, nothing, middle.point, seen, middle.reward, directions, tuple(remarks))
+    at = tuple(np.concatenate([b.member_discounts[k] for b in found]) for k in range(len(status)))
+    return Bounds(low, high, low, high, status, nothing, middle.point, seen, at, middle.reward, directions, tuple(remarks))
 
 
 def _status(low: Floats, high: Floats, near: float = ROUNDED) -> str:
@@ -836,6 +839,7 @@ def _at_given_discounts(rewards: _Rewards, task: _Task, discounts: Floats, tempe
         certain,
         np.array(points),
         tuple(members),
+        tuple(np.full(len(policies), gamma) for policies, gamma in zip(members, discounts, strict=True)),
         reward,
         tuple(directions),
         tuple(remarks),

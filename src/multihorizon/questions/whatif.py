@@ -531,7 +531,9 @@ def predict(
         initial: other probabilities of the first state.
         discount: another discount for all, or for some by name. For a `Problem` of policies it is the discount that they have.
         features: of the states of the new task, as in `Problem`: `(A·S',d)`, or `(S',d)` where they are paid on arrival.
-        restrictions: on the reward, where it is one of a set: see `exact.bounds`.
+        restrictions: what is known of the reward, where it is one of a set: `{"rising": labels}`, each at most the next;
+            `{"lower": …, "upper": …}`, a number for all or numbers by label; a pair `(A, b)` that stands for `A r ≤ b`; a data
+            frame with the columns smaller and larger, or state, lower and upper; or a list of these.
         states: whether and when these are reached is among the outcomes; by default the states of bonuses and bans.
         persons: of a `Population`, "each" of its persons, or for each of its "groups" a typical person, whose interval is the
             error of the estimate, and a new one, whose interval also holds how much persons differ.
@@ -890,7 +892,7 @@ def _without_reward(known: Known, change: Change, targets: list[int], restrictio
     """Bonus and ban by the identity; where the reward is needed, bounds over the identified set."""
     limits = None if restrictions is None else read_restrictions(known.parameter_names, restrictions)
     if change.needs_reward:
-        return _over_the_set(known, change, limits, progress)
+        return _over_the_set(known, change, targets, limits, progress)
     assert known.policies is not None
     assert known.temperature is not None
     assert known.identified is not None
@@ -971,8 +973,13 @@ def _members(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floats
     )
 
 
-def _over_the_set(known: Known, change: Change, limits: tuple[Floats, Floats] | None, progress: Progress) -> _Answer:
-    """Bounds over all rewards and discounts that explain the policies and keep to the restrictions."""
+def _over_the_set(
+    known: Known, change: Change, targets: list[int], limits: tuple[Floats, Floats] | None, progress: Progress
+) -> _Answer:
+    """Bounds over all rewards and discounts that explain the policies and keep to the restrictions.
+
+    The ends of outcomes are those of the members of the set that attain an end of some choice.
+    """
     assert known.policies is not None
     discounts, temperatures = _members(known, limits)
     bounds = predicted_bounds(
@@ -988,9 +995,16 @@ def _over_the_set(known: Known, change: Change, limits: tuple[Floats, Floats] | 
         progress=progress,
     )
     remarks = bounds.remarks
-    if any(word != IDENTIFIED for word in bounds.status):
-        remarks = (*remarks, "The outcomes are those of one reward that explains the policies; they have no bounds.")
-    return _Answer(known.policies, bounds.point, bounds.low, bounds.high, bounds.status, bounds.proved, remarks)
+    if BOUNDED in bounds.status:
+        remarks = (*remarks, "Ranges of outcomes are what members of the set attain: the true ones are at least this wide.")
+    outcomes = Outcomes(change.task, targets, False, bool(change.pay.any()))
+    low, high = np.full((2, len(bounds.status), len(outcomes.labels)), np.nan)
+    for k, (policies, gamma) in enumerate(zip(bounds.members, bounds.member_discounts, strict=True)):
+        if bounds.status[k] != NOT_BOUNDED:
+            numbers = outcomes.of(policies, gamma, None, change.pay)
+            low[k], high[k] = numbers.min(axis=1), numbers.max(axis=1)
+    answer = known.policies, bounds.point, bounds.low, bounds.high, bounds.status, bounds.proved
+    return _Answer(*answer, remarks, (low, high))
 
 
 # How sure.
