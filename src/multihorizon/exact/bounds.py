@@ -537,7 +537,7 @@ class _OneExpert:
         self._rows = all_rows @ self.axes.T
         self.centre = self.member(np.zeros(self.n))
         self.slopes = self._slopes(self.centre.policy, self._rows)[1]
-        self._ends = [self._extreme(sign) for sign in (np.ones(1), -np.ones(1))] if self.n == 1 else []
+        self._ends = [self.farthest(sign) for sign in (np.ones(1), -np.ones(1))] if self.n == 1 else []
         # Where action b enters states more often than action a does.
         self._surplus: dict[tuple[int, int], Any] = {}
         if self.n and discount > 0:
@@ -562,14 +562,15 @@ class _OneExpert:
 
     def extreme(self, direction: Floats) -> tuple[float, Floats | None]:
         """The largest `direction·y` over the set, and the y that attains it; with one direction two programs are enough."""
-        if self.n > 1 or not direction.any():
-            return self._extreme(direction)
+        if np.abs(direction).max() <= 1e-10 * np.abs(self.slopes).max():  # rounding: nothing moves, however far y goes
+            return 0.0, None
+        if self.n > 1:
+            return self.farthest(direction)
         value, y = self._ends[int(direction[0] < 0)]
         return abs(float(direction[0])) * value, y
 
-    def _extreme(self, direction: Floats) -> tuple[float, Floats | None]:
-        if not direction.any():
-            return 0.0, None
+    def farthest(self, direction: Floats) -> tuple[float, Floats | None]:
+        """The same by a program."""
         if not self.rewards.limits.size:
             return INFINITY, None
         result = self.rewards.largest(self.axes.T @ direction)
@@ -855,7 +856,7 @@ def _one_expert(one: _OneExpert) -> tuple[tuple[Floats, Floats], _Attained]:
     low, high = one.over_all(starts)
     found = one.attained(starts, (low, high))
     if one.n <= 3:
-        sides = [one.extreme(sign * axis)[0] for axis in np.eye(one.n) for sign in (-1.0, 1.0)]
+        sides = [one.farthest(sign * axis)[0] for axis in np.eye(one.n) for sign in (-1.0, 1.0)]
         box = np.array(sides).reshape(one.n, 2) * [-1.0, 1.0]
         if np.isfinite(box).all():
             pad = 1e-8 * (1.0 + np.abs(box).max(axis=1))
