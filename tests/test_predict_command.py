@@ -201,6 +201,26 @@ def test_the_report_of_a_fit_says_how_to_go_on(folder):
     assert "multihorizon predict RESULT --pay pay.csv --out whatif" in page
 
 
+@pytest.mark.slow
+def test_what_is_known_of_the_reward_bounds_what_nothing_else_does(tmp_path):
+    """The toy's rewards are a curve: another discount may lead anywhere, unless the reward is said to rise."""
+    d = mh.domains.toy()
+    decisions = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 400, names=["near", "middle", "far"])
+    write_fit(tmp_path / "result", analyse([decisions], [d.mdp], quick=True), {})
+    rising = "".join(f"{low},{high}\n" for low, high in zip(d.mdp.state_names, d.mdp.state_names[1:], strict=False))
+    (tmp_path / "rising.csv").write_text(f"smaller,larger\n{rising}")
+    open_ = run(tmp_path, "result", "--discount", "0.5")
+    assert "Can it be said what they will do? No. Not bounded for near, middle and far" in open_
+    assert "say it with --restrict" in open_
+    bounded = run(tmp_path, "result", "--discount", "0.5", "--restrict", "rising.csv", "--out", tmp_path / "out")
+    assert "Within bounds. Bounded for near, middle and far" in bounded
+    assert "the range is at least this wide" in bounded
+    bounds = json.loads((tmp_path / "out" / "whatif.json").read_text())["bounds"]["far"]
+    assert bounds["status"] == "bounded"
+    assert not bounds["proved"]
+    assert "bounded, attained" in (tmp_path / "out" / "whatif.html").read_text(encoding="utf-8")
+
+
 def test_stopping_leaves_nothing_behind(folder, tmp_path, monkeypatch):
     def stop(*arguments, **options):
         raise KeyboardInterrupt
@@ -217,7 +237,9 @@ def test_the_page_opens_in_a_browser(folder, tmp_path, tab):
     headings = tab.run("[...document.querySelectorAll('h2')].map(h => h.textContent)")
     assert headings[:4] == ["What changes", "Can it be said what they will do?", "What each of them chooses", "On the map"]
     assert tab.run("document.querySelectorAll('svg.chart').length") == 2 * len(NAMES)
-    assert tab.run("document.documentElement.scrollWidth <= innerWidth")
+    for width in (390, 1280):
+        tab.open(tmp_path / "whatif.html", width=width)
+        assert tab.run("document.documentElement.scrollWidth <= innerWidth")
     column = "[...document.querySelectorAll('table')[0].tBodies[0].rows].map(r => Number(r.cells[3].textContent))"
     unsorted = tab.run(column)
     tab.click("table th:nth-child(4) button")

@@ -19,7 +19,7 @@ from multihorizon.data.side_tables import (
 )
 from multihorizon.exact.identify import Identification
 from multihorizon.questions.nudge import Nudge, nudge, state_and_action
-from multihorizon.questions.whatif import Prediction
+from multihorizon.questions.whatif import NOT_BOUNDED, Prediction
 from multihorizon.questions.whatif import predict as predicted
 from multihorizon.report.files import read_fit
 from multihorizon.report.whatif_page import (
@@ -77,6 +77,8 @@ def predict(options: PredictOptions) -> None:
                 chance = 0.5 if options.chance is None else options.chance
                 found = nudge(source, state=state, action=action, chance=chance, initial=changes["initial"], **how)
         if isinstance(found, Prediction):
+            if found.change.needs_reward and NOT_BOUNDED in found.status and options.restrict is None:
+                remarks.append("If you know something of the reward, say it with --restrict: it may bound what follows.")
             _show(found)
         else:
             _show_nudge(found)
@@ -175,7 +177,7 @@ def _table(title: str, rows: list[dict[str, str]]) -> Table:
     for header in rows[0]:
         name = header in ("expert", "state", "action", "outcome")
         left = name or header == "status"
-        width = min(max(len(row[header]) for row in rows), 10) if name else None
+        width = min(max(len(header), *(len(row[header]) for row in rows)), 10) if name else None
         table.add_column(header, justify="left" if left else "right", overflow="fold", no_wrap=not name, min_width=width)
     for row in rows:
         table.add_row(*row.values())

@@ -104,7 +104,7 @@ def largest_changes(found: Prediction) -> pd.DataFrame:
     frame = found.to_frame()
     proved = dict(zip(found.experts, found.proved.tolist(), strict=True))
     frame["known"] = [
-        ("bounded, proved" if proved[expert] else "bounded, at least") if status == BOUNDED else status
+        ("bounded, proved" if proved[expert] else "bounded, attained") if status == BOUNDED else status
         for expert, status in zip(frame["expert"], frame["status"], strict=True)
     ]
     size = frame["change"].abs().to_numpy()
