@@ -307,7 +307,8 @@ def nudge(
         remarks.append(
             "Discounts that explain the policies were tried one by one: the bounds are attained, and at least so wide."
         )
-    work = _Work(known, change, spot, asked, level, estimate)
+    tried = explaining(known, None) if known.policies is not None else None
+    work = _Work(known, change, spot, asked, level, estimate, tried)
     found = []
     for one in in_parallel(partial(_Work.expert, work), list(range(len(known.names))), jobs):
         found.append(one)
@@ -433,7 +434,7 @@ class _Found(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """The question, asked of one expert after the other."""
+    """The question, asked of one expert after the other; of policies `tried` are the discounts and temperatures `(M,K)`."""
 
     known: Known
     change: Change
@@ -441,13 +442,15 @@ class _Work:
     asked: float
     level: float
     estimate: Estimate | None
+    tried: tuple[Floats, Floats] | None
 
     def expert(self, k: int) -> _Found:
         """The bonus of one expert, its curve and its interval."""
         known = self.known
         assert known.temperature is not None
         if known.policies is not None:
-            gamma, lam = (each[:, k] for each in explaining(known, None))
+            assert self.tried is not None
+            gamma, lam = (each[:, k] for each in self.tried)
             task, reward = as_reward(self.change.task, known.task.mdp, known.policies[k], lam)
             response = _Response(task, self.spot, reward, gamma, lam)
         else:
