@@ -349,7 +349,9 @@ def _visits(found: Prediction) -> tuple[Floats, Floats]:
 def _pair(found: Prediction, old: Floats, new: Floats, visited: Floats, visits: Floats) -> list[Block]:
     """Two maps of one policy before and after `(S',A)`; none where the task is neither a grid nor small."""
     mdp = found.change.mdp
-    on_grid = mdp.grid_shape is not None and ARROWS.keys() >= set(mdp.action_names) and mdp.n_states <= MOST_CELLS
+    on_grid = mdp.grid_shape is not None and ARROWS.keys() >= set(mdp.action_names)
+    if mdp.n_states > MOST_CELLS:
+        return []
     tips = []
     for s, name in enumerate(found.states):
         lines = [f"state {name}", f"visits {decimals(visited[s], 2)}, then {decimals(visits[s], 2)}"]
