@@ -19,8 +19,8 @@ CLIFF = mh.domains.cliff()
 STATES = CLIFF.mdp.state_names
 
 
-def table(names=NAMES):
-    return mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 60, names=names)
+def table():
+    return mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 60, names=NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -63,16 +63,23 @@ def run(folder, *arguments, code=0):
     return result.output
 
 
-@pytest.mark.parametrize("kind", ["given", pytest.param("estimated", marks=pytest.mark.slow), "known reward", "population"])
+@pytest.mark.parametrize(
+    "kind", ["given", pytest.param("estimated", marks=pytest.mark.slow), "known reward", "apart", "population"]
+)
 def test_read_fit_gives_back_what_was_fitted(tmp_path, kind):
     """All that an answer needs is in the folder, so that it is the same as from memory."""
     how = {"quick": True}
     if kind in ("known reward", "population"):
         how["known_reward"] = lambda mdp: CLIFF.reward
-    names = NAMES
+    names, decisions = NAMES, table()
+    if kind == "apart":  # many persons who share nothing but a known reward
+        names = [f"p{i}" for i in range(8)]
+        policies = [mh.soft_plan(CLIFF.mdp, CLIFF.reward, gamma).policy for gamma in np.linspace(0.3, 0.95, 8)]
+        decisions = mh.Demonstrations.simulate(CLIFF.mdp, policies, 60, names=names)
+        how["solver"] = mh.MaximumLikelihood("per_expert", known_reward=CLIFF.reward)
     if kind == "population":
         how["population"] = mh.Population("~ 1", nodes=5)
-    found = analyse([table(names)], None if kind == "estimated" else [CLIFF.mdp], **how)
+    found = analyse([decisions], None if kind == "estimated" else [CLIFF.mdp], **how)
     write_fit(tmp_path, found, {})
     solution, content = read_fit(tmp_path)
     assert content["experts"] == names

@@ -61,7 +61,7 @@ from multihorizon.choice.tabular import Point, Resolvents, engine_for, redrawn
 from multihorizon.data.reading import closest
 from multihorizon.domains.base import Domain, GeneralizationError, Task, losses, read_tasks
 from multihorizon.estimate.intervals import ProfilesApart, precision, precision_apart
-from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.estimate.maximum_likelihood import resume, resume_apart
 from multihorizon.exact.bounds import discount_members, predicted_bounds, read_restrictions
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.mdp import MDP, steps_into
@@ -1132,8 +1132,9 @@ def _estimate(known: Known, draws: int, seed: int) -> Estimate | str:
     assert isinstance(solution, Solution)
     if solution.solver == "Population":
         return _persons_drawn(known, solution, rng, draws)
-    if isinstance(solution.interval_source, ProfilesApart):
-        return _apart_drawn(solution, solution.interval_source, rng, draws)
+    apart = resume_apart(solution)
+    if apart is not None:
+        return _apart_drawn(solution, apart, rng, draws)
     point = resume(solution)
     model, found = point.likelihood, precision(point)
     if found.covariance is None:
