@@ -316,13 +316,14 @@ def nudge(
     status = [one.status if closed else NOT_BOUNDED for one in found]
     remarks += _remarks(known, status if estimate is not None else [], found)
     steps = _fewest_steps(change.mdp, spot.state)
+    discounts = known.discounts if tried is None else tried[0][0]  # of a set, the member that was planned with
     paid_after = 0 if action is not None else max(steps - 1, 0)
     return Nudge(
         experts=known.names,
         state=change.mdp.state_names[spot.state],
         action="" if spot.action is None else change.mdp.action_names[spot.action],
         chance=asked,
-        discounts=known.discounts,
+        discounts=discounts,
         before=np.array([one.before for one in found]),
         bonus=np.array([one.bonus for one in found]),
         low=np.array([one.low for one in found]),
@@ -332,7 +333,7 @@ def nudge(
         reasons=tuple(one.reason for one in found),
         rising=np.array([one.rising for one in found]),
         steps=steps,
-        weight=known.discounts**paid_after if steps >= 0 else np.zeros(len(known.names)),
+        weight=discounts**paid_after if steps >= 0 else np.zeros(len(known.names)),
         curves=pd.DataFrame(
             {
                 "expert": np.repeat(np.array(known.names, dtype=object), [one.curve.shape[1] for one in found]),
