@@ -234,6 +234,7 @@ def test_where_discounts_are_a_set_bonuses_have_bounds() -> None:
     k = found.status.index("bounded")
     assert found.low[k] <= found.bonus[k] <= found.high[k]
     assert any("attained" in remark for remark in found.remarks)
+    assert "needs least" not in found.summary()
 
 
 def test_intervals_are_those_of_the_draws_and_persons_spread() -> None:

@@ -156,12 +156,12 @@ class Nudge(Result):
 
     def _near_and_far(self) -> list[str]:
         """Who responds to what is near and who to what is far, in words."""
-        found = np.flatnonzero(np.isfinite(self.bonus))
+        known = ~np.isnan(self.bonus) & (np.array(self.status, dtype=object) == IDENTIFIED)  # others may be in any order
+        found = np.flatnonzero(known & np.isfinite(self.bonus))
         lines = []
         if self.comparable and found.size > 1 and np.ptp(self.bonus[found]) > 0:
             least, most = (found[int(pick(self.bonus[found]))] for pick in (np.argmin, np.argmax))
             lines.append(f"{self.experts[least]} needs least, {self.experts[most]} most.")
-        known = ~np.isnan(self.bonus)
         if self.comparable and known.sum() >= 10 and np.ptp(self.discounts[known]) > 0 and np.unique(self.bonus[known]).size > 1:
             tie = float(spearmanr(self.discounts[known], self.bonus[known]).statistic)
             lines.append(f"Who looks farther ahead needs {'less' if tie < 0 else 'more'} (rank correlation {tie:.2f}).")
