@@ -106,7 +106,16 @@ def test_the_page_shows_persons_conditions_and_whose_a_horizon_is(found) -> None
 
 def test_files_have_a_row_for_each_person_and_condition(found, tmp_path) -> None:
     files = write_fit(tmp_path / "few", found, {})
-    assert files == ("result.json", "result.npz", "people.csv", "conditions.csv", "reward.csv", "report.html")
+    assert files == (
+        "result.json",
+        "result.npz",
+        "people.csv",
+        "conditions.csv",
+        "reward.csv",
+        "solution.json",
+        "task.npz",
+        "report.html",
+    )
     rows = pd.read_csv(tmp_path / "few" / "conditions.csv", dtype={"expert": str})
     pd.testing.assert_frame_equal(rows, found.conditions_frame(), check_dtype=False)
     cells = found.population.evidence["population"].cells

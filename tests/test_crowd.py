@@ -75,8 +75,10 @@ def test_a_crowd_is_fitted_as_one_and_its_words_are_those_of_a_small_study(study
         "report.html",
         "result.json",
         "reward.csv",
+        "solution.json",
+        "task.npz",
     ]
-    assert "result.json, people.parquet, reward.csv, report.html" in said(many)
+    assert "result.json, people.parquet, reward.csv, solution.json, task.npz, report.html" in said(many)
     start, end = "Effects on the logit of the discount", "where 0 is no knowledge and 1 is exact."
     part = said(many)[said(many).index(start) : said(many).index(end)]
     assert part in said(few)

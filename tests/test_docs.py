@@ -80,7 +80,11 @@ def missing(shown: str, said: str) -> list[str]:
 def _case(page: Path):
     """A page as a case: the long ones run with the slow tests."""
     name = page.relative_to(ROOT).as_posix()
-    long = name.startswith("docs/tutorials/") or name in ("docs/start.md", "docs/how-to/explore-a-report.md")
+    long = name.startswith("docs/tutorials/") or name in (
+        "docs/start.md",
+        "docs/how-to/explore-a-report.md",
+        "docs/how-to/what-if.md",
+    )
     return pytest.param(page, id=name, marks=[pytest.mark.slow] if long else [])
 
 

@@ -47,3 +47,20 @@ def test_the_seed_fixes_the_tasks() -> None:
 def test_a_reward_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match=r"reward must have shape \(4,\), received \(3,\)"):
         mh.generalization_error(TOY, np.zeros(3))
+
+
+def test_a_solution_has_intervals_that_shrink_with_its_data() -> None:
+    domain = mh.domains.cliff()
+    experts = [mh.soft_plan(domain.mdp, domain.reward, discount).policy for discount in (0.2, 0.5, 0.8)]
+    widths = []
+    for episodes in (100, 3000):
+        table = mh.Demonstrations.simulate(domain.mdp, experts, episodes, seed=0)
+        solution = mh.solve(mh.Problem(domain.mdp, table), mh.MaximumLikelihood(1.0, starts=1))
+        found = mh.generalization_error(domain, solution, tasks=10, draws=20)
+        assert np.allclose(found.absolute, mh.generalization_error(domain, solution.reward, tasks=10).absolute)
+        assert found.absolute_interval is not None
+        widths.append(float(np.diff(found.absolute_interval)[0]))
+        assert {"low", "high"} <= set(found.to_frame())
+    assert widths[1] < widths[0]
+    exact = mh.solve(mh.Problem(domain.mdp, experts), mh.ClosedForm())
+    assert "ClosedForm has no standard errors" in mh.generalization_error(domain, exact, tasks=2).summary()

@@ -25,6 +25,8 @@ OF_SOLUTIONS: dict[str, Callable[[Asked], Any]] = {
         of.solution, demonstrations=of.table, decisions=[], people=[] if of.solution.solver == "Population" else None, studies=2
     ),
     "functions": lambda of: mh.reward_functions(of.solution),
+    "what if": lambda of: mh.predict(of.solution, initial=None),
+    "nudge": lambda of: mh.nudge(of.solution, state="1"),
 }
 
 
@@ -56,6 +58,8 @@ REFUSED = {
     "model": NO_DISCOUNT | {"vectors": "needs states in a list"},
     "study": {"look-ahead": "must have discounts to recover", "vectors": "must be a solution of MaximumLikelihood or Population"},
     "functions": dict.fromkeys(KINDS[:3], "needs a solution of SieveLikelihood"),
+    "what if": {"look-ahead": NO_DISCOUNT["look-ahead"], "vectors": "needs a problem with a finite task"},
+    "nudge": {"look-ahead": NO_DISCOUNT["look-ahead"], "vectors": "needs a problem with a finite task"},
     "goals": {"vectors": "needs a problem with a finite task"},
     "families": {"vectors": "needs a problem with a finite task"},
     "identified": {"vectors": "needs a problem with a finite task"},

@@ -70,6 +70,8 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "Recovery": lambda: mh.simulate_study(of(), demonstrations=table(), decisions=[], studies=2),
     "GeneralizationError": lambda: mh.generalization_error(mh.domains.toy(), mh.domains.toy().reward, tasks=2),
     "TrackedPerson": lambda: mh.track(of("population")).update("6", "0"),
+    "Prediction": lambda: mh.predict(of(), pay={"1": 1.0}),
+    "Nudge": lambda: mh.nudge(of(), state="1", chance=0.8),
     "TableCheck": checked,
     "Analysis": lambda: mh.analyse([table()], [of().require_problem().mdp], quick=True),
     "CrowdAnalysis": lambda: crowd_analysis(of("population"), Crowd.of(of("population").require_problem()), 3, np.inf, []),

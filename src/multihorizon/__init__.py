@@ -59,9 +59,11 @@ _HOMES = {
     "simulate_study": "questions.study",
     "check_model": "questions.model_checks",
     "track": "questions.track",
+    "predict": "questions.whatif",
+    "nudge": "questions.nudge",
     "reward_functions": "estimate.sieve",
     "analyse": "analysis",
-    "generalization_error": "domains.base",
+    "generalization_error": "questions.whatif",
 }
 _SUBMODULES = {"domains": "domains", "theory": "paper.theory"}
 #: Names that moved or have another name now; the old ones still work here in this release, with a warning.

@@ -5,7 +5,6 @@ from multihorizon.choice.basis import Splines as Splines
 from multihorizon.data.demonstrations import Demonstrations as Demonstrations
 from multihorizon.data.dynamics import estimate_mdp as estimate_mdp
 from multihorizon.data.steps import Steps as Steps
-from multihorizon.domains.base import generalization_error as generalization_error
 from multihorizon.driver import Bayesian as Bayesian
 from multihorizon.driver import Grid as Grid
 from multihorizon.driver import solve as solve
@@ -44,10 +43,13 @@ from multihorizon.questions.carrying_over import carry_over as carry_over
 from multihorizon.questions.goals import goals as goals
 from multihorizon.questions.lookahead_comparison import compare_lookahead as compare_lookahead
 from multihorizon.questions.model_checks import check_model as check_model
+from multihorizon.questions.nudge import nudge as nudge
 from multihorizon.questions.shared_discount import pairwise_tests as pairwise_tests
 from multihorizon.questions.shared_discount import shared_discount_test as shared_discount_test
 from multihorizon.questions.study import simulate_study as simulate_study
 from multihorizon.questions.track import track as track
+from multihorizon.questions.whatif import generalization_error as generalization_error
+from multihorizon.questions.whatif import predict as predict
 from multihorizon.solution import Solution as Solution
 from multihorizon.solution import Status as Status
 

@@ -365,6 +365,25 @@ class MDP:
         """
         return self._replaced(data, self.stacked.data if self.counted is None else self.counted)
 
+    def without(self, forbidden: Bools) -> MDP:
+        """The same task in which some actions, a mask `(S,A)`, cannot be taken; raises where a state is left without any."""
+        if not (forbidden & self.live).any():
+            return self
+        available = read_available(self.available & ~forbidden, self.terminal, self.n_actions, self.state_names)
+        return self._with(available=available, live=available & ~self.terminal[:, None])
+
+    def starting(self, initial: ArrayLike) -> MDP:
+        """The same task with other probabilities `(S,)` of the first state."""
+        return self._with(initial=read_initial(initial, self.terminal, self.state_names))
+
+    def _with(self, **changed: Any) -> MDP:
+        """A copy with other arrays."""
+        other = object.__new__(MDP)
+        for array in changed.values():
+            array.setflags(write=False)
+        other.__dict__.update({name: value for name, value in vars(self).items() if name != "narrow"}, **changed)
+        return other
+
     def as_counted(self) -> MDP:
         """The same task with the transitions that follow from the counted moves alone."""
         return self if self.counted is None else self._replaced(self.counted, None)

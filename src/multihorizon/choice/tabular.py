@@ -91,7 +91,10 @@ class Engine(Protocol):
     """How a task is planned in."""
 
     def values(self, reward: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Floats | None:
-        """The soft values `(S,n)`, begun at those of a neighbouring plan; None where one is infinite."""
+        """The soft values `(S,n)`, begun at those of a neighbouring plan; None where one is infinite.
+
+        The expected immediate reward is `(A·S,)` of all persons, or `(A·S,n)` of each.
+        """
         ...
 
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
@@ -125,7 +128,7 @@ class Episodic:
         """One backward pass; it needs no start."""
         a, s = self.mdp.n_actions, self.mdp.n_states
         values = np.zeros((s, gamma.size))
-        rewards = reward.reshape(a, s, 1)
+        rewards = reward.reshape(a, s, -1)
         for level, moves, closed in zip(self.levels, self.moves, self.closed, strict=True):
             later = (moves @ values).reshape(a, level.size, -1)
             values[level] = log_policies(rewards[:, level] + gamma * later + closed, lam)[1]
@@ -170,13 +173,15 @@ class Small:
     def values(self, reward: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Floats | None:
         """Newton's iterates of each person until the residual is rounding."""
         a, s = self.mdp.n_actions, self.mdp.n_states
+        rewards = reward.reshape(a, s, -1)
         values = np.zeros((s, gamma.size)) if near is None else np.where(gamma < 1, near.values, 0.0)
         residual = np.full(gamma.size, np.inf)
         active = np.arange(gamma.size)
         moved = values[:, active]
         for _ in range(MAX_NEWTON_STEPS + 1):
             later = gamma[active] * (self.stacked @ moved).reshape(a, s, -1)
-            log, backed = log_policies(reward.reshape(a, s, 1) + later + self.closed, lam[active])
+            now = rewards if rewards.shape[2] == 1 else rewards[:, :, active]
+            log, backed = log_policies(now + later + self.closed, lam[active])
             defect = np.where(self.mdp.terminal[:, None], 0.0, backed) - moved
             found = np.abs(defect).max(axis=0)
             scale = np.maximum(1.0, np.abs(moved).max(axis=0))
@@ -223,7 +228,7 @@ class Large:
 
     def values(self, reward: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Floats | None:
         """Each person's soft plan, begun at `near` except at discount 1, where a neighbour can lead to a false fixed point."""
-        expected = reward.reshape(self.mdp.n_actions, self.mdp.n_states).T
+        expected = reward.reshape(self.mdp.n_actions, self.mdp.n_states, -1).transpose(2, 1, 0)
         found = np.empty((self.mdp.n_states, gamma.size))
         factors = getattr(vars(near).get("resolvents"), "factors", ()) if near is not None else ()  # where they have been made
         for i, (g, temperature) in enumerate(zip(gamma, lam, strict=True)):
@@ -231,7 +236,8 @@ class Large:
             if near is not None and g < 1:
                 begin = near.values[:, i], factors[i] if factors else None
             try:
-                found[:, i] = soft_plan(self.mdp, expected, float(g), float(temperature), *begin).values
+                now = expected[min(i, len(expected) - 1)]
+                found[:, i] = soft_plan(self.mdp, now, float(g), float(temperature), *begin).values
             except ValueError:  # the soft values are infinite
                 return None
         return found

@@ -181,12 +181,12 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
                     numbers[name](one, option)
                 elif name == "demos":
                     inputs += files_of(one, "demonstrations")
-                elif isinstance(one, Path) and name not in ("out_dir", "write"):
+                elif isinstance(one, Path) and name not in ("out_dir", "write", "result"):
                     inputs.append(existing_file(one, option))
         temperature_of(getattr(options, "temperature", None))
         discounts_of(getattr(options, "discount", None))
         families_of(getattr(options, "lookahead", None))
-        given = len(getattr(options, "transitions", None) or ())
+        given = len(getattr(options, "transitions", None) or ()) if hasattr(options, "demos") else 0
         if given and given != len(options.demos):
             raise ValueError(f"--transitions must be given once for each table, received {given} for {len(options.demos)}")
         if getattr(options, "estimate_rest", False) and not given:

@@ -25,7 +25,8 @@ WALKERS = ("Ann", "Ben", "Cleo")
 WALKS = 300
 #: What a step onto a cell brings, with its name and its sign on the map.
 GROUND = {6.0: ("snack", "s"), 40.0: ("feast", "F"), -3.0: ("mud", "~"), -0.5: ("grass", "·")}
-FILES = ("walks.png", "decisions.csv", "meadow.npz", "result.json", "result.npz", "people.csv", "reward.csv", "report.html")
+FITTED = ("result.json", "result.npz", "people.csv", "reward.csv", "solution.json", "task.npz", "report.html")
+FILES = ("walks.png", "decisions.csv", "meadow.npz", *FITTED)
 
 
 def demo(options: DemoOptions) -> None:
@@ -123,6 +124,8 @@ def _close(directory: Path) -> None:
     out.print(f"  It was made from {directory / 'decisions.csv'}, one row per decision, by this command:", soft_wrap=True)
     source, moves = (_typed(directory / name) for name in ("decisions.csv", "meadow.npz"))
     out.print(f"      multihorizon fit {source} --transitions {moves} --out result", soft_wrap=True)
+    out.print("  How much more must the feast, at I3, offer, so that Ann walks there, too? This command says it:")
+    out.print(f"      multihorizon predict {_typed(directory)} --nudge I3 --chance 0.8", soft_wrap=True)
     out.print("  With a table of your own, type")
     out.print("      multihorizon fit YOUR-TABLE.csv --out result")
 

@@ -280,6 +280,62 @@ class RecoverOptions(ChoiceOptions):
 
 
 @dataclass(frozen=True)
+class PredictOptions:
+    """The options of `predict`."""
+
+    result: Annotated[
+        Path, typer.Argument(metavar="RESULT", parser=path, help="The folder that multihorizon fit --out RESULT wrote.")
+    ]
+    pay: Annotated[
+        Path | None, file("--pay", "CSV: state[, action], amount; what is paid besides, on arrival or for the action.")
+    ] = None
+    forbid: Annotated[Path | None, file("--forbid", "CSV: state, action; what can no longer be done.")] = None
+    transitions: Annotated[
+        Path | None, file("--transitions", "The new task, as for fit; its states are those of the fit, or --features has them.")
+    ] = None
+    features: Annotated[
+        Path | None, file("--features", "CSV: the features of the states of the new task, with the columns of the fit.")
+    ] = None
+    initial: Annotated[Path | None, file("--initial", "CSV: state, probability; where episodes begin.")] = None
+    discount: Annotated[
+        list[str] | None,
+        typer.Option("--discount", metavar="[NAME=]VALUE", help="A new discount, of one expert or of all; may be repeated."),
+    ] = None
+    restrict: Annotated[
+        Path | None,
+        file(
+            "--restrict",
+            "CSV: smaller, larger, or state, lower, upper; what is known of the reward where many explain the policies.",
+        ),
+    ] = None
+    reach: Annotated[
+        list[str] | None,
+        typer.Option("--reach", metavar="STATE", help="Say whether and when this state is reached; may be repeated."),
+    ] = None
+    nudge: Annotated[
+        str | None,
+        typer.Option(
+            "--nudge",
+            metavar="STATE[:ACTION]",
+            help="In place of a change: the smallest bonus with which each reaches or does it.",
+        ),
+    ] = None
+    chance: Annotated[
+        float | None,
+        typer.Option("--chance", help="With --nudge: the chance that is asked for; default 0.5.", show_default=False),
+    ] = None
+    typical: Annotated[
+        bool, typer.Option("--typical", help="After a fit with --formula: a typical and a new person of each group.")
+    ] = False
+    jobs: Jobs = 1
+    cluster_at: Cluster = None
+    seed: Seed = 0
+    out_dir: Annotated[Path | None, file("--out", "Where to write the table, the numbers and the page: whatif.* or nudge.*.")] = (
+        None
+    )
+
+
+@dataclass(frozen=True)
 class ReproduceOptions:
     """The options of `reproduce`."""
 
@@ -299,6 +355,7 @@ OPTIONS: dict[str, Any] = {
     "compare": CompareOptions,
     "identify": IdentifyOptions,
     "recover": RecoverOptions,
+    "predict": PredictOptions,
     "reproduce": ReproduceOptions,
 }
 #: What one may type to begin with.
@@ -335,6 +392,12 @@ EXAMPLES = {
         "multihorizon recover decisions.csv --transitions moves.csv --studies 100",
         "multihorizon recover decisions.csv --decisions 100 --people 50 --out plan",
         'multihorizon recover log.csv --persons who.csv --formula "~ group" --effect 1',
+    ),
+    "predict": (
+        "multihorizon predict result --pay pay.csv --out whatif",
+        "multihorizon predict result --forbid closed.csv --discount Ann=0.9",
+        "multihorizon predict result --transitions new.npz --restrict rising.csv",
+        "multihorizon predict result --nudge feast --chance 0.8",
     ),
     "reproduce": (
         "multihorizon reproduce --out study --quick",

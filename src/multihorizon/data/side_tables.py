@@ -1,4 +1,4 @@
-"""Tables beside the decisions: features, known rewards, groups, persons, episodes and transitions.
+"""Tables beside the decisions: features, known rewards, groups, persons, episodes and transitions, and what changes in a task.
 
 *Features* and *known rewards* have the columns `state`, `action` and columns of numbers; without `action` they belong to states
 and are earned on arrival. Every state of the task must have its row. Where transitions are given, every row must be about a state
@@ -14,11 +14,16 @@ what R and others write for them: NA, N/A, NaN or null.
 
 *Transitions* are the `.npz` that `MDP.to_npz` writes, or a table with the columns `state, action, next_state, probability` and
 one row per move. A state without rows of its own is terminal; an action without rows in a state is unavailable there.
+
+*Changes* of a task: what is paid besides (`state`, perhaps `action`, `amount`), what is forbidden (`state, action`), where
+episodes begin (`state, probability`), and restrictions on the reward (`smaller, larger`, or `state` or `feature` with `lower`,
+`upper`). Every name must be one of the task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -126,6 +131,70 @@ def read_persons(path: str | Path) -> pd.DataFrame:
 def read_episodes(path: str | Path, needed: Sequence[str]) -> pd.DataFrame:
     """The needed columns of a table of episodes, from CSV or Parquet, with names as they are in tables of decisions."""
     return conditions_of(read_table(path, "episodes", ("expert", "episode"), ("expert", "episode", *needed)))
+
+
+def read_pay(path: str | Path, mdp: MDP) -> dict[str | tuple[str, str], float]:
+    """What is paid besides, by state on arrival there, or by state and action where the table has actions."""
+    table = read_table(path, "pay", ("state", "action"))
+    columns = ("state", "action") if "action" in table.frame.columns else ("state",)
+    table.require(*columns, "amount")
+    places = _places(table, columns, mdp)
+    keys = [one[0] if len(columns) == 1 else (one[0], one[1]) for one in places]
+    return dict(zip(keys, table.numbers("amount").tolist(), strict=True))
+
+
+def read_forbidden(path: str | Path, mdp: MDP) -> list[tuple[str, str]]:
+    """The pairs of state and action that can no longer be taken."""
+    table = read_table(path, "forbidden actions", ("state", "action"))
+    table.require("state", "action")
+    return [(state, action) for state, action in _places(table, ("state", "action"), mdp)]
+
+
+def read_first_states(path: str | Path, mdp: MDP) -> dict[str, float]:
+    """The probabilities of the first state, by state; those without a row have none."""
+    table = read_table(path, "first states", ("state",))
+    table.require("state", "probability")
+    places = _places(table, ("state",), mdp)
+    return dict(zip((state for (state,) in places), table.numbers("probability").tolist(), strict=True))
+
+
+def _places(table: Table, columns: Sequence[str], mdp: MDP) -> list[tuple[str, ...]]:
+    """The states, or the pairs of state and action, of all rows; each must be of the task, and there once."""
+    found = []
+    for column in columns:
+        codes, labels = table.labels(column)
+        names = mdp.state_names if column == "state" else mdp.action_names
+        index = positions(labels, names, column, partial(_first, table, codes))
+        found.append([names[i] for i in index[codes]])
+    rows = list(zip(*found, strict=True))
+    again = pd.Series(rows).duplicated().to_numpy()
+    if again.any():
+        row = int(np.argmax(again))
+        place = ", ".join(f"{column} {name}" for column, name in zip(columns, rows[row], strict=True))
+        raise ValueError(f"{table.at(row)}: there must be one row for {place}, received another")
+    return rows
+
+
+def _first(table: Table, codes: Ints, label: int) -> str:
+    """Where a label of a column with these codes stands first."""
+    return table.at(int(np.argmax(codes == label)))
+
+
+def read_restricted(path: str | Path, names: Sequence[str]) -> pd.DataFrame:
+    """A table of restrictions on reward parameters of these names; what is blank is missing."""
+    labels = ("state", "feature", "smaller", "larger")
+    table = read_table(path, "restrictions", labels)
+    table.require()
+    columns: dict[str, object] = {}
+    for column in map(str, table.frame.columns):
+        if column not in labels:
+            columns[column] = numbers_or_missing(table.frame[column])
+            continue
+        codes, found = table.labels(column, optional=True)
+        what = "feature" if column == "feature" else "state"
+        positions(found, names, what, partial(_first, table, codes))
+        columns[column] = pd.Series([found[code] if code >= 0 else None for code in codes], dtype=object)
+    return pd.DataFrame(columns)
 
 
 def read_transitions(path: str | Path) -> MDP:

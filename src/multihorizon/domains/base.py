@@ -9,6 +9,7 @@ under the true reward, and the loss is compared with what the optimum is worth f
 
 The denominator can be negative (big-small and cliff charge for every step), and then the paper's ratio counts a loss as a
 gain. `values` are the paper's signed ratios, `absolute` divides by |ρᵀV_{π*}| instead; `mean` and `std` are of the signed ones.
+Where rewards are drawn from an estimate, the losses of the draws give intervals.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
-from multihorizon.checks import ROUNDING, Bools, Floats, Ints, as_count, as_floats, as_shape, read_only
+from multihorizon.checks import ROUNDING, Bools, Floats, Ints, as_count, read_only
 from multihorizon.mdp import MDP
 from multihorizon.planning.plan import evaluate, plan, soft_plan
 from multihorizon.result import Result
@@ -82,21 +82,41 @@ def check_ending(ending: object) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class GeneralizationError(Result):
-    """The ratios of all tasks, `(N,)`: `values` signed as in the paper, `absolute` divided by `|V*|` instead of `V*`."""
+    """The ratios of all tasks, `(N,)`: `values` signed as in the paper, `absolute` divided by `|V*|` instead of `V*`.
 
-    _drawn: ClassVar[tuple[str, ...]] = ("task", "absolute")
+    Where the reward is an estimate with an error, `low` and `high` `(N,)` are the ends of intervals of `absolute` at this
+    `level`, and `mean_interval` and `absolute_interval` those of the means over tasks. Otherwise they are None, and `remark` may
+    say why.
+    """
+
+    _drawn: ClassVar[tuple[str, ...]] = ("task", "absolute", "low", "high")
 
     values: Floats
     absolute: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+    mean_interval: tuple[float, float] | None = None
+    absolute_interval: tuple[float, float] | None = None
+    level: float | None = None
+    remark: str = ""
 
     def summary(self) -> str:
-        """Mean and standard deviation of the losses."""
-        paper, absolute = f"{self.mean:.3g} ± {self.std:.3g}", f"{self.absolute.mean():.3g} ± {self.absolute.std():.3g}"
-        return f"Loss over {self.values.size} tasks, as a share of the optimum: {absolute} (signed as in the paper: {paper})."
+        """Mean and standard deviation of the losses, and the intervals of the means."""
+
+        def said(values: Floats, interval: tuple[float, float] | None) -> str:
+            between = "" if interval is None else f", between {interval[0]:.3g} and {interval[1]:.3g} at level {self.level:g}"
+            return f"{values.mean():.3g} ± {values.std():.3g}{between}"
+
+        paper, absolute = said(self.values, self.mean_interval), said(self.absolute, self.absolute_interval)
+        head = f"Loss over {self.values.size} tasks, as a share of the optimum: {absolute} (signed as in the paper: {paper})."
+        return f"{head} {self.remark}".strip()
 
     def to_frame(self) -> pd.DataFrame:
         """One row per task."""
-        return pd.DataFrame({"task": np.arange(self.values.size), "signed": self.values, "absolute": self.absolute})
+        columns = {"task": np.arange(self.values.size), "signed": self.values, "absolute": self.absolute}
+        if self.low is not None and self.high is not None:
+            columns |= {"low": self.low, "high": self.high}
+        return pd.DataFrame(columns)
 
     @property
     def mean(self) -> float:
@@ -109,35 +129,30 @@ class GeneralizationError(Result):
         return float(self.values.std())
 
 
-def generalization_error(
-    domain: Domain, reward: ArrayLike, tasks: int | Sequence[Task] = 100, *, seed: int = 0
-) -> GeneralizationError:
-    """The loss of planning with `reward` `(S,)` instead of the domain's own, over random task variants.
-
-    Args:
-        domain: gives the true reward and the variants.
-        reward: the learned reward.
-        tasks: how many variants to draw, or the variants themselves.
-        seed: of the draw.
-
-    Example:
-        >>> from multihorizon.domains import cliff
-        >>> generalization_error(cliff(), 2 * cliff().reward, tasks=5).mean
-        0.0
-    """
-    learned = as_floats(reward, "reward")
-    as_shape(learned, (domain.mdp.n_states,), "reward")
+def read_tasks(domain: Domain, tasks: int | Sequence[Task], seed: int) -> list[Task]:
+    """So many random variants, or those that are given."""
     variants = domain.tasks(tasks, seed) if isinstance(tasks, int) else list(tasks)
     if not variants:
         raise ValueError("tasks must hold at least one task, received none")
-    worth = []
-    for task in variants:
-        policy = plan(task.mdp, learned, task.discount).policy
-        earned = evaluate(task.mdp, policy, domain.reward, task.discount).values
-        worth.append([task.mdp.initial @ plan(task.mdp, domain.reward, task.discount).values, task.mdp.initial @ earned])
-    best, loss = np.array(worth)[:, 0], -np.diff(worth, axis=1)[:, 0]
+    return variants
+
+
+def losses(domain: Domain, rewards: Floats, tasks: Sequence[Task]) -> tuple[Floats, Floats]:
+    """The losses `(n,N)` of planning with rewards `(n,S)`, signed as in the paper and absolute."""
+    best, earned = np.empty(len(tasks)), np.empty((len(rewards), len(tasks)))
+    for i, task in enumerate(tasks):
+        best[i] = task.mdp.initial @ plan(task.mdp, domain.reward, task.discount).values
+        worth: dict[bytes, float] = {}  # many rewards have one best policy
+        for j, reward in enumerate(rewards):
+            policy = plan(task.mdp, reward, task.discount).policy
+            key = policy.tobytes()
+            if key not in worth:
+                worth[key] = float(task.mdp.initial @ evaluate(task.mdp, policy, domain.reward, task.discount).values)
+            earned[j, i] = worth[key]
+    loss = best - earned
     loss = np.where(np.abs(loss) <= ROUNDING * np.abs(best).max(initial=0.0), 0.0, loss)
     # Nothing is lost where the loss is 0, whatever the optimum is worth.
+    sizes = (np.broadcast_to(size, loss.shape) for size in (best, np.abs(best)))
     with np.errstate(divide="ignore"):
-        signed, absolute = (np.divide(loss, size, out=np.zeros_like(loss), where=loss != 0) for size in (best, np.abs(best)))
-    return GeneralizationError(signed, absolute)
+        signed, absolute = (np.divide(loss, size, out=np.zeros_like(loss), where=loss != 0) for size in sizes)
+    return signed, absolute

@@ -44,6 +44,7 @@ import scipy.linalg as la
 from scipy.stats import chi2, qmc
 
 from multihorizon.checks import Bools, Floats, as_count, as_non_negative, first_few
+from multihorizon.choice.apart import FromPlans
 from multihorizon.choice.model import (
     LOG_TEMPERATURE_BOUND,
     ChoiceModel,
@@ -60,7 +61,14 @@ from multihorizon.choice.model import (
 from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, draw_decisions
 from multihorizon.choice.weighted import require_lookahead
 from multihorizon.estimate.ascent import CONVERGED_GRADIENT, P, climb, polished
-from multihorizon.estimate.intervals import Precision, ProfileIntervals, precision, profile_information, transition_widening
+from multihorizon.estimate.intervals import (
+    Precision,
+    ProfileIntervals,
+    ProfilesApart,
+    precision,
+    profile_information,
+    transition_widening,
+)
 from multihorizon.estimate.look_ahead import fit_lookahead, lookahead_solution
 from multihorizon.estimate.persons import PersonsApart, left_open, persons_solution
 from multihorizon.exact.closed_form import closed_form_start
@@ -675,3 +683,19 @@ def resume(solution: Solution) -> Point:
     if point is None:
         raise ValueError("the solution's soft values must be finite, received a problem that does not fit it")
     return point
+
+
+def resume_apart(solution: Solution) -> ProfilesApart | None:
+    """What is known of persons who were fitted one by one, whose solution may have been read from a file; None of others."""
+    if isinstance(solution.interval_source, ProfilesApart):
+        return solution.interval_source
+    if solution.solver != "MaximumLikelihood" or not isinstance(solution.evidence, LikelihoodEvidence):
+        return None
+    problem, options = solution.problem, {name: value for name, value in solution.options.items() if name != "lookahead"}
+    alone = MaximumLikelihood(**options)._alone(problem) if isinstance(problem, Problem | Crowd) else None
+    if alone is None or solution.temperature is None or solution.standard_errors is None:
+        return None
+    model, places = alone[1], np.stack([solution.discounts, np.log(solution.temperature)], axis=1)
+    here = FromPlans(model.tables, model.counts)(np.arange(len(places)), places)
+    known = np.isfinite(solution.standard_errors)
+    return ProfilesApart(model.tables, model.counts, model.lower, model.upper, places, here, solution.standard_errors, known)

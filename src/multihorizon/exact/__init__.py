@@ -2,5 +2,5 @@
 
 Read in this order: `least_squares` (columns that depend on each other, and sparse null spaces), `equations` (what one policy
 says of the reward, and what several say together), `identify` (the discounts that solve them: one, many or none), `closed_form`
-(the solver).
+(the solver), `bounds` (what all rewards that solve them say of behaviour after a change).
 """

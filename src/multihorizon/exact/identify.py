@@ -123,7 +123,7 @@ def identify(
     if not np.isnan(values).any():
         raise ValueError("known must leave at least one discount open, received all of them: use MCE at known discounts")
     found = judge(joint_equations(ordered, lam, tolerance, values, smoothing), starts)
-    return found.report().listed_as(problem.names, free_temperatures=lam is None)
+    return replace(found.report().listed_as(problem.names, free_temperatures=lam is None), problem=problem)
 
 
 def read_temperature(temperature: Temperature) -> float | None:
@@ -663,6 +663,7 @@ class Identification(Result):
         reward_dimension: directions in which the reward is open even at these discounts.
         free_constant: whether one of them is a constant added to the whole reward.
         unknown_parameters: states that no transition enters, about whose reward nothing can be said.
+        problem: kept in memory and not saved.
     """
 
     _drawn: ClassVar[tuple[str, ...]] = ("expert", "discount", "discount_low", "discount_high")
@@ -686,6 +687,7 @@ class Identification(Result):
     reward_dimension: int
     free_constant: bool
     unknown_parameters: tuple[str, ...]
+    problem: Problem | None = None
 
     @property
     def discounts_identified(self) -> Bools:
@@ -719,7 +721,7 @@ class Identification(Result):
             "reward": np.where(self.reward_identified | closest, self.reward, np.nan),
             "members": [{name: _plain(value) for name, value in vars(member).items()} for member in self.members],
         }
-        return {name: _plain(value) for name, value in (vars(self) | known).items()}
+        return {name: _plain(value) for name, value in (vars(self) | known).items() if name != "problem"}
 
     def _content(self) -> dict[str, Any]:
         return self.to_dict()

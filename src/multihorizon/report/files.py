@@ -5,26 +5,50 @@ Where the formula has conditions, `conditions.csv` has a row for each person and
 
 A number that the data do not determine is null in the JSON, NaN in the arrays and empty in the CSV. Where states are vectors,
 `reward.csv` holds the reward at states spread over the log; `reward_functions` evaluates it anywhere.
+
+To go on from a fit without its tables, there are `solution.json`, which `Solution.from_json` reads, and `task.npz`: the
+transitions, which `MDP.from_npz` reads, and beside them how often each person took each action in each state. `read_fit` puts the
+two together. They are written of a fit to one task with a list of states, if it gave an answer and its arrays are not very large.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 
 from multihorizon.analysis import Analysis
+from multihorizon.checks import Sparse
 from multihorizon.crowd import CONDITIONS, PEOPLE, CrowdAnalysis
 from multihorizon.data.reading import connect, text
-from multihorizon.files import for_json, write_all, write_csv, write_json
+from multihorizon.files import for_json, read_arrays, read_json, write_all, write_csv, write_json
+from multihorizon.mdp import MDP
+from multihorizon.problem import Crowd, CrowdTask, Problem, require_counts
+from multihorizon.report.charts import Block, Listing, Page, Section
 from multihorizon.report.crowd_page import crowd_page
 from multihorizon.report.fit_page import fit_page
 from multihorizon.result import package_version
+from multihorizon.solution import Solution
 
-FILES = ("result.json", "result.npz", "people.csv", PEOPLE, "conditions.csv", CONDITIONS, "reward.csv", "report.html")
+#: What `read_fit` needs.
+SOLUTION, TASK = "solution.json", "task.npz"
+FILES = (
+    "result.json",
+    "result.npz",
+    "people.csv",
+    PEOPLE,
+    "conditions.csv",
+    CONDITIONS,
+    "reward.csv",
+    SOLUTION,
+    TASK,
+    "report.html",
+)
 
 
 def write_fit(
@@ -43,7 +67,8 @@ def write_fit(
             if conditions is not None:
                 _write_parquet(conditions, draft / CONDITIONS)
             write_csv(found.reward_frame().rename_axis("parameter").reset_index(), draft / "reward.csv")
-            crowd_page(found, options).write(draft / "report.html")
+            _write_solution(draft, found)
+            _with_next(crowd_page(found, options), found).write(draft / "report.html")
             return
         write_csv(people, draft / "people.csv")
         if so_far:
@@ -64,7 +89,8 @@ def write_fit(
             options=np.array(json.dumps(for_json(options))),
             **{f"policy_{i}": policy for i, policy in enumerate(found.policies)},  # type: ignore[arg-type]
         )
-        fit_page(found, options).write(draft / "report.html")
+        _write_solution(draft, found)
+        _with_next(fit_page(found, options), found).write(draft / "report.html")
 
     write_all(directory, FILES, write)
     return tuple(name for name in FILES if (directory / name).is_file())
@@ -90,3 +116,122 @@ def _reward_frame(found: Analysis) -> pd.DataFrame:
         return frame.assign(reward=np.nan, standard_error=np.nan) if found.withheld else frame
     kind = "state" if found.problem.parameter_names == found.problem.experts[0].mdp.state_names else "parameter"
     return found.reward_frame().rename_axis(kind).reset_index()
+
+
+def asked_solution(found: Analysis | CrowdAnalysis) -> Solution:
+    """The solution that answers what was asked: that of the population, where one was asked about."""
+    return found.population if isinstance(found, Analysis) and found.population is not None else found.solution
+
+
+def goes_on(found: Analysis | CrowdAnalysis) -> bool:
+    """Whether `read_fit` can go on from a fit: it gave an answer in one task with a list of states, and is not too large."""
+    problem = asked_solution(found).problem
+    if found.withheld or not isinstance(problem, Problem | Crowd):
+        return False
+    if isinstance(problem, Crowd):
+        tasks, mdp, counts = len(problem.tasks), problem.tasks[0].mdp, problem.tasks[0].counts.nnz
+    else:
+        tasks, mdp = len(problem.by_task()), problem.experts[0].mdp
+        counts = sum(int((require_counts(expert) > 0).sum()) for expert in problem.experts)
+    # About 20 numbers of each person are in the solution; with more than so many in all it takes seconds.
+    return tasks == 1 and mdp.stacked.nnz + counts + 20 * len(problem.names) <= 2_000_000
+
+
+def _with_next(page: Page, found: Analysis | CrowdAnalysis) -> Page:
+    """The page with how to go on from it, before how it was made."""
+    if not goes_on(found):
+        return page
+    blocks: list[str | Block] = [
+        "The folder of this report holds what is needed to say what these people will do when something changes: when a visit is "
+        "paid for, a way is closed, the task is another one, or somebody looks farther ahead. RESULT is this folder:",
+        Listing("multihorizon predict RESULT --pay pay.csv --out whatif\nmultihorizon predict RESULT --nudge STATE --chance 0.8"),
+        "The first says what follows where pay.csv has the columns state and amount, and the second how much would have to be "
+        "paid. multihorizon predict --help lists the other changes.",
+    ]
+    return replace(page, sections=[*page.sections[:-1], Section("What if something changes?", blocks), page.sections[-1]])
+
+
+def _write_solution(draft: Path, found: Analysis | CrowdAnalysis) -> None:
+    """Write what `read_fit` reads, if there is something to go on from."""
+    if not goes_on(found):
+        return
+    solution = asked_solution(found)
+    solution.to_json(draft / SOLUTION)
+    assert isinstance(solution.problem, Problem | Crowd)
+    crowd = solution.problem if isinstance(solution.problem, Crowd) else Crowd.of(solution.problem)
+    crowd = crowd.by_person().in_tasks(MDP.as_counted)
+    (task,) = crowd.tasks
+    task.mdp.to_npz(draft / TASK)
+    with np.load(draft / TASK) as arrays:
+        content = dict(arrays)
+    content |= {
+        "schema": np.array(1),
+        "experts": np.array(crowd.names),
+        "parameters": np.array(crowd.parameter_names),
+        "crowd": np.array(isinstance(solution.problem, Crowd)),
+    }
+    for name in ("counts", "features", "arrival"):
+        matrix = getattr(task, name)
+        if matrix is not None:
+            parts = {part: getattr(sp.csr_array(matrix), part) for part in ("data", "indices", "indptr", "shape")}
+            content |= {f"{name}_{part}": np.asarray(value) for part, value in parts.items()}
+    if task.known_reward is not None:
+        content["known_reward"] = task.known_reward
+    with (draft / TASK).open("wb") as file:
+        np.savez_compressed(file, **content)
+
+
+def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
+    """The solution of a fit with its problem, from the folder that `write_fit` filled, and the content of `result.json`.
+
+    Raises:
+        ValueError: in one sentence, where the folder holds no fit, or one that cannot be gone on from.
+    """
+    if not (directory / "result.json").is_file():
+        state = (
+            "a folder without result.json" if directory.is_dir() else "a file" if directory.exists() else "which does not exist"
+        )
+        raise ValueError(f"the result must be the folder that multihorizon fit --out wrote, received {directory}, {state}")
+    content = read_json(directory / "result.json", "the result of a fit")
+    lacking = next((name for name in (SOLUTION, TASK) if not (directory / name).is_file()), None)
+    if lacking is not None:
+        raise ValueError(f"{directory} has no {lacking} to go on from: {_why_not(content)}")
+    arrays = read_arrays(directory / TASK, "the task of a fit")
+    if int(arrays.get("schema", np.array(0))) != 1:
+        raise ValueError(f"{directory / TASK} was not written by a fit of this version: run multihorizon fit again")
+    try:
+        crowd = _crowd_from(MDP.from_npz(directory / TASK), arrays)
+        problem = crowd if bool(arrays["crowd"]) else crowd.problem(np.arange(crowd.n_experts))
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"{directory / TASK} is not the task of a fit: it is damaged; run multihorizon fit again") from error
+    return Solution.from_json(directory / SOLUTION, problem), content
+
+
+def _why_not(content: dict[str, Any]) -> str:
+    """Why a folder with this `result.json` has nothing to go on from, and what to do."""
+    tables = (content.get("options") or {}).get("demonstrations")
+    if content.get("withheld"):
+        return f"the fit gave no answer. {content['withheld']}"
+    if content.get("finished") is False:
+        return "the fit was stopped before it was done; run it again"
+    if content.get("coordinates"):
+        return "its states are vectors, and this needs a list of states"
+    if isinstance(tables, list) and len(tables) > 1:
+        return f"the fit joins {len(tables)} tasks, and this needs one; fit the task in question by itself"
+    return "it was written by an older version, or is very large; run multihorizon fit again, or use mh.predict in Python"
+
+
+def _crowd_from(mdp: MDP, arrays: dict[str, Any]) -> Crowd:
+    """The persons of a saved task."""
+
+    def matrix(name: str) -> Sparse | None:
+        if f"{name}_data" not in arrays:
+            return None
+        parts = tuple(arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
+        return sp.csr_array(parts, shape=tuple(arrays[f"{name}_shape"].tolist()))
+
+    counts = matrix("counts")
+    if counts is None:
+        raise KeyError("counts")
+    task = CrowdTask(mdp, counts, matrix("features"), matrix("arrival"), arrays.get("known_reward"))
+    return Crowd(tuple(arrays["experts"].tolist()), tuple(arrays["parameters"].tolist()), (task,))

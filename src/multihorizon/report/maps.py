@@ -48,16 +48,24 @@ class GridMap(Block):
     arrows: Sequence[tuple[bool, str]]
 
 
-def grid_map(mdp: MDP, values: Floats, tips: Sequence[str], caption: str, arrows: Sequence[Arrow] | None = None) -> GridMap:
+def grid_map(
+    mdp: MDP,
+    values: Floats,
+    tips: Sequence[str],
+    caption: str,
+    arrows: Sequence[Arrow] | None = None,
+    scale: tuple[float, float] | None = None,
+) -> GridMap:
     """The cells of a grid coloured by their rewards `(S,)`, NaN where not known, with actions as arrows where given.
 
     A cell with the median reward has no colour: most cells of most grids pay the same. Others have the root of their size as
-    opacity, so that one large reward does not make all others look alike.
+    opacity, so that one large reward does not make all others look alike. A `scale` says which value has no colour, and which
+    difference from it has the darkest one, for maps that are compared.
     """
     assert mdp.grid_shape is not None
     height, width = mdp.grid_shape
-    above = values - (np.nanmedian(values) if np.isfinite(values).any() else 0.0)
-    shares = above / (float(np.nanmax(np.abs(above), initial=0.0)) or 1.0)
+    above = values - (scale[0] if scale else np.nanmedian(values) if np.isfinite(values).any() else 0.0)
+    shares = above / ((scale[1] if scale else float(np.nanmax(np.abs(above), initial=0.0))) or 1.0)
     numbers = [""] * mdp.n_states
     if arrows is None and mdp.n_states <= READABLE_CELLS:
         numbers = ["?" if np.isnan(value) else f"{value + 0.0:.2f}" for value in values]

@@ -50,7 +50,7 @@ import pandas as pd
 from scipy.special import expit, logit
 from scipy.stats import f, norm, t
 
-from multihorizon.checks import RANK_TOLERANCE, Floats, as_count, as_floats, as_positive, first_few
+from multihorizon.checks import RANK_TOLERANCE, TINY, Floats, as_count, as_floats, as_positive, first_few
 from multihorizon.choice.model import crowd_with_known_reward, read_settings, with_known_reward
 from multihorizon.estimate.intervals import NormalIntervals, holm, precision
 from multihorizon.estimate.maximum_likelihood import fit
@@ -603,6 +603,7 @@ class Inference:
                 "logit_discount_error": errors[:, 0].tolist(),
                 "log_temperature": known.mean[:, 1].tolist(),
                 "log_temperature_error": errors[:, 1].tolist(),
+                "correlation": np.clip(known.covariance[:, 0, 1] / np.maximum(errors.prod(axis=1), TINY), -1.0, 1.0).tolist(),
                 "discount_reliability": reliability[:, 0].tolist(),
                 "temperature_reliability": reliability[:, 1].tolist(),
                 "log_likelihood": self.found.value.persons.tolist(),

@@ -1,0 +1,254 @@
+"""What if: how true predictions are.
+
+* `bounds`: planted problems whose rewards are a set, with restrictions that are true of the reward. Bounds of the choices after
+  other transitions, another discount, or both: how often the truth lies inside, and how often one of 10,000 random members of the
+  set leaves bounds that are called proved. The members come from a linear system of their own, and are planned with here, so
+  that nothing but the policies is shared with what is tested. Widths that are proved and attained, and seconds.
+* `curve`: the toy, whose discounts are a curve: median widths over 20 new tasks without and with restrictions, and the widths
+  for another discount.
+
+Run: python benchmarks/whatif.py bounds [--problems 100] [--members 10000] [--first 0]
+     python benchmarks/whatif.py curve [--tasks 20] [--seed 0]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+import multihorizon as mh
+from multihorizon.domains import cliff, toy
+from multihorizon.exact.bounds import Bounds, discount_members, predicted_bounds, read_restrictions
+
+# Bounds over sets of rewards.
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A task before and after, the true reward, and what is known of the experts."""
+
+    kind: str
+    mdp: mh.MDP
+    after: mh.MDP
+    reward: np.ndarray
+    discounts: np.ndarray
+    new_discounts: np.ndarray
+    temperatures: np.ndarray
+    problem: mh.Problem
+    restrictions: tuple[np.ndarray, np.ndarray]
+
+    def bounds(self) -> Bounds:
+        """What is tested."""
+        return predicted_bounds(
+            self.problem,
+            self.discounts,
+            self.temperatures,
+            mdp=self.after,
+            new_discounts=self.new_discounts,
+            restrictions=self.restrictions,
+        )
+
+    def planned(self, rewards: np.ndarray, k: int) -> np.ndarray:
+        """The choices `(n,S,A)` of one expert after the change for many rewards `(n,S)`, by Newton's method on all at once."""
+        gamma = self.discounts[k] if np.isnan(self.new_discounts[k]) else self.new_discounts[k]
+        lam, moves, live = self.temperatures[k], self.after.to_array(), ~self.after.terminal
+        values = np.zeros(rewards.shape)
+        for _ in range(200):
+            q = np.einsum("ast,nt->nsa", moves, rewards + gamma * values) / lam
+            top = q.max(axis=2)
+            policy = np.exp(q - top[:, :, None])
+            sums = policy.sum(axis=2)
+            policy /= sums[:, :, None]
+            gap = np.where(live, lam * (top + np.log(sums)) - values, 0.0)
+            if np.abs(gap).max() <= 1e-12 * max(1.0, float(np.abs(values).max())):
+                return policy
+            step = np.linalg.solve(np.eye(len(live)) - gamma * np.einsum("nsa,ast->nst", policy, moves), gap[:, :, None])
+            values += step[:, :, 0]
+        if np.abs(gap).max() > 1e-9 * max(1.0, float(np.abs(values).max())):
+            raise RuntimeError(f"planning left {np.abs(gap).max():.1e}")
+        return policy
+
+
+def partly_forced(rng: np.random.Generator, states: int, actions: int, forced: int, ends: bool) -> mh.MDP:
+    """A random task in which all actions do the same in some states, so that rewards are open."""
+    moves = rng.dirichlet(np.full(states, 0.5), size=(actions, states))
+    moves[:, :forced] = moves[0, :forced]
+    if ends:
+        moves[:, -1] = 0.0
+    return mh.MDP(moves, terminal=[states - 1] if ends else ())
+
+
+def planted(seed: int) -> Planted:
+    """A problem of the toy, of the cliff, or of a random task; one or two experts; limits of the reward, and its order."""
+    rng = np.random.default_rng(seed)
+    kind = ("toy", "cliff", "random", "random")[seed % 4]
+    experts = 1
+    if kind == "random":
+        states, actions, ends = int(rng.integers(3, 9)), int(rng.integers(2, 4)), bool(rng.random() < 0.3)
+        experts = int(rng.integers(1, 3))
+        forced = int(rng.integers(1, states))
+        mdp, after = (partly_forced(rng, states, actions, n, ends) for n in (forced, 0))
+        reward = 2 * rng.normal(size=states)
+    else:
+        domain = (toy if kind == "toy" else cliff)(ending="absorbing" if rng.random() < 0.5 else "terminal")
+        mdp, after = domain.mdp, domain.randomize(rng)
+        reward = domain.reward + rng.normal(size=mdp.n_states)
+    discounts, temperatures = rng.uniform(0, 0.97, experts), rng.uniform(0.5, 2.0, experts)
+    new = np.where(rng.random(experts) < 0.3, rng.uniform(0, 0.97, experts), np.nan)
+    if rng.random() < 0.2:
+        after, new = mdp, rng.uniform(0, 0.97, experts)
+    policies = [mh.soft_plan(mdp, reward, g, lam).policy for g, lam in zip(discounts, temperatures, strict=True)]
+    problem = mh.Problem(mdp, policies)
+    names, width, given = problem.parameter_names, 10 ** rng.uniform(-1, 1), []
+    if rng.random() < 0.8:
+        low, high = reward - rng.uniform(0, width, reward.size), reward + rng.uniform(0, width, reward.size)
+        sides = (("lower", low), ("upper", high))
+        given.append({side: dict(zip(names, limit.tolist(), strict=True)) for side, limit in sides})
+    if rng.random() < 0.4:
+        given.append({"rising": [names[i] for i in np.argsort(reward)]})
+    return Planted(kind, mdp, after, reward, discounts, new, temperatures, problem, read_restrictions(names, given))
+
+
+def directions(case: Planted) -> np.ndarray:
+    """The directions `(S,n)` in which the reward is open: those of `T r + γ_k T V_k − V_k = 0` for all k, in r."""
+    moves, live = case.mdp.to_array(), ~case.mdp.terminal
+    states, experts = live.size, case.discounts.size
+    rows = []
+    for k, gamma in enumerate(case.discounts):
+        for action in moves:
+            row = np.zeros((states, states * (1 + experts)))
+            row[:, :states] = action
+            row[:, states * (1 + k) : states * (2 + k)] = (gamma * action - np.eye(states)) * live
+            rows.append(row[live])
+    values = [np.eye(states * (1 + experts))[states * (1 + k) : states * (2 + k)][~live] for k in range(experts)]
+    _, sizes, right = np.linalg.svd(np.vstack([*rows, *values]))
+    null = right[int((sizes > 1e-9 * sizes[0]).sum()) :, :states].T
+    left, sizes, _ = np.linalg.svd(null, full_matrices=False)
+    found: np.ndarray = left[:, sizes > 1e-9]
+    return found
+
+
+def members(case: Planted, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Random rewards `(n,S)` of the set: a hundred walks side by side from the truth along random lines, and ends of lines.
+
+    Where nothing ends a line, it is followed to lengths from 0.1 to 1,000.
+    """
+    basis, (matrix, limits), chains = directions(case), case.restrictions, 100
+    here, found = np.tile(case.reward, (chains, 1)), []
+    for number in range(-(-count // chains)):
+        line = rng.normal(size=(chains, basis.shape[1])) @ basis.T
+        line /= np.linalg.norm(line, axis=1, keepdims=True)
+        rate, slack = line @ matrix.T, np.maximum(limits - here @ matrix.T, 0.0)
+        far = 10 ** rng.uniform(-1, 3, size=(chains, 1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steps = np.where(np.abs(rate) > 1e-12, slack / np.abs(rate), np.inf)
+        up = np.min(np.hstack([np.where(rate > 0, steps, np.inf), far]), axis=1)
+        down = np.min(np.hstack([np.where(rate < 0, steps, np.inf), far]), axis=1)
+        share = rng.random(chains) if number % 2 else rng.integers(0, 2, chains) / 1.0
+        found.append(here + (share * (up + down) - down)[:, None] * line)
+        inside = rng.uniform(0.01, 0.99, chains)
+        here = here + (inside * (up + down) - down)[:, None] * line
+        if number % 20 == 19 and not matrix.size:
+            here = np.tile(case.reward, (chains, 1))
+    return np.concatenate(found)[:count]
+
+
+def bounds(problems: int, count: int, first: int) -> None:
+    """Truth inside, members outside, widths, and seconds, over the first so many problems in which a direction matters."""
+    inside = proved = outside = checked = experts = 0
+    words: dict[str, int] = {}
+    widths, seconds, many = [], 0.0, []
+    seed, done = first, 0
+    while done < problems:
+        case = planted(seed)
+        seed += 1
+        start = time.process_time()
+        found = case.bounds()
+        spent = time.process_time() - start
+        if not any(found.directions):
+            continue
+        done, seconds = done + 1, seconds + spent
+        rng = np.random.default_rng(seed)
+        rewards = members(case, count, rng)
+        gaps = [
+            np.abs(mh.soft_plan(case.mdp, r, g, lam).policy - expert.policy)[~case.mdp.terminal].max()
+            for r in rewards[:: max(1, count // 5)]
+            for g, lam, expert in zip(case.discounts, case.temperatures, case.problem.experts, strict=True)
+        ]
+        if max(gaps) > 1e-7:
+            raise RuntimeError(f"problem {seed - 1}: a member does not explain the policies, by {max(gaps):.1e}")
+        truths = []
+        for k, (low, high) in enumerate(zip(found.low, found.high, strict=True)):
+            truth = case.planned(case.reward[None], k)[0]
+            truths.append(((truth >= low - 1e-9) & (truth <= high + 1e-9))[~case.after.terminal].all())
+            words[found.status[k]] = words.get(found.status[k], 0) + 1
+            experts += 1
+            if found.proved[k]:
+                proved += 1
+                choices = case.planned(rewards, k)[:, ~case.after.terminal]
+                wrong = (choices < low[~case.after.terminal] - 1e-9) | (choices > high[~case.after.terminal] + 1e-9)
+                outside += int(wrong.any(axis=(1, 2)).sum())
+                checked += len(rewards)
+                if found.status[k] == "bounded":
+                    attained = np.max(found.attained_high[k] - found.attained_low[k])
+                    swept = np.max(np.ptp(choices, axis=0))
+                    widths.append((np.max(high - low), attained, swept))
+                    many.append(found.directions[k])
+        inside += all(truths)
+    print(f"bounds, {problems} problems from seed {first}, {experts} experts: {words}", flush=True)
+    print(f"  truth inside in {inside} of {problems}; proved for {proved} experts: {outside} of {checked:,} members outside")
+    if widths:
+        widths_by, whose = np.array(widths).T, ("proved", "attained", "by random members")
+        few = np.array(many) <= 3
+        for name, which in (("up to 3 directions", few), ("more directions", ~few)):
+            if which.any():
+                medians = ", ".join(f"{np.median(w[which]):.3f} {by}" for w, by in zip(widths_by, whose, strict=True))
+                excess = (widths_by[0] - widths_by[1])[which]
+                print(f"  {name} ({which.sum()} experts): median of the widest range {medians};")
+                print(f"    proved less attained: median {np.median(excess):.4f}, largest {excess.max():.3f}")
+    print(f"  {seconds / problems:.2f} s CPU each")
+
+
+def curve(tasks: int, seed: int) -> None:
+    """The toy's curve of discounts."""
+    domain = toy()
+    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    names = problem.parameter_names
+    for label, given in (("none", None), ("0 ≤ r ≤ 12", {"lower": 0, "upper": 12}), ("r rises", {"rising": names})):
+        restrictions = read_restrictions(names, given)
+        tried = discount_members(problem, restrictions=restrictions)
+        widths = []
+        for task in domain.tasks(tasks, seed):
+            found = predicted_bounds(problem, *tried, mdp=task.mdp, restrictions=restrictions)
+            widths.append((found.high - found.low).max(axis=(1, 2)))
+        print(f"curve, {tasks} new tasks, restrictions {label}, {len(tried[0])} members: median width {np.median(widths):.2f}")
+    tried = discount_members(problem)
+    for gamma in (0.3, 0.95):
+        found = predicted_bounds(problem, *tried, mdp=domain.mdp, new_discounts=np.full(3, gamma))
+        width = (found.high - found.low)[:, 0]
+        print(f"curve, discount {gamma} for everybody: widths {width.min():.4f} to {width.max():.2f}")
+
+
+def main() -> None:
+    """Run one of the measurements."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    part = commands.add_parser("bounds")
+    part.add_argument("--problems", type=int, default=100)
+    part.add_argument("--members", type=int, default=10_000)
+    part.add_argument("--first", type=int, default=0, help="The seed of the first problem.")
+    part = commands.add_parser("curve")
+    part.add_argument("--tasks", type=int, default=20)
+    part.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    if options.command == "bounds":
+        bounds(options.problems, options.members, options.first)
+    else:
+        curve(options.tasks, options.seed)
+
+
+if __name__ == "__main__":
+    main()

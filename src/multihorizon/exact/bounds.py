@@ -1,0 +1,945 @@
+"""What can be said of behaviour after a change that needs the reward, where policies identify only a set of rewards.
+
+*The set.* At given discounts γ and temperatures λ the rewards that explain exact policies are an affine set, `θ = θ_0 + N z`: the
+solutions of the experts' `equations`. Declared restrictions `A θ ≤ b` cut a polyhedron out of it.
+
+*After the change* the transitions are T', an expert's discount is γ', the expected immediate reward of θ is `F'θ + Δ`, and some
+actions may be gone. The soft values and choices are
+
+    V'(s) = λ log Σ_a exp{Q'(s,a)/λ},    Q' = F'θ + Δ + γ' T' V',    π'(a|s) = exp{(Q'(s,a) − V'(s))/λ}.
+
+V' is the largest value of any policy, and the value of one policy is affine in z. Hence **V' is convex in z**, and the tangent at
+any member z_c lies below it everywhere. With `J = ∂V'/∂z` at z_c, found by one solve with `I − γ'P_π`, write
+
+    V'(z) = V'(z_c) + J (z − z_c) + E(z),        E ≥ 0 and convex,
+    Q'(s,a) − V'(s) = λ log π_c(a|s) + δ(s,a)·(z − z_c) + γ' T'E − E,        δ = F'N + γ' T'J − J.
+
+*The linear test.* Along a direction n of the set nothing changes exactly when `F'n = φ − γ'T'φ` for some φ(s) and every action:
+then φ = J n and δ n = 0. So the rank of δ says how many directions matter to an expert. If it is 0, the answer is *identified*.
+
+*Proved bounds.* Linear programs over the polyhedron bound every `δ(s,a)·(z − z_c)` and every difference of two actions. E solves
+`E = λ log Σ_a π_c exp{(δ·(z − z_c) + γ'T'E)/λ}` and grows with the rows: it is at most the soft value of a task whose rows are
+`λ log π_c` and the upper bounds. Since `Σ_a π_c δ = 0`, not all rows are large at once: with the exponential below its chord, one
+more program for each state bounds its sum, and E is at most the value of the best plan for these bounds. An unbounded program
+makes E unbounded in all states from which its row can be reached. Bounds of all log-odds, and so of π', follow.
+
+Where few directions matter and they are bounded, the set is cut into boxes in these directions. On a box E is at most what it is
+at a corner, because it is convex: the error of a box falls with the square of its size. Boxes are halved until what is proved is
+near what is attained. Everything is moved outwards by a little more than rounding.
+
+*Attained bounds.* Members of the set are found on which a probability is small or large: corners of the polyhedron, and from the
+best of them steps of sequential linear programming in a region that grows while steps succeed. What a search attains is at least
+possible. The true range lies between what is attained and what is proved, which is asserted.
+
+*Discounts that are a set themselves* are followed member by member (`discount_members`). What lies between members is not seen,
+so nothing is proved.
+
+Economists have studied which counterfactuals are identified: Aguirregabiria; Norets and Tang; Kalouptsidi, Scott and
+Souza-Rodrigues; and sharp sets for others, with Kitamura and Lima.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise, permutations, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+
+from multihorizon.checks import Bools, Floats, Ints, Sparse, as_floats, as_shape, first_few
+from multihorizon.exact.equations import (
+    Explanation,
+    FeatureEquations,
+    JointEquations,
+    StateEquations,
+    has_features,
+    in_order_of_content,
+    joint_equations,
+    read_equations,
+    reward_families,
+)
+from multihorizon.exact.identify import Temperature, judge, minimise, read_temperature
+from multihorizon.mdp import MDP
+from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
+from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.planning.linear import policy_resolvent
+from multihorizon.planning.plan import plan, soft_plan
+from multihorizon.problem import Problem
+
+#: Probabilities within this of 0 or 1 are not told from 0 or 1, and ranges up to this width are one number.
+ROUNDED = 1e-6
+
+
+class ContradictionError(ValueError):
+    """No reward that explains the experts meets the restrictions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Choice probabilities after a change, over all rewards that explain the experts.
+
+    Attributes:
+        low, high: `(K,S',A)`, proved outer bounds where `proved`, else what a search attained.
+        attained_low, attained_high: `(K,S',A)`, what members of the set attain: the range is at least this wide.
+        status: `(K,)` of "identified", "bounded" and "not bounded" (nothing is known of any choice of this expert).
+        proved: `(K,)`, whether `low` and `high` are certain to hold every member.
+        point: `(K,S',A)`, the choices of one member.
+        members: for each expert the choices `(m,S',A)` of members that attain some end, for what else follows from choices.
+        member_discounts: the discounts `(m,)` of these members after the change.
+        reward: `(d,)`, that member's reward parameters.
+        directions: `(K,)`, how many directions of the set matter to each expert.
+        remarks: what else must be said, in sentences.
+    """
+
+    low: Floats
+    high: Floats
+    attained_low: Floats
+    attained_high: Floats
+    status: tuple[str, ...]
+    proved: Bools
+    point: Floats
+    members: tuple[Floats, ...]
+    member_discounts: tuple[Floats, ...]
+    reward: Floats
+    directions: tuple[int, ...]
+    remarks: tuple[str, ...]
+
+
+def predicted_bounds(
+    problem: Problem,
+    discounts: Floats,
+    temperatures: Floats,
+    *,
+    mdp: MDP,
+    features: Floats | Sparse | None = None,
+    pay: Floats | None = None,
+    forbid: Bools | None = None,
+    new_discounts: Floats | None = None,
+    restrictions: tuple[Floats, Floats] | None = None,
+    progress: Progress = silent,
+) -> Bounds:
+    """Bounds of every expert's choices after a change, over all rewards that explain the experts.
+
+    Args:
+        problem: experts given as policies, soft-optimal for one reward.
+        discounts, temperatures: `(K,)` each, known or identified; or `(M,K)`, members of a set of them (`discount_members`).
+        mdp: the decision process after the change.
+        features: `(A·S',d)`, what turns reward parameters into the expected immediate reward after the change; by default the
+            stacked transitions of `mdp`, for a reward of one number per state.
+        pay: `(S',A)`, added to the expected immediate reward.
+        forbid: `(S',A)`, actions that are taken away.
+        new_discounts: `(K,)`, NaN where a discount stays as it is.
+        restrictions: A and b of `A r ≤ b` on the reward parameters, as `read_restrictions` gives them.
+        progress: called with the share of work done and a message.
+
+    Raises:
+        ContradictionError: where no reward that explains the experts meets the restrictions, naming those that contradict.
+        ValueError: where the policies are not soft-optimal for one reward at these discounts and temperatures.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> d = cliff()
+        >>> found = predicted_bounds(Problem(d.mdp, d.mce_experts()), np.array(d.mce_discounts), np.ones(3), mdp=d.mdp)
+        >>> found.status
+        ('identified', 'identified', 'identified')
+    """
+    members, warmths = np.atleast_2d(discounts), np.atleast_2d(temperatures)
+    task = _Task.read(mdp, features, pay, forbid, problem.n_parameters)
+    new = np.full(problem.n_experts, np.nan) if new_discounts is None else new_discounts
+    found: list[Bounds] = []
+    for number, (gammas, lams) in enumerate(zip(members, warmths, strict=True)):
+        rewards = _Rewards.of(problem, gammas, lams, restrictions)
+        if rewards is not None:
+            after = np.where(np.isnan(new), gammas, new)
+            share = part_of(progress, number / len(members), (number + 1) / len(members))
+            found.append(_at_given_discounts(rewards, task, after, lams, share))
+    if not found:
+        assert restrictions is not None
+        raise ContradictionError(_contradiction(problem, members[0], warmths[0], restrictions))
+    return found[0] if len(members) == 1 else _joined(found, len(members))
+
+
+def _joined(found: Sequence[Bounds], count: int) -> Bounds:
+    """What members of a set of discounts attain together."""
+    low, high = np.min([b.attained_low for b in found], axis=0), np.max([b.attained_high for b in found], axis=0)
+    remarks = [
+        f"The discounts are a set themselves: {count} members of it were tried, so the true ranges are at least this wide, "
+        "and nothing is proved."
+    ]
+    if len(found) < count:
+        remarks.append(f"{count - len(found)} of these members contradict the restrictions and were left out.")
+    middle = found[len(found) // 2]
+    nothing = np.zeros(len(middle.status), dtype=np.bool_)
+    # Members that agree do not prove that all do.
+    words = [_status(lo, hi, 1e-3) for lo, hi in zip(low, high, strict=True)]
+    status = tuple("bounded" if word == "identified" else word for word in words)
+    directions = tuple(np.max([b.directions for b in found], axis=0).tolist())
+    seen = tuple(np.concatenate([b.members[k] for b in found]) for k in range(len(status)))
+    at = tuple(np.concatenate([b.member_discounts[k] for b in found]) for k in range(len(status)))
+    return Bounds(low, high, low, high, status, nothing, middle.point, seen, at, middle.reward, directions, tuple(remarks))
+
+
+def _status(low: Floats, high: Floats, near: float = ROUNDED) -> str:
+    """The word for the bounds `(S',A)` of one expert, where a probability that comes `near` to 0 or 1 may be 0 or 1."""
+    open_ = high - low > ROUNDED
+    if not open_.any():
+        return "identified"
+    vacuous = (low <= near) & (high >= 1 - near)
+    return "not bounded" if vacuous[open_].all() else "bounded"
+
+
+# Declared restrictions.
+
+
+def read_restrictions(names: Sequence[str], given: Any) -> tuple[Floats, Floats]:
+    """A `(m,d)` and b `(m,)` of the restrictions `A r ≤ b` on the reward parameters called `names`.
+
+    Args:
+        names: the labels of the reward parameters: states or features.
+        given: None; a pair `(A, b)`; a data frame with columns `smaller`, `larger` (one parameter is at most another) or `state`
+            (or `feature`), `lower`, `upper`, or all of them with blanks; a mapping with any of `rising` (labels, each at most the
+            next), `lower` and `upper` (a number for all, or numbers by label); or a list of such.
+
+    Example:
+        >>> A, b = read_restrictions(["home", "town"], {"rising": ["home", "town"], "lower": 0})
+        >>> A.tolist(), b.tolist()
+        ([[1.0, -1.0], [-1.0, 0.0], [0.0, -1.0]], [0.0, 0.0, 0.0])
+    """
+    parts = list(_parts(tuple(names), given))
+    rows = [row for part, _ in parts for row in part]
+    limits = [limit for _, part in parts for limit in part]
+    # Adding 0 makes a plain 0 of the negative one that a sign leaves.
+    return np.array(rows, dtype=np.float64).reshape(-1, len(names)) + 0.0, np.array(limits, dtype=np.float64) + 0.0
+
+
+def _parts(names: tuple[str, ...], given: Any) -> Iterator[tuple[Floats, Floats]]:
+    if given is None:
+        return
+    if isinstance(given, pd.DataFrame):
+        yield _from_frame(names, given)
+    elif isinstance(given, Mapping):
+        yield _from_mapping(names, given)
+    elif isinstance(given, tuple) and len(given) == 2 and not isinstance(given[0], Mapping | pd.DataFrame | tuple):
+        limits = np.atleast_1d(as_floats(given[1], "b of restrictions A r ≤ b"))
+        rows = np.atleast_2d(as_floats(given[0], "A of restrictions A r ≤ b"))
+        as_shape(rows, (limits.size, len(names)), "A of restrictions A r ≤ b")
+        yield rows, limits
+    elif isinstance(given, Sequence) and not isinstance(given, str):
+        for part in given:
+            yield from _parts(names, part)
+    else:
+        raise ValueError(
+            "restrictions must be a pair (A, b), a data frame with columns smaller and larger or state, lower and upper, "
+            f"a mapping with rising, lower or upper, or a list of these, received {type(given).__name__}"
+        )
+
+
+def _unit(names: tuple[str, ...], label: object) -> Floats:
+    text = str(int(label)) if isinstance(label, float | np.floating) and float(label).is_integer() else str(label)
+    text = text if text in names else str(label)
+    if text not in names:
+        raise ValueError(f"restrictions must name reward parameters among {first_few(names)}, received {str(label)!r}")
+    row = np.zeros(len(names))
+    row[names.index(text)] = 1.0
+    return row
+
+
+def _from_frame(names: tuple[str, ...], frame: pd.DataFrame) -> tuple[Floats, Floats]:
+    frame = frame.rename(columns={"feature": "state"})
+    order, within = {"smaller", "larger"}, {"lower", "upper"}
+    known = order | within | {"state"}
+    columns = set(frame.columns)
+    paired = order <= columns or not order & columns
+    limited = ("state" in columns) == bool(within & columns)
+    if not columns <= known or not columns or not paired or not limited:
+        raise ValueError(
+            "a table of restrictions must have the columns smaller and larger, or state with lower or upper, "
+            f"received {', '.join(map(str, frame.columns))}"
+        )
+    rows: list[Floats] = []
+    limits: list[float] = []
+    for number, entry in enumerate(frame.to_dict("records")):
+        entry = {name: value for name, value in entry.items() if not pd.isna(value) and value != ""}
+        if "smaller" in entry and "larger" in entry:
+            rows.append(_unit(names, entry["smaller"]) - _unit(names, entry["larger"]))
+            limits.append(0.0)
+        elif "smaller" in entry or "larger" in entry or ("state" in entry) != bool(within & set(entry)):
+            raise ValueError(f"row {number + 1} of the restrictions must be filled in whole, received {entry}")
+        for side, sign in (("lower", -1.0), ("upper", 1.0)):
+            if side in entry:
+                rows.append(sign * _unit(names, entry["state"]))
+                limits.append(sign * float(as_floats(entry[side], f"{side} in row {number + 1} of the restrictions")))
+    return np.array(rows).reshape(-1, len(names)), np.array(limits)
+
+
+def _from_mapping(names: tuple[str, ...], given: Mapping[Any, Any]) -> tuple[Floats, Floats]:
+    others = set(given) - {"rising", "lower", "upper"}
+    if others:
+        raise ValueError(f"restrictions must be called rising, lower or upper, received {', '.join(sorted(map(str, others)))}")
+    rising = [_unit(names, label) for label in given.get("rising", ())]
+    rows = [a - b for a, b in pairwise(rising)]
+    limits = [0.0] * len(rows)
+    for side, sign in (("lower", -1.0), ("upper", 1.0)):
+        stated = given.get(side, {})
+        for label, limit in (stated if isinstance(stated, Mapping) else dict.fromkeys(names, stated)).items():
+            rows.append(sign * _unit(names, label))
+            limits.append(sign * float(as_floats(limit, f"{side} of the restriction on {label}")))
+    return np.array(rows).reshape(-1, len(names)), np.array(limits)
+
+
+def _said(row: Floats, limit: float, names: Sequence[str]) -> str:
+    """One restriction `row·r ≤ limit` in symbols."""
+    places = [int(i) for i in np.flatnonzero(row)]
+    if len(places) == 1:
+        value = limit / row[places[0]]
+        return f"{names[places[0]]} {'≤' if row[places[0]] > 0 else '≥'} {value + 0.0:.6g}"
+    if len(places) == 2 and limit == 0 and row[places].sum() == 0:
+        small, large = places if row[places[0]] > 0 else places[::-1]
+        return f"{names[small]} ≤ {names[large]}"
+    terms = " ".join(f"{'-' if row[i] < 0 else '+'} {abs(row[i]):.6g}·{names[i]}" for i in places).removeprefix("+ ")
+    return f"{terms or '0'} ≤ {limit:.6g}"
+
+
+# The set of rewards.
+
+
+@dataclass(frozen=True, eq=False)
+class _Rewards:
+    """`θ = origin + basis z` with `rows z ≤ limits`; the basis `(d,n)` is orthonormal, and z = `centre` is a member."""
+
+    origin: Floats
+    basis: Floats
+    rows: Sparse
+    limits: Floats
+    centre: Floats
+
+    @staticmethod
+    def of(
+        problem: Problem, discounts: Floats, temperatures: Floats, restrictions: tuple[Floats, Floats] | None
+    ) -> _Rewards | None:
+        """All rewards that explain the experts at these discounts and temperatures and meet the restrictions; None if none do."""
+        origin, basis = explaining_rewards(problem, discounts, temperatures)
+        rows, limits = _restricted(origin, basis, restrictions)
+        centre = np.zeros(basis.shape[1])
+        if limits.size:
+            inner = _inner_point(rows, limits)
+            if inner is None:
+                return None
+            centre = _central(rows, limits, inner)
+        return _Rewards(origin, basis, sp.csr_array(rows), limits, centre)
+
+    def largest(self, costs: Floats, within: tuple[Floats, Floats, Floats] | None = None) -> LPResult:
+        """The largest `costs·z`; with `within = (C, low, high)`, among z with `low ≤ C z ≤ high`."""
+        m, n = self.rows.shape
+        rows, below, above = self.rows, np.full(m, -INFINITY), self.limits
+        if within is not None:
+            rows = sp.csr_array(sp.vstack([rows, sp.csr_array(within[0])]))
+            below, above = np.concatenate([below, within[1]]), np.concatenate([above, within[2]])
+        free = np.full(n, INFINITY)
+        return solve_lp(LinearProgram(costs, rows, below, above, -free, free), ray=False)
+
+
+def explaining_rewards(problem: Problem, discounts: Floats, temperatures: Floats) -> tuple[Floats, Floats]:
+    """The rewards that explain exact policies at given discounts and temperatures `(K,)`: θ_0 `(d,)` and N `(d,n)`.
+
+    θ_0 has the least norm, and the columns of N are orthonormal.
+    """
+    lam, tolerance = float(temperatures[0]), 1e-8
+    # Temperatures of others are put into their log π, of which the equations hold multiples only.
+    policies = []
+    for expert, owner in zip(problem.experts, problem.owner, strict=True):
+        policy = read_equations(expert)
+        policies.append(replace(policy, log_policy=policy.log_policy * (temperatures[owner] / lam)))
+    equations: JointEquations
+    if has_features(problem):
+        equations = FeatureEquations(problem, policies, lam, tolerance, discounts)
+    else:
+        families = reward_families(problem, policies, tolerance)
+        equations = StateEquations(problem, policies, lam, tolerance, discounts, families)
+    point = equations.project(discounts)
+    size = max(1.0, float(np.abs(np.concatenate([lam * p.log_policy.ravel() for p in policies])).max(initial=0.0)))
+    gap = point.gap / np.sqrt(max(point.residual.size, 1)) / size
+    if gap > 1e-5 or equations.outside > 1e5:
+        raise ValueError(
+            "bounds over a set of rewards need policies that one reward explains at the given discounts and temperatures, "
+            f"received policies that leave a relative error of {gap:.2g}"
+        )
+    hidden = np.flatnonzero(~equations.entered)  # parameters that no equation holds
+    if (point.columns.nullity + hidden.size) * problem.n_parameters > 2e7:
+        raise ValueError(
+            f"bounds over a set of rewards are computed for few open directions, received {point.columns.nullity:,} "
+            f"of {problem.n_parameters:,} reward parameters: give features or more experts"
+        )
+    unseen = np.zeros((problem.n_parameters, hidden.size))
+    unseen[hidden, np.arange(hidden.size)] = 1.0
+    draws = getattr(point.columns, "null_draws", None)
+    null = point.columns.null if draws is None else draws(point.columns.nullity)
+    theta = equations.reward(discounts, point.x)
+    moves = [equations.reward(discounts, point.x + move) - theta for move in null.T]
+    columns = np.column_stack([*moves, unseen])
+    left, values, _ = np.linalg.svd(columns, full_matrices=False)
+    basis = left[:, values > 1e-9 * max(float(values.max(initial=0.0)), 1e-9)]
+    return theta - basis @ (basis.T @ theta), basis
+
+
+def _restricted(origin: Floats, basis: Floats, restrictions: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
+    """The restrictions on z."""
+    if restrictions is None or not len(restrictions[0]):
+        return np.zeros((0, basis.shape[1])), np.zeros(0)
+    matrix, limits = restrictions
+    rows = matrix @ basis
+    rows[np.abs(rows) <= 1e-10 * np.abs(matrix).max(axis=1, keepdims=True)] = 0.0
+    # A restriction that holds with equality must not fail by the rounding of the equations.
+    slack = 1e-8 * (1.0 + np.abs(limits) + np.abs(matrix) @ np.abs(origin))
+    return rows, limits - matrix @ origin + slack
+
+
+def _inner_point(rows: Floats, limits: Floats) -> Floats | None:
+    """A z with `rows z ≤ limits`, as far from the limits as up to 1; None if there is none."""
+    n, norms = rows.shape[1], np.linalg.norm(rows, axis=1)
+    if (limits[norms == 0] < 0).any():
+        return None
+    matrix = sp.csr_array(np.column_stack([rows, norms]))
+    bounds = np.append(np.full(n, -INFINITY), 0.0), np.append(np.full(n, INFINITY), 1.0)
+    program = LinearProgram(np.eye(n + 1)[n], matrix, np.full(limits.size, -INFINITY), limits, *bounds)
+    result = solve_lp(program, ray=False)
+    return result.values[:n] if result.optimal else None
+
+
+def _central(rows: Floats, limits: Floats, z: Floats) -> Floats:
+    """The z that minimises `|z|²/200 − Σ log(limits − rows z)`, from one within the limits, by Newton's method.
+
+    It is one point whatever the basis of z is, and away from the limits; where nothing limits a direction, |z| does.
+    """
+    keep = np.any(rows != 0, axis=1)
+    rows, limits = rows[keep], limits[keep]
+
+    def height(at: Floats) -> float:
+        slack = limits - rows @ at
+        return float(at @ at / 200 - np.log(slack).sum()) if (slack > 0).all() else np.inf
+
+    here = height(z)
+    for _ in range(100 if np.isfinite(here) else 0):
+        slack = limits - rows @ z
+        # The Newton step as a least-squares solution, which keeps its digits where some limits are much nearer than others.
+        matrix = np.vstack([rows / slack[:, None], np.eye(z.size) / 10])
+        step = np.linalg.lstsq(matrix, -np.concatenate([np.ones(slack.size), z / 10]), rcond=None)[0]
+        gain, length = float(np.sum((matrix @ step) ** 2)), 1.0
+        while (there := height(z + length * step)) > here - 0.1 * length * gain and length > 1e-10:
+            length /= 2
+        if length <= 1e-10 or gain < 1e-20:
+            break
+        z, here = z + length * step, there
+    return z
+
+
+def _contradiction(problem: Problem, discounts: Floats, temperatures: Floats, restrictions: tuple[Floats, Floats]) -> str:
+    """The sentence that names what contradicts: the restrictions among themselves, or some of them and the policies."""
+    (matrix, limits), alone = restrictions, True
+    involved = _least_contradiction(matrix, limits)
+    if not involved:
+        alone, involved = (
+            False,
+            _least_contradiction(*_restricted(*explaining_rewards(problem, discounts, temperatures), restrictions)),
+        )
+    said = " and ".join(_said(matrix[i], float(limits[i]), problem.parameter_names) for i in involved[:6])
+    said += f" and {len(involved) - 6} more" if len(involved) > 6 else ""
+    if alone:
+        return f"the restrictions contradict each other: no reward has {said}"
+    return f"the restrictions contradict the policies: no reward that explains the experts has {said}"
+
+
+def _least_contradiction(rows: Floats, limits: Floats) -> list[int]:
+    """Restrictions that no z meets together, none of which can be spared; empty if all can be met."""
+
+    def fails(kept: list[int]) -> bool:
+        return _inner_point(rows[kept], limits[kept]) is None
+
+    kept = list(range(len(limits)))
+    if not fails(kept):
+        return []
+    size = max(1, len(kept) // 2)
+    while True:  # leave out ever smaller runs of restrictions as long as the others still contradict
+        start = 0
+        while start < len(kept):
+            others = kept[:start] + kept[start + size :]
+            if fails(others):
+                kept = others
+            else:
+                start += size
+        if size == 1:
+            return kept
+        size = max(1, size // 2)
+
+
+# The task after the change.
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What is decided after the change: `mdp` without the forbidden actions, F' `(A·S',d)`, and what is paid besides `(S',A)`."""
+
+    mdp: MDP
+    features: Any
+    pay: Floats
+
+    @staticmethod
+    def read(mdp: MDP, features: Any, pay: Floats | None, forbid: Bools | None, n_parameters: int) -> _Task:
+        """The task, with its shapes checked."""
+        mdp = mdp if forbid is None else mdp.without(forbid)
+        matrix = mdp.stacked if features is None else features
+        as_shape(matrix, (mdp.n_actions * mdp.n_states, n_parameters), "features after the change")
+        return _Task(mdp, matrix, np.zeros((mdp.n_states, mdp.n_actions)) if pay is None else pay)
+
+    def table(self, values: Floats) -> Floats:
+        """`(S',A,…)` of values `(A·S',…)`, 0 where nothing is decided."""
+        shaped = np.swapaxes(values.reshape(self.mdp.n_actions, self.mdp.n_states, *values.shape[1:]), 0, 1)
+        return np.where(self.mdp.live.reshape(*self.mdp.live.shape, *(1 for _ in values.shape[1:])), shaped, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Planned:
+    """The choices of one member: log π' `(S',A)`, −inf where nothing can be chosen, and V' `(S',)`."""
+
+    log_policy: Floats
+    policy: Floats
+    values: Floats
+
+
+class _OneExpert:
+    """Everything about one expert after the change: the tangent at the centre, and bounds.
+
+    Attributes:
+        slopes: δ in the directions that matter, `(S',A,n)`.
+        axes: these directions `(n,dim z)`, orthonormal; `y = axes z`, measured from the centre.
+    """
+
+    def __init__(self, rewards: _Rewards, task: _Task, discount: float, temperature: float) -> None:
+        self.rewards, self.task, self.gamma, self.lam = rewards, task, discount, temperature
+        self._constant = task.table(task.features @ (rewards.origin + rewards.basis @ rewards.centre)) + task.pay
+        all_rows = task.table(np.asarray(task.features @ rewards.basis))
+        self.live = task.mdp.live
+        self.chosen = self.live & (self.live.sum(axis=1) > 1)[:, None]
+        first = soft_plan(task.mdp, self._constant, discount, temperature)
+        _, slopes = self._slopes(first.policy, all_rows)
+        flat = slopes[self.live]
+        _, values, right = np.linalg.svd(flat, full_matrices=False)
+        # Structural zeros come out near 1e-15 of the rows they are made of.
+        size = max(float(np.abs(all_rows).max(initial=0.0)), 1e-300) * np.sqrt(max(flat.shape[0], 1))
+        self.axes = right[values > 1e-9 * size]
+        self.n = len(self.axes)
+        self._corners: dict[tuple[float, ...], _Planned] = {}  # boxes share theirs with their neighbours
+        self._offset: Floats = self.axes @ rewards.centre
+        self._rows = all_rows @ self.axes.T
+        self.centre = self.member(np.zeros(self.n))
+        self.slopes = self._slopes(self.centre.policy, self._rows)[1]
+        self._ends = [self.farthest(sign) for sign in (np.ones(1), -np.ones(1))] if self.n == 1 else []
+        # Where action b enters states more often than action a does.
+        self._surplus: dict[tuple[int, int], Any] = {}
+        if self.n and discount > 0:
+            moves = [task.mdp.transition(a) for a in range(task.mdp.n_actions)]
+            for a, b in permutations(range(task.mdp.n_actions), 2):
+                self._surplus[a, b] = sp.csr_array((moves[b] - moves[a]).maximum(0.0))
+                self._surplus[a, b].data[self._surplus[a, b].data < 1e-14] = 0.0
+
+    def _slopes(self, policy: Floats, rows: Floats) -> tuple[Floats, Floats]:
+        """J `(S',n)` and δ `(S',A,n)` at a policy."""
+        task, n = self.task, rows.shape[2]
+        earned = np.einsum("sa,san->sn", np.where(self.live, policy, 0.0), rows)
+        moved = policy_resolvent(task.mdp, policy, self.gamma).solve(earned) if n else earned
+        ahead = task.table(np.asarray(task.mdp.stacked @ moved))
+        return moved, np.where(self.live[:, :, None], rows + self.gamma * ahead - moved[:, None, :], 0.0)
+
+    def member(self, y: Floats, start: Floats | None = None) -> _Planned:
+        """The choices at y; other directions of the set do not matter."""
+        plan = soft_plan(self.task.mdp, self._constant + self._rows @ y, self.gamma, self.lam, start=start)
+        logs = np.where(self.live, plan.log_policy, -np.inf)
+        return _Planned(logs, np.where(self.live, np.exp(logs), plan.policy), plan.values)
+
+    def extreme(self, direction: Floats) -> tuple[float, Floats | None]:
+        """The largest `direction·y` over the set, and the y that attains it; with one direction two programs are enough."""
+        if np.abs(direction).max() <= 1e-10 * np.abs(self.slopes).max():  # rounding: nothing moves, however far y goes
+            return 0.0, None
+        if self.n > 1:
+            return self.farthest(direction)
+        value, y = self._ends[int(direction[0] < 0)]
+        return abs(float(direction[0])) * value, y
+
+    def farthest(self, direction: Floats) -> tuple[float, Floats | None]:
+        """The same by a program."""
+        if not self.rewards.limits.size:
+            return INFINITY, None
+        result = self.rewards.largest(self.axes.T @ direction)
+        if not result.optimal:  # unbounded, or left open by the solver: then nothing is claimed either
+            return INFINITY, None
+        y = self.axes @ result.values - self._offset
+        # Programs are solved to nine digits.
+        return float(direction @ y) + 1e-8 * float(np.linalg.norm(direction)) * (1.0 + float(np.linalg.norm(y))), y
+
+    # Proved bounds.
+
+    def over_all(self, extremes: list[Floats]) -> tuple[Floats, Floats]:
+        """Proved bounds `(S',A)` from linear programs over the whole set; the y that attain their optima go to `extremes`."""
+        lower, upper = np.zeros((2, *self.live.shape))
+        for s, a in np.argwhere(self.live):
+            for sign, side in ((-1.0, lower), (1.0, upper)):
+                value, y = self.extreme(sign * self.slopes[s, a])
+                side[s, a] = sign * value
+                extremes.extend(() if y is None else (y,))
+        gain = self._largest_gain(lower, upper)
+        n_actions = self.live.shape[1]
+        apart = np.full((*self.live.shape, n_actions), -np.inf)  # the largest log-odds of b against a, at [s, a, b]
+        for s, a in np.argwhere(self.chosen):
+            for b in np.flatnonzero(self.live[s]):
+                top, y = (0.0, None) if a == b else self.extreme(self.slopes[s, b] - self.slopes[s, a])
+                extremes.extend(() if y is None else (y,))
+                apart[s, a, b] = top
+        return self._from_log_odds(self.centre, apart, gain)
+
+    def _largest_gain(self, lower: Floats, upper: Floats) -> Floats:
+        """The largest E `(S',)` where rows of δ·y lie in `lower` to `upper` `(S',A)`; inf where one without end is reached."""
+        mdp = self.task.mdp
+        endless: Bools = np.any(~np.isfinite(upper) & self.live, axis=1)
+        if self.gamma > 0:
+            while True:
+                reaches: Bools = endless | np.any((mdp.expect(endless.astype(np.float64)) > 0) & self.live, axis=1)
+                if (reaches == endless).all():
+                    break
+                endless = reaches
+        rows = np.where(self.live & ~endless[:, None], self.lam * np.where(self.live, self.centre.log_policy, 0.0) + upper, 0.0)
+        gain = np.where(endless, np.inf, 0.0)
+        with suppress(ValueError):  # at discount 1 the upper bounds together may be worth infinitely much
+            gain = np.maximum(gain, soft_plan(mdp, rows, self.gamma, self.lam).values)
+            states = np.flatnonzero(~endless & self.chosen.any(axis=1) & (upper.max(axis=1) < 500 * self.lam))
+            if not states.size:
+                return gain
+            start = np.where(endless | (self.live.sum(axis=1) == 1), 0.0, gain)  # without an alternative nothing is gained
+            start[states] = self._one_step_gains(states, lower, upper, np.zeros(mdp.n_states))
+            steady = plan(mdp, np.repeat(start[:, None], mdp.n_actions, axis=1), self.gamma).values
+            gain = np.where(endless, np.inf, np.minimum(gain, np.maximum(steady, 0.0)))
+            for _ in range(3 if self.gamma > 0 else 0):
+                gain[states] = np.minimum(gain[states], self._one_step_gains(states, lower, upper, gain))
+            return gain
+        return np.full(mdp.n_states, np.inf)
+
+    def _one_step_gains(self, states: Ints, lower: Floats, upper: Floats, ahead: Floats) -> Floats:
+        """At most `λ log Σ_a π_c exp{(δ·y + γ T'E)/λ}` in some states, where E is at most `ahead`, over all y of the set.
+
+        On the range of each row the exponential lies below its chord, which is linear in y: one program for each state.
+        """
+        lam, found = self.lam, np.zeros(states.size)
+        later = self.gamma * self.task.mdp.expect(np.where(np.isfinite(ahead), ahead, 0.0))
+        for number, s in enumerate(states):
+            actions = np.flatnonzero(self.live[s])
+            weights = self.centre.policy[s, actions] * np.exp(np.minimum(later[s, actions] / lam, 600.0))
+            first, last = lower[s, actions] / lam, upper[s, actions] / lam
+            bottom, top, length = np.exp(first), np.exp(last), last - first
+            chord = np.where(np.isfinite(length) & (length > 1e-9), (top - bottom) / np.maximum(length, 1e-9), 0.0)
+            flat = np.where(chord > 0, top - chord * last, top)
+            with np.errstate(over="ignore", invalid="ignore"):
+                direction, constant = (weights * chord) @ self.slopes[s, actions] / lam, float(weights @ flat)
+            known = np.isfinite(direction).all() and np.isfinite(constant) and (later[s, actions] < 600 * lam).all()
+            most = constant + self.extreme(direction)[0] if known else np.inf
+            found[number] = lam * np.log(max(most, 1.0)) if np.isfinite(most) else np.inf
+        return found
+
+    def _from_log_odds(self, at: _Planned, apart: Floats, gain: Floats) -> tuple[Floats, Floats]:
+        """Bounds `(S',A)` from the largest linear change `apart[s,a,b]` of log-odds of b against a, and E in [0, gain]."""
+        lam, more = self.lam, np.zeros(apart.shape)
+        finite, endless = np.where(np.isfinite(gain), gain, 0.0), (~np.isfinite(gain)) / 1.0
+        for (a, b), entered_more in self._surplus.items():  # what b gains over a is at most γ Σ (T_b − T_a)⁺ E
+            more[:, a, b] = self.gamma * (entered_more @ finite)
+            more[entered_more @ endless > 0, a, b] = np.inf
+        low, high = np.where(self.chosen, 0.0, at.policy), np.where(self.chosen, 1.0, at.policy)
+        base = np.where(self.live, at.log_policy, 0.0)
+        for s in np.flatnonzero(self.chosen.any(axis=1)):
+            places = np.flatnonzero(self.live[s])
+            odds = base[s, places][None, :] - base[s, places][:, None]  # of b against a, at [a, b]
+            top = odds + (apart[s][np.ix_(places, places)] + more[s][np.ix_(places, places)]) / lam
+            np.fill_diagonal(top, 0.0)
+            with np.errstate(over="ignore"):
+                low[s, places] = 1 / np.exp(top).sum(axis=1)
+                high[s, places] = 1 / np.exp(-top.T).sum(axis=1)
+        return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+    def over_box(self, low: Floats, high: Floats) -> tuple[Floats, Floats, dict[tuple[float, ...], _Planned]]:
+        """Proved bounds `(S',A)` for `low ≤ y ≤ high`, and the choices at its middle and corners, by y."""
+        middle = (low + high) / 2
+        seen: dict[tuple[float, ...], _Planned] = {}
+        try:
+            centre = seen[tuple(middle.tolist())] = self.member(middle, self.centre.values)
+            rise, slopes = self._slopes(centre.policy, self._rows)
+            gain = np.zeros(self.live.shape[0])
+            for corner in product(*zip(low.tolist(), high.tolist(), strict=True)):
+                tangent = centre.values + rise @ (np.array(corner) - middle)
+                if corner not in self._corners:
+                    self._corners[corner] = self.member(np.array(corner), tangent)
+                seen[corner] = self._corners[corner]
+                gain = np.maximum(gain, seen[corner].values - tangent)
+        except ValueError:  # at discount 1 values outside of the set may not exist
+            return np.where(self.chosen, 0.0, self.centre.policy), np.where(self.chosen, 1.0, self.centre.policy), seen
+        # Values have all but four of their digits.
+        gain += 1e-12 * max(1.0, float(np.abs(centre.values).max(initial=0.0)))
+        reach = np.abs(slopes[:, None, :, :] - slopes[:, :, None, :]) @ ((high - low) / 2)
+        return *self._from_log_odds(centre, reach, gain), seen
+
+    def over_boxes(self, low: Floats, high: Floats, found: _Attained) -> tuple[Floats, Floats]:
+        """Proved bounds `(S',A)` over the set, which lies in `low ≤ y ≤ high`: boxes are halved where they leave most open.
+
+        It ends when what is proved is within 0.001 of what is attained (0.005 in several directions), or after 200 boxes, fewer
+        where there are many states: the bounds hold anyway.
+        """
+        effect = np.abs(self.slopes).max(axis=(0, 1))
+        boxes: list[tuple[float, int, Floats, Floats, Floats, Floats]] = []
+        waiting, made = [(low, high)], 0
+        while True:
+            for first, last in waiting:
+                if self.n > 1:
+                    within = self.axes, first + self._offset, last + self._offset
+                    if self.rewards.largest(np.zeros(self.axes.shape[1]), within).status == LPStatus.INFEASIBLE:
+                        continue
+                lowest, highest, seen = self.over_box(first, last)
+                if self.n == 1:  # everything between the ends is a member
+                    for y, planned in seen.items():
+                        found.see(np.array(y), planned)
+                made += 1
+                boxes.append((0.0, made, first, last, lowest, highest))
+            proved_low, proved_high = np.min([b[4] for b in boxes], axis=0), np.max([b[5] for b in boxes], axis=0)
+            excess = [float(max((found.low - b[4]).max(), (b[5] - found.high).max())) for b in boxes]
+            worst = int(np.argmax(excess))
+            if excess[worst] <= (1e-3 if self.n == 1 else 5e-3) or made >= max(20, min(200, 60_000 // self.live.shape[0])):
+                return proved_low, proved_high
+            _, _, first, last, _, _ = boxes.pop(worst)
+            axis = int(np.argmax(effect * (last - first)))
+            middle = (first[axis] + last[axis]) / 2
+            left, right = last.copy(), first.copy()
+            left[axis] = right[axis] = middle
+            waiting = [(first, left), (right, last)]
+
+    # Attained bounds.
+
+    def attained(self, starts: Sequence[Floats], proved: tuple[Floats, Floats]) -> _Attained:
+        """The smallest and largest probabilities found among members: corners of the set, and steps from the best of them."""
+        found = _Attained(self.centre, self.n)
+        known = {tuple(np.round(y, 9).tolist()): y for y in starts}
+        for y in list(known.values())[:400]:
+            found.see(y, self.member(y, self.centre.values))
+        unit = self.lam / max(float(np.abs(self.slopes).max(initial=0.0)), 1e-300)  # it changes log-odds by about 1
+        shape = (2, *self.live.shape)
+        radius, active = np.full(shape, unit), np.broadcast_to(self.chosen, shape).copy()
+        slopes: dict[bytes, Floats] = {}
+        for _ in range(40):
+            if found.seen > max(100, min(3000, 300_000 // self.live.shape[0])) or not active.any():
+                break
+            for side, s, a in np.argwhere(active):
+                value, limit, log_value = found.ends[side][s, a], proved[side][s, a], found.log_high[s, a]
+                if abs(value - limit) <= 1e-3 or radius[side, s, a] < 1e-3 * unit:
+                    active[side, s, a] = False
+                    continue
+                y = found.places[side, s, a]
+                if y.tobytes() not in slopes:
+                    slopes[y.tobytes()] = self._slopes(self.member(y, self.centre.values).policy, self._rows)[1]
+                moved = self._step((1.0 if side else -1.0) * slopes[y.tobytes()][s, a], y, float(radius[side, s, a]))
+                if moved is not None:
+                    with suppress(ValueError):  # at discount 1 the values of this member may not exist
+                        found.see(moved, self.member(moved, self.centre.values))
+                # A small probability rises for long before it shows, so that its logarithm is looked at.
+                gained = value - found.low[s, a] if side == 0 else found.log_high[s, a] - log_value
+                grown = 4.0 if gained > 1e-5 else 0.2
+                radius[side, s, a] = min(radius[side, s, a] * grown, 1e5 * unit)
+        return found
+
+    def _step(self, direction: Floats, y: Floats, radius: float) -> Floats | None:
+        """The member that is farthest along a direction, at most `radius` away in each coordinate of y."""
+        if not self.rewards.limits.size:
+            return y + radius * np.sign(np.where(np.abs(direction) > 1e-9 * np.abs(direction).max(initial=0.0), direction, 0.0))
+        here = y + self._offset
+        result = self.rewards.largest(self.axes.T @ direction, (self.axes, here - radius, here + radius))
+        return self.axes @ result.values - self._offset if result.optimal else None
+
+
+class _Attained:
+    """The smallest and the largest probabilities `(S',A)` seen, and the y `(2,S',A,n)` at which they were."""
+
+    def __init__(self, centre: _Planned, n: int) -> None:
+        self.ends = [centre.policy.copy(), centre.policy.copy()]
+        self.log_high = centre.log_policy.copy()
+        self.places = np.zeros((2, *centre.policy.shape, n))
+        self.seen = 0
+        self._policies = [centre.policy]
+        self._holder = np.zeros((2, *centre.policy.shape), dtype=np.int64)  # the number of the member that holds each end
+
+    @property
+    def low(self) -> Floats:
+        """The smallest."""
+        return self.ends[0]
+
+    @property
+    def high(self) -> Floats:
+        """The largest."""
+        return self.ends[1]
+
+    def see(self, y: Floats, planned: _Planned) -> None:
+        """Take a member into account."""
+        self.seen += 1
+        higher = planned.log_policy > self.log_high
+        self.log_high[higher] = planned.log_policy[higher]
+        for side, better in enumerate((planned.policy < self.low, higher)):
+            if better.any():
+                self.ends[side][better] = planned.policy[better]
+                self.places[side][better] = y
+                self._holder[side][better] = len(self._policies)
+                self._policies.append(planned.policy)
+
+    def members(self) -> Floats:
+        """The choices `(m,S',A)` of the members that hold an end, and of the first."""
+        return np.array([self._policies[i] for i in np.unique(np.append(self._holder, 0))])
+
+
+def _at_given_discounts(rewards: _Rewards, task: _Task, discounts: Floats, temperatures: Floats, progress: Progress) -> Bounds:
+    """The bounds of every expert at one point of discounts."""
+    outer, inner, points, members, directions = [], [], [], [], []
+    for number, (gamma, lam) in enumerate(zip(discounts, temperatures, strict=True)):
+        progress(number / len(discounts), f"bounds: expert {number + 1} of {len(discounts)}")
+        one = _OneExpert(rewards, task, float(gamma), float(lam))
+        proved, found = _one_expert(one)
+        outer.append(proved)
+        inner.append((found.low, found.high))
+        members.append(found.members())
+        points.append(one.centre.policy)
+        directions.append(one.n)
+    low, high = (np.array([pair[side] for pair in outer]) for side in (0, 1))
+    attained_low, attained_high = (np.array([pair[side] for pair in inner]) for side in (0, 1))
+    # A bound that a member of the set leaves by more than rounding is no bound.
+    if (attained_low < low - 1e-6).any() or (attained_high > high + 1e-6).any():
+        raise AssertionError("a member of the set lies outside of its proved bounds; please report this problem")
+    low, high = np.minimum(low, attained_low), np.maximum(high, attained_high)
+    status, certain = [], np.ones(len(discounts), dtype=np.bool_)
+    for k in range(len(discounts)):
+        word = _status(low[k], high[k])
+        if word == "not bounded" and _status(attained_low[k], attained_high[k], 1e-3) != word:
+            # Nothing is proved, but the search did not find everything possible either.
+            word, certain[k], low[k], high[k] = "bounded", False, attained_low[k], attained_high[k]
+        status.append(word)
+    remarks = []
+    open_ = low + ROUNDED < high
+    vacuous = int(((low <= ROUNDED) & (high >= 1 - ROUNDED)).sum())
+    if vacuous and "bounded" in status:
+        remarks.append(f"Of {int(open_.sum())} probabilities that the set leaves open, {vacuous} are not bounded.")
+    reward = rewards.origin + rewards.basis @ rewards.centre
+    return Bounds(
+        low,
+        high,
+        attained_low,
+        attained_high,
+        tuple(status),
+        certain,
+        np.array(points),
+        tuple(members),
+        tuple(np.full(len(policies), gamma) for policies, gamma in zip(members, discounts, strict=True)),
+        reward,
+        tuple(directions),
+        tuple(remarks),
+    )
+
+
+def _one_expert(one: _OneExpert) -> tuple[tuple[Floats, Floats], _Attained]:
+    """What is proved and what is attained of one expert's choices."""
+    centre = one.centre.policy
+    if not one.n:
+        return (centre, centre), _Attained(one.centre, 0)
+    starts: list[Floats] = []
+    low, high = one.over_all(starts)
+    found = one.attained(starts, (low, high))
+    if one.n <= 3:
+        sides = [one.farthest(sign * axis)[0] for axis in np.eye(one.n) for sign in (-1.0, 1.0)]
+        box = np.array(sides).reshape(one.n, 2) * [-1.0, 1.0]
+        if np.isfinite(box).all():
+            pad = 1e-8 * (1.0 + np.abs(box).max(axis=1))
+            first, last = one.over_boxes(box[:, 0] - pad, box[:, 1] + pad, found)
+            low, high = np.maximum(low, first), np.minimum(high, last)
+    # Plans have nine digits or more.
+    pad = np.where(one.chosen, 1e-8, 0.0)
+    return ((low - pad).clip(0.0, 1.0), (high + pad).clip(0.0, 1.0)), found
+
+
+# Discounts that are a set.
+
+
+def discount_members(
+    problem: Problem,
+    temperature: Temperature = 1.0,
+    known: Mapping[str, float] | None = None,
+    restrictions: tuple[Floats, Floats] | None = None,
+    tolerance: float = 1e-8,
+    count: int = 41,
+) -> tuple[Floats, Floats]:
+    """Discounts and temperatures `(M,K)` that explain the experts equally well, spread over the set that `identify` calls "set".
+
+    Every member solves the experts' equations, and some reward of it meets the restrictions. Neighbours along the discount that
+    varies most are taken, and the widest gap between them is halved, until about `count` of them are spread evenly, and the ends
+    of what meets the restrictions are found. Where `identify` says "unique" there is one.
+
+    Raises:
+        ContradictionError: where no member that was found meets the restrictions.
+    """
+    lam = read_temperature(temperature)
+    ordered = in_order_of_content(problem)
+    values = np.array([(known or {}).get(name, np.nan) for name in ordered.names], dtype=np.float64)
+    equations = joint_equations(ordered, lam, tolerance, values)
+    conclusion = judge(equations)
+    points = [_SetMember.of(p, restrictions) for p in (conclusion.point, *conclusion.others)]
+    found = [p for p in points if p is not None]
+    for tried in range(10 * count):
+        axis = int(np.argmax(np.ptp([p.point.discounts for p in found], axis=0))) if found else 0
+        found.sort(key=lambda p: float(p.point.discounts[axis]))
+        inside = [p.point.discounts for p in found if p.meets]
+        spacing = float(np.ptp(inside, axis=0).max()) / (count - 1) if len(inside) > 1 else 0.0
+        gaps = []
+        for a, b in pairwise(found):
+            gap = float(np.abs(b.point.discounts - a.point.discounts).max())
+            if a.meets != b.meets:  # the end of what meets the restrictions is found to six digits
+                gaps.append(1.0 + gap if gap > 1e-6 else 0.0)
+            else:
+                gaps.append(gap if gap > max(spacing, 1e-6) and (a.meets or not inside) else 0.0)
+        if not any(gaps) or len(inside) >= 2 * count or (not inside and tried >= count):
+            break
+        widest = int(np.argmax(gaps))
+        ends = found[widest].point.discounts, found[widest + 1].point.discounts
+        between = _SetMember.of(minimise(equations, (ends[0] + ends[1]) / 2), restrictions)
+        apart = float(np.abs(ends[1] - ends[0]).max())
+        if between is None or min(float(np.abs(between.point.discounts - end).max()) for end in ends) < 0.1 * apart:
+            break
+        found.append(between)
+    place = [ordered.names.index(name) for name in problem.names]
+    kept = [p.point for p in found if p.meets]
+    if not kept:
+        if restrictions is None or not found:
+            raise ValueError("no discounts explain these experts exactly, so there is no set of them to follow")
+        said = _contradiction(ordered, found[0].point.discounts, found[0].point.temperature, restrictions)
+        raise ContradictionError(f"{said} (nor has any of {len(found)} other discounts that explain them such a reward)")
+    discounts = np.array([p.discounts[place] for p in kept])
+    temperatures = np.array([p.temperature[place] for p in kept])
+    return discounts, temperatures / temperatures[:, :1] if lam is None else temperatures
+
+
+@dataclass(frozen=True, eq=False)
+class _SetMember:
+    """A point of the set of discounts, and whether a reward at it meets the restrictions."""
+
+    point: Explanation
+    meets: bool
+
+    @staticmethod
+    def of(point: Explanation, restrictions: tuple[Floats, Floats] | None) -> _SetMember | None:
+        """The member; None for a point that does not solve the equations."""
+        if point.gap > max(point.rounding, 1e-9 * point.size) or not (point.temperature > 0).all():
+            return None
+        found = True
+        if restrictions is not None and len(restrictions[0]):
+            found = _Rewards.of(point.equations.problem, point.discounts, point.temperature, restrictions) is not None
+        return _SetMember(point, found)

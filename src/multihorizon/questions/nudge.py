@@ -1,0 +1,719 @@
+"""The smallest change that works: how much must be paid so that a person does something.
+
+*Which bonus, and which chance.* A bonus b is paid besides the reward, for an action a in a state s, or at each arrival in s.
+Asked for is the smallest b ≥ 0 with which the person chooses a in s, or ever reaches s from the first state, with the chance c.
+Plans with a bonus are those of `whatif`: of a solution with its reward, of policies by the identity there, without any.
+
+*How the chance responds.* With `m = ∂V/∂b`, the discounted number of times that the person will be paid,
+
+    ∂Q/∂b = u + γTm,    m = (I − γP)⁻¹ Σ_a π u,    ∂ log π/∂b = (∂Q/∂b − m)/λ,
+
+u what a bonus of 1 adds to the reward. *An action.* Let p be its chance in s, and x and y the discounted returns to s,
+`E γ^(time until then)`, after any choice and after the other choices. Then
+
+    ∂ logit p/∂b = (1 − y) / {λ (1 − x)}  ≥  (1 − γ)/λ,
+
+so that p rises, and every chance below 1 is reached by a finite bonus if γ < 1. *A state.* The chance h to reach it changes by
+`(I − P)⁻¹ Σ_a π (∂ log π/∂b) (Th)` on the way there. It need not rise: whoever discounts prefers what is paid soon to what is
+paid surely, and a larger bonus may mean a quick way that often fails.
+
+*The search.* The bonus doubles from a sixteenth of the temperature until the chance is reached, and Newton's method on the logit,
+kept between the ends that are known, finds it. Found is only what is planned to have the chance c to 1e-10. The chance is then
+planned at bonuses between 0 and twice the one that was found, the *response curve*; if it is reached earlier there, the search
+goes on there. Whether the chance was seen to fall is said.
+
+*No bonus is enough* where the chance stays below c however large b is. As b grows, V becomes `bM + w`, with M the most that can
+be had of a bonus of 1. Only actions that attain M are left, and among them the plan for the reward decides. Where the chance
+under this plan is below c, and the response never fell, b is infinite. A search that ends otherwise has found nothing, and says
+why.
+
+*How sure.* The same draws from the estimate as in `whatif`; the bonus that each needs is found, and the interval are quantiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from scipy.special import logit
+from scipy.stats import spearmanr
+
+from multihorizon.checks import Bools, Floats, Ints, as_count, as_level
+from multihorizon.exact.identify import Identification
+from multihorizon.mdp import MDP, steps_into
+from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
+from multihorizon.planning.linear import SingularError
+from multihorizon.planning.plan import plan
+from multihorizon.problem import Problem
+from multihorizon.questions.whatif import (
+    BOUNDED,
+    IDENTIFIED,
+    NOT_BOUNDED,
+    Change,
+    Drawn,
+    Estimate,
+    Known,
+    Outcomes,
+    action_place,
+    as_reward,
+    estimate_of,
+    expected_rewards,
+    explaining,
+    planned_or_nan,
+    plans_at_once,
+    read_change,
+    read_source,
+    state_place,
+)
+from multihorizon.result import Result, literal
+from multihorizon.solution import Solution
+from multihorizon.words import in_words, percent
+
+#: The words for what was found.
+FOUND, ALREADY, INFINITE, NOT_FOUND = "found", "already", "infinite", "not found"
+
+
+@dataclass(frozen=True, eq=False)
+class Nudge(Result):
+    """The smallest bonus with which each expert does something with a given chance.
+
+    Attributes:
+        experts: their names `(K,)`.
+        state, action: what is paid for; without an action (""), each arrival in the state.
+        chance: the chance that is asked for.
+        discounts: of the experts `(K,)`.
+        before: the chances `(K,)` without a bonus.
+        bonus: the smallest bonuses `(K,)`; infinite where none is enough, NaN where none was found.
+        low, high: the ends of their intervals or bounds `(K,)`; NaN where there are none, infinite where plans of the interval
+            reach the chance with no bonus that was found.
+        status: of each expert "identified", "bounded" (attained: at least this wide) or "not bounded", as in `Prediction`.
+        answers: of each expert "found", "already" (the bonus is 0), "infinite" or "not found".
+        reasons: why a bonus is infinite or was not found; else empty.
+        rising: whether the chance rose with the bonus wherever it was planned `(K,)`.
+        steps: the fewest steps from a first state to the state; −1 if there is no way.
+        weight: what a bonus of 1 is worth to each expert when it is that many steps away `(K,)`.
+        curves: one row per expert and bonus: the chance.
+        unit: what a bonus of 1 means.
+        comparable: whether the bonuses of different experts are on one scale.
+        level: of the intervals.
+        remarks: what else there is to know.
+    """
+
+    _drawn: ClassVar[tuple[str, ...]] = ("expert", "bonus", "low", "high")
+
+    experts: tuple[str, ...]
+    state: str
+    action: str
+    chance: float
+    discounts: Floats
+    before: Floats
+    bonus: Floats
+    low: Floats
+    high: Floats
+    status: tuple[str, ...]
+    answers: tuple[str, ...]
+    reasons: tuple[str, ...]
+    rising: Bools
+    steps: int
+    weight: Floats
+    curves: pd.DataFrame
+    unit: str
+    comparable: bool
+    level: float
+    remarks: tuple[str, ...]
+
+    def summary(self) -> str:
+        """Of each expert the bonus, and who responds to what is near and who to what is far."""
+        lines = []
+        for k, name in enumerate(self.experts[: 5 if len(self.experts) > 60 else None]):
+            lines.append(f"  {name} (discount {self.discounts[k]:.3g}): {self._in_words(k)}")
+        if len(self.experts) > 60:
+            lines.append(f"  and {len(self.experts) - 5:,} more")
+        return "\n".join([f"{self._question()}.", *lines, *self._near_and_far(), self.unit, *self.remarks])
+
+    def _question(self) -> str:
+        what = f"choose {self.action} in {self.state}" if self.action else f"reach {self.state}"
+        return f"The smallest bonus with which experts {what} with a chance of {percent(self.chance)}"
+
+    def _in_words(self, k: int) -> str:
+        if self.answers[k] == ALREADY:
+            text = f"none is needed: {percent(float(self.before[k]))} without"
+        elif self.answers[k] == FOUND:
+            text = f"{self.bonus[k]:.4g}, {percent(float(self.before[k]))} without"
+        else:
+            return f"{'no bonus is enough' if self.answers[k] == INFINITE else 'none was found'}: {self.reasons[k]}"
+        if self.status[k] == NOT_BOUNDED:
+            return f"{text} ({NOT_BOUNDED})"
+        if np.isnan(self.low[k]) or self.low[k] == self.high[k]:
+            return text
+        return f"{text} ({self.low[k]:.4g} to {self.high[k] if np.isinf(self.high[k]) else format(self.high[k], '.4g')})"
+
+    def _near_and_far(self) -> list[str]:
+        """Who responds to what is near and who to what is far, in words."""
+        known = ~np.isnan(self.bonus) & (np.array(self.status, dtype=object) == IDENTIFIED)  # others may be in any order
+        found = np.flatnonzero(known & np.isfinite(self.bonus))
+        lines = []
+        if self.comparable and found.size > 1 and np.ptp(self.bonus[found]) > 0:
+            least, most = (found[int(pick(self.bonus[found]))] for pick in (np.argmin, np.argmax))
+            lines.append(f"{self.experts[least]} needs least, {self.experts[most]} most.")
+        if self.comparable and known.sum() >= 10 and np.ptp(self.discounts[known]) > 0 and np.unique(self.bonus[known]).size > 1:
+            tie = float(spearmanr(self.discounts[known], self.bonus[known]).statistic)
+            lines.append(f"Who looks farther ahead needs {'less' if tie < 0 else 'more'} (rank correlation {tie:.2f}).")
+        if not self.action and self.steps > 1:
+            ends = sorted({int(np.argmin(self.weight)), int(np.argmax(self.weight))}, key=lambda k: self.weight[k])
+            parts = [f"{self.weight[k]:.2g} to {self.experts[k]}" for k in ends]
+            lines.append(f"It is at least {self.steps} steps away: from there, a bonus of 1 is worth {in_words(parts)}.")
+        return lines
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per expert: discount, chance without a bonus, smallest bonus, interval, weight, status, answer and reason."""
+        return pd.DataFrame(
+            {
+                "expert": np.array(self.experts, dtype=object),
+                "discount": self.discounts,
+                "before": self.before,
+                "bonus": self.bonus,
+                "low": self.low,
+                "high": self.high,
+                "weight": self.weight,
+                "status": np.array(self.status, dtype=object),
+                "answer": np.array(self.answers, dtype=object),
+                "reason": np.array(self.reasons, dtype=object),
+            }
+        )
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the response curves, chance against bonus, with the bonus that each expert needs; returns matplotlib's axes.
+
+        Of more than twelve experts all curves are grey, and none is named.
+        """
+        if axes is None:
+            import matplotlib.pyplot as plt  # noqa: PLC0415  a picture is asked for: only now is matplotlib needed
+
+            axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+        many = len(self.experts) > 12
+        for k, (name, rows) in enumerate(self.curves.groupby("expert", sort=False)):
+            look = {"color": "0.6", "linewidth": 0.6} if many else {"color": f"C{k % 10}", "label": literal(str(name))}
+            axes.plot(rows["bonus"].to_numpy(float), rows["chance"].to_numpy(float), **look)
+            place = self.experts.index(str(name))
+            if np.isfinite(self.bonus[place]) and not many:
+                chance = max(self.chance, float(self.before[place]))
+                axes.plot([self.bonus[place]], [chance], "o", color=look["color"])
+                ends = self.low[place], self.high[place]
+                if np.isfinite(ends).all():
+                    axes.hlines(chance, *ends, color=look["color"], linewidth=2)
+        axes.axhline(self.chance, color="0.3", linewidth=0.8, linestyle=":")
+        axes.set_ylim(-0.02, 1.02)
+        axes.set_xlabel("bonus" if self.comparable else "bonus, in temperatures of each expert")
+        what = f"choose {self.action} in {self.state}" if self.action else f"reach {self.state}"
+        axes.set_ylabel(literal(f"chance to {what}"))
+        if not many:
+            axes.legend()
+        return axes
+
+    def _content(self) -> dict[str, Any]:
+        rows = self.to_frame().drop(columns="expert").assign(rising=self.rising).to_dict("records")
+        curves = {
+            str(name): {"bonus": part["bonus"].tolist(), "chance": part["chance"].tolist()}
+            for name, part in self.curves.groupby("expert", sort=False)
+        }
+        return {
+            "state": self.state,
+            "action": self.action,
+            "chance": self.chance,
+            "experts": dict(zip(self.experts, rows, strict=True)),
+            "steps": self.steps,
+            "curves": curves,
+            "unit": self.unit,
+            "comparable": self.comparable,
+            "level": self.level,
+            "remarks": list(self.remarks),
+        }
+
+
+def nudge(
+    source: Solution | Identification | Problem,
+    *,
+    state: object,
+    action: object = None,
+    chance: float = 0.5,
+    initial: ArrayLike | Mapping[str, float] | None = None,
+    discount: float | Mapping[str, float] | None = None,
+    persons: Literal["each", "groups"] = "each",
+    level: float = 0.95,
+    draws: int = 200,
+    seed: int = 0,
+    jobs: int = 1,
+    progress: Progress = silent,
+) -> Nudge:
+    """The smallest bonus with which each expert does something with a given chance, and how the chance responds to bonuses.
+
+    With an action it is paid for each choice of it in the state, and the chance is that of choosing it there. Without one it is
+    paid at each arrival in the state, and the chance is that of ever reaching it from the first state.
+
+    Args:
+        source: as in `predict`: a `Solution` with a reward and discounts; an `Identification`; or a `Problem` of policies,
+            which are enough: the reward need not be known.
+        state: the label of a state.
+        action: the label of an action that can be taken there.
+        chance: the one that is asked for, between 0 and 1.
+        initial: other probabilities of the first state, from which the state is to be reached, as in `predict`.
+        discount: of the experts, for a `Problem` of policies whose discounts are not identified.
+        persons: of a `Population`, "each" of its persons, or a typical and a new person of each of its "groups".
+        level: of the intervals.
+        draws: from the estimate, of which intervals are quantiles.
+        seed: of the draws.
+        jobs: processes, among which experts are shared out.
+        progress: called with the share that is done.
+
+    Raises:
+        ValueError: where state or action are not in the task or the source cannot answer, in one sentence.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> d = cliff()
+        >>> problem = Problem(d.mdp, d.mce_experts(), names=["near", "middle", "far"])
+        >>> found = nudge(problem, state="4", action="right", chance=0.9)
+        >>> found.answers
+        ('found', 'found', 'found')
+    """
+    as_level(level)
+    as_count(draws, "draws", least=20)
+    as_jobs(jobs)
+    asked = _as_chance(chance)
+    known = read_source(source, discount if isinstance(source, Problem) else None, persons)
+    if discount is not None and not isinstance(source, Problem):
+        raise ValueError("discount is for a Problem of policies: the experts of a solution or an identification have theirs")
+    if known.temperature is None:
+        raise ValueError(
+            "nudge needs experts who choose with probabilities, received a solution whose experts take the best action"
+        )
+    if action is not None and initial is not None:
+        raise ValueError("initial is for a state to be reached: an action is chosen in its state, wherever a person comes from")
+    change = read_change(known.task.mdp, known.names, initial=initial)
+    spot = _read_spot(change.mdp, state, action)
+    estimate: Estimate | None = None
+    closed, remarks = True, []
+    if known.theta is not None:
+        estimate, closed, why = estimate_of(known, change, draws, seed)
+        remarks += [why] if why else list(estimate.remarks if estimate is not None else ())
+    elif known.identified is not None and not known.identified.all():
+        remarks.append(
+            "Discounts that explain the policies were tried one by one: the bounds are attained, and at least so wide."
+        )
+    tried = explaining(known, None) if known.policies is not None else None
+    work = _Work(known, change, spot, asked, level, estimate, tried)
+    found = []
+    for one in in_parallel(partial(_Work.expert, work), list(range(len(known.names))), jobs):
+        found.append(one)
+        progress(len(found) / len(known.names), f"{len(found):,} of {len(known.names):,} experts")
+    status = [one.status if closed else NOT_BOUNDED for one in found]
+    remarks += _remarks(known, status if estimate is not None else [], found)
+    steps = _fewest_steps(change.mdp, spot.state)
+    discounts = known.discounts if tried is None else tried[0][0]  # of a set, the member that was planned with
+    paid_after = 0 if action is not None else max(steps - 1, 0)
+    return Nudge(
+        experts=known.names,
+        state=change.mdp.state_names[spot.state],
+        action="" if spot.action is None else change.mdp.action_names[spot.action],
+        chance=asked,
+        discounts=discounts,
+        before=np.array([one.before for one in found]),
+        bonus=np.array([one.bonus for one in found]),
+        low=np.array([one.low for one in found]),
+        high=np.array([one.high for one in found]),
+        status=tuple(status),
+        answers=tuple(one.answer for one in found),
+        reasons=tuple(one.reason for one in found),
+        rising=np.array([one.rising for one in found]),
+        steps=steps,
+        weight=discounts**paid_after if steps >= 0 else np.zeros(len(known.names)),
+        curves=pd.DataFrame(
+            {
+                "expert": np.repeat(np.array(known.names, dtype=object), [one.curve.shape[1] for one in found]),
+                "bonus": np.concatenate([one.curve[0] for one in found]),
+                "chance": np.concatenate([one.curve[1] for one in found]),
+            }
+        ),
+        unit=known.unit,
+        comparable=known.comparable,
+        level=level,
+        remarks=tuple(remarks),
+    )
+
+
+def state_and_action(mdp: MDP, text: str) -> tuple[str, str | None]:
+    """A state, or a state and an action in it, from `state` or `state:action`; a state may have a colon in its name.
+
+    Raises:
+        ValueError: where the text names neither.
+    """
+    state, colon, action = text.rpartition(":")
+    if text in mdp.state_names or not colon:
+        return mdp.state_names[state_place(mdp, text, "state")], None
+    return mdp.state_names[state_place(mdp, state, "state")], mdp.action_names[action_place(mdp, action, "action")]
+
+
+class _Spot(NamedTuple):
+    """What is paid for: arrival in a state, or an action in it."""
+
+    state: int
+    action: int | None
+
+
+def _as_chance(chance: object) -> float:
+    if isinstance(chance, bool) or not isinstance(chance, int | float | np.number) or not 0 < float(chance) < 1:
+        raise ValueError(f"chance must be a number between 0 and 1, received {chance!r}")
+    return float(chance)
+
+
+def _read_spot(mdp: MDP, state: object, action: object) -> _Spot:
+    place = state_place(mdp, state, "state")
+    if action is None:
+        return _Spot(place, None)
+    move = action_place(mdp, action, "action")
+    if not mdp.live[place, move]:
+        raise ValueError(
+            f"action must be one that can be taken in state {mdp.state_names[place]}, received {mdp.action_names[move]}"
+        )
+    return _Spot(place, move)
+
+
+def _fewest_steps(mdp: MDP, state: int) -> int:
+    """From a first state to this one; −1 where there is no way."""
+    moves, here = sp.csr_array(mdp.under(mdp.available / 1.0)), mdp.initial > 0
+    following = steps_into(moves, np.arange(mdp.n_states) == state)
+    at = np.flatnonzero(here & (following >= 0))
+    for steps in range(mdp.n_states):
+        if (at == state).any():
+            return steps
+        at = np.unique(following[at])
+    return -1
+
+
+def _remarks(known: Known, status: list[str], found: list[_Found]) -> list[str]:
+    """What there is to say of several experts."""
+    lines = []
+    lost = [name for name, word in zip(known.names, status, strict=bool(status)) if word == NOT_BOUNDED]
+    if lost:
+        lines.append(f"The decisions do not show which bonus {in_words(lost)} would need.")
+    left_out = max(one.left_out for one in found)
+    if left_out:
+        lines.append(f"Up to {left_out} of the draws have no chance that can be planned, and were left out.")
+    falling = [name for name, one in zip(known.names, found, strict=True) if not one.rising]
+    if falling:
+        lines.append(
+            f"With a larger bonus the chance of {in_words(falling)} falls in places: what is paid soon is preferred to what is "
+            "paid surely. The bonus is the smallest one on the response curve."
+        )
+    return lines
+
+
+# One expert.
+
+
+class _Found(NamedTuple):
+    """What was found of one expert; the curve `(2,G)` holds bonuses and chances; some draws may have been left out."""
+
+    before: float
+    bonus: float
+    low: float
+    high: float
+    status: str
+    answer: str
+    reason: str
+    rising: bool
+    curve: Floats
+    left_out: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """The question, asked of one expert after the other; of policies `tried` are the discounts and temperatures `(M,K)`."""
+
+    known: Known
+    change: Change
+    spot: _Spot
+    asked: float
+    level: float
+    estimate: Estimate | None
+    tried: tuple[Floats, Floats] | None
+
+    def expert(self, k: int) -> _Found:
+        """The bonus of one expert, its curve and its interval."""
+        known = self.known
+        assert known.temperature is not None
+        if known.policies is not None:
+            assert self.tried is not None
+            gamma, lam = (each[:, k] for each in self.tried)
+            task, reward = as_reward(self.change.task, known.task.mdp, known.policies[k], lam)
+            response = _Response(task, self.spot, reward, gamma, lam)
+        else:
+            assert known.theta is not None
+            reward = expected_rewards(known, self.change, known.theta)[1]
+            response = _Response(self.change.task, self.spot, reward, known.discounts[k : k + 1], known.temperature[k : k + 1])
+        found = self.point(response)
+        if known.policies is not None:
+            assert known.identified is not None
+            if known.identified[k]:
+                return found._replace(low=found.bonus, high=found.bonus)
+            others = response.needed(self.asked, np.arange(1, response.gamma.size), found.bonus, found.rising)
+            ends = np.append(others, np.nan_to_num(found.bonus, nan=np.inf))
+            return found._replace(low=float(ends.min()), high=float(ends.max()), status=BOUNDED)
+        if self.estimate is None:
+            return found
+        if self.open(k, found, self.estimate):
+            return found._replace(status=NOT_BOUNDED)
+        needed = np.concatenate(
+            [
+                one.needed(self.asked, np.arange(one.gamma.size), found.bonus, found.rising)
+                for one in self.drawn(self.estimate.drawn, k)
+            ]
+        )
+        needed = needed[~np.isnan(needed)]
+        left_out = self.estimate.drawn.gamma.shape[1] - needed.size
+        if needed.size < 20:
+            return found._replace(left_out=left_out)
+        shares = [(1 - self.level) / 2, (1 + self.level) / 2]
+        # quantiles of b/(1 + b), which has an end where b has none; one more draw lies between them with the level as its chance
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ends = np.quantile(np.where(np.isinf(needed), 1.0, needed / (1 + needed)), shares, method="weibull")
+            low, high = np.where(ends < 1 - 1e-12, ends / (1 - ends), np.inf)
+        return found._replace(low=float(low), high=float(high), left_out=left_out)
+
+    def point(self, response: _Response) -> _Found:
+        """The answer at the first column of a response, with its curve."""
+        lam, before = float(response.lam[0]), float(response.at(np.zeros(1), np.zeros(1, dtype=np.int64))[0][0])
+        bonus, answer, reason, rising = 0.0, ALREADY, "", True
+        if np.isnan(before):
+            bonus, answer, reason = np.nan, NOT_FOUND, response.unplanned()
+        elif before < self.asked:
+            most, reason = response.most()
+            bonus, answer = np.inf, INFINITE
+            if most >= self.asked:
+                bonus, rising, reason = response.first(self.asked)
+                answer = FOUND if np.isfinite(bonus) else INFINITE if np.isinf(bonus) else NOT_FOUND
+        top = 2 * bonus if 0 < bonus < np.inf else 10 * lam
+        size = 41 if response.task.n_states <= 2000 else 11  # beyond, plans take a second each
+        grid = np.linspace(0.0, top, size)
+        chances, slopes = response.at(grid, np.zeros(size, dtype=np.int64))
+        rising = rising and not (slopes < -1e-9 / lam).any()
+        early = np.flatnonzero((grid < bonus) & (chances > self.asked + 1e-9))
+        if answer == FOUND and early.size:
+            bonus = response.between(self.asked, grid[early[0] - 1], grid[early[0]])
+        return _Found(before, bonus, np.nan, np.nan, IDENTIFIED, answer, reason, rising, np.stack([grid, chances]))
+
+    def drawn(self, drawn: Drawn, k: int) -> list[_Response]:
+        """The responses of drawn parameters: one of all, or one of each drawn task."""
+        known, change = self.known, self.change
+        if drawn.tasks is None:
+            reward = expected_rewards(known, change, drawn.theta)[1]
+            return [_Response(change.task, self.spot, reward, drawn.gamma[k], drawn.lam[k])]
+        found = []
+        for i, each in enumerate(drawn.tasks):
+            mdp = each.starting(change.initial)
+            own = replace(known, task=replace(known.task, mdp=mdp))
+            theta = drawn.theta if drawn.theta.ndim == 1 else drawn.theta[:, i]
+            reward = expected_rewards(own, replace(change, mdp=mdp), theta)[1]
+            found.append(_Response(mdp, self.spot, reward, drawn.gamma[k, i : i + 1], drawn.lam[k, i : i + 1]))
+        return found
+
+    def open(self, k: int, found: _Found, estimate: Estimate) -> bool:
+        """Whether the chance with this bonus moves with what the decisions do not show."""
+        if estimate.lost[k]:
+            return True
+        if estimate.open_ is None:
+            return False
+        bonus = found.bonus if np.isfinite(found.bonus) else 0.0
+        parts = [one.at(np.full(one.gamma.size, bonus), np.arange(one.gamma.size))[0] for one in self.drawn(estimate.open_, k)]
+        chances = np.concatenate(parts)
+        return not (np.abs(chances[1::2] - chances[::2]).max() <= 2e-5 * estimate.step)
+
+
+class _Response:
+    """How the chance responds to the bonus, for n parameters: rewards `(A·S,)` or `(A·S,n)`, γ and λ `(n,)`."""
+
+    def __init__(self, task: MDP, spot: _Spot, reward: Floats, gamma: Floats, lam: Floats) -> None:
+        self.task, self.spot, self.gamma, self.lam = task, spot, gamma, lam
+        self.reward = reward.reshape(reward.shape[0], -1)
+        unit = np.zeros((task.n_states, task.n_actions))
+        if spot.action is None:
+            unit = np.where(task.live, task.expect((np.arange(task.n_states) == spot.state) / 1.0), 0.0)
+        else:
+            unit[spot.state, spot.action] = 1.0
+        self.unit = np.ascontiguousarray(unit.T)
+        self.outcomes = Outcomes(task, [spot.state], False, False)
+
+    def at(self, bonus: Floats, columns: Ints) -> tuple[Floats, Floats]:
+        """The chances `(m,)` at these bonuses of these parameters, and their slopes; NaN where a value is infinite."""
+        chance, slope = np.full(bonus.size, np.nan), np.full(bonus.size, np.nan)
+        size = plans_at_once(self.task)
+        for low in range(0, bonus.size, size):
+            own = columns[low : low + size]
+            pay = self.unit.reshape(-1, 1) * bonus[low : low + size]
+            reward = self.reward[:, own if self.reward.shape[1] > 1 else np.zeros(own.size, dtype=np.int64)] + pay
+            policies = planned_or_nan(self.task, reward, self.gamma[own], self.lam[own])
+            there = np.flatnonzero(~np.isnan(policies[:, 0, 0]))
+            if there.size:
+                parts = self._chances_or_nan(policies[there], self.gamma[own[there]], self.lam[own[there]])
+                chance[low + there], slope[low + there] = parts
+        return chance, slope
+
+    def _chances_or_nan(self, policies: Floats, gamma: Floats, lam: Floats) -> tuple[Floats, Floats]:
+        """The same as `_chances`, NaN where a plan never ends, without discounting."""
+        try:
+            return self._chances(policies, gamma, lam)
+        except (np.linalg.LinAlgError, SingularError):
+            if gamma.size == 1:
+                return np.full(1, np.nan), np.full(1, np.nan)
+        halves = np.array_split(np.arange(gamma.size), 2)
+        parts = [self._chances_or_nan(policies[half], gamma[half], lam[half]) for half in halves]
+        return np.concatenate([one for one, _ in parts]), np.concatenate([one for _, one in parts])
+
+    def _chances(self, policies: Floats, gamma: Floats, lam: Floats) -> tuple[Floats, Floats]:
+        """The chances and slopes of policies `(m,S,A)`."""
+        task, (s, a), policy = self.task, self.spot, policies.transpose(2, 1, 0)
+        unit = self.unit[:, :, None]
+        paid = self.outcomes.engine.resolvents(policy, gamma).solve((policy * unit).sum(axis=0)[:, :, None])[:, :, 0]
+        worth = unit + gamma * (task.stacked @ paid).reshape(policy.shape)
+        if a is not None:
+            chance = policy[a, s]
+            slope = (policy[:, s] * (worth[a, s] - worth[:, s])).sum(axis=0) * chance / lam
+            return chance, slope
+        policy = np.where(self.outcomes.reached[None, :, None], policy, 0.0)
+        later, among, solves = self.outcomes.reach(policy, s, self.outcomes.toward[0])
+        onward = later.copy()
+        onward[s] = 1.0
+        moved = policy * (worth - paid) / lam * (task.stacked @ onward).reshape(policy.shape)
+        change = solves.solve(np.where(among[:, None], moved.sum(axis=0), 0.0)[:, :, None])[:, :, 0]
+        change[s] = 0.0
+        return task.initial @ later + task.initial[s], task.initial @ change
+
+    def most(self) -> tuple[float, str]:
+        """A chance that no bonus exceeds, and why."""
+        task, (s, a) = self.task, self.spot
+        if a is not None:
+            if task.live[s, a]:
+                return 1.0, ""
+            return 0.0, "it is never chosen there, and no bonus brings back a choice of probability 0"
+        most = float(task.initial[self.outcomes.toward[0]].sum())
+        if most == 0:
+            return most, "there is no way to it from the first state"
+        return most, f"from other first states there is no way to it, and {percent(most)} begin where there is one"
+
+    def first(self, asked: float) -> tuple[float, bool, str]:
+        """The smallest bonus of the first parameters, whether the chance rose on the way there, and what is wrong with it."""
+        zero, lam = np.zeros(1, dtype=np.int64), float(self.lam[0])
+        low, high, rising, best = 0.0, lam / 16, True, 0.0
+        while True:
+            chance, slope = (float(part[0]) for part in self.at(np.array([high]), zero))
+            rising = rising and not slope < -1e-9 / lam
+            best = max(best, chance)
+            if not chance < asked:
+                break
+            if high > 1e7 * lam:  # beyond, differences of values lose the digits that choices need
+                return self._never(asked, rising, best, high)
+            low, high = high, 2 * high
+        found = self.between(asked, low, high)
+        if np.isfinite(found):
+            return found, rising, ""
+        return np.nan, rising, f"before the chance is reached, {self.unplanned()}"
+
+    def unplanned(self) -> str:
+        """Why a chance is not known."""
+        if self.gamma[0] == 1:
+            return "to be paid for ever is worth more than any end, and there is no plan"
+        return "it takes millions of steps until the state or an end is reached, and rounding would decide the chance"
+
+    def between(self, asked: float, low: float, high: float) -> float:
+        """The bonus between one at which the chance is too low and one at which it is not; NaN where there is none."""
+        return float(self._refined(asked, np.zeros(1, dtype=np.int64), np.array([low]), np.array([high]), np.array([high]))[0])
+
+    def needed(self, asked: float, columns: Ints, guess: float, rising: bool) -> Floats:
+        """The bonuses of some parameters, near that of a neighbour.
+
+        They are infinite where none is found below 10⁷ temperatures, and NaN where the chance without one is not known.
+        """
+        if not columns.size:
+            return np.zeros(0)
+        lam = self.lam[columns]
+        start = np.full(columns.size, guess) if rising and 0 < guess < np.inf else lam / 16
+        before = self.at(np.zeros(columns.size), columns)[0]
+        none = ~(before < asked)
+        found = np.where(np.isnan(before), np.nan, 0.0)
+        if self.most()[0] < asked:
+            found[~none] = np.inf
+            return found
+        going = np.flatnonzero(~none)
+        low, high = np.zeros(going.size), np.full(going.size, np.inf)
+        refined = self._refined(asked, columns[going], low, high, start[going], doubling=not rising)
+        found[going] = np.where(np.isnan(refined), np.inf, refined)
+        return found
+
+    def _refined(self, asked: float, columns: Ints, low: Floats, high: Floats, start: Floats, doubling: bool = False) -> Floats:
+        """Newton's method on the logit between ends `(m,)`, of which upper ones may be infinite; NaN where it finds nothing.
+
+        With `doubling`, bonuses double until the chance is reached, so that no smaller one is passed over.
+        """
+        low, high, bonus, lam = low.copy(), high.copy(), start.copy(), self.lam[columns]
+        found, going = np.full(columns.size, np.nan), np.arange(columns.size)
+        for step in range(200):
+            chance, slope = self.at(bonus[going], columns[going])
+            close = low[going] >= (1 - 4 * np.finfo(np.float64).eps) * high[going]
+            here = np.abs(chance - asked) <= np.where(close, 1e-9, 1e-10)
+            found[going[here]] = bonus[going[here]]
+            below = chance < asked
+            low[going[below]], high[going[~below]] = bonus[going[below]], bonus[going[~below]]
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                newton = bonus[going] - (logit(chance) - logit(asked)) * chance * (1 - chance) / slope
+            within = ~here & ~close & (low[going] < 1e7 * lam[going])
+            going, newton = going[within], newton[within]
+            if not going.size:
+                break
+            open_ = np.isinf(high[going])
+            # where the end is not known, Newton's step may be wild; later, halving ends what Newton does not
+            most = np.where(open_, (2 if doubling else 8) * np.maximum(low[going], lam[going] / 16), high[going])
+            inside = (newton > low[going]) & (newton < most) & ~(open_ & doubling) & (step < 40)
+            halves = np.where(open_, most, (low[going] + np.minimum(high[going], most)) / 2)
+            bonus[going] = np.where(inside, newton, halves)
+        return found
+
+    def _never(self, asked: float, rising: bool, best: float, tried: float) -> tuple[float, bool, str]:
+        """What is said where no bonus up to `tried` is enough: the chance as the bonus grows decides."""
+        limit = self._limit()
+        if limit is not None and limit < asked and rising:
+            return np.inf, rising, f"however large it is, the chance is never above {percent(max(limit, best))}"
+        if limit is not None and limit < asked:
+            return (
+                np.nan,
+                rising,
+                f"the highest chance of those tried is {percent(best)}, and ever larger bonuses lead to {percent(limit)}",
+            )
+        return np.nan, rising, f"with {tried:.2g} the chance is {percent(best)}, and plans for larger ones lose their digits"
+
+    def _limit(self) -> float | None:
+        """The chance to reach the state as the bonus grows beyond all bounds; None where that is not known."""
+        s, gamma, lam = self.spot.state, self.gamma[:1], self.lam[:1]
+        if self.spot.action is not None:
+            return None
+        try:
+            q = plan(self.task, self.unit.T, float(gamma[0])).q
+        except ValueError:  # the bonus can be had again and again without end
+            return None
+        best = q.max(axis=1)
+        among = self.outcomes.toward[0] & self.outcomes.reached
+        among[s] = False
+        if gamma[0] > 0 and (best[among] < 1e-9 * best.max()).any():  # too small to tell which actions attain it
+            return None
+        restricted = self.task.without((q < best[:, None] * (1 - 1e-9)) & self.task.live)
+        policies = planned_or_nan(restricted, self.reward[:, :1], gamma, lam)
+        if np.isnan(policies).any():
+            return None
+        later = self.outcomes.reach(np.where(self.outcomes.reached[None, :, None], policies.transpose(2, 1, 0), 0.0), s, among)[0]
+        return float(self.task.initial @ later[:, 0] + self.task.initial[s])

@@ -1,0 +1,268 @@
+"""`multihorizon predict`: from the folder of a fit to what its people will do when something changes."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import multihorizon as mh
+from multihorizon.analysis import analyse
+from multihorizon.cli import app
+from multihorizon.report.files import read_fit, write_fit
+
+RUN = CliRunner()
+NAMES = ["Ann & <Co>", "Bo", "Cy"]
+CLIFF = mh.domains.cliff()
+STATES = CLIFF.mdp.state_names
+
+
+def table():
+    return mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 60, names=NAMES)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A fit on a grid, and tables of changes."""
+    folder = tmp_path_factory.mktemp("fitted")
+    write_fit(folder / "result", analyse([table()], [CLIFF.mdp], quick=True), {"demonstrations": ["decisions.csv"]})
+    end = STATES[int(np.flatnonzero(CLIFF.mdp.terminal & CLIFF.mdp.entered)[0])]
+    here = STATES[int(np.flatnonzero(CLIFF.mdp.initial)[0])]
+    entered = np.flatnonzero(CLIFF.mdp.entered)
+    worst, best = (STATES[entered[int(pick(CLIFF.reward[entered]))]] for pick in (np.argmin, np.argmax))
+    written = {
+        "pay.csv": f"state,amount\n{end},2\n",
+        "paid.csv": f"state,action,amount\n{here},up,1.5\n",
+        "closed.csv": f"state,action\n{here},right\n",
+        "shut.csv": "state,action\n" + "".join(f"{here},{action}\n" for action in CLIFF.mdp.action_names),
+        "start.csv": f"state,probability\n{here},1\n",
+        "half.csv": f"state,probability\n{here},0.5\n",
+        "unknown.csv": "state,amount\nnowhere,1\n",
+        "misspelt.csv": f"state,action\n{here},Right\n",
+        "twice.csv": f"state,amount\n{end},1\n{end},2\n",
+        "words.csv": f"state,amount\n{end},much\n",
+        "bare.csv": f"state,money\n{end},1\n",
+        "rising.csv": f"smaller,larger\n{worst},{best}\n",
+        "contradiction.csv": f"state,lower,upper\n{end},3,2\n",
+        "elsewhere.csv": f"smaller,larger\nnowhere,{end}\n",
+    }
+    for name, text in written.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    CLIFF.mdp.to_npz(folder / "same.npz")
+    other = mh.MDP(np.eye(2)[None, ::-1], state_names=["a", "b"], action_names=["fly"])
+    other.to_npz(folder / "other.npz")
+    return folder
+
+
+def run(folder, *arguments, code=0):
+    typed = [folder / a if str(a).endswith((".csv", ".npz")) or a == "result" else a for a in arguments]
+    result = RUN.invoke(app, ["predict", *map(str, typed)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.mark.parametrize(
+    "kind", ["given", pytest.param("estimated", marks=pytest.mark.slow), "known reward", "apart", "population"]
+)
+def test_read_fit_gives_back_what_was_fitted(tmp_path, kind):
+    """All that an answer needs is in the folder, so that it is the same as from memory."""
+    how = {"quick": True}
+    if kind in ("known reward", "population"):
+        how["known_reward"] = lambda mdp: CLIFF.reward
+    names, decisions = NAMES, table()
+    if kind == "apart":  # many persons who share nothing but a known reward
+        names = [f"p{i}" for i in range(8)]
+        policies = [mh.soft_plan(CLIFF.mdp, CLIFF.reward, gamma).policy for gamma in np.linspace(0.3, 0.95, 8)]
+        decisions = mh.Demonstrations.simulate(CLIFF.mdp, policies, 60, names=names)
+        how["solver"] = mh.MaximumLikelihood("per_expert", known_reward=CLIFF.reward)
+    if kind == "population":
+        how["population"] = mh.Population("~ 1", nodes=5)
+    found = analyse([decisions], None if kind == "estimated" else [CLIFF.mdp], **how)
+    write_fit(tmp_path, found, {})
+    solution, content = read_fit(tmp_path)
+    assert content["experts"] == names
+    memory = found.population if kind == "population" else found.solution
+    pay = {STATES[3]: 1.0}
+    expected, actual = (mh.predict(source, pay=pay, draws=40) for source in (memory, solution))
+    for name in ("before", "after", "low", "high"):
+        np.testing.assert_allclose(getattr(actual, name), getattr(expected, name), atol=1e-7)
+    assert actual.status == expected.status
+    assert actual.unit == expected.unit
+    assert mh.MDP.from_npz(tmp_path / "task.npz").state_names == memory.problem.mdp.state_names
+
+
+def test_predict_shows_and_writes_what_follows(folder, tmp_path):
+    said = run(folder, "result", "--pay", "pay.csv", "--forbid", "closed.csv", "--out", tmp_path / "out")
+    for words in (
+        "Paid besides: 2 on arrival in",
+        "Forbidden: right in",
+        "Can it be said what they will do? Yes.",
+        "A bonus of 1",
+    ):
+        assert words in said
+    content = json.loads((tmp_path / "out" / "whatif.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    assert content["experts"] == NAMES
+    assert {bound["status"] for bound in content["bounds"].values()} == {"identified"}
+    rows = pd.read_csv(tmp_path / "out" / "whatif.csv", dtype={"state": str})
+    row = rows.iloc[int(rows["change"].abs().argmax())]
+    assert content["after"][row["expert"]][row["state"]][row["action"]] == pytest.approx(row["after"])
+    assert content["before"][row["expert"]][row["state"]][row["action"]] == pytest.approx(row["before"])
+    assert row["low"] <= row["after"] <= row["high"]
+    assert content["options"]["pay"] == "pay.csv"
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["whatif.csv", "whatif.html", "whatif.json"]
+    page = (tmp_path / "out" / "whatif.html").read_text(encoding="utf-8")
+    assert "Ann &amp; &lt;Co&gt;" in page
+    assert "<Co>" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--pay", "paid.csv"], "Paid besides: 1.5 for up in"),
+        (["--discount", "0.5"], "Everybody's discount is 0.5."),
+        (["--discount", "Bo=0.5", "--discount", "Cy=0.6"], "New discounts: Bo 0.5 and Cy 0.6."),
+        (["--transitions", "same.npz", "--reach", STATES[3]], "chance to"),
+        (["--initial", "start.csv"], "Episodes begin elsewhere."),
+        (["--pay", "pay.csv", "--restrict", "rising.csv"], "the restrictions on the reward change nothing"),
+        (["--discount", "0.5", "--restrict", "rising.csv"], "the fitted policies are taken as exact"),
+        (["--nudge", STATES[3], "--chance", "0.9"], f"reach {STATES[3]} with a chance of 90 %"),
+    ],
+)
+def test_changes_are_said_in_words(folder, arguments, words):
+    assert words in " ".join(run(folder, "result", *arguments).split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["result"], "something must change: give --pay, --forbid, --transitions, --initial, --discount or --nudge"),
+        (["result", "--pay", "nothing.csv"], "--pay must be a file"),
+        (["result", "--pay", "unknown.csv"], "line 2: state 'nowhere' must be one of the"),
+        (["result", "--pay", "twice.csv"], "line 3: there must be one row for state"),
+        (["result", "--pay", "words.csv"], "column amount must be a number, received 'much'"),
+        (["result", "--pay", "bare.csv"], "amount"),
+        (["result", "--forbid", "misspelt.csv"], "Did you mean 'right'?"),
+        (["result", "--forbid", "shut.csv"], "forbid must leave an action in every state, received none in state"),
+        (["result", "--initial", "half.csv"], "initial must"),
+        (["result", "--transitions", "other.npz"], "transitions must have the actions"),
+        (["result", "--discount", "2"], "--discount must be a number from 0 to 1"),
+        (["result", "--discount", "bo=0.5"], "Did you mean 'Bo'?"),
+        (["result", "--discount", "0.5", "--restrict", "contradiction.csv"], "the restrictions contradict each other"),
+        (["result", "--discount", "0.5", "--restrict", "elsewhere.csv"], "line 2: state 'nowhere' must be one of the"),
+        (["result", "--pay", "pay.csv", "--reach", "nowhere"], "states must name states among"),
+        (["result", "--pay", "pay.csv", "--typical"], "groups are those of a Population"),
+        (["result", "--pay", "pay.csv", "--features", "pay.csv"], "--features must come with --transitions"),
+        (["result", "--pay", "pay.csv", "--chance", "0.5"], "--chance must come with --nudge"),
+        (["result", "--nudge", STATES[3], "--pay", "pay.csv"], "--nudge must come without --pay"),
+        (["result", "--nudge", "nowhere"], "state must name states among"),
+        (["nowhere", "--pay", "pay.csv"], "the folder that multihorizon fit --out wrote, received nowhere, which does not exist"),
+        (["pay.csv", "--pay", "pay.csv"], "a file"),
+        (["result", "--pay", "pay.csv", "--out", "pay.csv"], "--out must be a directory"),
+    ],
+)
+def test_what_cannot_be_predicted_is_said_in_one_sentence(folder, arguments, words):
+    said = run(folder, *arguments, code=2)
+    assert words in said
+    assert len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda place: (place / "task.npz").unlink(), "has no task.npz to go on from: it was written by an older version"),
+        (lambda place: (place / "result.json").unlink(), "a folder without result.json"),
+        (lambda place: shutil.copy(place / "result.npz", place / "task.npz"), "was not written by a fit of this version"),
+        (lambda place: (place / "task.npz").write_bytes(b"PK"), "task.npz is not the task of a fit"),
+        (lambda place: (place / "solution.json").write_text("{}"), "is not a saved solution: it lacks"),
+    ],
+)
+def test_a_folder_that_is_no_whole_fit_is_refused(folder, tmp_path, spoil, words):
+    place = tmp_path / "spoilt"
+    shutil.copytree(folder / "result", place)
+    spoil(place)
+    said = run(folder, place, "--pay", "pay.csv", code=2)
+    assert words in said
+    assert len(said.strip().splitlines()) == 1
+
+
+def test_a_fit_without_an_answer_is_not_gone_on_from(folder, tmp_path):
+    place = tmp_path / "withheld"
+    shutil.copytree(folder / "result", place)
+    for name in ("solution.json", "task.npz"):
+        (place / name).unlink()
+    content = json.loads((place / "result.json").read_text())
+    for change, words in (
+        ({"withheld": "A reward runs away."}, "the fit gave no answer. A reward runs away."),
+        ({"options": {"demonstrations": ["a.csv", "b.csv"]}}, "the fit joins 2 tasks, and this needs one"),
+        ({"coordinates": ["x"]}, "its states are vectors"),
+        ({"finished": False}, "the fit was stopped before it was done"),
+    ):
+        (place / "result.json").write_text(json.dumps({**content, **change}))
+        assert words in run(folder, place, "--pay", "pay.csv", code=2)
+
+
+def test_the_report_of_a_fit_says_how_to_go_on(folder):
+    page = (folder / "result" / "report.html").read_text(encoding="utf-8")
+    assert "multihorizon predict RESULT --pay pay.csv --out whatif" in page
+
+
+@pytest.mark.slow
+def test_what_is_known_of_the_reward_bounds_what_nothing_else_does(tmp_path):
+    """The toy's rewards are a curve: another discount may lead anywhere, unless the reward is said to rise."""
+    d = mh.domains.toy()
+    decisions = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 400, names=["near", "middle", "far"])
+    write_fit(tmp_path / "result", analyse([decisions], [d.mdp], quick=True), {})
+    rising = "".join(f"{low},{high}\n" for low, high in zip(d.mdp.state_names, d.mdp.state_names[1:], strict=False))
+    (tmp_path / "rising.csv").write_text(f"smaller,larger\n{rising}")
+    open_ = run(tmp_path, "result", "--discount", "0.5")
+    assert "Can it be said what they will do? No. Not bounded for near, middle and far" in open_
+    assert "say it with --restrict" in open_
+    bounded = run(tmp_path, "result", "--discount", "0.5", "--restrict", "rising.csv", "--out", tmp_path / "out")
+    assert "Within bounds. Bounded for near, middle and far" in bounded
+    assert "the range is at least this wide" in bounded
+    bounds = json.loads((tmp_path / "out" / "whatif.json").read_text())["bounds"]["far"]
+    assert bounds["status"] == "bounded"
+    assert not bounds["proved"]
+    assert "bounded, attained" in (tmp_path / "out" / "whatif.html").read_text(encoding="utf-8")
+
+
+def test_stopping_leaves_nothing_behind(folder, tmp_path, monkeypatch):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("multihorizon.cli.predict.predicted", stop)
+    run(folder, "result", "--pay", "pay.csv", "--out", tmp_path / "out", code=130)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_page_opens_in_a_browser(folder, tmp_path, tab):
+    run(folder, "result", "--pay", "pay.csv", "--out", tmp_path)
+    tab.open(tmp_path / "whatif.html")
+    assert tab.errors == []
+    headings = tab.run("[...document.querySelectorAll('h2')].map(h => h.textContent)")
+    assert headings[:4] == ["What changes", "Can it be said what they will do?", "What each of them chooses", "On the map"]
+    assert tab.run("document.querySelectorAll('svg.chart').length") == 2 * len(NAMES)
+    for width in (390, 1280):
+        tab.open(tmp_path / "whatif.html", width=width)
+        assert tab.run("document.documentElement.scrollWidth <= innerWidth")
+    column = "[...document.querySelectorAll('table')[0].tBodies[0].rows].map(r => Number(r.cells[3].textContent))"
+    unsorted = tab.run(column)
+    tab.click("table th:nth-child(4) button")
+    assert tab.run(column) == sorted(unsorted)
+
+
+def test_of_many_people_there_are_distributions(tmp_path):
+    mdp = CLIFF.mdp
+    policies = [mh.soft_plan(mdp, CLIFF.reward, gamma).policy for gamma in np.linspace(0.3, 0.95, 15)]
+    table = mh.Demonstrations.simulate(mdp, policies, 60, names=[f"p{i}" for i in range(15)])
+    found = analyse([table], [mdp], quick=True, known_reward=lambda mdp: CLIFF.reward)
+    write_fit(tmp_path / "result", found, {})
+    (tmp_path / "closed.csv").write_text(f"state,action\n{STATES[int(np.flatnonzero(mdp.initial)[0])]},up\n")
+    said = run(tmp_path, "result", "--forbid", "closed.csv", "--out", tmp_path / "out")
+    assert "80 % of persons" in said
+    assert len(said.splitlines()) < 60
+    page = (tmp_path / "out" / "whatif.html").read_text(encoding="utf-8")
+    assert "On the map, on average" in page
+    assert len(pd.read_csv(tmp_path / "out" / "whatif.csv")) == 15 * int(mdp.live.sum())

@@ -1,0 +1,338 @@
+"""What if: the identity of bonus and ban, planning with an estimate, and what is said where something is not known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from tiny import PAYS, three_steps, tiny_solutions
+
+import multihorizon as mh
+from multihorizon.questions.whatif import Outcomes, Prediction, read_change
+
+
+def drawn_task(seed: int) -> tuple[mh.MDP, np.ndarray, np.ndarray, np.random.Generator]:
+    """A random task, a reward of its states, discounts of two experts, and what is random besides."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 9))
+    mdp = mh.domains.random_mdp(n, int(rng.integers(2, 5)), n_terminal=int(rng.integers(0, 2)), seed=seed)
+    return mdp, rng.normal(0, 2, n), rng.uniform(0, 0.97, 2), rng
+
+
+def drawn_change(mdp: mh.MDP, rng: np.random.Generator) -> dict[str, Any]:
+    """A bonus for states and decisions, and a ban of some actions that leaves one in every state."""
+    pay = {name: float(rng.normal(0, 2)) for name in mdp.state_names if rng.random() < 0.4}
+    live = np.argwhere(mdp.live)
+    some = live[rng.integers(len(live))]
+    both: dict[Any, float] = {**pay, (mdp.state_names[some[0]], mdp.action_names[some[1]]): 1.5}
+    banned = (rng.random(mdp.live.shape) < 0.4) & mdp.live
+    banned[np.arange(mdp.n_states), np.argmax(mdp.live, axis=1)] = False
+    return {"pay": both, "forbid": banned}
+
+
+def truth(mdp: mh.MDP, reward: np.ndarray, found: Prediction, discounts: Any, temperature: float = 1.0) -> np.ndarray:
+    """The plans after a change with the reward that is true."""
+    task = found.change.task
+    expected = task.expected_reward(reward) + found.change.pay
+    return np.array([mh.soft_plan(task, expected, float(g), temperature).policy for g in discounts])
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_bonus_and_ban_follow_from_the_policies_alone(seed: int) -> None:
+    mdp, reward, discounts, rng = drawn_task(seed)
+    policies = [mh.soft_plan(mdp, reward, g).policy for g in discounts]
+    found = mh.predict(mh.Problem(mdp, policies), discount={"0": discounts[0], "1": discounts[1]}, **drawn_change(mdp, rng))
+    assert found.status == ("identified", "identified")
+    assert np.abs(found.after - truth(mdp, reward, found, discounts)).max() < 1e-12
+    assert np.abs(found.before - policies).max() < 1e-15
+    alone = mh.predict(
+        mh.Problem(mdp, policies[:1]), discount=float(discounts[0]), pay=found.change.pay, forbid=found.change.forbid
+    )
+    assert np.abs(alone.after[0] - found.after[0]).max() < 1e-12
+
+
+def test_an_identification_that_is_a_set_holds_the_truth() -> None:
+    d = mh.domains.toy()
+    set_ = mh.identify(mh.Problem(d.mdp, d.mce_experts()))
+    assert set_.status == "set"
+    found = mh.predict(set_, pay={"s1": 2.0}, forbid=[("s2", "a0")])
+    after = truth(d.mdp, d.reward, found, d.mce_discounts)
+    assert found.status == ("bounded",) * 3
+    assert not found.proved.any()
+    # the range is tried at 41 discounts, and what is attained between two of them is hardly beyond
+    assert (found.low - 1e-4 <= after).all()
+    assert (after <= found.high + 1e-4).all()
+    member = replace(set_, discounts=np.array(d.mce_discounts))
+    assert np.abs(mh.predict(member, pay={"s1": 2.0}, forbid=[("s2", "a0")]).after - after).max() < 1e-12
+
+
+def test_a_ban_is_the_limit_of_a_fine() -> None:
+    d = mh.domains.cliff()
+    problem = mh.Problem(d.mdp, d.mce_experts())
+    banned = mh.predict(problem, forbid={"8": "up"})
+    fined = mh.predict(problem, pay={("8", "up"): -200.0})
+    assert np.abs(banned.after - fined.after).max() < 1e-12
+    assert (banned.after[:, 8, d.mdp.action_names.index("up")] == 0).all()
+
+
+def test_where_nothing_changes_nothing_changes() -> None:
+    d = mh.domains.cliff()
+    problem = mh.Problem(d.mdp, d.mce_experts())
+    for source in (problem, mh.identify(problem), mh.solve(problem, mh.ClosedForm()), tiny_solutions()["lists"].solution):
+        found = mh.predict(source)
+        assert np.abs(found.after - found.before).max() < 1e-12
+        outcomes = found.outcomes
+        assert np.allclose(outcomes["before"], outcomes["after"], rtol=0, atol=1e-9)
+    same = mh.predict(tiny_solutions()["lists"].solution, transitions=three_steps())
+    assert np.abs(same.after - same.before).max() < 1e-12
+
+
+def test_a_solution_and_the_identity_agree() -> None:
+    d = mh.domains.cliff()
+    problem = mh.Problem(d.mdp, d.mce_experts())
+    change = {"pay": {"11": 2.0, ("8", "up"): -1.0}, "forbid": {"5": ["left"]}}
+    planned, reweighted = mh.predict(mh.solve(problem, mh.ClosedForm()), **change), mh.predict(problem, **change)
+    assert np.abs(planned.after - reweighted.after).max() < 1e-9
+    keys = ["expert", "quantity", "state"]
+    both = planned.outcomes.merge(reweighted.outcomes, on=keys, suffixes=("", "_other"))
+    assert len(both) == len(reweighted.outcomes)
+    assert np.allclose(both["after"], both["after_other"], rtol=0, atol=1e-8)
+
+
+def test_the_answer_does_not_depend_on_order_and_names() -> None:
+    mdp, reward, discounts, rng = drawn_task(5)
+    order, moved = rng.permutation(mdp.n_states), rng.permutation(mdp.n_actions)
+    other = mh.MDP(
+        mdp.to_array()[moved][:, order][:, :, order],
+        initial=mdp.initial[order],
+        terminal=mdp.terminal[order],
+        available=mdp.available[order][:, moved],
+        state_names=[f"place {mdp.state_names[i]}" for i in order],
+        action_names=[mdp.action_names[i] for i in moved],
+    )
+    policies = [mh.soft_plan(mdp, reward, g).policy for g in discounts]
+    first = mh.predict(
+        mh.Problem(mdp, policies, names=["a", "b"]), discount={"a": discounts[0], "b": discounts[1]}, pay={"1": 2.0}
+    )
+    turned = [policy[order][:, moved] for policy in policies[::-1]]
+    second = mh.predict(
+        mh.Problem(other, turned, names=["b", "a"]), discount={"a": discounts[0], "b": discounts[1]}, pay={"place 1": 2.0}
+    )
+    assert np.abs(second.after[::-1] - first.after[:, order][:, :, moved]).max() < 1e-12
+
+
+def test_intervals_do_not_depend_on_the_order_of_experts() -> None:
+    d = mh.domains.big_small()
+    problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 200, seed=0))
+    found = []
+    for experts in (problem.experts, problem.experts[::-1]):
+        solution = mh.solve(problem.with_experts(experts), mh.MaximumLikelihood(1.0, starts=1))
+        found.append(mh.predict(solution, pay={d.mdp.state_names[-1]: 2.0}, draws=40))
+    assert np.abs(found[1].low[::-1] - found[0].low).max() < 1e-4
+    assert np.abs(found[1].high[::-1] - found[0].high).max() < 1e-4
+
+
+def test_other_transitions_are_planned_with_the_reward_by_the_names_of_states() -> None:
+    mdp, solution = three_steps(), tiny_solutions()["lists"].solution
+    order = np.random.default_rng(0).permutation(8)
+    new = 0.7 * mdp.to_array() + 0.3 * mdp.to_array()[::-1]
+    shuffled = mh.MDP(
+        new[:, order][:, :, order], initial=mdp.initial[order], terminal=mdp.terminal[order], state_names=[str(i) for i in order]
+    )
+    plain = mh.MDP(new, initial=mdp.initial, terminal=mdp.terminal)
+    first, second = mh.predict(solution, transitions=plain), mh.predict(solution, transitions=shuffled)
+    assert np.abs(first.after[:, order] - second.after).max() < 1e-12
+    reward = PAYS * solution.reward[0]
+    assert np.abs(first.after - truth(plain, reward, first, solution.discounts)).max() < 1e-12
+    patient = mh.predict(solution, discount={"0": 0.95})
+    assert np.abs(patient.after[0] - truth(mdp, reward, patient, [0.95])[0]).max() < 1e-12
+    assert np.abs(patient.after[1:] - patient.before[1:]).max() < 1e-12
+
+
+def test_a_larger_task_needs_its_features() -> None:
+    solution, small = tiny_solutions()["lists"].solution, three_steps()
+    moves = np.zeros((2, 9, 9))
+    moves[:, :8, :8] = small.to_array()
+    moves[:, 8, 6] = 1.0
+    larger = mh.MDP(moves, initial=np.eye(9)[8], terminal=[0, 1])
+    renamed = mh.MDP(moves, initial=np.eye(9)[8], terminal=[0, 1], state_names=["0", "1", "2", "lake", "4", "5", "6", "7", "8"])
+    with pytest.raises(ValueError, match="received the new state lake: give features="):
+        mh.predict(solution, transitions=renamed)
+    found = mh.predict(solution, transitions=larger, features=np.append(PAYS, 3.0)[:, None])
+    assert found.after.shape == (3, 9, 2)
+    assert np.abs(found.after[:, :8] - found.before).max() < 1e-12
+    assert found.to_frame()["before"].isna().sum() == 3 * 2
+
+
+def test_what_is_never_done_stays_undone() -> None:
+    mdp = three_steps()
+    policy = mh.soft_plan(mdp, PAYS, 0.5).policy.copy()
+    policy[4] = [0.0, 1.0]
+    found = mh.predict(mh.Problem(mdp, [policy]), discount=0.5, pay={("4", "0"): 50.0})
+    assert found.after[0, 4].tolist() == [0.0, 1.0]
+    with pytest.raises(ValueError, match="what is left in state 4 an expert has never been seen to do"):
+        mh.predict(mh.Problem(mdp, [policy]), discount=0.5, forbid={"4": "1"})
+
+
+def test_intervals_shrink_with_data_and_hold_the_truth() -> None:
+    d = mh.domains.big_small()
+    experts, widths = d.mce_experts(), []
+    for episodes in (200, 3200):
+        table = mh.Demonstrations.simulate(d.mdp, experts, episodes, seed=3)
+        solution = mh.solve(mh.Problem(d.mdp, table), mh.MaximumLikelihood(1.0, starts=2))
+        found = mh.predict(solution, pay={d.mdp.state_names[-1]: 2.0}, draws=100)
+        live = found.change.mdp.live
+        widths.append(np.nanmean((found.high - found.low)[:, live]))
+        after = truth(d.mdp, d.reward, found, d.mce_discounts)
+        assert ((found.low <= after) & (after <= found.high))[:, live].mean() > 0.85
+        assert (found.low[:, live] <= found.after[:, live] + 1e-9).mean() > 0.99
+    assert 3 < widths[0] / widths[1] < 5.5
+
+
+def test_what_the_decisions_do_not_show_is_not_bounded() -> None:
+    """One expert with a known discount, who does not show a constant of all rewards and 1/(1−γ) times as much at the end.
+
+    It does not matter after a bonus, nor in another task with the same end. Without an end it does.
+    """
+    mdp = mh.domains.random_mdp(5, 2, n_terminal=1, seed=4)
+    reward = np.random.default_rng(0).normal(0, 1, 5)
+    table = mh.Demonstrations.simulate(mdp, [mh.soft_plan(mdp, reward, 0.6).policy], 1000, seed=0)
+    solution = mh.solve(mh.Problem(mdp, table), mh.MaximumLikelihood(1.0, discounts=0.6, starts=2))
+    bonus = mh.predict(solution, pay={"2": 1.0})
+    assert solution.evidence["unidentified_directions"] > 0
+    assert bonus.status == ("identified",)
+    assert np.isfinite(bonus.low[:, mdp.live]).all()
+    same_end = mh.predict(solution, transitions=mh.domains.random_mdp(5, 2, n_terminal=1, seed=9))
+    assert same_end.status == ("identified",)
+    moved = mh.predict(solution, transitions=mh.domains.random_mdp(5, 2, seed=9))
+    assert moved.status == ("not bounded",)
+    assert np.isnan(moved.low).any()
+    rows = moved.outcomes.set_index("quantity")
+    assert set(rows.loc["visits", "status"]) == {"not bounded", "identified"} or "not bounded" in set(
+        rows.loc["visits", "status"]
+    )
+
+
+def test_outcomes_are_those_of_simulated_episodes() -> None:
+    mdp = mh.domains.random_mdp(6, 2, n_terminal=2, seed=7)
+    policy = mh.soft_plan(mdp, np.arange(6.0), 0.7).policy
+    expected = mdp.expected_reward(np.arange(6.0)).T.ravel()
+    found = Outcomes(mdp, [2], True, False)
+    numbers = dict(zip(found.labels, found.of(policy[None], np.array([0.7]), expected, np.zeros((6, 2)))[:, 0], strict=True))
+    rng, runs = np.random.default_rng(0), 20_000
+    visits, hits, steps, plain, discounted = np.zeros(6), 0, 0, 0.0, 0.0
+    moves = mdp.under(policy).toarray().cumsum(axis=1)
+    for _ in range(runs):
+        state, step, reached = int(rng.choice(6, p=mdp.initial)), 0, False
+        while True:
+            visits[state] += 1
+            if state == 2 and not reached:
+                reached, hits, steps = True, hits + 1, steps + step
+            if mdp.terminal[state]:
+                break
+            state = int(np.searchsorted(moves[state], rng.random() * moves[state, -1]))
+            plain, discounted, step = plain + state, discounted + 0.7**step * state, step + 1
+    for state, count in enumerate(visits / runs):
+        assert numbers.get(("visits", str(state)), 0.0) == pytest.approx(count, abs=0.05)
+    assert numbers["chance to reach", "2"] == pytest.approx(hits / runs, abs=0.02)
+    assert numbers["steps to reach", "2"] == pytest.approx(steps / hits, rel=0.05)
+    assert numbers["reward", ""] == pytest.approx(plain / runs, rel=0.03)
+    assert numbers["discounted reward", ""] == pytest.approx(discounted / runs, rel=0.03)
+
+
+def test_tasks_that_never_end_have_discounted_outcomes() -> None:
+    mdp = mh.domains.random_mdp(5, 2, seed=0)
+    policies = [mh.soft_plan(mdp, np.arange(5.0), g).policy for g in (0.3, 0.8)]
+    found = mh.predict(mh.Problem(mdp, policies), discount={"0": 0.3, "1": 0.8}, pay={"3": 1.0}, states=["3"])
+    visits = found.outcomes[found.outcomes["quantity"] == "visits"].groupby("expert", sort=False)["after"].sum()
+    assert np.allclose(visits, [1 / 0.7, 1 / 0.2])
+    assert set(found.outcomes["quantity"]) == {"visits", "chance to reach", "steps to reach", "discounted bonus"}
+    assert np.allclose(found.outcomes.query("quantity == 'chance to reach'")["after"], 1.0)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown state": ({"pay": {"nowhere": 1.0}}, "pay must name states among"),
+    "unknown action": ({"forbid": {"4": "fly"}}, "forbid must name actions among"),
+    "no action left": ({"forbid": {"4": ["0", "1"]}}, "forbid must leave an action in every state, received none in state 4"),
+    "NaN": ({"pay": {"4": np.nan}}, "must be finite"),
+    "shape": ({"pay": np.zeros(3)}, "pay must be a mapping"),
+    "other states": ({"transitions": mh.domains.random_mdp(9, 2, seed=0)}, "received the new state 8"),
+    "other actions": ({"transitions": mh.domains.random_mdp(8, 3, seed=0)}, "transitions must have the actions"),
+    "no MDP": ({"transitions": np.zeros((2, 8, 8))}, "transitions must be an MDP"),
+    "discount": ({"discount": 1.5}, "discount must be in"),
+    "whose discount": ({"discount": {"nobody": 0.5}}, "discount must name experts"),
+    "terminal start": ({"initial": {"0": 1.0}}, "must not start in a terminal state"),
+    "paid where nothing is chosen": ({"pay": {("0", "0"): 1.0}}, "pay must be for actions that can be taken"),
+    "level": ({"level": 2}, "level must be between"),
+    "states": ({"states": ["nowhere"]}, "states must name states"),
+    "restrictions": ({"restrictions": {"lower": 0}}, "restrictions are for"),
+    "groups": ({"persons": "groups"}, "groups are those of a Population"),
+    "features alone": ({"features": np.zeros((8, 1))}, "features must come with transitions"),
+    "columns": ({"pay": pd.DataFrame({"state": ["4"]})}, "received a table without amount"),
+    "pairs": ({"forbid": ["40"]}, "forbid must list pairs"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_changed_is_refused_in_one_sentence(name: str) -> None:
+    change, words = REFUSED[name]
+    with pytest.raises(ValueError, match=words) as refusal:
+        mh.predict(tiny_solutions()["lists"].solution, **change)
+    assert "\n" not in str(refusal.value)
+
+
+def test_sources_that_cannot_answer_are_refused() -> None:
+    mdp, table = three_steps(), tiny_solutions()["lists"].table
+    with pytest.raises(ValueError, match="received demonstrations of expert 0: solve the problem"):
+        mh.predict(mh.Problem(mdp, table))
+    with pytest.raises(ValueError, match="one action for each state"):
+        mh.predict(mh.Problem(mdp, [np.zeros(8, dtype=int)]))
+    with pytest.raises(ValueError, match="needs a Solution, an Identification or a Problem, received str"):
+        mh.predict("solution")  # type: ignore[arg-type]
+    rng = np.random.default_rng(0)
+    unrelated = [mh.soft_plan(mh.domains.cliff().mdp, rng.normal(0, 3, 12), g).policy for g in (0.2, 0.5, 0.9)]
+    with pytest.raises(ValueError, match="no discounts and shared reward explain"):
+        mh.predict(mh.Problem(mh.domains.cliff().mdp, unrelated), pay={"11": 1.0})
+
+
+def test_the_ways_to_say_a_change_are_one() -> None:
+    mdp = three_steps()
+    table = np.zeros((8, 2))
+    table[4, 1] = 2.0
+    ways = [{("4", "1"): 2.0}, {(4, 1.0): 2.0}, table, pd.DataFrame({"state": [4], "action": [1], "amount": [2.0]})]
+    changes = [read_change(mdp, ("a",), pay=way) for way in ways]
+    assert all(np.array_equal(change.pay, table) for change in changes)
+    arrival = [{"3": 1.5}, np.eye(8)[3] * 1.5, pd.DataFrame({"state": ["3"], "amount": [1.5]})]
+    assert all(np.array_equal(read_change(mdp, ("a",), pay=way).pay, mdp.expect(np.eye(8)[3] * 1.5)) for way in arrival)
+    mask = table > 0
+    bans = [{"4": "1"}, {4: [1]}, [("4", "1")], mask, pd.DataFrame({"state": [4], "action": [1]})]
+    assert all(np.array_equal(read_change(mdp, ("a",), forbid=way).forbid, mask) for way in bans)
+
+
+def test_persons_and_groups_of_a_population() -> None:
+    solution = tiny_solutions()["population"].solution
+    each, groups = mh.predict(solution, pay={"1": 1.0}), mh.predict(solution, pay={"1": 1.0}, persons="groups")
+    assert each.experts == solution.experts
+    assert groups.experts == ("typical person", "new person")
+    width = (groups.high - groups.low)[:, groups.change.mdp.live].mean(axis=1)
+    assert not np.isfinite(width).all() or width[1] > width[0]
+
+
+@pytest.mark.slow
+def test_a_prediction_is_a_table_and_a_file(tmp_path: Any) -> None:
+    found = mh.predict(tiny_solutions()["lists"].solution, pay={"1": 1.0}, draws=50)
+    frame = found.to_frame()
+    assert list(frame) == ["expert", "state", "action", "before", "after", "change", "low", "high", "status"]
+    assert len(frame) == 3 * 6 * 2
+    found.to_json(tmp_path / "prediction.json")
+    content = json.loads((tmp_path / "prediction.json").read_text(encoding="utf-8"))
+    assert content["kind"] == "Prediction"
+    assert content["experts"] == ["0", "1", "2"]
+    assert content["after"]["0"]["4"]["1"] == pytest.approx(found.after[0, 4, 1])
+    assert content["bounds"]["2"]["status"] == found.status[2]
+    again = mh.predict(tiny_solutions()["lists"].solution, pay={"1": 1.0}, draws=50, jobs=2)
+    assert np.array_equal(again.low, found.low, equal_nan=True)
