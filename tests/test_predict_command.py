@@ -208,6 +208,21 @@ def test_the_report_of_a_fit_says_how_to_go_on(folder):
     assert "multihorizon predict RESULT --pay pay.csv --out whatif" in page
 
 
+def test_features_of_a_new_task_are_known_by_their_names(tmp_path):
+    features = np.stack([CLIFF.reward > 0, CLIFF.reward < 0], axis=1) / 1.0
+    problem = mh.Problem(CLIFF.mdp, table(), features=CLIFF.mdp.stacked @ features, feature_names=["good", "bad"])
+    found = analyse([table()], [CLIFF.mdp], lambda mdp: (problem.experts[0].features, ("good", "bad")), quick=True)
+    write_fit(tmp_path / "result", found, {})
+    CLIFF.mdp.to_npz(tmp_path / "same.npz")
+    frame = pd.DataFrame({"state": STATES, "bad": features[:, 1], "good": features[:, 0]})
+    frame.to_csv(tmp_path / "kinds.csv", index=False)
+    frame.rename(columns={"good": "fine"}).to_csv(tmp_path / "others.csv", index=False)
+    said = run(tmp_path, "result", "--transitions", "same.npz", "--features", "kinds.csv")
+    assert "No choice changes." in said
+    said = run(tmp_path, "result", "--transitions", "same.npz", "--features", "others.csv", code=2)
+    assert "--features must have the columns of the fit, good, bad, received bad, fine" in said
+
+
 @pytest.mark.slow
 def test_what_is_known_of_the_reward_bounds_what_nothing_else_does(tmp_path):
     """The toy's rewards are a curve: another discount may lead anywhere, unless the reward is said to rise."""

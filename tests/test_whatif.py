@@ -70,6 +70,23 @@ def test_an_identification_that_is_a_set_holds_the_truth() -> None:
     assert np.abs(mh.predict(member, pay={"s1": 2.0}, forbid=[("s2", "a0")]).after - after).max() < 1e-12
 
 
+@pytest.mark.parametrize("experts", [1, 2])
+def test_a_set_that_reaches_a_discount_of_one_is_answered_where_nothing_ends(experts: int) -> None:
+    rng = np.random.default_rng(3)
+    moves = rng.dirichlet(np.ones(4), size=(2, 4))
+    moves[:, :3] = moves[0, :3]
+    mdp, after = mh.MDP(moves), mh.MDP(rng.dirichlet(np.ones(4), size=(2, 4)))
+    reward, discounts = rng.normal(size=4), (0.9, 0.3)[:experts]
+    set_ = mh.identify(mh.Problem(mdp, [mh.soft_plan(mdp, reward, g).policy for g in discounts]))
+    assert set_.status == "set"
+    assert (set_.intervals[:, 1] == 1).any()
+    found = mh.predict(set_, pay={"0": 1.0})
+    true = truth(mdp, reward, found, discounts)
+    assert (found.low - 1e-3 <= true).all()
+    assert (true <= found.high + 1e-3).all()
+    assert len(mh.predict(set_, transitions=after).status) == experts
+
+
 def test_a_ban_is_the_limit_of_a_fine() -> None:
     d = mh.domains.cliff()
     problem = mh.Problem(d.mdp, d.mce_experts())

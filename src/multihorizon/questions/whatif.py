@@ -44,6 +44,7 @@ from scipy.special import expit, logit
 from scipy.stats import t
 
 from multihorizon.checks import (
+    ENDLESS_DISCOUNT,
     TINY,
     Bools,
     Floats,
@@ -929,6 +930,8 @@ def explaining(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floa
     elif known.ranges is not None:
         tried = np.concatenate([tried, np.linspace(known.ranges[:, 0], known.ranges[:, 1], 41)])
         lams = np.repeat(lams, len(tried), axis=0)
+    if known.task.mdp.never_ends().any():
+        tried = np.minimum(tried, ENDLESS_DISCOUNT)  # with a discount of 1 a bonus that is paid forever has no value
     return tried, lams
 
 
@@ -982,6 +985,10 @@ def _over_the_set(
     """
     assert known.policies is not None
     discounts, temperatures = _members(known, limits)
+    if known.task.mdp.never_ends().any() or change.task.never_ends().any():
+        finite = (discounts <= ENDLESS_DISCOUNT).all(axis=1)  # with a discount of 1 there are no values
+        if finite.any():
+            discounts, temperatures = discounts[finite], temperatures[finite]
     bounds = predicted_bounds(
         known.problem,
         discounts,
