@@ -234,7 +234,7 @@ def test_where_discounts_are_a_set_bonuses_have_bounds() -> None:
     k = found.status.index("bounded")
     assert found.low[k] <= found.bonus[k] <= found.high[k]
     assert any("attained" in remark for remark in found.remarks)
-    assert "needs least" not in found.summary()
+    assert " most." not in found.summary()
 
 
 def test_intervals_are_those_of_the_draws_and_persons_spread() -> None:
@@ -288,7 +288,7 @@ def test_experts_without_a_common_scale_are_not_compared() -> None:
     problem = people(line(), np.arange(6.0), [0.3, 0.8])
     found = mh.nudge(problem, state="5", chance=0.9, discount={"0": 0.3, "1": 0.8})
     assert not found.comparable
-    assert "needs least" not in found.summary()
+    assert " most." not in found.summary()
     assert "compare no experts" in found.summary()
 
 

@@ -160,8 +160,10 @@ class Nudge(Result):
         found = np.flatnonzero(known & np.isfinite(self.bonus))
         lines = []
         if self.comparable and found.size > 1 and np.ptp(self.bonus[found]) > 0:
-            least, most = (found[int(pick(self.bonus[found]))] for pick in (np.argmin, np.argmax))
-            lines.append(f"{self.experts[least]} needs least, {self.experts[most]} most.")
+            least = [self.experts[k] for k in found[self.bonus[found] == self.bonus[found].min()]]
+            need = "needs" if len(least) == 1 else "need"
+            most = self.experts[found[int(np.argmax(self.bonus[found]))]]
+            lines.append(f"{in_words(least)} {need} {'least' if self.bonus[found].min() > 0 else 'nothing'}, {most} most.")
         if self.comparable and known.sum() >= 10 and np.ptp(self.discounts[known]) > 0 and np.unique(self.bonus[known]).size > 1:
             tie = float(spearmanr(self.discounts[known], self.bonus[known]).statistic)
             lines.append(f"Who looks farther ahead needs {'less' if tie < 0 else 'more'} (rank correlation {tie:.2f}).")
