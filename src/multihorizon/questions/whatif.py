@@ -16,9 +16,11 @@ discount is one of a set, every discount of its range is tried: the ends of what
 
 *How sure.* The estimate x = (θ, γ, log λ, t) of a fit to decisions has the covariance C of `estimate.intervals`, estimated
 transitions included. So many x are drawn from N(x̂, C), within their bounds, and each is planned with. Intervals are the
-quantiles of what comes out. Persons of a `Population` are drawn from what their decisions and the population say of them. *What
-the decisions do not show*: along a direction n of which they say nothing, `log π'` is planned at x̂ ± εn. Where it does not move,
-it is identified, though the reward is not; where it moves, nothing bounds it.
+quantiles of what comes out, such that one more draw lies between them with the level as its chance: of n draws in order, the ends
+are no. `(n + 1)(1 ∓ level)/2`. Quantiles at `1 + (n − 1)(1 ∓ level)/2`, NumPy's own, are too narrow: of 200 draws they hold one
+percent less. Persons of a `Population` are drawn from what their decisions and the population say of them. *What the decisions do
+not show*: along a direction n of which they say nothing, `log π'` is planned at x̂ ± εn. Where it does not move, it is identified,
+though the reward is not; where it moves, nothing bounds it.
 
 *What comes of it.* With ρ the first state and `P = Σ_a π' T`:
 
@@ -1073,12 +1075,11 @@ def _sure(
     open_policies[estimate.lost], open_outcomes[estimate.lost] = True, True
     low, high = np.empty(point.after.shape), np.empty(point.after.shape)
     ends = np.empty(open_outcomes.shape), np.empty(open_outcomes.shape)
-    shares = [(1 - level) / 2, (1 + level) / 2]
     failed = 0
     for k, (policies, numbers) in zip(experts, work.each(estimate.drawn, jobs), strict=True):
         finite = ~np.isnan(policies[:, 0, 0])
-        low[k], high[k] = np.quantile(policies[finite], shares, axis=0)
-        ends[0][k], ends[1][k] = np.quantile(numbers[:, finite], shares, axis=1)
+        low[k], high[k] = _ends(policies[finite], level, axis=0)
+        ends[0][k], ends[1][k] = _ends(numbers[:, finite], level, axis=1)
         failed = max(failed, int((~finite).sum()))
         progress((k + 1) / experts.size, f"{k + 1:,} of {experts.size:,} experts")
     live = change.mdp.live & work.outcomes.reached[:, None]
@@ -1100,6 +1101,12 @@ def _sure(
         outcome_ends=ends,
         outcome_open=open_outcomes,
     )
+
+
+def _ends(drawn: Floats, level: float, axis: int) -> Floats:
+    """The lower and the upper end of what was drawn: one more draw lies between them with `level` as its chance."""
+    found: Floats = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=axis, method="weibull")
+    return found
 
 
 def estimate_of(known: Known, change: Change, draws: int, seed: int) -> tuple[Estimate | None, bool, str]:
@@ -1488,7 +1495,6 @@ def generalization_error(
         return GeneralizationError(signed, absolute, remark=why)
     theta = estimate.drawn.theta if estimate.drawn.theta.ndim == 2 else estimate.drawn.theta[:, None]
     drawn = losses(domain, (arrival @ theta).T, variants)
-    shares = [(1 - level) / 2, (1 + level) / 2]
-    low, high = np.quantile(drawn[1], shares, axis=0)
-    means = [tuple(np.quantile(each.mean(axis=1), shares).tolist()) for each in drawn]
+    low, high = _ends(drawn[1], level, axis=0)
+    means = [(float(one), float(other)) for one, other in (_ends(each.mean(axis=1), level, axis=0) for each in drawn)]
     return GeneralizationError(signed, absolute, low, high, means[0], means[1], level)
