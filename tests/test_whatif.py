@@ -87,6 +87,14 @@ def test_a_set_that_reaches_a_discount_of_one_is_answered_where_nothing_ends(exp
     assert len(mh.predict(set_, transitions=after).status) == experts
 
 
+def test_outcomes_of_a_plan_that_never_ends_are_not_known_and_those_of_others_are() -> None:
+    mdp = mh.MDP([[[0, 1, 0], [1, 0, 0], [0, 0, 0]], [[0, 0, 1], [0, 0, 1], [0, 0, 0]]], initial=[1, 0, 0], terminal=[2])
+    policies = np.array([[[1.0, 0.0]] * 3, [[0.5, 0.5]] * 3])
+    found = Outcomes(mdp, [2], False, False).of_or_nan(policies, np.array([0.9, 0.9]), np.zeros((3, 2)))
+    assert np.isnan(found[:, 0]).all()
+    assert np.allclose(found[-2:, 1], [1.0, 2.0])
+
+
 def test_a_ban_is_the_limit_of_a_fine() -> None:
     d = mh.domains.cliff()
     problem = mh.Problem(d.mdp, d.mce_experts())

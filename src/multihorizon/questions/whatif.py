@@ -69,6 +69,7 @@ from multihorizon.exact.bounds import discount_members, predicted_bounds, read_r
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.mdp import MDP, steps_into
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
+from multihorizon.planning.linear import SingularError
 from multihorizon.planning.plan import log_policies, plan
 from multihorizon.problem import Crowd, Expert, Problem, require_finite
 from multihorizon.result import Result, literal
@@ -1010,7 +1011,7 @@ def _over_the_set(
     low, high = np.full((2, len(bounds.status), len(outcomes.labels)), np.nan)
     for k, (policies, gamma) in enumerate(zip(bounds.members, bounds.member_discounts, strict=True)):
         if bounds.status[k] != NOT_BOUNDED:
-            numbers = outcomes.of(policies, gamma, None, change.pay)
+            numbers = outcomes.of_or_nan(policies, gamma, change.pay)
             low[k], high[k] = numbers.min(axis=1), numbers.max(axis=1)
     answer = known.policies, bounds.point, bounds.low, bounds.high, bounds.status, bounds.proved
     return _Answer(*answer, remarks, (low, high))
@@ -1391,6 +1392,16 @@ class Outcomes:
                     rows.append((visits * earned).sum(axis=0)[None])
                 rows.append((discounted * earned).sum(axis=0)[None])
         return np.concatenate(rows)
+
+    def of_or_nan(self, policies: Floats, gamma: Floats, pay: Floats) -> Floats:
+        """The same without a reward, NaN for policies that walk in circles for so long that rounding hides their end."""
+        try:
+            return self.of(policies, gamma, None, pay)
+        except (np.linalg.LinAlgError, SingularError):
+            if gamma.size == 1:
+                return np.full((len(self.labels), 1), np.nan)
+        halves = np.array_split(np.arange(gamma.size), 2)
+        return np.concatenate([self.of_or_nan(policies[half], gamma[half], pay) for half in halves], axis=1)
 
     def reach(self, policy: Floats, j: int, toward: Bools) -> tuple[Floats, Bools, Resolvents]:
         """The chances `(S,n)` to reach j later under policies `(A,S,n)`, the states they go through, and solves among these.
