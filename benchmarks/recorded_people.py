@@ -1,10 +1,11 @@
-"""What recorded people say: predictions of decisions held out, effects of covariates, and the shape of look-ahead.
+"""What recorded people say: predictions of decisions held out, effects of covariates, the shape of look-ahead, and what if.
 
     python benchmarks/recorded_people.py FOLDER held-out [--splits 10]
     python benchmarks/recorded_people.py FOLDER effects
     python benchmarks/recorded_people.py FOLDER random-groups [--splits 100]
     python benchmarks/recorded_people.py FOLDER families
     python benchmarks/recorded_people.py FOLDER noise
+    python benchmarks/recorded_people.py FOLDER asteroids
 
 FOLDER holds a study with a known reward: `decisions.csv`, `transitions.csv`, `features_points.csv` (state, action, points),
 `persons.csv`, and for `noise` also `episodes.csv` (expert, episode, noise). The study of 44 people on the page "What 44 recorded
@@ -15,6 +16,9 @@ of 100 splits.
 
 *Noise.* The same persons with low and with high noise: the change is the same for everyone, or persons differ in it; and the same
 decisions as those of different persons.
+
+*Asteroids.* People are fitted in the rounds without asteroids (noise is low, the second word of a state). `mh.predict` then says
+what they do among asteroids (noise is high), where transitions and states are others, and only the points of actions are shared.
 
 *Held out.* Each person's episodes are split into two halves. Each half is predicted from a fit to the other, and both
 log-likelihoods are added. "Each alone" is maximum likelihood with each person's own discount and temperature. "One for all" has
@@ -206,10 +210,66 @@ def noise(study: Study, folder: Path) -> None:
         print("    variance", found["variance"], "alike", found["alike"], "predictions", found["predictions"])
 
 
+def rounds(study: Study, noise: str) -> tuple[mh.MDP, np.ndarray, mh.Demonstrations]:
+    """The task, the points of actions `(A·S,1)` and the decisions of the rounds with this noise."""
+    keep = [i for i, name in enumerate(study.mdp.state_names) if name.startswith("end") or name.split()[1] == noise]
+    moves = [study.mdp.stacked[a * study.mdp.n_states + np.array(keep)][:, keep] for a in range(study.mdp.n_actions)]
+    names = [study.mdp.state_names[i] for i in keep]
+    points = np.reshape(study.points, (study.mdp.n_actions, -1))[:, keep].reshape(-1, 1)
+    frame = study.frame[study.frame["state"].astype(str).str.split().str[1] == noise]
+    first = frame[frame["step"] == 0]["state"].value_counts(normalize=True)
+    initial = [float(first.get(name, 0.0)) for name in names]
+    task = mh.MDP(
+        moves,
+        initial,
+        study.mdp.terminal[keep],
+        study.mdp.available[keep],
+        state_names=names,
+        action_names=study.mdp.action_names,
+    )
+    return task, points, mh.Demonstrations.from_frame(frame)
+
+
+def asteroids(study: Study) -> None:
+    """Fit without asteroids, predict with asteroids, and compare with what was recorded there."""
+    (calm, calm_points, seen), (rough, points, later) = rounds(study, "low"), rounds(study, "high")
+    fitted = mh.solve(mh.Problem(calm, seen, features=calm_points, feature_names=["points"]), mh.Population())
+    found = mh.predict(fitted, transitions=rough, features=points)
+    recorded = {expert.name: np.asarray(expert.counts) for expert in mh.Problem(rough, later).experts}
+    counts, jump = np.stack([recorded[name] for name in found.experts]), rough.action_names.index("jump")
+    print(f"status {sorted(set(found.status))}; decisions {int(counts.sum())}")
+    refitted = mh.solve(mh.Problem(rough, later, features=points, feature_names=["points"]), mh.Population())
+    own = mh.predict(refitted)
+    order = [own.experts.index(name) for name in found.experts]
+    for name, policies in (("predicted", found.after), ("fitted to these same decisions", own.after[order])):
+        value = (counts * np.log(np.maximum(policies, 1e-300))).sum() / counts.sum()
+        print(f"mean log-likelihood of a decision, {name}: {value:.3f}")
+    visits = counts.sum(axis=2)
+    chosen, expected = counts[:, :, jump], visits * found.after[:, :, jump]
+    before = np.stack([np.asarray(expert.counts) for expert in mh.Problem(calm, seen).experts])
+    print(f"jumps before {before[:, :, jump].sum() / before.sum():.3f}")
+    print(f"jumps predicted {expected.sum() / visits.sum():.3f}, recorded {chosen.sum() / visits.sum():.3f}")
+    for low, high in zip(np.arange(0, 1, 0.2), np.arange(0.2, 1.01, 0.2), strict=True):
+        own_part = (found.after[:, :, jump] >= low) & ((found.after[:, :, jump] < high) | (high > 0.99))
+        n = visits[own_part].sum()
+        print(f"  {low:.1f} to {high:.1f}: {int(n)}, {expected[own_part].sum() / n:.3f}, {chosen[own_part].sum() / n:.3f}")
+    share, predicted_share = chosen.sum(axis=1) / visits.sum(axis=1), expected.sum(axis=1) / visits.sum(axis=1)
+    print(f"correlation between persons of the two shares {np.corrcoef(share, predicted_share)[0, 1]:.2f}")
+    typical = mh.predict(fitted, transitions=rough, features=points, persons="groups").outcomes
+    print(typical[typical["quantity"] == "reward"].assign(weight=fitted.reward[0]).to_string())
+    gained = found.outcomes[found.outcomes["quantity"] == "reward"]
+    starts = int((later.to_frame()["step"] == 0).sum())
+    real = (counts.sum(axis=0).T.ravel() * points[:, 0]).sum() / starts
+    print(f"points per round predicted {gained['after'].mean() / fitted.reward[0]:.2f}, of recorded decisions {real:.2f}")
+    print("discounts, quartiles:", *(np.quantile(one.discounts, [0.25, 0.5, 0.75]).round(2) for one in (fitted, refitted)))
+    chance = np.log(1 / rough.live.sum(axis=1).clip(1))
+    print(f"chance {(visits * chance).sum() / visits.sum():.3f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("what", choices=["held-out", "effects", "random-groups", "families", "noise"])
+    parser.add_argument("what", choices=["held-out", "effects", "random-groups", "families", "noise", "asteroids"])
     parser.add_argument("--splits", type=int, default=10)
     given = parser.parse_args()
     study = Study(given.folder)
@@ -218,7 +278,7 @@ def main() -> None:
     elif given.what == "noise":
         noise(study, given.folder)
     else:
-        {"effects": effects, "families": families}[given.what](study)
+        {"effects": effects, "families": families, "asteroids": asteroids}[given.what](study)
 
 
 if __name__ == "__main__":
