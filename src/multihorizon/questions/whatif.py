@@ -655,7 +655,8 @@ class Known:
 class _Answer:
     """Policies `(K,S,A)` before and after, the ends of the latter, and what is known of them.
 
-    Of outcomes `(K,Q)` there are the lower and upper ends, and whether they move with what the decisions do not show.
+    Of outcomes `(K,Q)` there are the lower and upper ends, whether they move with what the decisions do not show, and, where they
+    are known already, the numbers themselves.
     """
 
     before: Floats
@@ -667,6 +668,7 @@ class _Answer:
     remarks: tuple[str, ...] = ()
     outcome_ends: tuple[Floats, Floats] | None = None
     outcome_open: Bools | None = None
+    outcomes: Floats | None = None
 
 
 def read_source(source: Any, discount: Any, persons: str) -> Known:
@@ -911,14 +913,15 @@ def _without_reward(known: Known, change: Change, targets: list[int], restrictio
         )
     outcomes = Outcomes(change.task, targets, False, bool(change.pay.any()))
     after, low, high = (np.empty(change.pay.shape, dtype=np.float64)[None].repeat(len(status), axis=0) for _ in range(3))
-    ends = np.empty((len(status), len(outcomes.labels))), np.empty((len(status), len(outcomes.labels)))
+    points, *ends = np.empty((3, len(status), len(outcomes.labels)))
     for k, policy in enumerate(known.policies):
         swept = reweighted(known.task.mdp, policy, change, tried[:, k], lams[:, k])
         numbers = outcomes.of(swept, tried[:, k], None, change.pay)
         after[k], low[k], high[k] = swept[0], swept.min(axis=0), swept.max(axis=0)
+        points[k] = numbers[:, 0]
         ends[0][k], ends[1][k] = numbers.min(axis=1), numbers.max(axis=1)
     nothing = np.zeros(len(status), dtype=np.bool_)
-    return _Answer(known.policies, after, low, high, status, nothing, tuple(remarks), ends)
+    return _Answer(known.policies, after, low, high, status, nothing, tuple(remarks), (ends[0], ends[1]), outcomes=points)
 
 
 def explaining(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
@@ -1428,7 +1431,10 @@ def _outcome_frame(known: Known, change: Change, answer: _Answer, targets: list[
     rewards = (None, None) if known.theta is None else expected_rewards(known, change, known.theta)
     after = Outcomes(change.task, targets, known.theta is not None, paid)
     pay = change.pay.T.ravel()
-    numbers = after.of(answer.after, gamma, None if rewards[1] is None else rewards[1] + pay, change.pay)
+    if answer.outcomes is None:
+        numbers = after.of(answer.after, gamma, None if rewards[1] is None else rewards[1] + pay, change.pay)
+    else:
+        numbers = answer.outcomes.T
     old = known.task.mdp
     places = [old.state_names.index(change.mdp.state_names[j]) for j in targets if change.mdp.state_names[j] in old.state_names]
     first = Outcomes(old, places, known.theta is not None, False)
