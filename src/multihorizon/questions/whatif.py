@@ -417,6 +417,8 @@ class Prediction(Result):
         """The choice that changes most, in words."""
         live = np.where(self.change.mdp.live & np.isfinite(change), np.abs(change), -1.0)
         state, action = (int(i) for i in np.unravel_index(int(np.argmax(live)), live.shape))
+        if live[state, action] < 0:
+            return "decides in new states only, where there is nothing to compare with"
         if live[state, action] < 5e-7:
             return "nothing changes"
         ends = percent(float(self.after[k, state, action] - change[state, action])), percent(float(self.after[k, state, action]))
