@@ -820,12 +820,14 @@ def _of_policies(source: Identification | Problem, discount: Any) -> Known:
         )
     if np.ptp(source.temperature) > 0:
         unit = f"A bonus of 1 is worth one temperature of {problem.names[0]}."
+    # with a discount of 1, what goes on forever has no value
+    largest = ENDLESS_DISCOUNT if task.mdp.never_ends().any() else 1.0
     return replace(
         known,
         unit=unit,
-        discounts=source.discounts,
+        discounts=np.minimum(source.discounts, largest),
         temperature=source.temperature,
-        ranges=source.intervals,
+        ranges=np.minimum(source.intervals, largest),
         identified=source.discounts_identified,
         source=source,
     )
@@ -939,7 +941,7 @@ def explaining(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floa
         tried = np.concatenate([tried, np.linspace(known.ranges[:, 0], known.ranges[:, 1], 41)])
         lams = np.repeat(lams, len(tried), axis=0)
     if known.task.mdp.never_ends().any():
-        tried = np.minimum(tried, ENDLESS_DISCOUNT)  # with a discount of 1 a bonus that is paid forever has no value
+        tried = np.minimum(tried, ENDLESS_DISCOUNT)  # members of the set may have a discount of 1
     return tried, lams
 
 
