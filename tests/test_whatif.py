@@ -86,7 +86,7 @@ def test_a_set_that_reaches_a_discount_of_one_is_answered_where_nothing_ends(exp
     assert (true <= found.high + 1e-3).all()
     assert len(mh.predict(set_, transitions=after).status) == experts
     at_one = replace(set_, discounts=np.ones(experts))
-    assert np.isfinite(mh.predict(at_one, pay={"0": 1.0}).outcomes[["before", "after"]]).all(axis=None)
+    assert (mh.predict(at_one, pay={"0": 1.0}).outcomes[["before", "after"]] < 1.1e4).all(axis=None)  # 1/(1 − .9999)
 
 
 def test_outcomes_of_a_plan_that_never_ends_are_not_known_and_those_of_others_are() -> None:
