@@ -1453,6 +1453,7 @@ def _outcome_frame(known: Known, change: Change, answer: _Answer, targets: list[
         ends = np.full((experts, size), np.nan), np.full((experts, size), np.nan)
     if answer.outcome_open is not None:
         status = np.where(answer.outcome_open, NOT_BOUNDED, IDENTIFIED)
+    status = np.where((status == BOUNDED) & np.isnan(ends[0]), NOT_BOUNDED, status)  # some member of the set never ends
     return pd.DataFrame(
         {
             "expert": np.repeat(np.array(known.names, dtype=object), size),
