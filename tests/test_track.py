@@ -91,7 +91,7 @@ def test_a_person_of_the_study_has_the_shrunken_mean_of_the_study(monkeypatch: p
     design = SOLVER.covariates(found.require_problem()).matrix
     for i, name in enumerate(found.experts):
         own = table[table["expert"] == name][["state", "action"]]
-        now = Tracker(shared, shared._prior(design[i], errors=False)).update_many(own.itertuples(index=False))
+        now = Tracker(shared, shared._prior(design[i], np.ones((1, 1)), errors=False)).update_many(own.itertuples(index=False))
         assert abs(now.logit_discount - individuals["logit_discount"][i]) < 5e-3 * now.logit_discount_error
         assert abs(now.log_temperature - individuals["log_temperature"][i]) < 5e-3 * now.log_temperature_error
         assert abs(now.discount - found.discounts[i]) < 5e-3 * now.discount_error
