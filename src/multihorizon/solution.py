@@ -338,6 +338,8 @@ CELL_NUMBERS = (
 class PopulationFindings(Evidence):
     """What a comparison of persons found.
 
+    A *cell* is a person under one combination of conditions. What is said of cells is None for a formula without conditions.
+
     Attributes:
         persons, left_out, degrees: how many are compared, who is left out and why, and the degrees of freedom.
         discount, temperature: the effects of the covariates on each, by term.
@@ -354,8 +356,6 @@ class PopulationFindings(Evidence):
         largest_discount, steps: the largest discount that is tried, and the steps of the climb.
         distribution: where no shape was assumed, by group: the most likely points with their weights, the types, and what the
             task cannot show; None where the population is normal.
-
-    Attributes of a formula with conditions, None elsewhere. A *cell* is a person under one combination of conditions:
         cells: of each cell, as arrays `(m,)`: "expert", "pattern" (which of `predictions` it belongs to), its conditions by name,
             "decisions", the shrunken "discount" with the ends "low" and "high" of its 95 % interval, "logit_discount" and
             "log_temperature" with their errors ("logit_discount_error", "log_temperature_error"), and "discount_reliability".
