@@ -148,7 +148,7 @@ def predicted_bounds(
         ('identified', 'identified', 'identified')
     """
     members, warmths = np.atleast_2d(discounts), np.atleast_2d(temperatures)
-    task = _Task.read(mdp, features, pay, forbid, problem.n_parameters)
+    task = _TaskAfter.read(mdp, features, pay, forbid, problem.n_parameters)
     new = np.full(problem.n_experts, np.nan) if new_discounts is None else new_discounts
     found: list[Bounds] = []
     for number, (gammas, lams) in enumerate(zip(members, warmths, strict=True)):
@@ -480,7 +480,7 @@ def _least_contradiction(rows: Floats, limits: Floats) -> list[int]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Task:
+class _TaskAfter:
     """What is decided after the change: `mdp` without the forbidden actions, F' `(A·S',d)`, and what is paid besides `(S',A)`."""
 
     mdp: MDP
@@ -488,12 +488,12 @@ class _Task:
     pay: Floats
 
     @staticmethod
-    def read(mdp: MDP, features: Any, pay: Floats | None, forbid: Bools | None, n_parameters: int) -> _Task:
+    def read(mdp: MDP, features: Any, pay: Floats | None, forbid: Bools | None, n_parameters: int) -> _TaskAfter:
         """The task, with its shapes checked."""
         mdp = mdp if forbid is None else mdp.without(forbid)
         matrix = mdp.stacked if features is None else features
         as_shape(matrix, (mdp.n_actions * mdp.n_states, n_parameters), "features after the change")
-        return _Task(mdp, matrix, np.zeros((mdp.n_states, mdp.n_actions)) if pay is None else pay)
+        return _TaskAfter(mdp, matrix, np.zeros((mdp.n_states, mdp.n_actions)) if pay is None else pay)
 
     def table(self, values: Floats) -> Floats:
         """`(S',A,…)` of values `(A·S',…)`, 0 where nothing is decided."""
@@ -518,7 +518,7 @@ class _OneExpert:
         axes: these directions `(n,dim z)`, orthonormal; `y = axes z`, measured from the centre.
     """
 
-    def __init__(self, rewards: _Rewards, task: _Task, discount: float, temperature: float) -> None:
+    def __init__(self, rewards: _Rewards, task: _TaskAfter, discount: float, temperature: float) -> None:
         self.rewards, self.task, self.gamma, self.lam = rewards, task, discount, temperature
         self._constant = task.table(task.features @ (rewards.origin + rewards.basis @ rewards.centre)) + task.pay
         all_rows = task.table(np.asarray(task.features @ rewards.basis))
@@ -800,7 +800,9 @@ class _Attained:
         return np.array([self._policies[i] for i in np.unique(np.append(self._holder, 0))])
 
 
-def _at_given_discounts(rewards: _Rewards, task: _Task, discounts: Floats, temperatures: Floats, progress: Progress) -> Bounds:
+def _at_given_discounts(
+    rewards: _Rewards, task: _TaskAfter, discounts: Floats, temperatures: Floats, progress: Progress
+) -> Bounds:
     """The bounds of every expert at one point of discounts."""
     outer, inner, points, members, directions = [], [], [], [], []
     for number, (gamma, lam) in enumerate(zip(discounts, temperatures, strict=True)):

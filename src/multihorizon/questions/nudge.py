@@ -55,6 +55,7 @@ from multihorizon.questions.whatif import (
     BOUNDED,
     IDENTIFIED,
     NOT_BOUNDED,
+    TRIED,
     Change,
     Drawn,
     Estimate,
@@ -306,13 +307,11 @@ def nudge(
         estimate, closed, why = estimate_of(known, change, draws, seed)
         remarks += [why] if why else list(estimate.remarks if estimate is not None else ())
     elif known.identified is not None and not known.identified.all():
-        remarks.append(
-            "Discounts that explain the policies were tried one by one: the bounds are attained, and at least so wide."
-        )
+        remarks.append(TRIED)
     tried = explaining(known, None) if known.policies is not None else None
-    work = _Work(known, change, spot, asked, level, estimate, tried)
+    work = _Search(known, change, spot, asked, level, estimate, tried)
     found = []
-    for one in in_parallel(partial(_Work.expert, work), list(range(len(known.names))), jobs):
+    for one in in_parallel(partial(_Search.expert, work), list(range(len(known.names))), jobs):
         found.append(one)
         progress(len(found) / len(known.names), f"{len(found):,} of {len(known.names):,} experts")
     status = [one.status if closed else NOT_BOUNDED for one in found]
@@ -436,7 +435,7 @@ class _Found(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Work:
+class _Search:
     """The question, asked of one expert after the other; of policies `tried` are the discounts and temperatures `(M,K)`."""
 
     known: Known

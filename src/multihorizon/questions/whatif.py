@@ -85,6 +85,8 @@ from multihorizon.words import in_words, percent
 
 #: The words for what is known of a prediction.
 IDENTIFIED, BOUNDED, NOT_BOUNDED = "identified", "bounded", "not bounded"
+#: Of discounts that are one of a set.
+TRIED = "Discounts that explain the policies were tried one by one: the bounds are attained, and at least so wide."
 #: In a task of more states a plan takes a second, and undiscounted visits take several: there are no draws and no such visits.
 LARGE = 20_000
 
@@ -912,9 +914,7 @@ def _without_reward(known: Known, change: Change, targets: list[int], restrictio
         remarks.append("A bonus and a ban follow from the policies alone: the restrictions on the reward change nothing.")
     tried, lams = explaining(known, limits)
     if not known.identified.all():
-        remarks.append(
-            "Discounts that explain the policies were tried one by one: the bounds are attained, and at least so wide."
-        )
+        remarks.append(TRIED)
     outcomes = Outcomes(change.task, targets, False, bool(change.pay.any()))
     after, low, high = (np.empty(change.pay.shape, dtype=np.float64)[None].repeat(len(status), axis=0) for _ in range(3))
     points, *ends = np.empty((3, len(status), len(outcomes.labels)))
@@ -1070,7 +1070,7 @@ def _sure(
     if estimate is None:
         status = IDENTIFIED if closed else NOT_BOUNDED
         return replace(point, status=(status,) * len(known.names), remarks=(why,))
-    work = _Work(known, change, targets, seed)
+    work = _PlansAfter(known, change, targets, seed)
     experts = np.arange(len(known.names))
     open_policies = np.zeros(point.after.shape, dtype=np.bool_)
     open_outcomes = np.zeros((experts.size, len(work.outcomes.labels)), dtype=np.bool_)
@@ -1261,7 +1261,7 @@ def _persons_drawn(known: Known, solution: Solution, rng: np.random.Generator, d
     return Estimate(drawn, None, 1.0, np.zeros(len(known.names), dtype=np.bool_), remarks)
 
 
-class _Work:
+class _PlansAfter:
     """Plans after the change for drawn parameters, and what comes of them."""
 
     def __init__(self, known: Known, change: Change, targets: list[int], seed: int) -> None:
@@ -1280,7 +1280,7 @@ class _Work:
         for i in range(n):
             change = self._in_task(drawn, i)
             known = replace(self.known, task=replace(self.known.task, mdp=change.mdp)) if not change.moved else self.known
-            work = _Work(known, change, self.targets, 0)
+            work = _PlansAfter(known, change, self.targets, 0)
             theta = drawn.theta if drawn.theta.ndim == 1 else drawn.theta[:, i]
             parts.append(work.planned(theta, drawn.gamma[:, i], drawn.lam[:, i], self.change.discounts))
         for k in range(experts):

@@ -174,8 +174,8 @@ def _persons(found: CrowdAnalysis) -> Section:
     headers = ["persons with", middle, "half of them", "mean reliability", "decisions per person"]
     blocks: list[str | Block] = [
         f"{PEOPLE} has a row for each person: the shrunken discount with its 95 % interval, the temperature, the reliability, "
-        "and the covariates. Reliability is 1 where a person's decisions say all, and 0 where they say nothing. Such a person is "
-        "given what is typical of the group.",
+        "and the covariates. Reliability is 1 where a person's own decisions settle the discount, and 0 where they say nothing. "
+        "Then the person has the discount that is typical of the group.",
         Beside(figures),
         PageTable(headers, rows, f"Shrunken discounts by group.{groups[1]}"),
     ]

@@ -480,7 +480,7 @@ class Question:
         scores = np.concatenate([block.by_person(in_theta), block.by_person(surface.slopes @ moves)], axis=2)
         return np.arange(layout.spread.start), scores, total, positive_part(own)
 
-    def local(self, psi: Floats, around: Floats, block: PersonBlock) -> Local | Floats:
+    def local(self, psi: Floats, around: Floats, block: PersonBlock) -> AtPlaces | Floats:
         """What decisions say at places `(Q,D)` around the means of the block's persons, with derivatives if it is one place; or
         places η `(K,2)` for which tables are lacking.
         """
@@ -500,7 +500,7 @@ class Question:
         log = block.by_person(surface.log_likelihoods)
         likely = np.exp(log - log.max(axis=1, keepdims=True))
         off = np.abs(surface.errors) * (likely if len(log) == len(eta) else likely[block.owner])
-        return Local(log, slope, bend, cells, float(off.max()), surface.cuts(off, self.layout.tolerance))
+        return AtPlaces(log, slope, bend, cells, float(off.max()), surface.cuts(off, self.layout.tolerance))
 
     def around(self, psi: Floats, block: PersonBlock) -> Around:
         """What decisions say at the nodes near ψ; the tables must be prepared."""
@@ -549,7 +549,7 @@ class Around:
 
 
 @dataclass(frozen=True, eq=False)
-class Local:
+class AtPlaces:
     """What decisions say at places of each person: ℓ `(n,Q)`, and if it is one place ∂ℓ/∂v `(n,D)` and ∂²ℓ/∂v² `(n,D,D)`.
 
     `cells`, `error` and `cuts` are as in `Part`.
@@ -813,7 +813,7 @@ class Marginal:
         return Question(self.layout.tables, self.layout, self.count)
 
     def local(self, psi: Floats, around: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """What decisions say at places `(Q,D)` around the means of persons: all that `Local` has of them."""
+        """What decisions say at places `(Q,D)` around the means of persons: all that `AtPlaces` has of them."""
         found = self._all(partial(self.question(self.layout.unpack(psi).theta).local, psi, around))
         if found is None:
             raise ValueError("the soft values must be finite at the first parameters: check rewards and transitions")
