@@ -124,7 +124,7 @@ def _close(directory: Path) -> None:
     out.print(f"  It was made from {directory / 'decisions.csv'}, one row per decision, by this command:", soft_wrap=True)
     source, moves = (_typed(directory / name) for name in ("decisions.csv", "meadow.npz"))
     out.print(f"      multihorizon fit {source} --transitions {moves} --out result", soft_wrap=True)
-    out.print("  How much more must the feast, at I3, offer, so that Ann walks there, too? This command says it:")
+    out.print("  Walks begin anywhere. How much more must the feast, at I3, offer, so that four of five walks of Ann lead there?")
     out.print(f"      multihorizon predict {_typed(directory)} --nudge I3 --chance 0.8", soft_wrap=True)
     out.print("  With a table of your own, type")
     out.print("      multihorizon fit YOUR-TABLE.csv --out result")
