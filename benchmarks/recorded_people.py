@@ -7,9 +7,9 @@
     python benchmarks/recorded_people.py FOLDER noise
     python benchmarks/recorded_people.py FOLDER asteroids
 
-FOLDER holds a study with a known reward: `decisions.csv`, `transitions.csv`, `features_points.csv` (state, action, points),
-`persons.csv`, and for `noise` also `episodes.csv` (expert, episode, noise). The study of 44 people on the page "What 44 recorded
-people say" comes from the repository `dimarkov/pybefit`.
+FOLDER holds a study with a known reward: `decisions.csv`, `transitions.csv`, `features_points.csv` (state, action, points) and
+`persons.csv`. The study of 44 people on the page "What 44 recorded people say" comes from the repository `dimarkov/pybefit`.
+Noise is the second word of its states.
 
 *Random groups.* Persons are put into two groups by lot, so there is nothing to find. A test at 5 % should see a difference in 5
 of 100 splits.
@@ -17,8 +17,8 @@ of 100 splits.
 *Noise.* The same persons with low and with high noise: the change is the same for everyone, or persons differ in it; and the same
 decisions as those of different persons.
 
-*Asteroids.* People are fitted in the rounds without asteroids (noise is low, the second word of a state). `mh.predict` then says
-what they do among asteroids (noise is high), where transitions and states are others, and only the points of actions are shared.
+*Asteroids.* People are fitted in the rounds without asteroids (noise is low). `mh.predict` then says what they do among
+asteroids (noise is high), where transitions and states are others, and only the points of actions are shared.
 
 *Held out.* Each person's episodes are split into two halves. Each half is predicted from a fit to the other, and both
 log-likelihoods are added. "Each alone" is maximum likelihood with each person's own discount and temperature. "One for all" has
@@ -186,11 +186,10 @@ def families(study: Study) -> None:
     print(mh.compare_lookahead(study.problem, demonstrations=study.table, solver=solver))
 
 
-def noise(study: Study, folder: Path) -> None:
+def noise(study: Study) -> None:
     """The effect of noise on the same persons, and on the same decisions as those of different persons."""
-    episodes = pd.read_csv(folder / "episodes.csv", dtype=str)
-    table = study.table.under(episodes)
-    frame = study.frame.merge(episodes, on=["expert", "episode"])
+    frame = study.frame.assign(noise=study.frame["state"].str.split().str[1])
+    table = study.table.under(frame[["expert", "episode", "noise"]].drop_duplicates())
     frame["expert"] += " " + frame["noise"]
     persons = frame[["expert", "noise"]].drop_duplicates()
     strangers = mh.Problem(study.mdp, mh.Demonstrations.from_frame(frame.drop(columns="noise")))
@@ -275,10 +274,8 @@ def main() -> None:
     study = Study(given.folder)
     if given.what in ("held-out", "random-groups"):
         {"held-out": held_out, "random-groups": random_groups}[given.what](study, given.splits)
-    elif given.what == "noise":
-        noise(study, given.folder)
     else:
-        {"effects": effects, "families": families, "asteroids": asteroids}[given.what](study)
+        {"effects": effects, "families": families, "noise": noise, "asteroids": asteroids}[given.what](study)
 
 
 if __name__ == "__main__":
