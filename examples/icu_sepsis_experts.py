@@ -85,7 +85,7 @@ def main(episodes: int = 5000, quick: bool = False) -> mh.Solution:
     if quick:
         return solution
     print(mdp, "\nFrom the policies, with one reward per state:")
-    print(exact.summary())
+    print(exact.sentences())
     intervals = solution.confidence_intervals(0.95)
     print(f"From {episodes} episodes each, {len(table)} decisions ({time.perf_counter() - begun:.1f} s):")
     print(solution)

@@ -19,7 +19,7 @@ walkers = {"ann": (up, 0.4), "ben": (down, 0.9), "cem": (up, 0.95), "dia": (down
 policies = [mh.soft_plan(grid, reward, discount).policy for reward, discount in walkers.values()]
 walks = mh.Demonstrations.simulate(grid, policies, episodes=300, names=list(walkers))
 found = mh.goals(mh.Problem(grid, walks))
-print(found.summary())
+print(found.sentences())
 
 order = [found.experts.index(name) for group in found.groups for name in group]
 names = [found.experts[k] for k in order]

@@ -80,7 +80,7 @@ def test_a_horizon_of_the_person_is_carried(found: CarryingOver) -> None:
     assert kept.clear
     assert not lost.clear
     assert not changed.clear
-    assert "A horizon carried from high to low predicts better than one discount for everybody" in found.summary()
+    assert "A horizon carried from high to low predicts better than one discount for everybody" in found.sentences()
     for pair in found.pairs:
         assert pair.mean("own") > pair.mean("one_for_all") > pair.mean("chance")
 
@@ -94,7 +94,7 @@ def test_a_horizon_of_the_situation_is_not() -> None:
     assert all(pair.gain().high < 0 for pair in carried)
     assert found.answer.answer == "At least in part to the situation"
     assert found.parts.lost.clear
-    assert "predicts worse than one discount for everybody" in found.summary()
+    assert "predicts worse than one discount for everybody" in found.sentences()
 
 
 @pytest.mark.slow
@@ -312,4 +312,4 @@ def test_three_persons_who_decide_little_are_no_crash(of_persons: pd.DataFrame) 
     few = of_persons[(of_persons["expert"].astype(int) < 3) & (of_persons["episode"].astype(int) % 1000 < 2)]
     found = asked(few)
     assert all(len(pair.experts) == 3 for pair in found.pairs)
-    assert found.summary()
+    assert found.sentences()

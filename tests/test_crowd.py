@@ -170,7 +170,7 @@ def test_without_a_population_many_experts_are_fitted_one_by_one(monkeypatch) ->
 def test_numbers_that_may_not_be_used_are_given_nowhere(solution, tmp_path) -> None:
     found = analysed(replace(solution, status=Status.NOT_CONVERGED, message="The search ended early."))
     assert found.warnings == ["Do not use these numbers. The population could not be estimated. The search ended early."]
-    assert found.summary() == found.warnings[0]
+    assert found.sentences() == found.warnings[0]
     assert {verdict.kind for verdict in found.verdicts} == {"bad"}
     assert found.groups == []
     frame = found.to_frame()

@@ -63,4 +63,4 @@ def test_a_solution_has_intervals_that_shrink_with_its_data() -> None:
         assert {"low", "high"} <= set(found.to_frame())
     assert widths[1] < widths[0]
     exact = mh.solve(mh.Problem(domain.mdp, experts), mh.ClosedForm())
-    assert "ClosedForm has no standard errors" in mh.generalization_error(domain, exact, tasks=2).summary()
+    assert "ClosedForm has no standard errors" in mh.generalization_error(domain, exact, tasks=2).sentences()

@@ -75,7 +75,7 @@ def test_few_equations_link_nobody_when_policies_have_errors():
     assert (exact.pairs[0].verdict, rough.pairs[0].verdict) == ("share", "cannot tell")
     assert exact.solutions[0].surplus == 1
     assert rough.undecided == ((0, 1),)
-    assert "It is not known whether goals 1 and 2 are the same" in rough.summary()
+    assert "It is not known whether goals 1 and 2 are the same" in rough.sentences()
 
 
 def test_the_same_goal_pursued_with_other_decisiveness():
@@ -142,7 +142,7 @@ def test_one_expert():
     assert found.groups == (("ann",),)
     assert np.isnan(found.discounts).all()
     assert found.to_dict()["discounts"] == [None]
-    assert "One expert alone" in found.summary()
+    assert "One expert alone" in found.sentences()
 
 
 def test_equal_policies_link_nobody_by_themselves():
@@ -170,7 +170,7 @@ def test_an_expert_whom_no_reward_explains_stands_apart():
     found = mh.goals(mh.Problem(mdp, [*policies, erratic]))
     assert found.groups == (("0", "1"), ("2",))
     assert found.solutions[1].status == "infeasible"
-    assert "No reward and discount explain this expert" in found.summary()
+    assert "No reward and discount explain this expert" in found.sentences()
 
 
 def test_order_and_names_do_not_matter():

@@ -52,7 +52,7 @@ def test_two_goals_are_distinguished(two):
         same = int(pair.experts[0]) % 2 == int(pair.experts[1]) % 2
         assert pair.verdict == ("share" if same else "differ")
         assert pair.probability == pytest.approx(float(same), abs=0.05)
-    assert found.summary().startswith(
+    assert found.sentences().startswith(
         "The experts do not all share one reward (p ≤ 0.001). The links between them make 2 groups."
     )
 
@@ -76,7 +76,7 @@ def test_few_decisions_cannot_tell():
     assert found.undecided == ((0, 1), (0, 2), (1, 2))
     assert found.ungrouped == ("0", "1", "2")
     assert np.isnan(found.discounts).all()
-    assert "Any of these goals may be the same." in found.summary()
+    assert "Any of these goals may be the same." in found.sentences()
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_tasks_without_a_common_state_say_nothing_of_each_other():
 
 def test_one_expert_shares_with_nobody():
     found = mh.goals(decided([0], 500))
-    assert found.summary().startswith("One expert alone shares a goal with nobody")
+    assert found.sentences().startswith("One expert alone shares a goal with nobody")
     assert found.verdict == "cannot tell"
     assert np.isnan(found.discounts).all()
     assert np.isnan(found.test.p_value)
@@ -121,7 +121,7 @@ def test_equal_behaviour_is_one_goal_of_unknown_discount():
     found = mh.goals(mh.Problem(MDP, [problem.experts[0], twin]), simulations=19)
     assert found.groups == (("0", "twin"),)
     assert np.isnan(found.discounts).all()
-    assert "not identified" in found.summary()
+    assert "not identified" in found.sentences()
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ def test_the_toy_domain_is_not_identifiable(ending, dimension):
             assert np.abs(mh.soft_plan(domain.mdp, member.reward, gamma).policy - expert).max() < 1e-10
     assert (found.intervals[:, 0] <= np.array(domain.mce_discounts) + 1e-9).all()
     assert (found.intervals[:, 1] >= np.array(domain.mce_discounts) - 1e-9).all()
-    assert "do not identify" in found.summary()
+    assert "do not identify" in found.sentences()
 
 
 def test_the_order_of_the_toy_experts_can_be_reversed():
@@ -82,7 +82,7 @@ def test_policies_without_a_common_reward_are_infeasible():
     found = mh.identify(mh.Problem(mdp, experts))
     assert found.status == "infeasible"
     assert found.residual > 1e-2
-    assert "No discounts" in found.summary()
+    assert "No discounts" in found.sentences()
     outside = mh.identify(mh.Problem(mdp, [rng.dirichlet(np.ones(3), 10) for _ in range(2)]))
     assert outside.status == "infeasible"
 
@@ -223,7 +223,7 @@ def test_decisions_confirm_what_is_said_of_them():
         problem = mh.Problem(domain.mdp, demonstrations)
         found = mh.identify(problem)
         assert found.status == "set"
-        assert "reproduces" not in found.summary()
+        assert "reproduces" not in found.sentences()
         truth = np.array(domain.mce_discounts)
         assert ((found.intervals[:, 0] <= truth) & (truth <= found.intervals[:, 1])).all()
         likelihoods = []
@@ -256,11 +256,11 @@ def test_what_is_not_identified_is_null():
 
 def test_limits_are_printed_as_limits():
     _, problem = toy_problem("terminal")
-    words = mh.identify(problem).summary()
+    words = mh.identify(problem).sentences()
     assert "0: discount at most 0.3982" in words
     assert "2: discount at least 0.7973" in words
     _, problem = toy_problem("absorbing")
-    words = mh.identify(problem).summary()
+    words = mh.identify(problem).sentences()
     assert words.count("any discount from 0 to 1") == 3
     assert "A constant may be added to the whole reward" in words
     assert "(s)" not in words
@@ -280,7 +280,7 @@ def test_a_set_that_leaves_the_box_at_once_is_described_as_such():
     found = mh.identify(mh.Problem(mdp, [mh.soft_plan(mdp, reward, gamma).policy for gamma in (0.0, 0.34, 1.0)]))
     assert (found.status, found.dimension) == ("set", 1)
     np.testing.assert_allclose(found.discounts, [0.0, 0.34, 1.0], atol=1e-6)
-    assert "only the limits 0 and 1" in found.summary()
+    assert "only the limits 0 and 1" in found.sentences()
     assert not found.members
 
 

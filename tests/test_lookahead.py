@@ -235,7 +235,7 @@ def test_what_did_not_end_is_neither_tested_nor_best(monkeypatch) -> None:
     assert not any(row.finished for row in compared.rows)
     assert np.isnan([row.free_p for row in compared.rows]).all()
     assert [row.verdict for row in compared.rows][1] == "not known: its climb did not end"
-    assert "The search did not end for" in compared.summary()
+    assert "The search did not end for" in compared.sentences()
 
 
 def test_bad_options_are_refused() -> None:
@@ -252,7 +252,7 @@ def test_in_two_steps_all_weights_are_one_family() -> None:
     assert verdicts.pop("depth") == "differs from exponential"
     assert verdicts.pop("exponential") == "best"
     assert set(verdicts.values()) == {"same as exponential"}
-    assert "In this task of 2 steps it is the same as" in comparison.summary()
+    assert "In this task of 2 steps it is the same as" in comparison.sentences()
     assert {row.parameters for row in comparison.rows} == {3}
 
 

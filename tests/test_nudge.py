@@ -105,7 +105,7 @@ def test_nothing_is_needed_where_the_chance_is_there_already() -> None:
     found = mh.nudge(people(mdp, np.zeros(6), [0.5]), state="0", chance=0.5, discount=0.5)
     assert found.answers == ("already",)
     assert found.bonus[0] == 0.0
-    assert "none is needed" in found.summary()
+    assert "none is needed" in found.sentences()
 
 
 def test_who_does_not_look_ahead_does_not_respond_to_what_is_far() -> None:
@@ -116,7 +116,7 @@ def test_who_does_not_look_ahead_does_not_respond_to_what_is_far() -> None:
     )
     assert found.answers[0] == "infinite"
     assert np.isinf(found.bonus[0])
-    assert "no bonus is enough: however large it is" in found.summary()
+    assert "no bonus is enough: however large it is" in found.sentences()
     assert (np.diff(found.bonus[1:]) < 0).all()
     assert found.steps == 4
     np.testing.assert_allclose(found.weight, np.power(discounts, 3))
@@ -234,7 +234,7 @@ def test_where_discounts_are_a_set_bonuses_have_bounds() -> None:
     k = found.status.index("bounded")
     assert found.low[k] <= found.bonus[k] <= found.high[k]
     assert any("attained" in remark for remark in found.remarks)
-    assert " most." not in found.summary()
+    assert " most." not in found.sentences()
 
 
 def test_intervals_are_those_of_the_draws_and_persons_spread() -> None:
@@ -281,15 +281,15 @@ def test_many_persons_are_compared_by_their_discounts() -> None:
     mdp, discounts = line(), np.linspace(0.1, 0.9, 12)
     problem = people(mdp, np.arange(6.0), discounts.tolist())
     found = mh.nudge(mh.identify(problem), state="5", chance=0.99)
-    assert "Who looks farther ahead needs less (rank correlation -0.9" in found.summary()
+    assert "Who looks farther ahead needs less (rank correlation -0.9" in found.sentences()
 
 
 def test_experts_without_a_common_scale_are_not_compared() -> None:
     problem = people(line(), np.arange(6.0), [0.3, 0.8])
     found = mh.nudge(problem, state="5", chance=0.9, discount={"0": 0.3, "1": 0.8})
     assert not found.comparable
-    assert " most." not in found.summary()
-    assert "compare no experts" in found.summary()
+    assert " most." not in found.sentences()
+    assert "compare no experts" in found.sentences()
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

@@ -88,7 +88,7 @@ def test_more_decisions_recover_more(recovered) -> None:
     assert (own.truth == own.truth[0]).all()
     assert more.coverage > 0.7
     assert np.isnan(own.power)
-    assert "6 studies of 3 people" in recovered.summary()
+    assert "6 studies of 3 people" in recovered.sentences()
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_what_was_found_is_written(recovered, tmp_path) -> None:
 def test_what_was_written_is_read_again(recovered, tmp_path) -> None:
     recovered.to_json(tmp_path / "recover.json")
     again = Recovery.from_json(tmp_path / "recover.json")
-    assert again.summary() == recovered.summary()
+    assert again.sentences() == recovered.sentences()
     pd.testing.assert_frame_equal(again.to_frame(), recovered.to_frame())
     assert (again.sizes[0].estimates == recovered.sizes[0].estimates).all()
     (tmp_path / "other.json").write_text("[1, 2]")
@@ -220,9 +220,9 @@ def test_a_fit_shows_the_recovery_it_is_given(folder, recovered, tmp_path) -> No
     arguments = ["fit", *files, "--recovered", tmp_path / "recover.json", "--out", tmp_path / "out"]
     result = CliRunner().invoke(app, list(map(str, arguments)))
     assert result.exit_code == 0, result.output
-    assert recovered.summary() in (tmp_path / "out" / "report.html").read_text()
-    assert json.loads((tmp_path / "out" / "result.json").read_text())["recovery"]["summary"] == recovered.summary()
-    assert recovered.summary() in " ".join(result.output.split())
+    assert recovered.sentences() in (tmp_path / "out" / "report.html").read_text()
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["recovery"]["summary"] == recovered.sentences()
+    assert recovered.sentences() in " ".join(result.output.split())
 
 
 def test_the_command_refuses_bad_requests_in_one_sentence(folder, tmp_path) -> None:

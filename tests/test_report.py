@@ -411,6 +411,6 @@ def test_an_analysis_is_a_result(found, tmp_path):
     written = json.loads((tmp_path / "found.json").read_text())
     assert (written["kind"], written["schema"]) == ("Analysis", 2)
     assert written["experts"] == list(found.solution.experts)
-    assert found.summary() == found.headline
+    assert found.sentences() == found.headline
     assert "王小明" in found._repr_html_()
     assert len(found.plot().get_yticklabels()) == 3

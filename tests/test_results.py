@@ -83,7 +83,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
 def test_a_result_says_lists_saves_shows_and_draws_what_was_found(name: str, tmp_path: Path) -> None:
     found = RESULTS[name]()
     assert type(found).__name__ == name.split()[0]
-    assert found.summary().strip()
+    assert found.sentences().strip()
     frame = found.to_frame()
     assert isinstance(frame, pd.DataFrame)
     assert len(frame) > 0

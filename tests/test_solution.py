@@ -190,7 +190,7 @@ def test_of_very_many_experts_a_solution_says_little_and_draws_how_they_are_dist
         objective=0.0,
         residual=0.0,
     )
-    assert "  p4: discount 0.0002\n  and 19,995 more\n  quartiles of discount: 0.2500, 0.5000, 0.7500" in many.summary()
+    assert "  p4: discount 0.0002\n  and 19,995 more\n  quartiles of discount: 0.2500, 0.5000, 0.7500" in many.sentences()
     assert repr(many) == "Solution(own, converged, experts p0, p1, p2, p3, p4 and 19995 more)"
     assert len(many._repr_html_()) < 10_000
     assert len(many.to_frame()) == 20_000

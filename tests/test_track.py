@@ -152,8 +152,8 @@ def test_nodes_that_are_too_few_are_said(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Tracking, "most", 150)
     few = mh.track(solution(), {"group": "control"}).update_many(decisions(400, discount=0.1))
     assert few.error > 0.0005
-    assert "The nodes are too coarse" in few.summary()
-    assert "The nodes are too coarse" not in exact.summary()
+    assert "The nodes are too coarse" in few.sentences()
+    assert "The nodes are too coarse" not in exact.sentences()
     assert abs(few.logit_discount - exact.logit_discount) < exact.logit_discount_error
 
 

@@ -59,7 +59,7 @@ def test_persons_can_be_of_types_too(tmp_path) -> None:
     found = mh.analyse(WALKS, [CLIFF.mdp], population=population, known_reward=lambda mdp: CLIFF.reward)
     assert isinstance(found, CrowdAnalysis)
     assert found.to_frame()["expert"].tolist() == ["0", "1"]
-    assert "2 types were asked for." in found.summary()
+    assert "2 types were asked for." in found.sentences()
     assert [answer.answer for answer in found.verdicts][-1] == "Better than chance"
 
 

@@ -195,7 +195,7 @@ def test_a_larger_task_needs_its_features() -> None:
     assert found.to_frame()["before"].isna().sum() == 3 * 2
     elsewhere = mh.MDP(moves, initial=np.eye(9)[8], terminal=[0, 1], state_names=[f"new {i}" for i in range(9)])
     found = mh.predict(solution, transitions=elsewhere, features=np.append(PAYS, 3.0)[:, None])
-    assert "nothing changes" not in found.summary()
+    assert "nothing changes" not in found.sentences()
 
 
 def test_what_is_never_done_stays_undone() -> None:

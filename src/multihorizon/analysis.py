@@ -346,7 +346,7 @@ class Analysis(Result):
         """What to collect next."""
         return _advice(self)
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """The opening paragraph."""
         return self.headline
 

@@ -279,7 +279,7 @@ class CrowdAnalysis(Result):
         groups = [] if len(self.verdicts) > 3 else population_words(self.solution, self.longest)
         return " ".join([*self.warnings, *self.absent, *groups, *(verdict.reasons for verdict in self.verdicts)])
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """The opening paragraph."""
         return self.headline
 

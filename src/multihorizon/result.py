@@ -1,6 +1,6 @@
 """What every result can do: say in words what it found, and become a table, a file, a cell of a notebook and a picture.
 
-A result is a frozen dataclass. It has two methods of its own, `summary()` and `to_frame()`, and names the columns of the table
+A result is a frozen dataclass. It has two methods of its own, `sentences()` and `to_frame()`, and names the columns of the table
 that are drawn. The rest follows from these. `Solution`, which can be read back, writes its file itself.
 """
 
@@ -26,12 +26,16 @@ class Result(ABC):
     _drawn: ClassVar[tuple[str, ...]]
 
     @abstractmethod
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """What was found, in a few sentences."""
 
     @abstractmethod
     def to_frame(self) -> pd.DataFrame:
         """What was found, as a table."""
+
+    def summary(self) -> str:
+        """What was found, in sentences."""
+        return self.sentences()
 
     def to_json(self, path: str | Path) -> None:
         """Write the result as JSON; what is not known is null."""
@@ -71,7 +75,7 @@ class Result(ABC):
 
     def _repr_html_(self) -> str:
         """The result as a cell of a notebook shows it."""
-        words = "".join(f"<p>{escape(line)}</p>" for line in self.summary().splitlines() if line)
+        words = "".join(f"<p>{escape(line)}</p>" for line in self.sentences().splitlines() if line)
         return f"<div>{words}{self.to_frame().to_html(index=False, escape=True, max_rows=20)}</div>"
 
     def __str__(self) -> str:

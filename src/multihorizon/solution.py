@@ -587,7 +587,7 @@ class Solution(Result):
             raise ValueError(f"confidence intervals need a solution of MaximumLikelihood, received one of {self.solver}")
         return self.interval_source.at(level)
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """Solver, status and message, and one line per expert; of more than 60, of the first five, and the quartiles of all."""
         columns, many = self._parameters or {"discount": self.discounts}, len(self.experts) > 60
         rows = [

@@ -107,7 +107,7 @@ def _show(found: TableCheck) -> None:
         for row_of_cells in cells:
             drawn.add_row(*row_of_cells.values())
         out.print(drawn)
-    out.print(found.summary(), style="bold red" if any(finding.stops for finding in found.findings) else "bold", soft_wrap=True)
+    out.print(found.sentences(), style="bold red" if any(finding.stops for finding in found.findings) else "bold", soft_wrap=True)
 
 
 def _finding_cells(finding: Finding) -> dict[str, str]:
@@ -141,7 +141,7 @@ def _page(found: TableCheck, written: Sequence[str], transitions: bool) -> Page:
     """The report."""
     wrong = any(finding.stops for finding in found.findings)
     badge = Badge("A fit refuses this table", "bad") if wrong else Badge("Nothing stops a fit", "good")
-    blocks: list[str | Block] = [badge, found.summary()]
+    blocks: list[str | Block] = [badge, found.sentences()]
     if found.findings:
         cells = [_finding_cells(finding) for finding in found.findings]
         blocks.append(PageTable(list(cells[0]), [list(row.values()) for row in cells]))

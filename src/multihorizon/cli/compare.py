@@ -57,4 +57,4 @@ def _show(found: CarryingOver) -> None:
     for row in cells:
         table.add_row(*(row[header] for header in shown))
     out.print(table)
-    out.print(found.summary(), soft_wrap=True)
+    out.print(found.sentences(), soft_wrap=True)

@@ -96,7 +96,7 @@ def _show(domain: Domain, analysis: Analysis) -> None:
     verdict = identify(Problem(small.mdp, small.mce_experts(), names=["near", "middle", "far"]))
     out.print("Some behaviour cannot show how far ahead people look, however much of it is seen. Then the answer says so.")
     out.print("Three experts of the paper's toy domain, known exactly:")
-    out.print("\n".join(verdict.summary().splitlines()[:4]), soft_wrap=True)
+    out.print("\n".join(verdict.sentences().splitlines()[:4]), soft_wrap=True)
 
 
 def _horizons(domain: Domain, analysis: Analysis) -> Table:

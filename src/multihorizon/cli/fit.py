@@ -193,9 +193,9 @@ def _show(analysis: Analysis) -> None:
         out.print(_table(analysis))
     if analysis.lookahead is not None:
         out.print(_families(analysis.lookahead))
-        out.print(analysis.lookahead.summary(), soft_wrap=True)
+        out.print(analysis.lookahead.sentences(), soft_wrap=True)
     if analysis.recovery is not None:
-        out.print(analysis.recovery.summary(), soft_wrap=True)
+        out.print(analysis.recovery.sentences(), soft_wrap=True)
     for verdict in analysis.verdicts:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
     if not all(analysis.sure) or analysis.withheld or analysis.goals_differ:
@@ -215,7 +215,7 @@ def _show_crowd(analysis: CrowdAnalysis) -> None:
         if analysis.groups and analysis.population.cells is None and len(analysis.groups) <= LISTED_EXPERTS:
             out.print(_groups(analysis))
     if analysis.recovery is not None:
-        out.print(analysis.recovery.summary(), soft_wrap=True)
+        out.print(analysis.recovery.sentences(), soft_wrap=True)
     shown = analysis.verdicts if analysis.withheld else analysis.verdicts[-3:]  # the population's words have answered the first
     for verdict in shown:
         out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)

@@ -32,10 +32,10 @@ def goals(options: GoalsOptions) -> None:
                 jobs=options.jobs,
                 progress=progress,
             )
-        out.print(found.summary(), soft_wrap=True)
+        out.print(found.sentences(), soft_wrap=True)
         show_remarks(study.remarks)
         if options.out_dir is not None:
             recorded = {**read_options(options), "simulations": options.simulations}
-            content = {**found.to_dict(), "summary": found.summary(), "remarks": study.remarks, "seed": options.seed}
+            content = {**found.to_dict(), "summary": found.sentences(), "remarks": study.remarks, "seed": options.seed}
             page = goals_page(found, study.remarks, options.seed)
             write_answer(options.out_dir, FILES, {**content, "options": recorded}, page)

@@ -58,4 +58,4 @@ def _show(solution: Solution, exact: Identification | None) -> None:
         out.print("Whether exact policies would identify the discounts cannot be said for this problem.", soft_wrap=True)
     else:
         out.print("If the fitted policies were known exactly:")
-        out.print(exact.summary(), soft_wrap=True)
+        out.print(exact.sentences(), soft_wrap=True)

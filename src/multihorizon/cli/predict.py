@@ -177,7 +177,7 @@ def _show(found: Prediction) -> None:
 
 def _show_nudge(found: Nudge) -> None:
     rows = [nudge_cells(found, k) for k in range(min(len(found.experts), LISTED_EXPERTS))]
-    question, *told = found.summary().splitlines()
+    question, *told = found.sentences().splitlines()
     out.print(question, soft_wrap=True)
     out.print(_table("", rows))
     for line in told:

@@ -87,4 +87,4 @@ def _show(found: Recovery) -> None:
         cells = size_cells(size)
         table.add_row(*(cells[header] for header in shown))
     out.print(table)
-    out.print(found.summary(), soft_wrap=True)
+    out.print(found.sentences(), soft_wrap=True)

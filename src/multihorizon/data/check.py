@@ -190,7 +190,7 @@ class TableCheck(Result):
 
     _drawn = ("kind", "count")
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """Whether the table can be fitted, and what must be mended how."""
         wrong = [finding for finding in self.findings if finding.stops]
         if not wrong:
@@ -215,7 +215,7 @@ class TableCheck(Result):
         return {
             "table": Path(self.name).name,
             "rows": self.rows,
-            "summary": self.summary(),
+            "summary": self.sentences(),
             "findings": [{k: v for k, v in vars(finding).items() if k != "rows"} for finding in self.findings],
             "changes": self.changes,
             **{name: getattr(self, name).to_dict("records") for name in ("experts", "states", "actions")},

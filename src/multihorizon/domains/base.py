@@ -100,7 +100,7 @@ class GeneralizationError(Result):
     level: float | None = None
     remark: str = ""
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """Mean and standard deviation of the losses, and the intervals of the means."""
 
         def said(values: Floats, interval: tuple[float, float] | None) -> str:

@@ -491,7 +491,7 @@ class RewardFunctions(Result):
         """The expert's probability of each action, `(n,A)`; 0 where it is not known what the action leads to."""
         return np.exp(self._plan(expert, states)[1].T)
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """Where arriving pays most and least, among states spread over the log."""
         frame = self.to_frame().sort_values("reward", ascending=False)
         most, least = (

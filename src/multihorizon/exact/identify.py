@@ -726,7 +726,7 @@ class Identification(Result):
     def _content(self) -> dict[str, Any]:
         return self.to_dict()
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """The finding in plain words, with what to do next."""
         lines = [self.headline()]
         for name, gamma, (low, high) in zip(self.experts, self.discounts, self.intervals, strict=True):

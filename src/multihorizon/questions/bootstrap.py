@@ -55,7 +55,7 @@ class Bootstrap(Result):
         tails = [(1 - as_level(level)) / 2, (1 + level) / 2]
         return np.quantile(self.discounts, tails, axis=0).T
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """How many tables were drawn and how, and the spread of each discount."""
         drawn = "decisions were drawn from the fit" if self.kind == "parametric" else "episodes were drawn with replacement"
         first = f"In {len(self.discounts)} tables {drawn}; {self.failed} further fits did not finish."

@@ -255,7 +255,7 @@ class CarryingOver(Result):
         told = kept.clear or situation
         return Answer(QUESTION, answers[kept.clear, situation], reasons, "good" if told else "caution")
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """The answer, one sentence for each pair, and remarks."""
         answer = self.answer
         lines = [f"{QUESTION} {answer.answer}. {answer.reasons}", *(_sentence(pair) for pair in self.pairs)]
@@ -288,7 +288,7 @@ class CarryingOver(Result):
             "levels": list(self.levels),
             "answer": asdict(self.answer),
             **{name: gain._asdict() for name, gain in self.parts._asdict().items()},
-            "summary": self.summary(),
+            "summary": self.sentences(),
             "pairs": [
                 {
                     "from": pair.origin,

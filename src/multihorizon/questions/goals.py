@@ -145,7 +145,7 @@ class Goals(Result, Generic[Found]):
         open_groups = {g for pair in self.undecided for g in pair}
         return tuple(group[0] for g, group in enumerate(self.groups) if len(group) == 1 and g in open_groups)
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """The finding in plain words."""
         lines: list[str] = [self.headline()]
         for number, (group, solution) in enumerate(zip(self.groups, self.solutions, strict=True), start=1):
@@ -172,7 +172,7 @@ class Goals(Result, Generic[Found]):
         if self.verdict == "differ":
             return f"The experts do not all share one reward ({p}). The links between them make {number} groups."
         if self.test.reason:
-            return self.test.summary()
+            return self.test.sentences()
         if number == 1:
             return f"One reward is likelier than several, but explains the decisions less well than it should ({p})."
         return f"These decisions do not show whether the experts share one reward ({p})."

@@ -98,7 +98,7 @@ class LookaheadComparison(Result):
         """The families that the decisions do not distinguish from the best, which is the first of them."""
         return tuple(row.family for row in self.rows if not row.verdict.startswith("differs"))
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """The result in a few sentences."""
 
         def listed(beginning: str) -> str:
@@ -132,7 +132,7 @@ class LookaheadComparison(Result):
         return {
             "best": self.best,
             "cannot_be_told_apart": list(self.candidates),
-            "summary": self.summary(),
+            "summary": self.sentences(),
             "steps": self.steps,
             "decisions": self.decisions,
             "experts": list(self.experts),
@@ -144,7 +144,7 @@ class LookaheadComparison(Result):
 
     def __str__(self) -> str:
         columns = ["family", "log_likelihood", "parameters", "aic", "bic", "held_out", "free_p", "best_p", "verdict"]
-        return f"{self.to_frame()[columns].round(3).to_string(index=False)}\n{self.summary()}"
+        return f"{self.to_frame()[columns].round(3).to_string(index=False)}\n{self.sentences()}"
 
 
 def compare_lookahead(

@@ -92,7 +92,7 @@ class ModelChecks(Result):
     worst: list[dict[str, Any]]
     within: WithinEpisodes
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """How well each model predicts, how many of the worst states are odd, and whether choices of an episode go together."""
         total = self.decisions.sum()
         means = ", ".join(f"{name} {values @ self.decisions / total:.4f}" for name, values in self.held_out.items())

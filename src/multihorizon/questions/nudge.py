@@ -129,7 +129,7 @@ class Nudge(Result):
     level: float
     remarks: tuple[str, ...]
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """Of each expert the bonus, and who responds to what is near and who to what is far."""
         lines = []
         for k, name in enumerate(self.experts[: 5 if len(self.experts) > 60 else None]):

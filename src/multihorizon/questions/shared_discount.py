@@ -67,7 +67,7 @@ class SharedDiscountTest(Result):
     p_value: float
     adjusted: float
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """The finding in a sentence."""
         names = ", ".join(self.experts)
         if np.isnan(self.p_value):
@@ -98,11 +98,11 @@ class PairwiseTests(Result, Sequence[SharedDiscountTest]):
     def __len__(self) -> int:
         return len(self.tests)
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """How many pairs differ, and one sentence per pair."""
         differ = sum(test.adjusted < 0.05 for test in self.tests)
         first = f"{differ} of {len(self.tests)} pairs have different discounts, with Holm's correction."
-        return "\n".join([first, *(test.summary() for test in self.tests)])
+        return "\n".join([first, *(test.sentences() for test in self.tests)])
 
     def to_frame(self) -> pd.DataFrame:
         """One row per pair."""

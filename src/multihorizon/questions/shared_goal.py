@@ -72,7 +72,7 @@ class SharedGoalTest(Result):
         least = self.p_value * (self.simulations + 1) < 1.5
         return f"p {'≤' if least else '='} {self.p_value:.2g}"
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """The finding in a sentence."""
         if self.reason:
             return f"Whether the experts share one reward was not tested: {self.reason}."

@@ -505,7 +505,7 @@ class Recovery(Result):
     sizes: tuple[SizeResult, ...]
     seed: int
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """The result in a few sentences."""
         first = self.sizes[0]
         people = "1 person" if first.people == 1 else f"{first.people} people"
@@ -538,7 +538,7 @@ class Recovery(Result):
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and dicts; what is not known is NaN."""
         sizes = [{**size.numbers(), "truth": size.truth.tolist(), "estimates": size.estimates.tolist()} for size in self.sizes]
-        said = {"summary": self.summary(), "solver": self.solver, "term": self.term, "level": 0.95, "seed": self.seed}
+        said = {"summary": self.sentences(), "solver": self.solver, "term": self.term, "level": 0.95, "seed": self.seed}
         return {**said, "sizes": sizes, "version": package_version()}
 
     _content = to_dict

@@ -97,7 +97,7 @@ class TrackedPerson(Result):
         """The probability that the person's discount is above this one."""
         return float(1 - np.interp(discount, self.discounts, self.below, left=0.0, right=1.0))
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """What is known, in two sentences; a third where nodes are too coarse."""
         (low, high), (cold, hot), (near, far) = self.discount_interval, self.temperature_interval, self.horizon_interval
         number = "1 decision" if self.decisions == 1 else f"{self.decisions} decisions"

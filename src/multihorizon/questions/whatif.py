@@ -402,7 +402,7 @@ class Prediction(Result):
     remarks: tuple[str, ...]
     change: Change
 
-    def summary(self) -> str:
+    def sentences(self) -> str:
         """Of each expert the choice that changes most, and what is known of it."""
         lines = []
         change = self.after - self._before_there()

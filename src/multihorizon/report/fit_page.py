@@ -191,7 +191,7 @@ def _questions(found: Analysis) -> list[Section]:
 def _identifiability(found: Analysis) -> Section:
     blocks: list[str | Block] = [found.verdicts[1].reasons, "What to collect next:", Items(found.advice)]
     if found.identification is not None and found.solution.status == Status.NOT_IDENTIFIED:
-        blocks += ["If the fitted policies were known exactly:", Listing(found.identification.summary())]
+        blocks += ["If the fitted policies were known exactly:", Listing(found.identification.sentences())]
     return Section("Can the data tell?", blocks)
 
 

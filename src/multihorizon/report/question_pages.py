@@ -81,7 +81,7 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
             for name, gamma, (low, high) in zip(exact.experts, exact.discounts, exact.intervals.tolist(), strict=True)
         ]
         headers = ["expert", Either("discounts", "horizons, steps"), ruler.title]
-        exactly = [Badge(exact.status, "good" if exact.status == "unique" else "bad"), Listing(exact.summary())]
+        exactly = [Badge(exact.status, "good" if exact.status == "unique" else "bad"), Listing(exact.sentences())]
         exactly.append(PageTable(headers, ranges, "The smallest and the largest discount that explain each expert", known))
     return Page(
         "Do these decisions identify the discounts?",
@@ -124,7 +124,7 @@ def goals_page(found: Goals[Solution], remarks: Sequence[str], seed: int) -> Pag
 
 def goals_blocks(found: Goals[Solution], names: Sequence[str]) -> list[str | Block]:
     """What was found of each expert and each group; `names` numbers the experts of the page."""
-    blocks: list[str | Block] = [Listing(found.summary())]
+    blocks: list[str | Block] = [Listing(found.sentences())]
     if found.verdict == "differ" or found.ungrouped:
         blocks.append(
             "Fit each group by itself: keep the rows of its experts, and run multihorizon fit on them. Experts whose group is "
@@ -179,7 +179,8 @@ def lookahead_blocks(compared: LookaheadComparison, names: Sequence[str]) -> lis
     people = [[name, *(parameter(*of, k) for of in parameters)] for k, name in enumerate(compared.experts)]
     headers = ["expert", *(f"{row.family}: {name}" for row, name in parameters)]
     places = [[names.index(name)] for name in compared.experts]
-    return [compared.summary(), families, meaning, PageTable(headers, people, "Each expert's look-ahead in each family", places)]
+    of_each = PageTable(headers, people, "Each expert's look-ahead in each family", places)
+    return [compared.sentences(), families, meaning, of_each]
 
 
 def family_cells(row: FamilyRow) -> dict[str, str]:
@@ -231,7 +232,7 @@ def compare_page(found: CarryingOver, options: dict[str, Any], remarks: Sequence
         "is the best single one, which is too sure. Alone are values from each person's decisions only. One for all has one "
         "discount and one temperature. By chance all available actions are equally likely. Intervals are over persons."
     )
-    badge, sentences = Badge(answer.answer, "" if answer.kind == "caution" else answer.kind), found.summary().splitlines()[1:]
+    badge, sentences = Badge(answer.answer, "" if answer.kind == "caution" else answer.kind), found.sentences().splitlines()[1:]
     return Page(
         "Carried from one condition to another",
         f"{found.condition}: {', '.join(found.levels)}; {count(len({*(e for pair in pairs for e in pair.experts)}), 'person')}.",
@@ -312,7 +313,7 @@ def recovery_blocks(found: Recovery) -> list[str | Block]:
         "alarms, which should be near 5 %. The number after ± is the standard error of a share with so many simulated studies."
     )
     table = PageTable(list(cells[0]), rows, "The study as designed first, then one change at a time")
-    return [found.summary(), Beside(pictures), table, meaning]
+    return [found.sentences(), Beside(pictures), table, meaning]
 
 
 def _truth_figure(size: SizeResult) -> Chart:

@@ -384,7 +384,7 @@ def _likeliest(live: Any, policy: Floats) -> list[Arrow]:
 
 def nudge_page(found: Nudge, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
     """The report of the smallest bonus with which people do something."""
-    first, *told = found.summary().splitlines()
+    first, *told = found.sentences().splitlines()
     words = [line for line in told if not line.startswith("  ")]
     cells = [nudge_cells(found, k) for k in range(len(found.experts))]
     rows, numbers = [list(row.values()) for row in cells], [[k] for k in range(len(cells))]
