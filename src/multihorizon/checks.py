@@ -26,6 +26,8 @@ ROUNDING = 1e-12
 #: Singular values below this share of the largest count as zero. Structural zeros come out near 1e-15, and the weakest
 #: directions that matter on our domains lie above 1e-7.
 RANK_TOLERANCE = 1e-9
+#: Up to this number, floats hold every whole number exactly.
+LARGEST_WHOLE = 2.0**53
 #: Added under a division to keep 0/0 from raising; no quantity of ours is this small and not zero.
 TINY = 1e-300
 #: Moves that are added to each state and action where transitions are estimated: half a move, little against the dozens that an

@@ -6,7 +6,7 @@ that are drawn. The rest follows from these. `Solution`, which can be read back,
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import fields, is_dataclass
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
@@ -17,9 +17,10 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.files import write_json
+from multihorizon.frames import HasFrame
 
 
-class Result(ABC):
+class Result(HasFrame):
     """The base of all results."""
 
     #: The columns of `to_frame()` that `plot()` draws: the label, the value, and the ends of its interval if there is one.

@@ -29,7 +29,7 @@ checks of tables in memory say what it is and on which line.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -43,10 +43,9 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count, as_names, as_shape, first_few, label
+from multihorizon.checks import LARGEST_WHOLE, Bools, Floats, Ints, Sparse, as_count, as_names, as_shape, first_few, label
 from multihorizon.data.reading import (
     EXTRA,
-    LARGEST_WHOLE,
     MEMORY,
     MISSING,
     Scan,
@@ -71,6 +70,7 @@ from multihorizon.data.reading import (
     text,
 )
 from multihorizon.files import existing_file, write_csv
+from multihorizon.frames import Frame, HasFrame, as_frame
 from multihorizon.mdp import MDP
 from multihorizon.planning.plan import check_policy
 
@@ -173,7 +173,7 @@ REMEDIES = {
 }
 
 
-class Demonstrations(ABC):
+class Demonstrations(HasFrame):
     """Decisions of several experts, sorted by expert, episode and step.
 
     `experts`, `episodes`, `states` and `actions` are labels; `expert`, `episode`, `state`, `action` and `next_state` are `(N,)`
@@ -258,10 +258,11 @@ class Demonstrations(ABC):
 
     @staticmethod
     def from_frame(
-        frame: pd.DataFrame, cut_off: bool = False, conditions: Sequence[str] = (), *, unnamed: bool = False
+        frame: Frame, cut_off: bool = False, conditions: Sequence[str] = (), *, unnamed: bool = False
     ) -> Demonstrations:
         """Read a data frame with the columns `expert, episode, step, state, action` and optionally `next_state`.
 
+        It may be one of pandas, polars, pyarrow or DuckDB.
         With `cut_off`, episodes may simply stop: the next state of a last decision may then be unknown. `conditions` names other
         columns that have one value in each episode, numbers or text. With `unnamed` the column `expert` may be missing, or
         blank throughout: then each episode is an expert of its own, with the label of the episode for a name.
@@ -274,8 +275,8 @@ class Demonstrations(ABC):
             >>> Demonstrations.from_frame(rows.assign(noise=["low", "high"]), conditions=["noise"]).conditions.noise.tolist()
             ['low', 'high']
         """
-        table = Table(frame)
-        if unnamed and ("expert" not in frame or frame["expert"].replace("", None).isna().all()):
+        table = Table(as_frame(frame, "a table of decisions", ": from_csv, from_parquet and from_files read files"))
+        if unnamed and ("expert" not in table.frame or table.frame["expert"].replace("", None).isna().all()):
             table = named_by_episode(table)
         return rows_of(table, from_file=False, cut_off=cut_off, conditions=conditions)
 
@@ -426,7 +427,7 @@ class Demonstrations(ABC):
             states = positions(self.states, mdp.state_names, "state", state if from_file else None)
             return states, positions(self.actions, mdp.action_names, "action", action if from_file else None)
 
-    def under(self, frame: pd.DataFrame) -> Demonstrations:
+    def under(self, frame: Frame) -> Demonstrations:
         """The same decisions under the conditions of a table with the columns `expert`, `episode` and one for each condition.
 
         Rows about other episodes are left out, and where an episode has no row, its conditions are missing.
@@ -441,11 +442,8 @@ class Demonstrations(ABC):
             >>> d.under(noise).conditions.noise.tolist()
             ['low', 'high']
         """
-        if not isinstance(frame, pd.DataFrame):
-            raise ValueError(
-                f"conditions must be a data frame with the columns expert and episode, received {type(frame).__name__}"
-            )
-        return put_under([self], conditions_of(Table(frame, "the table of episodes")), "the table of episodes")[0][0]
+        name = "the table of episodes"
+        return put_under([self], conditions_of(Table(as_frame(frame, name), name)), name)[0][0]
 
     def first(self, wanted: Bools) -> tuple[int, Decision]:
         """The first decision of those of the `moves` that are wanted, `(m,)`: its move, and what to call it in messages."""

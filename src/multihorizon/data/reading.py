@@ -44,8 +44,9 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import Floats, Ints, label
+from multihorizon.checks import LARGEST_WHOLE, Floats, Ints, label
 from multihorizon.files import DAMAGED, FORMULA, existing_file, is_other_trouble
+from multihorizon.frames import as_frame
 
 #: How many bytes are looked through at a time. A line that fills such a block is refused: the database drops it in silence if it
 #: is the last one and longer than 32 MB, and a small compressed file may hold more of it than memory.
@@ -56,8 +57,6 @@ OPENING = 4096
 MEMORY = "600MB"
 #: The column that has content only where a row of a CSV file has too many cells.
 EXTRA = "cell after the last column"
-#: Up to this number, floats hold every whole number exactly.
-LARGEST_WHOLE = 2.0**53
 #: Files that are no tables of ours, by the ending of their names, and what helps.
 OTHER_ENDINGS = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "in the spreadsheet program save it as CSV UTF-8"),
@@ -302,10 +301,12 @@ def load(scan: Scan, labels: Sequence[str], needed: Sequence[str] | None = None)
     """The rows of a scan; a CSV file that the database cannot read, or reads with odd rows, is read by Python."""
     names = [name for name in scan.types if needed is None or name in needed]
     last = list(scan.types)[-1]
-    columns = ", ".join(map(quoted, dict.fromkeys((*names, last, *((EXTRA,) if scan.padded else ())))))
+    wanted = dict.fromkeys((*names, last, *((EXTRA,) if scan.padded else ())))
+    # A date is the label that it is in a CSV file.
+    columns = ", ".join(quoted(c) + (f"::VARCHAR AS {quoted(c)}" if scan.types.get(c) == "DATE" else "") for c in wanted)
     try:
         with connect() as database:
-            frame = database.execute(f"SELECT {columns} FROM {scan.relation}").df()
+            frame = as_frame(database.execute(f"SELECT {columns} FROM {scan.relation}").df(), scan.name)
     except duckdb.Error as error:
         if not scan.is_csv:
             raise ValueError(f"{scan.name} is damaged or no Parquet file: write it again, or save the table as CSV") from error

@@ -34,6 +34,7 @@ from multihorizon.checks import LARGEST_UNIT, ROW_TOLERANCE, SMALLEST_UNIT, Bool
 from multihorizon.data.demonstrations import conditions_of
 from multihorizon.data.reading import Table, closest, in_order, numbers_or_missing, positions, read_table
 from multihorizon.files import existing_file
+from multihorizon.frames import Frame, as_frame
 from multihorizon.mdp import MDP
 
 
@@ -204,15 +205,16 @@ def read_transitions(path: str | Path) -> MDP:
     return _from_table(read_table(path, "transitions that are not an .npz of MDP.to_npz", ("state", "action", "next_state")))
 
 
-def transitions_from_frame(frame: pd.DataFrame) -> MDP:
-    """An MDP from rows `state, action, next_state, probability`.
+def transitions_from_frame(frame: Frame) -> MDP:
+    """An MDP from rows `state, action, next_state, probability`, a data frame of pandas, polars, pyarrow or DuckDB.
 
     Example:
         >>> rows = pd.DataFrame({"state": ["a"], "action": ["go"], "next_state": ["b"], "probability": [1.0]})
         >>> transitions_from_frame(rows).terminal.tolist()
         [False, True]
     """
-    return _from_table(Table(frame, "the table of transitions"))
+    name = "the table of transitions"
+    return _from_table(Table(as_frame(frame, name), name))
 
 
 def _from_table(table: Table) -> MDP:

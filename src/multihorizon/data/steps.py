@@ -22,6 +22,7 @@ from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.data.demonstrations import Order, refusing, same_episode
 from multihorizon.data.reading import Table, read_table
 from multihorizon.files import write_csv
+from multihorizon.frames import Frame, HasFrame, as_frame
 
 COLUMNS = ("expert", "episode", "step", "action")
 #: The arrays of a table, one entry per decision each.
@@ -29,7 +30,7 @@ ARRAYS = ("expert", "episode", "step", "action", "states", "next_states", "termi
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class Steps(HasFrame):
     """Decisions of several experts in states that are vectors, sorted by expert, episode and step.
 
     `expert`, `episode` and `action` are `(N,)` codes into `experts`, `episodes` and `actions`. `states` is `(N,d)`;
@@ -58,8 +59,9 @@ class Steps:
             object.__setattr__(self, name, array)
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame, state: Sequence[str]) -> Steps:
-        """Read a data frame with the columns `expert, episode, step, action` and those named in `state`.
+    def from_frame(cls, frame: Frame, state: Sequence[str]) -> Steps:
+        """Read a data frame of pandas, polars, pyarrow or DuckDB with the columns `expert, episode, step, action` and those named
+        in `state`.
 
         Raises:
             ValueError: naming the row and what is wrong with it.
@@ -70,7 +72,7 @@ class Steps:
             >>> steps.experts, steps.next_states[:, 0].tolist()
             (('ann', 'bob'), [0.4, nan, nan])
         """
-        return cls._from_table(Table(frame), state)
+        return cls._from_table(Table(as_frame(frame, "a table of decisions", ": from_file reads files")), state)
 
     @classmethod
     def from_file(cls, path: str | Path, state: Sequence[str]) -> Steps:

@@ -69,6 +69,7 @@ from multihorizon.data.steps import Steps
 from multihorizon.estimate.ascent import CONVERGED_GRADIENT, climb, polished
 from multihorizon.estimate.intervals import NormalIntervals, Precision, precision
 from multihorizon.estimate.maximum_likelihood import estimate_spread
+from multihorizon.frames import as_frame, is_frame
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import SampledProblem
@@ -566,7 +567,8 @@ class RewardFunctions(Result):
         return rows
 
     def _points(self, states: Any) -> Floats:
-        if isinstance(states, pd.DataFrame):
+        if is_frame(states):
+            states = as_frame(states, "states")
             missing = [name for name in self.coordinates if name not in states.columns]
             if missing:
                 raise ValueError(f"states must have the columns {', '.join(self.coordinates)}, received none named {missing[0]}")

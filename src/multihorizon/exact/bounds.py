@@ -63,6 +63,7 @@ from multihorizon.exact.equations import (
     reward_families,
 )
 from multihorizon.exact.identify import Temperature, judge, minimise, read_temperature
+from multihorizon.frames import as_frame, is_frame
 from multihorizon.mdp import MDP
 from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
 from multihorizon.parallel import Progress, part_of, silent
@@ -219,11 +220,11 @@ def read_restrictions(names: Sequence[str], given: Any) -> tuple[Floats, Floats]
 def _parts(names: tuple[str, ...], given: Any) -> Iterator[tuple[Floats, Floats]]:
     if given is None:
         return
-    if isinstance(given, pd.DataFrame):
-        yield _from_frame(names, given)
+    if is_frame(given):
+        yield _from_frame(names, as_frame(given, "restrictions"))
     elif isinstance(given, Mapping):
         yield _from_mapping(names, given)
-    elif isinstance(given, tuple) and len(given) == 2 and not isinstance(given[0], Mapping | pd.DataFrame | tuple):
+    elif isinstance(given, tuple) and len(given) == 2 and not (isinstance(given[0], Mapping | tuple) or is_frame(given[0])):
         limits = np.atleast_1d(as_floats(given[1], "b of restrictions A r ≤ b"))
         rows = np.atleast_2d(as_floats(given[0], "A of restrictions A r ≤ b"))
         as_shape(rows, (limits.size, len(names)), "A of restrictions A r ≤ b")

@@ -50,6 +50,7 @@ from multihorizon.choice.surfaces import REACH, Tables
 from multihorizon.choice.tabular import Episodic
 from multihorizon.estimate.population.covariates import Covariates
 from multihorizon.estimate.population.solver import covariance_at, covariance_of_persons, remembered
+from multihorizon.frames import Frame, as_frame, is_frame
 from multihorizon.problem import Crowd, Problem
 from multihorizon.result import Result
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
@@ -390,7 +391,7 @@ class Tracking:
             raise ValueError(f"action must be available in state {mdp.state_names[s]} ({free}), received {mdp.action_names[a]}")
         return row
 
-    def prior(self, person: Mapping[str, Any] | pd.Series[Any] | pd.DataFrame | None) -> Prior:
+    def prior(self, person: Mapping[str, Any] | pd.Series[Any] | Frame | None) -> Prior:
         """What the study says of somebody with these covariates."""
         columns = self.covariates.formula.columns
         if person is None and columns:
@@ -430,12 +431,13 @@ def _known(places: Mapping[str, int], value: object, what: str) -> int:
     return found
 
 
-def _one_row(person: Mapping[str, Any] | pd.Series[Any] | pd.DataFrame) -> pd.DataFrame:
+def _one_row(person: Mapping[str, Any] | pd.Series[Any] | Frame) -> pd.DataFrame:
     """The covariates of one person as a table."""
-    if isinstance(person, pd.DataFrame):
-        if len(person) != 1:
-            raise ValueError(f"person must have one row, received {len(person)}")
-        return person
+    if is_frame(person):
+        frame = as_frame(person, "person")
+        if len(frame) != 1:
+            raise ValueError(f"person must have one row, received {len(frame)}")
+        return frame
     if not isinstance(person, Mapping | pd.Series):
         raise ValueError(f"person must map covariates to values, received {type(person).__name__}")
     return pd.DataFrame({str(column): [value] for column, value in person.items()})
@@ -540,7 +542,7 @@ class Tracker:
         other._counts = self._counts.copy()
         return other
 
-    def another(self, person: Mapping[str, Any] | pd.Series[Any] | pd.DataFrame | None = None) -> Tracker:
+    def another(self, person: Mapping[str, Any] | pd.Series[Any] | Frame | None = None) -> Tracker:
         """A tracker of somebody else, without decisions, that shares the tables; `person` is as in `track`."""
         return Tracker(self._shared, self._shared.prior(person))
 
@@ -578,7 +580,7 @@ class Tracker:
         return f"Tracker({self.now.decisions} decisions, discount {self.now.discount:.3f})"
 
 
-def track(solution: Solution, person: Mapping[str, Any] | pd.Series[Any] | pd.DataFrame | None = None) -> Tracker:
+def track(solution: Solution, person: Mapping[str, Any] | pd.Series[Any] | Frame | None = None) -> Tracker:
     """Follow one new person as decisions arrive.
 
     What a study says of people like them comes first, and each decision adds to it. The first call plans; a decision then takes

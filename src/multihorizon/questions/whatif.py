@@ -67,6 +67,7 @@ from multihorizon.estimate.intervals import ProfilesApart, precision, precision_
 from multihorizon.estimate.maximum_likelihood import resume, resume_apart
 from multihorizon.exact.bounds import discount_members, predicted_bounds, read_restrictions
 from multihorizon.exact.identify import Identification, identify
+from multihorizon.frames import as_frame, is_frame
 from multihorizon.mdp import MDP, steps_into
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.planning.linear import SingularError
@@ -280,7 +281,8 @@ def _read_pay(mdp: MDP, pay: Any) -> tuple[Floats, Floats]:
     arrival, direct = np.zeros(mdp.n_states), np.zeros((mdp.n_states, mdp.n_actions))
     if pay is None:
         return arrival, direct
-    if isinstance(pay, pd.DataFrame):
+    if is_frame(pay):
+        pay = as_frame(pay, "pay")
         columns = ["state", "action", "amount"] if "action" in pay else ["state", "amount"]
         *places, amounts = _columns(pay, columns, "pay")
         whole = len(places) == 1 or pay["action"].isna()
@@ -328,8 +330,8 @@ def _read_forbid(mdp: MDP, forbid: Any) -> Bools:
             raise ValueError(f"forbid as a mask must have shape {banned.shape}, received {forbid.shape}")
         return forbid.copy()
     pairs: list[tuple[object, object]] = []
-    if isinstance(forbid, pd.DataFrame):
-        states, actions = _columns(forbid, ["state", "action"], "forbid")
+    if is_frame(forbid):
+        states, actions = _columns(as_frame(forbid, "forbid"), ["state", "action"], "forbid")
         pairs = list(zip(states, actions, strict=True))
     elif isinstance(forbid, Mapping):
         for state, given in forbid.items():

@@ -68,6 +68,7 @@ from multihorizon.estimate.population.marginal import (
     posterior,
 )
 from multihorizon.estimate.population.types import fit_types, types_solution
+from multihorizon.frames import Frame, as_frame
 from multihorizon.numerics.profile import profile_end
 from multihorizon.parallel import Progress, as_jobs, part_of, silent
 from multihorizon.problem import Crowd, Problem
@@ -90,7 +91,8 @@ class Population:
             operators, and functions such as C, center, scale, log, poly and bs; nothing else in it is run. Columns are those of
             `persons`, or conditions of the problem's episodes. "~ noise + (noise | expert)" says that persons differ in how
             noise changes them; "(1 | expert)", that they differ alike under all conditions, is meant where nothing is said.
-        persons: a data frame with the column `expert` and one row per expert; needed for its columns only.
+        persons: a data frame of pandas, polars, pyarrow or DuckDB with the column `expert` and one row per expert; needed for its
+            columns only.
         known_reward: the known part of the reward, as in `MaximumLikelihood`.
         ridge: weight of a penalty on the reward, as in `MaximumLikelihood`.
         nodes: nodes of the quadrature for logit γ; log λ has about half as many. By default there are 15, and 25 or 41 where
@@ -128,7 +130,7 @@ class Population:
     """
 
     formula: str = "~ 1"
-    persons: pd.DataFrame | None = None
+    persons: Any = None
     known_reward: Any = None
     ridge: float | None = None
     nodes: int | None = None
@@ -146,8 +148,8 @@ class Population:
         if not isinstance(self.formula, str):
             raise ValueError(f"formula must be a text such as '~ group', received {self.formula!r}")
         read_formula(self.formula)
-        if self.persons is not None and not isinstance(self.persons, pd.DataFrame):
-            raise ValueError(f"persons must be a data frame, received {type(self.persons).__name__}")
+        if self.persons is not None:
+            object.__setattr__(self, "persons", as_frame(self.persons, "persons"))
         if self.ridge is not None and float(as_floats(self.ridge, "ridge")) < 0:
             raise ValueError(f"ridge must be at least 0, received {self.ridge}")
         if self.missing not in ("drop", "fail"):
@@ -243,12 +245,12 @@ class Population:
         part = part_of(progress, 0.3, 0.6 if self.distribution == "free" else 1.0)
         return covariates, maximise(layout, psi, self.nodes, self.tol, self.max_iter, part), identified, ridge_reason
 
-    def predict(self, solution: Solution, persons: pd.DataFrame) -> pd.DataFrame:
+    def predict(self, solution: Solution, persons: Frame) -> pd.DataFrame:
         """Discounts to expect of persons who were not in the study.
 
         Args:
             solution: of this solver.
-            persons: their covariates, and the conditions to predict them under; one row per person.
+            persons: a data frame with their covariates, and the conditions to predict them under; one row per person.
 
         Returns:
             One row per person: the discount of a typical person with these covariates and its 95 % interval (`low`, `high`), and
@@ -261,12 +263,12 @@ class Population:
             raise ValueError(f"a prediction needs a converged Population, received {solution.solver}: {solution.status}")
         if self.distribution == "types":
             raise ValueError("a prediction needs covariates, and types have none: evidence['population']['types'] has shares")
-        found = PopulationEvidence.of(solution).population
-        rows, random = remembered(solution, self.formula, self.persons, self.reference).rows_of(persons)
+        found, new = PopulationEvidence.of(solution).population, as_frame(persons, "persons")
+        rows, random = remembered(solution, self.formula, self.persons, self.reference).rows_of(new)
         effects = np.array([effect["estimate"] for effect in found.discount.values()])
         between = covariance_at(random, covariance_of_persons(found))[:, 0, 0]
         values = _predicted(rows, effects, np.array(found.discount_covariance), between, found.largest_discount, found.degrees)
-        return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=persons.index)
+        return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=new.index)
 
 
 def covariance_of_persons(found: PopulationFindings) -> Floats:
