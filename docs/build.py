@@ -12,14 +12,16 @@ from sphinx.cmd.build import main as sphinx_build
 
 DOCS = Path(__file__).parent
 #: Pages that the build makes among the others; they are made anew each time.
-MADE = (DOCS / "gallery", DOCS / "api" / "names")
+MADE = (DOCS / "gallery", DOCS / "api" / "names", DOCS / "made")
 
 
 def main(output: Path) -> int:
     """Build the site and check its links; the exit code is 0 where all is well."""
     for made in MADE:
         shutil.rmtree(made, ignore_errors=True)
-    code = sphinx_build(["-W", "-n", "-q", "-E", "--keep-going", "-b", "html", str(DOCS), str(output)])
+    code = sphinx_build(
+        ["-W", "-n", "-q", "-E", "--keep-going", "-b", "html", str(DOCS), str(output)]
+    )
     wrong = [] if code else problems(output)
     for sentence in wrong:
         print(sentence, file=sys.stderr)

@@ -42,17 +42,33 @@ def problems(site: Path) -> list[str]:
     found = []
     for page in pages.values():
         name = page.path.relative_to(site)
-        found += [f"{name} loads {link} from another site" for link in page.loads if urlsplit(link).netloc]
-        local = [link for link in (*page.links, *page.loads) if not urlsplit(link).scheme and not urlsplit(link).netloc]
-        found += [f"{name} links to {link}, which is not there" for link in local if not _leads_somewhere(link, page, pages)]
+        found += [
+            f"{name} loads {link} from another site" for link in page.loads if urlsplit(link).netloc
+        ]
+        local = [
+            link
+            for link in (*page.links, *page.loads)
+            if not urlsplit(link).scheme and not urlsplit(link).netloc
+        ]
+        found += [
+            f"{name} links to {link}, which is not there"
+            for link in local
+            if not _leads_somewhere(link, page, pages)
+        ]
         away = [link for link in page.links if urlsplit(link).scheme in ("http", "https")]
-        found += [f"{name} has a link that is not in form: {link}" for link in away if not WELL_FORMED.fullmatch(link)]
+        found += [
+            f"{name} has a link that is not in form: {link}"
+            for link in away
+            if not WELL_FORMED.fullmatch(link)
+        ]
     return found
 
 
 def _leads_somewhere(link: str, page: Page, pages: dict[Path, Page]) -> bool:
     parts = urlsplit(link)
-    target = (page.path.parent / unquote(parts.path)).resolve() if parts.path else page.path.resolve()
+    target = (
+        (page.path.parent / unquote(parts.path)).resolve() if parts.path else page.path.resolve()
+    )
     if target not in pages:
         return target.exists()
     return not parts.fragment or unquote(parts.fragment) in pages[target].anchors

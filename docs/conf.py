@@ -1,6 +1,10 @@
 """The settings of the documentation site; `python docs/build.py` builds it."""
 
+import contextlib
+import io
+import re
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,16 +16,22 @@ from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
 import multihorizon as mh
+from multihorizon.cli import app as program
 
 sys.path.insert(0, str(Path(__file__).parent))
+import draw_idea
 import list_commands
 
-ROOT = Path(__file__).parent.parent
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+MADE = DOCS / "made"
 
 project = "multihorizon"
 author = "The multihorizon authors"
 project_copyright = author
-release = version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+release = version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "version"
+]
 
 extensions = [
     "myst_parser",
@@ -29,7 +39,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["build", "**sg_execution_times.rst"]
+exclude_patterns = ["build", "made", "**sg_execution_times.rst"]
 # Types of other packages, and types of our own that users never name, have no page here.
 nitpick_ignore_regex = [
     ("py:.*", r"(numpy|np|pandas|pd|scipy|matplotlib|collections|pathlib)\..*"),
@@ -81,39 +91,87 @@ html_show_sourcelink = False
 html_show_copyright = False
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_extra_path = ["made"]  # the report of the demo, which the front page opens
 templates_path = ["templates"]
 
 
 class Sections(GoogleDocstring):
     """A docstring with sections. What is returned is told in sentences: words before a colon are no type."""
 
-    def _consume_returns_section(self, preprocess_types: bool = False) -> list[tuple[str, str, list[str]]]:
+    def _consume_returns_section(
+        self, preprocess_types: bool = False
+    ) -> list[tuple[str, str, list[str]]]:
         lines = self._dedent(self._consume_to_next_section())
         return [("", "", lines)] if lines else []
 
 
-def read_sections(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+def read_sections(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
     """Read `Args:`, `Returns:` and `Raises:` in docstrings; those of properties have no sections, and may hold a colon."""
     if what not in ("property", "attribute"):
         lines[:] = Sections(lines, Config(), app, what, name, obj, options).lines()
 
 
-def to_front_door(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element) -> nodes.Element | None:
+def to_front_door(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
+) -> nodes.Element | None:
     """Point a type that is named by the module it lives in to its page, which has the public name."""
     home, _, name = node["reftarget"].rpartition(".")
     if not home.startswith("multihorizon.") or name not in mh.__all__:
         return None
     node["reftarget"] = f"multihorizon.{name}"
-    return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", node["reftarget"], node, content)
+    return env.domains["py"].resolve_xref(
+        env, node["refdoc"], app.builder, "obj", node["reftarget"], node, content
+    )
 
 
-def write_commands(app: Sphinx, config: Any) -> None:
-    """Write the page on the commands, which is made from their own words."""
-    (Path(__file__).parent / "api" / "commands.md").write_text(list_commands.page(), encoding="utf-8")
+def write_made(app: Sphinx, config: Any) -> None:
+    """Write what the code makes for the pages: the page on the commands, and the report that the front page opens."""
+    (DOCS / "api" / "commands.md").write_text(list_commands.page(), encoding="utf-8")
+    if not MADE.exists():
+        with contextlib.redirect_stdout(io.StringIO()):
+            program(["demo", "--out", str(MADE / "demo")], standalone_mode=False)
+
+
+def draw_maps(app: Sphinx, docname: str, source: list[str]) -> None:
+    """On the front page, put drawings that follow its colours and width in the place of the README's picture."""
+    if docname == "index":
+        source[0] = re.sub(
+            r"!\[[^]]*\]\(images/idea.png\)",
+            f"```{{raw}} html\n{draw_idea.front_page()}```",
+            source[0],
+        )
+
+
+def wrap_sentences(app: Sphinx, doctree: nodes.document) -> None:
+    """Break long sentences in what programs print, as a terminal does; tables and commands stay as they are."""
+    for block in doctree.findall(nodes.literal_block):
+        if block.get("language") in ("console", "text", "none"):
+            text = "\n".join(_wrapped(line) for line in block.astext().split("\n"))
+            block.rawsource, block.children = text, []
+            block += nodes.Text(text)
+
+
+def _wrapped(line: str) -> str:
+    """A line, broken where it is a long sentence."""
+    if (
+        len(line) <= 100
+        or line.startswith("$ ")
+        or any(sign in line for sign in "│┃━─")
+        or "   " in line.strip()
+    ):
+        return line
+    indent = " " * (len(line) - len(line.lstrip()))
+    return textwrap.fill(
+        line, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def setup(app: Sphinx) -> None:
     """Hook the functions above into the build."""
-    app.connect("config-inited", write_commands)
+    app.connect("config-inited", write_made)
     app.connect("autodoc-process-docstring", read_sections)
+    app.connect("source-read", draw_maps)
+    app.connect("doctree-read", wrap_sentences)
     app.connect("missing-reference", to_front_door)

@@ -25,7 +25,9 @@ SWEEPS = 12
 
 def layers() -> list[list[str]]:
     """The rooms from the top of the import contract to its bottom; rooms of one entry do not know each other."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "importlinter"
+    ]["contracts"]
     listed = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     found = [[room.strip() for room in entry.split("|")] for entry in listed if entry != "__main__"]
     paper = found.index(["paper"])
@@ -37,7 +39,11 @@ def files(room: str) -> list[Path]:
     package = SOURCE / room
     if room == "__init__":
         return [SOURCE / "__init__.py", SOURCE / "__init__.pyi"]
-    return [package / "__init__.py", *sorted(package.rglob("[!_]*.py"))] if package.is_dir() else [SOURCE / f"{room}.py"]
+    return (
+        [package / "__init__.py", *sorted(package.rglob("[!_]*.py"))]
+        if package.is_dir()
+        else [SOURCE / f"{room}.py"]
+    )
 
 
 def imports(room: str) -> set[str]:
@@ -45,12 +51,20 @@ def imports(room: str) -> set[str]:
     found = set()
     for file in files(room):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("multihorizon"):
+            if (
+                isinstance(node, ast.ImportFrom)
+                and node.module
+                and node.module.startswith("multihorizon")
+            ):
                 parts = node.module.split(".")
                 found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
-            elif isinstance(node, ast.Import) and any(alias.name == "multihorizon" for alias in node.names):
+            elif isinstance(node, ast.Import) and any(
+                alias.name == "multihorizon" for alias in node.names
+            ):
                 found.add("__init__")
-    return found - {room} - ({"paper"} if room == "__init__" else set())  # loaded when asked for, by those above
+    return (
+        found - {room} - ({"paper"} if room == "__init__" else set())
+    )  # loaded when asked for, by those above
 
 
 def owns(room: str) -> str:
@@ -66,7 +80,9 @@ def table(rooms: list[str], graph: dict[str, set[str]]) -> str:
     """The rooms from top to bottom with what they own and import."""
     rows = ["| room | owns | imports |", "|---|---|---|"]
     for room in rooms:
-        below = ", ".join(f"`{other}`" for other in rooms if other in graph[room] and other not in TOOLS)
+        below = ", ".join(
+            f"`{other}`" for other in rooms if other in graph[room] and other not in TOOLS
+        )
         name = f"`{room}/`" if (SOURCE / room).is_dir() else f"`{room}.py`"
         rows.append(f"| {name} | {owns(room)} | {below or 'tools only'} |")
     return "\n".join(rows)
@@ -78,10 +94,15 @@ def reduced(graph: dict[str, set[str]]) -> dict[str, set[str]]:
     def reach(room: str) -> set[str]:
         return set().union(*({other} | reach(other) for other in graph[room]))
 
-    return {room: {a for a in below if not any(a in reach(b) for b in below - {a})} for room, below in graph.items()}
+    return {
+        room: {a for a in below if not any(a in reach(b) for b in below - {a})}
+        for room, below in graph.items()
+    }
 
 
-def routes(graph: dict[str, set[str]]) -> tuple[dict[str, tuple[float, int]], dict[tuple[str, str], list[str]]]:
+def routes(
+    graph: dict[str, set[str]],
+) -> tuple[dict[str, tuple[float, int]], dict[tuple[str, str], list[str]]]:
     """Where each room stands, as x and level, and the stops of each arrow.
 
     A room's level is the longest path below it. An arrow over several levels has a stop on each, so that it passes between the
@@ -98,12 +119,19 @@ def routes(graph: dict[str, set[str]]) -> tuple[dict[str, tuple[float, int]], di
         level |= {stop: int(stop.split("@")[1]) for stop in stops}
         paths[room, other] = [room, *stops, other]
     links = [pair for path in paths.values() for pair in pairwise(path)]
-    neighbours = {node: [b if a == node else a for a, b in links if node in (a, b)] for node in level}
+    neighbours = {
+        node: [b if a == node else a for a, b in links if node in (a, b)] for node in level
+    }
     place = dict.fromkeys(level, WIDTH / 2)
     for _ in range(SWEEPS):
         for height_now in sorted(set(level.values())):
             row = [node for node in level if level[node] == height_now]
-            row.sort(key=lambda node: (sum(place[n] for n in neighbours[node]) / max(1, len(neighbours[node])), node))
+            row.sort(
+                key=lambda node: (
+                    sum(place[n] for n in neighbours[node]) / max(1, len(neighbours[node])),
+                    node,
+                )
+            )
             place |= _spread(row)
     return {node: (place[node], level[node]) for node in level}, paths
 
@@ -129,8 +157,18 @@ def picture(graph: dict[str, set[str]]) -> str:
         '<path d="M0 0L8 4L0 8z" fill="#667"/></marker></defs>',
         f'<rect width="{WIDTH}" height="{size}" fill="white"/>',
         *(_arrow([(at[node][0], y[node]) for node in path]) for path in paths.values()),
-        *(_box(room + ("/" if (SOURCE / room).is_dir() else ".py"), at[room][0], y[room], BOX_WIDTH) for room in sorted(graph)),
-        _box(f"every room may use: {', '.join(f'{tool}.py' for tool in TOOLS)}", WIDTH / 2, size - MARGIN - BOX_HEIGHT, 520),
+        *(
+            _box(
+                room + ("/" if (SOURCE / room).is_dir() else ".py"), at[room][0], y[room], BOX_WIDTH
+            )
+            for room in sorted(graph)
+        ),
+        _box(
+            f"every room may use: {', '.join(f'{tool}.py' for tool in TOOLS)}",
+            WIDTH / 2,
+            size - MARGIN - BOX_HEIGHT,
+            520,
+        ),
     ]
     return "\n".join([*lines, "</svg>", ""])
 
@@ -138,7 +176,10 @@ def picture(graph: dict[str, set[str]]) -> str:
 def _arrow(stops: list[tuple[float, float]]) -> str:
     """A curve from the foot of the first box through the stops to the head of the last box."""
     points = [(x, y + BOX_HEIGHT / 2) for x, y in stops]
-    points[0], points[-1] = (stops[0][0], stops[0][1] + BOX_HEIGHT), (stops[-1][0], stops[-1][1] - 2)
+    points[0], points[-1] = (
+        (stops[0][0], stops[0][1] + BOX_HEIGHT),
+        (stops[-1][0], stops[-1][1] - 2),
+    )
     curve = f"M{points[0][0]:.0f} {points[0][1]:.0f}"
     for (x0, y0), (x1, y1) in pairwise(points):
         bend = (y1 - y0) / 2

@@ -52,7 +52,9 @@ def _best_between(form: JointEquations, first: float, last: float) -> float:
 def main(path: str) -> None:
     """Draw both panels."""
     axis = np.linspace(0, 1, 41)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.4), layout="constrained", sharey=True)
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(9.6, 4.4), layout="constrained", sharey=True
+    )
     cliff, toy = form_of(mh.domains.cliff(), (1, 2)), form_of(mh.domains.toy(), (0, 1, 2))
     for axes, form in ((left, cliff), (right, toy)):
         gaps = np.log10(np.maximum(plane(form, axis), 1e-3))
@@ -60,9 +62,17 @@ def main(path: str) -> None:
         axes.set_aspect("equal")
     left.plot(0.2, 0.52, "*", color="black", markersize=13)
     left.annotate(
-        "the experts: the only point\nwhere the equations hold", (0.2, 0.52), (0.3, 0.2), arrowprops={"arrowstyle": "-"}, bbox=BOX
+        "the experts: the only point\nwhere the equations hold",
+        (0.2, 0.52),
+        (0.3, 0.2),
+        arrowprops={"arrowstyle": "-"},
+        bbox=BOX,
     )
-    left.set(title="cliff, two experts: one answer", xlabel="discount of the first expert", ylabel="discount of the last expert")
+    left.set(
+        title="cliff, two experts: one answer",
+        xlabel="discount of the first expert",
+        ylabel="discount of the last expert",
+    )
     start = minimise(toy, np.array([0.3, 0.5, 0.95]))
     ends = [walk(start, 0, sign, 1, 1e-9) for sign in (-1.0, 1.0)]
     curve = np.array([p.discounts for p in (*ends[0][::-1], *ends[1][1:])])

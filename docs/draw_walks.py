@@ -43,8 +43,13 @@ def programs():
 def population():
     """Decisions of persons to effects of their groups."""
     cliff, names = mh.domains.cliff(), [f"p{i}" for i in range(8)]
-    policies = [mh.soft_plan(cliff.mdp, cliff.reward, g).policy for g in (0.3, 0.4, 0.5, 0.6, 0.7, 0.35, 0.45, 0.55)]
-    problem = mh.Problem(cliff.mdp, mh.Demonstrations.simulate(cliff.mdp, policies, episodes=60, names=names))
+    policies = [
+        mh.soft_plan(cliff.mdp, cliff.reward, g).policy
+        for g in (0.3, 0.4, 0.5, 0.6, 0.7, 0.35, 0.45, 0.55)
+    ]
+    problem = mh.Problem(
+        cliff.mdp, mh.Demonstrations.simulate(cliff.mdp, policies, episodes=60, names=names)
+    )
     solver = mh.Population("~ group", pd.DataFrame({"expert": names, "group": list("aabbaabb")}))
     return 'mh.solve(problem, mh.Population("~ group", persons))', lambda: mh.solve(problem, solver)
 
@@ -53,8 +58,17 @@ def fit():
     """A table to a report."""
     folder = tempfile.mkdtemp()
     app(["demo", "--out", f"{folder}/demo"], standalone_mode=False)
-    words = ["fit", f"{folder}/demo/decisions.csv", "--transitions", f"{folder}/demo/meadow.npz", "--out", f"{folder}/result"]
-    return "multihorizon fit decisions.csv --transitions moves.npz --out result", lambda: app(words, standalone_mode=False)
+    words = [
+        "fit",
+        f"{folder}/demo/decisions.csv",
+        "--transitions",
+        f"{folder}/demo/meadow.npz",
+        "--out",
+        f"{folder}/result",
+    ]
+    return "multihorizon fit decisions.csv --transitions moves.npz --out result", lambda: app(
+        words, standalone_mode=False
+    )
 
 
 def met(run) -> list[str]:

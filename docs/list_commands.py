@@ -20,7 +20,10 @@ def page() -> str:
 
 def _command(name: str) -> str:
     command = load(name)
-    rows = [f"| {_typed(parameter)} | {(parameter.help or '').replace('|', chr(92) + '|')} |" for parameter in command.params]
+    rows = [
+        f"| {_typed(parameter)} | {(parameter.help or '').replace('|', chr(92) + '|')} |"
+        for parameter in command.params
+    ]
     table = "\n".join(["| you type | meaning |", "|---|---|", *rows])
     examples = "\n".join(EXAMPLES[name])
     return f"## {name}\n\n{command.help}\n\n{table}\n\n```sh\n{examples}\n```\n"

@@ -38,7 +38,14 @@ def lake() -> tuple[mh.MDP, np.ndarray]:
     names = [f"{words[letter]} {i}" for i, letter in enumerate(letters)]
     reward = np.select([letters == "G", letters == "H"], [8.0, -3.0], -0.3)
     # The game begins in one corner; episodes that begin anywhere visit all of the lake.
-    mdp = mh.MDP(plain.to_array(), None, plain.terminal, state_names=names, action_names=MOVES, grid_shape=(4, 4))
+    mdp = mh.MDP(
+        plain.to_array(),
+        None,
+        plain.terminal,
+        state_names=names,
+        action_names=MOVES,
+        grid_shape=(4, 4),
+    )
     return mdp, reward
 
 
@@ -52,7 +59,9 @@ def main(episodes: int = 2000, quiet: bool = False) -> Analysis:
     say(f"{len(table)} decisions; {analysis.remarks[0]}")
     for k, name in enumerate(analysis.solution.experts):
         low, high = analysis.intervals[k]
-        say(f"{name}: planted {DISCOUNTS[name]}, found {analysis.solution.discounts[k]:.3f}, interval {low:.3f} to {high:.3f}")
+        say(
+            f"{name}: planted {DISCOUNTS[name]}, found {analysis.solution.discounts[k]:.3f}, interval {low:.3f} to {high:.3f}"
+        )
     return analysis
 
 
@@ -64,7 +73,13 @@ def draw(analysis: Analysis) -> None:
     plot_reward(mdp, reward, left, "The reward that was found")
     low, high = analysis.intervals.T
     right.hlines(range(len(low)), low, high, lw=4)
-    right.plot([DISCOUNTS[name] for name in solution.experts], range(len(low)), "k|", markersize=16, label="planted")
+    right.plot(
+        [DISCOUNTS[name] for name in solution.experts],
+        range(len(low)),
+        "k|",
+        markersize=16,
+        label="planted",
+    )
     right.set_yticks(range(len(low)), solution.experts)
     right.set(xlabel="discount, 95 % interval", xlim=(0, 1))
     right.legend(frameon=False)

@@ -63,7 +63,12 @@ def load() -> tuple[mh.MDP, np.ndarray]:
     names = [f"patients {i}" for i in range(n_states - 3)] + ["death", "survival", "after"]
     doses = [f"fluid {fluid}, vasopressor {press}" for fluid in range(5) for press in range(5)]
     mdp = mh.MDP(
-        [sp.csr_array(moves[:, a]) for a in range(n_actions)], start, terminal, available, state_names=names, action_names=doses
+        [sp.csr_array(moves[:, a]) for a in range(n_actions)],
+        start,
+        terminal,
+        available,
+        state_names=names,
+        action_names=doses,
     )
     earned = np.zeros((n_states, 3))
     earned[death, 0] = earned[survival, 1] = 1.0
@@ -79,7 +84,9 @@ def main(episodes: int = 5000, quick: bool = False) -> mh.Solution:
     exact = mh.identify(mh.Problem(mdp, policies, names=NAMES))
     assert np.abs(exact.discounts - DISCOUNTS).max() < 1e-6
     table = mh.Demonstrations.simulate(mdp, policies, episodes, seed=1, names=NAMES)
-    problem = mh.Problem(mdp, table, features=mdp.stacked @ sp.csr_array(earned), feature_names=FEATURES)
+    problem = mh.Problem(
+        mdp, table, features=mdp.stacked @ sp.csr_array(earned), feature_names=FEATURES
+    )
     begun = time.perf_counter()
     solution = mh.solve(problem, mh.MaximumLikelihood(starts=1 if quick else 4))
     if quick:
@@ -87,11 +94,16 @@ def main(episodes: int = 5000, quick: bool = False) -> mh.Solution:
     print(mdp, "\nFrom the policies, with one reward per state:")
     print(exact.sentences())
     intervals = solution.confidence_intervals(0.95)
-    print(f"From {episodes} episodes each, {len(table)} decisions ({time.perf_counter() - begun:.1f} s):")
+    print(
+        f"From {episodes} episodes each, {len(table)} decisions ({time.perf_counter() - begun:.1f} s):"
+    )
     print(solution)
     for name, (low, high) in zip(NAMES, intervals, strict=True):
         print(f"  {name}: 95 % interval {low:.4f} to {high:.4f}")
-    print("  reward: " + ", ".join(f"{n} {w:.3f}" for n, w in zip(FEATURES, solution.reward, strict=True)))
+    print(
+        "  reward: "
+        + ", ".join(f"{n} {w:.3f}" for n, w in zip(FEATURES, solution.reward, strict=True))
+    )
     return solution
 
 

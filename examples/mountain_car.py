@@ -76,7 +76,10 @@ class Car:
     @cached_property
     def grid(self) -> np.ndarray:
         """The points `(GRID²,2)` of the grid; the last position is just before the flag."""
-        axes = [np.linspace(low, high, GRID) for low, high in zip(self.low, self.high - [1e-9, 0], strict=True)]
+        axes = [
+            np.linspace(low, high, GRID)
+            for low, high in zip(self.low, self.high - [1e-9, 0], strict=True)
+        ]
         return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
 
     def mixed(self, states: np.ndarray) -> sp.csr_array:
@@ -85,7 +88,10 @@ class Car:
         corner = np.minimum(place.astype(int), GRID - 2)
         part = place - corner
         done = states[:, 0] >= self.high[0]
-        found = sp.csr_array((1.0 * done, (np.arange(len(states)), np.full(len(states), GRID**2))), (len(states), GRID**2 + 1))
+        found = sp.csr_array(
+            (1.0 * done, (np.arange(len(states)), np.full(len(states), GRID**2))),
+            (len(states), GRID**2 + 1),
+        )
         for i, j in np.ndindex(2, 2):
             share = np.abs(1 - i - part[:, 0]) * np.abs(1 - j - part[:, 1]) * ~done
             cells = (corner[:, 0] + i) * GRID + corner[:, 1] + j
@@ -96,13 +102,19 @@ class Car:
         """Where each throttle leads from states `(n,2)`: mixtures, the wind averaged by quadrature."""
         gusts, shares = np.polynomial.hermite_e.hermegauss(7)
         parts = list(zip(WIND * gusts, shares / shares.sum(), strict=True))
-        return [sum(share * self.mixed(self.drive(states, a, gust)) for gust, share in parts) for a in range(3)]
+        return [
+            sum(share * self.mixed(self.drive(states, a, gust)) for gust, share in parts)
+            for a in range(3)
+        ]
 
     @cached_property
     def task(self) -> mh.MDP:
         """The task on the grid, with the flag as its terminal state."""
         stay = sp.csr_array((1, GRID**2 + 1))
-        return mh.MDP([sp.vstack([rows, stay], format="csr") for rows in self.moves(self.grid)], terminal=[GRID**2])
+        return mh.MDP(
+            [sp.vstack([rows, stay], format="csr") for rows in self.moves(self.grid)],
+            terminal=[GRID**2],
+        )
 
     @cached_property
     def paid(self) -> np.ndarray:
@@ -117,7 +129,9 @@ def log(car: Car, decisions: int, seed: int = 0) -> mh.Steps:
     for name, gamma in DISCOUNTS.items():
         worth = car.paid + gamma * mh.soft_plan(car.task, car.paid, gamma).values
         running = np.arange(decisions // 5)
-        state = np.column_stack([rng.uniform(car.low[0], 0.45, running.size), rng.uniform(-0.05, 0.05, running.size)])
+        state = np.column_stack(
+            [rng.uniform(car.low[0], 0.45, running.size), rng.uniform(-0.05, 0.05, running.size)]
+        )
         drives: list[pd.DataFrame] = []
         for step in range(40):
             value = np.column_stack([rows @ worth for rows in car.moves(state)])
@@ -126,8 +140,19 @@ def log(car: Car, decisions: int, seed: int = 0) -> mh.Steps:
             action = (rng.uniform(size=(len(state), 1)) > ladder[:, :-1]).sum(axis=1)
             after = car.drive(state, action, WIND * rng.standard_normal(len(state)))
             done = after[:, 0] >= car.high[0]
-            columns = {"expert": name, "episode": running, "step": step, "action": np.array(THROTTLE)[action], "terminated": done}
-            columns |= {"position": state[:, 0], "speed": state[:, 1], "next_position": after[:, 0], "next_speed": after[:, 1]}
+            columns = {
+                "expert": name,
+                "episode": running,
+                "step": step,
+                "action": np.array(THROTTLE)[action],
+                "terminated": done,
+            }
+            columns |= {
+                "position": state[:, 0],
+                "speed": state[:, 1],
+                "next_position": after[:, 0],
+                "next_speed": after[:, 1],
+            }
             drives.append(pd.DataFrame(columns))
             state, running = after[~done], running[~done]
         tables.append(pd.concat(drives).sort_values(["episode", "step"]).head(decisions))
@@ -138,22 +163,36 @@ def main(decisions: int = 20_000, quick: bool = False) -> mh.Solution:
     """Run the example and return the solution; `quick` takes a small basis and prints nothing."""
     car = Car(gymnasium.make("MountainCar-v0").unwrapped)
     steps = log(car, decisions)
-    options = mh.SieveLikelihood(basis=mh.Splines(6), penalty=0.1) if quick else mh.SieveLikelihood()
+    options = (
+        mh.SieveLikelihood(basis=mh.Splines(6), penalty=0.1) if quick else mh.SieveLikelihood()
+    )
     solution = mh.solve(mh.SampledProblem(steps), options)
     if quick:
         return solution
     ends = solution.confidence_intervals(0.95)
-    print(f"{len(steps):,} decisions, {solution.evidence['functions']} basis functions; {solution.status}")
+    print(
+        f"{len(steps):,} decisions, {solution.evidence['functions']} basis functions; {solution.status}"
+    )
     for name, gamma, (low, high) in zip(solution.experts, solution.discounts, ends, strict=True):
-        print(f"  {name:8} true {DISCOUNTS[name]:.2f}  found {gamma:.3f}  95 % interval {low:.3f} to {high:.3f}")
+        print(
+            f"  {name:8} true {DISCOUNTS[name]:.2f}  found {gamma:.3f}  95 % interval {low:.3f} to {high:.3f}"
+        )
     found = mh.reward_functions(solution)
     for place in np.column_stack([[-1.0, -0.5, 0.0, 0.45], np.zeros(4)]):
-        value, error, true = found.reward([place])[0], found.reward_errors([place])[0], car.reward(place[None])[0]
-        print(f"  reward at position {place[0]:5.2f}, standing still: {value:5.2f} ± {error:.2f}, true {true:5.2f}")
+        value, error, true = (
+            found.reward([place])[0],
+            found.reward_errors([place])[0],
+            car.reward(place[None])[0],
+        )
+        print(
+            f"  reward at position {place[0]:5.2f}, standing still: {value:5.2f} ± {error:.2f}, true {true:5.2f}"
+        )
     return solution
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--decisions", type=int, default=20_000, help="how many decisions per driver")
+    parser.add_argument(
+        "--decisions", type=int, default=20_000, help="how many decisions per driver"
+    )
     main(parser.parse_args().decisions)

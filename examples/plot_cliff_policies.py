@@ -16,6 +16,8 @@ intervals = mh.discount_intervals(cliff.mdp, cliff.reward)
 figure, axes = plt.subplots(2, 4, figsize=(13, 5.4), layout="constrained")
 plot_reward(cliff.mdp, cliff.reward, axes[0, 0], "The reward")
 for ax, interval in zip(axes.ravel()[1:], intervals, strict=False):
-    plot_policy(cliff.mdp, interval.optimal_actions, ax, f"γ from {interval.low:.4f} to {interval.high:.4f}")
+    plot_policy(
+        cliff.mdp, interval.optimal_actions, ax, f"γ from {interval.low:.4f} to {interval.high:.4f}"
+    )
 axes[1, 3].set_visible(False)
 plt.show()

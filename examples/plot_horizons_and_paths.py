@@ -21,8 +21,14 @@ for ax, discount in zip(panels, meadow.lp_discounts, strict=True):
         action = policy[path[-1]].argmax()
         path.append(int(meadow.mdp.to_array()[action, path[-1]].argmax()))
     rows, columns = np.divmod(path, width)
-    shade = np.sign(meadow.reward) * np.sqrt(np.abs(meadow.reward))  # so that mud and snack are seen beside the feast
+    shade = np.sign(meadow.reward) * np.sqrt(
+        np.abs(meadow.reward)
+    )  # so that mud and snack are seen beside the feast
     ax.imshow(shade.reshape(height, width), cmap="BrBG", vmin=-4, vmax=4)
     ax.plot(columns, rows, "o-", color="black", lw=2, markersize=4)
-    ax.set(title=f"discount {discount}: looks {1 / (1 - discount):.0f} steps ahead", xticks=[], yticks=[])
+    ax.set(
+        title=f"discount {discount}: looks {1 / (1 - discount):.0f} steps ahead",
+        xticks=[],
+        yticks=[],
+    )
 plt.show()

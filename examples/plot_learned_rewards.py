@@ -18,5 +18,7 @@ for row, domain in zip(axes, (mh.domains.big_small(), mh.domains.cliff()), stric
     solution = mh.solve(mh.Problem(domain.mdp, domain.lp_experts()), mh.MPLP(reward_bound=20))
     discounts = ", ".join(f"{discount:.2f}" for discount in solution.discounts)
     plot_reward(domain.mdp, domain.reward, row[0], f"{domain.name}: the true reward")
-    plot_reward(domain.mdp, np.round(solution.reward, 1), row[1], f"learned, with the discounts {discounts}")
+    plot_reward(
+        domain.mdp, np.round(solution.reward, 1), row[1], f"learned, with the discounts {discounts}"
+    )
 plt.show()

@@ -17,7 +17,10 @@ figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 for action in range(toy.mdp.n_actions):
     policy = np.zeros((toy.mdp.n_states, toy.mdp.n_actions))
     policy[:, action] = 1
-    values = [toy.mdp.initial @ mh.evaluate(toy.mdp, policy, toy.reward, discount).values for discount in discounts]
+    values = [
+        toy.mdp.initial @ mh.evaluate(toy.mdp, policy, toy.reward, discount).values
+        for discount in discounts
+    ]
     ax.plot(discounts, values, lw=2, label=f"always a{action}")
 for interval in mh.discount_intervals(toy.mdp, toy.reward)[:-1]:
     ax.axvline(interval.high, color="0.6", ls=":")

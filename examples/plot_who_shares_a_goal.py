@@ -15,7 +15,14 @@ grid = mh.domains.gridworld(5, 6, slip=0.1, terminal=[(0, 5), (4, 5)])
 up, down = np.full((2, 30), -0.2)
 up[5], up[29] = 6.0, 0.5
 down[5], down[29] = 0.5, 6.0
-walkers = {"ann": (up, 0.4), "ben": (down, 0.9), "cem": (up, 0.95), "dia": (down, 0.6), "eva": (up, 0.75), "fay": (down, 0.3)}
+walkers = {
+    "ann": (up, 0.4),
+    "ben": (down, 0.9),
+    "cem": (up, 0.95),
+    "dia": (down, 0.6),
+    "eva": (up, 0.75),
+    "fay": (down, 0.3),
+}
 policies = [mh.soft_plan(grid, reward, discount).policy for reward, discount in walkers.values()]
 walks = mh.Demonstrations.simulate(grid, policies, episodes=300, names=list(walkers))
 found = mh.goals(mh.Problem(grid, walks))

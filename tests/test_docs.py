@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     path
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
-    if not {"build", "gallery", "names", "commands.md"} & set(path.relative_to(ROOT).parts)
+    if not {"build", "gallery", "made", "names", "commands.md"} & set(path.relative_to(ROOT).parts)
 )
 BLOCK = re.compile(r"^```(python|console|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
@@ -102,6 +102,19 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(page: Path, tmp_
         elif follows:
             shown = content
         assert missing(shown, said) == [], said
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.relative_to(ROOT).as_posix()) for page in PAGES])
+def test_code_on_a_page_is_seen_whole(page: Path) -> None:
+    """At 1280 pixels a page has room for 110 columns; what programs print is wrapped by the build of the site."""
+    text = page.read_text(encoding="utf-8")
+    code = [
+        (kind, line)
+        for kind, body in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+        for line in body.splitlines()
+    ]
+    typed = [line for kind, line in code if kind in ("python", "sh") or (kind == "console" and line.startswith("$ "))]
+    assert [line for line in typed if len(line) > 110] == []
 
 
 def test_a_page_that_shows_something_else_is_found() -> None:

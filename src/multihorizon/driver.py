@@ -213,10 +213,10 @@ class Bayesian:
         The Gaussian process takes finite values only: an infeasible or unknown point counts as the worst feasible one so far.
         Until there is a feasible point, such points wait, because no value for them is known.
         """
-        try:  # imported here because it takes most of a second, and need not be installed
+        try:  # imported here because it takes most of a second, and few need it
             from bayes_opt import BayesianOptimization, acquisition  # noqa: PLC0415
         except ModuleNotFoundError as error:
-            raise ValueError("a Bayesian search needs bayesian-optimization: pip install 'multihorizon[bayesian]'") from error
+            raise ValueError("a Bayesian search needs the package bayesian-optimization") from error
         names = [f"discount{i:03d}" for i in range(n_experts)]
         optimizer = BayesianOptimization(
             f=None,

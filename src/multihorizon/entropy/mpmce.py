@@ -274,8 +274,7 @@ class MPMCE:
         temperature: the entropy weight λ that all experts share.
         gap: "per_expert", "threshold", or "summed" for the rule the paper prints.
         tolerance: ε of "per_expert" and "summed", below which the gap or mismatch counts as zero.
-        search: the outer search over Γ; by default `Bayesian(50)`, which needs the extra `bayesian`, and for "threshold" a
-            climb along exact gradients.
+        search: the outer search over Γ; by default `Bayesian(50)`, and for "threshold" a climb along exact gradients.
         inner_tolerance: the largest entry of the dual's gradient at which the inner iteration stops.
         threshold: the largest entry of an expert's mismatch that `gap="threshold"` lets pass.
         starts: number of starts of the climb; up to five times as many are tried while no discounts pass.
