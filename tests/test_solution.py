@@ -148,6 +148,8 @@ def test_a_file_of_the_version_before_is_read_and_its_evidence_keeps_its_names(k
     solution = mh.Solution.from_json(tmp_path / "old.json")
     assert type(solution.evidence) is EVIDENCE[kind]
     assert for_json(solution.evidence) == OLD[kind]["evidence"]
+    assert solution.summary() == str(solution)
+    assert solution.message.split(".")[0] in solution._repr_html_()
     assert not solution.evidence.other
     solution.to_json(tmp_path / "new.json")
     assert json.loads((tmp_path / "new.json").read_text())["evidence"] == OLD[kind]["evidence"]
@@ -190,12 +192,13 @@ def test_of_very_many_experts_a_solution_says_little_and_draws_how_they_are_dist
         objective=0.0,
         residual=0.0,
     )
-    assert "  p4: discount 0.0002\n  and 19,995 more\n  quartiles of discount: 0.2500, 0.5000, 0.7500" in many.sentences()
+    assert many.sentences().splitlines()[1] == "Quartiles of discount: 0.2500, 0.5000, 0.7500."
+    assert "… and 19,980 more rows; to_frame() has all 20,000" in many.summary()
     assert repr(many) == "Solution(own, converged, experts p0, p1, p2, p3, p4 and 19995 more)"
     assert len(many._repr_html_()) < 10_000
     assert len(many.to_frame()) == 20_000
     figure = many.plot().figure
-    assert figure.get_size_inches()[1] == 4.0
+    assert figure.get_size_inches()[1] == 2.4
     many.to_json(tmp_path / "many.json")
     assert mh.Solution.from_json(tmp_path / "many.json").experts == many.experts
     assert (tmp_path / "many.json").read_text().count("\n") < 100

@@ -64,8 +64,9 @@ from multihorizon.questions.model_checks import WORST, Extent, Misfit, ModelChec
 from multihorizon.questions.shared_discount import SharedDiscountTest, each_pair, shared_discount_test, with_holm
 from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test
 from multihorizon.questions.study import Recovery
-from multihorizon.result import Result, package_version
+from multihorizon.result import Result, draw_rows, package_version
 from multihorizon.solution import LikelihoodEvidence, PopulationEvidence, SieveEvidence, Solution, Status
+from multihorizon.tables import ShownTable, without_empty
 from multihorizon.words import (
     LEVEL,
     VAGUE_WIDTH,
@@ -350,6 +351,33 @@ class Analysis(Result):
         """The opening paragraph."""
         return self.headline
 
+    def _facts(self) -> dict[str, Any]:
+        found = {"solver": self.solution.solver, "status": str(self.solution.status), "experts": len(self.solution.experts)}
+        found |= {"episodes": int(self.episodes.sum()), "decisions": int(self.decisions.sum())}
+        return found | {"log-likelihood": self.evidence.log_likelihood}
+
+    def _tables(self, compute: bool) -> list[ShownTable]:
+        """Groups first where there are any; then the experts, the tests and the reward."""
+        frame = self.to_frame()
+        columns = ["expert", "discount", "discount_low", "discount_high", "standard_error", "horizon", "temperature", "decisions"]
+        shown = without_empty(frame[[*columns, "flags"]], self._drawn)
+        tables = [] if self.population is None else self.population.population_tables()
+        tables.append(ShownTable(shown, f"experts, with {percent(LEVEL)} intervals", self._drawn[1:]))
+        tests = [test for test in (self.shared, *self.pairs) if test is not None]
+        rows = [
+            {"hypothesis": f"one discount for {in_words([*test.experts])}", "statistic": test.statistic}
+            | {"degrees": test.degrees, "p_value": test.p_value, "adjusted": test.adjusted}
+            for test in tests
+        ]
+        if self.goals is not None and not self.goals.test.reason:
+            goals = self.goals.test
+            rows.append({"hypothesis": "one reward for all", "statistic": goals.statistic, "p_value": goals.p_value})
+        tables += [ShownTable(pd.DataFrame(rows), "tests")] if rows else []
+        if self.reward_given:
+            return tables
+        reward = without_empty(self.reward_frame().reset_index(), ("difference",))
+        return [*tables, ShownTable(reward, "reward", ("difference",))]
+
     def to_frame(self) -> pd.DataFrame:
         """One row per expert, from the shortest horizon to the longest: the columns of `people.csv`."""
         solution, known = self.solution, np.array(self.given)
@@ -372,6 +400,10 @@ class Analysis(Result):
         if self.population is not None:
             frame = pd.concat([frame, population_columns(self)], axis=1)
         return frame.iloc[self.order]
+
+    def _draw(self, ax: Any) -> None:
+        draw_rows(ax, self.to_frame(), *self._drawn)
+        ax.set_xlim(-0.02, 1.02)
 
     def conditions_frame(self) -> pd.DataFrame | None:
         """One row per person and condition: the columns of `conditions.csv`. None where the formula has no conditions, or the

@@ -32,8 +32,9 @@ from multihorizon.estimate.population.types import number_words, open_words
 from multihorizon.problem import Crowd
 from multihorizon.questions.differences import population_answer, population_words
 from multihorizon.questions.study import Recovery
-from multihorizon.result import Result, package_version
+from multihorizon.result import Result, draw_rows, package_version
 from multihorizon.solution import CELL_NUMBERS, PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.tables import ShownTable, without_empty
 from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, count, effective_horizon, horizon_text, in_words, percent
 
 #: With more persons than this a population is all that is fitted: each person's own fit, intervals and tests would take hours,
@@ -282,6 +283,25 @@ class CrowdAnalysis(Result):
     def sentences(self) -> str:
         """The opening paragraph."""
         return self.headline
+
+    def _facts(self) -> dict[str, Any]:
+        found = {"solver": self.solution.solver, "status": str(self.solution.status), "persons": len(self.persons)}
+        found |= {"persons compared": len(self.solution.experts), "episodes": self.episodes}
+        return found | {"decisions": self.evidence.decisions, "log-likelihood": self.evidence.log_likelihood}
+
+    def _tables(self, compute: bool) -> list[ShownTable]:
+        """The groups, then the persons; no numbers where none may be used."""
+        persons = ShownTable(without_empty(self.to_frame(), self._drawn), "persons", self._drawn[1:])
+        return [*([] if self.withheld else self.solution.population_tables()), persons]
+
+    def _height(self) -> float:
+        return super()._height() if self.withheld else self.solution._height()
+
+    def _draw(self, ax: Any) -> None:
+        if self.withheld:
+            draw_rows(ax, self.to_frame(), *self._drawn)
+        else:
+            self.solution._draw(ax)
 
     @cached_property
     def units(self) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,9 @@ from multihorizon.lookahead import step_discounts_of
 from multihorizon.mdp import steps_left
 from multihorizon.planning.plan import plan, soft_plan, weighted_plan
 from multihorizon.problem import AnyProblem, Expert, Problem, require_finite
-from multihorizon.result import Result, package_version
+from multihorizon.result import COLOURS, Result, draw_rows, literal, package_version
+from multihorizon.tables import ShownTable
+from multihorizon.words import LEVEL, in_words, p_text, percent, shortened
 
 
 class Status(StrEnum):
@@ -418,6 +420,56 @@ class PopulationFindings(Evidence):
         for name, value in arrays.items():
             object.__setattr__(self, name, value)
 
+    def shown(self) -> list[ShownTable]:
+        """What was found of groups, as tables: the effects of covariates, typical persons of each group, pairs of groups, and how
+        persons differ; or the types."""
+        if self.types is not None:
+            columns = {name: self.types[f"{name}s"] for name in ("share", "share_error", "discount", "temperature")}
+            low, high = np.array(self.types["intervals"]).T
+            frame = pd.DataFrame({"type": range(1, self.types["number"] + 1), **columns, "low": low, "high": high})
+            return [ShownTable(frame.assign(likeliest_for=self.types["likeliest"]), "types", ("discount", "low", "high"))]
+
+        def row(found: Mapping[str, Any]) -> dict[str, Any]:
+            return {"estimate": found["estimate"], "low": found["interval"][0], "high": found["interval"][1]}
+
+        kinds = ("discount", "temperature")
+        effects = [
+            {"effect_on": f"{'logit' if kind == 'discount' else 'log'} {kind}", "term": term, **row(found)}
+            | {"standard_error": found["standard_error"], "p": found["p"]}
+            for kind in kinds
+            for term, found in self[kind].items()
+        ]
+        tests = [
+            {"effect_on": kind, "of": name, "F": test["F"], "degrees": ", ".join(map(str, test["degrees"])), "p": test["p"]}
+            for kind in kinds
+            for name, test in self.factors[kind].items()
+        ]
+        sizes = pd.Series(self.groups if self.cells is None else self.cells["pattern"]).value_counts()
+        groups = [
+            {"persons_like": name, "persons": int(sizes.get(name, 0)), "estimate": group["typical_discount"]}
+            | dict(zip(("low", "high"), group["typical_interval"], strict=True))
+            | dict(zip(("new_person_low", "new_person_high"), group["new_person_interval"], strict=True))
+            for name, group in self.predictions.items()
+        ]
+        pairs = [
+            {
+                "compared": f"{pair['column']}: {pair['levels'][1]} against {pair['levels'][0]}",
+                **row(pair),
+                "adjusted": pair["adjusted"],
+            }
+            for pair in self.contrasts["discount"]
+        ]
+        spread = [{"standard_deviation_of": name, **row(found)} for name, found in self.spread.items() if name in kinds]
+        bars = ("estimate", "low", "high")
+        tables = {
+            "effects": effects,
+            "all terms of a covariate together": tests,
+            "typical discounts": groups,
+            "differences of logit discounts, p-values with Holm's correction": pairs,
+            "spread between persons, of logit discount and log temperature": spread,
+        }
+        return [ShownTable(pd.DataFrame(rows), caption, bars) for caption, rows in tables.items() if rows]
+
     @property
     def conditions(self) -> tuple[str, ...]:
         """The names of the conditions; none where the formula has none."""
@@ -499,8 +551,6 @@ class Solution(Result):
     says of which equation. `evidence` has fields by kind of solver; a dict becomes `Evidence`. The arrays cannot be written to.
     `problem` is kept in memory and not saved; of `interval_source`, what it has computed is saved.
     """
-
-    _drawn: ClassVar[tuple[str, ...]] = ("expert", "discount")
 
     solver: str
     status: Status
@@ -588,18 +638,110 @@ class Solution(Result):
         return self.interval_source.at(level)
 
     def sentences(self) -> str:
-        """Solver, status and message, and one line per expert; of more than 60, of the first five, and the quartiles of all."""
-        columns, many = self._parameters or {"discount": self.discounts}, len(self.experts) > 60
-        rows = [
-            f"  {name}: {', '.join(f'{what} {values[k]:.4f}' for what, values in columns.items())}"
-            for k, name in enumerate(self.experts[: 5 if many else None])
-        ]
-        if many:
-            rows.append(f"  and {len(self.experts) - 5:,} more")
-            for what, values in columns.items():
-                low, middle, high = np.nanquantile(values, [0.25, 0.5, 0.75]) if not np.isnan(values).all() else 3 * [np.nan]
-                rows.append(f"  quartiles of {what}: {low:.4f}, {middle:.4f}, {high:.4f}")
-        return "\n".join([f"{self.solver}: {self.status}. {self.message}", *rows])
+        """Solver, status and message; what is not identified; and of more than 60 experts the quartiles."""
+        lines = [f"{self.solver}: {self.status}. {self.message}"]
+        if not self._identified.all():
+            lines.append(
+                f"Not identified: the discounts of {in_words([*np.array(self.experts, dtype=object)[~self._identified]])}."
+            )
+        if open_ := self.evidence.get("unidentified_directions"):
+            lines.append(f"Of the reward {open_:,} {'direction is' if open_ == 1 else 'directions are'} not identified.")
+        for name, values in (self._parameters or {"discount": self.discounts}).items():
+            if len(self.experts) > 60 and not np.isnan(values).all():
+                low, middle, high = np.nanquantile(values, [0.25, 0.5, 0.75])
+                lines.append(f"Quartiles of {name}: {low:.4f}, {middle:.4f}, {high:.4f}.")
+        return "\n".join(lines)
+
+    @property
+    def _identified(self) -> NDArray[np.bool_]:
+        """Of whom the discount is identified `(K,)`, as far as the solver says."""
+        said = self.evidence.identified if isinstance(self.evidence, DiscountEvidence) else None
+        return np.ones(len(self.experts), dtype=np.bool_) if said is None else np.array(said, dtype=np.bool_)
+
+    def _level(self, compute: bool) -> float | None:
+        """The level of the intervals that are shown: 95 %, or another that is known; None where there are none."""
+        if self.interval_source is None:
+            return None
+        known = self.interval_source.computed
+        can = compute and not isinstance(self.interval_source, SavedIntervals)
+        return LEVEL if can or LEVEL in known else max(known, default=None)
+
+    def _facts(self) -> dict[str, Any]:
+        found = {"solver": self.solver, "status": str(self.status), "experts": len(self.experts)}
+        if isinstance(self.evidence, DecisionEvidence):
+            found |= {"decisions": self.evidence.decisions, "log-likelihood": self.evidence.log_likelihood}
+        found |= {"parameters of the reward": self.reward.size, "residual": self.residual}
+        if isinstance(self.evidence, DiscountEvidence) and self.evidence.equal_temperatures_p is not None:
+            found["one temperature for all, p"] = p_text(self.evidence.equal_temperatures_p, "")
+        if isinstance(self.evidence, LookaheadEvidence):
+            found["look-ahead"] = self.evidence.lookahead.family
+        return found
+
+    def _tables(self, compute: bool) -> list[ShownTable]:
+        """Of a population the groups, of others the experts; then the reward. A discount that is not identified is a dash."""
+        tables = self.population_tables()
+        if tables:
+            pass
+        elif isinstance(self.evidence, LookaheadEvidence):
+            errors = self.evidence.lookahead.standard_errors or {}
+            columns: dict[str, Any] = {"expert": self.experts}
+            for name, values in self._parameters.items():
+                columns |= {name: values, f"{name}_standard_error": read_numbers(errors.get(name, [None] * len(values)))}
+            tables = [ShownTable(pd.DataFrame(columns | {"temperature": self.temperature}), "look-ahead")]
+        else:
+            level = self._level(compute)
+            frame = self.to_frame(level)
+            order = ("expert", "discount", "standard_error", "discount_low", "discount_high", "horizon", "temperature")
+            frame = frame[[name for name in order if name in frame]]
+            frame.loc[~self._identified, ["discount", "horizon"]] = np.nan
+            caption = "discounts" if level is None else f"discounts, with {percent(level)} intervals"
+            tables = [ShownTable(frame, caption, ("discount", *(() if level is None else ("discount_low", "discount_high"))))]
+        errors = self.evidence.get("reward_standard_errors")
+        if self.problem is None or (errors is not None and not any(errors)):  # the whole reward was given
+            return tables
+        reward = self.reward_frame()
+        if errors is not None and len(errors) == len(reward):
+            reward["standard_error"] = read_numbers(errors)
+        return [*tables, ShownTable(reward, "reward", ("reward",))]
+
+    @property
+    def _population(self) -> PopulationFindings | None:
+        """What was found of groups or types; None for other solvers, and where there is no answer."""
+        known = isinstance(self.evidence, PopulationEvidence) and self.status == Status.CONVERGED
+        return PopulationEvidence.of(self).population if known else None
+
+    def population_tables(self) -> list[ShownTable]:
+        """What `Population` found of groups or types, as tables; none for other solvers, and where it has no answer."""
+        return [] if self._population is None else self._population.shown()
+
+    def _height(self) -> float:
+        found = self._population
+        rows = (
+            len(self.experts) if found is None else 3 * len(found.predictions) if found.types is None else found.types["number"]
+        )
+        return 2.4 if rows > 200 else min(0.7 + 0.2 * rows, 9.0)
+
+    def _draw(self, ax: Any) -> None:
+        """Each discount with its interval. Of a population, the persons of each group, and what is typical of it in black."""
+        first, found = self._tables(compute=True)[0], self._population
+        if found is None or found.types is not None:
+            label = first.frame.columns[0]
+            draw_rows(ax, first.frame, label, *(first.drawn or first.frame.columns[1:2]))
+            ax.set_xlim(*((-0.02, 1.02) if first.drawn else (None, None)))
+            return
+        group_of, discounts = (
+            (found.groups, self.discounts) if found.cells is None else (found.cells["pattern"], found.cells["discount"])
+        )
+        names = list(found.predictions)
+        for row, name in enumerate(names):
+            own = np.sort(discounts[group_of == name])
+            own = own[np.linspace(0, own.size - 1, min(own.size, 300)).round().astype(np.int64)]
+            apart = 0.25 * (np.arange(own.size) * 0.618 % 1 - 0.5)  # persons with one discount do not hide each other
+            ax.plot(own, row + 0.2 + apart, "o", color=COLOURS[5], alpha=0.6, markersize=2.5, linestyle="none")
+            ax.hlines(row - 0.2, *found.predictions[name]["typical_interval"], color="0.2", linewidth=1.5)
+            ax.plot([found.predictions[name]["typical_discount"]], [row - 0.2], "D", color="black")
+        ax.set_yticks(range(len(names)), [literal(shortened(name, 28)) for name in names])
+        ax.set(xlabel="discount", xlim=(-0.02, 1.02), ylim=(len(names) - 0.5, -0.5))
 
     def __repr__(self) -> str:
         return f"Solution({self.solver}, {self.status}, experts {first_few(self.experts)})"

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import numpy as np
@@ -188,7 +188,8 @@ class TableCheck(Result):
     log: Log = field(repr=False)
     mended: Log = field(repr=False)
 
-    _drawn = ("kind", "count")
+    _drawn: ClassVar[tuple[str, ...]] = ("kind", "count")
+    _shown: ClassVar[tuple[str, ...]] = ("kind", "count", "stops", "mended", "what")
 
     def sentences(self) -> str:
         """Whether the table can be fitted, and what must be mended how."""
@@ -205,6 +206,10 @@ class TableCheck(Result):
         if len(hand) < len(self.left):
             parts.append("Episodes that simply stop are taken with --cut-off.")
         return " ".join(parts)
+
+    def _facts(self) -> dict[str, Any]:
+        sizes = {name: len(getattr(self, name)) for name in ("experts", "states", "actions")}
+        return {"table": Path(self.name).name, "rows": self.rows, **sizes}
 
     def to_frame(self) -> pd.DataFrame:
         """One row per finding: `kind, what, remedy, count, stops, mended`."""

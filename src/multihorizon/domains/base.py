@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -110,6 +110,13 @@ class GeneralizationError(Result):
         paper, absolute = said(self.values, self.mean_interval), said(self.absolute, self.absolute_interval)
         head = f"Loss over {self.values.size} tasks, as a share of the optimum: {absolute} (signed as in the paper: {paper})."
         return f"{head} {self.remark}".strip()
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "tasks": self.values.size,
+            "mean loss": self.absolute.mean(),
+            **({} if self.level is None else {"level": self.level}),
+        }
 
     def to_frame(self) -> pd.DataFrame:
         """One row per task."""

@@ -44,6 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -73,8 +74,9 @@ from multihorizon.frames import as_frame, is_frame
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import SampledProblem
-from multihorizon.result import Result, plain
+from multihorizon.result import COLOURS, Result, literal, pictured, plain
 from multihorizon.solution import SieveEvidence, Solution, Status
+from multihorizon.tables import ShownTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -508,31 +510,34 @@ class RewardFunctions(Result):
         frame = pd.DataFrame(chosen, columns=list(self.coordinates))
         return frame.assign(reward=self.reward(chosen), standard_error=self.reward_errors(chosen))
 
-    def plot(self, axes: Any = None, over: Sequence[int] = (0, 1)) -> Any:
-        """Draw the reward over one or two coordinates, given by their places, with the others at their medians.
+    def plot(self, ax: Any = None, over: Sequence[int] = (0, 1)) -> Any:
+        """Draw the reward over one or two coordinates, given by their places, with the others at their medians; returns
+        matplotlib's axes.
 
         Over one it is a curve with 95 % intervals. Over two, blue pays more and red less, and nobody was near where it is grey.
         """
-        if axes is None:
-            import matplotlib.pyplot as plt  # noqa: PLC0415  a picture is asked for: only now is matplotlib needed
+        return pictured(ax, 2.6, partial(self._draw, over=over))
 
-            axes = plt.subplots(layout="constrained")[1]
+    def _draw(self, ax: Any, over: Sequence[int] = (0, 1)) -> None:
         steps = self.point.likelihood.problem.steps
         arrived, places = steps.next_states[steps.known_next], list(over)[: len(self.coordinates)]
         if len(places) == 1:
             points = np.tile(np.median(arrived, axis=0), (200, 1))
             x = points[:, places[0]] = np.linspace(arrived[:, places[0]].min(), arrived[:, places[0]].max(), 200)
             reward, half = self.reward(points), 1.96 * self.reward_errors(points)
-            axes.fill_between(x, reward - half, reward + half, alpha=0.3)
-            axes.plot(x, reward)
+            ax.fill_between(x, reward - half, reward + half, color=COLOURS[0], alpha=0.3, linewidth=0)
+            ax.plot(x, reward, color=COLOURS[0])
         else:
             x, y, shown = self._surface(arrived, places)
             limit = float(np.nanmax(np.abs(shown)))
-            axes.set_facecolor("0.85")
-            drawn = axes.pcolormesh(x, y, shown.T, cmap="RdBu", vmin=-limit, vmax=limit, shading="nearest")
-            axes.figure.colorbar(drawn, ax=axes, label="reward")
-        axes.set(xlabel=self.coordinates[places[0]], ylabel="reward" if len(places) == 1 else self.coordinates[places[1]])
-        return axes
+            ax.set_facecolor("0.85")
+            drawn = ax.pcolormesh(x, y, shown.T, cmap="RdBu", vmin=-limit, vmax=limit, shading="nearest")
+            ax.figure.colorbar(drawn, ax=ax, label="reward")
+        names = [literal(self.coordinates[place]) for place in places]
+        ax.set(xlabel=names[0], ylabel="reward" if len(places) == 1 else names[1])
+
+    def _tables(self, compute: bool) -> list[ShownTable]:
+        return [ShownTable(self.to_frame(), drawn=("reward",), labels=self.coordinates)]
 
     def _surface(self, arrived: Floats, pair: list[int]) -> tuple[Floats, Floats, Floats]:
         """Axes of a pair of coordinates, and the reward over them: NaN where nobody arrived within a sixteenth of the range."""

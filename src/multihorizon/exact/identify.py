@@ -72,6 +72,7 @@ from multihorizon.exact.least_squares import Coefficients, columns_of
 from multihorizon.planning.plan import SoftPlan, soft_plan
 from multihorizon.problem import Problem, require_finite
 from multihorizon.result import Result
+from multihorizon.tables import ShownTable
 
 Temperature = float | Literal["per_expert"]
 #: The largest spread of possible answers at which a direction of discounts counts as identified.
@@ -725,6 +726,22 @@ class Identification(Result):
 
     def _content(self) -> dict[str, Any]:
         return self.to_dict()
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "status": self.status,
+            "open directions of discounts": self.dimension,
+            "residual": self.residual,
+            "open directions of reward": self.reward_dimension,
+        }
+
+    def _tables(self, compute: bool) -> list[ShownTable]:
+        tables = [ShownTable(self.to_frame(), "discounts", self._drawn[1:])]
+        if self.problem is None:
+            return tables
+        reward = np.where(self.reward_identified, self.reward, np.nan)
+        frame = pd.DataFrame({"parameter": self.problem.parameter_names, "reward": reward})
+        return [*tables, ShownTable(frame, "reward", ("reward",))]
 
     def sentences(self) -> str:
         """The finding in plain words, with what to do next."""

@@ -19,7 +19,8 @@ from multihorizon.paper.parts import PAPER_NAMES, Data
 from multihorizon.paper.settings import CHOSEN, PRINTED, StudySettings, study_domains
 from multihorizon.parallel import Progress
 from multihorizon.report.charts import Badge, Block, Notice, Page, PageTable, Picture, Section, figure
-from multihorizon.report.plots import COLOURS, plot_policy, plot_reward, save
+from multihorizon.report.plots import plot_policy, plot_reward, save
+from multihorizon.result import COLOURS
 
 
 def _sheet(rows: int, columns: int, width: float, height: float, framed: bool = False) -> tuple[Figure, Any]:

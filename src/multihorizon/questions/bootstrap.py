@@ -56,11 +56,10 @@ class Bootstrap(Result):
         return np.quantile(self.discounts, tails, axis=0).T
 
     def sentences(self) -> str:
-        """How many tables were drawn and how, and the spread of each discount."""
+        """How many tables were drawn and how."""
         drawn = "decisions were drawn from the fit" if self.kind == "parametric" else "episodes were drawn with replacement"
         first = f"In {len(self.discounts)} tables {drawn}; {self.failed} further fits did not finish."
-        rows = [f"  {row.expert}: {row.low:.3f} to {row.high:.3f}" for row in self.to_frame().itertuples()]
-        return "\n".join([f"{first} 95 % of the discounts lie within", *rows])
+        return f"{first} From low to high are 95 % of the discounts."
 
     def to_frame(self) -> pd.DataFrame:
         """One row per expert: mean and standard error of the discount, and the ends of the 95 % percentile interval."""

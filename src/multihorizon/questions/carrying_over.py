@@ -54,7 +54,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import permutations
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -75,7 +75,7 @@ from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.problem import Crowd, Problem, require_finite
 from multihorizon.questions.bootstrap import tables_of
-from multihorizon.result import Result, literal
+from multihorizon.result import COLOURS, Result, literal
 from multihorizon.solution import Status
 from multihorizon.words import LEVEL, Answer, count, in_words
 
@@ -90,7 +90,7 @@ MODELS = {
     "chance": "chance",
 }
 #: Models in the picture beside the own horizon: where they stand in their row, and how they are drawn.
-OTHERS = (("own_value", 0.15, "D", "#56B4E9"), ("own_alone", 0.15, "o", "#E69F00"), ("one_for_all", 0.15, "s", "0.6"))
+OTHERS = (("own_value", 0.15, "D", COLOURS[5]), ("own_alone", 0.15, "o", COLOURS[1]), ("one_for_all", 0.15, "s", "0.6"))
 QUESTION = "Does a horizon belong to the person or to the situation?"
 
 
@@ -198,6 +198,12 @@ class CarryingOver(Result):
     levels: tuple[str, ...]
     pairs: tuple[Carried, ...]
     remarks: tuple[str, ...]
+
+    _drawn: ClassVar[tuple[str, ...]] = ("from", "gain", "gain_low", "gain_high")
+    _shown: ClassVar[tuple[str, ...]] = (
+        *("from", "to", "persons", "decisions", "own", "one_discount", "chance"),
+        *("gain", "gain_low", "gain_high", "lost", "changed"),
+    )
 
     def lost(self, pair: Carried) -> Gain:
         """What own horizons gain over one discount for everybody within the condition that is predicted, less what they gain
@@ -309,36 +315,31 @@ class CarryingOver(Result):
             "remarks": list(self.remarks),
         }
 
-    def plot(self, axes: Any = None) -> Any:
-        """Draw what other models gain per decision over one discount for everybody; that of the own horizon has its interval.
+    def _height(self) -> float:
+        return 1.7 + 0.35 * len(self.pairs)
 
-        Args:
-            axes: matplotlib's axes to draw in; new ones by default.
-        """
-        if axes is None:
-            import matplotlib.pyplot as plt  # noqa: PLC0415  a picture is asked for: only now is matplotlib needed
-
-            axes = plt.subplots(figsize=(6.4, 1.6 + 0.45 * len(self.pairs)), layout="constrained")[1]
+    def _draw(self, ax: Any) -> None:
+        """What other models gain per decision over one discount for everybody; that of the own horizon has its interval."""
         rows, gains = np.arange(len(self.pairs)), [pair.gain() for pair in self.pairs]
         ends = np.array([[gain.low, gain.high] for gain in gains])
         shown = np.append(ends[np.isfinite(ends)], 0.0)
         # what each person's decisions alone say may be far off, and stands at the edge then
         room = 0.6 * (shown.max() - shown.min()) or 0.1
         low, high = shown.min() - room, shown.max() + 0.3 * room
-        axes.axvline(0.0, color="0.3", linewidth=0.8)
+        ax.axvline(0.0, color="0.3", linewidth=0.8)
         for model, at, marker, colour in OTHERS:
             values = np.array([pair.gain(model).estimate for pair in self.pairs])
             inside = values >= low
-            axes.plot(values[inside], rows[inside] + at, marker, color=colour, label=MODELS[model], markersize=5)
-            axes.plot(np.full((~inside).sum(), low), rows[~inside] + at, "<", color=colour, markersize=5)
-        axes.hlines(rows - 0.1, ends[:, 0], ends[:, 1], color="#0072B2", linewidth=2)
-        axes.plot([gain.estimate for gain in gains], rows - 0.1, "o", color="#0072B2", label=MODELS["own"])
-        axes.set_xlim(low - 0.1 * room, high)
-        axes.set_yticks(rows, [literal(pair.label) for pair in self.pairs])
-        axes.set_ylim(len(self.pairs) - 0.5, -0.5)
-        axes.set_xlabel("log-likelihood of a decision above that of one discount for everybody")
-        axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.25 - 0.15 / len(self.pairs)), ncols=2)
-        return axes
+            ax.plot(values[inside], rows[inside] + at, marker, color=colour, label=MODELS[model], markersize=5)
+            ax.plot(np.full((~inside).sum(), low), rows[~inside] + at, "<", color=colour, markersize=5)
+        ax.hlines(rows - 0.1, ends[:, 0], ends[:, 1], color=COLOURS[0], linewidth=2)
+        ax.plot([gain.estimate for gain in gains], rows - 0.1, "o", color=COLOURS[0], label=MODELS["own"])
+        ax.set_xlim(low - 0.1 * room, high)
+        ax.set_yticks(rows, [literal(pair.label) for pair in self.pairs])
+        ax.set_ylim(len(self.pairs) - 0.5, -0.5)
+        ax.set_xlabel("log-likelihood of a decision above\nthat of one discount for everybody")
+        ax.locator_params(axis="x", nbins=4)
+        ax.figure.legend(frameon=False, fontsize=8, loc="outside lower center")
 
     def _content(self) -> dict[str, Any]:
         return self.to_dict()

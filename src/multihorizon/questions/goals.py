@@ -63,6 +63,8 @@ from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test, temperature_prior
 from multihorizon.result import Result
 from multihorizon.solution import LikelihoodEvidence, Solution, Status
+from multihorizon.tables import ShownTable, without_empty
+from multihorizon.words import p_text
 
 #: With fewer simulations the test of one reward can never reject.
 LEAST_SIMULATIONS = 19
@@ -182,6 +184,15 @@ class Goals(Result, Generic[Found]):
         number = {name: g for g, group in enumerate(self.groups, start=1) for name in group}
         goal = [number[name] for name in self.experts]
         return pd.DataFrame({"expert": self.experts, "goal": goal, "discount": self.discounts})
+
+    def _facts(self) -> dict[str, Any]:
+        p = {} if self.test is None else {"one reward for all, p": p_text(self.test.p_value, "")}
+        return {"experts": len(self.experts), "do all share one reward": self.verdict, "groups": len(self.groups), **p}
+
+    def _tables(self, compute: bool) -> list[ShownTable]:
+        rows = [vars(pair) | {"experts": ", ".join(pair.experts)} for pair in self.pairs]
+        own = ShownTable(self.to_frame(), "experts", self._drawn[1:])
+        return [own, ShownTable(without_empty(pd.DataFrame(rows)), "pairs")] if rows else [own]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dicts, as JSON takes them; None where nothing is known."""

@@ -82,6 +82,9 @@ class LookaheadComparison(Result):
     """
 
     _drawn: ClassVar[tuple[str, ...]] = ("family", "aic")
+    _shown: ClassVar[tuple[str, ...]] = (
+        *("family", "log_likelihood", "parameters", "aic", "bic", "held_out", "free_p", "best_p", "verdict"),
+    )
 
     experts: tuple[str, ...]
     decisions: float
@@ -127,6 +130,9 @@ class LookaheadComparison(Result):
         """One row per family, without the parameters of each expert."""
         return pd.DataFrame([{k: v for k, v in asdict(row).items() if k != "details"} for row in self.rows])
 
+    def _facts(self) -> dict[str, Any]:
+        return {"experts": len(self.experts), "decisions": self.decisions, "best by AIC": self.best, "steps": self.steps}
+
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and dicts; what is not known is NaN."""
         return {
@@ -141,10 +147,6 @@ class LookaheadComparison(Result):
 
     def _content(self) -> dict[str, Any]:
         return self.to_dict()
-
-    def __str__(self) -> str:
-        columns = ["family", "log_likelihood", "parameters", "aic", "bic", "held_out", "free_p", "best_p", "verdict"]
-        return f"{self.to_frame()[columns].round(3).to_string(index=False)}\n{self.sentences()}"
 
 
 def compare_lookahead(

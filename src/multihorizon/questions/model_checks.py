@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -46,8 +46,10 @@ from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem, require_counts
 from multihorizon.questions.bootstrap import tables_of
-from multihorizon.result import Result
+from multihorizon.result import COLOURS, Result
 from multihorizon.solution import Solution
+from multihorizon.tables import ShownTable
+from multihorizon.words import p_text
 
 MODELS = ("this model", "one shared discount", "discount 0", "own frequencies")
 #: Shares of fewer decisions say too little to be compared with the model.
@@ -83,8 +85,6 @@ class ModelChecks(Result):
         within: whether choices of one episode go together.
     """
 
-    _drawn: ClassVar[tuple[str, ...]] = ("expert", MODELS[0])
-
     experts: tuple[str, ...]
     decisions: Floats
     held_out: dict[str, Floats]
@@ -106,6 +106,26 @@ class ModelChecks(Result):
     def to_frame(self) -> pd.DataFrame:
         """One row per expert: how many decisions were held out, and their mean log-likelihood under each model."""
         return pd.DataFrame({"expert": self.experts, "decisions": self.decisions, **self.held_out})
+
+    def _facts(self) -> dict[str, Any]:
+        odd = sum(case["p_value"] < ODD for case in self.worst)
+        together = "not tested" if self.within.reason else p_text(self.within.p_value, "")
+        return {"held-out decisions": self.decisions.sum(), "odd cases": odd, "choices of an episode, p": together}
+
+    def _tables(self, compute: bool) -> list[ShownTable]:
+        worst = pd.DataFrame(self.worst, columns=list(Misfit._fields))
+        held_out = ShownTable(self.to_frame(), "mean log-likelihood of held-out decisions")
+        return [held_out, ShownTable(worst, "cases that fit worst")]
+
+    def _height(self) -> float:
+        return 3.3
+
+    def _draw(self, ax: Any) -> None:
+        """How often actions were taken that were predicted with such a probability; larger dots stand for more decisions."""
+        predicted, taken, number = self.calibration.T
+        ax.plot([0, 1], [0, 1], color="0.6")
+        ax.scatter(predicted, taken, s=10 + 90 * number / max(number.max(initial=0.0), 1.0), color=COLOURS[0], alpha=0.7)
+        ax.set(xlabel="predicted probability", ylabel="share taken")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and dicts."""

@@ -72,7 +72,7 @@ from multihorizon.questions.whatif import (
     read_source,
     state_place,
 )
-from multihorizon.result import Result, literal
+from multihorizon.result import COLOURS, Result, literal
 from multihorizon.solution import Solution
 from multihorizon.words import in_words, percent
 
@@ -107,6 +107,7 @@ class Nudge(Result):
     """
 
     _drawn: ClassVar[tuple[str, ...]] = ("expert", "bonus", "low", "high")
+    _shown: ClassVar[tuple[str, ...]] = ("expert", "discount", "before", "bonus", "low", "high", "status", "answer")
 
     experts: tuple[str, ...]
     state: str
@@ -191,34 +192,32 @@ class Nudge(Result):
             }
         )
 
-    def plot(self, axes: Any = None) -> Any:
-        """Draw the response curves, chance against bonus, with the bonus that each expert needs; returns matplotlib's axes.
+    def _height(self) -> float:
+        return 2.6
 
-        Of more than twelve experts all curves are grey, and none is named.
+    def _draw(self, ax: Any) -> None:
+        """The response curves, chance against bonus, with the bonus that each expert needs.
+
+        Of more experts than there are colours all curves are grey, and none is named.
         """
-        if axes is None:
-            import matplotlib.pyplot as plt  # noqa: PLC0415  a picture is asked for: only now is matplotlib needed
-
-            axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
-        many = len(self.experts) > 12
+        many = len(self.experts) > len(COLOURS)
         for k, (name, rows) in enumerate(self.curves.groupby("expert", sort=False)):
-            look = {"color": "0.6", "linewidth": 0.6} if many else {"color": f"C{k % 10}", "label": literal(str(name))}
-            axes.plot(rows["bonus"].to_numpy(float), rows["chance"].to_numpy(float), **look)
+            look = {"color": "0.6", "linewidth": 0.6} if many else {"color": COLOURS[k], "label": literal(str(name))}
+            ax.plot(rows["bonus"].to_numpy(float), rows["chance"].to_numpy(float), **look)
             place = self.experts.index(str(name))
             if np.isfinite(self.bonus[place]) and not many:
                 chance = max(self.chance, float(self.before[place]))
-                axes.plot([self.bonus[place]], [chance], "o", color=look["color"])
+                ax.plot([self.bonus[place]], [chance], "o", color=look["color"])
                 ends = self.low[place], self.high[place]
                 if np.isfinite(ends).all():
-                    axes.hlines(chance, *ends, color=look["color"], linewidth=2)
-        axes.axhline(self.chance, color="0.3", linewidth=0.8, linestyle=":")
-        axes.set_ylim(-0.02, 1.02)
-        axes.set_xlabel("bonus" if self.comparable else "bonus, in temperatures of each expert")
+                    ax.hlines(chance, *ends, color=look["color"], linewidth=2)
+        ax.axhline(self.chance, color="0.3", linewidth=0.8, linestyle=":")
+        ax.set_ylim(-0.02, 1.02)
+        ax.set_xlabel("bonus" if self.comparable else "bonus, in temperatures of each expert")
         what = f"choose {self.action} in {self.state}" if self.action else f"reach {self.state}"
-        axes.set_ylabel(literal(f"chance to {what}"))
+        ax.set_ylabel(literal(f"chance to {what}"))
         if not many:
-            axes.legend()
-        return axes
+            ax.legend()
 
     def _content(self) -> dict[str, Any]:
         rows = self.to_frame().drop(columns="expert").assign(rising=self.rising).to_dict("records")

@@ -99,10 +99,9 @@ class PairwiseTests(Result, Sequence[SharedDiscountTest]):
         return len(self.tests)
 
     def sentences(self) -> str:
-        """How many pairs differ, and one sentence per pair."""
+        """How many pairs differ."""
         differ = sum(test.adjusted < 0.05 for test in self.tests)
-        first = f"{differ} of {len(self.tests)} pairs have different discounts, with Holm's correction."
-        return "\n".join([first, *(test.sentences() for test in self.tests)])
+        return f"{differ} of {len(self.tests)} pairs have different discounts, with Holm's correction."
 
     def to_frame(self) -> pd.DataFrame:
         """One row per pair."""

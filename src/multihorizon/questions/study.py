@@ -39,7 +39,7 @@ from multihorizon.files import read_json
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.problem import Problem, require_counts, require_finite
 from multihorizon.questions.bootstrap import tables_of
-from multihorizon.result import Result, package_version
+from multihorizon.result import COLOURS, Result, package_version
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 
 
@@ -561,18 +561,14 @@ class Recovery(Result):
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a recover.json of multihorizon recover: it holds something else") from error
 
-    def plot(self, axes: Any = None) -> Any:
-        """Draw estimated against true discounts of the study as designed; returns matplotlib's axes.
+    def _facts(self) -> dict[str, Any]:
+        return {"solver": self.solver, **({} if self.term is None else {"effect of": self.term})}
 
-        Args:
-            axes: matplotlib's axes to draw in; new ones by default.
-        """
-        if axes is None:
-            import matplotlib.pyplot as plt  # noqa: PLC0415  a picture is asked for: only now is matplotlib needed
+    def _height(self) -> float:
+        return 3.3
 
-            axes = plt.subplots(figsize=(4.8, 4.8), layout="constrained")[1]
-        axes.plot([0, 1], [0, 1], color="0.6")
-        axes.plot(self.sizes[0].truth.ravel(), self.sizes[0].estimates.ravel(), "o", color="C0", alpha=0.5)
-        axes.set_xlabel("true discount")
-        axes.set_ylabel("estimated discount")
-        return axes
+    def _draw(self, ax: Any) -> None:
+        """Estimated against true discounts of the study as designed."""
+        ax.plot([0, 1], [0, 1], color="0.6")
+        ax.plot(self.sizes[0].truth.ravel(), self.sizes[0].estimates.ravel(), "o", color=COLOURS[0], alpha=0.5)
+        ax.set(xlabel="true discount", ylabel="estimated discount")

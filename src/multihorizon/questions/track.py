@@ -52,8 +52,10 @@ from multihorizon.estimate.population.covariates import Covariates
 from multihorizon.estimate.population.solver import covariance_at, covariance_of_persons, remembered
 from multihorizon.frames import Frame, as_frame, is_frame
 from multihorizon.problem import Crowd, Problem
-from multihorizon.result import Result
+from multihorizon.result import COLOURS, Result
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.tables import ShownTable
+from multihorizon.words import LEVEL, percent
 
 #: How far the means of even and odd nodes may be apart, in standard deviations.
 APART = 0.001
@@ -121,24 +123,21 @@ class TrackedPerson(Result):
         ]
         return pd.DataFrame(rows, columns=["quantity", "estimate", "low", "high"])
 
-    def plot(self, axes: Any = None) -> Any:
-        """Draw how likely discounts are, with the interval; returns matplotlib's axes.
+    def _tables(self, compute: bool) -> list[ShownTable]:
+        return [ShownTable(self.to_frame(), f"with {percent(LEVEL)} intervals", ("estimate", "low", "high"), bars=False)]
 
-        Args:
-            axes: matplotlib's axes to draw in; new ones by default.
-        """
-        if axes is None:
-            import matplotlib.pyplot as plt  # noqa: PLC0415  a picture is asked for: only now is matplotlib needed
+    def _height(self) -> float:
+        return 2.2
 
-            axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")[1]
+    def _draw(self, ax: Any) -> None:
+        """How likely discounts are, with the interval."""
         edges = np.linspace(0.0, 1.0, 101)
         shares = np.diff(np.interp(edges, self.discounts, self.below, left=0.0, right=1.0))
-        axes.stairs(100 * shares, edges, fill=True, color="C0", alpha=0.4)
-        axes.axvline(self.discount, color="C0")
+        ax.stairs(100 * shares, edges, fill=True, color=COLOURS[0], alpha=0.4)
+        ax.axvline(self.discount, color=COLOURS[0])
         for end in self.discount_interval:
-            axes.axvline(end, color="0.6", linewidth=1)
-        axes.set(xlabel="discount", ylabel="probability in %", xlim=(0, 1), title=f"decisions: {self.decisions}")
-        return axes
+            ax.axvline(end, color="0.6", linewidth=1)
+        ax.set(xlabel="discount", ylabel="probability in %", xlim=(0, 1), title=f"decisions: {self.decisions}")
 
 
 @dataclass(frozen=True)

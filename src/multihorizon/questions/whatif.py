@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -73,7 +73,7 @@ from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.planning.linear import SingularError
 from multihorizon.planning.plan import log_policies, plan
 from multihorizon.problem import Crowd, Expert, Problem, require_finite
-from multihorizon.result import Result, literal
+from multihorizon.result import COLOURS, Result, literal
 from multihorizon.solution import (
     ClosedFormEvidence,
     LikelihoodEvidence,
@@ -82,7 +82,8 @@ from multihorizon.solution import (
     Solution,
     Status,
 )
-from multihorizon.words import in_words, percent
+from multihorizon.tables import ShownTable
+from multihorizon.words import in_words, percent, shortened
 
 #: The words for what is known of a prediction.
 IDENTIFIED, BOUNDED, NOT_BOUNDED = "identified", "bounded", "not bounded"
@@ -386,8 +387,6 @@ class Prediction(Result):
         change: what changed, kept in memory and not saved.
     """
 
-    _drawn: ClassVar[tuple[str, ...]] = ("state", "after", "low", "high")
-
     experts: tuple[str, ...]
     states: tuple[str, ...]
     actions: tuple[str, ...]
@@ -459,24 +458,27 @@ class Prediction(Result):
             }
         )
 
-    def plot(self, axes: Any = None) -> Any:
-        """Draw the choices that change most, at most thirty: before, after and the interval; returns matplotlib's axes."""
+    def _tables(self, compute: bool) -> list[ShownTable]:
+        """The choices that change most first, and what comes of them."""
         frame = self.to_frame()
-        frame = frame.iloc[np.argsort(-frame["change"].abs().fillna(0.0).to_numpy(), kind="stable")[:30]]
-        rows = np.arange(len(frame))
-        if axes is None:
-            import matplotlib.pyplot as plt  # noqa: PLC0415  a picture is asked for: only now is matplotlib needed
+        frame = frame.iloc[np.argsort(-frame["change"].abs().fillna(0.0).to_numpy(), kind="stable")]
+        choices = ShownTable(frame, "choices, those that change most first", drawn=("after", "low", "high"))
+        return [choices, ShownTable(self.outcomes, "outcomes")]
 
-            axes = plt.subplots(figsize=(6.4, 1.2 + 0.28 * len(frame)), layout="constrained")[1]
-        axes.hlines(rows, frame["low"].to_numpy(float), frame["high"].to_numpy(float), color="0.6", linewidth=2)
-        axes.plot(frame["before"].to_numpy(float), rows, "o", color="C0", fillstyle="none", label="before")
-        axes.plot(frame["after"].to_numpy(float), rows, "o", color="C0", label="after")
+    def _height(self) -> float:
+        return 0.9 + 0.2 * min(len(self.to_frame()), 20)
+
+    def _draw(self, ax: Any) -> None:
+        """The choices that change most, at most twenty: before, after and the interval."""
+        frame = self._tables(compute=True)[0].frame.iloc[:20]
+        rows = np.arange(len(frame))
+        ax.hlines(rows, frame["low"].to_numpy(float), frame["high"].to_numpy(float), color=COLOURS[5], linewidth=3)
+        ax.plot(frame["before"].to_numpy(float), rows, "o", color=COLOURS[4], fillstyle="none", label="before")
+        ax.plot(frame["after"].to_numpy(float), rows, "o", color=COLOURS[0], label="after")
         labels = frame["expert"] + ": " + frame["action"] + " in " + frame["state"]
-        axes.set_yticks(rows, [literal(text) for text in labels])
-        axes.set_xlabel("probability")
-        axes.invert_yaxis()
-        axes.legend()
-        return axes
+        ax.set_yticks(rows, [literal(shortened(text, 32)) for text in labels])
+        ax.set(xlabel="probability", xlim=(-0.03, 1.03), ylim=(len(frame) - 0.5, -0.5))
+        ax.figure.legend(loc="outside upper right", ncols=2)
 
     def _content(self) -> dict[str, Any]:
         def named(policies: Floats, states: Sequence[str]) -> dict[str, Any]:

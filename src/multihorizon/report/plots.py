@@ -25,11 +25,9 @@ from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.plan import evaluate, one_hot, plan
 from multihorizon.report.conditions import by_condition
-from multihorizon.result import literal
+from multihorizon.result import COLOURS, literal
 from multihorizon.solution import PopulationEvidence, Solution
 
-#: Colours that stay apart for the common kinds of colour blindness (Okabe and Ito's palette).
-COLOURS = ("#0072B2", "#E69F00", "#CC79A7", "#009E73", "#D55E00", "#56B4E9", "#999999")
 #: Actions drawn as arrows on a grid: rows down and columns to the right.
 ARROWS = {"right": (0, 1), "down": (1, 0), "left": (0, -1), "up": (-1, 0)}
 #: Above this many cells numbers and arrows in them cannot be read.
