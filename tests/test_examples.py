@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
+import matplotlib as mpl
+import matplotlib.pyplot
 import numpy as np
 import pytest
 
 import multihorizon as mh
 
+mpl.use("Agg")
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -29,6 +34,26 @@ def test_frozen_lake():
     assert analysis.solution.status == mh.Status.CONVERGED
     assert sorted(analysis.solution.experts) == ["careful", "hasty", "patient"]
     assert "estimated" in analysis.remarks[0]
+
+
+@pytest.mark.slow
+def test_the_notebook_on_results_runs_cell_by_cell(capsys, monkeypatch):
+    monkeypatch.setattr(mpl.pyplot, "show", lambda: None)
+    names, shown, drawn = {}, [], 0
+    for cell in re.split(r"^# %%$", (EXAMPLES / "plot_results.py").read_text(encoding="utf-8"), flags=re.MULTILINE):
+        *lines, last = ast.parse(cell).body
+        exec(compile(ast.Module(lines, []), "plot_results.py", "exec"), names)
+        if isinstance(last, ast.Expr):  # a notebook shows the value of a last expression
+            value = eval(compile(ast.Expression(last.value), "plot_results.py", "eval"), names)
+            shown += [value._repr_html_()] if hasattr(value, "_repr_html_") else []
+        else:
+            exec(compile(ast.Module([last], []), "plot_results.py", "exec"), names)
+        drawn += len(mpl.pyplot.get_fignums())
+        mpl.pyplot.close("all")
+    assert drawn == 2
+    assert [re.search("<b>(.*?)</b>", html)[1] for html in shown] == ["Solution", "PairwiseTests", "Solution"]
+    said = capsys.readouterr().out
+    assert all(word in said for word in ("discounts, with 95 % intervals", r"\midrule", "| parameter | reward |"))
 
 
 @pytest.mark.slow

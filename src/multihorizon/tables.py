@@ -1,7 +1,7 @@
 """A table as a reader sees it: as text, HTML, LaTeX and Markdown, with the same digits in each.
 
-Numbers of a column have as many decimals as give one in the middle of the column four digits, and at most four decimals; the ends
-of an interval have those of their estimate, and p-values have three. What is not known is a dash. Labels are data: each way of
+Numbers of a column have as many decimals as give one in the middle of the column four digits, but from two to four; the ends of
+an interval have those of their estimate, and p-values have three. What is not known is a dash. Labels are data: each way of
 writing escapes whatever means something in it, so that a label is shown as it is and can neither break a table nor run.
 
 In HTML the row of an estimate has a small picture of it and its interval. Colours and lines are those of the text around it, so a
@@ -80,7 +80,7 @@ def written(values: Sequence[Any], name: str = "", like: Sequence[Any] | None = 
     numbers = [float(v) for v in (values if like is None else like) if _is_number(v) and isfinite(v)]
     sizes = sorted(abs(v) for v in numbers if v)
     middle = sizes[(len(sizes) - 1) // 2] if sizes else 1.0
-    places = 0 if all(v == round(v) for v in numbers) else min(max(3 - floor(log10(middle)), 0), 4)
+    places = 0 if all(v == round(v) for v in numbers) else min(max(3 - floor(log10(middle)), 2), 4)
 
     def cell(value: Any) -> str:
         if value is None or (isinstance(value, float | np.floating) and isnan(value)):
