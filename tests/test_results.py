@@ -90,6 +90,8 @@ def test_a_result_says_lists_saves_shows_and_draws_what_was_found(name: str, tmp
     frame = found.to_frame()
     assert isinstance(frame, pd.DataFrame)
     assert len(frame) > 0
+    for table in (found.to_polars(), found.to_arrow()):
+        assert table.shape == frame.shape
     found.to_json(tmp_path / "result.json")
     content = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
     assert content["version"] == mh.__version__

@@ -15,6 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from multihorizon.frames import as_frame, is_frame
+
 #: The largest discount that is searched or reported where a policy never ends: at 1 its values do not exist. It stands for a
 #: horizon of 10,000 steps; recorded decisions do not distinguish longer horizons, and values keep twelve of their digits.
 ENDLESS_DISCOUNT = 0.9999
@@ -26,8 +28,6 @@ ROUNDING = 1e-12
 #: Singular values below this share of the largest count as zero. Structural zeros come out near 1e-15, and the weakest
 #: directions that matter on our domains lie above 1e-7.
 RANK_TOLERANCE = 1e-9
-#: Up to this number, floats hold every whole number exactly.
-LARGEST_WHOLE = 2.0**53
 #: Added under a division to keep 0/0 from raising; no quantity of ours is this small and not zero.
 TINY = 1e-300
 #: Moves that are added to each state and action where transitions are estimated: half a move, little against the dozens that an
@@ -50,10 +50,12 @@ ROW_TOLERANCE = 1e-6
 
 
 def as_floats(value: object, name: str) -> Floats:
-    """Read `value` as a float array without NaN or infinity."""
+    """Read `value`, which may be a data frame, as a float array without NaN or infinity."""
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
+        if is_frame(value):  # one that has yet to be collected
+            return as_floats(as_frame(value, name).to_numpy(), name)
         raise ValueError(f"{name} must be numbers, received {_describe(value)}") from error
     if not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])

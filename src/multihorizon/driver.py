@@ -10,14 +10,14 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
-import pandas as pd
 
 from multihorizon.checks import Floats, as_count, as_positive
+from multihorizon.frames import as_frame, is_frame
 from multihorizon.parallel import Progress, as_jobs, in_parallel, part_of, silent
 from multihorizon.problem import AnyProblem, Crowd, Problem, SampledProblem, require_finite
 from multihorizon.solution import Solution, Trace
@@ -76,16 +76,19 @@ def _options(solver: Solver) -> dict[str, Any]:
     """
     if not is_dataclass(solver) or isinstance(solver, type):
         return {}
-    options = asdict(solver)
-    for name in options:
+    options: dict[str, Any] = {}
+    for name in (each.name for each in fields(solver)):
         value = getattr(solver, name)
         if is_dataclass(value) and not isinstance(value, type):
-            options[name] = {"kind": type(value).__name__, **options[name]}
-        elif isinstance(value, pd.DataFrame):
-            short = {"rows": len(value), "columns": list(map(str, value.columns))}
-            options[name] = value.to_dict("list") if len(value) <= 2000 else short
+            options[name] = {"kind": type(value).__name__, **asdict(value)}
+        elif is_frame(value):
+            frame = as_frame(value, name)
+            short = {"rows": len(frame), "columns": list(map(str, frame.columns))}
+            options[name] = frame.to_dict("list") if len(frame) <= 2000 else short
         elif hasattr(value, "get_params"):  # an estimator of scikit-learn
             options[name] = str(value)
+        else:
+            options[name] = copy.deepcopy(value)
     return options
 
 

@@ -22,14 +22,14 @@ import numpy as np
 import pandas as pd
 from narwhals.stable.v2.typing import IntoFrame
 
-from multihorizon.checks import LARGEST_WHOLE
-
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
 #: A data frame of any library.
 Frame = IntoFrame
+#: Up to this number, floats hold every whole number exactly.
+LARGEST_WHOLE = 2.0**53
 
 
 def is_frame(value: object) -> bool:

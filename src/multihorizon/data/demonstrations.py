@@ -43,7 +43,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import LARGEST_WHOLE, Bools, Floats, Ints, Sparse, as_count, as_names, as_shape, first_few, label
+from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count, as_names, as_shape, first_few, label
 from multihorizon.data.reading import (
     EXTRA,
     MEMORY,
@@ -70,7 +70,7 @@ from multihorizon.data.reading import (
     text,
 )
 from multihorizon.files import existing_file, write_csv
-from multihorizon.frames import Frame, HasFrame, as_frame
+from multihorizon.frames import LARGEST_WHOLE, Frame, HasFrame, as_frame
 from multihorizon.mdp import MDP
 from multihorizon.planning.plan import check_policy
 
