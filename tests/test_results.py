@@ -14,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from conditions import under_conditions
 from markdown_it import MarkdownIt
 from tiny import PAYS, three_steps, tiny_solutions
 
@@ -58,6 +59,8 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "Solution": of,
     "Solution of look-ahead": lambda: of("look-ahead"),
     "Solution of a population": lambda: of("population"),
+    "Solution under conditions": lambda: under_conditions(of("population"), persons=6),
+    "Solution of types": lambda: mh.solve(of().require_problem(), mh.Population(distribution="types", types=1)),
     "Solution of vectors": lambda: of("vectors"),
     "Identification": lambda: mh.identify(of().require_problem()),
     "RewardFunctions": lambda: mh.reward_functions(of("vectors")),

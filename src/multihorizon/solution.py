@@ -424,19 +424,20 @@ class PopulationFindings(Evidence):
         """What was found of groups, as tables: the effects of covariates, typical persons of each group, pairs of groups, and how
         persons differ; or the types."""
         if self.types is not None:
-            columns = {name: self.types[f"{name}s"] for name in ("share", "share_error", "discount", "temperature")}
+            columns = {name: self.types[f"{name}s"] for name in ("share", "share_error", "discount")}
             low, high = np.array(self.types["intervals"]).T
-            frame = pd.DataFrame({"type": range(1, self.types["number"] + 1), **columns, "low": low, "high": high})
-            return [ShownTable(frame.assign(likeliest_for=self.types["likeliest"]), "types", ("discount", "low", "high"))]
+            more = {"low": low, "high": high, "temperature": self.types["temperatures"], "likeliest_for": self.types["likeliest"]}
+            frame = pd.DataFrame({"type": range(1, self.types["number"] + 1), **columns, **more})
+            return [ShownTable(frame, f"types, with {percent(LEVEL)} intervals", ("discount", "low", "high"))]
 
-        def row(found: Mapping[str, Any]) -> dict[str, Any]:
-            return {"estimate": found["estimate"], "low": found["interval"][0], "high": found["interval"][1]}
+        def row(found: Mapping[str, Any], error: bool = False) -> dict[str, Any]:
+            known = {"estimate": found["estimate"], **({"standard_error": found["standard_error"]} if error else {})}
+            return known | {"low": found["interval"][0], "high": found["interval"][1]}
 
         kinds = ("discount", "temperature")
         effects = [
-            {"effect_on": f"{'logit' if kind == 'discount' else 'log'} {kind}", "term": term, **row(found)}
-            | {"standard_error": found["standard_error"], "p": found["p"]}
-            for kind in kinds
+            {"effect_on": f"{scale} {kind}", "term": term, **row(found, error=True), "p": found["p"]}
+            for kind, scale in zip(kinds, ("logit", "log"), strict=True)
             for term, found in self[kind].items()
         ]
         tests = [
@@ -444,7 +445,8 @@ class PopulationFindings(Evidence):
             for kind in kinds
             for name, test in self.factors[kind].items()
         ]
-        sizes = pd.Series(self.groups if self.cells is None else self.cells["pattern"]).value_counts()
+        whose = pd.Series(np.arange(len(self.groups)) if self.cells is None else self.cells["expert"])
+        sizes = whose.groupby(self.groups if self.cells is None else self.cells["pattern"]).nunique()
         groups = [
             {"persons_like": name, "persons": int(sizes.get(name, 0)), "estimate": group["typical_discount"]}
             | dict(zip(("low", "high"), group["typical_interval"], strict=True))
@@ -459,10 +461,12 @@ class PopulationFindings(Evidence):
             }
             for pair in self.contrasts["discount"]
         ]
-        spread = [{"standard_deviation_of": name, **row(found)} for name, found in self.spread.items() if name in kinds]
+        spread = [{"standard_deviation_of": name, **row(self.spread[name])} for name in kinds if name in self.spread]
+        for term, slope in (self.slopes or {}).items():
+            spread += [{"standard_deviation_of": f"the effect of {term} on {name}", **row(slope[name])} for name in kinds]
         bars = ("estimate", "low", "high")
         tables = {
-            "effects": effects,
+            f"effects, with {percent(LEVEL)} intervals": effects,
             "all terms of a covariate together": tests,
             "typical discounts": groups,
             "differences of logit discounts, p-values with Holm's correction": pairs,
