@@ -58,6 +58,7 @@ from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP, steps_left
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem, SampledProblem
+from multihorizon.questions.differences import difference_words
 from multihorizon.questions.goals import Goals, best_fit, group_experts
 from multihorizon.questions.lookahead_comparison import LookaheadComparison, check_comparable, compare_from
 from multihorizon.questions.model_checks import WORST, Extent, Misfit, ModelChecks, check_model, choices_repeat, extent, misfits
@@ -337,10 +338,28 @@ class Analysis(Result):
         return _look_ahead(self), _identifiability(self), self.fit, *([] if self.goals is None else [self.goals.verdict])
 
     @cached_property
+    def opening(self) -> str:
+        """The answer to what was asked, in a sentence or two: what terminal, report and `result.json` open with.
+
+        Of a population it is whether discounts differ with its covariates, else who looks how far ahead. Where numbers must not
+        be used, that comes first.
+        """
+        look, asked = self.verdicts[0].reasons, self.population
+        shape = [] if self.lookahead is None else [self.lookahead.summary()]
+        if asked is None:
+            return self.warnings[0] if self.withheld else " ".join([look, *shape])
+        said = difference_words(asked, self.longest)
+        if self.withheld:
+            return " ".join([self.warnings[0], "The comparison of persons is a fit of its own:", *said])
+        return " ".join([*said, *shape])
+
+    @cached_property
     def headline(self) -> str:
-        """The opening paragraph: who looks how far, whether the data can tell, whether the model fits."""
+        """The opening paragraph: the answer to what was asked, who looks how far, whether the data can tell, whether the model
+        fits."""
         look, identified, fit = self.verdicts[:3]
-        return " ".join([*self.warnings, *([] if self.withheld else [look.reasons]), identified.reasons, fit.reasons])
+        told = [] if self.withheld or self.population is None else [look.reasons]
+        return " ".join([*self.warnings[bool(self.withheld) :], self.opening, *told, identified.reasons, fit.reasons])
 
     @cached_property
     def advice(self) -> list[str]:
@@ -460,6 +479,7 @@ class Analysis(Result):
             "schema": 2,
             "experts": list(solution.experts),
             "warnings": self.warnings,
+            "opening": self.opening,
             "headline": self.headline,
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
             "withheld": self.withheld or None,
@@ -975,11 +995,11 @@ def interval_text(found: Analysis, k: int, write: Callable[[Analysis, float], st
 
 
 def person_cells(found: Analysis, k: int) -> tuple[str, str, str, str]:
-    """Horizon, discount, interval and temperature of expert k as they are shown; the reason where there is no discount."""
+    """Discount, interval, horizon in steps and temperature of expert k as they are shown; the reason where there is no discount."""
     temperature = decimals(found.temperatures[k], 2) or "–"
     if not found.given[k]:
-        return "–", "–", found.reasons[k], temperature
-    return own_steps_text(found, k), own_discount_text(found, k), interval_text(found, k), temperature
+        return "–", found.reasons[k], "–", temperature
+    return own_discount_text(found, k), interval_text(found, k), own_steps_text(found, k), temperature
 
 
 def sizes(found: Analysis | CrowdAnalysis) -> str:
@@ -1119,26 +1139,36 @@ def _look_ahead(found: Analysis) -> Answer:
         return Answer(question, "No usable answer", found.withheld, "bad")
     order, experts = [k for k in found.order if found.given[k]], found.solution.experts
     if not order:
-        return Answer(question, "Unknown", "These decisions determine no expert's discount.", "bad")
-    answer = from_to([own_steps_text(found, k) for k in (order[0], order[-1])]) + " steps"
+        why = set(found.reasons)
+        reasons = "These decisions determine no expert's discount."
+        if why == {"no better than chance"}:
+            reasons = "These decisions do not show how far ahead anybody looks: they are no likelier than by chance."
+        if why == {"not identified"}:
+            reasons = "These decisions do not show how far ahead anybody looks: other discounts explain them as well."
+        return Answer(question, "Unknown", reasons, "bad")
+    gammas, reach = [own_discount_text(found, k) for k in order], [own_steps_text(found, k) for k in order]
+    discounts = "discount" if gammas[0] == gammas[-1] else "discounts"
+    answer = f"{from_to([reach[0], reach[-1]])} steps ({discounts} {from_to([gammas[0], gammas[-1]])})"
     if all(found.known):
         return Answer(question, f"{answer}, as known", "All discounts were known; none was estimated.", "good")
     if len(order) <= NAMED_EXPERTS:
-        parts = [f"{own_steps_text(found, k)} (discount {own_discount_text(found, k)}, {interval_text(found, k)})" for k in order]
-        each = "; ".join(f"{experts[k]} {part}" for k, part in zip(order, parts, strict=True))
-        reasons = f"Steps that each expert looks ahead, with 95 % intervals: {each}."
+        ends = [f"{gamma} ({interval_text(found, k)})" for gamma, k in zip(gammas, order, strict=True)]
+        each = f"{'discounts' if len(order) > 1 else 'a discount of'} {in_words(ends)}, 95 % intervals in brackets"
+        who = f"{in_words([experts[k] for k in order])} look{'' if len(order) > 1 else 's'}"
+        reasons = f"{who} {in_words(reach)} steps ahead: {each}"
     else:
         low, middle, high = (float(g) for g in np.quantile(found.solution.discounts[order], [0.25, 0.5, 0.75]))
         known = sum(found.known)
         were = f"; {count(known, 'discount')} of these {'was' if known == 1 else 'were'} known" if known else ""
         reasons = (
             f"Half of the {len(order)} experts look between {steps_text(found, low)} and {steps_text(found, high)} steps ahead "
-            f"(discounts {low:.3f} to {high:.3f}, median {middle:.3f}){were}."
+            f"(discounts {low:.3f} to {high:.3f}, median {middle:.3f}){were}"
         )
     if found.shared is not None and not np.isnan(found.shared.p_value):
         differ = found.shared.p_value < 1 - LEVEL
-        reasons += " They do not all look equally far" if differ else " The decisions do not show that they differ"
-        reasons += f": p {p_text(found.shared.p_value)}."
+        reasons += "; they do not all look equally far" if differ else "; the decisions do not show that they differ"
+        reasons += f", p {p_text(found.shared.p_value)}"
+    reasons += "."
     if np.ptp(np.asarray(found.solution.temperature)) > 0 and _unequal_temperatures(found):
         reasons += " They also differ in how much they choose at random: their temperatures stand beside the discounts."
     return Answer(question, answer, reasons, "caution" if found.warnings else "good")

@@ -30,7 +30,7 @@ from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.estimate.population.solver import absent_words
 from multihorizon.estimate.population.types import number_words, open_words
 from multihorizon.problem import Crowd
-from multihorizon.questions.differences import population_answer, population_words
+from multihorizon.questions.differences import difference_words, population_answer, population_words
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, draw_rows, package_version
 from multihorizon.solution import CELL_NUMBERS, PopulationEvidence, PopulationFindings, Solution, Status
@@ -272,12 +272,17 @@ class CrowdAnalysis(Result):
         return Answer(question, "Better than chance", reasons, "caution")
 
     @cached_property
+    def opening(self) -> str:
+        """The answer to what was asked, as `Analysis.opening` has it."""
+        return self.warnings[0] if self.withheld else " ".join(difference_words(self.solution, self.longest))
+
+    @cached_property
     def headline(self) -> str:
         """The opening paragraph: whether groups differ, who looks how far, whether the data can tell, whether the model fits."""
         if self.withheld:
             known = self._number_of_types()
             return " ".join([*([] if known is None else [known.reasons]), *self.warnings, *self.absent])
-        groups = [] if len(self.verdicts) > 3 else population_words(self.solution, self.longest)
+        groups = [] if len(self.verdicts) > 3 else [self.opening, *population_words(self.solution, self.longest)]
         return " ".join([*self.warnings, *self.absent, *groups, *(verdict.reasons for verdict in self.verdicts)])
 
     def sentences(self) -> str:
@@ -392,6 +397,7 @@ class CrowdAnalysis(Result):
             **dict.fromkeys(("experts", "decisions_by_expert", *values), PEOPLE),
             "persons": len(self.persons),
             "warnings": self.warnings,
+            "opening": self.opening,
             "headline": self.headline,
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
             "withheld": self.withheld or None,

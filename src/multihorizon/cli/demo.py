@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 from rich.table import Table
 
 from multihorizon.analysis import Analysis, analyse, own_steps_text, steps_text
@@ -16,7 +17,7 @@ from multihorizon.domains.grids import meadow, toy
 from multihorizon.exact.identify import identify
 from multihorizon.files import write_all
 from multihorizon.parallel import Progress, part_of
-from multihorizon.problem import Problem
+from multihorizon.problem import Problem, require_counts
 from multihorizon.report.files import write_fit
 from multihorizon.report.plots import best_walk, plot_walks, save
 
@@ -90,8 +91,7 @@ def _show(domain: Domain, analysis: Analysis) -> None:
     decisions = int(analysis.decisions.sum())
     out.print(f"\nDoes what they do give that away? From {WALKS} walks of each, {decisions:,} decisions:\n")
     out.print(_horizons(domain, analysis))
-    wishes = [f"{name} {_mean(domain, analysis, value):.1f} (true {value:g})" for value, (name, _) in GROUND.items()]
-    out.print(f"What they want, from the same decisions: {', '.join(wishes)}.\n", soft_wrap=True)
+    out.print(_wishes(domain, analysis), soft_wrap=True)
     small = toy()
     verdict = identify(Problem(small.mdp, small.mce_experts(), names=["near", "middle", "far"]))
     out.print("Some behaviour cannot show how far ahead people look, however much of it is seen. Then the answer says so.")
@@ -111,9 +111,14 @@ def _horizons(domain: Domain, analysis: Analysis) -> Table:
     return table
 
 
-def _mean(domain: Domain, analysis: Analysis, value: float) -> float:
-    """The mean reward that was found for the cells with this true reward."""
-    return float(analysis.solution.reward[domain.reward == value].mean())
+def _wishes(domain: Domain, analysis: Analysis) -> str:
+    """The rewards as the report has them, as differences from the average logged step, beside the true ones."""
+    experts = analysis.problem.experts
+    arrivals = sum(expert.feature_matrix.T @ require_counts(expert).T.ravel() for expert in experts)
+    average = float(arrivals @ domain.reward / np.sum(arrivals))
+    found = {value: float(analysis.contrasts.values[domain.reward == value].mean()) for value in GROUND}
+    wishes = [f"{name} {found[value]:.2f} (true {value - average:.2f})" for value, (name, _) in GROUND.items()]
+    return f"What they want, as points above those of their average step: {', '.join(wishes)}.\n"
 
 
 def _close(directory: Path) -> None:

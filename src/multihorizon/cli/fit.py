@@ -6,6 +6,7 @@ With `--state`, states are columns of numbers.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -43,7 +44,7 @@ from multihorizon.report.files import FILES, write_fit
 from multihorizon.report.population import compared_with, contrast_rows, effect_rows
 from multihorizon.report.question_pages import family_cells
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import decimals, horizon_text, percent
+from multihorizon.words import Answer, decimals, horizon_text, percent
 
 #: The terminal lists the experts one by one up to this many; `people.csv` lists all.
 LISTED_EXPERTS = 60
@@ -183,10 +184,24 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
     }
 
 
-def _show(analysis: Analysis) -> None:
+def _open(analysis: Analysis | CrowdAnalysis) -> None:
+    """What a reader must know before any number, the answer to what was asked, and how much there is."""
     for text in analysis.warnings:
-        out.print(text, style="bold red", soft_wrap=True)
+        if text not in analysis.opening:
+            out.print(text, style="bold red", soft_wrap=True)
+    out.print(analysis.opening, style="bold red" if analysis.withheld else "bold", soft_wrap=True)
     out.print(sizes(analysis))
+
+
+def _verdicts(analysis: Analysis | CrowdAnalysis, verdicts: Sequence[Answer]) -> None:
+    """Questions and answers, with the reasons that the opening has not given."""
+    for verdict in verdicts:
+        reasons = "" if verdict.reasons in analysis.opening else f" {verdict.reasons}"
+        out.print(f"{verdict.question} {verdict.answer}.{reasons}", soft_wrap=True)
+
+
+def _show(analysis: Analysis) -> None:
+    _open(analysis)
     if analysis.population is not None:
         _show_population(analysis.population, analysis.longest)
     if len(analysis.given) <= LISTED_EXPERTS:
@@ -196,8 +211,7 @@ def _show(analysis: Analysis) -> None:
         out.print(analysis.lookahead.sentences(), soft_wrap=True)
     if analysis.recovery is not None:
         out.print(analysis.recovery.sentences(), soft_wrap=True)
-    for verdict in analysis.verdicts:
-        out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
+    _verdicts(analysis, analysis.verdicts)
     if not all(analysis.sure) or analysis.withheld or analysis.goals_differ:
         out.print("What to collect next:")
         for line in analysis.advice:
@@ -207,18 +221,15 @@ def _show(analysis: Analysis) -> None:
 
 def _show_crowd(analysis: CrowdAnalysis) -> None:
     """The same for very many persons, with a row for each group."""
-    for text in analysis.warnings:
-        out.print(text, style="bold red", soft_wrap=True)
-    out.print(sizes(analysis))
+    _open(analysis)
     if not analysis.withheld:
         _show_population(analysis.solution, analysis.longest)
         if analysis.groups and analysis.population.cells is None and len(analysis.groups) <= LISTED_EXPERTS:
             out.print(_groups(analysis))
     if analysis.recovery is not None:
         out.print(analysis.recovery.sentences(), soft_wrap=True)
-    shown = analysis.verdicts if analysis.withheld else analysis.verdicts[-3:]  # the population's words have answered the first
-    for verdict in shown:
-        out.print(f"{verdict.question} {verdict.answer}. {verdict.reasons}", soft_wrap=True)
+    # The population's words have answered the first.
+    _verdicts(analysis, analysis.verdicts if analysis.withheld else analysis.verdicts[-3:])
     show_remarks(analysis.remarks)
 
 
@@ -235,16 +246,14 @@ def _groups(analysis: CrowdAnalysis) -> Table:
 
 
 def _show_population(found: Solution, steps: float) -> None:
-    """Effects on the discount, one row per term, what they are in discounts and steps, and what they mean."""
+    """Effects on the discount, one row per term, what they are in discounts and steps, and what else was found."""
     if found.status != Status.CONVERGED:
-        out.print(f"The population could not be estimated. {found.message}", style="bold red", soft_wrap=True)
-        return
+        return  # which the opening has said
     population = PopulationEvidence.of(found).population
     for text in absent_words(population.left_out, population.persons):
         out.print(text, style="bold", soft_wrap=True)
     if population.types is not None:
         out.print(_types(population.types, steps))
-        out.print(" ".join(population_words(found, steps)), soft_wrap=True)
         return
     table = Table(title="Effects on the logit of the discount", caption=compared_with(population) or None)
     table.add_column("term", overflow="fold")
@@ -293,10 +302,10 @@ def _conditions(population: PopulationFindings, steps: float) -> Table:
 
 def _table(analysis: Analysis) -> Table:
     """One row per expert, from the shortest horizon to the longest."""
-    reach = "1/(1−γ) in steps" if np.isinf(analysis.longest) else f"in steps of a task of {analysis.longest}"
-    table = Table(title=f"Planning horizons {reach} ({analysis.solution.status})")
+    reach = "1/(1−γ)" if np.isinf(analysis.longest) else f"of a task of {analysis.longest}"
+    table = Table(title=f"Planning horizons: discounts γ, and steps {reach} ({analysis.solution.status})")
     table.add_column("expert", overflow="fold", min_width=12)
-    for header in ("horizon", "discount", "95 % interval", "temperature", "R²"):
+    for header in ("discount", "95 % interval", "steps", "temperature", "R²"):
         table.add_column(header, justify="right", min_width=14 if "%" in header else len(header))
     for k in analysis.order:
         cells = *person_cells(analysis, k), decimals(analysis.explained[k], 2) or "–"

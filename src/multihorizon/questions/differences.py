@@ -3,6 +3,12 @@
 Effects are on the logit of the discount, log(γ/(1−γ)), and on the logarithm of the temperature. A difference between two groups,
 or between the quartiles of a number, is a contrast; contrasts of several pairs have Holm's correction. A difference with a
 condition is one between the same persons.
+
+*Answers* (`difference_words`) are what a report opens with: one sentence for each column of the formula. A difference d of logits
+around their mean m is a difference of discounts `G (σ(m + d/2) − σ(m − d/2))`, with G the largest discount and σ(x) = 1/(1+e⁻ˣ). It
+increases with d, so that both ends of the interval of d give those of the interval of discounts, which holds 0 where the test finds
+nothing. For a number, d is that of a round unit: the largest of 1, 5, 10, 50, … that fits twice between the quartiles, and such
+parts of 1.
 """
 
 from __future__ import annotations
@@ -11,11 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, logit
 
 from multihorizon.estimate.population.free import distribution_words
 from multihorizon.estimate.population.types import types_words
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import LEVEL, Answer, horizon_text, in_words, p_text, percent
+from multihorizon.words import LEVEL, Answer, decimals, horizon_text, in_words, p_text, percent, shortened
 
 
 @dataclass(frozen=True)
@@ -55,16 +62,14 @@ class Difference:
         return [pair for pair in self.pairs if pair["adjusted"] < 1 - LEVEL]
 
     @property
-    def named_pairs(self) -> list[dict[str, Any]]:
-        """Those that are said one by one: all of up to six, and the three with the largest differences of more."""
-        clear = self.clear_pairs
-        return clear if len(clear) <= 6 else sorted(clear, key=lambda pair: -abs(pair["estimate"]))[:3]
+    def said(self) -> str:
+        """The name as it is said: that of the column, or of the columns that a term joins."""
+        return self.name if self.pairs or len(self.columns) < 2 else f"{in_words([*self.columns])} together"
 
     @property
-    def counted(self) -> list[str]:
-        """How many contrasts are clear, as a sentence before those that are said; nothing where all are."""
-        clear, pairs = len(self.clear_pairs), len(self.pairs)
-        return [f"{clear:,} of {pairs:,} pairs differ after Holm's correction; these differ most."] if clear > 6 else []
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a term that is no column."""
+        return (*self.within, *self.by)
 
 
 def differences_of(population: PopulationFindings, kind: str) -> list[Difference]:
@@ -102,37 +107,59 @@ def population_answer(found: Solution, steps: float) -> Answer | None:
     population = PopulationEvidence.of(found).population
     question = "Do discounts differ with the conditions?" if population.conditions else "Do discounts differ with the covariates?"
     if found.status != Status.CONVERGED:
-        return Answer(question, "No usable answer", f"The population could not be estimated. {found.message}", "bad")
+        return Answer(question, "No usable answer", " ".join(difference_words(found, steps)), "bad")
     differences = differences_of(population, "discount")
-    reasons, clear = " ".join(population_words(found, steps)), [difference for difference in differences if difference.clear]
+    reasons = " ".join([*difference_words(found, steps), *population_words(found, steps)])
+    clear = [difference for difference in differences if difference.clear]
     if not clear:
         return Answer(question, "No more than by chance", reasons, "good") if differences else None
     one = clear[0].pairs[0] if len(clear) == 1 and len(clear[0].pairs) == 1 else None
     if one is None or one["number"]:
-        return Answer(question, f"Yes, with {', '.join(difference.name for difference in clear)}", reasons, "good")
+        return Answer(question, f"Yes, with {', '.join(difference.said for difference in clear)}", reasons, "good")
     near, far = one["levels"]
     who = f"further with {far} than with {near}" if clear[0].within else f"{far} look further than {near}"
     return Answer(question, f"Yes: {who}", reasons, "good")
 
 
+def difference_words(found: Solution, steps: float) -> list[str]:
+    """The answer to what the formula asks, a sentence for each of its columns; the task has so many steps.
+
+    Without covariates it is how far a typical person looks ahead, and of types how many there are. Where the population could not
+    be estimated, that is all.
+    """
+    population = PopulationEvidence.of(found).population
+    if population.types is not None and found.status != Status.NOT_CONVERGED:
+        return [types_words(population.types)]
+    if found.status != Status.CONVERGED:
+        return [f"The population could not be estimated. {found.message}"]
+    differences = differences_of(population, "discount")
+    if not differences:
+        return [_typical_person(name, group, steps) for name, group in population.predictions.items()]
+    hotter = {difference.name: difference for difference in differences_of(population, "temperature") if difference.clear}
+    words = []
+    for difference in sorted(differences, key=lambda difference: not difference.clear):
+        tail, largest = hotter.pop(difference.name, None), population.largest_discount
+        if difference.changes:
+            words.append(f"{difference.changes} {_beyond_chance(difference)}.")
+        elif not difference.pairs:
+            words.append(f"Discounts differ with {difference.said} {_beyond_chance(difference)}.")
+        elif len(difference.pairs) > 1:
+            words.append(_several_groups(difference, largest))
+            words += [] if tail is None else _temperatures_differ(tail)
+        else:
+            words.append(f"{_pair(difference, largest, steps)}{_also_at_random(difference, tail)}.")
+    return [*words, *(text for difference in hotter.values() for text in _temperatures_differ(difference))]
+
+
 def population_words(found: Solution, steps: float) -> list[str]:
-    """What was found of groups and persons, in sentences; the task has so many steps."""
+    """What else was found: how much persons differ, how much is known of each, and what to mind; the task has so many steps."""
     population = PopulationEvidence.of(found).population
     if population.types is not None:
-        return [types_words(population.types)]
-    differences = differences_of(population, "discount")
-    words = [text for difference in differences if difference.clear for text in _discounts_differ(difference, steps)]
-    rest = [difference for difference in differences if not difference.clear]
-    plain = [difference.name for difference in rest if not difference.changes]
-    if plain:
-        words.append(f"Discounts differ with {in_words(plain)} by no more than chance.")
-    words += [f"{difference.changes} by no more than chance." for difference in rest if difference.changes]
-    hotter = [difference for difference in differences_of(population, "temperature") if difference.clear]
-    words += [text for difference in hotter for text in _temperatures_differ(difference)]
+        return []
     spread, share = population.spread["discount"], float(np.mean(population.individuals["discount_reliability"]))
     size = f"{spread['estimate']:.2f} ({spread['interval'][0]:.2f} to {spread['interval'][1]:.2f})"
     where = ", on the average of conditions," if population.conditions else ""
-    words.append(f"Between persons the logit of the discount{where} has a standard deviation of {size}.")
+    words = [f"Between persons the logit of the discount{where} has a standard deviation of {size}."]
     words.append(f"The mean reliability of a person's discount is {share:.2f}, where 0 is no knowledge and 1 is exact.")
     words += [*_slopes_differ(population), *_person_or_condition(population)]
     return [*words, *population.cautions, *distribution_words(population.distribution or {}, steps)]
@@ -174,49 +201,172 @@ def _person_or_condition(population: PopulationFindings) -> list[str]:
     return [f"Of the variance of logit γ, {in_words(parts)}{'' if np.isnan(low + high) else f': {verdict}'}."]
 
 
-def _discounts_differ(difference: Difference, steps: float) -> list[str]:
-    """Who looks further ahead than whom, and how far, where discounts differ."""
-    column, several = difference.name, len(difference.pairs) > 1
+def _typical_person(name: str, group: dict[str, Any], steps: float) -> str:
+    """How far a typical person looks ahead, where nothing else was asked."""
+    gamma, (low, high), (least, most) = group["typical_discount"], group["typical_interval"], group["new_person_interval"]
+    reach, ends = horizon_text(gamma, steps), [horizon_text(end, steps) for end in (least, most)]
+    whom = "" if name == "everyone" else f" with {name}"
+    return (
+        f"A typical person{whom} looks {reach} steps ahead: a discount of {gamma:.2f} (95 % interval {low:.2f} to {high:.2f}). "
+        f"Of new persons 95 % have discounts from {least:.2f} to {most:.2f}, or look {ends[0]} to {ends[1]} steps ahead."
+    )
+
+
+def _beyond_chance(difference: Difference) -> str:
+    p = f"p {p_text(difference.p)}"
+    return f"({p})" if difference.clear else f"by no more than chance ({p})"
+
+
+def named_group(column: str, *levels: str) -> str:
+    """The groups of a column by their names, such as "the young group", "the Oslo and Turin groups", "the group with ill = yes"."""
+    names, s = [shortened(level, 60) for level in levels], "s" if len(levels) > 1 else ""
+    plain = all(any(c.isalpha() for c in name) and name.lower() not in ("true", "false", "yes", "no") for name in names)
+    if not plain:
+        return f"the group{s} with {column} = {in_words(names)}"
+    if all(name.lower().endswith("group") for name in names):
+        return f"the {in_words(names)}"
+    return f"the {in_words(names)} group{s}"
+
+
+def _pair(difference: Difference, largest: float, steps: float) -> str:
+    """Of two groups, two conditions or a number: who looks further ahead than whom, or that the data do not show it."""
+    (pair,), column = difference.pairs, difference.name
+    (near, far), (low, high) = pair["levels"], pair["typical"]
+    mean, sign = float(np.mean(logit(np.clip(np.array([low, high]) / largest, 1e-12, 1 - 1e-12)))), np.sign(pair["estimate"]) or 1.0
+
+    def apart(d: float) -> float:  # the difference of discounts that a difference of logits is
+        return float(largest * (expit(mean + d / 2) - expit(mean - d / 2)))
+
+    ends = sorted(apart(float(sign * end)) for end in pair["interval"])
+    known = not np.isnan(sum(ends))
+    size = f"difference {_size(high - low)}{f' ({_size(ends[0])} to {_size(ends[1])})' if known else ''}"
+    p = f"p {p_text(pair['adjusted'])}"
+    reach = f"or {horizon_text(high, steps)} and {horizon_text(low, steps)} steps"
+    if pair["number"]:
+        values, levels = (low, high) if sign > 0 else (high, low), (near, far) if pair["estimate"] >= 0 else (far, near)
+        at = f"{values[0]:.2f} at {levels[0]} and {values[1]:.2f} at {levels[1]}"
+        if difference.clear:
+            whom, unit = "the same people" if difference.within else "people", round_unit(float(levels[1]) - float(levels[0]))
+            change = apart(float(pair["estimate"]) * unit / (float(levels[1]) - float(levels[0])))
+            look, goes = ("further", "rises") if change > 0 else ("less far", "falls")
+            steps_at = f"{horizon_text(values[0], steps)} and {horizon_text(values[1], steps)} steps"
+            return (
+                f"With higher {column} {whom} look {look} ahead: for each {unit:g} of {column} the typical discount {goes} by about "
+                f"{_size(abs(change))}; it is {at}, or {steps_at}, {p}"
+            )
+        missing = f"The data do not show that discounts change with {column}: typical discounts {at}"
+    elif difference.within:
+        if difference.clear:
+            whom = f"With {column} {far} the same people look further ahead than with {column} {near}"
+            return f"{whom}: typical discounts {high:.2f} and {low:.2f}, {reach}, {size}, {p}"
+        whom = f"that the same people look further ahead with {column} {far} than with {column} {near}"
+        missing = f"The data do not show {whom}: typical discounts {high:.2f} and {low:.2f}"
+    else:
+        if difference.clear:
+            first, other = named_group(column, far), named_group(column, near)
+            whom = f"{first[0].upper()}{first[1:]} looks further ahead than {other}"
+            return f"{whom}: typical discounts {high:.2f} and {low:.2f}, {reach}, {size}, {p}"
+        whom = f"between {named_group(column, far)} and {named_group(column, near)}"
+        missing = f"The data do not show a difference {whom}: typical discounts {high:.2f} and {low:.2f}"
+    most = f"; a difference of up to {_size(max(map(abs, ends)))} would be compatible with them" if known else ""
+    return f"{missing}, {p}{most}"
+
+
+def _size(value: float) -> str:
+    """A difference of discounts with two decimals, and more where these would show nothing."""
+    return decimals(value, 2 if abs(value) >= 0.01 or value == 0 else 3) or "unknown"
+
+
+def round_unit(distance: float) -> float:
+    """The largest of 1, 5, 10, 50, … and of such parts of 1 that fits twice into a distance.
+
+    Example:
+        >>> [round_unit(distance) for distance in (35.0, 12.0, 0.3)]
+        [10.0, 5.0, 0.1]
+    """
+    power = 10.0 ** np.floor(np.log10(distance / 2) + 1e-9)
+    return float(5 * power if 10 * power <= distance * (1 + 1e-9) else power)
+
+
+def _also_at_random(difference: Difference, hotter: Difference | None) -> str:
+    """What temperatures add to the sentence on a pair; nothing where they do not differ."""
+    if hotter is None:
+        return ""
+    (own,), (pair,) = difference.pairs, hotter.pairs
+    (cold, hot), times, p = pair["levels"], np.exp(abs(pair["estimate"])), f"p {p_text(pair['adjusted'])}"
+    if pair["number"]:
+        more = "more" if pair["estimate"] >= 0 else "less"
+        return f"; they {'also ' if difference.clear else ''}choose {more} at random with higher {difference.name} ({p})"
+    if not difference.clear:
+        if difference.within:
+            return f"; but they choose more at random with {difference.name} {hot}: temperatures are {times:.2g} times as high ({p})"
+        return f"; but {named_group(difference.name, hot)} chooses more at random: its temperature is {times:.2g} times as high ({p})"
+    more = "more" if hot == own["levels"][1] else "less"
+    them = "they also choose" if difference.within else "it also chooses"
+    return f"; {them} {more} at random, with a temperature {times if more == 'more' else 1 / times:.2g} times as high ({p})"
+
+
+def _several_groups(difference: Difference, largest: float) -> str:
+    """Which of several groups, or conditions, look further ahead than which, or that the data do not show it."""
+    column, pairs = difference.name, difference.pairs
+    typical = {level: value for pair in pairs for level, value in zip(pair["levels"], pair["typical"], strict=True)}
+    order = sorted(typical, key=lambda level: -typical[level])
+    shown = order if len(order) <= 6 else [order[0], order[-1]]
+    each = in_words([f"{shortened(level, 60)} {typical[level]:.2f}" for level in shown])
+    each = f"typical discounts {'are' if len(order) <= 6 else 'go from'} {each if len(order) <= 6 else each.replace(' and ', ' to ')}"
+    clear = {frozenset(pair["levels"]): pair for pair in difference.clear_pairs}
     whole = f"Discounts differ with {column} (p {p_text(difference.p)})"
-    if difference.changes:
-        return [f"{difference.changes} (p {p_text(difference.p)})."]
-    if several and not difference.clear_pairs:
-        return [f"{whole}, but those of no two groups after Holm's correction."]
-    words = [f"{whole}.", *difference.counted] if several or not difference.pairs else []
-    for pair in difference.named_pairs if several else difference.pairs:
-        (near, far), (low, high) = pair["levels"], pair["typical"]
-        reach = f"{high:.2f} and {low:.2f}, or {horizon_text(high, steps)} and {horizon_text(low, steps)} steps"
-        how = f"(p {p_text(pair['adjusted'])}{' by Holm' if several else ''})"
-        if pair["number"]:
-            longer = "higher" if pair["estimate"] >= 0 else "lower"
-            at = f"typical discounts at {column} {far} and {near} are {reach} {how}."
-            whom = f"With {longer} {column} the same persons" if difference.within else f"Persons with {longer} {column}"
-            words.append(f"{whom} look further ahead: {at}")
-        elif difference.within:
-            whom = f"With {column} = {far} the same persons look further ahead than with {column} = {near}"
-            words.append(f"{whom}: typical discounts {reach} {how}.")
-        else:
-            whom = f"Persons with {column} = {far} look further ahead than those with {column} = {near}"
-            words.append(f"{whom}: typical discounts {reach} {how}.")
-    return words
+    if not difference.clear:
+        ends = [end for pair in pairs for end in pair["interval"] if not np.isnan(end)]
+        middle = float(np.mean(logit(np.clip(np.array([*typical.values()]) / largest, 1e-12, 1 - 1e-12))))
+        most = max((abs(float(largest * (expit(middle + d / 2) - expit(middle - d / 2)))) for d in ends), default=np.nan)
+        rest = "" if np.isnan(most) else f"; between two of them a difference of up to {_size(most)} would be compatible with them"
+        return f"The data do not show that discounts differ with {column} (p {p_text(difference.p)}): {each}{rest}."
+    if not clear:
+        return f"{whole}, but those of no two groups after Holm's correction: {each}."
+    worst = max(pair["adjusted"] for pair in clear.values())
+    for cut in range(1, len(order)):
+        above, below = order[:cut], order[cut:]
+        if set(clear) == {frozenset((one, other)) for one in above for other in below} and len(order) <= 6:
+            values = in_words([f"{typical[level]:.2f}" for level in order])
+            look = f"typical discounts {values}, p {p_text(worst)} by Holm"
+            if difference.within:
+                return (
+                    f"With {column} {in_words(above)} the same people look further ahead than with {column} {in_words(below)}: {look}."
+                )
+            first = named_group(column, *above)
+            looks = "look" if cut > 1 else "looks"
+            return f"{first[0].upper()}{first[1:]} {looks} further ahead than {named_group(column, *below)}: {look}."
+    if len(clear) == len(pairs):
+        return f"{whole}: {each}; all pairs differ after Holm's correction (p {p_text(worst)} or less)."
+    if len(clear) > 6:
+        return f"{whole}: {each}; {len(clear):,} of {len(pairs):,} pairs differ after Holm's correction."
+    said = [f"{far} and {near} (p {p_text(pair['adjusted'])})" for pair in clear.values() for near, far in [pair["levels"]]]
+    return f"{whole}: {each}; after Holm's correction {in_words(said)} differ."
 
 
 def _temperatures_differ(difference: Difference) -> list[str]:
     """Who chooses more at random than whom, where temperatures differ."""
-    column, counted = difference.name, difference.counted
-    words = [f"Temperatures differ with {column} (p {p_text(difference.p)}).", *counted] if counted else []
-    for pair in difference.named_pairs:
+    column, clear = difference.name, difference.clear_pairs
+    whole = f"Temperatures differ with {difference.said} (p {p_text(difference.p)})"
+    if not clear:
+        return [f"{whole}."]
+    named = clear if len(clear) <= 6 else sorted(clear, key=lambda pair: -abs(pair["estimate"]))[:3]
+    words = []
+    for pair in named:
         (low, high), times = pair["levels"], f"{np.exp(abs(pair['estimate'])):.2g} times"
         how = f"(p {p_text(pair['adjusted'])})"
         if pair["number"]:
             more = "higher" if pair["estimate"] >= 0 else "lower"
             at = f"the temperature at {column} {high} is {times} that at {low} {how}."
-            whom = f"With {more} {column} the same persons" if difference.within else f"Persons with {more} {column}"
+            whom = f"With {more} {column} the same people" if difference.within else f"With {more} {column} people"
             words.append(f"{whom} choose more at random: {at}")
         elif difference.within:
-            whom = f"With {column} = {high} the same persons choose more at random than with {column} = {low}"
+            whom = f"With {column} {high} the same people choose more at random than with {column} {low}"
             words.append(f"{whom}: their temperature is {times} as high {how}.")
         else:
-            whom = f"Persons with {column} = {high} choose more at random than those with {column} = {low}"
-            words.append(f"{whom}: their temperature is {times} as high {how}.")
-    return words or [f"Temperatures differ with {column} (p {p_text(difference.p)})."]
+            whom = named_group(column, high)
+            whom = f"{whom[0].upper()}{whom[1:]} chooses more at random than {named_group(column, low)}"
+            words.append(f"{whom}: its temperature is {times} as high {how}.")
+    some = f"{whole}. {len(clear):,} of {len(difference.pairs):,} pairs differ after Holm's correction; these differ most."
+    return words if len(clear) <= 6 else [some, *words]
