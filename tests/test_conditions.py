@@ -12,7 +12,7 @@ from scipy.special import expit
 import multihorizon as mh
 from multihorizon.estimate.population.covariates import Covariates, read_covariates, read_formula, require_columns
 from multihorizon.problem import Crowd, CrowdTask
-from multihorizon.questions.differences import population_answer, population_words
+from multihorizon.questions.differences import difference_words, population_answer, population_words
 
 PERSONS = pd.DataFrame({"expert": [f"p{i}" for i in range(12)], "group": ["a", "b"] * 6, "age": np.arange(20.0, 32.0)})
 TASK = mh.domains.cliff().mdp
@@ -377,8 +377,9 @@ def test_conditions_survive_a_file_and_new_persons_are_predicted_under_them(solu
 
 
 def test_sentences_name_the_condition_and_the_person(solution: mh.Solution) -> None:
+    (said,) = difference_words(solution, 3)
+    assert said.startswith("With noise low the same people look further ahead than with noise high: typical discounts 0.")
     words = " ".join(population_words(solution, 3))
-    assert "With noise = low the same persons look further ahead than with noise = high: typical discounts 0." in words
     assert "Of the variance of logit γ, " in words
     assert " % is between persons and " in words
     answer = population_answer(solution, 3)

@@ -16,7 +16,7 @@ from multihorizon.cli import app
 from multihorizon.cli.fit import _show_population
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis
 from multihorizon.problem import Crowd
-from multihorizon.report.conditions import SAMPLE, by_condition, condition_rows, conditions_section
+from multihorizon.report.conditions import SAMPLE, by_condition, condition_figures, condition_rows, conditions_section
 from multihorizon.report.files import write_fit
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.plots import plot_conditions
@@ -148,13 +148,15 @@ def test_a_saved_solution_keeps_its_conditions_and_an_old_one_has_none(solution,
     old = mh.Solution.from_json(tmp_path / "old.json").evidence["population"]
     assert old.cells is None
     assert old.conditions == ()
-    assert conditions_section(old, 3, {}, "conditions.csv") == []
+    assert conditions_section(old, 3, "conditions.csv") == []
+    assert condition_figures(old, 3, {}) == []
 
 
 def test_of_very_many_persons_a_sample_is_drawn_and_the_page_stays_small() -> None:
     population = under_conditions(tiny_solutions()["population"].solution, persons=20_000).evidence["population"]
-    (section,) = conditions_section(population, 3, {}, "conditions.parquet")
-    text = "".join(block if isinstance(block, str) else block.__html__() for block in section.blocks)
+    (section,) = conditions_section(population, 3, "conditions.parquet")
+    blocks = [*condition_figures(population, 3, {}), *section.blocks]
+    text = "".join(block if isinstance(block, str) else block.__html__() for block in blocks)
     assert len(text) < 500_000
     assert text.count('class="person"') <= 2 * 2 * SAMPLE
     assert f"Drawn are {SAMPLE} of 20,000 persons, evenly from the shortest horizon to the longest." in text

@@ -13,7 +13,7 @@ import multihorizon as mh
 from multihorizon import crowd
 from multihorizon.cli import app
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis
-from multihorizon.questions.differences import population_words
+from multihorizon.questions.differences import difference_words
 from multihorizon.report.crowd_page import crowd_page
 from multihorizon.report.files import write_fit
 from multihorizon.solution import Status
@@ -334,10 +334,14 @@ def test_of_many_groups_only_the_most_different_are_named(solution) -> None:
         contrasts={"discount": pairs, "temperature": []},
         columns_of={**found.columns_of, "site[T.b]": ["site"]},
     )
-    words = " ".join(population_words(replace(solution, evidence=replace(solution.evidence, population=population)), 3))
+    words = " ".join(difference_words(replace(solution, evidence=replace(solution.evidence, population=population)), 3))
+    assert "Discounts differ with site (p = 0.001): typical discounts go from " in words
+    assert "; all pairs differ after Holm's correction (p = 0.001 or less)." in words
+    population = replace(population, contrasts={"discount": pairs, "temperature": pairs})
+    words = " ".join(difference_words(replace(solution, evidence=replace(solution.evidence, population=population)), 3))
     assert "100 of 100 pairs differ after Holm's correction; these differ most." in words
-    assert words.count("look further ahead than") == 3
-    assert words.index("site = t100 look") < words.index("site = t99 look") < words.index("site = t98 look")
+    assert words.count("chooses more at random than") == 3
+    assert words.index("The t100 group chooses") < words.index("The t99 group chooses") < words.index("The t98 group chooses")
 
 
 @pytest.mark.slow

@@ -108,8 +108,8 @@ def found() -> Analysis:
 
 
 def test_a_known_discount_is_called_known_and_is_no_estimate(found, tmp_path) -> None:
-    assert person_cells(found, 0)[:3] == ("1.4", "0.3", "known")
-    assert person_cells(found, 1)[2] != "known"
+    assert person_cells(found, 0)[:3] == ("0.3", "known", "1.4")
+    assert person_cells(found, 1)[1] != "known"
     write_fit(tmp_path, found, {})
     page = (tmp_path / "report.html").read_text()
     assert "0.300 to 0.300" not in page

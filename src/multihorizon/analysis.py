@@ -61,7 +61,18 @@ from multihorizon.problem import Crowd, Problem, SampledProblem
 from multihorizon.questions.differences import difference_words
 from multihorizon.questions.goals import Goals, best_fit, group_experts
 from multihorizon.questions.lookahead_comparison import LookaheadComparison, check_comparable, compare_from
-from multihorizon.questions.model_checks import WORST, Extent, Misfit, ModelChecks, check_model, choices_repeat, extent, misfits
+from multihorizon.questions.model_checks import (
+    WORST,
+    Extent,
+    GroupPrediction,
+    Misfit,
+    ModelChecks,
+    check_model,
+    choices_repeat,
+    extent,
+    misfits,
+    predicted_by_group,
+)
 from multihorizon.questions.shared_discount import SharedDiscountTest, each_pair, shared_discount_test, with_holm
 from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test
 from multihorizon.questions.study import Recovery
@@ -323,6 +334,11 @@ class Analysis(Result):
         return choices_repeat(self.problem)
 
     @cached_property
+    def predicted(self) -> list[GroupPrediction]:
+        """What the population predicts of each group, beside what was taken; nothing without a population."""
+        return [] if self.population is None else predicted_by_group(self.population)
+
+    @cached_property
     def fit(self) -> Answer:
         """Does the model fit?"""
         return _fit_of_vectors(self, self.evidence) if isinstance(self.evidence, SieveEvidence) else _fit_of_lists(self)
@@ -562,6 +578,7 @@ class Analysis(Result):
             "discounts": found.discounts,
             "intervals": found.confidence_intervals(LEVEL),
             "temperatures": found.temperature,
+            "predicted_by_group": [asdict(group) for group in self.predicted],
         }
 
 
@@ -995,7 +1012,7 @@ def interval_text(found: Analysis, k: int, write: Callable[[Analysis, float], st
 
 
 def person_cells(found: Analysis, k: int) -> tuple[str, str, str, str]:
-    """Discount, interval, horizon in steps and temperature of expert k as they are shown; the reason where there is no discount."""
+    """Discount, interval, steps and temperature of expert k as they are shown; the reason where there is no discount."""
     temperature = decimals(found.temperatures[k], 2) or "–"
     if not found.given[k]:
         return "–", found.reasons[k], "–", temperature

@@ -31,6 +31,7 @@ from multihorizon.estimate.population.solver import absent_words
 from multihorizon.estimate.population.types import number_words, open_words
 from multihorizon.problem import Crowd
 from multihorizon.questions.differences import difference_words, population_answer, population_words
+from multihorizon.questions.model_checks import GroupPrediction, predicted_by_group
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, draw_rows, package_version
 from multihorizon.solution import CELL_NUMBERS, PopulationEvidence, PopulationFindings, Solution, Status
@@ -272,6 +273,11 @@ class CrowdAnalysis(Result):
         return Answer(question, "Better than chance", reasons, "caution")
 
     @cached_property
+    def predicted(self) -> list[GroupPrediction]:
+        """What the population predicts of each group, beside what was taken."""
+        return [] if self.withheld else predicted_by_group(self.solution)
+
+    @cached_property
     def opening(self) -> str:
         """The answer to what was asked, as `Analysis.opening` has it."""
         return self.warnings[0] if self.withheld else " ".join(difference_words(self.solution, self.longest))
@@ -427,6 +433,7 @@ class CrowdAnalysis(Result):
                 "left_out": {str(reason): int(number) for reason, number in reasons.items()},
                 "contrasts": {**found.contrasts, "discount": pairs},
                 "log_likelihood": evidence.log_likelihood,
+                "predicted_by_group": [asdict(group) for group in self.predicted],
             },
             "recovery": None if self.recovery is None else self.recovery.to_dict(),
             "remarks": self.remarks,

@@ -39,9 +39,9 @@ from multihorizon.estimate.sieve import SieveLikelihood
 from multihorizon.questions.differences import population_words
 from multihorizon.questions.lookahead_comparison import LookaheadComparison
 from multihorizon.questions.study import Recovery
-from multihorizon.report.conditions import at_means, condition_rows
+from multihorizon.report.conditions import condition_rows
 from multihorizon.report.files import FILES, write_fit
-from multihorizon.report.population import compared_with, contrast_rows, effect_rows
+from multihorizon.report.population import at_means, compared_with, contrast_rows, effect_rows
 from multihorizon.report.question_pages import family_cells
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.words import Answer, decimals, horizon_text, percent

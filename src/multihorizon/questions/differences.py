@@ -5,10 +5,10 @@ or between the quartiles of a number, is a contrast; contrasts of several pairs 
 condition is one between the same persons.
 
 *Answers* (`difference_words`) are what a report opens with: one sentence for each column of the formula. A difference d of logits
-around their mean m is a difference of discounts `G (σ(m + d/2) − σ(m − d/2))`, with G the largest discount and σ(x) = 1/(1+e⁻ˣ). It
-increases with d, so that both ends of the interval of d give those of the interval of discounts, which holds 0 where the test finds
-nothing. For a number, d is that of a round unit: the largest of 1, 5, 10, 50, … that fits twice between the quartiles, and such
-parts of 1.
+around their mean m is a difference of discounts `G (σ(m + d/2) − σ(m − d/2))`, with G the largest discount and σ the logistic
+function. It increases with d, so both ends of the interval of d give those of the interval of discounts, which holds 0 where the
+test finds nothing. For a number, d is that of a round unit: the largest of 1, 5, 10, 50, … that fits twice between the quartiles,
+and such parts of 1.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _beyond_chance(difference: Difference) -> str:
 
 
 def named_group(column: str, *levels: str) -> str:
-    """The groups of a column by their names, such as "the young group", "the Oslo and Turin groups", "the group with ill = yes"."""
+    """Groups by their names, such as "the young group", "the Oslo and Turin groups" or "the group with ill = yes"."""
     names, s = [shortened(level, 60) for level in levels], "s" if len(levels) > 1 else ""
     plain = all(any(c.isalpha() for c in name) and name.lower() not in ("true", "false", "yes", "no") for name in names)
     if not plain:
@@ -232,7 +232,10 @@ def _pair(difference: Difference, largest: float, steps: float) -> str:
     """Of two groups, two conditions or a number: who looks further ahead than whom, or that the data do not show it."""
     (pair,), column = difference.pairs, difference.name
     (near, far), (low, high) = pair["levels"], pair["typical"]
-    mean, sign = float(np.mean(logit(np.clip(np.array([low, high]) / largest, 1e-12, 1 - 1e-12)))), np.sign(pair["estimate"]) or 1.0
+    mean, sign = (
+        float(np.mean(logit(np.clip(np.array([low, high]) / largest, 1e-12, 1 - 1e-12)))),
+        np.sign(pair["estimate"]) or 1.0,
+    )
 
     def apart(d: float) -> float:  # the difference of discounts that a difference of logits is
         return float(largest * (expit(mean + d / 2) - expit(mean - d / 2)))
@@ -251,8 +254,8 @@ def _pair(difference: Difference, largest: float, steps: float) -> str:
             look, goes = ("further", "rises") if change > 0 else ("less far", "falls")
             steps_at = f"{horizon_text(values[0], steps)} and {horizon_text(values[1], steps)} steps"
             return (
-                f"With higher {column} {whom} look {look} ahead: for each {unit:g} of {column} the typical discount {goes} by about "
-                f"{_size(abs(change))}; it is {at}, or {steps_at}, {p}"
+                f"With higher {column} {whom} look {look} ahead: for each {unit:g} of {column} the typical discount {goes} by "
+                f"about {_size(abs(change))}; it is {at}, or {steps_at}, {p}"
             )
         missing = f"The data do not show that discounts change with {column}: typical discounts {at}"
     elif difference.within:
@@ -293,14 +296,17 @@ def _also_at_random(difference: Difference, hotter: Difference | None) -> str:
     if hotter is None:
         return ""
     (own,), (pair,) = difference.pairs, hotter.pairs
-    (cold, hot), times, p = pair["levels"], np.exp(abs(pair["estimate"])), f"p {p_text(pair['adjusted'])}"
+    (_, hot), times, p = pair["levels"], np.exp(abs(pair["estimate"])), f"p {p_text(pair['adjusted'])}"
     if pair["number"]:
         more = "more" if pair["estimate"] >= 0 else "less"
         return f"; they {'also ' if difference.clear else ''}choose {more} at random with higher {difference.name} ({p})"
     if not difference.clear:
         if difference.within:
-            return f"; but they choose more at random with {difference.name} {hot}: temperatures are {times:.2g} times as high ({p})"
-        return f"; but {named_group(difference.name, hot)} chooses more at random: its temperature is {times:.2g} times as high ({p})"
+            return (
+                f"; but they choose more at random with {difference.name} {hot}: temperatures are {times:.2g} times as high ({p})"
+            )
+        whom = named_group(difference.name, hot)
+        return f"; but {whom} chooses more at random: its temperature is {times:.2g} times as high ({p})"
     more = "more" if hot == own["levels"][1] else "less"
     them = "they also choose" if difference.within else "it also chooses"
     return f"; {them} {more} at random, with a temperature {times if more == 'more' else 1 / times:.2g} times as high ({p})"
@@ -311,16 +317,17 @@ def _several_groups(difference: Difference, largest: float) -> str:
     column, pairs = difference.name, difference.pairs
     typical = {level: value for pair in pairs for level, value in zip(pair["levels"], pair["typical"], strict=True)}
     order = sorted(typical, key=lambda level: -typical[level])
-    shown = order if len(order) <= 6 else [order[0], order[-1]]
-    each = in_words([f"{shortened(level, 60)} {typical[level]:.2f}" for level in shown])
-    each = f"typical discounts {'are' if len(order) <= 6 else 'go from'} {each if len(order) <= 6 else each.replace(' and ', ' to ')}"
+    named = [f"{typical[level]:.2f} for {shortened(level, 60)}" for level in order]
+    each = f"typical discounts {f'are {in_words(named)}' if len(order) <= 6 else f'go from {named[-1]} to {named[0]}'}"
     clear = {frozenset(pair["levels"]): pair for pair in difference.clear_pairs}
     whole = f"Discounts differ with {column} (p {p_text(difference.p)})"
     if not difference.clear:
         ends = [end for pair in pairs for end in pair["interval"] if not np.isnan(end)]
         middle = float(np.mean(logit(np.clip(np.array([*typical.values()]) / largest, 1e-12, 1 - 1e-12))))
         most = max((abs(float(largest * (expit(middle + d / 2) - expit(middle - d / 2)))) for d in ends), default=np.nan)
-        rest = "" if np.isnan(most) else f"; between two of them a difference of up to {_size(most)} would be compatible with them"
+        rest = (
+            "" if np.isnan(most) else f"; between two of them a difference of up to {_size(most)} would be compatible with them"
+        )
         return f"The data do not show that discounts differ with {column} (p {p_text(difference.p)}): {each}{rest}."
     if not clear:
         return f"{whole}, but those of no two groups after Holm's correction: {each}."
@@ -331,9 +338,8 @@ def _several_groups(difference: Difference, largest: float) -> str:
             values = in_words([f"{typical[level]:.2f}" for level in order])
             look = f"typical discounts {values}, p {p_text(worst)} by Holm"
             if difference.within:
-                return (
-                    f"With {column} {in_words(above)} the same people look further ahead than with {column} {in_words(below)}: {look}."
-                )
+                whom = f"With {column} {in_words(above)} the same people look further ahead than with {column} {in_words(below)}"
+                return f"{whom}: {look}."
             first = named_group(column, *above)
             looks = "look" if cut > 1 else "looks"
             return f"{first[0].upper()}{first[1:]} {looks} further ahead than {named_group(column, *below)}: {look}."

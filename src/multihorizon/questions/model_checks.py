@@ -24,17 +24,25 @@ rewards of ten temperatures, for the largest value of each feature. Its trace is
 largest eigenvalue where they differ in one, such as which of two goals pays. For p-values the sign of each r_t is drawn anew:
 given what came before, its mean is 0 whatever its sign (a martingale), and only products of different choices change. Both
 numbers are measured in their standard deviations over the draws, and the larger counts.
+
+*Predicted by group.* A population predicts what the persons of a group choose in the states they were in. What is known of a
+person is a normal distribution of (logit γ, log λ); the points `m ± √2 c`, c the columns of a root of its covariance, have its
+mean and covariance. With p̄ the mean of their policies, actions are put in ten bins of p̄. Of n decisions of a person in a state,
+those that fall in a bin of probability P have the variance `n P (1 − P)` given the point, to which comes the variance between
+points of what is expected of the person in the bin. Both are summed over persons. These decisions have informed what is known of
+the persons, so they agree with it a little better than new ones would.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2
+from scipy.special import expit
+from scipy.stats import chi2, norm
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, as_count
 from multihorizon.choice.model import DENSE_REWARDS
@@ -44,10 +52,11 @@ from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.maximum_likelihood import resume, smoothed_policy
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, silent
-from multihorizon.problem import Problem, require_counts
+from multihorizon.planning.plan import soft_plan
+from multihorizon.problem import Crowd, Problem, require_counts
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.result import COLOURS, Result
-from multihorizon.solution import Solution
+from multihorizon.solution import PopulationEvidence, Solution, Status
 from multihorizon.tables import ShownTable
 from multihorizon.words import p_text
 
@@ -139,6 +148,95 @@ class ModelChecks(Result):
 
     def _content(self) -> dict[str, Any]:
         return {"experts": self.experts, **self.to_dict()}
+
+
+class PredictedShare(NamedTuple):
+    """A bin of action probabilities: the mean probability, the ends of where 95 % of shares lie, the share taken, of how many."""
+
+    predicted: float
+    low: float
+    high: float
+    taken: float
+    choices: float
+
+
+@dataclass(frozen=True)
+class GroupPrediction:
+    """What a population predicts of a group, beside what was taken; `persons` of the group were looked at."""
+
+    name: str
+    persons: int
+    rows: list[PredictedShare]
+
+
+def predicted_by_group(solution: Solution) -> list[GroupPrediction]:
+    """For each of the four largest groups of a solution of `Population`, shares of choices as predicted and as taken.
+
+    Under conditions, a group is one combination of them. Of many persons some are looked at, evenly over the group. Nothing where
+    even a few of them would take long, or for types.
+    """
+    population = PopulationEvidence.of(solution).population
+    problem = solution.problem
+    if not isinstance(problem, Problem | Crowd) or population.types is not None or solution.status != Status.CONVERGED:
+        return []
+    crowd = Crowd.of(problem) if isinstance(problem, Problem) else problem
+    if population.cells is None:
+        crowd, known, groups = crowd.by_person(), population.individuals, population.groups
+        rows = [np.array([i]) for i in range(len(groups))]
+    elif crowd.owner is None or crowd.conditions is None:  # a solution that was read from a file has no conditions
+        return []
+    else:
+        known, groups, names = population.cells, population.cells["pattern"], np.array(crowd.names, dtype=object)[crowd.owner]
+        places: dict[tuple[str, ...], list[int]] = {}
+        for i, key in enumerate(zip(names, *(crowd.conditions[name] for name in population.conditions), strict=True)):
+            places.setdefault(tuple(map(str, key)), []).append(i)
+        keys = zip(known["expert"], *(known[name] for name in population.conditions), strict=True)
+        rows = [np.array(places.get(tuple(map(str, key)), []), dtype=np.int64) for key in keys]
+    size, largest_groups = pd.Series(groups).value_counts(), 4
+    each = int(3e6 / (4 * largest_groups * max(sum(task.mdp.stacked.nnz for task in crowd.tasks), 1)))  # a second or two
+    if each < min(10, int(size.max())):
+        return []
+    rewards, found = [task.pooled.expected_reward(solution.reward) for task in crowd.tasks], []
+    for name in [name for name in population.predictions if name in set(size.index[:largest_groups])]:
+        members = np.flatnonzero(groups == name)
+        members = members[np.linspace(0, members.size - 1, min(members.size, each, 200)).astype(np.int64)]
+        total, expected, taken, variance = np.zeros((4, 10))
+        for i in members.tolist():
+            points = _points(known, i, population.largest_discount)
+            own = np.zeros((4, 10))  # what is expected in each bin, at each point
+            for task, reward in zip(crowd.tasks, rewards, strict=True):
+                counts = np.asarray(task.counts[rows[i]].sum(axis=0)).reshape(task.mdp.n_actions, task.mdp.n_states).T
+                seen = np.flatnonzero(counts.sum(axis=1) * ~task.mdp.terminal)
+                if not seen.size:
+                    continue
+                policies = np.stack([soft_plan(task.mdp, reward, *point).policy[seen] for point in points])
+                mean, visits = policies.mean(axis=0), counts[seen].sum(axis=1)
+                bins = np.where(task.mdp.available[seen], np.minimum((10 * mean).astype(np.int64), 9), -1)
+                for k in np.unique(bins[bins >= 0]).tolist():
+                    here = bins == k
+                    share = (policies * here).sum(axis=2)  # of each point and state
+                    own[:, k] += share @ visits
+                    variance[k] += float((share * (1 - share) @ visits).mean())
+                    total[k] += float((here.sum(axis=1) * visits).sum())
+                    taken[k] += float(counts[seen][here].sum())
+            expected += own.mean(axis=0)
+            variance += own.var(axis=0)
+        half, number = norm.ppf(0.975) * np.sqrt(variance), np.maximum(total, 1.0)
+        low, high = np.maximum(expected - half, 0.0), np.minimum(expected + half, total)
+        shares = np.stack([expected, low, high, taken, total * number]) / number
+        listed = [PredictedShare._make(shares[:, k].tolist()) for k in np.flatnonzero(total >= FEWEST_DECISIONS)]
+        found.append(GroupPrediction(name, int(members.size), listed))
+    return found
+
+
+def _points(known: Mapping[str, Any], i: int, largest: float) -> list[tuple[float, float]]:
+    """Discount and temperature at four points with the mean and the covariance of what is known of a person."""
+    names = "logit_discount", "log_temperature", "logit_discount_error", "log_temperature_error"
+    x, y, a, b = (float(known[name][i]) for name in names)
+    rho = float(known["correlation"][i]) if "correlation" in known else 0.0
+    moves = np.sqrt(2) * np.array([[a, rho * b], [0.0, np.sqrt(1 - rho**2) * b]])
+    ends = [(x + sign * dx, y + sign * dy) for dx, dy in moves.tolist() for sign in (-1, 1)]
+    return [(float(largest * expit(u)), float(np.exp(v))) for u, v in ends]
 
 
 def check_model(

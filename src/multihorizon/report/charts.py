@@ -1,8 +1,8 @@
 """What a page is made of: blocks of plain data, which the templates in `templates/` draw when the page is rendered.
 
-A page is one HTML file with its style, script and figures inside; it needs no network. It has a title, a line under it, opening
-blocks, and sections of blocks. A block is a string, which is a paragraph, or a `Block`: the macro with the name of its class
-draws it. Templates escape all that they are handed, so a label is shown as it is, whatever it contains.
+A page is one HTML file with its style, script and figures inside; it needs no network. It has a title, the answer and a line
+under it, opening blocks, and sections of blocks. A block is a string, which is a paragraph, or a `Block`: the macro with the name
+of its class draws it. Templates escape all that they are handed, so a label is shown as it is, whatever it contains.
 
 Without scripts a page shows every number. The script (`assets/*.js`) adds controls, and finds what they act on by these names:
 
@@ -101,7 +101,8 @@ class Section:
 class Page:
     """A whole page; `render` gives the HTML, `write` a file.
 
-    `experts` are the names that a reader can choose from, by the number that `data-experts` uses, in the order of the list.
+    `answer` stands first, under the title, before the line with the sizes and the controls. `experts` are the names that a reader
+    can choose from, by the number that `data-experts` uses, in the order of the list.
     """
 
     title: str
@@ -110,6 +111,7 @@ class Page:
     footer: str = ""
     opening: Sequence[str | Block] = ()
     experts: Sequence[tuple[int, str]] = ()
+    answer: Sequence[str | Block] = ()
 
     def render(self) -> str:
         """The page as one string."""
@@ -141,6 +143,14 @@ class TextBlock(Block):
 
 class Notice(TextBlock):
     """What a reader must know before anything else."""
+
+
+class Lead(TextBlock):
+    """The answer to what was asked, in a sentence."""
+
+
+class Quote(TextBlock):
+    """Text to copy into a paper, with a button that copies it."""
 
 
 class Badge(TextBlock):

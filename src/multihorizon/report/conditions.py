@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
 from scipy.special import expit, logit
 
 from multihorizon.checks import Floats, Ints
@@ -39,7 +38,7 @@ from multihorizon.report.charts import (
     look_ahead,
     look_ahead_range,
 )
-from multihorizon.report.population import logit_axis
+from multihorizon.report.population import at_means, logit_axis, number_ticks, without_means
 from multihorizon.solution import PopulationFindings
 from multihorizon.words import decimals, horizon_text, percent, shortened
 
@@ -112,23 +111,36 @@ def by_condition(population: PopulationFindings, column: str) -> ByCondition:
     return ByCondition(column, is_number, levels, places, level, [str(name) for name in persons], logits, typical)
 
 
-def conditions_section(population: PopulationFindings, steps: float, place: Mapping[str, int], written: str) -> list[Section]:
-    """The section on conditions; none where the formula has none.
+#: A page with the figures of more conditions would be hard to read.
+MOST_CONDITIONS = 4
+
+
+def condition_figures(population: PopulationFindings, steps: float, place: Mapping[str, int]) -> list[Block]:
+    """The discounts under each combination of conditions, and the persons over each condition; nothing where there are none.
+
+    `place` is the number of each person on the page; empty where the page shows nobody alone.
+    """
+    if population.cells is None:
+        return []
+    drawn = population.conditions[:MOST_CONDITIONS]
+    columns = sorted((by_condition(population, column) for column in drawn), key=lambda by: by.is_number)
+    figures: list[Block] = [] if all(by.is_number for by in columns) else [_distributions(population, steps, place)]
+    return [*figures, *(_persons(population, by, steps, place) for by in columns)]
+
+
+def conditions_section(population: PopulationFindings, steps: float, written: str) -> list[Section]:
+    """The section on conditions, whose figures open the page; none where the formula has none.
 
     Args:
         population: what was found.
         steps: of the task.
-        place: the number of each person on the page; empty where the page shows nobody alone.
         written: the file that has a row for each person and condition.
     """
     if population.cells is None:
         return []
-    most = 4  # a page with the figures of more conditions would be hard to read
-    columns = sorted((by_condition(population, column) for column in population.conditions[:most]), key=lambda by: by.is_number)
-    figures: list[Block] = [] if all(by.is_number for by in columns) else [_distributions(population, steps, place)]
-    blocks: list[str | Block] = [Beside([*figures, *(_persons(population, by, steps, place) for by in columns)])]
-    if len(population.conditions) > most:
-        blocks.append(f"Drawn are the first {most} of {len(population.conditions)} conditions.")
+    blocks: list[str | Block] = []
+    if len(population.conditions) > MOST_CONDITIONS:
+        blocks.append(f"Drawn above are the first {MOST_CONDITIONS} of {len(population.conditions)} conditions.")
     typical = Either("typical discount", "typical horizon, steps")
     headers = ["persons with", "how many", "decisions", typical, "95 % interval", "95 % of new persons", "mean reliability"]
     rows, largest = condition_rows(population), 500
@@ -180,7 +192,7 @@ def condition_rows(population: PopulationFindings) -> list[ConditionRow]:
     at = at_means(population)
     return [
         ConditionRow(
-            _without(name, at),
+            without_means(name, at),
             int(size.get(name, 0)),
             float(decisions.get(name, 0)),
             found["typical_discount"],
@@ -197,20 +209,6 @@ def _in_order(population: PopulationFindings) -> dict[str, Any]:
     first = [f"{column} = {level}" for column, level in (population.references or {}).items()]
     names = sorted(population.predictions, key=lambda name: [part not in name.split(", ") for part in first])
     return {name: population.predictions[name] for name in names}
-
-
-def at_means(population: PopulationFindings) -> str:
-    """The numbers of the formula at their means, with which the name of each prediction ends; empty where there are none."""
-    numbers = {pair["column"] for pair in population.contrasts["discount"] if pair["number"]}
-    parts: list[str] = next(iter(population.predictions)).split(", ")
-    first = len(parts)
-    while first and parts[first - 1].partition(" = ")[0] in numbers:
-        first -= 1
-    return ", ".join(parts[first:])
-
-
-def _without(name: str, at: str) -> str:
-    return name.removesuffix(at).removesuffix(", ") or "everyone"
 
 
 def _distributions(population: PopulationFindings, steps: float, place: Mapping[str, int]) -> Chart:
@@ -234,12 +232,12 @@ def _distributions(population: PopulationFindings, steps: float, place: Mapping[
     for colour, (k, here, curve) in enumerate(zip(some, of_pattern, curves, strict=True)):
         name, row = str(pattern.categories[k]), float(len(some) - 1 - colour)
         outline = [(float(x[0]), row), *zip(x.tolist(), (row + unit * curve).tolist(), strict=True), (float(x[-1]), row)]
-        lines.append(Line(outline, shortened(_without(name, at), 40), "area", row + 0.6, colour=colour))
+        lines.append(Line(outline, shortened(without_means(name, at), 40), "area", row + 0.6, colour=colour))
         typical = float(logit(population.predictions[name]["typical_discount"] / largest))
         lines.append(Line([(typical, row - 0.2), (typical, row + 0.75)], kind="typical"))
         for i in here.tolist() if few else ():
             who, gamma = str(cells["expert"][i]), float(cells["discount"][i])
-            tip = f"{who}\n{_without(name, at)}\nshrunken γ {gamma:.3f}, {horizon_text(gamma, steps)} steps"
+            tip = f"{who}\n{without_means(name, at)}\nshrunken γ {gamma:.3f}, {horizon_text(gamma, steps)} steps"
             marks.append(Mark(float(middle[i]), row - 0.1, tip, _whose(who, place), 3.0, colour=colour))
     y = Axis("conditions", (), -0.25, float(len(some)))
     panels = [Panel(logit_axis(steps, unit, largest, x.tolist()), y, marks, lines, f"in-{unit}") for unit in UNITS]
@@ -303,8 +301,7 @@ def _persons(population: PopulationFindings, by: ByCondition, steps: float, plac
     if by.is_number:
         pad = 0.03 * (places[-1] - places[0])
         low, high = places[0] - pad, places[-1] + pad
-        ticks = [(float(tick), f"{tick:g}") for tick in MaxNLocator(6).tick_values(low, high) if low <= tick <= high]
-        x = Axis(label, ticks, low, high)
+        x = Axis(label, number_ticks(low, high), low, high)
     else:
         width = max(4, 50 // some.size)
         x = Axis(label, [(k, shortened(by.levels[level], width)) for k, level in enumerate(some)], -0.4, some.size - 0.6)

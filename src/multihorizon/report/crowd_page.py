@@ -34,10 +34,18 @@ from multihorizon.report.charts import (
     look_ahead,
     look_ahead_range,
 )
-from multihorizon.report.conditions import conditions_section
+from multihorizon.report.conditions import condition_figures, conditions_section
 from multihorizon.report.explorer import Person, explorer
-from multihorizon.report.population import distribution_section, effect_blocks, logit_axis, round_shares, types_section
+from multihorizon.report.population import (
+    distribution_section,
+    effect_blocks,
+    logit_axis,
+    predicted_figures,
+    round_shares,
+    types_section,
+)
 from multihorizon.report.question_pages import UNIT_OF_REWARD, options_text, recovery_blocks
+from multihorizon.report.writing import answer_blocks, writing_section
 from multihorizon.result import package_version
 from multihorizon.solution import Status
 from multihorizon.words import LEVEL, count, decimals, percent, shortened
@@ -46,7 +54,7 @@ from multihorizon.words import LEVEL, count, decimals, percent, shortened
 def crowd_page(found: CrowdAnalysis, options: dict[str, Any]) -> Page:
     """The report of a fit of very many persons."""
     cards = [(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]
-    opening: list[str | Block] = [*map(Notice, [*found.warnings, *found.absent]), Cards(cards)]
+    opening: list[str | Block] = [*map(Notice, found.absent), Cards(cards)]
     sections = []
     if found.withheld and found.solution.status == Status.NOT_IDENTIFIED:
         sections = types_section(found.population, found.longest)
@@ -54,9 +62,11 @@ def crowd_page(found: CrowdAnalysis, options: dict[str, Any]) -> Page:
         opening.append(" ".join(verdict.reasons for verdict in found.verdicts[-3:-1]))
         sections = [*types_section(found.population, found.longest), _reward(found), *_best_by_look_ahead(found)]
     elif not found.withheld:
+        figures = condition_figures(found.population, found.longest, {}) or [_groups_figure(found)]
+        opening = [Beside([*figures, _temperatures_figure(found)]), *opening]
         opening.append(" ".join(population_words(found.solution, found.longest)))
         opening.append(" ".join(verdict.reasons for verdict in found.verdicts[-3:-1]))
-        sections = [_groups(found), *conditions_section(found.population, found.longest, {}, CONDITIONS)]
+        sections = [_groups(found), *conditions_section(found.population, found.longest, CONDITIONS)]
         sections += [*distribution_section(found.population, found.longest), _persons(found), _reward(found)]
         sections += _best_by_look_ahead(found)
     if found.recovery is not None:
@@ -64,9 +74,10 @@ def crowd_page(found: CrowdAnalysis, options: dict[str, Any]) -> Page:
     return Page(
         "How far ahead people plan",
         sizes(found),
-        [*sections, _fit(found), _method(found, options)],
+        [*sections, _fit(found), writing_section(found), _method(found, options)],
         f"multihorizon {package_version()}, seed {found.solution.seed}",
         opening,
+        answer=answer_blocks(found),
     )
 
 
@@ -83,7 +94,7 @@ def _groups(found: CrowdAnalysis) -> Section:
     """How discounts are distributed in each group, what to expect of new persons, and the effects."""
     steps = found.longest
     if found.population.cells is not None:  # what to expect under each condition has a section of its own
-        return Section("Groups", [*effect_blocks(found.population, steps), _temperatures_figure(found)])
+        return Section("Groups", [Beside(predicted_figures(found)), *effect_blocks(found.population, steps)])
     groups, rest = shown_groups(found, 500)
     rows = [
         [
@@ -98,8 +109,7 @@ def _groups(found: CrowdAnalysis) -> Section:
     typical = Either("typical discount", "typical horizon, steps")
     headers = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
     expected = PageTable(headers, rows, f"What to expect of persons with these covariates.{rest}")
-    figures = Beside([_groups_figure(found), _temperatures_figure(found)])
-    return Section("Groups", [figures, expected, *effect_blocks(found.population, steps)])
+    return Section("Groups", [Beside(predicted_figures(found)), expected, *effect_blocks(found.population, steps)])
 
 
 def _groups_figure(found: CrowdAnalysis) -> Chart:

@@ -1,4 +1,5 @@
-"""The page of a fit: verdicts on top, then horizons, the reward, what it makes best, model checks, and how it was made.
+"""The page of a fit: the answer to what was asked and its picture on top, then verdicts, groups, horizons, the reward, what it
+makes best, model checks, what to write of it, and how it was made.
 
 States may be a list or vectors: verdicts, horizons and tests are the same, and the reward of vectors is drawn over pairs of their
 coordinates. Experts stand in one order throughout, from the shortest horizon to the longest. Names of experts and states are text
@@ -17,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from multihorizon.analysis import (
-    NAMED_EXPERTS,
     QUESTION,
     Analysis,
     interval_text,
@@ -42,9 +42,9 @@ from multihorizon.report.charts import (
     Chart,
     Either,
     Items,
+    Line,
     Listing,
     Mark,
-    Notice,
     Page,
     PageTable,
     Panel,
@@ -53,21 +53,23 @@ from multihorizon.report.charts import (
     Subheading,
     figure,
 )
-from multihorizon.report.conditions import conditions_section
+from multihorizon.report.conditions import condition_figures, conditions_section
 from multihorizon.report.explorer import Person, explorer
 from multihorizon.report.maps import MOST_CELLS, grid_map
 from multihorizon.report.plots import new_axes, plot_reward
-from multihorizon.report.population import distribution_section, population_section
+from multihorizon.report.population import distribution_section, population_figures, population_section
 from multihorizon.report.question_pages import UNIT_OF_REWARD, goals_blocks, lookahead_blocks, options_text, recovery_blocks
+from multihorizon.report.writing import answer_blocks, writing_section
 from multihorizon.result import package_version
 from multihorizon.solution import PopulationEvidence, SieveEvidence, Status
-from multihorizon.words import LEVEL, count, decimals, p_text
+from multihorizon.words import LEVEL, count, decimals, p_text, shortened
 
 
 def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
     """The report of a fit."""
     cards: list[tuple[str, str, str]] = [(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]
-    reasons = " ".join(verdict.reasons for verdict in found.verdicts)
+    reasons = " ".join(verdict.reasons for verdict in found.verdicts if verdict.reasons not in found.opening)
+    figures = [_people_figure(found)] if found.population is None and any(found.given) and not found.withheld else []
     if isinstance(found.evidence, SieveEvidence):
         sections = [_horizons(found), _reward_over_coordinates(found, found.evidence), _dynamics(found, found.evidence)]
     else:
@@ -80,16 +82,18 @@ def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
             if found.population.status == Status.CONVERGED:
                 population = PopulationEvidence.of(found.population).population
                 place = {name: k for k, name in enumerate(found.solution.experts)}
-                of_persons += conditions_section(population, found.longest, place, "conditions.csv")
+                figures = condition_figures(population, found.longest, place) or population_figures(found, found.population)
+                of_persons += conditions_section(population, found.longest, "conditions.csv")
                 of_persons += distribution_section(population, found.longest)
             sections = [*of_persons, *sections]
     return Page(
         "How far ahead each expert plans",
         sizes(found),
-        [*sections, _method(found, options)],
+        [*sections, writing_section(found), _method(found, options)],
         f"multihorizon {package_version()}, seed {found.solution.seed}",
-        [*map(Notice, found.warnings), Cards(cards), reasons],
+        [*([Beside(figures)] if figures else []), Cards(cards), reasons],
         [(k, found.solution.experts[k]) for k in found.order],
+        answer_blocks(found),
     )
 
 
@@ -115,7 +119,8 @@ def _horizons(found: Analysis) -> Section:
     look = Either("discount γ", "horizon, steps")
     headers = ["expert", look, "95 % interval", ruler.title, "temperature", "decisions", "pseudo-R²"]
     table = PageTable(headers, rows, "Experts from the shortest horizon to the longest", [[k] for k in order])
-    blocks: list[str | Block] = [_people_figure(found, ruler), table] if sum(found.given) > NAMED_EXPERTS else [table]
+    drawn = any(found.given) and found.population is not None  # else the picture opens the page
+    blocks: list[str | Block] = [_people_figure(found), table] if drawn else [table]
     steps = "1/(1−γ) steps" if np.isinf(found.longest) else f"1 + γ + γ² + … over the {found.longest} steps of the task"
     meaning = f" {_interval_meaning(found)}" if found.functions is None else ""
     blocks.append(f"The horizon is {steps}.{meaning}")
@@ -156,23 +161,30 @@ def _interval_meaning(found: Analysis) -> str:
     )
 
 
-def _people_figure(found: Analysis, ruler: Ruler) -> Chart:
-    """Every discount with its interval, from the shortest horizon at the bottom to the longest."""
+def _people_figure(found: Analysis) -> Block:
+    """Every discount with its interval, from the shortest horizon at the bottom to the longest; a few experts by name."""
     order = [k for k in found.order if found.given[k]]
-    size, panels = float(np.clip(150 / len(order), 1.5, 4.0)), []
+    ruler = Ruler.over(found.solution.discounts[order].tolist(), found.longest)
+    size, named, panels = float(np.clip(150 / len(order), 1.5, 4.0)), len(order) <= 12, []
     for unit in UNITS:
-        marks = []
+        marks, lines = [], []
         for row, k in enumerate(order):
             low, high = (ruler.place(float(end), unit) for end in found.intervals[k])
             tip = (
                 f"{found.solution.experts[k]}\nγ {own_discount_text(found, k)}, {own_steps_text(found, k)} steps\n"
                 f"95 % interval of γ: {interval_text(found, k)}\n{found.decisions[k]:,.0f} decisions"
             )
-            x, y = ruler.place(float(found.solution.discounts[k]), unit), (row + 0.5) / len(order)
-            marks.append(Mark(x, y, tip, [k], size, across=None if np.isnan(low + high) else (low, high)))
-        panels.append(Panel(ruler.axis(unit), Axis("experts, the longest horizon on top", ()), marks, kind=f"in-{unit}"))
+            x, y = ruler.place(float(found.solution.discounts[k]), unit), (row + (0.3 if named else 0.5)) / len(order)
+            colour = row if named else 0
+            across = None if np.isnan(low + high) else (low, high)
+            marks.append(Mark(x, y, tip, [k], size, across=across, colour=colour))
+            if named:
+                name = shortened(found.solution.experts[k], 40)
+                lines.append(Line([], name, label_at=y + 0.35 / len(order), colour=colour, experts=[k]))
+        above = Axis("" if named else "experts, the longest horizon on top", ())
+        panels.append(Panel(ruler.axis(unit), above, marks, lines, kind=f"in-{unit}"))
     caption = "Each expert's discount with its 95 % interval, from the shortest horizon to the longest."
-    return Chart(caption, panels, height=float(np.clip(60 + 14 * len(order), 200, 560)))
+    return Chart(caption, panels, height=float(np.clip(60 + (44 if named else 14) * len(order), 150, 560)))
 
 
 def _questions(found: Analysis) -> list[Section]:

@@ -7,13 +7,15 @@ from math import inf
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 from scipy.special import logit
 
 from multihorizon.analysis import Analysis, population_columns
 from multihorizon.checks import Floats
+from multihorizon.crowd import CrowdAnalysis
 from multihorizon.estimate.population.solver import absent_words
 from multihorizon.estimate.population.types import types_words
-from multihorizon.questions.differences import population_words
+from multihorizon.questions.differences import differences_of, population_words
 from multihorizon.report.charts import (
     DIAGONAL,
     UNITS,
@@ -79,16 +81,15 @@ def _places(error: float) -> int:
 
 
 def population_section(findings: Analysis, found: Solution) -> Section:
-    """The section on groups and persons."""
+    """The section on groups and persons; the pictures that answer what was asked stand before it."""
     population, steps = PopulationEvidence.of(found).population, findings.longest
     if found.status != Status.CONVERGED:
         return Section("Groups and persons", [Notice(f"The population could not be estimated. {found.message}")])
     blocks: list[str | Block] = [*map(Notice, absent_words(population.left_out, population.persons, most=1000))]
     blocks.append(" ".join(population_words(found, steps)))
-    blocks += effect_blocks(population, steps)
+    blocks.append(Beside([_shrinkage_figure(findings, found), *predicted_figures(findings)]))
     if population.cells is not None:  # what to expect under each condition has a section of its own
-        return Section("Groups and persons", [*blocks, _shrinkage_figure(findings, found), _persons(findings)])
-    blocks.append(Beside([_groups_figure(findings, found), _shrinkage_figure(findings, found)]))
+        return Section("Groups and persons", [*blocks, *effect_blocks(population, steps), _persons(findings)])
     sizes = pd.Series(population.groups).value_counts()
     typical = Either("typical discount", "typical horizon, steps")
     groups = [
@@ -103,7 +104,7 @@ def population_section(findings: Analysis, found: Solution) -> Section:
     ]
     of_groups = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
     blocks.append(PageTable(of_groups, groups, "What to expect of persons with these covariates"))
-    return Section("Groups and persons", [*blocks, _persons(findings)])
+    return Section("Groups and persons", [*blocks, *effect_blocks(population, steps), _persons(findings)])
 
 
 def effect_blocks(population: PopulationFindings, steps: float) -> list[str | Block]:
@@ -259,22 +260,18 @@ def _free_map(population: PopulationFindings, name: str, steps: float) -> Chart:
     """The points of the free distribution over discount and temperature, as large as their weights."""
     assert population.distribution is not None
     found, largest = population.distribution[name], population.largest_discount
-    logits, heights = _logits(found["discounts"], largest), np.log10(found["temperatures"])
+    logits, heights = _logits(found["discounts"], largest), np.log(found["temperatures"])
     marks = [
         Mark(
             x,
             y,
-            f"γ {discount:.3f}, temperature {10**y:.3g}\n{percent(weight)} of persons",
+            f"γ {discount:.3f}, temperature {np.exp(y):.3g}\n{percent(weight)} of persons",
             size=1.5 + 18 * float(np.sqrt(weight)),
         )
         for x, y, discount, weight in zip(logits.tolist(), heights.tolist(), found["discounts"], found["weights"], strict=True)
     ]
-    low, high = float(heights.min()) - 0.2, float(heights.max()) + 0.2
-    ticks = [(float(np.log10(m * 10.0**e)), f"{m * 10.0**e:g}") for e in range(-12, 13) for m in (1, 2, 5)]
-    inside = [tick for tick in ticks if low <= tick[0] <= high]
-    shown = inside if len(inside) <= 8 else [tick for tick in inside if abs(tick[0] - round(tick[0])) < 1e-9]
     ends = float(logits.min()) - 0.25, float(logits.max()) + 0.25
-    y = Axis("temperature, on a logarithmic scale", shown, low, high)
+    y = log_axis("temperature, on a logarithmic scale", float(heights.min()) - 0.5, float(heights.max()) + 0.5)
     panels = [Panel(logit_axis(steps, unit, largest, ends), y, marks, (), f"in-{unit}") for unit in UNITS]
     return Chart("The same with temperatures: the larger a point, the more persons it stands for.", panels)
 
@@ -309,24 +306,98 @@ def _persons(findings: Analysis) -> PageTable:
     return PageTable(headers, rows, f"Shrunken{where} beside raw discounts", [[k] for k in order])
 
 
-def _groups_figure(findings: Analysis, found: Solution) -> Chart:
-    """Shrunken discounts as dots and the distribution of each group as a curve, on the logit scale."""
+def population_figures(findings: Analysis, found: Solution) -> list[Block]:
+    """The pictures that answer what was asked: the distribution and the persons of each group, and persons over each number."""
+    population = PopulationEvidence.of(found).population
+    numbers = list(dict.fromkeys(pair["column"] for pair in population.contrasts["discount"] if pair["number"]))[:2]
+    figures: list[Block] = [_number_figure(findings, found, column) for column in numbers]
+    if numbers and len(population.predictions) == 1:
+        return figures
+    of_groups = [_groups_figure(findings, found, kind) for kind in ("discount", "temperature")]
+    return [*of_groups[: 1 if numbers else 2], *figures]
+
+
+def _groups_figure(findings: Analysis, found: Solution, kind: str) -> Chart:
+    """Shrunken discounts or temperatures as dots and the distribution of each group as a curve, on the logit or the log scale."""
     population, standard = PopulationEvidence.of(found).population, np.linspace(-3, 3, 61)
-    largest, spread = population.largest_discount, population.spread["discount"]["estimate"]
-    persons = np.array(population.individuals["logit_discount"])
+    largest, spread = population.largest_discount, population.spread[kind]["estimate"]
+    persons, at = population.individuals["logit_discount" if kind == "discount" else "log_temperature"], at_means(population)
     lines, marks = [], []
-    for i, (name, group) in enumerate(population.predictions.items()):
-        places = float(logit(group["typical_discount"] / largest)) + spread * standard
-        curve = list(zip(places.tolist(), (i + 0.8 * np.exp(-0.5 * standard**2)).tolist(), strict=True))
-        lines.append(Line([(curve[0][0], i), *curve], shortened(name, 40), "area", i + 0.55, colour=i))
+    order = sorted(population.predictions, key=lambda name: population.predictions[name]["typical_discount"])
+    colours = {name: i for i, name in enumerate(population.predictions)}
+    for i, name in enumerate(order):
+        group, colour = population.predictions[name], colours[name]
+        centre = logit(group["typical_discount"] / largest) if kind == "discount" else np.log(group["typical_temperature"])
+        places, heights = float(centre) + spread * standard, i + 0.6 * np.exp(-0.5 * standard**2)
+        curve = list(zip(places.tolist(), heights.tolist(), strict=True))
+        lines.append(Line([(curve[0][0], i), *curve], shortened(without_means(name, at), 40), "area", i + 0.7, colour=colour))
+        lines.append(Line([(float(centre), float(i)), (float(centre), i + 0.6)], kind="typical"))
         for k in (k for k, of in enumerate(population.groups) if of == name):
             expert = findings.solution.experts.index(found.experts[k])
-            marks.append(Mark(float(persons[k]), i - 0.1, _tip(findings, found, k, name), [expert], colour=i))
+            marks.append(Mark(float(persons[k]), i - 0.1, _tip(findings, found, k, name), [expert], colour=colour))
     ends = [x for line in lines for x, _ in line.points] + persons.tolist()
-    y = Axis("groups", (), -0.3, float(len(lines)))
-    panels = [Panel(logit_axis(findings.longest, unit, largest, ends), y, marks, lines, f"in-{unit}") for unit in UNITS]
-    caption = "Persons as dots below the distribution of their group, whose name stands beside it."
-    return Chart(caption, panels, max(340.0, 56 + 22 * len(lines)))
+    y = Axis("groups" if len(order) > 1 else "persons", (), -0.3, float(len(order)))
+    if kind == "discount":
+        panels = [Panel(logit_axis(findings.longest, unit, largest, ends), y, marks, lines, f"in-{unit}") for unit in UNITS]
+    else:
+        panels = [Panel(log_axis("temperature, on a logarithmic scale", min(ends), max(ends)), y, marks, lines)]
+    whose = f"their group{f', at {at}' if at else ''}, whose name stands above it" if len(order) > 1 else "all persons"
+    what = "" if kind == "discount" else "How much persons choose at random: the higher the temperature, the more. "
+    caption = f"{what}Persons as dots below the distribution of {whose}; the thick stroke is what is typical."
+    return Chart(caption, panels, max(56.0 + 90 * len(order), 200.0) if len(order) <= 6 else 56.0 + 60 * len(order))
+
+
+def _number_figure(findings: Analysis, found: Solution, column: str) -> Chart:
+    """Shrunken discounts of persons over a number, and the line of what is typical where it is straight on the logit scale."""
+    population = PopulationEvidence.of(found).population
+    values, largest = np.array(population.covariates[column], dtype=np.float64), population.largest_discount
+    persons, groups = np.array(population.individuals["logit_discount"]), list(population.predictions)
+    colours = [groups.index(name) if len(groups) <= 5 else 0 for name in population.groups]
+    marks = [
+        Mark(
+            float(values[k]),
+            float(persons[k]),
+            _tip(findings, found, k, f"{column} = {values[k]:g}"),
+            [findings.solution.experts.index(found.experts[k])],
+            colour=colours[k],
+        )
+        for k in range(values.size)
+    ]
+    pad, lines = 0.03 * float(np.ptp(values)), []
+    low, high = float(values.min()) - pad, float(values.max()) + pad
+    ends = float(persons.min()) - 0.2, float(persons.max()) + 0.2
+    straight = [each for each in differences_of(population, "discount") if each.name == column and each.pairs]
+    if straight:
+        pair = next(pair for pair in population.contrasts["discount"] if pair["column"] == column)
+        (a, b), (near, far) = map(float, pair["levels"]), logit(np.array(pair["typical"]) / largest).tolist()
+        if b > a:
+            line = [(x, near + (far - near) * (x - a) / (b - a)) for x in (low, high)]
+            lines.append(Line(line, kind="typical"))
+            ends = min(ends[0], *(y for _, y in line)), max(ends[1], *(y for _, y in line))
+    if len(set(colours)) > 1:  # the names of the groups stand above
+        room, at = 0.07 * (ends[1] - ends[0]), at_means(population)
+        ends = ends[0], ends[1] + room * len(groups)
+        for i, name in enumerate(groups):
+            lines.append(Line([], shortened(without_means(name, at), 40), label_at=ends[1] - room * (i + 0.6), colour=i))
+    x = Axis(shortened(column, 50), number_ticks(low, high), low, high)
+    panels = [Panel(x, logit_axis(findings.longest, unit, largest, ends), marks, lines, f"in-{unit}") for unit in UNITS]
+    typical = "; the thick line is what is typical" if straight else ""
+    return Chart(f"Shrunken discounts of persons over {column}{typical}.", panels)
+
+
+def predicted_figures(findings: Analysis | CrowdAnalysis) -> list[Block]:
+    """For each of the largest groups, what its persons chose against what the population predicts of them."""
+    figures: list[Block] = []
+    for group in findings.predicted:
+        marks = []
+        for row in group.rows:
+            tip = f"predicted {row.predicted:.2f} ({row.low:.2f} to {row.high:.2f}), taken {row.taken:.2f}\n"
+            marks.append(Mark(row.predicted, row.taken, f"{tip}of {row.choices:,.0f} choices", up=(row.low, row.high)))
+        whose = "" if len(findings.predicted) == 1 else f" with {shortened(group.name, 60)}"
+        caption = f"Choices of persons{whose}: dots are the shares taken, and strokes hold 95 % of the shares that are predicted."
+        panel = Panel(Axis("predicted probability of an action"), Axis("share of the decisions"), marks, [DIAGONAL])
+        figures.append(Chart(caption, [panel]))
+    return figures
 
 
 def _shrinkage_figure(findings: Analysis, found: Solution) -> Chart:
@@ -351,6 +422,36 @@ def _tip(findings: Analysis, found: Solution, k: int, *group: str) -> str:
     discount = float(found.discounts[k])
     reach = f"shrunken γ {discount:.3f}, {horizon_text(discount, findings.longest)} steps"
     return "\n".join([found.experts[k], *group, reach])
+
+
+def at_means(population: PopulationFindings) -> str:
+    """The numbers of the formula at their means, with which the name of each prediction ends; empty where there are none."""
+    numbers = {pair["column"] for pair in population.contrasts["discount"] if pair["number"]}
+    parts: list[str] = next(iter(population.predictions)).split(", ")
+    first = len(parts)
+    while first and parts[first - 1].partition(" = ")[0] in numbers:
+        first -= 1
+    return ", ".join(parts[first:])
+
+
+def without_means(name: str, at: str) -> str:
+    """The name of a prediction without the numbers at their means."""
+    return name.removesuffix(at).removesuffix(", ") or "everyone"
+
+
+def number_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """Round numbers along an axis."""
+    return [(float(tick), f"{tick:g}") for tick in MaxNLocator(6).tick_values(low, high) if low <= tick <= high]
+
+
+def log_axis(label: str, low: float, high: float) -> Axis:
+    """An axis over these natural logarithms, with round numbers."""
+    for steps in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 5), (1,)):
+        ticks = [(float(np.log(m * 10.0**e)), f"{m * 10.0**e:g}") for e in range(-12, 13) for m in steps]
+        inside = [tick for tick in ticks if low <= tick[0] <= high]
+        if len(inside) <= 8:
+            break
+    return Axis(label, inside, low, high)
 
 
 def logit_axis(steps: float, unit: Unit, largest: float, ends: Sequence[float]) -> Axis:
