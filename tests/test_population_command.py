@@ -69,7 +69,7 @@ def test_group_effects_come_first(compared) -> None:
     ]
     assert all(row["p"] > 0.05 for row in pairs)
     assert "<strong>No more than by chance</strong>" in page
-    opening = json.loads((out / "result.json").read_text())["opening"]
+    opening = json.loads((out / "result.json").read_text())["answer"]
     assert opening.startswith("The data do not show a difference between the ")
     assert "The data do not show that discounts change with age: " in opening
     assert opening in " ".join(result.output.split())

@@ -346,7 +346,12 @@ class Analysis(Result):
     @cached_property
     def warnings(self) -> list[str]:
         """What a reader must know before any number; often nothing."""
-        return [text for text in _warnings(self) if text]
+        return [text for text in _warnings(self) if text] + self.notes
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """Of the warnings those that leave the numbers as they are: what was not tested, and penalties."""
+        return [text for text in _notes(self) if text]
 
     @cached_property
     def verdicts(self) -> tuple[Answer, ...]:
@@ -354,7 +359,7 @@ class Analysis(Result):
         return _look_ahead(self), _identifiability(self), self.fit, *([] if self.goals is None else [self.goals.verdict])
 
     @cached_property
-    def opening(self) -> str:
+    def answer(self) -> str:
         """The answer to what was asked, in a sentence or two: what terminal, report and `result.json` open with.
 
         Of a population it is whether discounts differ with its covariates, else who looks how far ahead. Where numbers must not
@@ -374,8 +379,10 @@ class Analysis(Result):
         """The opening paragraph: the answer to what was asked, who looks how far, whether the data can tell, whether the model
         fits."""
         look, identified, fit = self.verdicts[:3]
-        told = [] if self.withheld or self.population is None else [look.reasons]
-        return " ".join([*self.warnings[bool(self.withheld) :], self.opening, *told, identified.reasons, fit.reasons])
+        if self.withheld:
+            return " ".join([self.answer, *self.warnings[1:], identified.reasons, fit.reasons])
+        told = [] if self.population is None else [look.reasons]
+        return " ".join([*self.warnings, self.answer, *told, identified.reasons, fit.reasons])
 
     @cached_property
     def advice(self) -> list[str]:
@@ -495,7 +502,7 @@ class Analysis(Result):
             "schema": 2,
             "experts": list(solution.experts),
             "warnings": self.warnings,
-            "opening": self.opening,
+            "answer": self.answer,
             "headline": self.headline,
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
             "withheld": self.withheld or None,
@@ -1036,7 +1043,7 @@ def _named(found: Analysis, names: list[str]) -> str:
 
 
 def _warnings(found: Analysis) -> Iterable[str]:
-    """That no number may be used, a rejected assumption, a penalty and what it moved; empty where there is nothing to say."""
+    """That no number may be used, or a rejected assumption; empty where there is nothing to say."""
     evidence, shared = found.evidence, np.ptp(np.asarray(found.solution.temperature)) == 0
     if found.withheld:
         fewer = "fewer reward parameters (features)" if found.functions is None else "fewer basis functions"
@@ -1047,9 +1054,7 @@ def _warnings(found: Analysis) -> Iterable[str]:
         )
     elif found.fit.answer == "No" and not found.goals_differ:
         yield "The model does not fit these decisions, so discounts and reward may be wrong, whatever the intervals say."
-    if found.goals is not None and found.goals.test.reason:
-        yield f"Whether the experts share one reward was not tested: {found.goals.test.reason}."
-    elif found.goals is not None and found.goals_differ:
+    if found.goals is not None and found.goals_differ:
         yield f"The experts do not share one goal. {found.goals.verdict.reasons}"
     if not found.finished:
         yield "Stopped before the end: intervals, tests and model checks that are missing were not computed."
@@ -1060,10 +1065,17 @@ def _warnings(found: Analysis) -> Iterable[str]:
             "expert have a temperature."
         )
     yield _lost_temperatures(found)
-    yield "" if found.penalty is None else _penalty(found, found.penalty)
-    yield held_rewards(evidence.ridge_reason) if isinstance(evidence, LikelihoodEvidence) else ""
     if isinstance(evidence, SieveEvidence) and evidence.basis_too_poor:
         yield "The basis is too poor: richer functions predict choices better, and the discounts may be far off."
+
+
+def _notes(found: Analysis) -> Iterable[str]:
+    """That one reward was not tested, a penalty and what it moved; empty where there is nothing to say."""
+    evidence = found.evidence
+    if found.goals is not None and found.goals.test.reason:
+        yield f"Whether the experts share one reward was not tested: {found.goals.test.reason}."
+    yield "" if found.penalty is None else _penalty(found, found.penalty)
+    yield held_rewards(evidence.ridge_reason) if isinstance(evidence, LikelihoodEvidence) else ""
 
 
 def _unequal_temperatures(found: Analysis) -> bool:

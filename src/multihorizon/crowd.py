@@ -177,6 +177,11 @@ class CrowdAnalysis(Result):
         return [text for text in texts if text]
 
     @property
+    def notes(self) -> list[str]:
+        """Of the warnings those that leave the numbers as they are."""
+        return self.warnings[1:] if self.withheld else self.warnings
+
+    @property
     def absent(self) -> list[str]:
         """Who is left out of the comparison, as a sentence; nothing where nobody is."""
         return absent_words(self.population.left_out, self.population.persons)
@@ -278,8 +283,8 @@ class CrowdAnalysis(Result):
         return [] if self.withheld else predicted_by_group(self.solution)
 
     @cached_property
-    def opening(self) -> str:
-        """The answer to what was asked, as `Analysis.opening` has it."""
+    def answer(self) -> str:
+        """The answer to what was asked, as `Analysis.answer` has it."""
         return self.warnings[0] if self.withheld else " ".join(difference_words(self.solution, self.longest))
 
     @cached_property
@@ -288,7 +293,7 @@ class CrowdAnalysis(Result):
         if self.withheld:
             known = self._number_of_types()
             return " ".join([*([] if known is None else [known.reasons]), *self.warnings, *self.absent])
-        groups = [] if len(self.verdicts) > 3 else [self.opening, *population_words(self.solution, self.longest)]
+        groups = [] if len(self.verdicts) > 3 else [self.answer, *population_words(self.solution, self.longest)]
         return " ".join([*self.warnings, *self.absent, *groups, *(verdict.reasons for verdict in self.verdicts)])
 
     def sentences(self) -> str:
@@ -403,7 +408,7 @@ class CrowdAnalysis(Result):
             **dict.fromkeys(("experts", "decisions_by_expert", *values), PEOPLE),
             "persons": len(self.persons),
             "warnings": self.warnings,
-            "opening": self.opening,
+            "answer": self.answer,
             "headline": self.headline,
             "verdicts": [asdict(verdict) for verdict in self.verdicts],
             "withheld": self.withheld or None,

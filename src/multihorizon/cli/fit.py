@@ -43,6 +43,7 @@ from multihorizon.report.conditions import condition_rows
 from multihorizon.report.files import FILES, write_fit
 from multihorizon.report.population import at_means, compared_with, contrast_rows, effect_rows
 from multihorizon.report.question_pages import family_cells
+from multihorizon.report.writing import notices
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.words import Answer, decimals, horizon_text, percent
 
@@ -186,17 +187,19 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
 
 def _open(analysis: Analysis | CrowdAnalysis) -> None:
     """What a reader must know before any number, the answer to what was asked, and how much there is."""
-    for text in analysis.warnings:
-        if text not in analysis.opening:
-            out.print(text, style="bold red", soft_wrap=True)
-    out.print(analysis.opening, style="bold red" if analysis.withheld else "bold", soft_wrap=True)
+    before, after = notices(analysis)
+    for text in before:
+        out.print(text, style="bold red", soft_wrap=True)
+    out.print(analysis.answer, style="bold red" if analysis.withheld else "bold", soft_wrap=True)
+    for text in after:
+        out.print(text, style="bold red", soft_wrap=True)
     out.print(sizes(analysis))
 
 
 def _verdicts(analysis: Analysis | CrowdAnalysis, verdicts: Sequence[Answer]) -> None:
-    """Questions and answers, with the reasons that the opening has not given."""
+    """Questions and answers, with the reasons that the answer on top has not given."""
     for verdict in verdicts:
-        reasons = "" if verdict.reasons in analysis.opening else f" {verdict.reasons}"
+        reasons = "" if verdict.reasons in analysis.answer else f" {verdict.reasons}"
         out.print(f"{verdict.question} {verdict.answer}.{reasons}", soft_wrap=True)
 
 
@@ -248,7 +251,7 @@ def _groups(analysis: CrowdAnalysis) -> Table:
 def _show_population(found: Solution, steps: float) -> None:
     """Effects on the discount, one row per term, what they are in discounts and steps, and what else was found."""
     if found.status != Status.CONVERGED:
-        return  # which the opening has said
+        return  # which the answer on top has said
     population = PopulationEvidence.of(found).population
     for text in absent_words(population.left_out, population.persons):
         out.print(text, style="bold", soft_wrap=True)

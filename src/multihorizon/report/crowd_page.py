@@ -45,7 +45,7 @@ from multihorizon.report.population import (
     types_section,
 )
 from multihorizon.report.question_pages import UNIT_OF_REWARD, options_text, recovery_blocks
-from multihorizon.report.writing import answer_blocks, writing_section
+from multihorizon.report.writing import answer_blocks, notices, writing_section
 from multihorizon.result import package_version
 from multihorizon.solution import Status
 from multihorizon.words import LEVEL, count, decimals, percent, shortened
@@ -54,7 +54,7 @@ from multihorizon.words import LEVEL, count, decimals, percent, shortened
 def crowd_page(found: CrowdAnalysis, options: dict[str, Any]) -> Page:
     """The report of a fit of very many persons."""
     cards = [(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]
-    opening: list[str | Block] = [*map(Notice, found.absent), Cards(cards)]
+    opening: list[str | Block] = [*map(Notice, [*notices(found)[1], *found.absent]), Cards(cards)]
     sections = []
     if found.withheld and found.solution.status == Status.NOT_IDENTIFIED:
         sections = types_section(found.population, found.longest)

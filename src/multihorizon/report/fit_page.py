@@ -45,6 +45,7 @@ from multihorizon.report.charts import (
     Line,
     Listing,
     Mark,
+    Notice,
     Page,
     PageTable,
     Panel,
@@ -59,7 +60,7 @@ from multihorizon.report.maps import MOST_CELLS, grid_map
 from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.report.population import distribution_section, population_figures, population_section
 from multihorizon.report.question_pages import UNIT_OF_REWARD, goals_blocks, lookahead_blocks, options_text, recovery_blocks
-from multihorizon.report.writing import answer_blocks, writing_section
+from multihorizon.report.writing import answer_blocks, notices, writing_section
 from multihorizon.result import package_version
 from multihorizon.solution import PopulationEvidence, SieveEvidence, Status
 from multihorizon.words import LEVEL, count, decimals, p_text, shortened
@@ -68,7 +69,7 @@ from multihorizon.words import LEVEL, count, decimals, p_text, shortened
 def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
     """The report of a fit."""
     cards: list[tuple[str, str, str]] = [(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]
-    reasons = " ".join(verdict.reasons for verdict in found.verdicts if verdict.reasons not in found.opening)
+    reasons = " ".join(verdict.reasons for verdict in found.verdicts if verdict.reasons not in found.answer)
     figures = [_people_figure(found)] if found.population is None and any(found.given) and not found.withheld else []
     if isinstance(found.evidence, SieveEvidence):
         sections = [_horizons(found), _reward_over_coordinates(found, found.evidence), _dynamics(found, found.evidence)]
@@ -91,7 +92,7 @@ def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
         sizes(found),
         [*sections, writing_section(found), _method(found, options)],
         f"multihorizon {package_version()}, seed {found.solution.seed}",
-        [*([Beside(figures)] if figures else []), Cards(cards), reasons],
+        [*([Beside(figures)] if figures else []), *map(Notice, notices(found)[1]), Cards(cards), reasons],
         [(k, found.solution.experts[k]) for k in found.order],
         answer_blocks(found),
     )

@@ -12,10 +12,16 @@ from multihorizon.solution import PopulationEvidence, SieveEvidence, Solution, S
 from multihorizon.words import count
 
 
+def notices(found: Analysis | CrowdAnalysis) -> tuple[list[str], list[str]]:
+    """The warnings that stand before the answer, and those after it. The answer itself begins with why no number may be used."""
+    if found.withheld:
+        return [], found.warnings[1:]
+    return [text for text in found.warnings if text not in found.notes], found.notes
+
+
 def answer_blocks(found: Analysis | CrowdAnalysis) -> list[str | Block]:
     """What a reader must know before any number, and the answer to what was asked."""
-    notices = [Notice(text) for text in found.warnings if text not in found.opening]
-    return [*notices, Notice(found.opening) if found.withheld else Lead(found.opening)]
+    return [*map(Notice, notices(found)[0]), Notice(found.answer) if found.withheld else Lead(found.answer)]
 
 
 def writing_section(found: Analysis | CrowdAnalysis) -> Section:
@@ -31,7 +37,7 @@ def writing_section(found: Analysis | CrowdAnalysis) -> Section:
         blocks.append("A paragraph on the method and one on the result, to be copied and changed:")
         blocks.append(Quote(f"{_model(found)} {method}"))
         blocks.append(
-            Quote(f"{found.opening} {found.verdicts[-1].reasons if isinstance(found, CrowdAnalysis) else found.fit.reasons}")
+            Quote(f"{found.answer} {found.verdicts[-1].reasons if isinstance(found, CrowdAnalysis) else found.fit.reasons}")
         )
     version = package_version()
     blocks.append("Cite the software with its version, and the paper on experts with one reward and several horizons:")

@@ -1,0 +1,305 @@
+"""What terminal, report and JSON open with: the answer to what was asked, for every shape of question."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from browser import MISSING, browser
+from conditions import under_conditions
+from scipy.special import expit, logit
+from typer.testing import CliRunner
+
+import multihorizon as mh
+from multihorizon.analysis import not_to_be_used
+from multihorizon.cli import app
+from multihorizon.questions.differences import difference_words, named_group, round_unit
+from multihorizon.questions.model_checks import predicted_by_group
+from multihorizon.report.files import result_of, write_fit
+from multihorizon.report.fit_page import fit_page
+
+TASK = mh.domains.space_adventure(mini_blocks=24)
+PEOPLE = TASK.persons(16, seed=1, temperatures=2.0, discounts=np.where(np.arange(16) % 2, 0.9, 0.5))
+EVIL = '<script>alert(1)</script> & "young" $x$'
+
+
+@pytest.fixture(scope="module")
+def solution() -> mh.Solution:
+    frame = PEOPLE.frame.assign(cohort=np.where(np.arange(16) % 2, "young", "old"))
+    return mh.solve(mh.Problem(TASK.mdp, PEOPLE.demonstrations), mh.Population("~ cohort", frame, known_reward=TASK.reward))
+
+
+@pytest.fixture(scope="module")
+def found(solution) -> Any:
+    analysed = mh.analyse(PEOPLE.demonstrations, [TASK.mdp], known_reward=lambda mdp: TASK.reward, quick=True)
+    return replace(analysed, population=solution)
+
+
+def pair(column: str, levels: list[str], typical: list[float], p: float, number: bool = False) -> dict[str, Any]:
+    """A contrast between two levels, as `Population` writes it: its interval ends at 0 where p is .05."""
+    estimate = float(np.diff(logit(typical) if max(typical) < 1 else np.log(typical))[0])  # discounts, or temperatures
+    error = abs(estimate) / max(-np.log10(p) * 1.5, 1e-9)
+    ends = [estimate - 1.96 * error, estimate + 1.96 * error]
+    said = {"column": column, "number": number, "levels": levels, "typical": typical, "estimate": estimate}
+    return {**said, "standard_error": error, "interval": ends, "p": p, "adjusted": p, "method": "standard error"}
+
+
+def told(
+    solution: mh.Solution, discount: list[dict[str, Any]], temperature: list[dict[str, Any]] | None = None, p: float = 0.001
+):
+    """The sentences of a solution as if these were its contrasts; `p` is of all terms of a column of several groups."""
+    terms = {row["column"]: {"estimate": row["estimate"], "interval": row["interval"], "p": row["p"]} for row in discount}
+    several = {row["column"] for row in discount if sum(r["column"] == row["column"] for r in discount) > 1}
+    factors = {name: {"F": 5.0, "degrees": [2, 20], "p": p, "terms": []} for name in several}
+    temperature = [] if temperature is None else temperature
+    population = replace(
+        solution.evidence["population"],
+        discount=terms,
+        temperature={row["column"]: terms.get(row["column"], {"p": row["p"]}) | {"p": row["p"]} for row in temperature},
+        factors={"discount": factors, "temperature": {}},
+        contrasts={"discount": discount, "temperature": temperature},
+        columns_of={row["column"]: [row["column"]] for row in [*discount, *temperature]},
+    )
+    return difference_words(replace(solution, evidence=replace(solution.evidence, population=population)), np.inf)
+
+
+def test_two_groups_are_named_and_their_difference_has_an_interval(solution) -> None:
+    (said,) = told(
+        solution, [pair("group", ["old", "young"], [0.58, 0.85], 0.008)], [pair("group", ["old", "young"], [3.0, 2.0], 0.01)]
+    )
+    assert said.startswith(
+        "The young group looks further ahead than the old group: typical discounts 0.85 and 0.58, or 6.7 and 2.4 steps, "
+        "difference 0.27 ("
+    )
+    assert ", p = 0.008; it also chooses less at random, with a temperature 0.67 times as high (p = 0.010)." in said
+    # the same persons the other way round
+    (turned,) = told(solution, [pair("group", ["young", "old"], [0.85, 0.58], 0.008)])
+    assert turned.startswith(said.split("; it also")[0])
+
+
+def test_the_interval_of_a_difference_holds_zero_where_the_test_finds_nothing(solution) -> None:
+    (said,) = told(solution, [pair("group", ["old", "young"], [0.62, 0.66], 0.4)])
+    assert said.startswith(
+        "The data do not show a difference between the young group and the old group: typical discounts 0.66 and 0.62, "
+        "p = 0.400; a difference of up to 0."
+    )
+    assert said.endswith(" would be compatible with them.")
+    one = pair("group", ["old", "young"], [0.62, 0.66], 0.4)
+    d, m = one["interval"][1], float(np.mean(logit([0.62, 0.66])))
+    largest = solution.evidence["population"].largest_discount
+    assert largest == 1
+    assert f"up to {expit(m + d / 2) - expit(m - d / 2):.2f} would" in said
+
+
+def test_several_groups_are_compared_by_holm(solution) -> None:
+    far, near = 0.001, 0.6
+    rows = [
+        pair("site", ["Basel", "Oslo"], [0.5, 0.85], far),
+        pair("site", ["Basel", "Turin"], [0.5, 0.88], far),
+        pair("site", ["Oslo", "Turin"], [0.85, 0.88], near),
+    ]
+    assert told(solution, rows) == [
+        "The Turin and Oslo groups look further ahead than the Basel group: typical discounts 0.88, 0.85 and 0.50, "
+        "p = 0.001 by Holm."
+    ]
+    rows[1]["adjusted"] = 0.2
+    assert told(solution, rows) == [
+        "Discounts differ with site (p = 0.001): typical discounts are 0.88 for Turin, 0.85 for Oslo and 0.50 for Basel; after "
+        "Holm's correction Oslo and Basel (p = 0.001) differ."
+    ]
+    rows[0]["adjusted"] = 0.3
+    assert told(solution, rows)[0].startswith(
+        "Discounts differ with site (p = 0.001), but those of no two groups after Holm's corr"
+    )
+    (said,) = told(solution, rows, p=0.3)
+    assert said.startswith(
+        "The data do not show that discounts differ with site (p = 0.300): typical discounts are 0.88 for Turin"
+    )
+    assert "between two of them a difference of up to 0." in said
+
+
+def test_a_number_has_a_readable_unit(solution) -> None:
+    (said,) = told(solution, [pair("age", ["30", "65"], [0.85, 0.62], 0.0001, number=True)])
+    change = np.diff(logit([0.85, 0.62]))[0] * 10 / 35
+    middle = np.mean(logit([0.85, 0.62]))
+    fall = expit(middle - change / 2) - expit(middle + change / 2)
+    assert said == (
+        f"With higher age people look less far ahead: for each 10 of age the typical discount falls by about {fall:.2f}; it is "
+        "0.85 at 30 and 0.62 at 65, or 6.7 and 2.6 steps, p < 0.001."
+    )
+    (said,) = told(solution, [pair("age", ["30", "65"], [0.62, 0.85], 0.0001, number=True)])
+    assert said.startswith("With higher age people look further ahead: for each 10 of age the typical discount rises by about")
+    (said,) = told(solution, [pair("age", ["30", "65"], [0.7, 0.66], 0.4, number=True)])
+    assert said.startswith(
+        "The data do not show that discounts change with age: typical discounts 0.70 at 30 and 0.66 at 65, p = "
+    )
+    for distance in (0.0021, 0.3, 1.0, 8.0, 35.0, 12_345.0):
+        unit = round_unit(distance)
+        assert 2 <= distance / unit <= 10
+        assert f"{unit:e}"[0] in "15"
+
+
+def test_conditions_are_those_of_the_same_people_and_clear_answers_come_first(solution) -> None:
+    said = difference_words(under_conditions(solution), 3)
+    assert said[0].startswith(
+        "With noise low the same people look further ahead than with noise high: typical discounts 0.88 and 0.75"
+    )
+    assert said[1].startswith(
+        "With higher block the same people look less far ahead: for each 1 of block the typical discount falls"
+    )
+    rows = [pair("sex", ["f", "m"], [0.62, 0.66], 0.4), pair("group", ["old", "young"], [0.58, 0.85], 0.008)]
+    said = told(solution, rows, [pair("sex", ["f", "m"], [2.0, 3.0], 0.01)])
+    assert said[0].startswith("The young group looks further ahead")
+    assert said[1].endswith("; but the m group chooses more at random: its temperature is 1.5 times as high (p = 0.010).")
+
+
+def test_groups_without_a_name_of_their_own_are_named_with_their_column() -> None:
+    assert named_group("cohort", "young") == "the young group"
+    assert named_group("arm", "control group") == "the control group"
+    assert named_group("ill", "yes") == "the group with ill = yes"
+    assert named_group("site", "1", "2") == "the groups with site = 1 and 2"
+    assert len(named_group("site", "x" * 500)) < 80
+
+
+def test_without_covariates_it_is_the_typical_person(solution) -> None:
+    population = solution.evidence["population"]
+    one = {"everyone": population.predictions["cohort = old"]}
+    alone = replace(
+        population, predictions=one, contrasts={"discount": [], "temperature": []}, columns_of={}, discount={}, temperature={}
+    )
+    (said,) = difference_words(replace(solution, evidence=replace(solution.evidence, population=alone)), 3)
+    gamma = one["everyone"]["typical_discount"]
+    assert said.startswith(
+        f"A typical person looks {1 + gamma + gamma**2:.1f} steps ahead: a discount of {gamma:.2f} (95 % interval "
+    )
+
+
+def test_a_population_that_was_not_estimated_gives_no_answer(solution) -> None:
+    broken = replace(solution, status=mh.Status.NOT_CONVERGED, message="The search ended early.")
+    assert difference_words(broken, 3) == ["The population could not be estimated. The search ended early."]
+
+
+def test_one_sentence_stands_on_the_page_and_in_the_json(found, tmp_path) -> None:
+    said = found.answer
+    assert said.startswith("The young group looks further ahead than the old group: typical discounts 0.89 and 0.50")
+    assert "group[T." not in said
+    page = fit_page(found, {}).render()
+    assert page.index(f'<p class="answer">{said.replace("<", "&lt;")}</p>') < page.index("<figure") < page.index('class="cards"')
+    assert page.index("<figure") < page.index("<table")
+    assert result_of(found, {})["answer"] == said
+    assert said in found.headline
+    write_fit(tmp_path, found, {})
+    assert json.loads((tmp_path / "result.json").read_text())["answer"] == said
+    size = (tmp_path / "report.html").stat().st_size
+    assert size < 2_000_000
+
+
+def test_what_forbids_to_use_the_numbers_comes_first(found) -> None:
+    solution = replace(found.solution, status=mh.Status.NOT_CONVERGED)
+    broken = replace(found, solution=solution, withheld=not_to_be_used(solution), population=None)
+    assert broken.answer.startswith("Do not use these numbers. The fit did not finish")
+    page = fit_page(broken, {}).render()
+    assert '<p class="answer">' not in page
+    assert page.count("Do not use these numbers.") == 1
+    assert page.index("Do not use these numbers.") < page.index('<p class="lead">')
+    assert "There is no result to write about yet" in page
+    both = replace(broken, population=found.population)
+    assert both.answer.startswith("Do not use these numbers.")
+    assert "The comparison of persons is a fit of its own: The young group looks further ahead" in both.answer
+
+
+def test_experts_are_named_with_discounts_and_steps(found) -> None:
+    few = mh.analyse(
+        mh.Demonstrations.simulate(mh.domains.cliff().mdp, mh.domains.cliff().mce_experts(), 300, names=["Ann", "Bo", EVIL]),
+        [mh.domains.cliff().mdp],
+        quick=True,
+    )
+    assert few.answer.startswith(f"Ann, Bo and {EVIL} look 1.")
+    assert few.answer.endswith("95 % intervals in brackets.")
+    assert few.verdicts[0].answer.endswith(")")
+    page = fit_page(few, {}).render()
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    many = replace(found, population=None)
+    assert many.answer.startswith("Half of the 16 experts look between ")
+
+
+def test_labels_of_groups_are_text_on_the_page(found) -> None:
+    population = found.population.evidence["population"]
+    rows = [
+        {**row, "levels": [EVIL if level == "young" else level for level in row["levels"]]}
+        for row in population.contrasts["discount"]
+    ]
+    groups = np.array([name.replace("young", EVIL) for name in population.groups], dtype=object)
+    named = replace(
+        population,
+        contrasts={**population.contrasts, "discount": rows},
+        groups=groups,
+        predictions={name.replace("young", EVIL): value for name, value in population.predictions.items()},
+    )
+    evil = replace(found, population=replace(found.population, evidence=replace(found.population.evidence, population=named)))
+    page = fit_page(evil, {}).render()
+    assert "<script>alert" not in page
+    assert "The &lt;script&gt;alert(1)&lt;/script&gt; &amp; &#34;young&#34; $x$ group looks further ahead" in page
+
+
+def test_what_is_predicted_of_groups_holds_what_was_taken(solution, found) -> None:
+    groups = predicted_by_group(solution)
+    assert [group.name for group in groups] == ["cohort = old", "cohort = young"]
+    for group in groups:
+        assert group.persons == 8
+        assert all(row.low <= row.predicted <= row.high for row in group.rows)
+        inside = [row.low <= row.taken <= row.high for row in group.rows]
+        assert np.mean(inside) >= 0.8
+        decisions = sum(row.choices for row in group.rows) / 2  # two actions in each state
+        assert decisions == pytest.approx(8 * found.decisions[0], abs=20)
+        assert sum(row.taken * row.choices for row in group.rows) == pytest.approx(decisions, abs=20)
+    assert "Choices of persons with cohort = young: dots are the shares taken" in fit_page(found, {}).render()
+    assert result_of(found, {})["population"]["predicted_by_group"][0]["name"] == "cohort = old"
+
+
+def test_what_to_write_names_the_formula_and_the_software(found) -> None:
+    page = fit_page(found, {}).render()
+    assert "What to write, and how to cite" in page
+    assert "16 persons made" in page
+    assert "follow the formula ~ cohort, and persons were averaged out" in page
+    assert "@software{multihorizon" in page
+
+
+@pytest.mark.slow
+def test_the_demo_shows_rewards_as_the_report_does(tmp_path) -> None:
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])
+    assert result.exit_code == 0, result.output
+    contrasts = json.loads((tmp_path / "demo" / "result.json").read_text())["reward_contrasts"]
+    assert f"snack {contrasts['A5']['estimate']:.2f} (true " in " ".join(result.output.split())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(MISSING), reason=MISSING or "there is a browser")
+def test_a_page_opens_within_a_second_and_its_tables_can_be_copied(found, tmp_path) -> None:
+    fit_page(found, {}).write(tmp_path / "page.html")
+    with browser() as tab:
+        tab.open(tmp_path / "page.html")
+        assert tab.errors == []
+        assert tab.run("performance.timing.loadEventEnd - performance.timing.navigationStart") < 1000
+        table = "all('table').find((t) => t.textContent.includes('cohort[T.young]'))"
+        rows = tab.run(f"asCsv(shownCells({table}))").splitlines()
+        assert rows[0] == "term,estimate,95 % interval or test,p"
+        assert rows[1].startswith("Intercept,")
+        latex = tab.run(f"asLatex({table}, shownCells({table}))")
+        assert r"\begin{tabular}{lrrr}" in latex
+        assert r"95 \% interval or test" in latex
+        assert r"\toprule" in latex
+        assert tab.run("asCsv([['1,234', 'a,\"b\"', '−0.5', '–']])") == '1234,"a,""b""",-0.5,\n'
+        safe = "asLatex(all('table')[0], [['h'], ['a_b & 50 % <$x$> \\\\\\\\ ^~#{}']])"
+        assert r"a\_b \& 50 \% $<$\$x\$$>$ \textbackslash{}" in tab.run(safe)
+        tab.run("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+        tab.click(".copy button")
+        assert "," in tab.run("window.copied")
+        for width, scheme in ((1280, "light"), (400, "dark")):
+            tab.media(scheme)
+            tab.open(tmp_path / "page.html", width)
+            assert tab.run("document.documentElement.scrollWidth") <= width
