@@ -366,7 +366,7 @@ class Analysis(Result):
         be used, that comes first.
         """
         look, asked = self.verdicts[0].reasons, self.population
-        shape = [] if self.lookahead is None else [self.lookahead.summary()]
+        shape = [] if self.lookahead is None else [self.lookahead.sentences()]
         if asked is None:
             return self.warnings[0] if self.withheld else " ".join([look, *shape])
         said = difference_words(asked, self.longest)

@@ -211,7 +211,8 @@ def _show(analysis: Analysis) -> None:
         out.print(_table(analysis))
     if analysis.lookahead is not None:
         out.print(_families(analysis.lookahead))
-        out.print(analysis.lookahead.sentences(), soft_wrap=True)
+        if analysis.withheld:  # else the answer on top has said it
+            out.print(analysis.lookahead.sentences(), soft_wrap=True)
     if analysis.recovery is not None:
         out.print(analysis.recovery.sentences(), soft_wrap=True)
     _verdicts(analysis, analysis.verdicts)
