@@ -81,7 +81,7 @@ def draw(analysis: Analysis) -> None:
         label="planted",
     )
     right.set_yticks(range(len(low)), solution.experts)
-    right.set(xlabel="discount, 95 % interval", xlim=(0, 1))
+    right.set(xlabel="discount, 95 % interval", xlim=(0, 1), ylim=(-0.5, len(low) - 0.5))
     right.legend(frameon=False)
     plt.show()
 
