@@ -306,9 +306,9 @@ class CrowdAnalysis(Result):
         return found | {"decisions": self.evidence.decisions, "log-likelihood": self.evidence.log_likelihood}
 
     def _tables(self, compute: bool) -> list[ShownTable]:
-        """The groups, then the persons; no numbers where none may be used."""
-        persons = ShownTable(without_empty(self.to_frame(), self._drawn), "persons", self._drawn[1:])
-        return [*([] if self.withheld else self.solution.population_tables()), persons]
+        """The groups, not the persons; these, without numbers, where none may be used."""
+        known = [] if self.withheld else self.solution.population_tables()
+        return known or [ShownTable(without_empty(self.to_frame(), self._drawn), "persons", self._drawn[1:])]
 
     def _height(self) -> float:
         return super()._height() if self.withheld else self.solution._height()

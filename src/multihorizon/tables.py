@@ -14,13 +14,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from math import floor, isfinite, isinf, isnan, log10
+from math import floor, isinf, isnan, log10
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from rich.cells import cell_len
 
+from multihorizon.checks import Floats
 from multihorizon.files import visible
 from multihorizon.words import p_text
 
@@ -70,17 +72,18 @@ def _one_line(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
-def written(values: Sequence[Any], name: str = "", like: Sequence[Any] | None = None) -> list[str]:
-    """The cells of a column of this name as they are written, with the decimals of another column if one is given.
+def written(values: Sequence[Any], name: str = "", like: Floats | None = None) -> list[str]:
+    """The cells of a column of this name as they are written, with the decimals of other numbers if some are given.
 
     Example:
         >>> written([0.5, 12.0, float("nan"), float("inf")]), written([3.0, 1200.0]), written([0.04, 1e-9], "p")
         (['0.5000', '12.0000', '–', '∞'], ['3', '1,200'], ['0.040', '< 0.001'])
     """
-    numbers = [float(v) for v in (values if like is None else like) if _is_number(v) and isfinite(v)]
-    sizes = sorted(abs(v) for v in numbers if v)
-    middle = sizes[(len(sizes) - 1) // 2] if sizes else 1.0
-    places = 0 if all(v == round(v) for v in numbers) else min(max(3 - floor(log10(middle)), 2), 4)
+    numbers = np.array([v for v in values if _is_number(v)], dtype=np.float64) if like is None else like
+    numbers = numbers[np.isfinite(numbers)]
+    sizes = np.sort(np.abs(numbers[numbers != 0]))
+    middle = float(sizes[(sizes.size - 1) // 2]) if sizes.size else 1.0
+    places = 0 if (numbers == np.round(numbers)).all() else min(max(3 - floor(log10(middle)), 2), 4)
 
     def cell(value: Any) -> str:
         if value is None or (isinstance(value, float | np.floating) and isnan(value)):
@@ -107,7 +110,7 @@ def is_p_value(name: str) -> bool:
 
 def without_empty(frame: pd.DataFrame, kept: Sequence[str] = ()) -> pd.DataFrame:
     """The columns that hold anything, or that are kept."""
-    empty = [name for name in frame if name not in kept and all(text in ("–", "") for text in written(frame[name].tolist()))]
+    empty = [name for name in frame if name not in kept and (frame[name].isna() | (frame[name] == "")).all()]
     return frame.drop(columns=empty)
 
 
@@ -141,13 +144,13 @@ class ShownTable:
         """Of each column the heading, whether it holds numbers, and its cells, as many as are shown; all have the same digits."""
         found = []
         for name in self.frame.columns:
-            values = self.frame[name].tolist()
-            numbers = bool(values) and all(_is_number(v) or v is None for v in values)
+            column = self.frame[name]
+            numbers = is_numeric_dtype(column) and not is_bool_dtype(column)
+            values = column[:most].tolist()
             heading = str(name) if name in self.labels else str(name).replace("_", " ")
-            like = self.frame[self.drawn[0]].tolist() if name in self.drawn[1:] else None
-            if like is not None:  # the ends of an interval stand beside what it is of
-                heading = heading.split()[-1]
-            found.append((heading, numbers, written(values, str(name), like)[:most]))
+            if name in self.drawn[1:]:  # the ends of an interval stand beside what it is of
+                heading, column = heading.split()[-1], self.frame[self.drawn[0]]
+            found.append((heading, numbers, written(values, str(name), column.to_numpy(float) if numbers else None)))
         return found
 
     @property
