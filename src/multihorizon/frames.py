@@ -56,14 +56,23 @@ def as_frame(value: object, name: str, hint: str = "") -> pd.DataFrame:
         return found
     frame = _narwhals(value)
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
-        kinds = "a data frame of pandas, polars, pyarrow or DuckDB"
-        raise ValueError(f"{name} must be {kinds}, received {type(value).__name__}{hint}")
-    dates = [column for column, kind in frame.collect_schema().items() if kind == nw.Date]
+        expected = "a data frame of pandas, polars, pyarrow or DuckDB"
+        raise ValueError(f"{name} must be {expected}, received {type(value).__name__}{hint}")
+    kinds = frame.collect_schema()
+    dates = [column for column, kind in kinds.items() if kind == nw.Date]
     if dates:
         frame = frame.with_columns(nw.col(*dates).cast(nw.String))
     if isinstance(frame, nw.LazyFrame):
         if not frame.implementation.is_polars():
-            return as_frame(frame.collect("pandas").to_native(), name)
+            found = as_frame(frame.collect("pandas").to_native(), name)
+            # DuckDB rounds numbers of 128 bits and, before version 2, those of a column with empty cells.
+            for column in found.select_dtypes("float"):
+                if kinds[str(column)].is_integer() and found[column].abs().max() >= LARGEST_WHOLE:
+                    raise ValueError(
+                        f"column {column} of {name} must be text, received whole numbers above {LARGEST_WHOLE:.0e}, which would "
+                        "be rounded"
+                    )
+            return found
         frame = frame.collect()
     return pd.DataFrame({column.name: _column(column) for column in frame.iter_columns()}, index=range(len(frame)))
 

@@ -301,12 +301,10 @@ def load(scan: Scan, labels: Sequence[str], needed: Sequence[str] | None = None)
     """The rows of a scan; a CSV file that the database cannot read, or reads with odd rows, is read by Python."""
     names = [name for name in scan.types if needed is None or name in needed]
     last = list(scan.types)[-1]
-    wanted = dict.fromkeys((*names, last, *((EXTRA,) if scan.padded else ())))
-    # A date is the label that it is in a CSV file.
-    columns = ", ".join(quoted(c) + (f"::VARCHAR AS {quoted(c)}" if scan.types.get(c) == "DATE" else "") for c in wanted)
+    columns = ", ".join(map(quoted, dict.fromkeys((*names, last, *((EXTRA,) if scan.padded else ())))))
     try:
         with connect() as database:
-            frame = as_frame(database.execute(f"SELECT {columns} FROM {scan.relation}").df(), scan.name)
+            frame = as_frame(database.sql(f"SELECT {columns} FROM {scan.relation}"), scan.name)
     except duckdb.Error as error:
         if not scan.is_csv:
             raise ValueError(f"{scan.name} is damaged or no Parquet file: write it again, or save the table as CSV") from error
