@@ -185,8 +185,7 @@ class ShownTable:
             for k in range(min(len(self.frame), SHOWN))
         ]
         if low < high:
-            ends = written([low, high])
-            heads.append(f'<th class="mh-bar"><span>{ends[0]}</span><span>{ends[1]}</span></th>')
+            heads.append(f'<th class="mh-bar"><span>{low:.3g}</span><span>{high:.3g}</span></th>')
             for k, row in enumerate(rows):
                 values = [float(self.frame[name].iloc[k]) for name in self.drawn]
                 row.append(f'<td class="mh-bar">{_bar(values, low, high)}</td>')
@@ -196,13 +195,16 @@ class ShownTable:
         return f"<table>{caption}<thead><tr>{''.join(heads)}</tr></thead><tbody>{body}</tbody></table>{more}"
 
     def _scale(self) -> tuple[float, float]:
-        """Where the small pictures begin and end: 0 and 1 for shares, else so that 0 and all that is finite is within."""
+        """Where the small pictures begin and end: 0 and 1 for shares, else so that all that is finite is within, and 0 unless it
+        is far off."""
         numbers = self.frame[[*self.drawn]].to_numpy(float)
         known = numbers[np.isfinite(numbers)]
         if not (self.bars and known.size):
             return 0.0, 0.0
-        low, high = min(float(known.min()), 0.0), max(float(known.max()), 0.0)
-        return (0.0, 1.0) if low >= 0 and 0.05 < high <= 1 else (low, high)
+        low, high = float(known.min()), float(known.max())
+        if low >= 0 and 0.05 < high <= 1:
+            return 0.0, 1.0
+        return (low, high) if 2 * np.abs(known).min() > np.abs(known).max() and low < high else (min(low, 0.0), max(high, 0.0))
 
     def latex(self) -> str:
         """The table as LaTeX; its preamble needs `\\usepackage{booktabs}`."""
@@ -237,7 +239,7 @@ def _bar(values: Sequence[float], low: float, high: float) -> str:
     def at(value: float) -> float:
         return round(4 + 112 * float(np.clip((value - low) / (high - low), 0.0, 1.0)), 1)
 
-    parts = [f'<path d="M4 6H116" opacity=".25"/><path d="M{at(0.0)} 1V11" opacity=".4"/>']
+    parts = ['<path d="M4 6H116" opacity=".25"/>', f'<path d="M{at(0.0)} 1V11" opacity=".4"/>' if low <= 0 <= high else ""]
     if len(values) == 3 and not isnan(values[1] + values[2]):
         parts.append(f'<path d="M{at(values[1])} 6H{at(values[2])}" stroke-width="4" stroke-linecap="round" opacity=".55"/>')
     if not isnan(values[0]):
@@ -251,7 +253,7 @@ STYLE = (
     ".mh-result th,.mh-result td{padding:.15em .7em .15em 0;text-align:left;vertical-align:top;border:0}"
     ".mh-result thead th{border-bottom:1px solid currentColor;font-weight:600}"
     ".mh-result caption{caption-side:top;text-align:left;font-weight:600;color:inherit;padding:.2em 0}"
-    ".mh-result .mh-number{text-align:right}"
+    ".mh-result{overflow-x:auto}.mh-result .mh-number{text-align:right;white-space:nowrap}"
     ".mh-result p{margin:.3em 0;max-width:48em}"
     ".mh-result .mh-facts th{font-weight:400;opacity:.75}"
     ".mh-result th.mh-bar{font-weight:400;opacity:.75;white-space:nowrap}"
