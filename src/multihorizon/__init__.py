@@ -51,6 +51,7 @@ _HOMES = {
     "identify": "exact.identify",
     "goals": "questions.goals",
     "bootstrap": "questions.bootstrap",
+    "posterior": "questions.posterior",
     "cluster": "parallel",
     "shared_discount_test": "questions.shared_discount",
     "pairwise_tests": "questions.shared_discount",

@@ -378,12 +378,14 @@ class PersonBlock:
 class Question:
     """What is asked of each block: ψ, with how many nodes, and whether the curvature is wanted as well.
 
-    It holds all that a worker needs to answer, but the persons of its block. `tables` are those of ψ's θ.
+    It holds all that a worker needs to answer, but the persons of its block. `tables` are those of ψ's θ. `grid` are places
+    `(Q,D)` drawn from the standard normal distribution, which stand in for the nodes of the quadrature where they are given.
     """
 
     tables: Tables
     layout: PsiLayout
     count: int
+    grid: Floats | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """What travels to a worker: not the persons, who come block by block."""
@@ -396,13 +398,16 @@ class Question:
         """Places `(n,Q,D)` and the logarithms of their weights `(n,Q)`, and how many places in a row have the same x."""
         deep = self.layout.deep
         grid, weights = standard_nodes(self.count, deep)
+        inner = np.unique(grid[:, 1]).size if deep == 2 else 1
+        if self.grid is not None:
+            grid, weights, inner = self.grid, np.full(len(self.grid), 1 / len(self.grid)), 1
         root = np.linalg.cholesky(block.persons.covariance)
         places = np.empty((len(root), len(grid), deep))
         for i in range(deep):
             places[:, :, i] = block.persons.mean[:, i, None] + root[:, i] @ grid.T
         log_weights = 0.5 * deep * np.log(2 * np.pi) + np.log(weights) + 0.5 * (grid**2).sum(axis=1)
         sizes = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
-        return places, log_weights + sizes[:, None], np.unique(grid[:, 1]).size if deep == 2 else 1
+        return places, log_weights + sizes[:, None], inner
 
     def answer(self, psi: Floats, full: bool, block: PersonBlock) -> Part | Floats:
         """The block's part of the value at ψ, with derivatives if wanted; or places η `(K,2)` for which tables are lacking."""
@@ -452,6 +457,29 @@ class Question:
             curvature[where] -= across
             curvature[:, where] -= across.T
         return replace(part, cells=cells, gradient=gradient, curvature=curvature)
+
+    def scores(self, psi: Floats, block: PersonBlock) -> Scores | Floats:
+        """The block's persons at ψ, the gradient of their sum, and no more; or places η `(K,2)` for which tables are lacking."""
+        layout, parts = self.layout, self.layout.unpack(psi)
+        places, log_weights, inner = self.nodes(block)
+        log, surface, eta = block.log, None, NOTHING
+        if log is None:
+            eta = block.at_cells(places, parts.effects)
+            lacking = self.tables.lacking(eta)
+            if lacking.size:
+                return lacking
+            surface = self.tables.surface(block.counts, eta, inner, slopes=layout.mixed)
+            log = block.by_person(surface.log_likelihoods)
+        shares, persons, away = _shared(log, places, log_weights, _means(block, parts.effects), parts.root)
+        by_cell = shares if len(shares) == len(block.owner) else shares[block.owner]
+        off = np.zeros_like(shares) if surface is None else by_cell * np.abs(surface.errors)
+        cuts = {} if surface is None else surface.cuts(off, layout.tolerance)
+        own = _mean(shares, _normal_scores(away, parts.root))
+        gradient = np.tensordot(own, layout.linear(block.along), ([0, 1], [0, 1]))
+        if surface is not None and (layout.free.size or layout.mixed):
+            where, more, _, _ = self.of_decisions(block, eta, surface, by_cell)
+            gradient[where] += _mean(shares, more).sum(axis=0)
+        return Scores(persons, gradient, log, places, shares, float(off.sum(axis=1).max()), cuts)
 
     def of_decisions(
         self, block: PersonBlock, eta: Floats, surface: Surface, shares: Floats
@@ -559,6 +587,21 @@ class AtPlaces:
     slope: Floats
     bend: Floats
     cells: Floats
+    error: float
+    cuts: dict[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What a block adds to the sum of log p_i: its `persons`, the `gradient` in ψ, the nodes `places` `(n,Q,D)` and their
+    `shares` `(n,Q)`. `log`, `error` and `cuts` are as in `Part`.
+    """
+
+    persons: Floats
+    gradient: Floats
+    log: Floats
+    places: Floats
+    shares: Floats
     error: float
     cuts: dict[int, int]
 
@@ -774,6 +817,18 @@ class Marginal:
         information[layout.spread, layout.spread] -= _second(logs, entries)
         return Value(objective, persons, mean, covariance, cells, error, gradient, information)
 
+    def scores(self, psi: Floats, grid: Floats | None = None) -> list[Scores] | None:
+        """log p_i at ψ and the gradient of their sum, without priors, block by block; None where soft values are infinite.
+
+        It is for those who ask very often. Nodes are drawn ones `(Q,D)` where a `grid` of them is given.
+        """
+        asked_of = replace(self.question(self.layout.unpack(psi).theta), grid=grid)
+        found: list[Scores] | None = self._all(partial(asked_of.scores, psi))
+        again = self.layout.free.size or self.layout.mixed or grid is not None
+        if found is not None and not self._logs and not again and self.layout.persons * found[0].log.shape[1] <= KEPT:
+            self._logs, self._error = [part.log for part in found], max(part.error for part in found)
+        return found
+
     def objectives(self, psi: Floats, psis: Sequence[Floats]) -> Floats:
         """The objective at several ψ of one θ near one of them."""
         layout, every = self.layout, [self.layout.unpack(each) for each in psis]
@@ -856,7 +911,12 @@ class Marginal:
 
 
 def asked(ask: Any, blocks: Sequence[Any], jobs: int) -> list[Any]:
-    """The answers of all blocks. Several blocks travel together, because what is asked travels with them, and few stay here."""
+    """The answers of all blocks. Several blocks travel together, because what is asked travels with them, and few stay here.
+
+    With 0 jobs this is part of a task already, which may run on a thread of its own.
+    """
+    if not jobs:
+        return _each(ask, blocks)
     together, jobs = -(-len(blocks) // 16), jobs if len(blocks) >= 4 else 1
     groups = [blocks[low : low + together] for low in range(0, len(blocks), together)]
     return [answer for answers in in_parallel(partial(_each, ask), groups, jobs) for answer in answers]
@@ -902,6 +962,15 @@ class Maximum:
     def finished(self) -> bool:
         """Whether nothing is left to gain: below this share of a standard error the answer counts as the maximum."""
         return self.distance <= 2e-3
+
+    def persons_at(self, psi: Floats) -> PersonMoments:
+        """About where each person is at another ψ: what the decisions say is taken as normal, with precision Λ."""
+        layout, persons = self.marginal.layout, self.persons
+        here, there = (layout.unpack(each) for each in (self.psi, psi))
+        before, after = (np.linalg.inv(parts.covariance) for parts in (here, there))
+        covariance = np.linalg.inv(persons.precision + after)
+        pull = (layout.means(there.effects) - persons.mean) @ after - (layout.means(here.effects) - persons.mean) @ before
+        return replace(persons, mean=persons.mean + (covariance @ pull[:, :, None])[:, :, 0], covariance=covariance)
 
 
 def first_psi(layout: PsiLayout, reward: Floats, discounts: Floats, temperature: float) -> Floats:
