@@ -65,7 +65,7 @@ from scipy.stats import rankdata
 
 from multihorizon.checks import Floats, as_count, as_floats, as_positive, first_few
 from multihorizon.choice.model import DENSE_PARAMETERS, DENSE_REWARDS, ChoicePoint
-from multihorizon.choice.tabular import Likelihood, ListedModel
+from multihorizon.choice.tabular import Likelihood, ListedModel, Persons
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.driver import solve
 from multihorizon.estimate.look_ahead import fit_lookahead
@@ -73,7 +73,7 @@ from multihorizon.estimate.maximum_likelihood import WEAK_PRIOR, MaximumLikeliho
 from multihorizon.estimate.population.covariates import Covariates
 from multihorizon.estimate.population.marginal import Marginal, Maximum
 from multihorizon.estimate.population.solver import Population
-from multihorizon.lookahead import FAMILIES, Depth, Exponential
+from multihorizon.lookahead import Depth, Exponential, family_named
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.problem import Crowd, Problem
 from multihorizon.result import package_version
@@ -213,8 +213,6 @@ class Listed(Target):
                 f"a posterior needs at most {DENSE_REWARDS} rewards and {DENSE_PARAMETERS} parameters, received {model.n_reward} "
                 f"and {model.size}: tie the rewards of similar states together with features"
             )
-        if isinstance(model, WeightedLikelihood) and isinstance(model.family, Depth):
-            raise ValueError("a posterior needs a look-ahead that varies smoothly, received depths, which are whole numbers")
         self.x, self.near = np.where(model.fixed, model.known, point.x), point.without_derivatives()
         d, low = model.n_reward, model.discount_slice
         self.rewards = np.flatnonzero(~model.fixed[:d])
@@ -257,10 +255,7 @@ class Listed(Target):
             self.told["discount"] = f"{name} uniform between {self.low[0]:g} and {self.low[0] + self.range[0]:g}"
         n = self.basis.shape[1]
         if n:
-            paid = max(
-                float(np.abs(batch.known_reward + batch.features.matrix @ np.nan_to_num(model.known[: model.n_reward])).max())
-                for batch in model.batches
-            )
+            paid = _largest_known(model.batches, model.settings.reward)
             given = bool(model.fixed[model.temperature_slice].any())
             usual = (float(np.log(model.known_temperature)), 1.0) if given or not paid else (float(np.log(paid)), 2.0)
             m, s = priors.temperature or usual
@@ -383,6 +378,12 @@ class Listed(Target):
         return values[self.repeats]
 
 
+def _largest_known(persons: Sequence[Persons], theta: Floats | None) -> float:
+    """The largest reward that is known of a decision; 0 where none is."""
+    paid = [each.known_reward if theta is None else each.reward(theta) for each in persons]
+    return max(float(np.abs(each).max(initial=0.0)) for each in paid)
+
+
 class People(Target):
     """A population with persons averaged out; u is ψ."""
 
@@ -392,20 +393,16 @@ class People(Target):
         self.layout = layout = copy.copy(found.marginal.layout)
         layout.jobs = 0
         self.size, self.start = layout.size, found.psi
-        self.count, self.follow, self.scale = 15, True, priors.spread or 2.0
+        self.count, self.scale = 15, priors.spread or 2.0
         self.marginal: Marginal | None = None
         assert priors.discount is not None
-        sizes = np.ones(layout.n_reward)
-        for planner in layout.tables.planners:
-            if layout.n_reward:
-                sizes = np.maximum(sizes, abs(planner.features.matrix).max(axis=0).toarray().ravel())
-        paid = max(
-            float(np.abs(planner.known_reward + planner.features.matrix @ layout.tables.theta).max())
-            for planner in layout.tables.planners
-        )
+        planners = layout.tables.planners
+        largest = np.max([abs(planner.features.matrix).max(axis=0).toarray().ravel() for planner in planners], axis=0)
+        sizes = np.where(largest > 0, largest, 1.0)
+        paid = _largest_known(planners, layout.known)
         m, s = priors.temperature or ((0.0, 1.0) if layout.scale_is_free else (float(np.log(paid or 1.0)), 2.0))
         m = 0.0 if layout.scale_is_free else m
-        everyone = np.linalg.lstsq(layout.design, np.ones(len(layout.design)))[0]
+        everyone = np.asarray(np.linalg.lstsq(layout.design, np.ones(len(layout.design)))[0], dtype=np.float64)
         square, basis = layout.design.T @ layout.design / len(layout.design), layout.temperature_basis
         centre, deviation = priors.discount
         self.normals = [Normal(layout.discount, centre * everyone, square / deviation**2)]
@@ -446,7 +443,10 @@ class People(Target):
 
     def at(self, u: Floats) -> tuple[float, Floats] | None:
         """By the nodes as they are placed, or anew at u."""
-        if np.abs(self.layout.unpack(u).root).max() > 1e3:  # so wide a population has no weight
+        root = self.layout.unpack(u).root
+        if not (
+            np.abs(root).max() < 1e3 and np.diag(root).min() > 1e-4
+        ):  # nobody is in so wide a population, or in so narrow a one
             return None
         fixed = self.marginal
         parts = (Marginal(self.layout, self.found.persons_at(u), self.count) if fixed is None else fixed).scores(u)
@@ -472,7 +472,8 @@ class People(Target):
             total[layout.spread, j] -= (ahead - behind) / (2 * step)
         values, vectors = np.linalg.eigh((total + total.T) / 2)
         wide = np.maximum(np.abs(values), 1e-6 * np.abs(values).max())
-        return (vectors * wide) @ vectors.T
+        found: Floats = (vectors * wide) @ vectors.T
+        return found
 
     def fitted_to(self, mode: Floats, curvature: Floats) -> Target:
         """Nodes that stay where they are, as many as are needed; where the reward is free, or 41 are too few, they follow."""
@@ -638,6 +639,7 @@ def _extra() -> tuple[Any, Any, Any]:
 
 def _target(study: Any, solver: Any, priors: Mapping[str, Any] | None, draws: int, seed: int, progress: Progress) -> Target:
     """The density of a study, whether it is solved already or not."""
+    problem: Any
     if isinstance(study, Solution):
         if solver is not None:
             raise ValueError("a solution has its solver: leave out solver, or give the problem")
@@ -647,13 +649,13 @@ def _target(study: Any, solver: Any, priors: Mapping[str, Any] | None, draws: in
     else:
         raise ValueError(f"a posterior needs a solution or a problem with listed states, received {type(study).__name__}")
     people = isinstance(solver, Population)
-    if not people and not isinstance(solver, MaximumLikelihood):
+    if not isinstance(solver, MaximumLikelihood | Population):
         raise ValueError(f"a posterior needs MaximumLikelihood or Population, received {type(solver).__name__}")
     read = Priors.read(priors, people)
     if isinstance(solver, Population):
         if solver.distribution != "normal":
             raise ValueError(f"a posterior needs a normal population, received distribution={solver.distribution!r}")
-        whole = Crowd.of(problem) if isinstance(problem, Problem) else cast(Crowd, problem)
+        whole = Crowd.of(problem) if isinstance(problem, Problem) else problem
         covariates, found, *_ = solver.search(whole, seed, progress)
         return People(covariates, found, read)
     if not isinstance(problem, Problem):
@@ -673,15 +675,14 @@ def _solver_of(solution: Solution) -> MaximumLikelihood | Population:
     options = dict(solution.options)
     if solution.solver == "Population":
         persons = options.pop("persons", None)
+        if persons is not None and "expert" not in persons:
+            raise ValueError("the solution does not keep so many persons: give the problem and its solver instead")
         return Population(persons=None if persons is None else pd.DataFrame(persons), **options)
     if solution.solver != "MaximumLikelihood":
         why = "its states are vectors" if solution.solver == "SieveLikelihood" else "it has no likelihood of decisions"
         raise ValueError(f"a posterior needs a solution of MaximumLikelihood or Population, received {solution.solver}: {why}")
-    options.pop("lookahead", None)
-    family = next(family for family in FAMILIES if isinstance(family, Exponential))
-    if isinstance(solution.evidence, LookaheadEvidence):
-        family = next(each for each in FAMILIES if each.name == solution.evidence.lookahead.family)
-    return MaximumLikelihood(**options, lookahead=family)
+    name = solution.evidence.lookahead.family if isinstance(solution.evidence, LookaheadEvidence) else Exponential.name
+    return MaximumLikelihood(**options | {"lookahead": family_named(name)})
 
 
 def _mode(target: Target) -> tuple[Floats, Floats]:
@@ -738,8 +739,15 @@ def _chain(target: Target, mode: Floats, curvature: Floats, draws: int, tune: in
     root = np.linalg.cholesky(curvature)
     back = la.solve_triangular(root, np.eye(target.size), lower=True).T
 
+    failures: list[Exception] = []
+
     def density(z: Floats, **_: Any) -> tuple[float, Floats]:
-        found = target.at(mode + back @ z)
+        found = None
+        try:
+            with np.errstate(all="ignore"):  # far out numbers may overflow, and then there is no density
+                found = target.at(mode + back @ z)
+        except Exception as error:  # the sampler's thread would not survive it
+            failures.append(error)
         return (-np.inf, np.zeros(z.size)) if found is None else (found[0], found[1] @ back)
 
     def first(seed: int) -> Floats:
@@ -769,6 +777,8 @@ def _chain(target: Target, mode: Floats, curvature: Floats, draws: int, tune: in
                 progress_bar=False,
                 save_warmup=False,
             )
+        if failures:
+            raise failures[0]
         z = np.asarray(trace["posterior"]["z"])[0]
         if len(z) < draws:  # the sampler ends early where someone interrupts it
             raise KeyboardInterrupt
