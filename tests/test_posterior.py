@@ -137,13 +137,13 @@ def test_what_has_no_posterior_says_why():
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")
 @pytest.mark.parametrize("kind", ["lists", "look-ahead", "population"])
 def test_a_solution_of_every_kind_has_draws_and_loo(kind):
-    solution = tiny_solutions()[kind].solution
+    solution, draws = tiny_solutions()[kind].solution, 30
     if kind == "population":  # with a free reward each step plans anew, which takes long
-        solution = mh.solve(*TARGETS["people with a known reward"]())
-    tree = mh.posterior(solution, draws=30, tune=30, chains=2)
+        solution, draws = mh.solve(*TARGETS["people with a known reward"]()), 8
+    tree = mh.posterior(solution, draws=draws, tune=draws, chains=2)
     name = "kappa" if kind == "look-ahead" else "discount"
     assert tree["posterior"][name].dims == ("chain", "draw", "expert")
-    assert tree["posterior"][name].shape == (2, 30, 3)
+    assert tree["posterior"][name].shape == (2, draws, 3)
     assert list(tree["posterior"]["expert"].values) == list(solution.experts)
     assert set(tree.children) == {"posterior", "sample_stats", "log_likelihood", "prior", "widths"}
     decisions = solution.evidence["decisions"]
