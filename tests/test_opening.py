@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import multihorizon as mh
 from multihorizon.analysis import not_to_be_used
 from multihorizon.cli import app
-from multihorizon.questions.differences import difference_words, named_group, round_unit
+from multihorizon.questions.differences import difference_words, named_group, population_words, round_unit
 from multihorizon.questions.model_checks import predicted_by_group
 from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page
@@ -86,7 +86,7 @@ def test_the_interval_of_a_difference_holds_zero_where_the_test_finds_nothing(so
         "The data do not show a difference between the young group and the old group: typical discounts 0.66 and 0.62, "
         "p = 0.400; a difference of up to 0."
     )
-    assert said.endswith(" would be compatible with them.")
+    assert said.endswith(" would be compatible.")
     one = pair("group", ["old", "young"], [0.62, 0.66], 0.4)
     d, m = one["interval"][1], float(np.mean(logit([0.62, 0.66])))
     largest = solution.evidence["population"].largest_discount
@@ -175,6 +175,18 @@ def test_without_covariates_it_is_the_typical_person(solution) -> None:
     assert said.startswith(
         f"A typical person looks {1 + gamma + gamma**2:.1f} steps ahead: a discount of {gamma:.2f} (95 % interval "
     )
+
+
+def test_a_caution_about_intervals_stands_with_the_answer(solution) -> None:
+    cautions = [
+        "The spread of discounts is hardly determined.",
+        "Persons do not all change alike, so the intervals are too narrow.",
+    ]
+    population = replace(solution.evidence["population"], cautions=cautions)
+    doubted = replace(solution, evidence=replace(solution.evidence, population=population))
+    assert difference_words(doubted, 3) == [*difference_words(solution, 3), cautions[1]]
+    assert cautions[0] in population_words(doubted, 3)
+    assert cautions[1] not in population_words(doubted, 3)
 
 
 def test_a_population_that_was_not_estimated_gives_no_answer(solution) -> None:
@@ -279,12 +291,11 @@ def test_the_demo_shows_rewards_as_the_report_does(tmp_path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(MISSING), reason=MISSING or "there is a browser")
-def test_a_page_opens_within_a_second_and_its_tables_can_be_copied(found, tmp_path) -> None:
+def test_a_page_opens_without_errors_and_its_tables_can_be_copied(found, tmp_path) -> None:
     fit_page(found, {}).write(tmp_path / "page.html")
     with browser() as tab:
         tab.open(tmp_path / "page.html")
         assert tab.errors == []
-        assert tab.run("performance.timing.loadEventEnd - performance.timing.navigationStart") < 1000
         table = "all('table').find((t) => t.textContent.includes('cohort[T.young]'))"
         rows = tab.run(f"asCsv(shownCells({table}))").splitlines()
         assert rows[0] == "term,estimate,95 % interval or test,p"

@@ -148,7 +148,8 @@ def difference_words(found: Solution, steps: float) -> list[str]:
             words += [] if tail is None else _temperatures_differ(tail)
         else:
             words.append(f"{_pair(difference, largest, steps)}{_also_at_random(difference, tail)}.")
-    return [*words, *(text for difference in hotter.values() for text in _temperatures_differ(difference))]
+    words += [text for difference in hotter.values() for text in _temperatures_differ(difference)]
+    return [*words, *(text for text in population.cautions if _of_intervals(text))]
 
 
 def population_words(found: Solution, steps: float) -> list[str]:
@@ -162,7 +163,13 @@ def population_words(found: Solution, steps: float) -> list[str]:
     words = [f"Between persons the logit of the discount{where} has a standard deviation of {size}."]
     words.append(f"The mean reliability of a person's discount is {share:.2f}, where 0 is no knowledge and 1 is exact.")
     words += [*_slopes_differ(population), *_person_or_condition(population)]
-    return [*words, *population.cautions, *distribution_words(population.distribution or {}, steps)]
+    others = [text for text in population.cautions if not _of_intervals(text)]
+    return [*words, *others, *distribution_words(population.distribution or {}, steps)]
+
+
+def _of_intervals(caution: str) -> bool:
+    """Whether a caution speaks of the intervals of effects, and so belongs to the answer."""
+    return "interval" in caution
 
 
 def _slopes_differ(population: PopulationFindings) -> list[str]:
@@ -271,7 +278,7 @@ def _pair(difference: Difference, largest: float, steps: float) -> str:
             return f"{whom}: typical discounts {high:.2f} and {low:.2f}, {reach}, {size}, {p}"
         whom = f"between {named_group(column, far)} and {named_group(column, near)}"
         missing = f"The data do not show a difference {whom}: typical discounts {high:.2f} and {low:.2f}"
-    most = f"; a difference of up to {_size(max(map(abs, ends)))} would be compatible with them" if known else ""
+    most = f"; a difference of up to {_size(max(map(abs, ends)))} would be compatible" if known else ""
     return f"{missing}, {p}{most}"
 
 
@@ -299,7 +306,8 @@ def _also_at_random(difference: Difference, hotter: Difference | None) -> str:
     (_, hot), times, p = pair["levels"], np.exp(abs(pair["estimate"])), f"p {p_text(pair['adjusted'])}"
     if pair["number"]:
         more = "more" if pair["estimate"] >= 0 else "less"
-        return f"; they {'also ' if difference.clear else ''}choose {more} at random with higher {difference.name} ({p})"
+        whom = "they also" if difference.clear else "but people"
+        return f"; {whom} choose {more} at random with higher {difference.name} ({p})"
     if not difference.clear:
         if difference.within:
             return (
@@ -325,9 +333,7 @@ def _several_groups(difference: Difference, largest: float) -> str:
         ends = [end for pair in pairs for end in pair["interval"] if not np.isnan(end)]
         middle = float(np.mean(logit(np.clip(np.array([*typical.values()]) / largest, 1e-12, 1 - 1e-12))))
         most = max((abs(float(largest * (expit(middle + d / 2) - expit(middle - d / 2)))) for d in ends), default=np.nan)
-        rest = (
-            "" if np.isnan(most) else f"; between two of them a difference of up to {_size(most)} would be compatible with them"
-        )
+        rest = "" if np.isnan(most) else f"; between two of them a difference of up to {_size(most)} would be compatible"
         return f"The data do not show that discounts differ with {column} (p {p_text(difference.p)}): {each}{rest}."
     if not clear:
         return f"{whole}, but those of no two groups after Holm's correction: {each}."

@@ -25,12 +25,12 @@ largest eigenvalue where they differ in one, such as which of two goals pays. Fo
 given what came before, its mean is 0 whatever its sign (a martingale), and only products of different choices change. Both
 numbers are measured in their standard deviations over the draws, and the larger counts.
 
-*Predicted by group.* A population predicts what the persons of a group choose in the states they were in. What is known of a
-person is a normal distribution of (logit γ, log λ); the points `m ± √2 c`, c the columns of a root of its covariance, have its
-mean and covariance. With p̄ the mean of their policies, actions are put in ten bins of p̄. Of n decisions of a person in a state,
-those that fall in a bin of probability P have the variance `n P (1 − P)` given the point, to which comes the variance between
-points of what is expected of the person in the bin. Both are summed over persons. These decisions have informed what is known of
-the persons, so they agree with it a little better than new ones would.
+*Predicted by group.* A population predicts each decision of a person from the person's other decisions. What is known of a person
+is a normal distribution of η = (logit γ, log λ), here nine nodes, three in each direction (Gauss and Hermite's). To first order,
+what is expected of π(·|s) without the decision a is `E π(·|s) − Cov(π(·|s), log π(a|s))`. To divide weights by π(a|s) would be
+exact, but the tails of a normal distribution are not those of the person. Actions are put in ten bins of these, and in
+each bin the share that was taken is set beside their mean. Strokes are those of independent decisions. Errors of prediction
+partly cancel, because persons are fitted, so strokes are rather too wide than too narrow.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class ModelChecks(Result):
 
 
 class PredictedShare(NamedTuple):
-    """A bin of action probabilities: the mean probability, the ends of where 95 % of shares lie, the share taken, of how many."""
+    """A bin of action probabilities: their mean, the ends of where at least 95 % of shares lie, the share taken, of how many."""
 
     predicted: float
     low: float
@@ -193,50 +193,53 @@ def predicted_by_group(solution: Solution) -> list[GroupPrediction]:
         keys = zip(known["expert"], *(known[name] for name in population.conditions), strict=True)
         rows = [np.array(places.get(tuple(map(str, key)), []), dtype=np.int64) for key in keys]
     size, largest_groups = pd.Series(groups).value_counts(), 4
-    each = int(3e6 / (4 * largest_groups * max(sum(task.mdp.stacked.nnz for task in crowd.tasks), 1)))  # a second or two
+    # Nine plans of each person: a second or two in all.
+    each = int(3e6 / (9 * largest_groups * max(sum(task.mdp.stacked.nnz for task in crowd.tasks), 1)))
     if each < min(10, int(size.max())):
         return []
     rewards, found = [task.pooled.expected_reward(solution.reward) for task in crowd.tasks], []
     for name in [name for name in population.predictions if name in set(size.index[:largest_groups])]:
         members = np.flatnonzero(groups == name)
-        members = members[np.linspace(0, members.size - 1, min(members.size, each, 200)).astype(np.int64)]
+        members = members[np.linspace(0, members.size - 1, min(members.size, each, 100)).astype(np.int64)]
         total, expected, taken, variance = np.zeros((4, 10))
         for i in members.tolist():
-            points = _points(known, i, population.largest_discount)
-            own = np.zeros((4, 10))  # what is expected in each bin, at each point
+            points, weights = _nodes(known, i, population.largest_discount)
             for task, reward in zip(crowd.tasks, rewards, strict=True):
                 counts = np.asarray(task.counts[rows[i]].sum(axis=0)).reshape(task.mdp.n_actions, task.mdp.n_states).T
                 seen = np.flatnonzero(counts.sum(axis=1) * ~task.mdp.terminal)
                 if not seen.size:
                     continue
                 policies = np.stack([soft_plan(task.mdp, reward, *point).policy[seen] for point in points])
-                mean, visits = policies.mean(axis=0), counts[seen].sum(axis=1)
-                bins = np.where(task.mdp.available[seen], np.minimum((10 * mean).astype(np.int64), 9), -1)
-                for k in np.unique(bins[bins >= 0]).tolist():
-                    here = bins == k
-                    share = (policies * here).sum(axis=2)  # of each point and state
-                    own[:, k] += share @ visits
-                    variance[k] += float((share * (1 - share) @ visits).mean())
-                    total[k] += float((here.sum(axis=1) * visits).sum())
-                    taken[k] += float(counts[seen][here].sum())
-            expected += own.mean(axis=0)
-            variance += own.var(axis=0)
-        half, number = norm.ppf(0.975) * np.sqrt(variance), np.maximum(total, 1.0)
+                for a in np.flatnonzero(counts[seen].sum(axis=0)).tolist():
+                    here = np.flatnonzero(counts[seen, a])
+                    number, score = counts[seen[here], a], np.log(np.maximum(policies[:, here, a], TINY))
+                    moved = weights[:, None] * (score - weights @ score)
+                    share = np.tensordot(weights, policies[:, here], 1) - np.einsum("qs,qsa->sa", moved, policies[:, here])
+                    share = np.clip(share, 0.0, 1.0)
+                    bins = np.where(task.mdp.available[seen[here]], np.minimum((10 * share).astype(np.int64), 9), -1)
+                    for k in np.unique(bins[bins >= 0]).tolist():
+                        inside = (share * (bins == k)).sum(axis=1)
+                        total[k] += float((bins == k).sum(axis=1) @ number)
+                        expected[k] += float(inside @ number)
+                        variance[k] += float((inside * (1 - inside)) @ number)
+                        taken[k] += float((bins[:, a] == k) @ number)
+        half, all_choices = norm.ppf(0.975) * np.sqrt(variance), np.maximum(total, 1.0)
         low, high = np.maximum(expected - half, 0.0), np.minimum(expected + half, total)
-        shares = np.stack([expected, low, high, taken, total * number]) / number
+        shares = np.stack([expected, low, high, taken, total * all_choices]) / all_choices
         listed = [PredictedShare._make(shares[:, k].tolist()) for k in np.flatnonzero(total >= FEWEST_DECISIONS)]
         found.append(GroupPrediction(name, int(members.size), listed))
     return found
 
 
-def _points(known: Mapping[str, Any], i: int, largest: float) -> list[tuple[float, float]]:
-    """Discount and temperature at four points with the mean and the covariance of what is known of a person."""
+def _nodes(known: Mapping[str, Any], i: int, largest: float) -> tuple[list[tuple[float, float]], Floats]:
+    """Discount and temperature at nine nodes of what is known of a person, and their weights."""
     names = "logit_discount", "log_temperature", "logit_discount_error", "log_temperature_error"
     x, y, a, b = (float(known[name][i]) for name in names)
     rho = float(known["correlation"][i]) if "correlation" in known else 0.0
-    moves = np.sqrt(2) * np.array([[a, rho * b], [0.0, np.sqrt(1 - rho**2) * b]])
-    ends = [(x + sign * dx, y + sign * dy) for dx, dy in moves.tolist() for sign in (-1, 1)]
-    return [(float(largest * expit(u)), float(np.exp(v))) for u, v in ends]
+    z, one = np.sqrt(3) * np.array([-1.0, 0.0, 1.0]), np.array([1.0, 4.0, 1.0]) / 6
+    u, v = (each.ravel() for each in np.meshgrid(z, z, indexing="ij"))
+    discounts, temperatures = largest * expit(x + a * u), np.exp(y + b * (rho * u + np.sqrt(1 - rho**2) * v))
+    return list(zip(discounts.tolist(), temperatures.tolist(), strict=True)), np.outer(one, one).ravel()
 
 
 def check_model(

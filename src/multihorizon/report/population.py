@@ -394,7 +394,10 @@ def predicted_figures(findings: Analysis | CrowdAnalysis) -> list[Block]:
             tip = f"predicted {row.predicted:.2f} ({row.low:.2f} to {row.high:.2f}), taken {row.taken:.2f}\n"
             marks.append(Mark(row.predicted, row.taken, f"{tip}of {row.choices:,.0f} choices", up=(row.low, row.high)))
         whose = "" if len(findings.predicted) == 1 else f" with {shortened(group.name, 60)}"
-        caption = f"Choices of persons{whose}: dots are the shares taken, and strokes hold 95 % of the shares that are predicted."
+        caption = (
+            f"Choices of persons{whose}: dots are the shares taken, and strokes are where 95 % of them are expected from the "
+            "persons' other decisions."
+        )
         panel = Panel(Axis("predicted probability of an action"), Axis("share of the decisions"), marks, [DIAGONAL])
         figures.append(Chart(caption, [panel]))
     return figures
