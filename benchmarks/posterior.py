@@ -66,28 +66,35 @@ def task() -> tuple[mh.MDP, np.ndarray]:
     return mdp, pays
 
 
+def ranks(number: int, size: float = 3.0, kept: int = 19) -> tuple[np.ndarray, int]:
+    """The ranks of two rewards and three discounts in one table, and how many draws diverged."""
+    (mdp, pays), rng = task(), np.random.default_rng(number)
+    theta, discounts = size * rng.standard_normal(2), rng.random(3)
+    policies = [mh.soft_plan(mdp, pays @ theta, float(discount)).policy for discount in discounts]
+    table = mh.Demonstrations.simulate(mdp, policies, 30, seed=number)
+    problem = mh.Problem(mdp, table, arrival_features=pays, feature_names=["end", "way"])
+    solver = mh.MaximumLikelihood(1.0, starts=1)
+    tree = mh.posterior(problem, solver, {"reward": size}, draws=10 * kept, tune=100, chains=1, seed=number)
+    draws = np.concatenate([tree["posterior"][name].values[0] for name in ("reward", "discount")], axis=1)[5::10]
+    return (draws < np.concatenate([theta, discounts])).sum(axis=0), tree.attrs["divergences"]
+
+
 def calibration(tables: int) -> None:
-    (mdp, pays), size, kept = task(), 3.0, 19
-    ranks, begin, worst = [], time.process_time(), 0.0
+    found, begin = [], time.process_time()
     for number in range(tables):
-        rng = np.random.default_rng(number)
-        theta, discounts = size * rng.standard_normal(2), rng.random(3)
-        policies = [mh.soft_plan(mdp, pays @ theta, float(discount)).policy for discount in discounts]
-        table = mh.Demonstrations.simulate(mdp, policies, 30, seed=number)
-        problem = mh.Problem(mdp, table, arrival_features=pays, feature_names=["end", "way"])
-        solver = mh.MaximumLikelihood(1.0, starts=1)
-        tree = mh.posterior(problem, solver, {"reward": size}, draws=10 * kept, tune=100, chains=1, seed=number)
-        draws = np.concatenate([tree["posterior"][name].values[0] for name in ("reward", "discount")], axis=1)[5::10]
-        ranks.append((draws < np.concatenate([theta, discounts])).sum(axis=0))
-        worst += tree.attrs["divergences"]
+        found.append(ranks(number))
         if (number + 1) % 20 == 0:
             print(f"{number + 1} tables, {time.process_time() - begin:.0f} processor seconds", flush=True)
-    bins = np.array(ranks) // 2
-    counts = np.array([np.bincount(column, minlength=10) for column in bins.T])
+    uniform(np.array([each for each, _ in found]), sum(diverged for _, diverged in found))
+
+
+def uniform(found: np.ndarray, diverged: int) -> None:
+    """Print the histograms of ranks `(tables,5)` and their tests."""
+    counts = np.array([np.bincount(column, minlength=10) for column in found.T // 2])
     p_values = chisquare(counts, axis=1).pvalue
     for name, row, p in zip(("end", "way", *(f"discount {i}" for i in range(3))), counts, p_values, strict=True):
         print(f"{name:12} {row.tolist()}  p = {p:.3f}")
-    print(f"all together p = {min(1.0, len(p_values) * p_values.min()):.3f}, {worst:.0f} divergences")
+    print(f"all together p = {min(1.0, len(p_values) * p_values.min()):.3f}, {diverged} divergences")
 
 
 if __name__ == "__main__":

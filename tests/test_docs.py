@@ -83,9 +83,14 @@ def _case(page: Path):
     long = name.startswith("docs/tutorials/") or name in (
         "docs/start.md",
         "docs/how-to/explore-a-report.md",
+        "docs/how-to/posteriors.md",
         "docs/how-to/what-if.md",
     )
-    return pytest.param(page, id=name, marks=[pytest.mark.slow] if long else [])
+    marks = [pytest.mark.slow] if long else []
+    if name == "docs/how-to/posteriors.md":
+        lacks = importlib.util.find_spec("nutpie") is None or importlib.util.find_spec("arviz_stats") is None
+        marks.append(pytest.mark.skipif(lacks, reason="nutpie and arviz-stats are not installed"))
+    return pytest.param(page, id=name, marks=marks)
 
 
 @pytest.mark.parametrize("page", [_case(page) for page in PAGES])
