@@ -95,21 +95,21 @@ def test_steps_and_discounts_change_places(tab, page, found) -> None:
     tab.open(page)
     order = found.order
     assert column(tab, 2) == [f"{found.solution.discounts[k]:.3f}" for k in order]
-    assert "discount γ" in texts(tab, "#part-1 svg text")
+    assert "discount γ" in texts(tab, "main > .beside svg text")
     tab.click("input.unit[value=steps]")
     assert column(tab, 2) == [f"{found.horizon(float(found.solution.discounts[k])):.1f}" for k in order]
-    assert "discount γ" not in texts(tab, "#part-1 svg text")
+    assert "discount γ" not in texts(tab, "main > .beside svg text")
     assert any("steps" in said for said in texts(tab, ".explorer output"))
 
 
 def test_experts_can_be_chosen(tab, page) -> None:
     tab.open(page)
-    dots = len(texts(tab, "#part-1 svg .mark"))
+    dots = len(texts(tab, "main > .beside svg .mark"))
     tab.click(".chooser summary")
     tab.click(".chooser li:nth-child(2) input")
     assert texts(tab, ".chooser output") == ["5 of 6"]
     assert len(column(tab, 1)) == 5
-    assert len(texts(tab, "#part-1 svg .mark")) == dots - 1
+    assert len(texts(tab, "main > .beside svg .mark")) == dots - 1
     tab.write(".chooser input.find", "zoë")
     assert len(texts(tab, ".chooser li")) == 1
     tab.click(".chooser button.none")
@@ -139,11 +139,11 @@ def test_tables_can_be_filtered(tab, page) -> None:
 
 def test_marks_tell_their_numbers_to_mouse_and_keyboard(tab, page, found) -> None:
     tab.open(page)
-    tab.hover("#part-1 svg .in-discount .mark")
+    tab.hover("main > .beside svg .in-discount .mark")
     first = found.order[0]
     told = texts(tab, ".tip")[0]
     assert f"γ {found.solution.discounts[first]:.3f}" in told
-    tab.run("document.querySelector('#part-1 svg.chart').focus()")
+    tab.run("document.querySelector('main > .beside svg.chart').focus()")
     tab.press("End")
     assert f"γ {found.solution.discounts[found.order[-1]]:.3f}" in texts(tab, ".tip")[0]
     tab.press("ArrowLeft")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -279,6 +281,10 @@ def test_what_to_write_names_the_formula_and_the_software(found) -> None:
     assert "16 persons made" in page
     assert "follow the formula ~ cohort, and persons were averaged out" in page
     assert "@software{multihorizon" in page
+    cited = (Path(__file__).parents[1] / "CITATION.cff").read_text(encoding="utf-8")
+    for field in ("title", "year", "doi", "journal"):  # the paper's come last
+        value = re.findall(rf"^\s*-?\s*{field}: \"?([^\"\n]*)", cited, re.M)[-1]
+        assert f"{{{value}}}" in page
 
 
 @pytest.mark.slow

@@ -49,8 +49,11 @@ def writing_section(found: Analysis | CrowdAnalysis) -> Section:
             f"  version = {{{version}}}\n"
             "}\n"
             "@article{yao_multiple_horizons,\n"
-            "  author = {Yao, Jiayu and Pan, Weiwei and Doshi-Velez, Finale and Engelhardt, Barbara E.},\n"
-            "  title  = {Inverse Reinforcement Learning with Multiple Planning Horizons}\n"
+            "  author  = {Yao, Jiayu and Pan, Weiwei and Doshi-Velez, Finale and Engelhardt, Barbara E.},\n"
+            "  title   = {Inverse Reinforcement Learning with Multiple Planning Horizons},\n"
+            "  journal = {arXiv},\n"
+            "  year    = {2024},\n"
+            "  doi     = {10.48550/arXiv.2409.18051}\n"
             "}"
         )
     )
