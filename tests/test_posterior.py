@@ -139,8 +139,8 @@ def test_what_has_no_posterior_says_why():
 def test_a_solution_of_every_kind_has_draws_and_loo(kind):
     solution, draws = tiny_solutions()[kind].solution, 30
     if kind == "population":  # with a free reward each step plans anew, which takes long
-        solution, draws = mh.solve(*TARGETS["people with a known reward"]()), 8
-    tree = mh.posterior(solution, draws=draws, tune=draws, chains=2)
+        solution, draws = mh.solve(*TARGETS["people with a known reward"]()), 16
+    tree = mh.posterior(solution, draws=draws, tune=20, chains=2)
     name = "kappa" if kind == "look-ahead" else "discount"
     assert tree["posterior"][name].dims == ("chain", "draw", "expert")
     assert tree["posterior"][name].shape == (2, draws, 3)

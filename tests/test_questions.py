@@ -27,6 +27,7 @@ OF_SOLUTIONS: dict[str, Callable[[Asked], Any]] = {
     "functions": lambda of: mh.reward_functions(of.solution),
     "what if": lambda of: mh.predict(of.solution, initial=None),
     "nudge": lambda of: mh.nudge(of.solution, state="1"),
+    "posterior": lambda of: mh.posterior(of.solution, draws=4, tune=4, chains=1),
 }
 
 
@@ -60,6 +61,7 @@ REFUSED = {
     "functions": dict.fromkeys(KINDS[:3], "needs a solution of SieveLikelihood"),
     "what if": {"look-ahead": NO_DISCOUNT["look-ahead"], "vectors": "needs a problem with a finite task"},
     "nudge": {"look-ahead": NO_DISCOUNT["look-ahead"], "vectors": "needs a problem with a finite task"},
+    "posterior": {"vectors": "its states are vectors"},
     "goals": {"vectors": "needs a problem with a finite task"},
     "families": {"vectors": "needs a problem with a finite task"},
     "identified": {"vectors": "needs a problem with a finite task"},
@@ -75,8 +77,13 @@ REFUSED = {
 def test_every_question_has_an_answer_or_a_reason(question: str, kind: str) -> None:
     of = tiny_solutions()[kind]
     reason = REFUSED.get(question, {}).get(kind)
+    if question == "posterior":
+        pytest.importorskip("nutpie", reason="nutpie is not installed", exc_type=ImportError)
     if reason is None:
         found = QUESTIONS[question](of)
+        if question == "posterior":  # draws come as ArviZ keeps them
+            assert set(found["posterior"].sizes) >= {"chain", "draw", "expert"}
+            return
         assert found.shape == (len(of.solution.experts), 2) if question == "intervals" else isinstance(found, Result)
         return
     with pytest.raises(ValueError, match=reason) as refusal:

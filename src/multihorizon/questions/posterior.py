@@ -821,10 +821,15 @@ def _tree(target: Target, parts: Sequence[Chain], rng: np.random.Generator) -> A
     own = xarray.Dataset({"u": (("chain", "draw", "place"), np.stack([part.draws for part in parts]))})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of quantities that are known, and so do not vary
-        spread = [np.asarray(statistics.rhat(each)[name]) for each in (own, after) for name in each.data_vars]
-        size = [np.asarray(statistics.ess(each, method="bulk")[name]) for each in (own, after) for name in each.data_vars]
-    rhat, ess = (np.concatenate([np.ravel(each) for each in found]) for found in (spread, size))
-    rhat, ess = rhat[np.isfinite(rhat)], ess[np.isfinite(ess)]
+        rhat, ess = (
+            np.concatenate(
+                [np.ravel(found[name]) for each in (own, after) for found in (measure(each),) for name in found.data_vars]
+            )
+            for measure in (statistics.rhat, partial(statistics.ess, method="bulk"))
+        )
+    free = np.arange(rhat.size) < target.size  # a chain that never moves has no numbers, and must not seem to be well
+    rhat, ess = np.where(free & np.isnan(rhat), np.inf, rhat), np.where(free & np.isnan(ess), 0.0, ess)
+    rhat, ess = rhat[~np.isnan(rhat)], ess[~np.isnan(ess)]
     widths, open_directions = _widths(target, parts, before, prior)
     groups["/widths"] = xarray.Dataset.from_dataframe(widths.set_index("quantity"))
     found = {
@@ -865,7 +870,7 @@ def _widths(target: Target, parts: Sequence[Chain], before: Floats, prior: Repor
             ends = [float(end) for each in (old, new) for end in np.quantile(each, (0.025, 0.975))]
             scores = ndtri((rankdata(new) - 0.5) / len(new))
             fitted = left @ np.linalg.lstsq(left, scores)[0] if left.shape[1] else np.zeros(len(new))
-            ratio, share = (ends[3] - ends[2]) / max(ends[1] - ends[0], 1e-300), float(fitted.var() / scores.var())
+            ratio, share = (ends[3] - ends[2]) / max(ends[1] - ends[0], 1e-300), float(fitted.var() / max(scores.var(), 1e-300))
             rows.append((name if label is None else f"{name}[{label}]", *ends, ratio, share, ratio > 0.7 or share > 0.5))
     columns = ["quantity", "prior_low", "prior_high", "posterior_low", "posterior_high", "ratio", "open_share", "prior_decides"]
     return pd.DataFrame(rows, columns=columns), left.shape[1]
