@@ -368,7 +368,7 @@ class Analysis(Result):
         look, asked = self.verdicts[0].reasons, self.population
         shape = [] if self.lookahead is None else [self.lookahead.sentences()]
         if asked is None:
-            return self.warnings[0] if self.withheld else " ".join([look, *shape])
+            return self.warnings[0] if self.withheld else " ".join([*shape, look])
         said = difference_words(asked, self.longest)
         if self.withheld:
             return " ".join([self.warnings[0], "The comparison of persons is a fit of its own:", *said])
