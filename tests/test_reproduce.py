@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import multihorizon as mh
 from multihorizon.cli import app
 from multihorizon.paper import run
-from multihorizon.paper.claims import all_claims
+from multihorizon.paper.claims import _larger_set, all_claims
 from multihorizon.paper.report import FIGURES, _scaled, captions, draw_figures, write_figures, write_page, write_report
 from multihorizon.paper.run import PARTS, StudyPart, read_timings, run_part, split_timings
 from multihorizon.paper.settings import StudySettings
@@ -260,3 +260,14 @@ def test_the_page_in_a_browser(study, width: int, tab) -> None:
     wide = "[...document.images].filter((i) => i.naturalWidth > 0 && i.getBoundingClientRect().width > 100).length"
     assert tab.run(wide) == len(FIGURES)
     assert tab.errors == []
+
+
+def test_a_search_that_ended_early_is_no_evidence_for_or_against_a_larger_set():
+    def row(threshold: float, status: str, objective: float):
+        return {"threshold": threshold, "status": status, "objective": objective, "discounts": [0.1, 0.5]}
+
+    rows = [row(0.001, "converged", 1.0), row(0.01, "converged", 2.0), row(0.02, "not converged", -1.0)]
+    claim = _larger_set({"thresholds": {"toy": rows}})
+    assert claim.verdict == "reproduced"
+    assert "0.02" not in claim.ours
+    assert _larger_set({"thresholds": {"toy": rows[:1] + rows[2:]}}).verdict != "reproduced"
