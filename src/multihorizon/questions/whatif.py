@@ -1380,10 +1380,10 @@ class Outcomes:
         """The numbers `(Q,n)` of policies `(n,S,A)`, their discounts `(n,)`, a reward `(A·S,…)` and what is paid `(S,A)`."""
         n, task = gamma.size, self.task
         policy = np.where(self.reached[None, :, None], policies, 0.0).transpose(2, 1, 0)
-        start = np.repeat(task.initial[:, None], n, axis=1)
-        discounted = self.engine.resolvents(policy, gamma).solve_transposed(start)
+        start = np.repeat(task.initial[:, None], n, axis=1)[:, :, None]
+        discounted = self.engine.resolvents(policy, gamma).solve_transposed(start)[:, :, 0]
         ones = np.ones(n)
-        visits = self.engine.resolvents(policy, ones).solve_transposed(start) if self.ends else discounted
+        visits = self.engine.resolvents(policy, ones).solve_transposed(start)[:, :, 0] if self.ends else discounted
         rows = [visits[self.reached]]
         for j, toward in zip(self.targets, self.toward, strict=True):
             chance, among, solves = self.reach(policy, j, toward)
