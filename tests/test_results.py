@@ -53,6 +53,7 @@ def carried() -> Result:
 
 RESULTS: dict[str, Callable[[], Result]] = {
     "Solution": of,
+    "Solution with deviations": lambda: of("deviations"),
     "Solution of look-ahead": lambda: of("look-ahead"),
     "Solution of a population": lambda: of("population"),
     "Solution of vectors": lambda: of("vectors"),
@@ -61,6 +62,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "SharedGoalTest": lambda: shared_goal_test(of(), 19),
     "Goals": lambda: mh.goals(of().require_problem(), simulations=19),
     "Goals of policies": lambda: mh.goals(mh.Problem(of().require_problem().mdp, of().policies())),
+    "GoalComparison": lambda: mh.compare_goals(of("deviations"), table()),
     "Bootstrap": lambda: mh.bootstrap(of(), 3),
     "ModelChecks": lambda: mh.check_model(of(), table()),
     "LookaheadComparison": lambda: mh.compare_lookahead(of().require_problem(), [mh.Exponential()]),

@@ -92,8 +92,8 @@ class Evidence(Mapping[str, Any]):
         known: dict[str, Any] = {name: content.get(name) for name in names}
         if known.get("population") is not None:
             known["population"] = PopulationFindings.read(known["population"])
-        if known.get("deviations") is not None:
-            known["deviations"] = Deviations(**known["deviations"])
+        if isinstance(found := known.get("deviations"), Mapping):
+            known["deviations"] = Deviations(**found)
         if (found := known.get("lookahead")) is not None:
             known["lookahead"] = (FittedLookahead if "weights" in found else FamilyParameters).read(found)
         return cls(**known, other={name: value for name, value in content.items() if name not in known})

@@ -64,6 +64,14 @@ CutOff = Annotated[
     typer.Option("--cut-off", help="Episodes may simply stop: a last decision without next_state counts, whatever followed."),
 ]
 Ridge = Annotated[float | None, typer.Option("--ridge", help="Weight of a penalty on large rewards; by default none is needed.")]
+DeviationsChoice = Annotated[
+    str,
+    typer.Option(
+        "--deviations",
+        metavar="[estimated|0|NUMBER]",
+        help="How far each expert's reward may be from the shared one: estimated, 0 for one reward, or a standard deviation.",
+    ),
+]
 Discounts = Annotated[
     list[str] | None,
     typer.Option("--discount", metavar="[NAME=]VALUE", help="A known discount, of one expert or of all; may be repeated."),
@@ -209,6 +217,7 @@ class FitOptions(ChoiceOptions):
     distribution: DistributionChoice = "normal"
     types: Types = None
     ridge: Ridge = None
+    deviations: DeviationsChoice = "estimated"
     lookahead: LookaheadChoice = None
     recovered: Recovered = None
     pairs: Pairs = False
