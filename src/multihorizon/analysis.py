@@ -62,12 +62,12 @@ from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP, steps_left
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem, SampledProblem
-from multihorizon.questions.goal_comparison import GoalComparison, compare_goals, deviation_words, one_reward, test_of
+from multihorizon.questions.goal_comparison import GoalComparison, compare_goals, deviation_words, one_goal_test, one_reward
 from multihorizon.questions.goals import Goals, best_fit, group_experts
 from multihorizon.questions.lookahead_comparison import LookaheadComparison, check_comparable, compare_from
 from multihorizon.questions.model_checks import WORST, Extent, Misfit, ModelChecks, check_model, choices_repeat, extent, misfits
 from multihorizon.questions.shared_discount import SharedDiscountTest, each_pair, shared_discount_test, with_holm
-from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test
+from multihorizon.questions.shared_goal import SharedGoalTest
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, package_version
 from multihorizon.solution import (
@@ -680,16 +680,15 @@ def analyse(
         check_comparable(problem, solver)
     if population is not None:
         population.covariates(problem)  # what cannot be used is refused before any work
-    solver, solution, refused = _fitted(problem, solver, seed, part_of(progress, 0.0, 0.15))
+    solver, solution, goal_test, refused = _fitted(problem, solver, seed, jobs, part_of(progress, 0.0, 0.2))
     remarks = [*remarks, *refused]
     if solver.temperature == "shared" and problem.n_experts > 1:  # do the decisions reject what the user asks for?
         freer = solve(problem, replace(solver, temperature="pooled"), seed=seed)
         p_value = LikelihoodEvidence.of(freer).equal_temperatures_p
         solution = replace(solution, evidence=replace(LikelihoodEvidence.of(solution), equal_temperatures_p=p_value))
     found = replace(_fit_to_lists(solution, tables), remarks=remarks, quick=quick)
-    if problem.n_experts > 1 and not found.reward_given:
+    if goal_test is not None:
         allowed = LikelihoodEvidence.of(solution).deviations
-        goal_test = test_of(allowed) or shared_goal_test(solution, seed=seed, progress=part_of(progress, 0.15, 0.2), jobs=jobs)
         apart = extent(misfits(problem, _own_policies(solution))) if goal_test.rejected else None
         nothing = GoalComparison(problem.names, goal_test, allowed, np.zeros(0, dtype=np.int64), {})
         found = replace(found, goals=GoalCheck(goal_test, apart=apart, comparison=nothing))
@@ -722,7 +721,7 @@ def analyse(
     few &= not any(found.known) and solver.known_reward is None
     if found.goals is not None and found.checks is not None and not found.withheld:
         test, part = found.goals.test, part_of(progress, 0.5, 0.53)
-        if test.rejected or (test.simulations == 0 and not test.reason):
+        if test.rejected or (found.goals.comparison is not None and found.goals.comparison.deviations is not None):
             comparison = compare_goals(solution, tables, several=few, test=test, seed=seed, progress=part)
             found = replace(found, goals=replace(found.goals, comparison=comparison))
             keep(found)
@@ -738,25 +737,36 @@ def analyse(
 
 
 def _fitted(
-    problem: Problem, solver: MaximumLikelihood, seed: int, progress: Progress
-) -> tuple[MaximumLikelihood, Solution, list[str]]:
-    """The solver that was used, its solution, and a remark where deviations from one reward could not be estimated."""
-    why, one = "", replace(solver, deviations=0.0)
-    if solver.deviations == "estimated" and (
-        problem.n_experts == 1 or with_known_reward(problem, solver.known_reward)[1] is not None
-    ):
-        solver = one  # there is nothing to share, or it was given
-    if solver.deviations == "estimated" and problem.n_parameters > MOST_DEVIATIONS:
-        why = f"there are more than {MOST_DEVIATIONS} rewards, and it would take long; a number as the deviation is still taken"
-    try:
-        if not why:
-            return solver, solve(problem, solver, seed=seed, progress=progress), []
-    except ValueError as error:
-        if solver.deviations != "estimated":
-            raise
-        why = str(error)  # if it is not about deviations, it comes again
-    remark = f"Personal deviations from one reward were not estimated: {why}. All experts have one reward."
-    return one, solve(problem, one, seed=seed, progress=progress), [remark]
+    problem: Problem, solver: MaximumLikelihood, seed: int, jobs: int, progress: Progress
+) -> tuple[MaximumLikelihood, Solution, SharedGoalTest | None, list[str]]:
+    """The solver that was used, its solution, the test of one reward where there is one to test, and remarks.
+
+    Where deviations are to be estimated, they are kept only if the test rejects that there are none.
+    """
+    one, why, kept = replace(solver, deviations=0.0), "", None
+    shared = problem.n_experts > 1 and with_known_reward(problem, solver.known_reward)[1] is None
+    first, last = part_of(progress, 0.0, 0.7), part_of(progress, 0.7, 1.0)
+    if solver.deviations == "estimated" and shared and problem.n_parameters <= MOST_DEVIATIONS:
+        try:
+            found = solve(problem, solver, seed=seed, progress=first)
+            allowed = LikelihoodEvidence.of(found).deviations
+            if allowed is None or not allowed.spread or found.status != Status.NOT_CONVERGED:
+                test = one_goal_test(found, seed=seed, jobs=jobs, progress=last)
+                if allowed is None or not allowed.spread or test.rejected:
+                    return solver, found, test, []
+                kept = replace(allowed, spread=0.0, p_shared=test.p_value, values=0 * allowed.values, errors=0 * allowed.errors)
+            else:
+                why = "the fit with them did not end"
+        except ValueError as error:  # if it is not about deviations, it comes again
+            why = str(error)
+    elif solver.deviations == "estimated" and shared:
+        why = f"there are more than {MOST_DEVIATIONS} rewards, which would take long; a number is still taken"
+    used = one if solver.deviations == "estimated" else solver
+    found = solve(problem, used, seed=seed, progress=first)
+    remarks = [f"Personal deviations from one reward were not estimated: {why}. All experts have one reward."] if why else []
+    if kept is not None:
+        return used, replace(found, evidence=replace(LikelihoodEvidence.of(found), deviations=kept)), test, remarks
+    return used, found, one_goal_test(found, seed=seed, jobs=jobs, progress=last) if shared else None, remarks
 
 
 def _with_one_reward(point: Point) -> Point:
