@@ -76,6 +76,10 @@ expanded to the second order. `f = σ_γ (1 − ρ²)` makes the density of S fl
 but for the weak priors that are part of l; with more rows, f is a product over them, by which their lengths and directions have a
 flat density. Where nodes are too coarse for a small spread, l may come out above its maximum; such places do not count.
 
+*Rewards that are nearly shared.* Where person i has the reward θ + δ_i, `δ_i ~ N(0, V)`, V = τ² W, all that is said of
+p(decisions_i | θ, v) holds for its mean over δ_i, by Laplace's method (`choice.own_rewards`). The gradient in θ is exact. In J the
+score in θ is taken for `V⁻¹ δ̂`, and the information for `(I⁻¹ + V)⁻¹`. τ is held here, and found in `deviations.py`.
+
 *What is known.* Given the decisions, each η has the mean and the covariance of the quadrature with these shares. The errors of
 reward and effects add `D_i C' D_iᵀ`, D_i the derivative of that mean in ψ and C' what is left of C at a given spread. Estimated
 transitions are drawn anew around their estimates, with their sample sizes. A draw that moves the gradient by δg moves ψ by
@@ -98,6 +102,7 @@ from scipy.stats import norm
 from scipy.stats.qmc import Sobol
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse
+from multihorizon.choice.own_rewards import OwnRewards, own_rewards, states_visited
 from multihorizon.choice.surfaces import Surface, Tables
 from multihorizon.choice.tabular import redrawn
 from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
@@ -141,6 +146,12 @@ class PsiParts:
         return (slope @ self.root)[rows, columns] * np.where(diagonal, self.root[rows, columns], 1.0)
 
 
+def feature_sizes(tables: Tables) -> Floats:
+    """The largest entry `(d,)` of each feature of the reward; 1 for features without entries."""
+    largest = np.max([abs(planner.features.matrix).max(axis=0).toarray().ravel() for planner in tables.planners], axis=0)
+    return np.where(largest > 0, largest, 1.0)
+
+
 def _entries(size: int) -> tuple[Ints, Ints, Bools]:
     """The rows and columns of the entries of L, in the order of ψ, and which of them are on the diagonal."""
     rows, columns = np.tril_indices(size)
@@ -166,6 +177,7 @@ class PsiLayout:
         along: A `(n,q,p)`.
         rest: R `(m,p)`.
         mixed: whether any of R is not 0.
+        deviation: the standard deviations `(d,)` of personal deviations from θ, √V; empty where all have the reward θ.
     """
 
     def __init__(
@@ -215,6 +227,15 @@ class PsiLayout:
         #: The tables of the θ that was asked for last.
         self.tables = Tables(crowd.tasks, self.largest, start, self.free)
         self.counts = self.tables.counts(crowd.tasks)
+        self.deviation: Floats = NOTHING
+        self.most_rows = 0  # how many rows of the tables a person needs for that
+
+    def deviating(self, tau: float) -> PsiLayout:
+        """The same persons with rewards of their own around θ, where τ is given; a layout of its own, with the same tables."""
+        other = copy.copy(self)
+        other.deviation = tau / feature_sizes(self.tables) if tau else NOTHING
+        other.most_rows = states_visited(self.tables, self.counts)[0].size
+        return other
 
     def some(self, who: Ints) -> PsiLayout:
         """The same for some of the persons, with the same tables."""
@@ -408,14 +429,14 @@ class Question:
         """The block's part of the value at ψ, with derivatives if wanted; or places η `(K,2)` for which tables are lacking."""
         layout, parts = self.layout, self.layout.unpack(psi)
         places, log_weights, inner = self.nodes(block)
-        log, surface, eta = block.log, None, NOTHING
+        log, surface, eta, own_reward = block.log, None, NOTHING, None
         if log is None:
             eta = block.at_cells(places, parts.effects)
             lacking = self.tables.lacking(eta)
             if lacking.size:
                 return lacking
             surface = self.tables.surface(block.counts, eta, inner, slopes=full and layout.mixed)
-            log = block.by_person(surface.log_likelihoods)
+            own_reward, log = self.with_own_reward(block, eta, surface)
         shares, persons, away = _shared(log, places, log_weights, _means(block, parts.effects), parts.root)
         by_cell = shares if len(shares) == len(block.owner) else shares[block.owner]
         off = np.zeros_like(shares) if surface is None else by_cell * np.abs(surface.errors)
@@ -442,9 +463,13 @@ class Question:
         curvature = np.tensordot(rows, known @ rows, ([0, 1], [0, 1]))
         cells = NOTHING
         if surface is not None and (layout.free.size or layout.mixed):
-            where, more, information, cells = self.of_decisions(block, eta, surface, by_cell)
+            where, more, information, cells = self.of_decisions(block, eta, surface, by_cell, own_reward)
             mean_score = _mean(shares, more)
-            gradient[where] += mean_score.sum(axis=0)
+            if own_reward is None:
+                gradient[where] += mean_score.sum(axis=0)
+            else:
+                weights = shares[:, :, None] * own_reward.by_log, shares[:, :, None, None] * own_reward.by_slopes
+                gradient[where] += self.tables.along_lines(own_reward.rows, eta, surface, *weights)
             more -= mean_score[:, None]
             shared = shares[:, :, None] * more
             curvature[np.ix_(where, where)] += information - np.tensordot(shared, more, ([0, 1], [0, 1]))
@@ -453,14 +478,24 @@ class Question:
             curvature[:, where] -= across.T
         return replace(part, cells=cells, gradient=gradient, curvature=curvature)
 
+    def with_own_reward(self, block: PersonBlock, eta: Floats, surface: Surface) -> tuple[OwnRewards | None, Floats]:
+        """What decisions say of each person's own reward, None where all have the same; and M, or L, at the nodes `(n,Q)`."""
+        if not self.layout.deviation.size:
+            return None, block.by_person(surface.log_likelihoods)
+        found = own_rewards(self.tables, block.counts, eta, surface, self.layout.deviation)
+        return found, found.log_likelihoods
+
     def of_decisions(
-        self, block: PersonBlock, eta: Floats, surface: Surface, shares: Floats
+        self, block: PersonBlock, eta: Floats, surface: Surface, shares: Floats, own_reward: OwnRewards | None = None
     ) -> tuple[Ints, Floats, Floats, Floats]:
         """What decisions say of ψ where v is given: the places in ψ `(k,)`, the scores there `(n,Q,k)` and their information
         `(k,k)`; and what they say of η of each cell `(m,2,2)`. `shares` are those of the nodes at each cell `(m,Q)`.
         """
         layout, f = self.layout, self.layout.free.size
         where, in_theta, information = np.arange(0), np.zeros((*shares.shape, 0)), np.zeros((0, 0))
+        if own_reward is not None:  # there are no conditions then
+            information = np.tensordot(shares, own_reward.information, 2)
+            return np.arange(f), own_reward.mode / layout.deviation**2, information, NOTHING
         if f:
             in_theta, information, cross = self.tables.scores(block.counts, eta, surface, shares)
             where = np.arange(f)
@@ -504,13 +539,14 @@ class Question:
 
     def around(self, psi: Floats, block: PersonBlock) -> Around:
         """What decisions say at the nodes near ψ; the tables must be prepared."""
-        log, surface, eta, effects = block.log, None, NOTHING, self.layout.effects(psi)
-        if log is None:
+        effects = self.layout.effects(psi)
+        if block.log is None:
             places, _, inner = self.nodes(block)
             eta = block.at_cells(places, effects)
             surface = self.tables.surface(block.counts, eta, inner, slopes=self.layout.mixed)
-            log = block.by_person(surface.log_likelihoods)
-        return Around(block, effects, log, eta, surface)
+            own_reward, log = self.with_own_reward(block, eta, surface)
+            return Around(block, effects, log, eta, surface, own_reward)
+        return Around(block, effects, block.log, NOTHING, None, None)
 
     def several(self, psi: Floats, psis: Sequence[Floats], block: PersonBlock) -> tuple[Floats, Floats]:
         """Σ log p_i at several ψ of one θ near one of them `(k,)`, and what the block adds to M there `(k,m,m)`."""
@@ -530,7 +566,7 @@ class Around:
 
     Where cells move with the effects it is expanded to the second order: spreads that are likely move effects by a part of their
     standard errors, and to read the tables for each of them would take most of the time of a fit. `log` is ℓ at `effects`
-    `(n,Q)`; `eta` and `surface` are what it was read from, if it was not known before.
+    `(n,Q)`; `eta`, `surface` and `own_reward` are what it was read from, if it was not known before.
     """
 
     block: PersonBlock
@@ -538,6 +574,7 @@ class Around:
     log: Floats
     eta: Floats
     surface: Surface | None
+    own_reward: OwnRewards | None
 
     def at(self, effects: Floats) -> Floats:
         """ℓ `(n,Q)`."""
@@ -788,7 +825,10 @@ class Marginal:
         """The persons, in the same blocks whoever computes them."""
         layout, made = self.layout, []
         ends = np.append(layout.first, len(layout.design))
-        size = min(BLOCK, max(1, BLOCK_NODES // len(standard_nodes(self.count, layout.deep)[0])))
+        nodes = len(standard_nodes(self.count, layout.deep)[0])
+        size = min(BLOCK, max(1, BLOCK_NODES // nodes))
+        if layout.deviation.size:  # then choices in all states where a person decided are kept at every node
+            size = max(1, min(size, 4_000_000 // (nodes * layout.most_rows * (layout.deviation.size + 1))))
         cuts = np.unique(np.searchsorted(ends[:-1], np.arange(0, ends[-1], size)))
         cuts = cuts[cuts < layout.persons]
         for i, (low, high) in enumerate(zip(cuts, [*cuts[1:], layout.persons], strict=True)):
@@ -1299,7 +1339,7 @@ def row_answers(
     slopes[:, 1, layout.temperature] += rest @ layout.temperature_basis
     if near.surface is not None and (layout.free.size or layout.mixed):
         by_cell = likely if len(likely) == len(block.owner) else likely[block.owner]
-        where, more, _, _ = question.of_decisions(block, near.eta, near.surface, by_cell)
+        where, more, _, _ = question.of_decisions(block, near.eta, near.surface, by_cell, near.own_reward)
         slopes[:, :, where] += _covariance(by_row, gaps, more[owner])
     wide = averaged + slopes @ left @ slopes.transpose(0, 2, 1)
     discounts = np.minimum(discounts, layout.largest)
