@@ -484,12 +484,13 @@ class PopulationFindings(Evidence):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PopulationEvidence(DecisionEvidence):
-    """What `Population` says: the findings, and how the shared reward is held."""
+    """What `Population` says: the findings, how the shared reward is held, and how far persons deviate from it, if asked."""
 
     population: PopulationFindings
     reward_standard_errors: list[float | None]
     ridge: float
     ridge_reason: str
+    deviations: Deviations | None = None
 
 
 def read_evidence(solver: str, content: Mapping[str, Any]) -> Evidence:

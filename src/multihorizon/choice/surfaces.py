@@ -466,18 +466,17 @@ class Tables:
         for task, size in enumerate(self.sizes):
             planner, mdp = self.planners[task], self.planners[task].mdp
             columns, rows = np.searchsorted(self.free, planner.features.used), planner.visited_rows
+            every = np.flatnonzero(mdp.available.T.ravel())
+            in_state = sp.eye_array(mdp.n_states).tocsr()[:, every % mdp.n_states]
             for part, plans in self._plans(task, eta, self._values[patch][task] if patch in self._values else None):
                 assert isinstance(plans, Plans)
-                everywhere = replace(plans, persons=replace(plans.persons, visits=np.ones_like(planner.visits)))
-                every, scores = everywhere.persons.visited_rows, everywhere.score_rows()[:, :, :-2]
-                here = every % mdp.n_states, np.arange(every.size)
-                in_state = sp.csr_array((np.ones(every.size), here), shape=(mdp.n_states, every.size))
+                scores = plans.scores(every)[0][:, :, :-2]
                 likely = np.exp(plans.log.reshape(-1, plans.lam.size)[every]) * plans.lam
                 own = weights[first : first + size, part]
                 for i, j in enumerate(columns):
                     products = (likely * scores[:, :, i])[:, :, None] * scores
                     spread = (in_state @ products.reshape(every.size, -1)).reshape(-1, *products.shape[1:])
-                    values = everywhere.resolvents.solve(spread)
+                    values = plans.resolvents.solve(spread)
                     values[mdp.terminal] = 0.0
                     later = (mdp.stacked[rows] @ values.reshape(mdp.n_states, -1)).reshape(size, *values.shape[1:])
                     bends = plans.gamma[:, None] * later - values[rows % mdp.n_states]

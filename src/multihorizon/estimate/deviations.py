@@ -134,21 +134,21 @@ def estimate_deviations(shared: Point, others: Sequence[Point] = (), progress: P
     search, model = _Search(shared), shared.likelihood
     unit = float(np.exp(np.log(model.temperatures(shared.x)).mean()))
     low, high = LEAST * unit, MOST * unit
-    best = _highest(search.gain, low, high, [0.03 * unit, 0.1 * unit, 0.3 * unit, unit, 3 * unit])
+    best = highest(search.gain, low, high, [0.03 * unit, 0.1 * unit, 0.3 * unit, unit, 3 * unit])
     progress(0.5, f"deviations of {best:.3g}")
     if best in search.ends:
         elsewhere = _elsewhere(search.ends[best], others)
         if elsewhere is not None:
             search.begin_at(best, elsewhere)
-            best = _highest(search.gain, low, high, [0.3 * best, 3 * best])
+            best = highest(search.gain, low, high, [0.3 * best, 3 * best])
     gained = search.gains[best]
     progress(0.8, f"deviations of {best:.3g}")
     if best not in search.ends:
         return Nearly(shared, 0.0, (np.nan, np.nan), np.nan, None, complete=False)
     target = 0.5 * float(chi2.ppf(0.95, 1))
     top, likely = max(gained, 0.0), gained > 0
-    lower = 0.0 if top <= target else _crossing(search.gain, best, low, top - target)
-    upper = _crossing(search.gain, best, high, top - target)
+    lower = 0.0 if top <= target else crossing(search.gain, best, low, top - target)
+    upper = crossing(search.gain, best, high, top - target)
     if not likely:
         return Nearly(shared, 0.0, (0.0, upper), 1.0, None, search.complete)
     return Nearly(shared, best, (lower, upper), 0.5 * float(chi2.sf(2 * gained, 1)), search.ends[best], search.complete)
@@ -172,7 +172,7 @@ def _elsewhere(end: Ascent[NearPoint], others: Sequence[Point]) -> Ascent[NearPo
     return best
 
 
-def _highest(gain: Callable[[float], float], low: float, high: float, first: Sequence[float]) -> float:
+def highest(gain: Callable[[float], float], low: float, high: float, first: Sequence[float]) -> float:
     """The spread with the largest gain, by parabolas in its logarithm, to a twentieth."""
     done = {spread: gain(spread) for spread in first}
     for _ in range(12):
@@ -197,7 +197,7 @@ def _highest(gain: Callable[[float], float], low: float, high: float, first: Seq
     return max(done, key=lambda spread: done[spread])
 
 
-def _crossing(gain: Callable[[float], float], start: float, end: float, level: float) -> float:
+def crossing(gain: Callable[[float], float], start: float, end: float, level: float) -> float:
     """The spread between the best one and a bound at which the gain falls to a level; the bound counts as 0 or infinity."""
     factor = 2.0 if end > start else 0.5
     inside, outside = start, start * factor

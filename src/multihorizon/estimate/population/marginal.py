@@ -89,7 +89,7 @@ transitions are drawn anew around their estimates, with their sample sizes. A dr
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial, reduce
 from itertools import combinations, product
@@ -1002,8 +1002,6 @@ def maximise(
 
     Unless it is said how many `nodes` there are in the end, they are 15, and more where these are too few.
     """
-    more = (25, 41) if nodes is None else ()
-    nodes = nodes or 15
     n = layout.persons
     if n > MANY:
         sample = layout.some(np.linspace(0, n - 1, max(MANY // 3, n // 20)).astype(np.int64))
@@ -1013,14 +1011,27 @@ def maximise(
         assert value is not None
         persons = _moved(persons, layout.unpack(psi).covariance, value)
     else:
-        few, rough = min(nodes, 7), max(tol, 0.1)
-        near = _climb(layout, psi, modes(layout, psi), few, rough, min(max_iter, 15), part_of(progress, 0.0, 0.5))
+        few, rough = min(nodes or 7, 7), max(tol, 0.1)
+        near = climb(layout, psi, modes(layout, psi), few, rough, min(max_iter, 15), part_of(progress, 0.0, 0.5))
         psi, persons = near.psi, near.persons
-    found = _climb(layout, psi, persons, nodes, tol, max_iter, part_of(progress, 0.5, 0.8))
-    for finer in more:
+    return finish(layout, psi, persons, nodes, tol, max_iter, part_of(progress, 0.5, 1.0))
+
+
+def finish(
+    layout: PsiLayout,
+    psi: Floats,
+    persons: PersonMoments,
+    nodes: int | None,
+    tol: float = 1e-6,
+    max_iter: int = 60,
+    progress: Progress = silent,
+) -> Maximum:
+    """Climb from ψ near the maximum with as many nodes as it takes, or as are wanted."""
+    found = climb(layout, psi, persons, nodes or 15, tol, max_iter, part_of(progress, 0.0, 0.6))
+    for finer in (25, 41) if nodes is None else ():
         if not found.finished or _off(found, finer) < 0.02:
             break
-        found = _climb(layout, found.psi, found.persons, finer, tol, max_iter, part_of(progress, 0.8, 1.0))
+        found = climb(layout, found.psi, found.persons, finer, tol, max_iter, part_of(progress, 0.6, 1.0))
     return found
 
 
@@ -1053,7 +1064,7 @@ def maximum_at(start: Maximum, j: int, value: float, along: Floats) -> Maximum:
     share = persons.covariance @ np.linalg.inv(layout.unpack(start.psi).covariance)
     mean = persons.mean + (share @ layout.means(layout.effects(move))[:, :, None])[:, :, 0]
     moved = replace(persons, mean=mean, precision=start.marginal.persons.precision)
-    return _climb(layout, start.psi + move, moved, 7, 2e-3, 60, silent, held=[j])
+    return climb(layout, start.psi + move, moved, 7, 2e-3, 60, silent, held=[j])
 
 
 def with_one_discount(found: Maximum, discount: float | None = None) -> Maximum:
@@ -1075,7 +1086,7 @@ def with_one_discount(found: Maximum, discount: float | None = None) -> Maximum:
     for size, nodes, tol in ((0.3, 7, 0.1), (0.1, 7, 0.02), (0.01, 15, 1e-3)):
         psi[first] = np.log(size)
         persons = replace(modes(layout, psi), precision=found.persons.precision)
-        there = _climb(layout, psi, persons, nodes, tol, 60, silent, held)
+        there = climb(layout, psi, persons, nodes, tol, 60, silent, held)
         psi = there.psi.copy()
     return there
 
@@ -1084,17 +1095,22 @@ def likely_places(found: Maximum) -> tuple[Floats, Floats, int]:
     """Where each person without covariates may be, given the decisions: the nodes η `(n,Q,2)`, their shares `(n,Q)`, and how many
     nodes in a row have the same x.
     """
+    every = list(node_shares(found))
+    places, shares = (np.concatenate([each[k] for each in every]) for k in (0, 1))
+    return places, shares, found.marginal.prepared(found.psi).nodes(found.marginal.blocks()[0])[2]
+
+
+def node_shares(found: Maximum) -> Iterator[tuple[Floats, Floats, Around]]:
+    """Of each block of persons without conditions, the nodes η `(n,Q,2)`, their shares `(n,Q)`, and what decisions say there."""
     marginal, parts = found.marginal, found.marginal.layout.unpack(found.psi)
-    question, every = marginal.prepared(found.psi), []
+    question = marginal.prepared(found.psi)
     for block in marginal.blocks():
-        places, log_weights, inner = question.nodes(block)
-        log = question.around(found.psi, block).log
-        every.append((places, _shared(log, places, log_weights, _means(block, parts.effects), parts.root)[0]))
-    places, shares = (np.concatenate(each) for each in zip(*every, strict=True))
-    return places, shares, inner
+        places, log_weights, _ = question.nodes(block)
+        near = question.around(found.psi, block)
+        yield places, _shared(near.log, places, log_weights, _means(block, parts.effects), parts.root)[0], near
 
 
-def _climb(
+def climb(
     layout: PsiLayout,
     psi: Floats,
     persons: PersonMoments,
