@@ -31,6 +31,7 @@ import numpy as np
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.choice.surfaces import Surface, Tables
 
+
 @dataclass(frozen=True, eq=False)
 class OwnRewards:
     """What decisions say of persons' own rewards at places.
@@ -40,7 +41,8 @@ class OwnRewards:
         mode, covariance: δ̂ `(n,Q,d)` and A `(n,Q,d,d)`.
         information: about θ where δ is averaged out `(n,Q,d,d)`.
         rows: the rows `(n,R)` of the tables where each person decided, all actions in each state, as `Tables.lines` has them.
-        by_log, by_slopes: how M moves with log π `(n,Q,R)` and with ψ `(n,Q,R,d)` there.
+        deviation: √V `(d,)`.
+        slopes, p, chances, y: ψ√V `(nQ,S·A,d)`, p `(nQ,S,A)`, n p and y at the rows.
     """
 
     log_likelihoods: Floats
@@ -48,8 +50,27 @@ class OwnRewards:
     covariance: Floats
     information: Floats
     rows: Ints
-    by_log: Floats
-    by_slopes: Floats
+    deviation: Floats
+    slopes: Floats
+    p: Floats
+    chances: Floats
+    y: Floats
+
+    def derivatives(self) -> tuple[Floats, Floats]:
+        """How M moves with log π `(n,Q,R)` and with ψ `(n,Q,R,d)` at the rows; computed in units of √V."""
+        (n, q, d), p = self.mode.shape, self.p
+        x = (self.mode / self.deviation).reshape(n * q, 1, d)
+        covariance = (self.covariance / self.deviation / self.deviation[:, None]).reshape(n * q, d, d)
+        by_state, chances = self.slopes.reshape(*p.shape, d), self.chances.reshape(n * q, -1, 1)
+        apart = (by_state - p[:, :, None] @ by_state).reshape(n * q, -1, d)
+        turned = apart @ covariance
+        w = (turned * apart).sum(axis=2).reshape(p.shape)
+        kappa = chances * (w - (p * w).sum(axis=2, keepdims=True)).reshape(n * q, -1, 1)
+        b = kappa.swapaxes(1, 2) @ turned
+        y = self.y.reshape(n * q, -1, 1)
+        by_log = y - 0.5 * (kappa - chances * (apart @ b.swapaxes(1, 2)))
+        by_slopes = by_log * x - chances * turned - 0.5 * y * b
+        return by_log.reshape(n, q, -1), (by_slopes * self.deviation).reshape(n, q, -1, d)
 
 
 def states_visited(tables: Tables, counts: Sparse) -> Ints:
@@ -83,27 +104,18 @@ def own_rewards(tables: Tables, counts: Sparse, eta: Floats, surface: Surface, d
     decided = np.repeat(made.reshape(n, s, a), q, axis=0)
     x = _modes(log, slopes, decided)
     value, p, y, square = _at(x, log, slopes, decided)
-    # all that follows is in units of √V
-    covariance = np.linalg.inv(np.eye(d) + square)
-    chances = (p * decided.sum(axis=2, keepdims=True)).reshape(n * q, -1, 1)
-    by_state = slopes.reshape(n * q, s, a, d)
-    apart = (by_state - p[:, :, None] @ by_state).reshape(n * q, -1, d)
-    turned = apart @ covariance
-    w = (turned * apart).sum(axis=2).reshape(n * q, s, a)
-    kappa = chances * (w - (p * w).sum(axis=2, keepdims=True)).reshape(n * q, -1, 1)
-    b = (kappa.swapaxes(1, 2) @ turned).swapaxes(1, 2)
-    residual = y.reshape(n * q, -1, 1)
-    by_log = residual - 0.5 * (kappa - chances * (apart @ b))
-    by_slopes = by_log * x[:, None] - chances * turned - 0.5 * residual * b.swapaxes(1, 2)
-    own = np.eye(d) - covariance  # the eigenvalues of I/(1 + I)
+    covariance = np.linalg.inv(np.eye(d) + square)  # in units of √V, in which the information is 1 less that
     return OwnRewards(
         log_likelihoods=(value - 0.5 * np.linalg.slogdet(np.eye(d) + square)[1]).reshape(n, q),
         mode=(x * deviation).reshape(n, q, d),
         covariance=(covariance * deviation * deviation[:, None]).reshape(n, q, d, d),
-        information=(own / deviation / deviation[:, None]).reshape(n, q, d, d),
+        information=((np.eye(d) - covariance) / deviation / deviation[:, None]).reshape(n, q, d, d),
         rows=rows,
-        by_log=by_log.reshape(n, q, -1),
-        by_slopes=(by_slopes * deviation).reshape(n, q, -1, d),
+        deviation=deviation,
+        slopes=slopes,
+        p=p,
+        chances=p * decided.sum(axis=2, keepdims=True),
+        y=y,
     )
 
 
@@ -128,11 +140,12 @@ def _modes(log: Floats, slopes: Floats, counts: Floats) -> Floats:
     step, best, left = np.zeros_like(x), np.full(len(log), -np.inf), np.arange(len(log))
     for _ in range(100):
         tried = x[left] + size[left, None] * step[left]
-        value, _, y, square = _at(tried, log[left], slopes[left], counts[left])
+        own = slice(None) if left.size == len(log) else left
+        value, _, y, square = _at(tried, log[own], slopes[own], counts[own])
         better = value >= best[left] - 1e-12 * np.abs(value)
         on = left[better]
         x[on], best[on], size[left] = tried[better], value[better], np.where(better, 1.0, size[left] / 2)
-        gradient = (y[better].reshape(on.size, 1, -1) @ slopes[on])[:, 0] - x[on]
+        gradient = (y[better].reshape(on.size, 1, slopes.shape[1]) @ slopes[on])[:, 0] - x[on]
         step[on] = np.linalg.solve(np.eye(x.shape[1]) + square[better], gradient[:, :, None])[:, :, 0]
         done = np.zeros(len(log), dtype=np.bool_)
         done[on] = (gradient * step[on]).sum(axis=1) < 1e-12

@@ -205,20 +205,24 @@ def crossing(gain: Callable[[float], float], start: float, end: float, level: fl
         inside, outside = outside, outside * factor
         if (outside - end) * (end - start) >= 0:
             return np.inf if factor > 1 else 0.0
-    above, below = gain(inside) - level, gain(outside) - level
+    top = gain(start)
+
+    def above(spread: float) -> float:
+        """How far the gain is above the level, by the root of what is lost, which is nearly linear in log τ."""
+        return float(np.sqrt(top - level) - np.sqrt(max(top - gain(spread), 0.0)))
+
+    before, after, side = above(inside), above(outside), 0
     for _ in range(12):
-        if not np.isfinite(below):
+        if not np.isfinite(after):
             return np.nan
-        share = float(np.clip(above / (above - below), 0.05, 0.95))
-        tried = float(inside * (outside / inside) ** share)
-        value = gain(tried) - level
-        if abs(value) < 0.05 or abs(np.log(outside / inside)) < 0.02:
+        tried = float(inside * (outside / inside) ** float(np.clip(before / (before - after), 0.05, 0.95)))
+        if abs(gain(tried) - level) < 0.05 or abs(np.log(outside / inside)) < 0.02:
             return tried
         # Where one side stays, its height counts half, or the other would creep (the Illinois rule).
-        if value > 0:
-            inside, above, below = tried, value, 0.5 * below
+        if above(tried) > 0:
+            inside, before, after, side = tried, above(tried), after / 2 if side > 0 else after, 1
         else:
-            outside, below, above = tried, value, 0.5 * above
+            outside, after, before, side = tried, above(tried), before / 2 if side < 0 else before, -1
     return float(inside)
 
 

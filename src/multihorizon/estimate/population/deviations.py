@@ -80,7 +80,9 @@ class NearlyShared:
     def words(self) -> list[str]:
         """What is to be said of it."""
         if self.given:
-            return [f"Each person's reward deviates from the common one with a standard deviation of {self.spread:.3g}, as given."]
+            return [
+                f"Each person's reward deviates from the common one with a standard deviation of {self.spread:.3g}, as given."
+            ]
         lines = [f"One reward for all is not rejected (p = {self.p_shared:.2g})."] if self.complete else []
         if self.spread:
             low, high = self.interval
@@ -155,7 +157,7 @@ def nearly_shared(
         return NearlyShared(shared, found, wanted, wanted, (wanted, wanted), np.nan, True, True)
     search, unit = _Search(shared), typical_temperature(shared)
     low, high = LEAST * unit, MOST * unit
-    best = highest(search.gain, low, high, [0.1 * unit, 0.3 * unit, unit])
+    best = highest(search.gain, low, high, [0.3 * unit, 0.1 * unit, unit])
     progress(0.5, f"deviations of {best:.3g}")
     gained = search.gains[best]
     if not np.isfinite(gained):

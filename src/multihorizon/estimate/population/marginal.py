@@ -468,7 +468,8 @@ class Question:
             if own_reward is None:
                 gradient[where] += mean_score.sum(axis=0)
             else:
-                weights = shares[:, :, None] * own_reward.by_log, shares[:, :, None, None] * own_reward.by_slopes
+                by_log, by_slopes = own_reward.derivatives()
+                weights = shares[:, :, None] * by_log, shares[:, :, None, None] * by_slopes
                 gradient[where] += self.tables.along_lines(own_reward.rows, eta, surface, *weights)
             more -= mean_score[:, None]
             shared = shares[:, :, None] * more
@@ -1128,6 +1129,8 @@ def climb(
     if layout.mixed and not at_hand:
         # Cells move over the edges of patches, where tables jump a little: near the maximum a step that comes nearer is enough.
         at_hand = 0.1
+    if layout.deviation.size:  # a climb begins near the maximum, and each value is dear
+        at_hand = max(at_hand, 1.0)
     while True:
         value = marginal.at(psi)
         if value is None:

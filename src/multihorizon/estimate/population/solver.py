@@ -230,9 +230,8 @@ class Population:
             typical = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
         told = Inference(covariates, found, posterior(found, identified, typical))
         if self.deviations and told.converged:
-            wanted = "estimated" if self.deviations == "estimated" else float(self.deviations)
             part, shared = part_of(progress, 0.3, 1.0), told.known.persons
-            nearly = nearly_shared(found, wanted, self.nodes, self.tol, self.max_iter, part)
+            nearly = nearly_shared(found, self.deviations, self.nodes, self.tol, self.max_iter, part)
             if nearly.spread:
                 found = nearly.found
                 told = Inference(covariates, found, posterior(found, identified))
