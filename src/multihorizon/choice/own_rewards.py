@@ -5,16 +5,16 @@ but for what makes them probabilities: with `ψ = ∂ log π/∂θ`,
 
     p_δ(a|s) ∝ π(a|s) exp(ψ(s,a)·δ),      L(δ) = Σ_sa N(s,a) log p_δ(a|s),
 
-so nothing is planned for a single person, and L is concave and never above 0, however far from the truth a place is. (An expansion
-of L itself at δ = 0 is not: at low temperatures its maximum is without bound.) δ is averaged out by Laplace's method,
+so nothing is planned for a single person, and L is concave and never above 0, however far from the truth a place is. (An
+expansion of L itself at δ = 0 is not: at low temperatures its maximum is without bound.) δ is averaged out by Laplace's method,
 
     M = max_δ [L(δ) − ½ δᵀV⁻¹δ] − ½ log det(1 + V I),      I = Σ_s n(s) Cov_p ψ,
 
 by Newton's method from δ = 0, since I is the curvature of L itself. Given the place the person's deviation has the mean δ̂, the
 mode, and the covariance `A = (V⁻¹ + I)⁻¹`.
 
-*Derivatives.* With `y = N − n p`, `c = ψ − Σ_a p ψ`, `w = cᵀ A c`, `κ = n p (w − Σ_a p w)` and `b = A Σ κ c`, M moves with log π and
-with ψ by
+*Derivatives.* With `y = N − n p`, `c = ψ − Σ_a p ψ`, `w = cᵀ A c`, `κ = n p (w − Σ_a p w)` and `b = A Σ κ c`, M moves with log π
+and with ψ by
 
     ∂M/∂ log π = y − ½ (κ − n p c·b) =: z,      ∂M/∂ψ_j = z δ̂_j − n p (A c)_j − ½ y b_j,
 
