@@ -631,7 +631,7 @@ def analyse(
         ValueError: on tables that do not fit the task, and where a solver comes with options that are its own.
     """
     doubled = {"temperature": temperature, "ridge": ridge, "known_reward": known_reward and getattr(solver, "known_reward", None)}
-    doubled["deviations"] = deviations and (getattr(solver, "deviations", 0) or None)
+    doubled["deviations"] = None if deviations is None else getattr(solver, "deviations", 0.0) or None
     twice = [name for name, value in doubled.items() if value is not None]
     if solver is not None and twice:
         raise ValueError(f"{' and '.join(twice)} must be left out where a solver is given: it has its own, received both")
