@@ -40,7 +40,7 @@ from typing import Self
 
 import numpy as np
 
-from multihorizon.checks import Floats, Ints
+from multihorizon.checks import TINY, Floats, Ints
 from multihorizon.choice.model import ChoicePoint
 from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, persons_by_task
 
@@ -104,29 +104,38 @@ class NearlyShared(Likelihood):
         It begins at `delta` with curvatures `(K,d,d)` of a neighbour, which are computed anew where they no longer serve.
         """
         theta, inner = self.reward(x), self._inner(plans, delta)
-        fresh, last = curvatures is None, np.inf
+        fresh, last, length = curvatures is None, np.inf, np.ones(self.n_experts)
+        before: tuple[Floats, Floats, Floats] | None = None
         if curvatures is None:
             curvatures = self._informations(plans) + np.diag(self.precision)
-        for _ in range(100):
+        for _ in range(200):
             slope = by_person(plans, [plan.persons.counts for plan in plans], delta.shape) - self.precision * delta
+            if before is not None:
+                # The last step shows how much the inner objective is more curved along it than H.
+                moved, expected, old = before
+                ratio = (moved * (old - slope)).sum(axis=1) / np.maximum(expected, TINY)
+                length = np.where(expected > 1e-12 * np.maximum(1.0, np.abs(inner)), 1 / np.clip(ratio, 0.7, 10.0), length)
             step = np.linalg.solve(curvatures, slope[:, :, None])[:, :, 0]
-            left = 0.5 * float((slope * step).sum())
+            promised = (slope * step).sum(axis=1)
+            left = 0.5 * float(promised.sum())
             if left < 1e-13 * max(1.0, self.decisions * 1e-3):
                 return delta, plans, inner
             if left > 0.1 * last and not fresh:
-                curvatures, fresh, last = self._informations(plans) + np.diag(self.precision), True, np.inf
+                curvatures, fresh, before = self._informations(plans) + np.diag(self.precision), True, None
                 continue
-            length = np.ones(self.n_experts)
             while True:
                 tried = delta + length[:, None] * step
                 there = self.plans(batches, x, theta + tried, plans)
                 reached = np.full(self.n_experts, -np.inf) if there is None else self._inner(there, tried)
-                worse = ~(reached >= inner - 1e-10 * np.maximum(1.0, np.abs(inner)))
+                # A quarter of the promised gain rules out steps that only change sides of the maximum.
+                wanted = inner + 0.25 * length * promised - 1e-10 * np.maximum(1.0, np.abs(inner))
+                worse = ~(reached >= wanted)
                 if there is not None and not worse.any():
                     break
                 if length.min() < 1e-6:
                     return None
-                length = np.where(worse, 0.3 * length, length)
+                length = np.where(worse, 0.4 * length, length)
+            before = length[:, None] * step, length**2 * promised, slope
             delta, plans, inner, fresh, last = tried, there, reached, False, left
         return None
 

@@ -27,11 +27,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 
+from multihorizon.checks import TINY, Floats
 from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.tabular import Point
 from multihorizon.estimate.ascent import climb
+from multihorizon.estimate.intervals import precision
 from multihorizon.numerics.newton import Ascent, resting
 from multihorizon.parallel import Progress, silent
 
@@ -224,6 +226,28 @@ def crossing(gain: Callable[[float], float], start: float, end: float, level: fl
         else:
             outside, after, before, side = tried, above(tried), before / 2 if side < 0 else before, -1
     return float(inside)
+
+
+def degrees_of_freedom(found: Nearly, point: NearPoint) -> Floats | None:
+    """Of each expert's interval `(K,)`, because the spread is estimated; None where it was given.
+
+    The variance of log τ is read from its interval.
+    """
+    low, high = found.interval
+    halves = [
+        abs(np.log(end / found.estimated)) for end in (low, high) if end > 0 and np.isfinite(end) and end != found.estimated
+    ]
+    if found.given or not halves:
+        return None
+    variance = (float(np.mean(halves)) / float(norm.ppf(0.975))) ** 2
+    model = point.likelihood
+    wider = NearlyShared.of(model, 1.1 * model.spread).at(point.x, point)
+    if wider is None:
+        return None
+    errors = [np.sqrt(precision(p).variance[model.discount_slice])[model.groups] for p in (point, wider)]
+    share = np.log(np.maximum(errors[1], TINY) / np.maximum(errors[0], TINY)) / np.log(1.1)
+    freedom: Floats = 1 / (2 * variance * np.clip(share, 0.05, 1.0) ** 2)
+    return freedom
 
 
 def choices_moved(point: Point, spread: float) -> float:

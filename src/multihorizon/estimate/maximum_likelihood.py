@@ -68,7 +68,14 @@ from multihorizon.choice.model import (
 from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, draw_decisions
 from multihorizon.choice.weighted import require_lookahead
 from multihorizon.estimate.ascent import CONVERGED_GRADIENT, P, climb, polished
-from multihorizon.estimate.deviations import Nearly, choices_moved, estimate_deviations, fit_with, given_deviations
+from multihorizon.estimate.deviations import (
+    Nearly,
+    choices_moved,
+    degrees_of_freedom,
+    estimate_deviations,
+    fit_with,
+    given_deviations,
+)
 from multihorizon.estimate.intervals import (
     Precision,
     ProfileIntervals,
@@ -643,6 +650,8 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     open_ = (precise.standard_errors[ahead][model.groups] > 1) & isinstance(model, NearlyShared)
     identified = precise.identified[ahead][model.groups] & (not others) & (~lost | known) & ~open_
     converged = best.finished and residual <= CONVERGED_GRADIENT
+    near = found.nearly is not None and isinstance(point, NearPoint)
+    freedom = degrees_of_freedom(cast(Nearly, found.nearly), cast(NearPoint, point)) if near and converged else None
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
     paid = any(expert.known_reward is not None for expert in model.problem.experts)
     temperatures = model.fixed[part][model.temperature_groups] & (model.settings.temperatures is not None)
@@ -658,7 +667,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
         temperature=model.temperatures(point.x),
         standard_errors=np.where(identified & converged, precise.standard_errors[ahead][model.groups], np.nan),
         problem=problem,
-        interval_source=ProfileIntervals(model, point.x, identified & converged, problem),
+        interval_source=ProfileIntervals(model, point.x, identified & converged, problem, freedom),
         evidence=LikelihoodEvidence(
             log_likelihood=point.value,
             decisions=model.decisions,
