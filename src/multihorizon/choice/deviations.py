@@ -34,7 +34,7 @@ differences of gradients; H is a good preconditioner.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -76,25 +76,25 @@ class NearlyShared(Likelihood):
     def at(self, x: Floats, near: ChoicePoint | None = None) -> NearPoint | None:
         """The model at x; None where a soft value is infinite or the most likely deviations were not found."""
         batches, theta = self.in_tasks(x), self.reward(x)
-        delta, plans = np.zeros((self.n_experts, self.n_reward)), None
+        delta, plans, curvatures = np.zeros((self.n_experts, self.n_reward)), None, None
         if isinstance(near, NearPoint):
-            delta = near.deviations
+            delta, curvatures = near.expected(x), near.curvatures
             plans = self.plans(batches, x, theta + delta, near.plans)
         if plans is None:
             delta = np.zeros_like(delta)
             plans = self.plans(batches, x, theta + delta, near.plans if isinstance(near, Point) else None)
         if plans is None:
             return None
-        found = self._mode(batches, x, delta, plans, near.curvatures if isinstance(near, NearPoint) else None)
+        found = self._mode(batches, x, delta, plans, curvatures)
         if found is None:
             return None
         delta, plans, inner = found
-        curvatures = self._informations(plans) + np.diag(self.precision)
-        determinants = np.linalg.slogdet(curvatures)[1] - np.log(self.precision).sum()
+        point = NearPoint(self, x, plans, np.nan, np.nan, delta)
+        determinants = np.linalg.slogdet(point.curvatures)[1] - np.log(self.precision).sum()
         value = float((inner - 0.5 * determinants).sum())
-        point = NearPoint(self, x, plans, value, value + self.beside(x), delta)
-        vars(point)["curvatures"] = curvatures
-        return point
+        reached = replace(point, value=value, objective=value + self.beside(x))
+        vars(reached).update(arrows=point.arrows, curvatures=point.curvatures)
+        return reached
 
     def _mode(
         self, batches: Sequence[Persons], x: Floats, delta: Floats, plans: tuple[Plans, ...], curvatures: Floats | None
@@ -118,7 +118,7 @@ class NearlyShared(Likelihood):
             step = np.linalg.solve(curvatures, slope[:, :, None])[:, :, 0]
             promised = (slope * step).sum(axis=1)
             left = 0.5 * float(promised.sum())
-            if left < 1e-13 * max(1.0, self.decisions * 1e-3):
+            if left < 1e-11:
                 return delta, plans, inner
             if left > 0.1 * last and not fresh:
                 curvatures, fresh, before = self._informations(plans) + np.diag(self.precision), True, None
@@ -184,7 +184,20 @@ class NearPoint(Point):
     @cached_property
     def curvatures(self) -> Floats:
         """H_k `(K,d,d)`."""
-        return self.likelihood._informations(self.plans) + np.diag(self.likelihood.precision)
+        found = np.zeros((*self.deviations.shape, self.deviations.shape[1])) + np.diag(self.likelihood.precision)
+        for k, places, own in self.arrows:
+            theta = places[places < self.likelihood.n_reward]
+            found[k][np.ix_(theta, theta)] += own[: theta.size, : theta.size]
+        return found
+
+    def expected(self, x: Floats) -> Floats:
+        """The most likely deviations `(K,d)` to first order at another x."""
+        found = self.deviations.copy()
+        for k, places, own in self.arrows:
+            theta = places[places < self.likelihood.n_reward]
+            pull = own[: theta.size] @ (x - self.x)[places]
+            found[k, theta] -= np.linalg.solve(self.curvatures[k][np.ix_(theta, theta)], pull)
+        return found
 
     @cached_property
     def arrows(self) -> list[tuple[int, Ints, Floats]]:
