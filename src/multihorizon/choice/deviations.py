@@ -292,24 +292,25 @@ class NearPoint(Point):
 
     def _of_mode(self, slope: Floats) -> Floats:
         """What the movement of the mode adds `(p,)` to the gradient of a function with this slope `(K,d)` in the deviations."""
-        model, shape = self.likelihood, self.deviations.shape
-        batches = [plan.persons for plan in self.plans]
-        counts = [batch.counts for batch in batches]
+        model = self.likelihood
+        counts = [plan.persons.counts for plan in self.plans]
         z = np.linalg.solve(self.curvatures, slope[:, :, None])[:, :, 0]
-        for last in (False, False, True):  # two corrections leave less than a thousandth of what is a small term
-            # differences over a ten-thousandth of a temperature, or less
-            share = 1e-4 * float(model.temperatures(self.x).min()) / max(float(np.abs(z * model.feature_sizes).max()), 1e-300)
-            ends = []
-            for sign in (1, -1):
-                deviations = self.deviations + sign * share * z
-                plans = model.plans(batches, self.x, model.reward(self.x) + deviations, self.plans)
-                if plans is None:
-                    return np.zeros(model.size)
-                ends.append(NearPoint(model, self.x, plans, np.nan, np.nan, deviations))
-            if last:
-                break
-            forward, backward = (by_person(end.plans, counts, shape) for end in ends)
-            left = slope - model.precision * z + (forward - backward) / (2 * share)
-            z = z + np.linalg.solve(self.curvatures, left[:, :, None])[:, :, 0]
-        mixed: Floats = (ends[0].pull_back(counts) - ends[1].pull_back(counts)) / (2 * share)
+        # differences over a ten-thousandth of a temperature
+        size = max(float(np.abs(z * model.feature_sizes).max()), TINY)
+        share = 1e-4 * float(model.temperatures(self.x).min()) / size
+        mixed, curved = np.zeros(model.size), np.zeros(z.shape)
+        for sign in (1, -1):
+            deviations = self.deviations + sign * share * z
+            batches = [plan.persons for plan in self.plans]
+            plans = model.plans(batches, self.x, model.reward(self.x) + deviations, self.plans)
+            if plans is None:
+                return np.zeros(model.size)
+            there = NearPoint(model, self.x, plans, np.nan, np.nan, deviations)
+            mixed += sign * there.pull_back(counts) / (2 * share)
+            curved += sign * by_person(plans, counts, z.shape) / (2 * share)
+        # What H has left of the equation is small, and H will do for it.
+        left = slope - model.precision * z + curved
+        for k, places, own in self.arrows:
+            theta = places[places < model.n_reward]
+            mixed[places] -= own[: theta.size].T @ np.linalg.solve(self.curvatures[k][np.ix_(theta, theta)], left[k, theta])
         return mixed
