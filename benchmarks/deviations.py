@@ -58,9 +58,8 @@ def coverage(domain: str, deviation: float, tables: int, episodes: int, first: i
             n, seconds = seed - first + 1, (time.process_time() - start) / (seed - first + 1)
             print(f"{domain}, deviations {deviation:g}, {n} tables, {seconds:.1f} processor seconds each")
             for name in hits:
-                print(
-                    f"  {name:10s} coverage {np.mean(hits[name], axis=0).round(3)} widths {np.nanmedian(widths[name], axis=0).round(3)}"
-                )
+                share, width = np.mean(hits[name], axis=0).round(3), np.nanmedian(widths[name], axis=0).round(3)
+                print(f"  {name:10s} coverage {share} widths {width}")
             print(f"  one reward rejected in {np.mean(rejected):.3f}; τ {np.mean(spreads):.3f} ± {np.std(spreads):.3f},", end=" ")
             print(f"its interval holds the truth in {np.mean(low):.3f}; tables with an interval missing: {lost}", flush=True)
 
