@@ -193,7 +193,10 @@ def highest(gain: Callable[[float], float], low: float, high: float, first: Sequ
                 square, slope, _ = np.polyfit(near, values[top - 1 : top + 2], 2)
                 step = float(np.clip(-slope / (2 * square), 0.7 * near[0], 0.7 * near[2])) if square < 0 else near[2] / 2
             if abs(step) < 0.05:
-                break
+                wide = near[2] if near[2] > -near[0] else near[0]
+                if abs(wide) < 0.5:
+                    break
+                step = wide / 2  # a parabola through places far apart may have its top anywhere
             tried = spreads[top] * float(np.exp(step))
         done[tried] = gain(float(tried))
     return max(done, key=lambda spread: done[spread])
