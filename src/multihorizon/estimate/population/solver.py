@@ -39,7 +39,7 @@ c = T κ with β and κ those that it finds, and Σ is `(V ⊗ I) S (V ⊗ I)ᵀ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations, product
@@ -55,7 +55,7 @@ from multihorizon.choice.model import crowd_with_known_reward, read_settings, wi
 from multihorizon.estimate.intervals import NormalIntervals, holm, precision
 from multihorizon.estimate.maximum_likelihood import fit
 from multihorizon.estimate.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
-from multihorizon.estimate.population.deviations import NearlyShared, nearly_shared
+from multihorizon.estimate.population.deviations import nearly_shared
 from multihorizon.estimate.population.free import describe_free, distribution_words
 from multihorizon.estimate.population.marginal import (
     WIDEST,
@@ -235,7 +235,11 @@ class Population:
             if nearly.spread:
                 found = nearly.found
                 told = Inference(covariates, found, posterior(found, identified))
-            told.nearly, told.deviations = nearly, nearly.described(shared.discounts, shared.errors)
+            told.deviations, told.deviation_words = nearly.described(shared.discounts, shared.errors), nearly.words()
+        elif self.deviations:
+            told.deviation_words = [
+                "Personal deviations were not looked for, because this fit with one reward for all is no answer."
+            ]
         if self.distribution == "free" and told.converged:
             told.distribution = _free_by_group(covariates, found, part_of(progress, 0.6, 1.0))
         solved: Problem | Crowd = found.marginal.layout.crowd
@@ -376,13 +380,13 @@ def _likely_person(layout: PsiLayout) -> tuple[Floats, float]:
 class Inference:
     """What follows from the maximum for the covariates. Where a kind is asked for, 0 is logit γ and 1 is log λ.
 
-    `distribution` is the free one of each group, `nearly` and `deviations` what was found of deviations from the reward, where
-    these were asked for.
+    `distribution` is the free one of each group, `deviations` and `deviation_words` what was found of deviations from the reward,
+    where these were asked for.
     """
 
     distribution: dict[str, dict[str, Any]] | None = None
-    nearly: NearlyShared | None = None
     deviations: Deviations | None = None
+    deviation_words: Sequence[str] = ()
 
     def __init__(self, covariates: Covariates, found: Maximum, known: Posterior) -> None:
         self.covariates, self.found, self.layout, self.known = covariates, found, found.marginal.layout, known
@@ -741,8 +745,7 @@ class Inference:
             words.append(f"Tables of policies are too coarse by up to {found.value.error:.2g} in a person's log-likelihood.")
         if not found.finished:
             words.append(f"The search ended {found.distance:.2g} standard errors from the maximum: do not use this answer.")
-        words += [] if self.nearly is None else self.nearly.words()
-        words += [*findings.cautions, *distribution_words(self.distribution or {})]
+        words += [*self.deviation_words, *findings.cautions, *distribution_words(self.distribution or {})]
         if ridge_reason:
             words.append(f"A penalty of weight {layout.ridge.max():.3g} holds the rewards: {ridge_reason}.")
         return Solution(
