@@ -58,6 +58,7 @@ from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.estimate.population.solver import Population
 from multihorizon.estimate.sieve import RewardFunctions, SieveLikelihood, dynamics_unknown, reward_functions, unpredicted
 from multihorizon.exact.identify import Identification, identify
+from multihorizon.exact.nearly import discounts_within
 from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP, steps_left
 from multihorizon.parallel import Progress, part_of, silent
@@ -952,8 +953,12 @@ def identification(solution: Solution) -> Identification | None:
     return identify_fitted(solution) if small or solution.status == Status.NOT_IDENTIFIED else None
 
 
-def identify_fitted(solution: Solution) -> Identification | None:
-    """Whether the fitted policies, if known exactly, would identify the discounts; None where that cannot be computed."""
+def identify_fitted(solution: Solution, within: float | None = None) -> Identification | None:
+    """Whether the fitted policies, if known exactly, would identify the discounts; None where that cannot be computed.
+
+    With `within`, also which discounts explain them at the fitted temperatures if rewards may differ by that much from a shared
+    one.
+    """
     problem, lam = solution.require_problem(), np.asarray(solution.temperature)
     shared = replace(solution, evidence=Evidence())  # without deviations, which no two exact policies would have in common
     exact = problem.with_experts(
@@ -961,9 +966,13 @@ def identify_fitted(solution: Solution) -> Identification | None:
         for expert, policy in zip(problem.experts, shared.policies(), strict=True)
     )
     try:
-        return identify(exact, temperature="per_expert" if np.ptp(lam) > 0 else float(lam[0]))
+        found = identify(exact, temperature="per_expert" if np.ptp(lam) > 0 else float(lam[0]))
     except ValueError:
         return None
+    if within is None:
+        return found
+    starts = [np.asarray(solution.discounts), found.discounts, *(member.discounts for member in found.members)]
+    return replace(found, within=discounts_within(exact, within, lam, starts=starts))
 
 
 def predicts_worse(checks: ModelChecks, chance: Floats, parameters: int) -> str:

@@ -162,6 +162,7 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
     # What numbers on the command line must be, by the name of the field; with several numbers, each of them.
     numbers: dict[str, Callable[[Any, str], object]] = {
         "smoothing": as_non_negative,
+        "within": as_non_negative,
         "ridge": as_non_negative,
         "seed": partial(as_count, least=0),
         "jobs": as_jobs,

@@ -263,6 +263,10 @@ class GoalsOptions(ChoiceOptions):
 class IdentifyOptions(ChoiceOptions):
     """The options of `identify`."""
 
+    within: Annotated[
+        float | None,
+        typer.Option("--within", help="How far a reward may be from the shared one: which discounts are possible then?"),
+    ] = None
     seed: Seed = 0
     out_dir: Annotated[Path | None, file("--out", "Where to write identify.json and identify.html.")] = None
 
@@ -396,6 +400,7 @@ EXAMPLES = {
     "identify": (
         "multihorizon identify decisions.csv --transitions moves.csv",
         "multihorizon identify 1.csv 2.csv --transitions a.csv --transitions b.csv",
+        "multihorizon identify decisions.csv --transitions moves.csv --within 0.5",
     ),
     "recover": (
         "multihorizon recover decisions.csv --transitions moves.csv --studies 100",
