@@ -455,22 +455,27 @@ def _within(
     relaxation.largest = distance if not distance < least.attained <= distance + rounding else least.attained * (1 + 1e-6) + 1e-9
     members = [point for point in members if point.distance <= relaxation.largest]
     root = search.shrink(search.root, 5)
-    if root is None or smallest[0] > relaxation.largest:
-        settled = np.ones((K, 2), np.bool_)
-        return WithinDistance(distance, "infeasible", smallest, closest, nothing, nothing, settled, least.boxes)
-    search.root = root
+    infeasible = WithinDistance(
+        distance, "infeasible", smallest, closest, nothing, nothing, np.ones((K, 2), np.bool_), least.boxes
+    )
+    if (root is None and not members) or smallest[0] > relaxation.largest:
+        return infeasible
+    search.root = root or search.root  # where a member is known, a box without any is rounding
     search.link()
-    attained, proved, settled, boxes = nothing.copy(), nothing.copy(), np.ones((K, 2), np.bool_), least.boxes
+    attained, proved, settled, boxes = nothing, nothing.copy(), np.ones((K, 2), np.bool_), least.boxes
     for k in range(K):
         for side, sign in enumerate((1.0, -1.0)):
             start = min(members, key=lambda point: sign * point.where[k], default=None)
             end = search.best(1 + k, sign, start, lambda _: GAP)
-            if end.point is not None:
-                members.append(end.point)
-                attained[k, side] = np.clip(sign * end.attained, 0.0, 1.0) + 0.0
+            if end.proved == INFINITY:
+                return infeasible
+            members += [] if end.point is None else [end.point]
             # Moved outwards by more than the rounding of a linear program.
             proved[k, side] = np.clip(sign * (end.proved - 1e-7), 0.0, 1.0) + 0.0 if np.isnan(held[k]) else held[k]
             settled[k, side], boxes = end.settled, boxes + end.boxes
+    if members:
+        discounts = np.clip([point.where[:K] for point in members], 0.0, 1.0) + 0.0
+        attained = np.stack([discounts.min(axis=0), discounts.max(axis=0)], axis=1)
     status = "explained" if members else "not settled"
     return WithinDistance(distance, status, smallest, closest, attained, proved, settled, boxes)
 
@@ -565,8 +570,10 @@ class Search:
         """
         relaxation, costs, number = self.relaxation, {column: sign}, itertools.count()
         root = relaxation.solve(costs, self.root)
-        if root is None:
+        if root is None and start is None:
             return End(INFINITY, INFINITY, None, True, 1)
+        if root is None:  # a member is known, so this is rounding, and nothing is proved
+            return End(-INFINITY, INFINITY, None, False, 1)
         best = self._better(costs, root, None if start is None else self._climb(costs, start))
         heap, boxes = [(root.value, next(number), self.root, root)], 1
         proved = INFINITY
