@@ -9,8 +9,8 @@ with I_k the Fisher information in θ of expert k's decisions, at the mode. So M
 likelihood of `tabular` is, and everything that climbs, profiles or tests that one takes this one too. τ → 0 is the model of one
 reward. With τ → ∞ the decisions of others say nothing of an expert's reward, and discounts are open.
 
-*The mode* is found by Fisher scoring, `H_k = I_k + P`, all experts together, each with a step of their own length. A mode that is
-not found is no answer: then there is no point at x.
+*The mode* is found by Fisher scoring, `H_k = I_k + P`, all experts together, each with a step of their own length. H is corrected
+by what each step shows of the true curvature (BFGS). A mode that is not found is no answer: then there is no point at x.
 
 *The arrow.* In (x, δ_1, …, δ_K) the information has a block for each expert that touches x alone. With A the information of
 expert k in x, of which δ_k shares the columns of θ, eliminating δ_k leaves
@@ -78,7 +78,7 @@ class NearlyShared(Likelihood):
         batches, theta = self.in_tasks(x), self.reward(x)
         delta, plans, curvatures = np.zeros((self.n_experts, self.n_reward)), None, None
         if isinstance(near, NearPoint):
-            delta, curvatures = near.expected(x), near.curvatures
+            delta, curvatures = near.expected(x), near.curvatures if near.likelihood.spread == self.spread else None
             plans = self.plans(batches, x, theta + delta, near.plans)
         if plans is None:
             delta = np.zeros_like(delta)
@@ -101,28 +101,21 @@ class NearlyShared(Likelihood):
     ) -> tuple[Floats, tuple[Plans, ...], Floats] | None:
         """The most likely deviations `(K,d)`, the plans with them, and what they maximise `(K,)`; None where they are not found.
 
-        It begins at `delta` with curvatures `(K,d,d)` of a neighbour, which are computed anew where they no longer serve.
+        It begins at `delta` with curvatures `(K,d,d)` of a neighbour, if there is one.
         """
         theta, inner = self.reward(x), self._inner(plans, delta)
-        fresh, last, length = curvatures is None, np.inf, np.ones(self.n_experts)
-        before: tuple[Floats, Floats, Floats] | None = None
+        # Where a neighbour does not lead to the mode soon, x is too far away, and a climb does better with a shorter step.
+        steps = 200 if curvatures is None else 25
         if curvatures is None:
             curvatures = self._informations(plans) + np.diag(self.precision)
-        for _ in range(200):
-            slope = by_person(plans, [plan.persons.counts for plan in plans], delta.shape) - self.precision * delta
-            if before is not None:
-                # The last step shows how much the inner objective is more curved along it than H.
-                moved, expected, old = before
-                ratio = (moved * (old - slope)).sum(axis=1) / np.maximum(expected, TINY)
-                length = np.where(expected > 1e-12 * np.maximum(1.0, np.abs(inner)), 1 / np.clip(ratio, 0.7, 10.0), length)
+        slope = self._slope(plans, delta)
+        for _ in range(steps):
             step = np.linalg.solve(curvatures, slope[:, :, None])[:, :, 0]
             promised = (slope * step).sum(axis=1)
-            left = 0.5 * float(promised.sum())
-            if left < 1e-11:
+            # Far below what the value shows: the gradient in γ at a fixed δ is large beside that of M.
+            if 0.5 * float(promised.sum()) < 1e-16:
                 return delta, plans, inner
-            if left > 0.1 * last and not fresh:
-                curvatures, fresh, before = self._informations(plans) + np.diag(self.precision), True, None
-                continue
+            length = np.ones(self.n_experts)
             while True:
                 tried = delta + length[:, None] * step
                 there = self.plans(batches, x, theta + tried, plans)
@@ -135,9 +128,14 @@ class NearlyShared(Likelihood):
                 if length.min() < 1e-6:
                     return None
                 length = np.where(worse, 0.4 * length, length)
-            before = length[:, None] * step, length**2 * promised, slope
-            delta, plans, inner, fresh, last = tried, there, reached, False, left
+            delta, plans, inner, old = tried, there, reached, slope
+            slope = self._slope(plans, delta)
+            curvatures = _updated(curvatures, length[:, None] * step, old - slope)
         return None
+
+    def _slope(self, plans: Sequence[Plans], delta: Floats) -> Floats:
+        """The gradient `(K,d)` of what the deviations maximise."""
+        return by_person(plans, [plan.persons.counts for plan in plans], delta.shape) - self.precision * delta
 
     def _inner(self, plans: Sequence[Plans], delta: Floats) -> Floats:
         """`L_k − ½ δᵀPδ` `(K,)`."""
@@ -157,6 +155,18 @@ class NearlyShared(Likelihood):
             for k, block in zip(batch.owners, blocks, strict=True):
                 total[k][np.ix_(used, used)] += block
         return total
+
+
+def _updated(curvatures: Floats, step: Floats, fell: Floats) -> Floats:
+    """Curvatures `(K,d,d)` that agree with how far the gradient `(K,d)` fell along the last step (BFGS)."""
+    along = np.einsum("kde,ke->kd", curvatures, step)
+    expected, found = (step * along).sum(axis=1), (step * fell).sum(axis=1)
+    sure = (found > 0.1 * expected) & (expected > TINY)
+    scale = np.where(sure, 1.0, 0.0)[:, None, None]
+    seen = fell[:, :, None] * fell[:, None, :] / np.where(sure, found, 1.0)[:, None, None]
+    forgotten = along[:, :, None] * along[:, None, :] / np.where(sure, expected, 1.0)[:, None, None]
+    updated: Floats = curvatures + scale * (seen - forgotten)
+    return updated
 
 
 def by_person(plans: Sequence[Plans], weights: Sequence[Floats], shape: tuple[int, ...]) -> Floats:
@@ -295,21 +305,25 @@ class NearPoint(Point):
         model = self.likelihood
         counts = [plan.persons.counts for plan in self.plans]
         z = np.linalg.solve(self.curvatures, slope[:, :, None])[:, :, 0]
-        # differences over a ten-thousandth of a temperature
-        size = max(float(np.abs(z * model.feature_sizes).max()), TINY)
-        share = 1e-4 * float(model.temperatures(self.x).min()) / size
-        mixed, curved = np.zeros(model.size), np.zeros(z.shape)
-        for sign in (1, -1):
-            deviations = self.deviations + sign * share * z
-            batches = [plan.persons for plan in self.plans]
-            plans = model.plans(batches, self.x, model.reward(self.x) + deviations, self.plans)
-            if plans is None:
-                return np.zeros(model.size)
-            there = NearPoint(model, self.x, plans, np.nan, np.nan, deviations)
-            mixed += sign * there.pull_back(counts) / (2 * share)
-            curved += sign * by_person(plans, counts, z.shape) / (2 * share)
-        # What H has left of the equation is small, and H will do for it.
-        left = slope - model.precision * z + curved
+        for last in (False, True):
+            # differences over a ten-thousandth of a temperature
+            size = max(float(np.abs(z * model.feature_sizes).max()), TINY)
+            share = 1e-4 * float(model.temperatures(self.x).min()) / size
+            mixed, curved = np.zeros(model.size), np.zeros(z.shape)
+            for sign in (1, -1):
+                deviations = self.deviations + sign * share * z
+                batches = [plan.persons for plan in self.plans]
+                plans = model.plans(batches, self.x, model.reward(self.x) + deviations, self.plans)
+                if plans is None:
+                    return np.zeros(model.size)
+                if last:
+                    there = NearPoint(model, self.x, plans, np.nan, np.nan, deviations)
+                    mixed += sign * there.pull_back(counts) / (2 * share)
+                curved += sign * by_person(plans, counts, z.shape) / (2 * share)
+            left = slope - model.precision * z + curved
+            if not last:
+                z = z + np.linalg.solve(self.curvatures, left[:, :, None])[:, :, 0]
+        # What is left of the equation is small, and H will do for it.
         for k, places, own in self.arrows:
             theta = places[places < model.n_reward]
             mixed[places] -= own[: theta.size].T @ np.linalg.solve(self.curvatures[k][np.ix_(theta, theta)], left[k, theta])

@@ -125,18 +125,22 @@ def given_deviations(shared: Point, spread: float, others: Sequence[Point] = ())
     return Nearly(shared, spread, (spread, spread), np.nan, better or end, complete=True, given=True)
 
 
-def estimate_deviations(shared: Point, others: Sequence[Point] = (), progress: Progress = silent) -> Nearly:
+def estimate_deviations(
+    shared: Point, others: Sequence[Point] = (), guess: float | None = None, progress: Progress = silent
+) -> Nearly:
     """The most likely spread of personal deviations.
 
     Args:
         shared: the fit with one reward for all.
         others: other ends of the search with one reward, from which to climb as well.
+        guess: a spread near which the search begins.
         progress: called after each round.
     """
     search, model = _Search(shared), shared.likelihood
     unit = float(np.exp(np.log(model.temperatures(shared.x)).mean()))
     low, high = LEAST * unit, MOST * unit
-    best = highest(search.gain, low, high, [0.03 * unit, 0.1 * unit, 0.3 * unit, unit, 3 * unit])
+    around = 0.3 * unit if guess is None else guess
+    best = highest(search.gain, low, high, [around / 3, around, 3 * around])
     progress(0.5, f"deviations of {best:.3g}")
     if best in search.ends:
         elsewhere = _elsewhere(search.ends[best], others)

@@ -290,7 +290,7 @@ def with_deviations(found: Fit, wanted: float | Literal["estimated"], progress: 
     if not found.best.finished:
         return found
     if wanted == "estimated":
-        nearly = estimate_deviations(shared, others, part_of(progress, 0.0, 0.6))
+        nearly = estimate_deviations(shared, others, progress=part_of(progress, 0.0, 0.6))
     else:
         nearly = given_deviations(shared, float(wanted), others)
     if nearly.ascent is None or nearly.p_shared > 0.05:
@@ -305,7 +305,7 @@ def with_deviations(found: Fit, wanted: float | Literal["estimated"], progress: 
             spread = estimate_spread(cast(Ascent[Point], alike), free)
             best = spread.ascent
         if not spread.value and wanted == "estimated":
-            again = estimate_deviations(equal, others, part_of(progress, 0.6, 1.0))
+            again = estimate_deviations(equal, others, nearly.estimated, part_of(progress, 0.6, 1.0))
             if again.ascent is not None:
                 best, nearly = cast(Ascent[Point], again.ascent), replace(again, shared=shared, p_shared=nearly.p_shared)
     progress(1.0, f"log-likelihood {best.point.value:.2f}")
