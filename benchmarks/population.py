@@ -16,6 +16,7 @@ person as decisions arrive.
     python benchmarks/population.py types [--people 44]                 # how many types are found in 30 studies of each kind
     python benchmarks/population.py unnamed [--types 2] [--where cliff] # types of 2,000 episodes without a name, and how many
     python benchmarks/population.py track [--studies 20]                # a new person, 100 decisions one by one
+    python benchmarks/population.py deviations [--spread 0.5]           # rewards that are only nearly shared
 
 Each study has its own persons, ages and mini-blocks. With `--free` the reward is estimated from five features; otherwise the
 points are known. `unnamed` has one to three types on the cliff, on a random task (`--where random`), on the cliff with its reward
@@ -26,6 +27,10 @@ begins with study number 200, so that a long run can be made in parts. A person 
 *Conditions.* Logit discounts differ between persons by a standard deviation of 1.2, log temperatures by 0.4, as those of recorded
 people do. The condition adds its effect to every logit discount; in `slopes` it adds besides a number drawn for each person, with
 standard deviation 1. The same decisions are analysed as those of the same 40 persons, and as those of 80 different persons.
+
+*Deviations.* Persons of two groups on a random task of 20 states, with a reward of `--features` features of their own around the
+common one: 20 persons with 60 decisions each, or `--people` with `--decisions`. A spread of 0 gives the size of the test. The
+same decisions are analysed with one reward for all.
 
 *Carrying over.* Each of 24 persons has about 100 decisions under each condition. The horizon is the same in both, or drawn anew,
 or that of everybody, or changes by one logit for everybody, or stays while all temperatures are half as high again.
@@ -38,6 +43,7 @@ import resource
 import time
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -397,6 +403,61 @@ def track(args: argparse.Namespace) -> None:
     print(f"largest difference to all at once {max(apart):.1e} ({len(apart) // 2} persons on the same nodes)")
 
 
+def deviating(seed: int, people: int, decisions: int, features: int, spread: float) -> dict[str, Any]:
+    """Persons of two groups, each with a reward of their own: the problem, who is in which group, and the truth."""
+    rng, states, actions = np.random.default_rng([seed, 26]), 20, 4
+    mdp = mh.domains.random_mdp(states, actions, branching=4, n_terminal=1, seed=7)
+    of_state = np.random.default_rng(7).uniform(-1, 1, size=(states, features))
+    matrix = mdp.stacked @ of_state
+    sizes = np.abs(matrix).max(axis=0)
+    common = np.array([2.0, -1.6, 1.2, -1.0, 1.8])[:features] / sizes
+    own = common + spread * rng.normal(size=(people, features)) / sizes
+    eta = rng.normal(size=(people, 2)) * [1.0, 0.3] + [0.8, 0.0]
+    eta[1::2, 0] += GROUP
+    pairs = zip(own, expit(eta[:, 0]), np.exp(eta[:, 1]), strict=True)
+    policies = [mh.soft_plan(mdp, (matrix @ r).reshape(actions, states).T, float(g), float(t)).policy for r, g, t in pairs]
+    drawn = mh.Demonstrations.simulate(mdp, policies, decisions, seed).to_frame()
+    table = mh.Demonstrations.from_frame(drawn.groupby("expert", sort=False).head(decisions))
+    problem = mh.Problem(mdp, table, features=matrix)
+    order = [int(name) for name in problem.names]
+    frame = pd.DataFrame({"expert": problem.names, "group": [("a", "b")[i % 2] for i in order]})
+    truth = {"discounts": expit(eta[order, 0]), "deviations": (own - common)[order]}
+    return {"problem": problem, "frame": frame, **truth}
+
+
+def deviations(args: argparse.Namespace) -> None:
+    """How often τ = 0 is rejected, what τ is found, and how often intervals cover the truth, with deviations and without."""
+    people, rows, begin = args.people if args.people < 20_000 else 20, [], time.process_time()
+    for seed in seeds(args):
+        drawn = deviating(seed, people, args.decisions, args.features, args.spread)
+        wanted = mh.Population("~ group", drawn["frame"], deviations="estimated")
+        found = mh.solve(drawn["problem"], wanted)
+        told, kept = found.evidence["deviations"], found
+        if told is None:
+            print(f"study {seed}: {found.status}")
+            continue
+        if not told.spread and args.spread:  # what deviations would have said
+            kept = mh.solve(drawn["problem"], replace(wanted, deviations=max(told.estimated, 1e-3)))
+        shared = mh.solve(drawn["problem"], replace(wanted, deviations=0.0)) if told.spread else found
+        row = [told.p_shared < 0.05, told.estimated, told.interval[0] <= args.spread <= told.interval[1]]
+        for answer in (found, shared):
+            low, high = answer.confidence_intervals(0.95).T
+            effect = answer.evidence["population"]["discount"]["group[T.b]"]["interval"]
+            row += [np.mean((low <= drawn["discounts"]) & (drawn["discounts"] <= high)), effect[0] <= GROUP <= effect[1]]
+        own = kept.evidence["deviations"]
+        errors = np.abs(own.values - drawn["deviations"]) <= 1.96 * own.errors
+        rows.append([*row, errors.mean() if args.spread else np.nan])
+        if len(rows) % 5 == 0 or seed == seeds(args)[-1]:
+            mean, seconds = np.mean(rows, axis=0), (time.process_time() - begin) / len(rows)
+            print(
+                f"{len(rows)} studies, {seconds:.1f} processor seconds each: rejected {100 * mean[0]:.0f} %,",
+                f"spread {mean[1]:.3f} ± {np.std(rows, axis=0)[1]:.3f}, its interval covers {100 * mean[2]:.0f} %;",
+                f"covered with deviations: persons {100 * mean[3]:.1f} %, group {100 * mean[4]:.0f} %; with one reward: persons",
+                f"{100 * mean[5]:.1f} %, group {100 * mean[6]:.0f} %; persons' deviations {100 * mean[7]:.1f} %",
+                flush=True,
+            )
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--types", type=int, choices=[1, 2, 3], default=2)
@@ -408,9 +469,13 @@ if __name__ == "__main__":
     parser.add_argument("--mini-blocks", type=int, default=60)
     parser.add_argument("--people", type=int, default=20_000)
     parser.add_argument("--free", action="store_true")
+    parser.add_argument("--decisions", type=int, default=60)
+    parser.add_argument("--features", type=int, choices=[1, 2, 3, 4, 5], default=2)
+    parser.add_argument("--spread", type=float, default=0.0)
     runs = {"coverage": lambda a: effects(a, GROUP, AGE), "size": lambda a: effects(a, 0.0, 0.0)}
     runs |= {
         "shrinkage": shrinkage,
+        "deviations": deviations,
         "persons": persons,
         "accuracy": accuracy,
         "speed": speed,

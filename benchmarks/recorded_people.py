@@ -6,6 +6,7 @@
     python benchmarks/recorded_people.py FOLDER families
     python benchmarks/recorded_people.py FOLDER noise
     python benchmarks/recorded_people.py FOLDER asteroids
+    python benchmarks/recorded_people.py FOLDER deviations [--no-groups]
 
 FOLDER holds a study with a known reward: `decisions.csv`, `transitions.csv`, `features_points.csv` (state, action, points) and
 `persons.csv`. The study of 44 people on the page "What 44 recorded people say" comes from the repository `dimarkov/pybefit`.
@@ -19,6 +20,11 @@ decisions as those of different persons.
 
 *Asteroids.* People are fitted in the rounds without asteroids (noise is low). `mh.predict` then says what they do among
 asteroids (noise is high), where transitions and states are others, and only the points of actions are shared.
+
+*Deviations.* Do they share a goal? The reward is that of `features.csv`, in whose span the points are. One goal, nearly one and
+several are compared on held-out halves. A folder without `transitions.csv` holds the monthly decisions of buses in bins of 5,000
+miles, each group of buses an expert; the next bin of a bus that keeps its engine is as frequent as in the table, and a bus whose
+engine is replaced goes on from bin 0. The reward is what replacing costs, and what each bin costs.
 
 *Held out.* Each person's episodes are split into two halves. Each half is predicted from a fit to the other, and both
 log-likelihoods are added. "Each alone" is maximum likelihood with each person's own discount and temperature. "One for all" has
@@ -39,7 +45,7 @@ from scipy.special import expit, logsumexp
 from scipy.stats import chi2, multivariate_normal
 
 import multihorizon as mh
-from multihorizon.data.side_tables import read_known_reward, read_transitions
+from multihorizon.data.side_tables import read_features, read_known_reward, read_transitions
 
 #: The grid of logit discounts and log temperatures on which integrals are sums.
 LOGITS, LOG_TEMPERATURES = np.arange(-6.0, 8.01, 0.2), np.arange(-1.0, 5.01, 0.1)
@@ -265,15 +271,62 @@ def asteroids(study: Study) -> None:
     print(f"chance {(visits * chance).sum() / visits.sum():.3f}")
 
 
+def deviations(problem: mh.Problem, table: mh.Demonstrations, groups: bool) -> None:
+    """How far goals are from shared, and how well each model of that predicts."""
+    begin = time.process_time()
+    found = mh.solve(problem, mh.MaximumLikelihood(deviations="estimated"))
+    said = found.evidence["deviations"]
+    print(f"{time.process_time() - begin:.0f} processor seconds. {found.message}")
+    ends = {"deviation": said.interval, "share of the range": said.share_of_range[1:], "choices of 100": said.choices_moved[1:]}
+    values = said.estimated, said.share_of_range[0], said.choices_moved[0]
+    for (name, (low, high)), value in zip(ends.items(), values, strict=True):
+        print(f"  {name:18} {value:.4g} [{low:.4g}, {high:.4g}]")
+    print(f"  p of one reward {said.p_shared:.2g}")
+    rows = zip(found.discounts, said.if_shared["discounts"], strict=True)
+    print("  discounts, quartiles, with deviations and with one reward:")
+    print("   ", *(np.nanquantile(column, [0.25, 0.5, 0.75]).round(3).tolist() for column in zip(*rows, strict=True)))
+    print("  reward", dict(zip(problem.parameter_names, found.reward.round(2).tolist(), strict=True)))
+    begin = time.process_time()
+    compared = mh.compare_goals(found, table, several=groups)
+    print(f"{time.process_time() - begin:.0f} processor seconds. {compared.summary()}")
+    print(compared.to_frame().to_string(index=False), f"\ngroups without each half: {[len(one) for one in compared.groups]}")
+
+
+def buses(folder: Path) -> tuple[mh.Problem, mh.Demonstrations]:
+    """The problem of the buses, and the table."""
+    frame = pd.read_csv(folder / "decisions.csv", dtype={"expert": str, "episode": str})
+    later = frame.groupby(["expert", "episode"])["state"].shift(-1)
+    moved = (later - np.where(frame["action"] == "replace", 0, frame["state"])).dropna()
+    chances, size = moved[moved >= 0].value_counts(normalize=True), 90
+    moves = np.zeros((2, size, size))
+    for step, chance in chances.items():
+        for x in range(size):
+            moves[0, x, min(x + int(step), size - 1)] += chance
+            moves[1, x, int(step)] += chance
+    mdp = mh.MDP(moves, initial=np.eye(size)[0], state_names=[str(x) for x in range(size)], action_names=["keep", "replace"])
+    table = mh.Demonstrations.from_frame(frame.drop(columns=[c for c in ("next_state",) if c in frame]), cut_off=True)
+    features = np.zeros((2 * size, 2))
+    features[:size, 1], features[size:, 0] = -np.arange(size) / 10, -1.0
+    return mh.Problem(mdp, table, features=features, feature_names=["replacing", "ten bins"]), table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("what", choices=["held-out", "effects", "random-groups", "families", "noise", "asteroids"])
+    parser.add_argument("what", choices=["held-out", "effects", "random-groups", "families", "noise", "asteroids", "deviations"])
     parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--no-groups", action="store_true", help="compare no groups, which take long for many persons")
     given = parser.parse_args()
+    if given.what == "deviations" and not (given.folder / "transitions.csv").exists():
+        deviations(*buses(given.folder), not given.no_groups)
+        return
     study = Study(given.folder)
     if given.what in ("held-out", "random-groups"):
         {"held-out": held_out, "random-groups": random_groups}[given.what](study, given.splits)
+    elif given.what == "deviations":
+        matrix, names = read_features(given.folder / "features.csv", study.mdp)
+        problem = mh.Problem(study.mdp, study.table, features=matrix, feature_names=names)
+        deviations(problem, study.table, not given.no_groups)
     else:
         {"effects": effects, "families": families, "noise": noise, "asteroids": asteroids}[given.what](study)
 

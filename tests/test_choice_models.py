@@ -9,6 +9,7 @@ import pytest
 from test_lookahead import simulated, steps_task
 
 import multihorizon as mh
+from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import ChoiceModel, Settings, temperature_penalty
 from multihorizon.choice.sieve import SieveData, SieveModel
 from multihorizon.choice.tabular import Likelihood
@@ -34,8 +35,12 @@ def sieve() -> SieveModel:
     return SieveModel(mh.SampledProblem(steps, data.basis.names), data, settings, 0.1)
 
 
+def nearly() -> Likelihood:
+    return NearlyShared.of(listed(), 0.4)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [listed, weighted, sieve])
+@pytest.mark.parametrize("make", [listed, weighted, sieve, nearly])
 def test_models_keep_the_protocol(make: Callable[[], ChoiceModel]) -> None:
     model = make()
     model = model.holding(temperature_penalty(model, 0.5), model.ridge if model.ridge.any() else 0.3)

@@ -67,6 +67,21 @@ def test_identify_says_what_exact_policies_would_tell(toys, grid_folder, tmp_pat
     assert "The experts identify their discounts" in result.output
 
 
+def test_identify_says_which_discounts_are_possible_if_rewards_are_nearly_the_same(grid_folder, tmp_path):
+    command = ["identify", str(grid_folder / "demos.csv"), "--transitions", str(grid_folder / "mdp.npz"), "--within"]
+    result = RUN.invoke(app, [*command, "0.1", "--out", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "If each expert's reward may differ by up to 0.1 from a shared one:" in result.output
+    saved = json.loads((tmp_path / "identify.json").read_text())
+    assert saved["options"]["within"] == 0.1
+    found = saved["identification"]["within"]
+    assert found["status"] == "explained"
+    for gamma, (low, high) in zip(saved["identification"]["discounts"], found["proved"], strict=True):
+        assert low <= gamma <= high
+    assert "by up to 0.1 from a shared one" in (tmp_path / "identify.html").read_text(encoding="utf-8")
+    assert "--within must be" in RUN.invoke(app, [*command, "-1"]).output
+
+
 def test_a_fit_that_did_not_end_says_of_nobody_that_they_are_identified(toys):
     table = mh.Demonstrations.from_csv(toys / "1.csv")
     solution = mh.solve(mh.Problem(mh.MDP.from_npz(toys / "1.npz"), table), mh.MaximumLikelihood())

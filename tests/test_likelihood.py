@@ -144,11 +144,11 @@ def test_all_engines_plan_and_solve_alike(mdp):
         values = one.values(reward, gamma, lam, None)
         assert values == pytest.approx(np.stack([plan.values for plan in plans], axis=1), abs=1e-9)
         solver = one.resolvents(policy, gamma)
-        x, y = solver.solve(b), solver.solve_transposed(b[:, :, 0])
+        x, y = solver.solve(b), solver.solve_transposed(b)
         for n, plan in enumerate(plans):
             under = mdp.under(plan.policy)
             assert x[:, n] - gamma[n] * (under @ x[:, n]) == pytest.approx(b[:, n], abs=1e-9)
-            assert y[:, n] - gamma[n] * (under.T @ y[:, n]) == pytest.approx(b[:, n, 0], abs=1e-9)
+            assert y[:, n] - gamma[n] * (under.T @ y[:, n]) == pytest.approx(b[:, n], abs=1e-9)
 
 
 def test_levels_lead_to_lower_ones_and_cycles_are_seen():

@@ -19,6 +19,7 @@ OF_SOLUTIONS: dict[str, Callable[[Asked], Any]] = {
     "shared discount": lambda of: mh.shared_discount_test(of.solution),
     "pairs": lambda of: mh.pairwise_tests(of.solution),
     "shared goal": lambda of: shared_goal_test(of.solution, 19),
+    "goals compared": lambda of: mh.compare_goals(of.solution, of.table),
     "bootstrap": lambda of: mh.bootstrap(of.solution, 2),
     "model": lambda of: mh.check_model(of.solution, of.table),
     "study": lambda of: mh.simulate_study(
@@ -48,17 +49,18 @@ OF_PROBLEMS: dict[str, Callable[[Asked], Any]] = {
     "carrying over": carry_over,
 }
 QUESTIONS = OF_SOLUTIONS | OF_PROBLEMS
-KINDS = ("lists", "look-ahead", "population", "vectors")
+KINDS = ("lists", "deviations", "look-ahead", "population", "vectors")
 #: What is said where a question has no answer for a kind of solution.
 NO_DISCOUNT = {"look-ahead": "hyperbolic look-ahead has no single discount", "population": "come from one distribution"}
 REFUSED = {
     "shared discount": NO_DISCOUNT,
     "pairs": NO_DISCOUNT,
     "shared goal": NO_DISCOUNT | {"vectors": "needs states in a list"},
+    "goals compared": NO_DISCOUNT | {"vectors": "needs states in a list"},
     "bootstrap": NO_DISCOUNT | {"vectors": "needs states in a list"},
     "model": NO_DISCOUNT | {"vectors": "needs states in a list"},
     "study": {"look-ahead": "must have discounts to recover", "vectors": "must be a solution of MaximumLikelihood or Population"},
-    "functions": dict.fromkeys(KINDS[:3], "needs a solution of SieveLikelihood"),
+    "functions": dict.fromkeys(KINDS[:4], "needs a solution of SieveLikelihood"),
     "what if": {"look-ahead": NO_DISCOUNT["look-ahead"], "vectors": "needs a problem with a finite task"},
     "nudge": {"look-ahead": NO_DISCOUNT["look-ahead"], "vectors": "needs a problem with a finite task"},
     "posterior": {"vectors": "its states are vectors"},

@@ -36,7 +36,7 @@ def test_simulated_episodes_begin_where_those_of_the_study_did(space) -> None:
     task, persons, problem = space
     design = read_design(problem, persons.demonstrations)
     first = task.mdp.n_states - 5  # all others lead on
-    policies = policies_of(problem, task.reward, np.zeros(0), persons.discounts, persons.temperatures)
+    policies = policies_of(problem, task.reward, np.zeros((len(persons.discounts), 0)), persons.discounts, persons.temperatures)
     simulated = design.simulate(problem, np.arange(12), policies, 1.0, 3)
     again = design.simulate(problem, np.arange(12), policies, 1.0, 3)
     starts = np.bincount(task.starts, minlength=task.mdp.n_states)

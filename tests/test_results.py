@@ -57,6 +57,7 @@ def carried() -> Result:
 
 RESULTS: dict[str, Callable[[], Result]] = {
     "Solution": of,
+    "Solution with deviations": lambda: of("deviations"),
     "Solution of look-ahead": lambda: of("look-ahead"),
     "Solution of a population": lambda: of("population"),
     "Solution under conditions": lambda: under_conditions(of("population"), persons=6),
@@ -67,6 +68,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "SharedGoalTest": lambda: shared_goal_test(of(), 19),
     "Goals": lambda: mh.goals(of().require_problem(), simulations=19),
     "Goals of policies": lambda: mh.goals(mh.Problem(of().require_problem().mdp, of().policies())),
+    "GoalComparison": lambda: mh.compare_goals(of("deviations"), table()),
     "Bootstrap": lambda: mh.bootstrap(of(), 3),
     "ModelChecks": lambda: mh.check_model(of(), table()),
     "LookaheadComparison": lambda: mh.compare_lookahead(of().require_problem(), [mh.Exponential()]),

@@ -1,5 +1,5 @@
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ from multihorizon.files import for_json
 from multihorizon.parallel import silent
 from multihorizon.solution import (
     ClosedFormEvidence,
+    Deviations,
     EntropyEvidence,
     LikelihoodEvidence,
     LookaheadEvidence,
@@ -202,3 +203,36 @@ def test_of_very_many_experts_a_solution_says_little_and_draws_how_they_are_dist
     many.to_json(tmp_path / "many.json")
     assert mh.Solution.from_json(tmp_path / "many.json").experts == many.experts
     assert (tmp_path / "many.json").read_text().count("\n") < 100
+
+
+def test_deviations_are_saved_and_make_personal_rewards(tmp_path) -> None:
+    problem = mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts())
+    told = mh.solve(problem, Told())
+    values = np.outer([0.5, 0.0, -0.5], np.arange(DOMAIN.reward.size))
+    deviations = Deviations(
+        spread=0.5,
+        estimated=0.5,
+        interval=np.array([0.2, np.inf]),
+        p_shared=np.nan,
+        share_of_range=np.array([0.1, 0.05, np.inf]),
+        choices_moved=np.array([2.0, 1.0, 3.0]),
+        values=values,
+        errors=np.full_like(values, 0.1),
+        if_shared={"discounts": told.discounts, "standard_errors": np.full(3, np.nan), "log_likelihood": -3.0},
+        given=True,
+    )
+    old = LikelihoodEvidence.read(OLD["likelihood"]["evidence"])
+    assert old.deviations is None
+    assert "deviations" not in old
+    solution = replace(told, solver="MaximumLikelihood", evidence=replace(old, deviations=deviations))
+    np.testing.assert_array_equal(told.personal_rewards, np.tile(DOMAIN.reward, (3, 1)))
+    np.testing.assert_array_equal(solution.personal_rewards, DOMAIN.reward + values)
+    alone = replace(told, reward=DOMAIN.reward + values[2])
+    np.testing.assert_array_equal(solution.policies()[2], alone.policies()[2])
+    np.testing.assert_array_equal(solution.policies()[1], told.policies()[1])
+    solution.to_json(tmp_path / "s.json")
+    again = mh.Solution.from_json(tmp_path / "s.json", problem=problem)
+    assert for_json(again.evidence) == for_json(solution.evidence)
+    np.testing.assert_array_equal(again.personal_rewards, solution.personal_rewards)
+    with pytest.raises(ValueError, match="deviations of the solution"):
+        replace(solution, evidence=replace(old, deviations=replace(deviations, values=values[:, 1:])))

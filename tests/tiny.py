@@ -54,6 +54,7 @@ def tiny_solutions() -> dict[str, Asked]:
     problem, steps = mh.Problem(mdp, table, arrival_features=PAYS[:, None]), walks()
     solvers = {
         "lists": mh.MaximumLikelihood(1.0, starts=1),
+        "deviations": mh.MaximumLikelihood(1.0, starts=1, deviations=0.3),
         "look-ahead": mh.MaximumLikelihood(1.0, starts=1, lookahead=mh.Hyperbolic()),
         "population": mh.Population(nodes=5),
     }

@@ -50,6 +50,7 @@ _HOMES = {
     "solve": "driver",
     "identify": "exact.identify",
     "goals": "questions.goals",
+    "compare_goals": "questions.goal_comparison",
     "bootstrap": "questions.bootstrap",
     "posterior": "questions.posterior",
     "cluster": "parallel",

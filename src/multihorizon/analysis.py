@@ -17,9 +17,11 @@ experts together first, with a degree for every parameter that was estimated: wh
 log-likelihood in total, give or take `√(2p)`. A model that loses more than `p + 3√(2p)` against a simpler one predicts
 worse than it.
 
-*Goals.* Experts who do not plan as the model says, or who act on something that it leaves out, look as if they had different
-goals. So where one reward is rejected, the choices are compared with the model once more, each expert with a reward of their
-own. Only if that fits are different goals the finding.
+*Goals.* Real persons rarely share a reward to the last digit. So unless it is asked for one reward, personal deviations from it
+are estimated, and kept where the decisions reject that there are none. Whether the goal is one, nearly one, or several is judged
+on held-out decisions (`goal_comparison`). Experts who do not plan as the model says, or who act on something that it leaves out,
+look as if they had different goals, too. So where one reward is rejected, the choices are compared with the model once more, each
+expert with a reward of their own. Only if that fits are different goals the finding.
 
 *Identifiability* has two sides that must agree: the Fisher information at the answer (do *these* decisions determine the
 discounts?) and `identify` on the fitted policies (could any number of decisions in this task?).
@@ -33,32 +35,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 from scipy.stats import chi2, norm
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, first_few
-from multihorizon.choice.model import DENSE_REWARDS, Settings, Temperature
+from multihorizon.choice.deviations import NearPoint
+from multihorizon.choice.model import DENSE_REWARDS, Settings, Temperature, with_known_reward
 from multihorizon.choice.sieve import LARGEST_DISCOUNT
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis, held_rewards, is_crowd
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.dynamics import describe_estimate, estimate_mdp, require_agreement, require_ends, untaken_actions
 from multihorizon.data.reading import look_alikes
 from multihorizon.data.steps import Steps
 from multihorizon.driver import solve
+from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import Contrasts, ProfileIntervals, ProfilesApart, reward_contrasts
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.estimate.population.solver import Population
 from multihorizon.estimate.sieve import RewardFunctions, SieveLikelihood, dynamics_unknown, reward_functions, unpredicted
 from multihorizon.exact.identify import Identification, identify
+from multihorizon.exact.nearly import discounts_within
 from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP, steps_left
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem, SampledProblem
 from multihorizon.questions.differences import difference_words
+from multihorizon.questions.goal_comparison import GoalComparison, compare_goals, deviation_words, one_goal_test, one_reward
 from multihorizon.questions.goals import Goals, best_fit, group_experts
 from multihorizon.questions.lookahead_comparison import LookaheadComparison, check_comparable, compare_from
 from multihorizon.questions.model_checks import (
@@ -74,10 +80,18 @@ from multihorizon.questions.model_checks import (
     predicted_by_group,
 )
 from multihorizon.questions.shared_discount import SharedDiscountTest, each_pair, shared_discount_test, with_holm
-from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test
+from multihorizon.questions.shared_goal import SharedGoalTest
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, draw_rows, package_version
-from multihorizon.solution import LikelihoodEvidence, PopulationEvidence, SieveEvidence, Solution, Status
+from multihorizon.solution import (
+    Deviations,
+    Evidence,
+    LikelihoodEvidence,
+    PopulationEvidence,
+    SieveEvidence,
+    Solution,
+    Status,
+)
 from multihorizon.tables import ShownTable, without_empty
 from multihorizon.words import (
     LEVEL,
@@ -95,6 +109,8 @@ from multihorizon.words import (
 
 #: Up to this many experts are named one by one.
 NAMED_EXPERTS = 5
+#: With more rewards than this, deviations from them are estimated only where they are asked for by number.
+MOST_DEVIATIONS = 100
 QUESTION = "Do they share a goal?"
 
 
@@ -128,12 +144,14 @@ class Penalty:
 class GoalCheck:
     """The test that all experts share one reward, and their groups where it is rejected and they were looked for.
 
-    `apart` says how widely the model fits if each expert has a reward of their own; None where that was not asked.
+    `apart` says how widely the model fits if each expert has a reward of their own; None where that was not asked. `comparison`
+    has deviations from one reward and held-out predictions, as far as there are any.
     """
 
     test: SharedGoalTest
     groups: Goals[Solution] | None = None
     apart: Extent | None = None
+    comparison: GoalComparison | None = None
 
     @property
     def model_fails(self) -> bool:
@@ -142,9 +160,15 @@ class GoalCheck:
 
     @property
     def rejected(self) -> bool:
-        """Whether the experts have different goals: one reward for all is rejected, one for each fits, and no grouping speaks
-        for one."""
-        return self.test.rejected and not self.model_fails and (self.groups is None or self.groups.verdict == "differ")
+        """Whether the experts have different goals: one reward for all is rejected, and so is nearly one; one for each fits, and
+        no grouping speaks for one."""
+        differ = self.groups is None or self.groups.verdict == "differ"
+        return self.test.rejected and not self.model_fails and not self.nearly and differ
+
+    @property
+    def nearly(self) -> bool:
+        """Whether the experts nearly share one goal: one reward for all is rejected, and small deviations from one are not."""
+        return self.comparison is not None and self.comparison.support == "nearly one goal" and not self.model_fails
 
     @cached_property
     def verdict(self) -> Answer:
@@ -161,11 +185,16 @@ class GoalCheck:
                 "the cause."
             )
             return Answer(QUESTION, "It is not known", reasons, "caution")
+        if self.comparison is not None and self.comparison.deviations is not None and self.nearly:
+            words = deviation_words(self.comparison.deviations)
+            reasons = f"One reward for all is rejected ({p}), but deviations are small: {words}. {self.comparison.prediction}"
+            return Answer(QUESTION, "Nearly", reasons.strip(), "good")
         if not self.rejected:
             reasons = f"One reward for all is rejected ({p}), but nobody's goal can be distinguished from the others'."
             return Answer(QUESTION, "It is not known", reasons, "caution")
         who = "" if self.groups is not None else " Who shares one with whom was not looked for: ask multihorizon goals."
-        reasons = f"One reward for all is rejected ({p}), so the estimates for all together must not be believed.{who}"
+        predicted = "" if self.comparison is None else f" {self.comparison.prediction}".rstrip()
+        reasons = f"One reward for all is rejected ({p}), so the estimates for all together must not be believed.{predicted}{who}"
         return Answer(QUESTION, "No", reasons, "bad")
 
     @property
@@ -177,7 +206,8 @@ class GoalCheck:
         """Plain values, None for what is not known."""
         p_value = None if self.test.reason else self.test.p_value
         groups = None if self.groups is None else self.groups.to_dict()
-        return {"p_value": p_value, "answer": self.answer, "found": groups}
+        compared = None if self.comparison is None else self.comparison.to_dict()
+        return {"p_value": p_value, "answer": self.answer, "found": groups, "compared": compared}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -261,6 +291,25 @@ class Analysis(Result):
     def goals_differ(self) -> bool:
         """Whether the experts were found to have different goals."""
         return self.goals is not None and self.goals.rejected
+
+    @property
+    def deviations(self) -> Deviations | None:
+        """The deviations from one reward that the fit allows for; None where it has one reward for all."""
+        found = self.evidence.deviations if isinstance(self.evidence, LikelihoodEvidence) else None
+        return found if found is not None and found.spread > 0 else None
+
+    @cached_property
+    def about_deviations(self) -> str:
+        """What the reader must know of the model beside the numbers; empty where there is one reward for all."""
+        if self.deviations is None:
+            return ""
+        words = deviation_words(self.deviations)
+        if self.deviations.given:
+            return f"Goals are taken to be shared nearly, as was asked for: {words}."
+        nearly = self.goals is not None and self.goals.nearly
+        first = "The experts nearly share one goal" if nearly else "The experts do not share one reward"
+        one = f"one reward for all is rejected (p {p_text(self.deviations.p_shared)})"
+        return f"{first}: {one}, and {words}. Discounts and intervals allow for that; ask for one reward with deviations 0."
 
     @property
     def identified(self) -> list[bool]:
@@ -367,12 +416,13 @@ class Analysis(Result):
         """
         look, asked = self.verdicts[0].reasons, self.population
         shape = [] if self.lookahead is None else [self.lookahead.sentences()]
+        nearly = [self.about_deviations] if self.about_deviations else []
         if asked is None:
-            return self.warnings[0] if self.withheld else " ".join([*shape, look])
+            return self.warnings[0] if self.withheld else " ".join([*shape, look, *nearly])
         said = difference_words(asked, self.longest)
         if self.withheld:
             return " ".join([self.warnings[0], "The comparison of persons is a fit of its own:", *said])
-        return " ".join([*said, *shape])
+        return " ".join([*said, *shape, *nearly])
 
     @cached_property
     def headline(self) -> str:
@@ -537,6 +587,7 @@ class Analysis(Result):
             "pairwise_tests": [test.to_dict() for test in self.pairs] or None,
             "equal_temperatures_p": evidence.equal_temperatures_p,
             "goals": as_dict(self.goals),
+            "deviations": evidence.deviations if isinstance(evidence, LikelihoodEvidence) else None,
             "lookahead": as_dict(self.lookahead),
             "model_checks": self._checks() if lists else None,
             "one_maximum": {"discounts": solution.discounts, "log_likelihood": solution.objective},
@@ -621,6 +672,7 @@ def analyse(
     keep: Callable[[Analysis], None] = lambda found: None,
     solver: MaximumLikelihood | SieveLikelihood | None = None,
     known_reward: Callable[[MDP], Floats] | None = None,
+    deviations: float | Literal["estimated"] | None = None,
     lookahead: Sequence[Lookahead] = (),
     population: Population | None = None,
     seed: int = 0,
@@ -642,6 +694,9 @@ def analyse(
         keep: called with what is known so far, again and again while the work goes on.
         solver: all options of the fit, in place of `temperature` and `ridge`, which must then be left out.
         known_reward: None, or a function of the MDP that gives the known part of the reward, as in `MaximumLikelihood`.
+        deviations: how far each expert's reward may be from the shared one, as in `MaximumLikelihood`. By default it is
+            "estimated", and that of the solver where one is given. Where it cannot be had, one reward is fitted, and a remark
+            says so. From a reward that is known in full nobody deviates unless a number is given.
         lookahead: families of look-ahead to compare on the same decisions.
         population: what to ask about groups, persons and the conditions of the tables, if anything; the known reward is handed on
             to it.
@@ -653,13 +708,19 @@ def analyse(
         ValueError: on tables that do not fit the task, and where a solver comes with options that are its own.
     """
     doubled = {"temperature": temperature, "ridge": ridge, "known_reward": known_reward and getattr(solver, "known_reward", None)}
+    doubled["deviations"] = None if deviations is None else getattr(solver, "deviations", 0.0) or None
     twice = [name for name, value in doubled.items() if value is not None]
     if solver is not None and twice:
         raise ValueError(f"{' and '.join(twice)} must be left out where a solver is given: it has its own, received both")
     temperature = "pooled" if temperature is None else temperature
     if isinstance(tables, Steps):
         of_lists = {"mdps": mdps, "features": features, "smoothing": smoothing, "ridge": ridge, "known_reward": known_reward}
-        of_lists |= {"population": population, "lookahead": lookahead or None, "estimate_rest": estimate_rest or None}
+        of_lists |= {
+            "deviations": deviations or None,
+            "population": population,
+            "lookahead": lookahead or None,
+            "estimate_rest": estimate_rest or None,
+        }
         wrong = [name for name, value in of_lists.items() if value is not None]
         if wrong or not isinstance(solver, SieveLikelihood | None):
             what = " and ".join(wrong) or type(solver).__name__
@@ -674,7 +735,9 @@ def analyse(
     if isinstance(solver, SieveLikelihood):
         raise ValueError("SieveLikelihood is for states that are vectors: hand in Steps, received tables with a list of states")
     tables = [tables] if isinstance(tables, Demonstrations) else tables
-    solver = solver or MaximumLikelihood(temperature, ridge=ridge)
+    if deviations is None:
+        deviations = "estimated" if solver is None else solver.deviations
+    solver = replace(solver or MaximumLikelihood(temperature, ridge=ridge), deviations=deviations)
     if population is not None and (is_crowd(tables) or population.distribution == "types"):
         refused = [name for name, asked in {"pairs": pairs, "lookahead": bool(lookahead)}.items() if asked]
         if refused:
@@ -694,25 +757,28 @@ def analyse(
         check_comparable(problem, solver)
     if population is not None:
         population.covariates(problem)  # what cannot be used is refused before any work
-    solution = solve(problem, solver, seed=seed, progress=part_of(progress, 0.0, 0.15))
+    solver, solution, goal_test, refused = _fitted(problem, solver, seed, jobs, part_of(progress, 0.0, 0.2))
+    remarks = [*remarks, *refused]
     if solver.temperature == "shared" and problem.n_experts > 1:  # do the decisions reject what the user asks for?
         freer = solve(problem, replace(solver, temperature="pooled"), seed=seed)
         p_value = LikelihoodEvidence.of(freer).equal_temperatures_p
         solution = replace(solution, evidence=replace(LikelihoodEvidence.of(solution), equal_temperatures_p=p_value))
     found = replace(_fit_to_lists(solution, tables), remarks=remarks, quick=quick)
-    if problem.n_experts > 1 and not found.reward_given:
-        goal_test = shared_goal_test(solution, seed=seed, progress=part_of(progress, 0.15, 0.2), jobs=jobs)
+    if goal_test is not None:
+        allowed = LikelihoodEvidence.of(solution).deviations
         apart = extent(misfits(problem, _own_policies(solution))) if goal_test.rejected else None
-        found = replace(found, goals=GoalCheck(goal_test, apart=apart))
+        nothing = GoalComparison(problem.names, goal_test, allowed, np.zeros(0, dtype=np.int64), {})
+        found = replace(found, goals=GoalCheck(goal_test, apart=apart, comparison=nothing))
     keep(found)
     if population is not None:
         asked = replace(population, known_reward=solver.known_reward, jobs=jobs)
         found = replace(found, population=solve(problem, asked, seed=seed, progress=part_of(progress, 0.2, 0.3)))
         keep(found)
     if lookahead:
-        found = replace(
-            found, lookahead=compare_from(resume(solution), lookahead, tables, seed=seed, progress=part_of(progress, 0.3, 0.35))
-        )
+        base = _with_one_reward(resume(solution))
+        compared = compare_from(base, lookahead, tables, seed=seed, progress=part_of(progress, 0.3, 0.35))
+        also = [] if found.deviations is None else ["Families of look-ahead were compared with one reward for all."]
+        found = replace(found, lookahead=compared, remarks=[*found.remarks, *also])
     if solver.ridge:
         penalty = Penalty(solver.ridge, solve(problem, replace(solver, ridge=None), seed=seed))
         found = replace(found, penalty=penalty, withheld=found.withheld or penalty.decides(solution))
@@ -726,12 +792,18 @@ def analyse(
         worse = found.withheld or predicts_worse(checks, found.chance, found.estimated_rewards)
         found = replace(found, checks=checks, withheld=worse)
     except ValueError as error:
-        found = replace(found, remarks=[*remarks, f"The model was not checked on held-out episodes: {error}."])
+        found = replace(found, remarks=[*found.remarks, f"The model was not checked on held-out episodes: {error}."])
     keep(found)
     few = problem.n_experts <= 12 and problem.n_parameters <= 60  # with more, grouping takes long
-    asked_all = not any(found.known) and solver.known_reward is None
-    if found.goals is not None and found.goals.rejected and few and asked_all:
-        groups = group_experts(solution, found.goals.test, solver.temperature, seed=seed, progress=part_of(progress, 0.5, 0.55))
+    few &= not any(found.known) and solver.known_reward is None
+    if found.goals is not None and found.checks is not None and not found.withheld:
+        test, part = found.goals.test, part_of(progress, 0.5, 0.53)
+        if test.rejected or (found.goals.comparison is not None and found.goals.comparison.deviations is not None):
+            comparison = compare_goals(solution, tables, several=few, test=test, seed=seed, progress=part)
+            found = replace(found, goals=replace(found.goals, comparison=comparison))
+            keep(found)
+    if found.goals is not None and found.goals.rejected and few:
+        groups = group_experts(solution, found.goals.test, solver.temperature, seed=seed, progress=part_of(progress, 0.53, 0.55))
         found = replace(found, goals=replace(found.goals, groups=groups))
         keep(found)
     if found.withheld:
@@ -739,6 +811,48 @@ def analyse(
     found = _with_intervals(found, jobs, part_of(progress, 0.55, 0.8), keep)
     found = _with_tests(found, pairs or problem.n_experts <= 6, jobs, part_of(progress, 0.8, 1.0), keep)
     return replace(found, finished=True)
+
+
+def _fitted(
+    problem: Problem, solver: MaximumLikelihood, seed: int, jobs: int, progress: Progress
+) -> tuple[MaximumLikelihood, Solution, SharedGoalTest | None, list[str]]:
+    """The solver that was used, its solution, the test of one reward where there is one to test, and remarks.
+
+    Where deviations are to be estimated, they are kept only if the test rejects that there are none.
+    """
+    one, why, kept = replace(solver, deviations=0.0), "", None
+    shared = problem.n_experts > 1 and with_known_reward(problem, solver.known_reward)[1] is None
+    first, last = part_of(progress, 0.0, 0.7), part_of(progress, 0.7, 1.0)
+    if solver.deviations == "estimated" and shared and problem.n_parameters <= MOST_DEVIATIONS:
+        try:
+            found = solve(problem, solver, seed=seed, progress=first)
+            allowed = LikelihoodEvidence.of(found).deviations
+            if allowed is None or not allowed.spread or found.status != Status.NOT_CONVERGED:
+                test = one_goal_test(found, seed=seed, jobs=jobs, progress=last)
+                if allowed is None or not allowed.spread or test.rejected:
+                    return solver, found, test, []
+                kept = replace(allowed, spread=0.0, p_shared=test.p_value, values=0 * allowed.values, errors=0 * allowed.errors)
+            else:
+                why = "the fit with them did not end"
+        except ValueError as error:  # if it is not about deviations, it comes again
+            why = str(error)
+    elif solver.deviations == "estimated" and shared:
+        why = f"there are more than {MOST_DEVIATIONS} rewards, which would take long; a number is still taken"
+    used = one if solver.deviations == "estimated" else solver
+    found = solve(problem, used, seed=seed, progress=first)
+    remarks = [f"Personal deviations from one reward were not estimated: {why}. All experts have one reward."] if why else []
+    if kept is not None:
+        return used, replace(found, evidence=replace(LikelihoodEvidence.of(found), deviations=kept)), test, remarks
+    return used, found, one_goal_test(found, seed=seed, jobs=jobs, progress=last) if shared else None, remarks
+
+
+def _with_one_reward(point: Point) -> Point:
+    """The fit in which all share the reward, beside one with deviations from it."""
+    if not isinstance(point, NearPoint):
+        return point
+    start = one_reward(point.likelihood).at(point.x)
+    assert start is not None
+    return climb(start).point
 
 
 def build_problem(
@@ -915,17 +1029,26 @@ def identification(solution: Solution) -> Identification | None:
     return identify_fitted(solution) if small or solution.status == Status.NOT_IDENTIFIED else None
 
 
-def identify_fitted(solution: Solution) -> Identification | None:
-    """Whether the fitted policies, if known exactly, would identify the discounts; None where that cannot be computed."""
+def identify_fitted(solution: Solution, within: float | None = None) -> Identification | None:
+    """Whether the fitted policies, if known exactly, would identify the discounts; None where that cannot be computed.
+
+    With `within`, also which discounts explain them at the fitted temperatures if rewards may differ by that much from a shared
+    one.
+    """
     problem, lam = solution.require_problem(), np.asarray(solution.temperature)
+    shared = replace(solution, evidence=Evidence())  # without deviations, which no two exact policies would have in common
     exact = problem.with_experts(
         replace(expert, kind="policy", policy=policy, counts=None, conditions=None)
-        for expert, policy in zip(problem.experts, solution.policies(), strict=True)
+        for expert, policy in zip(problem.experts, shared.policies(), strict=True)
     )
     try:
-        return identify(exact, temperature="per_expert" if np.ptp(lam) > 0 else float(lam[0]))
+        found = identify(exact, temperature="per_expert" if np.ptp(lam) > 0 else float(lam[0]))
     except ValueError:
         return None
+    if within is None:
+        return found
+    starts = [np.asarray(solution.discounts), found.discounts, *(member.discounts for member in found.members)]
+    return replace(found, within=discounts_within(exact, within, lam, starts=starts))
 
 
 def predicts_worse(checks: ModelChecks, chance: Floats, parameters: int) -> str:
@@ -1347,6 +1470,8 @@ def _fit_of_lists(found: Analysis) -> Answer:
         why = "The experts do something that one shared reward and one discount each cannot explain."
         if found.goals_differ:
             why = "They do not share one goal."
+        elif found.deviations is not None:
+            why = "The experts do something that a nearly shared reward and one discount each cannot explain."
         reasons = (
             "The model does not fit: each expert's own habits predict held-out decisions better, by "
             f"{per_decision(lost)} in log-likelihood per decision. {why}"

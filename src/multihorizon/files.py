@@ -20,6 +20,7 @@ import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,8 @@ def for_json(value: Any) -> Any:
     """
     if isinstance(value, Mapping):
         return {str(k): for_json(v) for k, v in value.items()}
+    if is_dataclass(value):
+        return for_json(vars(value))
     if isinstance(value, list | tuple):
         return [for_json(v) for v in value]
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub" and np.isfinite(value).all():

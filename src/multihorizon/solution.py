@@ -94,6 +94,8 @@ class Evidence(Mapping[str, Any]):
         known: dict[str, Any] = {name: content.get(name) for name in names}
         if known.get("population") is not None:
             known["population"] = PopulationFindings.read(known["population"])
+        if isinstance(found := known.get("deviations"), Mapping):
+            known["deviations"] = Deviations(**found)
         if (found := known.get("lookahead")) is not None:
             known["lookahead"] = (FittedLookahead if "weights" in found else FamilyParameters).read(found)
         return cls(**known, other={name: value for name, value in content.items() if name not in known})
@@ -250,6 +252,43 @@ class FittedLookahead(FamilyParameters):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Deviations:
+    """How far the goals of persons are from the one they nearly share: person k's reward is `θ + δ_k`, `δ_k ~ N(0, τ²W)`.
+
+    Attributes:
+        spread: τ, in units of reward; 0 where the decisions do not contradict one reward for all.
+        estimated: the most likely τ, also where it is not taken.
+        interval: the ends of the 95 % interval of τ.
+        p_shared: the p-value of τ = 0; NaN where τ was given.
+        share_of_range: τ as a share of the range of the shared reward, and the ends of its interval.
+        choices_moved: how many choices in a hundred deviations of that size move, and the ends of that interval.
+        values, errors: each person's deviation `(K,d)` from the shared reward, and its posterior standard deviation.
+        if_shared: "discounts", "standard_errors" `(K,)` and "log_likelihood" of one reward for all, which is τ = 0.
+        given: whether τ was given and not estimated.
+    """
+
+    spread: float
+    estimated: float
+    interval: Floats
+    p_shared: float
+    share_of_range: Floats
+    choices_moved: Floats
+    values: Floats
+    errors: Floats
+    if_shared: dict[str, Any]
+    given: bool
+
+    def __post_init__(self) -> None:
+        """Lists and null, as files have them, become arrays and NaN."""
+        for name in ("interval", "share_of_range", "choices_moved", "values", "errors"):
+            object.__setattr__(self, name, read_numbers(getattr(self, name)))
+        for name in ("spread", "estimated", "p_shared"):
+            object.__setattr__(self, name, float(read_numbers(getattr(self, name))))
+        shared = {name: read_numbers(value) for name, value in self.if_shared.items()}
+        object.__setattr__(self, "if_shared", shared | {"log_likelihood": float(shared["log_likelihood"])})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LikelihoodEvidence(DiscountEvidence):
     """What `MaximumLikelihood` says.
 
@@ -263,6 +302,7 @@ class LikelihoodEvidence(DiscountEvidence):
         transition_widening: by expert, how much wider estimated transitions make the standard error of the discount.
         transitions: the transitions as the decisions changed them, where they are estimated with the rest.
         equally_likely: other ends of the search that are as likely with other discounts.
+        deviations: how far persons deviate from the shared reward; None where that was not asked.
     """
 
     known: dict[str, Any]
@@ -277,6 +317,7 @@ class LikelihoodEvidence(DiscountEvidence):
     transitions: list[Any]
     lookahead: FamilyParameters
     equally_likely: list[dict[str, Any]]
+    deviations: Deviations | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -499,12 +540,13 @@ class PopulationFindings(Evidence):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PopulationEvidence(DecisionEvidence):
-    """What `Population` says: the findings, and how the shared reward is held."""
+    """What `Population` says: the findings, how the shared reward is held, and how far persons deviate from it, if asked."""
 
     population: PopulationFindings
     reward_standard_errors: list[float | None]
     ridge: float
     ridge_reason: str
+    deviations: Deviations | None = None
 
 
 def read_evidence(solver: str, content: Mapping[str, Any]) -> Evidence:
@@ -594,19 +636,28 @@ class Solution(Result):
             )
         if not isinstance(self.evidence, Evidence):
             object.__setattr__(self, "evidence", read_evidence(self.solver, self.evidence))
+        if isinstance(found := self.evidence.get("deviations"), Deviations):
+            as_shape(found.values, (len(self.experts), self.reward.size), "deviations of the solution")
         for name in ("discounts", "reward", "temperature", "standard_errors"):
             array = getattr(self, name)
             object.__setattr__(self, name, None if array is None else read_only(array))
+
+    @property
+    def personal_rewards(self) -> Floats:
+        """Each expert's reward `(K,d)`: the shared one, and what the expert deviates from it where goals are nearly shared."""
+        found, shape = self.evidence.get("deviations"), (len(self.experts), self.reward.size)
+        return read_only(self.reward + found.values) if isinstance(found, Deviations) else np.broadcast_to(self.reward, shape)
 
     def policies(self) -> list[Floats]:
         """The policy `(S,A)` of each of the problem's experts under the answer: optimal, or soft-optimal at a temperature."""
         problem = self.require_problem()
         if not (np.isfinite(self.discounts).all() or self._weights) or not np.isfinite(self.reward).all():
             raise ValueError(f"this solution has no answer to plan with: its status is {self.status}")
-        return [self._policy(expert, owner) for expert, owner in zip(problem.experts, problem.owner, strict=True)]
+        rewards, owners = self.personal_rewards, zip(problem.experts, problem.owner, strict=True)
+        return [self._policy(expert, owner, expert.expected_reward(rewards[owner])) for expert, owner in owners]
 
-    def _policy(self, expert: Expert, owner: int) -> Floats:
-        reward, discount = expert.expected_reward(self.reward), float(self.discounts[owner])
+    def _policy(self, expert: Expert, owner: int, reward: Floats) -> Floats:
+        discount = float(self.discounts[owner])
         if self._weights and self.temperature is not None:
             weights, left = self._weights[owner], steps_left(expert.mdp)
             steps, temperature = step_discounts_of(weights)[:, None], self.temperature[owner : owner + 1]

@@ -22,6 +22,9 @@ Weights of the future that are not those of a discount, but have one parameter (
 is the family's coordinate.
 
 Where x is beyond ±12 it counts as ±12, and log λ beyond ±20 as ±20: there policies do not change any more.
+
+Where persons have rewards of their own (`own_rewards`), log π and `ψ = ∂ log π/∂θ` are read row by row, and ψ moves with θ by the
+second derivatives of values: `λ ∂ψ_j/∂θ_l = γ T V_jl − V_jl`, `V_jl = (I − γP)^{-1} λ Σ_a π ψ_j ψ_l`.
 """
 
 from __future__ import annotations
@@ -114,6 +117,14 @@ class Piece:
     number: Ints
     by_x: Floats
     by_y: Floats
+
+    def by_person(self) -> Iterator[tuple[int, slice, Floats]]:
+        """Each person, where their places stand among those of the piece, and the weights `(k,m²)` of the table's places."""
+        ends = np.searchsorted(self.inverse, np.arange(self.who.size + 1))
+        for person, low, high in zip(self.who.tolist(), ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+            along = self.by_x[self.number[low:high]]
+            each = along[:, :, None] * self.by_y[low:high, None, :]
+            yield person, slice(low, high), each.reshape(high - low, -1)
 
     def pooled(self, weights: Floats) -> Floats:
         """Weights `(K,)` of the places as weights `(persons,m²)` of the table's places."""
@@ -413,6 +424,65 @@ class Tables:
             moved = slopes / lam[:, None]
             information += np.einsum("rg,rgd,rge->de", weights, moved, moved, optimize=True)
         return scores.reshape(n, q, -1), information, across
+
+    def lines(self, rows: Ints, eta: Floats, found: Surface) -> tuple[Floats, Floats]:
+        """`log π` `(n,Q,R)` and `∂ log π/∂θ` `(n,Q,R,f)` at places η `(n,Q,2)`, for rows `(n,R)` of each person.
+
+        A row that is one more than the tables have is that of an action which is never taken.
+        """
+        n, q, r, f = *eta.shape[:2], rows.shape[1], self.free.size
+        log, slopes = np.full((n * q, r), -1e30), np.zeros((n * q, r, f))
+        temperatures = np.exp(eta.reshape(-1, 2)[:, 1].clip(-REACH[1], REACH[1]))
+        for piece in found.pieces:
+            worth, moves = self._tables[piece.patch].worth, self._slopes(piece.patch)
+            for person, places, weights in piece.by_person():
+                real = np.flatnonzero(rows[person] < self.rows)
+                own, flat = rows[person, real], piece.flat[places]
+                weights = weights / temperatures[flat, None]
+                log[np.ix_(flat, real)] = weights @ worth[own].T
+                slopes[np.ix_(flat, real)] = np.tensordot(weights, moves[own], (1, 1))
+        return log.reshape(n, q, r), slopes.reshape(n, q, r, f)
+
+    def along_lines(self, rows: Ints, eta: Floats, found: Surface, by_log: Floats, by_slopes: Floats) -> Floats:
+        """How `Σ by_log log π + Σ by_slopes ∂ log π/∂θ` moves with θ `(f,)`, for weights of what `lines` says."""
+        f, total = self.free.size, np.zeros(self.free.size)
+        temperatures = np.exp(eta.reshape(-1, 2)[:, 1].clip(-REACH[1], REACH[1]))
+        both = np.concatenate([by_log[:, :, :, None], by_slopes], axis=3).reshape(temperatures.size, -1, f + 1)
+        for piece in found.pieces:
+            pooled = np.zeros((self.rows, SIDE**2, f + 1))
+            for person, places, weights in piece.by_person():
+                real = np.flatnonzero(rows[person] < self.rows)
+                flat = piece.flat[places]
+                pooled[rows[person, real]] += np.tensordot(
+                    both[np.ix_(flat, real)], weights / temperatures[flat, None], (0, 0)
+                ).swapaxes(1, 2)
+            total += np.einsum("rg,rgl->l", pooled[:, :, 0], self._slopes(piece.patch))
+            total += self._along_bends(piece.patch, pooled[:, :, 1:])
+        return total
+
+    def _along_bends(self, patch: int, weights: Floats) -> Floats:
+        """`Σ_j w_j λ ∂ψ_j/∂θ` `(f,)` of a patch, for weights `(rows,m²,f)`."""
+        eta, total, first = self.patches.places(patch, _GRID), np.zeros(self.free.size), 0
+        for task, size in enumerate(self.sizes):
+            planner, mdp = self.planners[task], self.planners[task].mdp
+            columns, rows = np.searchsorted(self.free, planner.features.used), planner.visited_rows
+            every = np.flatnonzero(mdp.available.T.ravel())
+            in_state = sp.eye_array(mdp.n_states).tocsr()[:, every % mdp.n_states]
+            for part, plans in self._plans(task, eta, self._values[patch][task] if patch in self._values else None):
+                assert isinstance(plans, Plans)
+                scores = plans.scores(every)[0][:, :, :-2]
+                likely = np.exp(plans.log.reshape(-1, plans.lam.size)[every]) * plans.lam
+                own = weights[first : first + size, part]
+                for i, j in enumerate(columns):
+                    products = (likely * scores[:, :, i])[:, :, None] * scores
+                    spread = (in_state @ products.reshape(every.size, -1)).reshape(-1, *products.shape[1:])
+                    values = plans.resolvents.solve(spread)
+                    values[mdp.terminal] = 0.0
+                    later = (mdp.stacked[rows] @ values.reshape(mdp.n_states, -1)).reshape(size, *values.shape[1:])
+                    bends = plans.gamma[:, None] * later - values[rows % mdp.n_states]
+                    total[columns] += np.einsum("rg,rgl->l", own[:, :, j], bends)
+            first += size
+        return total
 
     def _pieces(self, numbers: Ints, eta: Floats, q: int, inner: int) -> Iterator[Piece]:
         order = np.argsort(numbers.ravel(), kind="stable")

@@ -50,7 +50,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, Self, final
+from typing import Any, Protocol, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -77,7 +77,7 @@ MOST_LEVELS = 200
 
 @dataclass(frozen=True, eq=False)
 class Resolvents:
-    """Solves with `I − γP` of each person's policy: `(I − γP)^{-1} b` for `(S,n,q)`, and `(I − γPᵀ)^{-1} b` for `(S,n)`.
+    """Solves with `I − γP` of each person's policy: `(I − γP)^{-1} b`, and `(I − γPᵀ)^{-1} b`, for `(S,n,q)`.
 
     `factors` are those of each person, where they are kept.
     """
@@ -152,9 +152,10 @@ class Episodic:
 
         def solve_transposed(b: Floats) -> Floats:
             x = b.copy()
+            flat = x.reshape(len(x), -1)
             for level, moves in zip(reversed(self.levels), reversed(self.moves), strict=True):
-                flow = weights[:, level] * x[level]
-                x += moves.T @ flow.reshape(-1, b.shape[1])
+                flow = weights[:, level, :, None] * x[level]
+                flat += moves.T @ flow.reshape(-1, flat.shape[1])
             return x
 
         return Resolvents(solve, solve_transposed)
@@ -210,7 +211,8 @@ class Small:
         """One dense inverse for each person."""
         inverses: Any = np.linalg.inv(self._operator(policy, gamma))
         return Resolvents(
-            lambda b: (inverses @ b.transpose(1, 0, 2)).transpose(1, 0, 2), lambda b: (b.T[:, None, :] @ inverses)[:, 0, :].T
+            lambda b: (inverses @ b.transpose(1, 0, 2)).transpose(1, 0, 2),
+            lambda b: (b.transpose(1, 2, 0) @ inverses).transpose(2, 0, 1),
         )
 
     def _operator(self, policy: Floats, gamma: Floats) -> Floats:
@@ -257,8 +259,12 @@ class Large:
 
         def solve_transposed(b: Floats) -> Floats:
             # The adjoint decides where a climb ends.
-            columns = [factor.solve(b[:, i], transpose=True, tolerance=1e-12) for i, factor in enumerate(factors)]
-            return np.stack(columns, axis=1)
+            one = b.shape[2] == 1
+            columns = [
+                factor.solve(b[:, i, 0] if one else np.ascontiguousarray(b[:, i]), transpose=True, tolerance=1e-12)
+                for i, factor in enumerate(factors)
+            ]
+            return np.stack(columns, axis=1).reshape(b.shape)
 
         return Resolvents(solve, solve_transposed, factors)
 
@@ -352,8 +358,11 @@ class Persons:
         return replace(self, counts=stacked, visits=stacked.sum(axis=0))
 
     def reward(self, theta: Floats) -> Floats:
-        """The expected immediate reward `(A·S,)`."""
-        total: Floats = self.known_reward + self.features.matrix @ theta
+        """The expected immediate reward `(A·S,)` of all under θ `(d,)`, or `(A·S,n)` of each where everybody has one `(K,d)`."""
+        if theta.ndim == 1:
+            total: Floats = self.known_reward + self.features.matrix @ theta
+        else:
+            total = self.known_reward[:, None] + self.features.matrix @ theta[self.owners].T
         return total
 
     def plan(self, theta: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Plans | None:
@@ -364,7 +373,7 @@ class Persons:
             return None
         a, s = self.mdp.n_actions, self.mdp.n_states
         closed = np.where(self.mdp.available.T, 0.0, -np.inf)[:, :, None]
-        q = reward.reshape(a, s, 1) + gamma * (self.mdp.stacked @ values).reshape(a, s, -1) + closed
+        q = reward.reshape(a, s, -1) + gamma * (self.mdp.stacked @ values).reshape(a, s, -1) + closed
         return Plans(self, values, log_policies(q, lam)[0], gamma, lam)
 
 
@@ -427,24 +436,29 @@ class Plans(Choices):
     def pull_back(self, y: Floats) -> tuple[Floats, Floats]:
         """`Σ y d log π / dR` `(A,S,n)` for the immediate reward R, and the adjoint w `(S,n)`, for weights y `(A,S,n)`."""
         slack = (y - y.sum(axis=0) * self.policy) / self.lam
-        flow = self.resolvents.solve_transposed(self.gamma * (self.persons.back @ slack.reshape(-1, self.lam.size)))
+        later = self.gamma * (self.persons.back @ slack.reshape(-1, self.lam.size))
+        flow = self.resolvents.solve_transposed(later[:, :, None])[:, :, 0]
         flow[self.persons.mdp.terminal] = 0.0
         return slack + self.policy * flow, flow
 
     def score_rows(self) -> Floats:
         """`d log π(a|s)` `(rows,n,q)` at the rows of visited states, in θ's used columns, γ and log λ."""
-        mdp, features, rows, n = self.persons.mdp, self.persons.features, self.persons.visited_rows, self.lam.size
+        return self.scores(self.persons.visited_rows)[0]
+
+    def scores(self, rows: Ints) -> tuple[Floats, Floats]:
+        """`d log π(a|s)` `(rows,n,q)` at some rows a·S + s, in θ's used columns, γ and log λ, and `dV` `(S,n,q)`."""
+        mdp, features, n = self.persons.mdp, self.persons.features, self.lam.size
         randomness = np.where(mdp.terminal[:, None], 0.0, self.lam * self.entropy)
         ahead = (self.policy * self.next_values).sum(axis=0)
         moved = self.resolvents.solve(
             np.concatenate([features.averages(self.policy), ahead[:, :, None], randomness[:, :, None]], axis=2)
         )
-        scores = self._later(moved)
+        scores = self._later(moved, rows)
         scores[:, :, :-2] += features.rows(rows)[:, None, :]
         scores[:, :, -2] += self.next_values.reshape(-1, n)[rows]
         scores[:, :, -1] -= self.lam * self.finite_log.reshape(-1, n)[rows]
         scores /= self.lam[:, None]
-        return scores
+        return scores, moved
 
     def reward_rows(self, wanted: Ints) -> Floats:
         """`d log π(a|s)` `(rows,n,E)` at the rows of visited states in the immediate rewards of some rows a·S + s `(E,)`."""
@@ -452,15 +466,15 @@ class Plans(Choices):
         distinct, number = np.unique(wanted % s, return_inverse=True)
         unit = np.zeros((s, n, distinct.size))
         unit[distinct, :, np.arange(distinct.size)] = 1.0
-        found = self._later(self.resolvents.solve(unit))
+        found = self._later(self.resolvents.solve(unit), rows)
         scores: Floats = found[:, :, number] * self.policy.reshape(-1, n)[wanted].T
         scores += (rows[:, None] == wanted)[:, None, :]
         scores /= self.lam[:, None]
         return scores
 
-    def _later(self, moved: Floats) -> Floats:
-        """`γ T dV − dV` `(rows,n,q)` at the rows of visited states, where values move by `(S,n,q)`."""
-        mdp, rows, (s, n, q) = self.persons.mdp, self.persons.visited_rows, moved.shape
+    def _later(self, moved: Floats, rows: Ints) -> Floats:
+        """`γ T dV − dV` `(rows,n,q)` at some rows a·S + s, where values move by `(S,n,q)`."""
+        mdp, (s, n, q) = self.persons.mdp, moved.shape
         moved[mdp.terminal] = 0.0
         found: Floats = self.gamma[:, None] * (mdp.stacked[rows] @ moved.reshape(s, -1)).reshape(-1, n, q)
         found -= moved[rows % s]
@@ -502,8 +516,9 @@ class LoggedMoves:
     def worth(self, plan: Plans, theta: Floats) -> Floats:
         """How each person's immediate reward `(E,n)` moves with t."""
         moves, arrival = plan.persons.mdp.stacked, plan.persons.arrival
-        paid = np.zeros(plan.persons.mdp.n_states) if arrival is None else arrival @ theta
-        reached = paid[:, None] + plan.gamma * plan.values
+        own = theta[:, None] if theta.ndim == 1 else theta[plan.persons.owners].T
+        paid = np.zeros((plan.persons.mdp.n_states, 1)) if arrival is None else arrival @ own
+        reached = paid + plan.gamma * plan.values
         mean = (moves @ reached)[self.rows]
         found: Floats = moves.data[self.entries, None] * (reached[moves.indices[self.entries]] - mean)
         return found
@@ -579,7 +594,6 @@ def renumbered(groups: Ints) -> tuple[int, ...]:
     return tuple(number[g] for g in groups.tolist())
 
 
-@final
 class Likelihood(ListedModel):
     """The log-likelihood of a problem's demonstrations as a function of `x = (θ, γ, log λ, t)`.
 
@@ -618,22 +632,34 @@ class Likelihood(ListedModel):
 
     def at(self, x: Floats, near: ChoicePoint | None = None) -> Point | None:
         """The model at x, its plans started from those of a `near` point; None where a soft value is infinite."""
-        batches = self.batches
-        if x[self.transition_slice].any():
-            tasks: dict[int, tuple[MDP, Engine]] = {}
-            for batch in batches:
-                if (found := self.moves_of(batch)) is not None and batch.task not in tasks:
-                    mdp = batch.mdp.with_probabilities(found[0].probabilities(x[found[1]]))
-                    tasks[batch.task] = mdp, batch.engine.of(mdp)
-            batches = tuple(batch.in_task(*tasks[batch.task]) if batch.task in tasks else batch for batch in batches)
-        theta, gamma, lam, plans = x[: self.n_reward], self.discounts(x), self.temperatures(x), []
+        plans = self.plans(self.in_tasks(x), x, self.reward(x), near.plans if isinstance(near, Point) else None)
+        if plans is None:
+            return None
+        value = sum(float((plan.persons.counts * plan.finite_log).sum()) for plan in plans)
+        return Point(self, x, plans, value, value + self.beside(x))
+
+    def in_tasks(self, x: Floats) -> tuple[Persons, ...]:
+        """The batches in tasks whose transitions have given way as x says."""
+        if not x[self.transition_slice].any():
+            return self.batches
+        tasks: dict[int, tuple[MDP, Engine]] = {}
+        for batch in self.batches:
+            if (found := self.moves_of(batch)) is not None and batch.task not in tasks:
+                mdp = batch.mdp.with_probabilities(found[0].probabilities(x[found[1]]))
+                tasks[batch.task] = mdp, batch.engine.of(mdp)
+        return tuple(batch.in_task(*tasks[batch.task]) if batch.task in tasks else batch for batch in self.batches)
+
+    def plans(
+        self, batches: Sequence[Persons], x: Floats, theta: Floats, near: Sequence[Plans] | None
+    ) -> tuple[Plans, ...] | None:
+        """The plans of batches with the discounts and temperatures of x, under a reward `(d,)` of all or `(K,d)` of each."""
+        gamma, lam, plans = self.discounts(x), self.temperatures(x), []
         for i, batch in enumerate(batches):
-            plan = batch.plan(theta, gamma, lam, near.plans[i] if isinstance(near, Point) else None)
+            plan = batch.plan(theta, gamma, lam, None if near is None else near[i])
             if plan is None:
                 return None
             plans.append(plan)
-        value = sum(float((plan.persons.counts * plan.finite_log).sum()) for plan in plans)
-        return Point(self, x, tuple(plans), value, value + self.beside(x))
+        return tuple(plans)
 
     def of_experts(self, experts: Sequence[int]) -> Likelihood:
         """The likelihood of some experts alone, in the problem's order, with the same knowledge and without penalties."""
@@ -659,7 +685,6 @@ class Likelihood(ListedModel):
         return changed
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Point(ChoicePoint):
     """The likelihood at one x."""
@@ -682,8 +707,12 @@ class Point(ChoicePoint):
     def worth_of_moves(self) -> tuple[Floats, ...]:
         """For each batch, how each person's immediate reward `(E,n)` moves with the numbers t of the task's logged moves."""
         pairs = [(plan, self.likelihood.moves_of(plan.persons)) for plan in self.plans]
-        theta = self.likelihood.reward(self.x)
-        return tuple(np.zeros((0, p.lam.size)) if found is None else found[0].worth(p, theta) for p, found in pairs)
+        return tuple(np.zeros((0, p.lam.size)) if found is None else found[0].worth(p, self.rewards) for p, found in pairs)
+
+    @property
+    def rewards(self) -> Floats:
+        """θ `(d,)`, or that of each expert `(K,d)`."""
+        return self.likelihood.reward(self.x)
 
     def pull_back(self, weights: Sequence[Floats]) -> Floats:
         """`Σ y(s,a) d log π(a|s)` `(p,)` for weights y `(A,S,n)` of each batch, by one adjoint solve for each expert."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 from rich.console import Console
@@ -162,6 +162,7 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
     # What numbers on the command line must be, by the name of the field; with several numbers, each of them.
     numbers: dict[str, Callable[[Any, str], object]] = {
         "smoothing": as_non_negative,
+        "within": as_non_negative,
         "ridge": as_non_negative,
         "seed": partial(as_count, least=0),
         "jobs": as_jobs,
@@ -229,6 +230,16 @@ def temperature_of(texts: list[str] | None) -> Temperature:
     if len(texts) == 1 and texts[0] in words:
         return words[texts[0]]
     return _numbers(texts, "--temperature", as_positive, f"one of {', '.join(words)}, a positive number or NAME=number")
+
+
+def deviations_of(text: str) -> float | Literal["estimated"]:
+    """The solver's option for how far rewards may be from the shared one."""
+    if text == "estimated":
+        return "estimated"
+    try:
+        return as_non_negative(float(text), "--deviations")
+    except ValueError as error:
+        raise ValueError(f"--deviations must be estimated or a number that is at least 0, received {text}") from error
 
 
 def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihood) -> Population | None:

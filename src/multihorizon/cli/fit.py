@@ -18,6 +18,7 @@ from rich.table import Table
 from multihorizon.analysis import Analysis, analyse, person_cells, sizes
 from multihorizon.cli.console import (
     checked,
+    deviations_of,
     discounts_of,
     families_of,
     out,
@@ -121,6 +122,7 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis | CrowdAnalysis:
         solver=solver,
         lookahead=families_of(options.lookahead),
         known_reward=None if options.known_reward is None else partial(read_known_reward, options.known_reward),
+        deviations=deviations_of(options.deviations),
         keep=lambda found: keep(replace(found, remarks=[*found.remarks, *remarks])),
         **how,
     )
@@ -146,6 +148,7 @@ def _read_steps(options: FitOptions, state: str) -> Steps:
         "--types": options.types is not None,
         "--estimate-rest": options.estimate_rest,
         "--ridge": options.ridge is not None,
+        "--deviations": options.deviations != "estimated",
         "--lookahead": options.lookahead,
         "--recovered": options.recovered,
         "--smoothing": options.smoothing is not None,
@@ -178,6 +181,7 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
         "estimate_rest": options.estimate_rest,
         "smoothing": options.smoothing if options.estimate_rest or not options.transitions else None,
         "ridge": options.ridge,
+        "deviations": options.deviations if options.state is None else None,
         "lookahead": options.lookahead,
         "recovered": options.recovered.name if options.recovered else None,
         "pairs": options.pairs,

@@ -31,7 +31,7 @@ def identify(options: IdentifyOptions) -> None:
             solution = solve(
                 study.problem, MaximumLikelihood(temperature_of(options.temperature)), seed=options.seed, progress=progress
             )
-            exact = identify_fitted(solution)
+            exact = identify_fitted(solution, options.within)
         _show(solution, exact)
         show_remarks(study.remarks)
         if options.out_dir is not None:
@@ -45,7 +45,7 @@ def identify(options: IdentifyOptions) -> None:
                 "message": solution.message,
                 "remarks": study.remarks,
                 "seed": solution.seed,
-                "options": read_options(options),
+                "options": {**read_options(options), "within": options.within},
             }
             write_answer(options.out_dir, FILES, content, identify_page(solution, exact, study.remarks))
 

@@ -64,6 +64,14 @@ CutOff = Annotated[
     typer.Option("--cut-off", help="Episodes may simply stop: a last decision without next_state counts, whatever followed."),
 ]
 Ridge = Annotated[float | None, typer.Option("--ridge", help="Weight of a penalty on large rewards; by default none is needed.")]
+DeviationsChoice = Annotated[
+    str,
+    typer.Option(
+        "--deviations",
+        metavar="[estimated|0|NUMBER]",
+        help="How far each expert's reward may be from the shared one: estimated, 0 for one reward, or a standard deviation.",
+    ),
+]
 Discounts = Annotated[
     list[str] | None,
     typer.Option("--discount", metavar="[NAME=]VALUE", help="A known discount, of one expert or of all; may be repeated."),
@@ -209,6 +217,7 @@ class FitOptions(ChoiceOptions):
     distribution: DistributionChoice = "normal"
     types: Types = None
     ridge: Ridge = None
+    deviations: DeviationsChoice = "estimated"
     lookahead: LookaheadChoice = None
     recovered: Recovered = None
     pairs: Pairs = False
@@ -254,6 +263,10 @@ class GoalsOptions(ChoiceOptions):
 class IdentifyOptions(ChoiceOptions):
     """The options of `identify`."""
 
+    within: Annotated[
+        float | None,
+        typer.Option("--within", help="How far a reward may be from the shared one: which discounts are possible then?"),
+    ] = None
     seed: Seed = 0
     out_dir: Annotated[Path | None, file("--out", "Where to write identify.json and identify.html.")] = None
 
@@ -387,6 +400,7 @@ EXAMPLES = {
     "identify": (
         "multihorizon identify decisions.csv --transitions moves.csv",
         "multihorizon identify 1.csv 2.csv --transitions a.csv --transitions b.csv",
+        "multihorizon identify decisions.csv --transitions moves.csv --within 0.5",
     ),
     "recover": (
         "multihorizon recover decisions.csv --transitions moves.csv --studies 100",

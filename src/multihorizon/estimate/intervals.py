@@ -28,6 +28,10 @@ disagree, the end is found again with all experts.
 *Persons apart.* Where the reward is known and nobody shares a parameter, the information is a matrix `(2,2)` for each person, and
 so is everything above. Profiles are those of `numerics.each`, for many persons at once and with r to a millionth.
 
+*An estimated variance.* Where goals are only nearly shared, the spread of deviations decides how wide intervals are, and few
+experts show it roughly. With v the variance of its logarithm and φ the share of a standard error's logarithm that follows it, the
+interval has `1/(2vφ²)` degrees of freedom (Satterthwaite), and the signed root is compared with Student's t.
+
 *Normal intervals* come from standard errors, on the scale of the discount or of its logit.
 """
 
@@ -41,6 +45,7 @@ from functools import partial
 import numpy as np
 from scipy.special import expit
 from scipy.stats import chi2, norm
+from scipy.stats import t as student
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse, as_level
 from multihorizon.choice.apart import FromPlans
@@ -262,13 +267,15 @@ class NormalIntervals(Intervals):
 class ProfileIntervals(Intervals):
     """Profile-likelihood intervals of the discounts at an answer `x`, of those that are `known` `(K,)`.
 
-    `problem` is that of the solution: its transitions are the fitted ones.
+    `problem` is that of the solution: its transitions are the fitted ones. `freedom` are the degrees of freedom `(K,)` of each
+    interval, where a variance on which it rests is itself estimated: then Student's t takes the place of the normal.
     """
 
     likelihood: Likelihood
     x: Floats
     known: Bools
     problem: Problem
+    freedom: Floats | None = None
 
     def compute(self, level: float) -> Floats:
         """All of them."""
@@ -283,7 +290,7 @@ class ProfileIntervals(Intervals):
         intervals = np.full((groups.size, 2), np.nan)
         precise = precision(point)
         point = point.without_derivatives()  # factors of large matrices cannot go to other processes
-        for found in in_parallel(partial(profile_intervals, point, precise, level=level), blocks, jobs):
+        for found in in_parallel(partial(profile_intervals, point, precise, level=level, freedom=self.freedom), blocks, jobs):
             intervals = np.where(np.isnan(found), intervals, found)
             yield intervals.copy()
         self.computed[level] = intervals
@@ -346,12 +353,15 @@ class ProfilesApart(Intervals):
         return np.where(found, ends, np.nan)
 
 
-def profile_intervals(point: Point, found: Precision, known: Bools, level: float = 0.95) -> Floats:
+def profile_intervals(point: Point, found: Precision, known: Bools, level: float = 0.95, freedom: Floats | None = None) -> Floats:
     """Profile-likelihood intervals `(K,2)` of the discounts; NaN for those that are not `known`."""
-    model, target = point.likelihood, float(np.sqrt(chi2.ppf(as_level(level), 1)))
+    model = point.likelihood
+    targets = np.full(model.n_experts, norm.ppf(0.5 + as_level(level) / 2))
+    if freedom is not None:
+        targets = student.ppf(0.5 + level / 2, freedom)
     intervals = np.full((model.n_discounts, 2), np.nan)
     for group in range(model.n_discounts):
-        index = model.n_reward + group
+        index, target = model.n_reward + group, float(targets[model.groups == group].max())
         if model.fixed[index]:
             intervals[group] = point.x[index]
         elif known[model.groups == group].all():

@@ -22,6 +22,11 @@ distribution is half χ²₀, half χ²₁ where there are enough decisions. Wit
 drawn from the fit with equal temperatures, by their gain at the chosen τ (not where states are vectors). Where the test does
 not reject, equal temperatures are kept: with few experts a spread that may be chance costs more than it mends.
 
+*Deviations.* Goals may be shared only nearly. Then each expert's reward is the common one and a personal deviation
+(`choice.deviations`), whose spread is estimated and tested (`estimate.deviations`). Where one reward for all is rejected at the
+5 % level, deviations are part of the answer: its likelihood, standard errors and intervals allow for them. Temperatures that are
+pooled are judged anew then, because deviations look like unequal temperatures to a model without them.
+
 *Separation.* Where some action is never taken, or all experts look equally far ahead, the likelihood may rise forever as rewards
 grow, and has no maximum. Signs of it are a climb that does not end, and a reward or a `log π(a|s)` of a visited state with a very
 large standard error. Then, unless a ridge is given, the reward is held by the penalty `½ Σ (θ_j f_j / WEAK_PRIOR)²`, f_j the
@@ -37,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, cast
+from typing import Any, ClassVar, Generic, Literal, cast
 
 import numpy as np
 import scipy.linalg as la
@@ -45,7 +50,9 @@ from scipy.stats import chi2, qmc
 
 from multihorizon.checks import Bools, Floats, as_count, as_non_negative, first_few
 from multihorizon.choice.apart import FromPlans
+from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.model import (
+    DENSE_REWARDS,
     LOG_TEMPERATURE_BOUND,
     ChoiceModel,
     ChoicePoint,
@@ -61,6 +68,14 @@ from multihorizon.choice.model import (
 from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, draw_decisions
 from multihorizon.choice.weighted import require_lookahead
 from multihorizon.estimate.ascent import CONVERGED_GRADIENT, P, climb, polished
+from multihorizon.estimate.deviations import (
+    Nearly,
+    choices_moved,
+    degrees_of_freedom,
+    estimate_deviations,
+    fit_with,
+    given_deviations,
+)
 from multihorizon.estimate.intervals import (
     Precision,
     ProfileIntervals,
@@ -78,7 +93,7 @@ from multihorizon.numerics.newton import Ascent, resting
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem
-from multihorizon.solution import FamilyParameters, LikelihoodEvidence, LookaheadEvidence, Solution, Status
+from multihorizon.solution import Deviations, FamilyParameters, LikelihoodEvidence, LookaheadEvidence, Solution, Status
 
 #: From so many persons on, those who share no parameter are fitted one by one: then their common grid costs less than it saves,
 #: in tasks of every size.
@@ -111,6 +126,9 @@ class MaximumLikelihood:
             rewards that no logged decision could have earned, and rewards that run away.
         starts: how many climbs go into the second round. The first round has twice as many, from the best of four times as many
             points. In large tasks half as many climbs are made as `starts` says, from the best of fewer points.
+        deviations: how far each expert's reward may be from the common one: the standard deviation of personal deviations, in
+            units of reward, of each feature in units in which it is at most 1. 0: one reward for all. "estimated": 0 unless the
+            decisions reject that at the 5 % level, and then the most likely one. `evidence["deviations"]` says what was found.
         lookahead: the shape in which the future loses weight. With one that is not exponential the task must end after so many
             steps. Then `discounts` are NaN, and each expert's parameters stand in `evidence["lookahead"]`.
 
@@ -130,6 +148,7 @@ class MaximumLikelihood:
     groups: Mapping[str, Any] | None = None
     ridge: float | None = None
     starts: int = 4
+    deviations: float | Literal["estimated"] = 0.0
     lookahead: Lookahead = field(default_factory=Exponential)
 
     def __post_init__(self) -> None:
@@ -138,6 +157,10 @@ class MaximumLikelihood:
         if self.ridge is not None:
             as_non_negative(self.ridge, "ridge")
         as_count(self.starts, "starts")
+        if isinstance(self.deviations, str) and self.deviations != "estimated":
+            raise ValueError(f'deviations must be a number that is at least 0, or "estimated", received {self.deviations!r}')
+        if self.deviations != "estimated":
+            as_non_negative(self.deviations, "deviations")
         if type(self.lookahead) not in map(type, FAMILIES):
             known = ", ".join(f"{type(family).__name__}()" for family in FAMILIES)
             raise ValueError(f"lookahead must be one of {known}, received {self.lookahead!r}")
@@ -159,6 +182,8 @@ class MaximumLikelihood:
             )
         if not isinstance(self.lookahead, Exponential):
             require_lookahead(problem, self.known_reward)
+        if self.deviations:
+            self._require_deviations(problem)
         paid, found = self.search(problem, seed, progress)
         if isinstance(self.lookahead, Exponential):
             return _solution(paid, found)
@@ -168,7 +193,9 @@ class MaximumLikelihood:
     def _alone(self, problem: Problem | Crowd) -> tuple[Problem | Crowd, PersonsApart] | None:
         """The problem with its known reward and its persons one by one, if they are many and share no parameter; else None."""
         few = isinstance(problem, Problem) and problem.n_experts < MANY
-        together = self.temperature in ("pooled", "shared") or self.groups is not None or bool(self.ridge)
+        together = (
+            self.temperature in ("pooled", "shared") or self.groups is not None or bool(self.ridge) or bool(self.deviations)
+        )
         if few or together or not isinstance(self.lookahead, Exponential):
             return None
         paid: Problem | Crowd
@@ -186,17 +213,36 @@ class MaximumLikelihood:
         """The problem with what is known of the reward, and the most likely answer with discounts."""
         paid, reward = with_known_reward(problem, self.known_reward)
         settings = replace(read_settings(paid, self.temperature, self.discounts, self.groups, reward), moves=True)
-        return paid, fit(paid, settings, self.temperature == "pooled", self.ridge, self.starts, seed, progress)
+        pooled, part = self.temperature == "pooled", part_of(progress, 0.0, 0.5) if self.deviations else progress
+        found = fit(paid, settings, pooled, self.ridge, self.starts, seed, part)
+        return paid, with_deviations(found, self.deviations, part_of(progress, 0.5, 1.0)) if self.deviations else found
+
+    def _require_deviations(self, problem: Problem) -> None:
+        """Raise where personal deviations cannot be had."""
+        if not isinstance(self.lookahead, Exponential):
+            raise ValueError(f"personal deviations need an exponential look-ahead, received a {self.lookahead.name} one")
+        if problem.n_experts < 2 and self.known_reward is None:
+            raise ValueError("personal deviations from a common reward need at least two experts, received one")
+        if not problem.n_parameters or (
+            self.known_reward is not None and not with_known_reward(problem, self.known_reward)[0].n_parameters
+        ):
+            raise ValueError("personal deviations need rewards of states or features to deviate in, received a reward of pairs")
+        if problem.n_parameters > DENSE_REWARDS:
+            raise ValueError(
+                f"personal deviations need at most {DENSE_REWARDS} rewards, received {problem.n_parameters:,}: "
+                "tie the rewards of similar states together with features, or set deviations to 0"
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The best end, the ends of all climbs carried on, the spread of temperatures, and why there is a ridge."""
+    """The best end, the ends of all climbs carried on, the spreads of temperatures and deviations, and why there is a ridge."""
 
     best: Ascent[Point]
     ends: list[Ascent[Point]]
     spread: Spread[Point] | None
     ridge_reason: str
+    nearly: Nearly | None = None
 
 
 def fit(
@@ -236,6 +282,34 @@ def fit(
     deviation = WEAK_PRIOR * model.known_temperature / model.feature_sizes
     held = model.holding(model.penalty, np.maximum(model.ridge, deviation**-2))
     return attempt(held, "the larger some of them are made, the better they fit", (0.5, 1.0))
+
+
+def with_deviations(found: Fit, wanted: float | Literal["estimated"], progress: Progress = silent) -> Fit:
+    """The fit with personal deviations of a wanted spread, or of the most likely one where the decisions reject 0."""
+    shared, others = found.best.point, [end.point for end in found.ends[1:]]
+    if not found.best.finished:
+        return found
+    if wanted == "estimated":
+        nearly = estimate_deviations(shared, others, progress=part_of(progress, 0.0, 0.6))
+    else:
+        nearly = given_deviations(shared, float(wanted), others)
+    if nearly.ascent is None or nearly.p_shared > 0.05:
+        return replace(found, nearly=nearly)
+    best, spread = cast(Ascent[Point], nearly.ascent), found.spread
+    if spread is not None and spread.value:
+        # Are temperatures still unequal beside these deviations?
+        free = NearlyShared.of(shared.likelihood.holding(None, shared.likelihood.ridge), nearly.estimated)
+        equal = found.ends[0].point
+        alike = fit_with(NearlyShared.of(equal.likelihood, nearly.estimated), equal)
+        if alike is not None:
+            spread = estimate_spread(cast(Ascent[Point], alike), free)
+            best = spread.ascent
+        if not spread.value and wanted == "estimated":
+            again = estimate_deviations(equal, others, nearly.estimated, part_of(progress, 0.6, 1.0))
+            if again.ascent is not None:
+                best, nearly = cast(Ascent[Point], again.ascent), replace(again, shared=shared, p_shared=nearly.p_shared)
+    progress(1.0, f"log-likelihood {best.point.value:.2f}")
+    return Fit(polished(climb(best.point)), found.ends, spread, found.ridge_reason, nearly)
 
 
 def never_earned(problem: Problem) -> Bools:
@@ -493,7 +567,7 @@ def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05)
     gained, end = ends[best]
     p_equal = 0.5 * float(chi2.sf(2 * gained, 1)) if gained > 0 else 1.0
     few = not free.is_large and free.n_experts <= 12  # with many, χ² does
-    if p_equal < rejected and few and isinstance(free, Likelihood) and isinstance(equal.point, Point):
+    if p_equal < rejected and few and type(free) is Likelihood and isinstance(equal.point, Point):
         p_equal = max(p_equal, _simulated(equal.point, free, float(spreads[best]), gained, rejected))
     if p_equal > rejected:
         return Spread(0.0, equal, p_equal, not unfinished)
@@ -572,8 +646,12 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     ended = np.abs(point.x[part]) >= LOG_TEMPERATURE_BOUND
     lost = (~model.fixed[part] & (ended | ~precise.identified[part]) & (not model.scale_is_free))[model.temperature_groups]
     known = model.fixed[ahead][model.groups]
-    identified = precise.identified[ahead][model.groups] & (not others) & (~lost | known)
+    # With deviations that may be large, a discount can be anything: its standard error is larger than all discounts there are.
+    open_ = (precise.standard_errors[ahead][model.groups] > 1) & isinstance(model, NearlyShared)
+    identified = precise.identified[ahead][model.groups] & (not others) & (~lost | known) & ~open_
     converged = best.finished and residual <= CONVERGED_GRADIENT
+    near = found.nearly is not None and isinstance(point, NearPoint)
+    freedom = degrees_of_freedom(cast(Nearly, found.nearly), cast(NearPoint, point)) if near and converged else None
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
     paid = any(expert.known_reward is not None for expert in model.problem.experts)
     temperatures = model.fixed[part][model.temperature_groups] & (model.settings.temperatures is not None)
@@ -589,7 +667,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
         temperature=model.temperatures(point.x),
         standard_errors=np.where(identified & converged, precise.standard_errors[ahead][model.groups], np.nan),
         problem=problem,
-        interval_source=ProfileIntervals(model, point.x, identified & converged, problem),
+        interval_source=ProfileIntervals(model, point.x, identified & converged, problem, freedom),
         evidence=LikelihoodEvidence(
             log_likelihood=point.value,
             decisions=model.decisions,
@@ -615,7 +693,39 @@ def _solution(problem: Problem, found: Fit) -> Solution:
             steps=best.steps,
             starts=[_end(end) for end in found.ends],
             equally_likely=[_end(end) for end in others],
+            deviations=None if found.nearly is None else _deviations(found.nearly, point),
         ),
+    )
+
+
+def _deviations(nearly: Nearly, point: Point) -> Deviations:
+    """What was found of deviations, in words that a reader can use."""
+    shared, model = nearly.shared, nearly.shared.likelihood
+    reward, taken = model.reward(shared.x), isinstance(point, NearPoint)
+    values = errors = np.zeros((model.n_experts, model.n_reward))
+    measured: Point = shared
+    if isinstance(point, NearPoint):
+        measured, values = point, point.deviations
+        errors = np.sqrt(np.diagonal(np.linalg.inv(point.curvatures), axis1=1, axis2=2))
+        reward = point.likelihood.reward(point.x)
+    spreads, sizes = (nearly.estimated, *nearly.interval), model.feature_sizes
+    span = float(np.ptp(reward * sizes)) if reward.size > 1 else float(np.abs(reward * sizes).max(initial=0.0))
+    precise = precision(shared)
+    return Deviations(
+        spread=nearly.estimated if taken else 0.0,
+        estimated=nearly.estimated,
+        interval=np.array(nearly.interval),
+        p_shared=nearly.p_shared,
+        share_of_range=np.array([spread / span if span else np.nan for spread in spreads]),
+        choices_moved=np.array([choices_moved(measured, spread) for spread in spreads]),
+        values=values,
+        errors=errors,
+        if_shared={
+            "discounts": model.discounts(shared.x),
+            "standard_errors": precise.standard_errors[model.discount_slice][model.groups],
+            "log_likelihood": shared.value,
+        },
+        given=nearly.given,
     )
 
 
@@ -633,6 +743,7 @@ def _message(
         parts.append(f"The climb was broken off unconverged, at a largest reward of {largest:.3g}: do not use this answer.")
     elif residual > CONVERGED_GRADIENT:
         parts.append(f"The gradient is above {CONVERGED_GRADIENT:g} per decision: do not use this answer.")
+    parts += _about_deviations(found)
     if found.spread is not None and not found.spread.complete:
         parts.append("Climbs at some spreads of the temperatures did not end: the test of equal temperatures is not reliable.")
     weight, unearned = float(np.max(model.ridge, initial=0.0)), never_earned(problem)
@@ -643,6 +754,27 @@ def _message(
         names = first_few([n for n, never in zip(problem.parameter_names, unearned, strict=True) if never])
         parts.append(f"No logged decision could have earned the reward of {names}.")
     return " ".join(parts)
+
+
+def _about_deviations(found: Fit) -> list[str]:
+    """What is to be said of personal deviations."""
+    nearly, point = found.nearly, found.best.point
+    if nearly is None:
+        return []
+    if not isinstance(point, NearPoint):
+        lines = [f"One reward for all is not rejected (p = {nearly.p_shared:.2g})."] if nearly.complete else []
+    elif nearly.given:
+        lines = [
+            f"Each expert's reward deviates from the common one with a standard deviation of {nearly.estimated:.3g}, as given."
+        ]
+    else:
+        lines = [
+            f"Goals are only nearly shared: one reward for all is rejected (p = {nearly.p_shared:.2g}), and each expert's "
+            f"deviates from the common one with a standard deviation of {nearly.estimated:.3g}."
+        ]
+    if not nearly.complete:
+        lines.append("Climbs at some sizes of deviations did not end: the test of one reward for all is not reliable.")
+    return lines
 
 
 def _end(end: Ascent[Point]) -> dict[str, Any]:
@@ -675,6 +807,8 @@ def resume(solution: Solution) -> Point:
     settings = replace(read_settings(problem, temperature, options.discounts, options.groups, reward), moves=True)
     model = Likelihood(problem, settings)
     model = model.holding(temperature_penalty(model, evidence.temperature_spread or np.inf), np.array(evidence.ridge_weights))
+    if evidence.deviations is not None and evidence.deviations.spread:
+        model = NearlyShared.of(model, evidence.deviations.spread)
     temperatures = np.ones(problem.n_experts) if solution.temperature is None else solution.temperature
     discounts = np.array([solution.discounts[model.groups == g][0] for g in range(model.n_discounts)])
     fitted = {id(counted.mdp): expert.mdp for counted, expert in zip(model.problem.experts, problem.experts, strict=True)}

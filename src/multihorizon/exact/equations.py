@@ -55,6 +55,8 @@ from multihorizon.mdp import MDP
 from multihorizon.planning.linear import DENSE_STATES, Resolvent, SingularError, matrix_resolvent
 from multihorizon.problem import Expert, Problem
 
+#: Residuals beyond this many times what the errors in log π explain make a problem infeasible.
+MISFIT = 5.0
 #: Up to this many entries of log π the errors drawn do not depend on the order of states and actions; sorting more takes long.
 ORDERED_DRAWS = 50_000
 #: Equations are made compact where they have at least this many rows for each column.

@@ -60,6 +60,7 @@ from scipy.stats import chi2, qmc
 
 from multihorizon.checks import RANK_TOLERANCE, TINY, Bools, Floats, as_discount, as_positive
 from multihorizon.exact.equations import (
+    MISFIT,
     Explanation,
     JointEquations,
     StateEquations,
@@ -69,6 +70,7 @@ from multihorizon.exact.equations import (
     read_equations,
 )
 from multihorizon.exact.least_squares import Coefficients, columns_of
+from multihorizon.exact.nearly import WithinDistance, discounts_within
 from multihorizon.planning.plan import SoftPlan, soft_plan
 from multihorizon.problem import Problem, require_finite
 from multihorizon.result import Result
@@ -77,8 +79,6 @@ from multihorizon.tables import ShownTable
 Temperature = float | Literal["per_expert"]
 #: The largest spread of possible answers at which a direction of discounts counts as identified.
 LIMIT = 0.1
-#: Residuals beyond this many times what the errors in log π explain make a problem infeasible.
-MISFIT = 5.0
 
 
 def identify(
@@ -88,6 +88,7 @@ def identify(
     starts: int = 12,
     known: Mapping[str, float] | None = None,
     smoothing: float = 0.5,
+    within: float | None = None,
 ) -> Identification:
     """Say whether the experts' policies identify their discounts, and give the answer, the set of answers, or the closest one.
 
@@ -100,6 +101,8 @@ def identify(
         starts: number of starting points where the equations are not linear.
         known: discounts that are known from elsewhere, by the expert's name.
         smoothing: added to each available action's count of demonstrations.
+        within: also ask which discounts explain the experts if the reward of each may differ from a shared one by up to this
+            much, in the units in which the temperature is the given one. A feature's weight counts times its largest value.
 
     Raises:
         ValueError: on malformed options, zero probabilities, or experts given as best actions, and where the equations are too
@@ -123,8 +126,18 @@ def identify(
         values[ordered.names.index(name)] = as_discount(discount, f"known discount of expert {name}")
     if not np.isnan(values).any():
         raise ValueError("known must leave at least one discount open, received all of them: use MCE at known discounts")
+    if within is not None and lam is None:
+        raise ValueError('temperature must be a number where within is given, received "per_expert": within is in its units')
     found = judge(joint_equations(ordered, lam, tolerance, values, smoothing), starts)
-    return replace(found.report().listed_as(problem.names, free_temperatures=lam is None), problem=problem)
+    answer = replace(found.report().listed_as(problem.names, free_temperatures=lam is None), problem=problem)
+    if within is None:
+        return answer
+    place = [ordered.names.index(name) for name in problem.names]
+    near = [point.discounts[place] for point in (found.point, *found.others)]
+    found_within = discounts_within(
+        problem, within, np.full(problem.n_experts, lam), known=values[place], tolerance=tolerance, starts=near
+    )
+    return replace(answer, within=found_within)
 
 
 def read_temperature(temperature: Temperature) -> float | None:
@@ -664,6 +677,7 @@ class Identification(Result):
         reward_dimension: directions in which the reward is open even at these discounts.
         free_constant: whether one of them is a constant added to the whole reward.
         unknown_parameters: states that no transition enters, about whose reward nothing can be said.
+        within: which discounts explain the experts if their rewards are only nearly the same; None where that was not asked.
         problem: kept in memory and not saved.
     """
 
@@ -688,6 +702,7 @@ class Identification(Result):
     reward_dimension: int
     free_constant: bool
     unknown_parameters: tuple[str, ...]
+    within: WithinDistance | None = None
     problem: Problem | None = None
 
     @property
@@ -709,10 +724,18 @@ class Identification(Result):
         return replace(self, experts=names, intervals=self.intervals[place], members=members, **listed(self))
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per expert: the discount, NaN where it is not identified, and its range over all explanations."""
+        """One row per expert: the discount, NaN where it is not identified, and its range over all explanations.
+
+        Where `within` was asked: also the range that is proved, and that which was attained, if rewards are nearly the same.
+        """
         low, high = self.intervals.T
         discount = np.where(self.discounts_identified, self.discounts, np.nan)
-        return pd.DataFrame({"expert": self.experts, "discount": discount, "discount_low": low, "discount_high": high})
+        columns = {"expert": self.experts, "discount": discount, "discount_low": low, "discount_high": high}
+        if self.within is not None:
+            columns["within_low"], columns["within_high"] = self.within.proved.T
+            columns["attained_low"], columns["attained_high"] = self.within.attained.T
+            columns["settled"] = self.within.settled.all(axis=1)
+        return pd.DataFrame(columns)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dicts, as JSON and `Solution.evidence` take them; None where nothing is known."""
@@ -722,7 +745,10 @@ class Identification(Result):
             "reward": np.where(self.reward_identified | closest, self.reward, np.nan),
             "members": [{name: _plain(value) for name, value in vars(member).items()} for member in self.members],
         }
-        return {name: _plain(value) for name, value in (vars(self) | known).items() if name != "problem"}
+        plain = {name: _plain(value) for name, value in (vars(self) | known).items() if name not in ("problem", "within")}
+        if self.within is not None:
+            plain["within"] = {name: _plain(value) for name, value in vars(self.within).items()}
+        return plain
 
     def _content(self) -> dict[str, Any]:
         return self.to_dict()
@@ -763,7 +789,8 @@ class Identification(Result):
         if self.unknown_parameters:
             some = ", ".join(self.unknown_parameters[:5]) + (", …" if len(self.unknown_parameters) > 5 else "")
             lines.append(f"Nothing can be said about the reward of states that are never entered: {some}.")
-        return "\n".join([*lines, *self._advice()])
+        nearly = [] if self.within is None else self.within.lines(self.experts)
+        return "\n".join([*lines, *self._advice(), *nearly])
 
     def headline(self) -> str:
         """The finding in one sentence."""
@@ -828,7 +855,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays and tuples as lists, and None for NaN."""
+    """Arrays and tuples as lists, and None for NaN and for what has no limit."""
     if isinstance(value, np.ndarray):
         missing = np.isnan(value)
         if missing.any():
@@ -837,4 +864,4 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    return None if isinstance(value, float) and np.isnan(value) else value
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -77,11 +77,18 @@ class LPResult:
 
 
 def solve_lp(
-    program: LinearProgram, basis: Any = None, *, ray: bool = True, interior: bool = True, max_warm_steps: int = 1000
+    program: LinearProgram,
+    basis: Any = None,
+    *,
+    ray: bool = True,
+    interior: bool = True,
+    max_warm_steps: int = 1000,
+    max_steps: int | None = None,
 ) -> LPResult:
     """Solve a program, from `basis` if one is given: by the simplex method, or by the interior point if large and cold.
 
-    With `interior=False` the simplex method comes first at any size.
+    With `interior=False` the simplex method comes first at any size. No run takes more than `max_steps` steps of the simplex
+    method: with numbers of very different sizes it may go round in a circle.
 
     A solve that HiGHS leaves open (a basis far away, presolve that cannot tell infeasible from unbounded, numbers of very
     different sizes) is repeated from scratch in other ways. The first retry is without presolve, which also yields the Farkas
@@ -101,20 +108,21 @@ def solve_lp(
         *(() if large else ({"solver": "ipm"},)),
         {"solver": "simplex", "primal_feasibility_tolerance": 1e-7, "dual_feasibility_tolerance": 1e-7},
     )
-    solver = _run(program, cold) if basis is None else _run(program, warm, basis)
+    limit = {} if max_steps is None else {"simplex_iteration_limit": max_steps}
+    solver = _run(program, cold | limit) if basis is None else _run(program, warm, basis)
     if basis is not None and solver.getModelStatus() not in _STATUSES:
-        solver = _run(program, cold)
+        solver = _run(program, cold | limit)
     done = {highspy.HighsModelStatus.kOptimal} if ray else set(_STATUSES)
     for options in retries:
         if solver.getModelStatus() in done:
             break
-        solver, done = _run(program, options), set(_STATUSES)
-    return _read(solver)
+        solver, done = _run(program, options | limit), set(_STATUSES)
+    return _read(solver, ray)
 
 
 def short_solve(program: LinearProgram) -> LPResult:
     """Solve a small program by the simplex method, in at most as many steps as it has rows; else it is left open."""
-    return _read(_run(program, {"solver": "simplex", "simplex_iteration_limit": program.matrix.shape[0]}))
+    return _read(_run(program, {"solver": "simplex", "simplex_iteration_limit": program.matrix.shape[0]}), ray=False)
 
 
 def _run(program: LinearProgram, options: dict[str, Any], basis: Any = None) -> Any:
@@ -141,20 +149,20 @@ def _run(program: LinearProgram, options: dict[str, Any], basis: Any = None) -> 
     return solver
 
 
-def _read(solver: Any) -> LPResult:
+def _read(solver: Any, ray: bool) -> LPResult:
     status = solver.getModelStatus()
     solution = solver.getSolution()
-    ray = None
-    if status == highspy.HighsModelStatus.kInfeasible:
+    proof = None
+    if ray and status == highspy.HighsModelStatus.kInfeasible:  # HiGHS may have to solve once more for it
         _, exists, direction = solver.getDualRay()
-        ray = np.array(direction, dtype=np.float64) if exists else None
+        proof = np.array(direction, dtype=np.float64) if exists else None
     return LPResult(
         status=_STATUSES.get(status, LPStatus.FAILED),
         objective=float(solver.getInfo().objective_function_value),
         values=np.array(solution.col_value, dtype=np.float64),
         duals=np.array(solution.row_dual, dtype=np.float64),
         reduced_costs=np.array(solution.col_dual, dtype=np.float64),
-        ray=ray,
+        ray=proof,
         basis=solver.getBasis(),
         detail=str(solver.modelStatusToString(status)),
     )

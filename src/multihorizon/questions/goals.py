@@ -570,7 +570,7 @@ def weigh_partitions(
     weight. None is once more than `max_fits` groups were fitted after the merging. The neighbours of the merged partition are
     always tried: without them its probability would be 1, however many experts there are.
     """
-    best = _merged(scores, progress)
+    best = merged(scores, progress)
     found = {best: _score(scores, best)}
     looked_around: set[Partition] = set()
     most = scores.n_fits + max_fits
@@ -584,7 +584,7 @@ def weigh_partitions(
     return dict(zip(found, softmax(np.array(list(found.values()))).tolist(), strict=True))
 
 
-def _merged(scores: Scores, progress: Progress) -> Partition:
+def merged(scores: Scores, progress: Progress) -> Partition:
     """Merge the two groups that gain most, until no two gain."""
     groups: list[Group] = [frozenset((k,)) for k in range(scores.problem.n_experts)]
     first = len(groups)

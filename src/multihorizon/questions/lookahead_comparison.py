@@ -21,7 +21,7 @@ Where a climb did not end, nothing is tested: statistic and p-value are NaN.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -174,7 +174,7 @@ def compare_lookahead(
     """
     solver = solver or MaximumLikelihood()
     check_comparable(require_finite(problem), solver)
-    found = solver.search(problem, seed, part_of(progress, 0.0, 0.4))[1]
+    found = replace(solver, deviations=0.0).search(problem, seed, part_of(progress, 0.0, 0.4))[1]
     return compare_from(found.best.point, families, demonstrations, seed=seed, progress=part_of(progress, 0.4, 1.0))
 
 
@@ -183,6 +183,10 @@ def check_comparable(problem: Problem, solver: MaximumLikelihood) -> None:
     require_lookahead(problem, solver.known_reward)
     if solver.discounts is not None:
         raise ValueError("families of look-ahead can only be compared where discounts are estimated, received known ones")
+    if solver.deviations not in (0, "estimated"):
+        raise ValueError(
+            f"families of look-ahead are compared with one reward for all, received deviations {solver.deviations:g}"
+        )
 
 
 def compare_from(

@@ -296,17 +296,23 @@ def deal(problem: Problem, tables: Sequence[Demonstrations], folds: int, rng: np
     """Counts of each expert and task in each fold, into which each expert's episodes are dealt."""
     parts: list[list[Floats]] = [[] for _ in range(folds)]
     for table in tables:
-        owners = table.by_episode.expert
-        fold = np.zeros(owners.size, dtype=np.int64)
-        for expert, name in enumerate(table.experts):
-            own = rng.permutation(np.flatnonzero(owners == expert))
-            if own.size < folds:
-                raise ValueError(f"expert {name} must have at least {folds} episodes to hold some out, received {own.size}")
-            fold[own] = np.arange(own.size) % folds
+        fold = fold_of_episodes(table, folds, rng)
         mdp = problem.experts[len(parts[0])].mdp
         for number, part in enumerate(parts):
             part += list(table.counts_of_episodes(mdp, fold == number))
     return parts
+
+
+def fold_of_episodes(table: Demonstrations, folds: int, rng: np.random.Generator) -> Ints:
+    """The fold `(E,)` into which each episode is dealt, those of each expert evenly."""
+    owners = table.by_episode.expert
+    fold = np.zeros(owners.size, dtype=np.int64)
+    for expert, name in enumerate(table.experts):
+        own = rng.permutation(np.flatnonzero(owners == expert))
+        if own.size < folds:
+            raise ValueError(f"expert {name} must have at least {folds} episodes to hold some out, received {own.size}")
+        fold[own] = np.arange(own.size) % folds
+    return fold
 
 
 def of_part(model: Model, counts: Sequence[Floats]) -> Model:

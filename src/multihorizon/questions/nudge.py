@@ -455,8 +455,8 @@ class _Search:
             task, reward = as_reward(self.change.task, known.task.mdp, known.policies[k], lam)
             response = _Response(task, self.spot, reward, gamma, lam)
         else:
-            assert known.theta is not None
-            reward = expected_rewards(known, self.change, known.theta)[1]
+            theta = known.thetas if known.own is None else known.own[:, k]
+            reward = expected_rewards(known, self.change, theta)[1]
             response = _Response(self.change.task, self.spot, reward, known.discounts[k : k + 1], known.temperature[k : k + 1])
         found = self.point(response)
         if known.policies is not None:
@@ -513,13 +513,13 @@ class _Search:
         """The responses of drawn parameters: one of all, or one of each drawn task."""
         known, change = self.known, self.change
         if drawn.tasks is None:
-            reward = expected_rewards(known, change, drawn.theta)[1]
+            reward = expected_rewards(known, change, drawn.reward_of(k))[1]
             return [_Response(change.task, self.spot, reward, drawn.gamma[k], drawn.lam[k])]
         found = []
         for i, each in enumerate(drawn.tasks):
             mdp = each.starting(change.initial)
             own = replace(known, task=replace(known.task, mdp=mdp))
-            theta = drawn.theta if drawn.theta.ndim == 1 else drawn.theta[:, i]
+            theta = drawn.rewards_in(i) if drawn.own is None else drawn.rewards_in(i)[:, k]
             reward = expected_rewards(own, replace(change, mdp=mdp), theta)[1]
             found.append(_Response(mdp, self.spot, reward, drawn.gamma[k, i : i + 1], drawn.lam[k, i : i + 1]))
         return found

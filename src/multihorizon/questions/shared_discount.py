@@ -121,9 +121,9 @@ def pairwise_tests(solution: Solution, *, jobs: int = 1, progress: Progress = si
 
 def each_pair(solution: Solution, *, jobs: int = 1, progress: Progress = silent) -> Iterator[SharedDiscountTest]:
     """The test of each pair that has something to test, as soon as it is done, not yet corrected."""
-    model, test_of = _tests_of(solution)
+    model, spread_test = _tests_of(solution)
     pairs = [pair for pair in combinations(range(solution.discounts.size), 2) if _contrasts(model, pair)]
-    for number, test in enumerate(in_parallel(test_of, pairs, jobs), start=1):
+    for number, test in enumerate(in_parallel(spread_test, pairs, jobs), start=1):
         progress(number / len(pairs), f"pair {number} of {len(pairs)}")
         yield test
 

@@ -41,6 +41,7 @@ from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.result import Result
 from multihorizon.solution import Solution, Status
+from multihorizon.words import p_text
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class SharedGoalTest(Result):
     Attributes:
         statistic: by how many standard deviations own rewards gain more than they would if there were one reward.
         p_value: of the Monte Carlo test; NaN where it was not made.
-        simulations: how many tables were drawn.
+        simulations: how many tables were drawn; 0 where the p-value is that of τ = 0 in `MaximumLikelihood(deviations=…)`.
         reason: why the test was not made; empty where it was.
     """
 
@@ -69,6 +70,8 @@ class SharedGoalTest(Result):
     @property
     def words(self) -> str:
         """The p-value as it stands in a sentence: the smallest that so many simulations can give is only a bound."""
+        if not self.simulations:
+            return f"p {p_text(self.p_value)}"
         least = self.p_value * (self.simulations + 1) < 1.5
         return f"p {'≤' if least else '='} {self.p_value:.2g}"
 

@@ -29,7 +29,7 @@ from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints, as_count, as_floats, first_few, label
 from multihorizon.choice.model import Settings, by_name, check_discounts, with_known_reward
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.data.demonstrations import Demonstrations, simulate_policy
 from multihorizon.driver import solve
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
@@ -107,7 +107,7 @@ def simulate_study(
         raise ValueError(f"the study itself must have discounts to recover, received a fit that is {fitted.status}")
     known = np.where(np.isnan(chosen), fitted.discounts, chosen)
     population = None if covariates is None else PopulationEvidence.of(fitted).population
-    truth = Truth(fitted.reward, known, fitted.temperature, varied, covariates, population)
+    truth = Truth(fitted.personal_rewards, known, fitted.temperature, varied, covariates, population)
     sizes = _sizes(design, truth, effects, decisions, people)
     items = [(size, number) for size in sizes for number in range(studies)]
     outcomes: list[Outcome] = []
@@ -259,9 +259,12 @@ def read_design(problem: Problem, demonstrations: Demonstrations | Sequence[Demo
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Who is simulated: persons with given discounts and temperatures `(K,)` or, with covariates, new persons of a population."""
+    """Who is simulated: persons with given discounts and temperatures `(K,)` or, with covariates, new persons of a population.
 
-    reward: Floats
+    Everybody's rewards `(K,d)` are those of the study: the shared one, and deviations from it where there are any.
+    """
+
+    rewards: Floats
     discounts: Floats
     temperatures: Floats
     term: str | None = None
@@ -368,7 +371,7 @@ class _Study:
         members = self.design.draw_people(size.people, np.random.default_rng(seeds[0]))
         problem, patterns = self.design.of_people(members)
         discounts, temperatures = self.truth.draw(members, size.effect, np.random.default_rng(seeds[1]))
-        policies = policies_of(problem, self.solver.known_reward, self.truth.reward, discounts, temperatures)
+        policies = policies_of(problem, self.solver.known_reward, self.truth.rewards[members], discounts, temperatures)
         share = size.decisions / self.design.decisions
         simulated = self.design.simulate(problem, patterns, policies, share, int(seeds[2]))
         try:
@@ -387,17 +390,18 @@ class _Study:
         return replace(self.solver, persons=frame, missing="fail")
 
 
-def policies_of(problem: Problem, known: Any, reward: Floats, discounts: Floats, temperatures: Floats) -> list[Floats]:
-    """The policy `(S,A)` of each of the problem's experts and tasks under one reward and each person's parameters.
+def policies_of(problem: Problem, known: Any, rewards: Floats, discounts: Floats, temperatures: Floats) -> list[Floats]:
+    """The policy `(S,A)` of each of the problem's experts and tasks under each person's reward and parameters.
 
-    `known` is the known part of the reward, as in `MaximumLikelihood`, `reward` the parameters of the rest.
+    `known` is the known part of the reward, as in `MaximumLikelihood`, `rewards` `(K,d)` the parameters of the rest.
     """
     paid = with_known_reward(problem, known)[0]
     model = Likelihood(paid, Settings(temperatures=np.full(problem.n_experts, np.nan)))
-    point = model.at(np.concatenate([reward, discounts, np.log(temperatures)]))
-    if point is None:
+    x = np.concatenate([rewards[0], discounts, np.log(temperatures)])
+    plans = model.plans(model.batches, x, rewards if np.ptp(rewards, axis=0).any() else rewards[0], None)
+    if plans is None:
         raise ValueError("the values of the task must be finite under the parameters to be recovered, received infinite ones")
-    return point.policies()
+    return Point(model, x, plans, np.nan, np.nan).policies()
 
 
 @dataclass(frozen=True, eq=False)

@@ -285,6 +285,8 @@ class Tracking:
             raise ValueError(f"track must be given a converged solution of Population, received {what}")
         if solution.problem is None:
             raise ValueError("this solution was read from a file: hand its problem to Solution.from_json(path, problem=…)")
+        if (near := solution.evidence.get("deviations")) is not None and near.spread:
+            raise ValueError("track follows persons who share one reward, received deviations from it: fit with deviations 0")
         assert isinstance(solution.problem, Problem | Crowd)
         crowd = Crowd.of(solution.problem) if isinstance(solution.problem, Problem) else solution.problem
         found = PopulationEvidence.of(solution).population

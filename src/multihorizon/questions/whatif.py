@@ -59,6 +59,7 @@ from multihorizon.checks import (
     first_few,
     label,
 )
+from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import ChoiceModel
 from multihorizon.choice.tabular import Point, Resolvents, engine_for, redrawn
 from multihorizon.data.reading import closest
@@ -625,6 +626,7 @@ class Known:
     Attributes:
         task: anyone of them: the task, and how reward parameters become rewards.
         theta: the reward parameters `(d,)`; None where the policies are all that is known.
+        own: the reward parameters of each expert `(d,K)` where they deviate from the shared ones; None where they do not.
         temperature: None for experts who choose the best action.
         policies: as they were seen `(K,S,A)`; None where they are planned.
         ranges: of the discounts `(K,2)` where they are one of a set.
@@ -643,6 +645,7 @@ class Known:
     temperature: Floats | None
     unit: str
     theta: Floats | None = None
+    own: Floats | None = None
     policies: Floats | None = None
     ranges: Floats | None = None
     arrival: Floats | None = None
@@ -657,6 +660,12 @@ class Known:
         """The problem of the policies."""
         assert isinstance(self.given, Problem)
         return self.given
+
+    @property
+    def thetas(self) -> Floats:
+        """The reward parameters of all `(d,)`, or of each expert `(d,K)` where they deviate."""
+        assert self.theta is not None
+        return self.theta if self.own is None else self.own
 
 
 @dataclass(frozen=True, eq=False)
@@ -729,6 +738,7 @@ def _of_solution(solution: Solution, persons: str) -> Known:
         temperature=solution.temperature,
         unit="",
         theta=solution.reward,
+        own=solution.personal_rewards.T if solution.evidence.get("deviations") is not None else None,
         arrival=arrival,
         source=solution,
     )
@@ -788,7 +798,7 @@ def _of_population(known: Known, solution: Solution, groups: bool) -> Known:
             rows.append([middle, float(part[1] - part[0]) / reach, log, other, both])
             centre.append((found["typical_discount"], found["typical_temperature"]))
     discounts, temperatures = np.array(centre).T
-    return replace(known, names=tuple(labels), discounts=discounts, temperature=temperatures, eta=np.array(rows).T)
+    return replace(known, names=tuple(labels), discounts=discounts, temperature=temperatures, eta=np.array(rows).T, own=None)
 
 
 def _of_policies(source: Identification | Problem, discount: Any) -> Known:
@@ -895,11 +905,10 @@ def _known_after(known: Known, change: Change) -> Floats:
 
 def _point(known: Known, change: Change) -> _Answer:
     """The policies of the estimate."""
-    assert known.theta is not None
-    before_reward, after_reward = expected_rewards(known, change, known.theta)
+    before_reward, after_reward = expected_rewards(known, change, known.thetas)
     gamma = np.where(np.isnan(change.discounts), known.discounts, change.discounts)
     before = _planned(known.task.mdp, before_reward, known.discounts, known.temperature)
-    after = _planned(change.task, after_reward + change.pay.T.ravel(), gamma, known.temperature)
+    after = _planned(change.task, (after_reward.T + change.pay.T.ravel()).T, gamma, known.temperature)
     nothing = np.full(after.shape, np.nan)
     return _Answer(before, after, nothing, nothing, (IDENTIFIED,) * len(known.names), np.zeros(len(known.names), dtype=np.bool_))
 
@@ -1035,6 +1044,7 @@ def _over_the_set(
 class Drawn:
     """Parameters of n plans of each expert: rewards θ `(d,)` of all or `(d,n)`, discounts and temperatures `(K,n)`.
 
+    `own` are the deviations of each expert `(K,d,n)` from that reward, None where there are none.
     `tasks` are the tasks before the change in which they live, where transitions are estimated, too; None where they are known.
     """
 
@@ -1042,6 +1052,16 @@ class Drawn:
     gamma: Floats
     lam: Floats
     tasks: tuple[MDP, ...] | None = None
+    own: Floats | None = None
+
+    def reward_of(self, k: int) -> Floats:
+        """The reward parameters of expert k, `(d,)` or `(d,n)`."""
+        return self.theta if self.own is None else (self.theta.T + self.own[k].T).T
+
+    def rewards_in(self, i: int) -> Floats:
+        """The reward parameters of the i-th plan, `(d,)` of all or `(d,K)` of each expert."""
+        theta = self.theta if self.theta.ndim == 1 else self.theta[:, i]
+        return theta if self.own is None else theta[:, None] + self.own[:, :, i].T
 
 
 @dataclass(frozen=True, eq=False)
@@ -1176,6 +1196,9 @@ def _estimate(known: Known, draws: int, seed: int) -> Estimate | str:
     errors = np.sqrt(np.maximum(np.diag(found.covariance)[: first.size], 0.0))
     z = np.concatenate([_normal(rng, draws, first, errors), rng.standard_normal((draws, rest))], axis=1)
     x = _within(point.x + z @ root.T, root @ root.T, model)
+    noise = None
+    if isinstance(point, NearPoint):
+        noise = _normal(rng, draws, point.deviations.ravel(), np.diagonal(point.curvatures, axis1=1, axis2=2).ravel())
     lost = np.zeros(len(known.names), dtype=np.bool_)
     remarks = []
     evidence = solution.evidence
@@ -1191,7 +1214,7 @@ def _estimate(known: Known, draws: int, seed: int) -> Estimate | str:
         ways /= np.maximum(np.abs(ways / size[:, None]).max(axis=0), 1e-300)
         beside = np.concatenate([point.x + sign * step * way for way in ways.T for sign in (-1, 1)]).reshape(-1, model.size)
         pairs = _drawn_from(point, known, np.clip(beside, model.lower, model.upper))
-    return Estimate(_drawn_from(point, known, x), pairs, step, lost, tuple(remarks))
+    return Estimate(_drawn_from(point, known, x, noise), pairs, step, lost, tuple(remarks))
 
 
 def _normal(rng: np.random.Generator, draws: int, estimate: Floats, error: Floats) -> Floats:
@@ -1219,15 +1242,34 @@ def _within(x: Floats, covariance: Floats, model: ChoiceModel) -> Floats:
     return np.clip(x, model.lower, model.upper)
 
 
-def _drawn_from(point: Point, known: Known, x: Floats) -> Drawn:
-    """Parameters from places x `(n,p)` of the model."""
+def _drawn_from(point: Point, known: Known, x: Floats, noise: Floats | None = None) -> Drawn:
+    """Parameters from places x `(n,p)` of the model; `noise` `(n,K·d)` is that of deviations, which follow x besides."""
     model = point.likelihood
     tasks = None
     if model.moves and model.moves[0].size:
         entries = [model.transitions_at(each)[0] for each in x]
         tasks = tuple(known.task.mdp.with_probabilities(data) for data in entries)
     gamma = np.stack([model.discounts(each) for each in x], axis=1)
-    return Drawn(x[:, : model.n_reward].T, gamma, np.stack([model.temperatures(each) for each in x], axis=1), tasks)
+    own = _deviations_at(point, x, noise) if isinstance(point, NearPoint) else None
+    theta = np.stack([model.reward(each) for each in x], axis=1)
+    return Drawn(theta, gamma, np.stack([model.temperatures(each) for each in x], axis=1), tasks, own)
+
+
+def _deviations_at(point: NearPoint, x: Floats, noise: Floats | None) -> Floats:
+    """Deviations `(K,d,n)` at places x `(n,p)`: the most likely ones there, and around them the normal ones of Laplace's method.
+
+    NaN where the most likely ones are not found, so that there is no plan.
+    """
+    found = np.full((*point.deviations.shape, len(x)), np.nan)
+    for i, each in enumerate(x):
+        there = point.likelihood.at(each, point)
+        if there is not None:
+            found[:, :, i] = there.deviations
+            if noise is not None:
+                values, vectors = np.linalg.eigh(there.curvatures)
+                root = (vectors / np.sqrt(values)[:, None, :]) @ vectors.transpose(0, 2, 1)
+                found[:, :, i] += (root @ noise[i].reshape(*point.deviations.shape, 1))[:, :, 0]
+    return found
 
 
 def _apart_drawn(solution: Solution, source: ProfilesApart, rng: np.random.Generator, draws: int) -> Estimate:
@@ -1257,9 +1299,14 @@ def _persons_drawn(known: Known, solution: Solution, rng: np.random.Generator, d
     z = np.stack([_normal(rng, draws, known.eta[0], known.eta[2]).T for _ in range(2)])
     x, x_error, y, y_error, tie = known.eta[:, :, None]
     logs = y + y_error * (tie * z[0] + np.sqrt(1 - tie**2) * z[1])
-    drawn = Drawn(solution.reward, evidence.population.largest_discount * expit(x + x_error * z[0]), np.exp(logs))
+    own = None if known.own is None else np.repeat((known.own.T - solution.reward)[:, :, None], draws, axis=2)
+    drawn = Drawn(solution.reward, evidence.population.largest_discount * expit(x + x_error * z[0]), np.exp(logs), own=own)
     estimated = any(error != 0 for error in evidence.reward_standard_errors)
     remarks = ("The intervals are those of the persons: the error of the shared reward is not in them.",) if estimated else ()
+    if own is not None:
+        remarks = (*remarks, "The errors of deviations from the shared reward are not in the intervals.")
+    elif solution.evidence.get("deviations") is not None:
+        remarks = (*remarks, "Typical and new persons are taken to have the shared reward, without a deviation of their own.")
     if evidence.population.conditions:
         remarks = (*remarks, "Persons are described on the average of conditions.")
     return Estimate(drawn, None, 1.0, np.zeros(len(known.names), dtype=np.bool_), remarks)
@@ -1285,21 +1332,21 @@ class _PlansAfter:
             change = self._in_task(drawn, i)
             known = replace(self.known, task=replace(self.known.task, mdp=change.mdp)) if not change.moved else self.known
             work = _PlansAfter(known, change, self.targets, 0)
-            theta = drawn.theta if drawn.theta.ndim == 1 else drawn.theta[:, i]
-            parts.append(work.planned(theta, drawn.gamma[:, i], drawn.lam[:, i], self.change.discounts))
+            parts.append(work.planned(drawn.rewards_in(i), drawn.gamma[:, i], drawn.lam[:, i], self.change.discounts))
         for k in range(experts):
             yield np.stack([policies[k] for policies, _ in parts]), np.stack([numbers[:, k] for _, numbers in parts], axis=1)
 
     def expert(self, drawn: Drawn, k: int) -> tuple[Floats, Floats]:
         """The same of one expert."""
-        return self.planned(drawn.theta, drawn.gamma[k], drawn.lam[k], np.full(drawn.gamma.shape[1], self.change.discounts[k]))
+        new = np.full(drawn.gamma.shape[1], self.change.discounts[k])
+        return self.planned(drawn.reward_of(k), drawn.gamma[k], drawn.lam[k], new)
 
     def planned(self, theta: Floats, gamma: Floats, lam: Floats, new: Floats) -> tuple[Floats, Floats]:
         """Policies and outcomes of n plans; NaN where a value is infinite."""
         gamma = np.where(np.isnan(new), gamma, new)
         pay = self.change.pay.T.ravel()
         reward = expected_rewards(self.known, self.change, theta)[1]
-        reward = reward + (pay if reward.ndim == 1 else pay[:, None])
+        reward = (reward.T + pay).T
         task = self.outcomes.task
         size = plans_at_once(task)
         policies, numbers = [], []
@@ -1384,10 +1431,10 @@ class Outcomes:
         """The numbers `(Q,n)` of policies `(n,S,A)`, their discounts `(n,)`, a reward `(A·S,…)` and what is paid `(S,A)`."""
         n, task = gamma.size, self.task
         policy = np.where(self.reached[None, :, None], policies, 0.0).transpose(2, 1, 0)
-        start = np.repeat(task.initial[:, None], n, axis=1)
-        discounted = self.engine.resolvents(policy, gamma).solve_transposed(start)
+        start = np.repeat(task.initial[:, None], n, axis=1)[:, :, None]
+        discounted = self.engine.resolvents(policy, gamma).solve_transposed(start)[:, :, 0]
         ones = np.ones(n)
-        visits = self.engine.resolvents(policy, ones).solve_transposed(start) if self.ends else discounted
+        visits = self.engine.resolvents(policy, ones).solve_transposed(start)[:, :, 0] if self.ends else discounted
         rows = [visits[self.reached]]
         for j, toward in zip(self.targets, self.toward, strict=True):
             chance, among, solves = self.reach(policy, j, toward)
@@ -1436,11 +1483,11 @@ def _outcome_frame(known: Known, change: Change, answer: _Answer, targets: list[
     """One row per expert, quantity and state."""
     gamma = np.where(np.isnan(change.discounts), known.discounts, change.discounts)
     paid = bool(change.pay.any())
-    rewards = (None, None) if known.theta is None else expected_rewards(known, change, known.theta)
+    rewards = (None, None) if known.theta is None else expected_rewards(known, change, known.thetas)
     after = Outcomes(change.task, targets, known.theta is not None, paid)
     pay = change.pay.T.ravel()
     if answer.outcomes is None:
-        numbers = after.of(answer.after, gamma, None if rewards[1] is None else rewards[1] + pay, change.pay)
+        numbers = after.of(answer.after, gamma, None if rewards[1] is None else (rewards[1].T + pay).T, change.pay)
     else:
         numbers = answer.outcomes.T
     old = known.task.mdp

@@ -20,6 +20,7 @@ import numpy as np
 from multihorizon.analysis import (
     QUESTION,
     Analysis,
+    GoalCheck,
     interval_text,
     own_discount_text,
     own_steps_text,
@@ -30,6 +31,7 @@ from multihorizon.checks import Floats
 from multihorizon.mdp import MDP
 from multihorizon.problem import Expert
 from multihorizon.questions.differences import population_answer
+from multihorizon.questions.goal_comparison import deviation_words
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, MODELS, ODD, WORST, compared_choices
 from multihorizon.report.charts import (
     DIAGONAL,
@@ -53,16 +55,18 @@ from multihorizon.report.charts import (
     Section,
     Subheading,
     figure,
+    look_ahead,
+    look_ahead_range,
 )
 from multihorizon.report.conditions import condition_figures, conditions_section
 from multihorizon.report.explorer import Person, explorer
-from multihorizon.report.maps import MOST_CELLS, grid_map
+from multihorizon.report.maps import DARKEST, MOST_CELLS, GridMap, grid_map
 from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.report.population import distribution_section, population_figures, population_section
 from multihorizon.report.question_pages import UNIT_OF_REWARD, goals_blocks, lookahead_blocks, options_text, recovery_blocks
 from multihorizon.report.writing import answer_blocks, notices, writing_section
 from multihorizon.result import package_version
-from multihorizon.solution import PopulationEvidence, SieveEvidence, Status
+from multihorizon.solution import Deviations, PopulationEvidence, SieveEvidence, Status
 from multihorizon.words import LEVEL, count, decimals, p_text, shortened
 
 
@@ -92,7 +96,12 @@ def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
         sizes(found),
         [*sections, writing_section(found), _method(found, options)],
         f"multihorizon {package_version()}, seed {found.solution.seed}",
-        [*([Beside(figures)] if figures else []), *map(Notice, notices(found)[1]), Cards(cards), reasons],
+        [
+            *([Beside(figures)] if figures else []),
+            *map(Notice, notices(found)[1]),
+            Cards(cards),
+            reasons,
+        ],
         [(k, found.solution.experts[k]) for k in found.order],
         answer_blocks(found),
     )
@@ -197,8 +206,117 @@ def _questions(found: Analysis) -> list[Section]:
         sections.append(Section("What can this design show?", recovery_blocks(found.recovery)))
     if found.goals is not None:
         groups = None if found.goals.model_fails else found.goals.groups
-        sections.append(Section(QUESTION, [found.goals.answer, *([] if groups is None else goals_blocks(groups, names))]))
+        blocks = [found.goals.answer, *_goal_models(found, found.goals), *_deviations(found)]
+        sections.append(Section(QUESTION, [*blocks, *([] if groups is None else goals_blocks(groups, names))]))
     return sections
+
+
+def _goal_models(found: Analysis, goals: GoalCheck) -> list[str | Block]:
+    """One goal, nearly one and several on held-out decisions."""
+    compared = goals.comparison
+    if compared is None or len(compared.held_out) < 2:
+        return []
+    rows = []
+    for row in compared.to_frame().itertuples():
+        gain = "–" if row.model == "one goal" else f"{row.difference:+.4f} ± {row.standard_error:.4f}"
+        rows.append([row.model, f"{row.log_likelihood:.4f}", gain, "supported" if row.supported else ""])
+    meaning = (
+        "Each half of the episodes was predicted by models fitted to the other half: with one reward, with deviations of each "
+        "expert from it, and with a reward for each group of experts. Numbers nearer to zero are better."
+    )
+    headers = ["model", "held-out log-likelihood per decision", "difference from one goal, ± one standard error", ""]
+    return [meaning, PageTable(headers, rows, f"Goals on {compared.decisions:,.0f} held-out decisions")]
+
+
+def _deviations(found: Analysis) -> list[str | Block]:
+    """How far goals deviate from the shared one, whose do most and where, and the discounts beside those of one reward."""
+    deviations, solution, problem = found.deviations, found.solution, found.problem
+    if deviations is None:
+        return []
+    low, high = ("not found" if np.isnan(end) else "any size" if np.isinf(end) else f"{end:.3g}" for end in deviations.interval)
+    interval = "" if deviations.given else f" (95 % interval {low} to {high})"
+    words = deviation_words(deviations)
+    text = f"Deviations have a standard deviation of {deviations.spread:.3g}{interval} in units of reward: {words}."
+    names, sizes_ = problem.parameter_names, np.abs(deviations.values)
+    places = sorted(np.ndindex(*sizes_.shape), key=lambda place: (-sizes_[place], place))[:10]
+    rows = [
+        [solution.experts[k], names[j], f"{deviations.values[k, j]:+.2f}", f"{deviations.errors[k, j]:.2f}"] for k, j in places
+    ]
+    kind = "state" if problem.tabular else "feature"
+    headers = ["expert", kind, "deviation", "standard error"]
+    largest = PageTable(headers, rows, "The largest deviations from the shared reward", [[k] for k, _ in places])
+    return [text, *_deviation_maps(found, deviations), largest, *_discounts_beside(found, deviations)]
+
+
+def _deviation_maps(found: Analysis, deviations: Deviations) -> list[Block]:
+    """Deviations of the experts who deviate most, on the grid of the states where they are one, else by expert and state."""
+    problem, solution, values = found.problem, found.solution, deviations.values
+    mdp, most, names = problem.experts[0].mdp, float(np.abs(values).max()), problem.parameter_names
+
+    def tips(k: int) -> list[str]:
+        pairs = zip(names, values[k], deviations.errors[k], strict=True)
+        return [f"{solution.experts[k]}\n{name}: {value:+.2f} ± {error:.2f}" for name, value, error in pairs]
+
+    experts = sorted(range(len(values)), key=lambda k: (-float(np.abs(values[k]).max()), k))
+    colours = "Blue is more than what all share, orange less. Point at a cell to see its number."
+    if names == mdp.state_names and mdp.grid_shape is not None and mdp.n_states <= MOST_CELLS:
+        maps = [
+            grid_map(mdp, values[k], tips(k), f"{solution.experts[k]}: deviations from the shared reward.", scale=(0.0, most))
+            for k in experts[:4]
+        ]
+        few = f"Shown are those who deviate most, {len(maps)} of {len(values)}. " if len(values) > len(maps) else ""
+        return [Beside(maps), Items([f"{few}{colours}"])]
+    rows = found.order if len(experts) <= 40 else experts[:40]
+    columns = sorted(np.argsort(-np.abs(values).max(axis=0), kind="stable")[:24].tolist())
+    cells = []
+    for k in rows:
+        shares, texts = values[k] / (most or 1.0), tips(k)
+        cells += [(float(shares[j]), DARKEST * float(np.sqrt(abs(shares[j]))), "", False, texts[j]) for j in columns]
+    what = "state" if problem.tabular else "feature"
+    caption = (
+        f"Deviations from the shared reward: one row per expert, from the shortest horizon down, one column per {what}. {colours}"
+    )
+    return [GridMap(caption, (48 * len(columns), 48 * len(rows)), cells, [])]
+
+
+def _discounts_beside(found: Analysis, deviations: Deviations) -> list[Block]:
+    """The discounts of the nearly shared goal beside those of one reward for all, as a table and a picture."""
+    alike, errors = deviations.if_shared["discounts"], 1.96 * deviations.if_shared["standard_errors"]
+    ends = np.clip(np.stack([alike - errors, alike + errors], axis=1), 0.0, found.largest_discount)
+    order = [k for k in found.order if found.given[k]]
+    if not order:
+        return []
+    ruler = Ruler.over([*found.solution.discounts[order].tolist(), *alike[order].tolist()], found.longest)
+    rows = [
+        [
+            found.solution.experts[k],
+            Either(own_discount_text(found, k), own_steps_text(found, k), float(found.solution.discounts[k])),
+            Either(interval_text(found, k), interval_text(found, k, steps_text), float(found.intervals[k, 0])),
+            look_ahead(float(alike[k]), found.longest),
+            look_ahead_range(ends[k].tolist(), found.longest),
+        ]
+        for k in order
+    ]
+    headers = ["expert", "nearly one goal", "95 % interval", "one goal", "95 % interval from standard errors"]
+    caption = "Look-ahead where goals are nearly shared, and what it would be with one reward for all"
+    table = PageTable(headers, rows, caption, [[k] for k in order])
+    panels = []
+    for unit in UNITS:
+        marks = []
+        for row, k in enumerate(order):
+            models = (("nearly one goal", found.solution.discounts[k], found.intervals[k]), ("one goal", alike[k], ends[k]))
+            for colour, (name, gamma, interval) in enumerate(models):
+                low, high = (ruler.place(float(end), unit) for end in interval)
+                tip = f"{found.solution.experts[k]}, {name}\nγ {float(gamma):.3f}"
+                y = 1 - (row + 0.35 + 0.3 * colour) / len(order)
+                across = None if np.isnan(low + high) else (low, high)
+                marks.append(Mark(ruler.place(float(gamma), unit), y, tip, [k], across=across, colour=colour))
+        panels.append(Panel(ruler.axis(unit), Axis("experts, the shortest horizon on top", ()), marks, kind=f"in-{unit}"))
+    height = float(np.clip(80 + 30 * len(order), 160, 560))
+    return [
+        table,
+        Chart("The same: of each pair, the upper one allows for deviations, the lower one has one reward.", panels, height),
+    ]
 
 
 def _identifiability(found: Analysis) -> Section:
@@ -279,6 +397,8 @@ def _best_by_look_ahead(found: Analysis) -> Section:
         blocks.append(f"The decisions do not determine the reward of {what}, so best actions that depend on it are not known.")
     if found.goals is not None and found.goals.rejected:
         blocks.append("One reward for all experts is rejected, so what it makes best must not be believed either.")
+    elif found.deviations is not None:
+        blocks.append("This is the reward that all share; each expert's own deviates from it.")
     if not found.reward_given:
         blocks.append("The reward is an estimate: where it is changed a little, the best actions change at other discounts.")
     tasks: dict[int, list[Expert]] = {}

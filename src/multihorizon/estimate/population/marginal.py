@@ -76,6 +76,10 @@ expanded to the second order. `f = σ_γ (1 − ρ²)` makes the density of S fl
 but for the weak priors that are part of l; with more rows, f is a product over them, by which their lengths and directions have a
 flat density. Where nodes are too coarse for a small spread, l may come out above its maximum; such places do not count.
 
+*Rewards that are nearly shared.* Where person i has the reward θ + δ_i, `δ_i ~ N(0, V)`, V = τ² W, all that is said of
+p(decisions_i | θ, v) holds for its mean over δ_i, by Laplace's method (`choice.own_rewards`). The gradient in θ is exact. In J
+the score in θ is taken for `V⁻¹ δ̂`, and the information for `(I⁻¹ + V)⁻¹`. τ is held here, and found in `deviations.py`.
+
 *What is known.* Given the decisions, each η has the mean and the covariance of the quadrature with these shares. The errors of
 reward and effects add `D_i C' D_iᵀ`, D_i the derivative of that mean in ψ and C' what is left of C at a given spread. Estimated
 transitions are drawn anew around their estimates, with their sample sizes. A draw that moves the gradient by δg moves ψ by
@@ -85,7 +89,7 @@ transitions are drawn anew around their estimates, with their sample sizes. A dr
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial, reduce
 from itertools import combinations, product
@@ -98,6 +102,7 @@ from scipy.stats import norm
 from scipy.stats.qmc import Sobol
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse
+from multihorizon.choice.own_rewards import OwnRewards, own_rewards, states_visited
 from multihorizon.choice.surfaces import Surface, Tables
 from multihorizon.choice.tabular import redrawn
 from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
@@ -141,6 +146,12 @@ class PsiParts:
         return (slope @ self.root)[rows, columns] * np.where(diagonal, self.root[rows, columns], 1.0)
 
 
+def feature_sizes(tables: Tables) -> Floats:
+    """The largest entry `(d,)` of each feature of the reward; 1 for features without entries."""
+    largest = np.max([abs(planner.features.matrix).max(axis=0).toarray().ravel() for planner in tables.planners], axis=0)
+    return np.where(largest > 0, largest, 1.0)
+
+
 def _entries(size: int) -> tuple[Ints, Ints, Bools]:
     """The rows and columns of the entries of L, in the order of ψ, and which of them are on the diagonal."""
     rows, columns = np.tril_indices(size)
@@ -166,6 +177,7 @@ class PsiLayout:
         along: A `(n,q,p)`.
         rest: R `(m,p)`.
         mixed: whether any of R is not 0.
+        deviation: the standard deviations `(d,)` of personal deviations from θ, √V; empty where all have the reward θ.
     """
 
     def __init__(
@@ -215,6 +227,15 @@ class PsiLayout:
         #: The tables of the θ that was asked for last.
         self.tables = Tables(crowd.tasks, self.largest, start, self.free)
         self.counts = self.tables.counts(crowd.tasks)
+        self.deviation: Floats = NOTHING
+        self.most_rows = 0  # how many rows of the tables a person needs for that
+
+    def deviating(self, tau: float) -> PsiLayout:
+        """The same persons with rewards of their own around θ, where τ is given; a layout of its own, with the same tables."""
+        other = copy.copy(self)
+        other.deviation = tau / feature_sizes(self.tables) if tau else NOTHING
+        other.most_rows = states_visited(self.tables, self.counts)[0].size
+        return other
 
     def some(self, who: Ints) -> PsiLayout:
         """The same for some of the persons, with the same tables."""
@@ -413,14 +434,14 @@ class Question:
         """The block's part of the value at ψ, with derivatives if wanted; or places η `(K,2)` for which tables are lacking."""
         layout, parts = self.layout, self.layout.unpack(psi)
         places, log_weights, inner = self.nodes(block)
-        log, surface, eta = block.log, None, NOTHING
+        log, surface, eta, own_reward = block.log, None, NOTHING, None
         if log is None:
             eta = block.at_cells(places, parts.effects)
             lacking = self.tables.lacking(eta)
             if lacking.size:
                 return lacking
             surface = self.tables.surface(block.counts, eta, inner, slopes=full and layout.mixed)
-            log = block.by_person(surface.log_likelihoods)
+            own_reward, log = self.with_own_reward(block, eta, surface)
         shares, persons, away = _shared(log, places, log_weights, _means(block, parts.effects), parts.root)
         by_cell = shares if len(shares) == len(block.owner) else shares[block.owner]
         off = np.zeros_like(shares) if surface is None else by_cell * np.abs(surface.errors)
@@ -447,9 +468,14 @@ class Question:
         curvature = np.tensordot(rows, known @ rows, ([0, 1], [0, 1]))
         cells = NOTHING
         if surface is not None and (layout.free.size or layout.mixed):
-            where, more, information, cells = self.of_decisions(block, eta, surface, by_cell)
+            where, more, information, cells = self.of_decisions(block, eta, surface, by_cell, own_reward)
             mean_score = _mean(shares, more)
-            gradient[where] += mean_score.sum(axis=0)
+            if own_reward is None:
+                gradient[where] += mean_score.sum(axis=0)
+            else:
+                by_log, by_slopes = own_reward.derivatives()
+                weights = shares[:, :, None] * by_log, shares[:, :, None, None] * by_slopes
+                gradient[where] += self.tables.along_lines(own_reward.rows, eta, surface, *weights)
             more -= mean_score[:, None]
             shared = shares[:, :, None] * more
             curvature[np.ix_(where, where)] += information - np.tensordot(shared, more, ([0, 1], [0, 1]))
@@ -457,6 +483,13 @@ class Question:
             curvature[where] -= across
             curvature[:, where] -= across.T
         return replace(part, cells=cells, gradient=gradient, curvature=curvature)
+
+    def with_own_reward(self, block: PersonBlock, eta: Floats, surface: Surface) -> tuple[OwnRewards | None, Floats]:
+        """What decisions say of each person's own reward, None where all have the same; and M, or L, at the nodes `(n,Q)`."""
+        if not self.layout.deviation.size:
+            return None, block.by_person(surface.log_likelihoods)
+        found = own_rewards(self.tables, block.counts, eta, surface, self.layout.deviation)
+        return found, found.log_likelihoods
 
     def scores(self, psi: Floats, block: PersonBlock) -> Scores | Floats:
         """The block's persons at ψ, the gradient of their sum, and no more; or places η `(K,2)` for which tables are lacking."""
@@ -482,13 +515,16 @@ class Question:
         return Scores(persons, gradient, log, places, shares, float(off.sum(axis=1).max()), cuts)
 
     def of_decisions(
-        self, block: PersonBlock, eta: Floats, surface: Surface, shares: Floats
+        self, block: PersonBlock, eta: Floats, surface: Surface, shares: Floats, own_reward: OwnRewards | None = None
     ) -> tuple[Ints, Floats, Floats, Floats]:
         """What decisions say of ψ where v is given: the places in ψ `(k,)`, the scores there `(n,Q,k)` and their information
         `(k,k)`; and what they say of η of each cell `(m,2,2)`. `shares` are those of the nodes at each cell `(m,Q)`.
         """
         layout, f = self.layout, self.layout.free.size
         where, in_theta, information = np.arange(0), np.zeros((*shares.shape, 0)), np.zeros((0, 0))
+        if own_reward is not None:  # there are no conditions then
+            information = np.tensordot(shares, own_reward.information, 2)
+            return np.arange(f), own_reward.mode / layout.deviation**2, information, NOTHING
         if f:
             in_theta, information, cross = self.tables.scores(block.counts, eta, surface, shares)
             where = np.arange(f)
@@ -532,13 +568,14 @@ class Question:
 
     def around(self, psi: Floats, block: PersonBlock) -> Around:
         """What decisions say at the nodes near ψ; the tables must be prepared."""
-        log, surface, eta, effects = block.log, None, NOTHING, self.layout.effects(psi)
-        if log is None:
+        effects = self.layout.effects(psi)
+        if block.log is None:
             places, _, inner = self.nodes(block)
             eta = block.at_cells(places, effects)
             surface = self.tables.surface(block.counts, eta, inner, slopes=self.layout.mixed)
-            log = block.by_person(surface.log_likelihoods)
-        return Around(block, effects, log, eta, surface)
+            own_reward, log = self.with_own_reward(block, eta, surface)
+            return Around(block, effects, log, eta, surface, own_reward)
+        return Around(block, effects, block.log, NOTHING, None, None)
 
     def several(self, psi: Floats, psis: Sequence[Floats], block: PersonBlock) -> tuple[Floats, Floats]:
         """Σ log p_i at several ψ of one θ near one of them `(k,)`, and what the block adds to M there `(k,m,m)`."""
@@ -558,7 +595,7 @@ class Around:
 
     Where cells move with the effects it is expanded to the second order: spreads that are likely move effects by a part of their
     standard errors, and to read the tables for each of them would take most of the time of a fit. `log` is ℓ at `effects`
-    `(n,Q)`; `eta` and `surface` are what it was read from, if it was not known before.
+    `(n,Q)`; `eta`, `surface` and `own_reward` are what it was read from, if it was not known before.
     """
 
     block: PersonBlock
@@ -566,6 +603,7 @@ class Around:
     log: Floats
     eta: Floats
     surface: Surface | None
+    own_reward: OwnRewards | None
 
     def at(self, effects: Floats) -> Floats:
         """ℓ `(n,Q)`."""
@@ -843,7 +881,10 @@ class Marginal:
         """The persons, in the same blocks whoever computes them."""
         layout, made = self.layout, []
         ends = np.append(layout.first, len(layout.design))
-        size = min(BLOCK, max(1, BLOCK_NODES // len(standard_nodes(self.count, layout.deep)[0])))
+        nodes = len(standard_nodes(self.count, layout.deep)[0])
+        size = min(BLOCK, max(1, BLOCK_NODES // nodes))
+        if layout.deviation.size:  # then choices in all states where a person decided are kept at every node
+            size = max(1, min(size, 4_000_000 // (nodes * layout.most_rows * (layout.deviation.size + 1))))
         cuts = np.unique(np.searchsorted(ends[:-1], np.arange(0, ends[-1], size)))
         cuts = cuts[cuts < layout.persons]
         for i, (low, high) in enumerate(zip(cuts, [*cuts[1:], layout.persons], strict=True)):
@@ -1031,8 +1072,6 @@ def maximise(
 
     Unless it is said how many `nodes` there are in the end, they are 15, and more where these are too few.
     """
-    more = (25, 41) if nodes is None else ()
-    nodes = nodes or 15
     n = layout.persons
     if n > MANY:
         sample = layout.some(np.linspace(0, n - 1, max(MANY // 3, n // 20)).astype(np.int64))
@@ -1042,14 +1081,27 @@ def maximise(
         assert value is not None
         persons = _moved(persons, layout.unpack(psi).covariance, value)
     else:
-        few, rough = min(nodes, 7), max(tol, 0.1)
-        near = _climb(layout, psi, modes(layout, psi), few, rough, min(max_iter, 15), part_of(progress, 0.0, 0.5))
+        few, rough = min(nodes or 7, 7), max(tol, 0.1)
+        near = climb(layout, psi, modes(layout, psi), few, rough, min(max_iter, 15), part_of(progress, 0.0, 0.5))
         psi, persons = near.psi, near.persons
-    found = _climb(layout, psi, persons, nodes, tol, max_iter, part_of(progress, 0.5, 0.8))
-    for finer in more:
+    return finish(layout, psi, persons, nodes, tol, max_iter, part_of(progress, 0.5, 1.0))
+
+
+def finish(
+    layout: PsiLayout,
+    psi: Floats,
+    persons: PersonMoments,
+    nodes: int | None,
+    tol: float = 1e-6,
+    max_iter: int = 60,
+    progress: Progress = silent,
+) -> Maximum:
+    """Climb from ψ near the maximum with as many nodes as it takes, or as are wanted."""
+    found = climb(layout, psi, persons, nodes or 15, tol, max_iter, part_of(progress, 0.0, 0.6))
+    for finer in (25, 41) if nodes is None else ():
         if not found.finished or _off(found, finer) < 0.02:
             break
-        found = _climb(layout, found.psi, found.persons, finer, tol, max_iter, part_of(progress, 0.8, 1.0))
+        found = climb(layout, found.psi, found.persons, finer, tol, max_iter, part_of(progress, 0.6, 1.0))
     return found
 
 
@@ -1082,7 +1134,7 @@ def maximum_at(start: Maximum, j: int, value: float, along: Floats) -> Maximum:
     share = persons.covariance @ np.linalg.inv(layout.unpack(start.psi).covariance)
     mean = persons.mean + (share @ layout.means(layout.effects(move))[:, :, None])[:, :, 0]
     moved = replace(persons, mean=mean, precision=start.marginal.persons.precision)
-    return _climb(layout, start.psi + move, moved, 7, 2e-3, 60, silent, held=[j])
+    return climb(layout, start.psi + move, moved, 7, 2e-3, 60, silent, held=[j])
 
 
 def with_one_discount(found: Maximum, discount: float | None = None) -> Maximum:
@@ -1104,7 +1156,7 @@ def with_one_discount(found: Maximum, discount: float | None = None) -> Maximum:
     for size, nodes, tol in ((0.3, 7, 0.1), (0.1, 7, 0.02), (0.01, 15, 1e-3)):
         psi[first] = np.log(size)
         persons = replace(modes(layout, psi), precision=found.persons.precision)
-        there = _climb(layout, psi, persons, nodes, tol, 60, silent, held)
+        there = climb(layout, psi, persons, nodes, tol, 60, silent, held)
         psi = there.psi.copy()
     return there
 
@@ -1113,17 +1165,22 @@ def likely_places(found: Maximum) -> tuple[Floats, Floats, int]:
     """Where each person without covariates may be, given the decisions: the nodes η `(n,Q,2)`, their shares `(n,Q)`, and how many
     nodes in a row have the same x.
     """
+    every = list(node_shares(found))
+    places, shares = (np.concatenate([each[k] for each in every]) for k in (0, 1))
+    return places, shares, found.marginal.prepared(found.psi).nodes(found.marginal.blocks()[0])[2]
+
+
+def node_shares(found: Maximum) -> Iterator[tuple[Floats, Floats, Around]]:
+    """Of each block of persons without conditions, the nodes η `(n,Q,2)`, their shares `(n,Q)`, and what decisions say there."""
     marginal, parts = found.marginal, found.marginal.layout.unpack(found.psi)
-    question, every = marginal.prepared(found.psi), []
+    question = marginal.prepared(found.psi)
     for block in marginal.blocks():
-        places, log_weights, inner = question.nodes(block)
-        log = question.around(found.psi, block).log
-        every.append((places, _shared(log, places, log_weights, _means(block, parts.effects), parts.root)[0]))
-    places, shares = (np.concatenate(each) for each in zip(*every, strict=True))
-    return places, shares, inner
+        places, log_weights, _ = question.nodes(block)
+        near = question.around(found.psi, block)
+        yield places, _shared(near.log, places, log_weights, _means(block, parts.effects), parts.root)[0], near
 
 
-def _climb(
+def climb(
     layout: PsiLayout,
     psi: Floats,
     persons: PersonMoments,
@@ -1141,6 +1198,8 @@ def _climb(
     if layout.mixed and not at_hand:
         # Cells move over the edges of patches, where tables jump a little: near the maximum a step that comes nearer is enough.
         at_hand = 0.1
+    if layout.deviation.size:  # a climb begins near the maximum, and each value is dear
+        at_hand = max(at_hand, 1.0)
     while True:
         value = marginal.at(psi)
         if value is None:
@@ -1368,7 +1427,7 @@ def row_answers(
     slopes[:, 1, layout.temperature] += rest @ layout.temperature_basis
     if near.surface is not None and (layout.free.size or layout.mixed):
         by_cell = likely if len(likely) == len(block.owner) else likely[block.owner]
-        where, more, _, _ = question.of_decisions(block, near.eta, near.surface, by_cell)
+        where, more, _, _ = question.of_decisions(block, near.eta, near.surface, by_cell, near.own_reward)
         slopes[:, :, where] += _covariance(by_row, gaps, more[owner])
     wide = averaged + slopes @ left @ slopes.transpose(0, 2, 1)
     discounts = np.minimum(discounts, layout.largest)

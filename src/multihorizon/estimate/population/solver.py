@@ -39,7 +39,7 @@ c = T κ with β and κ those that it finds, and Σ is `(V ⊗ I) S (V ⊗ I)ᵀ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations, product
@@ -50,11 +50,12 @@ import pandas as pd
 from scipy.special import expit, logit
 from scipy.stats import f, norm, t
 
-from multihorizon.checks import RANK_TOLERANCE, TINY, Floats, as_count, as_floats, as_positive, first_few
+from multihorizon.checks import RANK_TOLERANCE, TINY, Floats, as_count, as_floats, as_non_negative, as_positive, first_few
 from multihorizon.choice.model import crowd_with_known_reward, read_settings, with_known_reward
 from multihorizon.estimate.intervals import NormalIntervals, holm, precision
 from multihorizon.estimate.maximum_likelihood import fit
 from multihorizon.estimate.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
+from multihorizon.estimate.population.deviations import nearly_shared
 from multihorizon.estimate.population.free import describe_free, distribution_words
 from multihorizon.estimate.population.marginal import (
     WIDEST,
@@ -72,7 +73,7 @@ from multihorizon.frames import Frame, as_frame
 from multihorizon.numerics.profile import profile_end
 from multihorizon.parallel import Progress, as_jobs, part_of, silent
 from multihorizon.problem import Crowd, Problem
-from multihorizon.solution import CELL_NUMBERS, PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.solution import CELL_NUMBERS, Deviations, PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.words import p_text
 
 
@@ -111,6 +112,11 @@ class Population:
             posterior share of each type in each unit, and the formula is "~ 1". With a known reward each type has a temperature
             of its own, otherwise all types share one.
         types: how many types there are; by default as many as tests find, with simulated studies.
+        deviations: how far each person's reward may be from the common one: the standard deviation of personal deviations, in
+            units of reward, of each feature in units in which it is at most 1. 0: one reward for all. "estimated": 0 unless the
+            decisions reject that at the 5 % level, and then the most likely one. `evidence["deviations"]` says what was found,
+            with each person's deviation. Discounts, effects and intervals then allow for deviations. The reward must have
+            parameters that are estimated: free rewards or features, beside a known reward if there is one.
         tol: the distance to the maximum, in standard errors, at which the search ends.
         max_iter: the steps after which it is given up.
         jobs: processes that share the persons; -1 is all cores. The digits do not depend on it.
@@ -138,6 +144,7 @@ class Population:
     reference: Mapping[str, str] | None = None
     distribution: Literal["normal", "free", "types"] = "normal"
     types: int | None = None
+    deviations: float | Literal["estimated"] = 0.0
     tol: float = 1e-6
     max_iter: int = 60
     jobs: int = 1
@@ -167,6 +174,12 @@ class Population:
                 f"types must come with the formula '~ 1', received {self.formula!r}: types are found, and not explained by "
                 "columns; to compare groups or conditions, use distribution='normal'"
             )
+        if isinstance(self.deviations, str) and self.deviations != "estimated":
+            raise ValueError(f'deviations must be a number that is at least 0, or "estimated", received {self.deviations!r}')
+        if self.deviations != "estimated":
+            as_non_negative(self.deviations, "deviations")
+        if self.deviations and self.distribution != "normal":
+            raise ValueError(f"personal deviations need distribution='normal', received {self.distribution!r}")
         if self.nodes is not None:
             as_count(self.nodes, "nodes", least=3)
         as_positive(self.tol, "tol")
@@ -210,11 +223,25 @@ class Population:
             types = fit_types(units, reward, self.types, self.ridge, seed, progress)
             paid = with_known_reward(problem, self.known_reward)[0] if isinstance(problem, Problem) else units
             return types_solution(paid, units, types)
-        covariates, found, identified, ridge_reason = self.search(whole, seed, progress)
+        if self.deviations:
+            self._require_deviations(whole)
+        part = part_of(progress, 0.0, 0.3) if self.deviations else progress
+        covariates, found, identified, ridge_reason = self.search(whole, seed, part)
         typical = None
         if covariates.conditions:
             typical = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
         told = Inference(covariates, found, posterior(found, identified, typical))
+        if self.deviations and told.converged:
+            part, shared = part_of(progress, 0.3, 1.0), told.known.persons
+            nearly = nearly_shared(found, self.deviations, self.nodes, self.tol, self.max_iter, part)
+            if nearly.spread:
+                found = nearly.found
+                told = Inference(covariates, found, posterior(found, identified))
+            told.deviations, told.deviation_words = nearly.described(shared.discounts, shared.errors), nearly.words()
+        elif self.deviations:
+            told.deviation_words = [
+                "Personal deviations were not looked for, because this fit with one reward for all is no answer."
+            ]
         if self.distribution == "free" and told.converged:
             told.distribution = _free_by_group(covariates, found, part_of(progress, 0.6, 1.0))
         solved: Problem | Crowd = found.marginal.layout.crowd
@@ -244,6 +271,29 @@ class Population:
             psi = first_psi(layout, reward, *_likely_person(layout))
         part = part_of(progress, 0.3, 0.6 if self.distribution == "free" else 1.0)
         return covariates, maximise(layout, psi, self.nodes, self.tol, self.max_iter, part), identified, ridge_reason
+
+    def _require_deviations(self, whole: Crowd) -> None:
+        """Raise where personal deviations cannot be had."""
+        covariates = self.covariates(whole)
+        if covariates.conditions:
+            raise ValueError(
+                f"personal deviations need persons without conditions, received {first_few(covariates.conditions)}: leave them "
+                "out of the formula, or set deviations to 0"
+            )
+        crowd, reward = crowd_with_known_reward(whole, self.known_reward)
+        if reward is not None:
+            raise ValueError(
+                "personal deviations in a population need rewards that are estimated, received a reward that is known in full: "
+                "give the problem features, which are added to the known reward, or set deviations to 0"
+            )
+        most = 60  # beyond, what decisions say of each person's reward takes too much memory at all nodes
+        if crowd.n_parameters > most:
+            raise ValueError(
+                f"personal deviations in a population need at most {most} rewards, received {crowd.n_parameters:,}: tie the "
+                "rewards of similar states together with features, or set deviations to 0"
+            )
+        if len(covariates.names) < 2:
+            raise ValueError("personal deviations from a common reward need at least two persons, received one")
 
     def predict(self, solution: Solution, persons: Frame) -> pd.DataFrame:
         """Discounts to expect of persons who were not in the study.
@@ -332,10 +382,13 @@ def _likely_person(layout: PsiLayout) -> tuple[Floats, float]:
 class Inference:
     """What follows from the maximum for the covariates. Where a kind is asked for, 0 is logit γ and 1 is log λ.
 
-    `distribution` is the free one of each group, where it was asked for.
+    `distribution` is the free one of each group, `deviations` and `deviation_words` what was found of deviations from the reward,
+    where these were asked for.
     """
 
     distribution: dict[str, dict[str, Any]] | None = None
+    deviations: Deviations | None = None
+    deviation_words: Sequence[str] = ()
 
     def __init__(self, covariates: Covariates, found: Maximum, known: Posterior) -> None:
         self.covariates, self.found, self.layout, self.known = covariates, found, found.marginal.layout, known
@@ -694,7 +747,7 @@ class Inference:
             words.append(f"Tables of policies are too coarse by up to {found.value.error:.2g} in a person's log-likelihood.")
         if not found.finished:
             words.append(f"The search ended {found.distance:.2g} standard errors from the maximum: do not use this answer.")
-        words += [*findings.cautions, *distribution_words(self.distribution or {})]
+        words += [*self.deviation_words, *findings.cautions, *distribution_words(self.distribution or {})]
         if ridge_reason:
             words.append(f"A penalty of weight {layout.ridge.max():.3g} holds the rewards: {ridge_reason}.")
         return Solution(
@@ -722,6 +775,7 @@ class Inference:
                 reward_standard_errors=[float(error) if known else None for error in reward_errors],
                 ridge=float(np.max(layout.ridge, initial=0.0)),
                 ridge_reason=ridge_reason,
+                deviations=self.deviations,
             ),
         )
 

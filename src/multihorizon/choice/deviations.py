@@ -1,0 +1,330 @@
+"""Goals that are nearly shared: each expert's reward is the common one and a small deviation of their own.
+
+Expert k acts on `θ_k = θ + δ_k` with `δ_k ~ N(0, τ²W)`. W is diagonal with `1/f_j²`, f_j the largest value of feature j, so that
+units do not matter; rewards of states have f = 1. The deviations are integrated out by Laplace's method, expert by expert:
+
+    M(x) = Σ_k { max_δ [L_k(θ+δ, γ_k, λ_k) − ½ δᵀPδ] − ½ log det(I + P^{-1} I_k) },        P = (τ²W)^{-1},
+
+with I_k the Fisher information in θ of expert k's decisions, at the mode. So M is a function of `x = (θ, γ, log λ, t)` as the
+likelihood of `tabular` is, and everything that climbs, profiles or tests that one takes this one too. τ → 0 is the model of one
+reward. With τ → ∞ the decisions of others say nothing of an expert's reward, and discounts are open.
+
+*The mode* is found by Fisher scoring, `H_k = I_k + P`, all experts together, each with a step of their own length. H is corrected
+by what each step shows of the true curvature (BFGS). A mode that is not found is no answer: then there is no point at x.
+
+*The arrow.* In (x, δ_1, …, δ_K) the information has a block for each expert that touches x alone. With A the information of
+expert k in x, of which δ_k shares the columns of θ, eliminating δ_k leaves
+
+    A − A_{·θ} H_k^{-1} A_{θ·},
+
+and M's information is their sum. In θ it is `(I_k^{-1} + P^{-1})^{-1}`: what an expert says of the common reward is never worth
+more than one draw of δ.
+
+*The gradient* is exact. At the mode δ need not be differentiated in the first term. With `C = H^{-1}` the second one needs the
+derivative of `tr C I = Σ_m Σ_s n Σ_a π h_m²`, where `h_m = J c_m` is how log π moves along the columns of a root of C. h_m obeys
+the linear equations of `tabular`, so with `g = 2nπh/λ` and one adjoint solve `u = (I − γPᵀ)^{-1} γTᵀg`,
+
+    d Σ n π h² = ⟨nπh² + λπhu, d log π⟩ + ⟨g + πu, T v⟩ dγ − 2 ⟨nπh, h⟩ d log λ + ⟨g + πu, dT (ρ + γv)⟩,
+
+v how values move along c and ρ what c pays on arrival. The mode moves with x as well: with `H̃ z = a`, a the derivative in δ_k and
+H̃ the curvature of the inner objective itself, it adds the product of L's mixed derivatives with z. Products with H̃ are
+differences of gradients; H is a good preconditioner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from multihorizon.checks import TINY, Floats, Ints
+from multihorizon.choice.model import ChoicePoint
+from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, persons_by_task
+
+
+class NearlyShared(Likelihood):
+    """The log-likelihood of decisions whose experts deviate from the common reward with a given spread τ > 0.
+
+    Attributes:
+        spread: τ.
+        precision: the diagonal `(d,)` of P.
+    """
+
+    spread: float
+    precision: Floats
+
+    @classmethod
+    def of(cls, model: Likelihood, spread: float) -> Self:
+        """The model with deviations, from the one of a single reward (or of another spread)."""
+        found = object.__new__(cls)
+        vars(found).update(vars(model))
+        if model.settings.reward is not None and not isinstance(model, NearlyShared):
+            # a reward that is known for all can still be deviated from: its columns are needed
+            found.batches = persons_by_task(model.problem, True, {moves.task: moves.size for moves in model.moves})
+        found.spread, found.precision = spread, model.feature_sizes**2 / spread**2
+        return found
+
+    def of_experts(self, experts: Sequence[int]) -> Likelihood:
+        """The likelihood of some experts alone."""
+        part = NearlyShared.of(super().of_experts(experts), self.spread)
+        part.precision = self.precision
+        return part
+
+    def at(self, x: Floats, near: ChoicePoint | None = None) -> NearPoint | None:
+        """The model at x; None where a soft value is infinite or the most likely deviations were not found."""
+        batches, theta = self.in_tasks(x), self.reward(x)
+        delta, plans, curvatures = np.zeros((self.n_experts, self.n_reward)), None, None
+        if isinstance(near, NearPoint):
+            delta, curvatures = near.expected(x), near.curvatures if near.likelihood.spread == self.spread else None
+            plans = self.plans(batches, x, theta + delta, near.plans)
+        if plans is None:
+            delta = np.zeros_like(delta)
+            plans = self.plans(batches, x, theta + delta, near.plans if isinstance(near, Point) else None)
+        if plans is None:
+            return None
+        found = self._mode(batches, x, delta, plans, curvatures)
+        if found is None:
+            return None
+        delta, plans, inner = found
+        point = NearPoint(self, x, plans, np.nan, np.nan, delta)
+        determinants = np.linalg.slogdet(point.curvatures)[1] - np.log(self.precision).sum()
+        value = float((inner - 0.5 * determinants).sum())
+        reached = replace(point, value=value, objective=value + self.beside(x))
+        vars(reached).update(arrows=point.arrows, curvatures=point.curvatures)
+        return reached
+
+    def _mode(
+        self, batches: Sequence[Persons], x: Floats, delta: Floats, plans: tuple[Plans, ...], curvatures: Floats | None
+    ) -> tuple[Floats, tuple[Plans, ...], Floats] | None:
+        """The most likely deviations `(K,d)`, the plans with them, and what they maximise `(K,)`; None where they are not found.
+
+        It begins at `delta` with curvatures `(K,d,d)` of a neighbour, if there is one.
+        """
+        theta, inner = self.reward(x), self._inner(plans, delta)
+        # Where a neighbour does not lead to the mode soon, x is too far away, and a climb does better with a shorter step.
+        steps = 200 if curvatures is None else 25
+        if curvatures is None:
+            curvatures = self._informations(plans) + np.diag(self.precision)
+        slope = self._slope(plans, delta)
+        for _ in range(steps):
+            step = np.linalg.solve(curvatures, slope[:, :, None])[:, :, 0]
+            promised = (slope * step).sum(axis=1)
+            # Far below what the value shows: the gradient in γ at a fixed δ is large beside that of M.
+            if 0.5 * float(promised.sum()) < 1e-16:
+                return delta, plans, inner
+            length = np.ones(self.n_experts)
+            while True:
+                tried = delta + length[:, None] * step
+                there = self.plans(batches, x, theta + tried, plans)
+                reached = np.full(self.n_experts, -np.inf) if there is None else self._inner(there, tried)
+                # A quarter of the promised gain rules out steps that only change sides of the maximum.
+                wanted = inner + 0.25 * length * promised - 1e-10 * np.maximum(1.0, np.abs(inner))
+                worse = ~(reached >= wanted)
+                if there is not None and not worse.any():
+                    break
+                if length.min() < 1e-6:
+                    return None
+                length = np.where(worse, 0.4 * length, length)
+            delta, plans, inner, old = tried, there, reached, slope
+            slope = self._slope(plans, delta)
+            curvatures = _updated(curvatures, length[:, None] * step, old - slope)
+        return None
+
+    def _slope(self, plans: Sequence[Plans], delta: Floats) -> Floats:
+        """The gradient `(K,d)` of what the deviations maximise."""
+        return by_person(plans, [plan.persons.counts for plan in plans], delta.shape) - self.precision * delta
+
+    def _inner(self, plans: Sequence[Plans], delta: Floats) -> Floats:
+        """`L_k − ½ δᵀPδ` `(K,)`."""
+        total: Floats = -0.5 * (self.precision * delta**2).sum(axis=1)
+        for plan in plans:
+            np.add.at(total, plan.persons.owners, (plan.persons.counts * plan.finite_log).sum(axis=(0, 1)))
+        return total
+
+    def _informations(self, plans: Sequence[Plans]) -> Floats:
+        """The Fisher information `(K,d,d)` of each expert's decisions in their own reward."""
+        total = np.zeros((self.n_experts, self.n_reward, self.n_reward))
+        for plan in plans:
+            batch, n = plan.persons, plan.lam.size
+            weights = (batch.visits * plan.policy).reshape(-1, n)[batch.visited_rows]
+            scores = (plan.score_rows()[:, :, :-2] * np.sqrt(weights)[:, :, None]).transpose(1, 0, 2)
+            blocks, used = scores.transpose(0, 2, 1) @ scores, batch.features.used
+            for k, block in zip(batch.owners, blocks, strict=True):
+                total[k][np.ix_(used, used)] += block
+        return total
+
+
+def _updated(curvatures: Floats, step: Floats, fell: Floats) -> Floats:
+    """Curvatures `(K,d,d)` that agree with how far the gradient `(K,d)` fell along the last step (BFGS)."""
+    along = np.einsum("kde,ke->kd", curvatures, step)
+    expected, found = (step * along).sum(axis=1), (step * fell).sum(axis=1)
+    sure = (found > 0.1 * expected) & (expected > TINY)
+    scale = np.where(sure, 1.0, 0.0)[:, None, None]
+    seen = fell[:, :, None] * fell[:, None, :] / np.where(sure, found, 1.0)[:, None, None]
+    forgotten = along[:, :, None] * along[:, None, :] / np.where(sure, expected, 1.0)[:, None, None]
+    updated: Floats = curvatures + scale * (seen - forgotten)
+    return updated
+
+
+def by_person(plans: Sequence[Plans], weights: Sequence[Floats], shape: tuple[int, ...]) -> Floats:
+    """`Σ y(s,a) d log π(a|s) / dθ` of each expert `(K,d)`, for weights y of each batch."""
+    total = np.zeros(shape)
+    for plan, y in zip(plans, weights, strict=True):
+        moved = plan.pull_back(y)[0].reshape(-1, plan.lam.size)
+        np.add.at(total, plan.persons.owners, (plan.persons.features.transposed @ moved).T)
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class NearPoint(Point):
+    """The model at one x, with the most likely deviations `(K,d)`; plans are those of each expert's own reward."""
+
+    likelihood: NearlyShared
+    deviations: Floats
+
+    @property
+    def rewards(self) -> Floats:
+        """The reward of each expert `(K,d)`."""
+        rewards: Floats = self.likelihood.reward(self.x) + self.deviations
+        return rewards
+
+    @cached_property
+    def curvatures(self) -> Floats:
+        """H_k `(K,d,d)`."""
+        found = np.zeros((*self.deviations.shape, self.deviations.shape[1])) + np.diag(self.likelihood.precision)
+        for k, places, own in self.arrows:
+            theta = places[places < self.likelihood.n_reward]
+            found[k][np.ix_(theta, theta)] += own[: theta.size, : theta.size]
+        return found
+
+    def expected(self, x: Floats) -> Floats:
+        """The most likely deviations `(K,d)` to first order at another x."""
+        found = self.deviations.copy()
+        for k, places, own in self.arrows:
+            theta = places[places < self.likelihood.n_reward]
+            pull = own[: theta.size] @ (x - self.x)[places]
+            found[k, theta] -= np.linalg.solve(self.curvatures[k][np.ix_(theta, theta)], pull)
+        return found
+
+    @cached_property
+    def arrows(self) -> list[tuple[int, Ints, Floats]]:
+        """For each expert the places in x on which their decisions depend, and the information A of these."""
+        found: dict[int, list[tuple[Ints, Floats]]] = {}
+        for i, plan in enumerate(self.plans):
+            rows, columns, scores = self.scores(i)
+            weights = self.weights[i].reshape(-1, plan.lam.size)[rows]
+            weighted = (scores * np.sqrt(weights)[:, :, None]).transpose(1, 0, 2)
+            blocks = weighted.transpose(0, 2, 1) @ weighted
+            for k, places, block in zip(plan.persons.owners.tolist(), columns, blocks, strict=True):
+                found.setdefault(k, []).append((places, block))
+        arrows = []
+        for k, parts in found.items():
+            places = np.unique(np.concatenate([places for places, _ in parts]))
+            total = np.zeros((places.size, places.size))
+            for own, block in parts:
+                room = np.searchsorted(places, own)
+                total[np.ix_(room, room)] += block
+            arrows.append((k, places, total))
+        return arrows
+
+    def blocks(self) -> Iterator[tuple[Ints, Floats]]:
+        """Positions in x, and the information of each expert's decisions in them with δ_k eliminated; then that of the moves."""
+        for k, places, own in self.arrows:
+            theta = places[places < self.likelihood.n_reward]
+            pull = own[: theta.size]
+            yield places, own - pull.T @ np.linalg.solve(self.curvatures[k][np.ix_(theta, theta)], pull)
+        for moves in self.likelihood.moves:
+            yield self.likelihood.place_of(moves.mdp), np.diag(moves.counts)
+
+    def bend(self, ahead: Self, behind: Self, share: float) -> Floats:
+        """As in `ChoicePoint`, with the bend of δ_k eliminated."""
+        logs = [[plan.finite_log for plan in point.plans] for point in (self, ahead, behind)]
+        bent = [w * (a - 2 * here + b) / share**2 for w, here, a, b in zip(self.weights, *logs, strict=True)]
+        total, own = self.pull_back(bent), by_person(self.plans, bent, self.deviations.shape)
+        for k, places, information in self.arrows:
+            theta = places[places < self.likelihood.n_reward]
+            total[places] -= information[: theta.size].T @ np.linalg.solve(
+                self.curvatures[k][np.ix_(theta, theta)], own[k, theta]
+            )
+        return total
+
+    @cached_property
+    def gradient(self) -> Floats:
+        """The gradient `(p,)` of the objective."""
+        counts = [plan.persons.counts for plan in self.plans]
+        return self.pull_back(counts) - 0.5 * self._of_determinants() + self.likelihood.beside_gradient(self.x)
+
+    def _of_determinants(self) -> Floats:
+        """The gradient `(p,)` of `Σ_k log det H_k`, with the mode moving as x does."""
+        model, weights = self.likelihood, []
+        total = np.zeros(model.size)
+        inverses = np.linalg.inv(self.curvatures)
+        for plan in self.plans:
+            batch, mdp, n = plan.persons, plan.persons.mdp, plan.lam.size
+            rows, used = np.flatnonzero(mdp.available.T.ravel()), batch.features.used
+            states = rows % mdp.n_states
+            inverse = inverses[batch.owners][:, used][:, :, used]
+            every, along = plan.scores(rows)
+            scores, along = every[:, :, :-2], along[:, :, :-2]
+            rotated = np.einsum("rnu,nuv->rnv", scores, inverse)
+            visited = (batch.visits * plan.policy).reshape(-1, n)[rows]
+            policy = plan.policy.reshape(-1, n)[rows]
+            pulled = 2 * (visited / plan.lam)[:, :, None] * scores
+            later = (batch.back[:, rows] @ pulled.reshape(rows.size, -1)).reshape(mdp.n_states, n, -1)
+            flow = plan.resolvents.solve_transposed(plan.gamma[:, None] * later)
+            flow[mdp.terminal] = 0.0
+            squares = visited * (rotated * scores).sum(axis=2)
+            y = np.zeros((mdp.stacked.shape[0], n))
+            y[rows] = squares + plan.lam * policy * (rotated * flow[states]).sum(axis=2)
+            weights.append(y.reshape(plan.log.shape))
+            pulled += policy[:, :, None] * flow[states]
+            moved = np.einsum("snu,nuv->snv", along, inverse)
+            ahead = (mdp.stacked[rows] @ moved.reshape(mdp.n_states, -1)).reshape(pulled.shape)
+            np.add.at(total, model.n_reward + model.groups[batch.owners], (pulled * ahead).sum(axis=(0, 2)))
+            places = model.temperature_slice.start + model.temperature_groups[batch.owners]
+            np.add.at(total, places, -2 * squares.sum(axis=0))
+            if (found := model.moves_of(batch)) is not None:
+                logged, place = found
+                paid = plan.gamma[:, None] * moved
+                if batch.arrival is not None:
+                    paid += np.einsum("su,nuv->snv", batch.arrival[:, used].toarray(), inverse)
+                number = np.full(mdp.stacked.shape[0], -1)
+                number[rows] = np.arange(rows.size)
+                mean = (mdp.stacked[logged.rows] @ paid.reshape(mdp.n_states, -1)).reshape(-1, n, used.size)
+                change = paid[mdp.stacked.indices[logged.entries]] - mean
+                change *= mdp.stacked.data[logged.entries, None, None]
+                total[place] += (pulled[number[logged.rows]] * change).sum(axis=(1, 2))
+        total += self.pull_back(weights)
+        return total + self._of_mode(by_person(self.plans, weights, self.deviations.shape))
+
+    def _of_mode(self, slope: Floats) -> Floats:
+        """What the movement of the mode adds `(p,)` to the gradient of a function with this slope `(K,d)` in the deviations."""
+        model = self.likelihood
+        counts = [plan.persons.counts for plan in self.plans]
+        z = np.linalg.solve(self.curvatures, slope[:, :, None])[:, :, 0]
+        for last in (False, True):
+            # differences over a ten-thousandth of a temperature
+            size = max(float(np.abs(z * model.feature_sizes).max()), TINY)
+            share = 1e-4 * float(model.temperatures(self.x).min()) / size
+            mixed, curved = np.zeros(model.size), np.zeros(z.shape)
+            for sign in (1, -1):
+                deviations = self.deviations + sign * share * z
+                batches = [plan.persons for plan in self.plans]
+                plans = model.plans(batches, self.x, model.reward(self.x) + deviations, self.plans)
+                if plans is None:
+                    return np.zeros(model.size)
+                if last:
+                    there = NearPoint(model, self.x, plans, np.nan, np.nan, deviations)
+                    mixed += sign * there.pull_back(counts) / (2 * share)
+                curved += sign * by_person(plans, counts, z.shape) / (2 * share)
+            left = slope - model.precision * z + curved
+            if not last:
+                z = z + np.linalg.solve(self.curvatures, left[:, :, None])[:, :, 0]
+        # What is left of the equation is small, and H will do for it.
+        for k, places, own in self.arrows:
+            theta = places[places < model.n_reward]
+            mixed[places] -= own[: theta.size].T @ np.linalg.solve(self.curvatures[k][np.ix_(theta, theta)], left[k, theta])
+        return mixed

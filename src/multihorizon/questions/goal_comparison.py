@@ -1,0 +1,289 @@
+"""One goal, nearly one, or several? Three models of the same decisions, compared on episodes that they have not seen.
+
+* *One goal*: all experts share the reward θ.
+* *Nearly one goal*: expert k acts on `θ + δ_k` with `δ_k ~ N(0, τ²W)` (`choice.deviations`), τ as the solution has it.
+* *Several goals*: groups of experts who share a reward, merged as in `goals` from single experts as long as the score rises.
+
+Each expert's episodes are dealt into folds, and those of a fold are predicted by models fitted to the others, groups included.
+With d_e the difference between two models in the log-likelihood of episode e, and n_e its decisions, the difference per decision
+is `m = Σ d_e / Σ n_e`, with the standard error `√(Σ (d_e − n_e m)²) / Σ n_e`: episodes are independent, decisions need not be.
+
+*The test* of one goal is that of τ = 0. With few decisions Laplace's method rejects too often. So where it rejects, the simulated
+test of `shared_goal` must reject, too, and the larger p-value counts. Where no deviations were fitted, it is the only test.
+
+*The answer.* If the test does not reject, nothing speaks against one goal. If it does, goals are nearly one or several. They are
+several where groups predict better than deviations by more than two standard errors, and where deviations move more than a fifth
+of all choices: whoever would choose otherwise so often has another goal. Else they are nearly one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+import pandas as pd
+from scipy.stats import norm
+
+from multihorizon.checks import TINY, Bools, Floats, Ints, as_count
+from multihorizon.choice.deviations import NearlyShared
+from multihorizon.choice.model import Temperature
+from multihorizon.choice.tabular import Likelihood
+from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.estimate.ascent import climb
+from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.exact.equations import in_order_of_content
+from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.problem import Problem
+from multihorizon.questions.bootstrap import tables_of
+from multihorizon.questions.goals import Scores, merged
+from multihorizon.questions.model_checks import fold_of_episodes, of_part
+from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test
+from multihorizon.result import Result
+from multihorizon.solution import Deviations, LikelihoodEvidence, Solution
+
+Support = Literal["one goal", "nearly one goal", "several goals"]
+ONE: Final = "one goal"
+NEARLY: Final = "nearly one goal"
+SEVERAL: Final = "several goals"
+
+
+@dataclass(frozen=True, eq=False)
+class GoalComparison(Result):
+    """What `compare_goals` found.
+
+    Attributes:
+        experts: their names.
+        test: that all share one reward.
+        deviations: what the solution says of deviations from it; None where none were asked for.
+        lengths: the decisions of each held-out episode `(E,)`.
+        held_out: for each model the log-likelihood of each held-out episode `(E,)`.
+        groups: the groups of experts found without each fold; empty where none were looked for.
+    """
+
+    _drawn: ClassVar[tuple[str, ...]] = ("model", "log_likelihood")
+
+    experts: tuple[str, ...]
+    test: SharedGoalTest
+    deviations: Deviations | None
+    lengths: Ints
+    held_out: dict[str, Floats]
+    groups: tuple[tuple[tuple[str, ...], ...], ...] = ()
+
+    @property
+    def decisions(self) -> float:
+        """How many decisions were held out."""
+        return float(self.lengths.sum())
+
+    def per_decision(self, model: str) -> float:
+        """The mean held-out log-likelihood of a decision."""
+        return float(self.held_out[model].sum()) / self.decisions
+
+    def difference(self, model: str, other: str) -> tuple[float, float]:
+        """By how much a model predicts a held-out decision better than another, and the standard error of that."""
+        d = self.held_out[model] - self.held_out[other]
+        mean = float(d.sum()) / self.decisions
+        return mean, float(np.sqrt(((d - self.lengths * mean) ** 2).sum())) / self.decisions
+
+    @property
+    def support(self) -> Support | None:
+        """What the decisions support; None where that was not tested."""
+        if self.test.reason:
+            return None
+        if not self.test.rejected:
+            return ONE
+        if self.deviations is None or not small(self.deviations):
+            return SEVERAL
+        if NEARLY in self.held_out and SEVERAL in self.held_out:
+            gain, error = self.difference(SEVERAL, NEARLY)
+            return SEVERAL if gain > 2 * error else NEARLY
+        return NEARLY
+
+    def sentences(self) -> str:
+        """The finding in a sentence or two."""
+        support = self.support
+        if support is None:
+            return self.test.sentences()
+        if support == ONE:
+            return f"The decisions support one goal: one reward for all is not rejected ({self.test.words})."
+        rejected = f"The decisions support {support}: one reward for all is rejected ({self.test.words})."
+        return f"{rejected} {self.prediction}".strip()
+
+    @property
+    def prediction(self) -> str:
+        """How well the model that is supported predicts held-out decisions, beside the others; empty where that is not known."""
+        support = self.support
+        rivals = [model for model in self.held_out if model != support] if support in self.held_out else []
+        parts = []
+        for model in rivals:
+            gain, error = self.difference(str(support), model)
+            how = "better than" if gain > 2 * error else "worse than" if gain < -2 * error else "about as well as"
+            parts.append(f"{how} {model} ({gain:+.2g} ± {error:.1g} per decision)")
+        return f"{str(support).capitalize()} predicts held-out decisions {' and '.join(parts)}." if parts else ""
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per model: held-out log-likelihood per decision, its difference from one goal with the standard error."""
+        rows = []
+        for model in self.held_out:
+            gain, error = self.difference(model, ONE)
+            rows.append((model, self.per_decision(model), gain, error, model == self.support))
+        return pd.DataFrame(rows, columns=["model", "log_likelihood", "difference", "standard_error", "supported"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "support": self.support,
+            "summary": self.sentences(),
+            "decisions": self.decisions,
+            "p_value": self.test.p_value,
+            "models": self.to_frame().to_dict("records"),
+            "groups": [[list(group) for group in groups] for groups in self.groups],
+        }
+
+    def _content(self) -> dict[str, Any]:
+        return {"experts": self.experts, **self.to_dict()}
+
+
+def small(deviations: Deviations) -> bool:
+    """Whether deviations move at most a fifth of all choices."""
+    return bool(deviations.choices_moved[0] <= 20)
+
+
+def compare_goals(
+    solution: Solution,
+    demonstrations: Demonstrations | Sequence[Demonstrations],
+    folds: int = 2,
+    several: bool = True,
+    test: SharedGoalTest | None = None,
+    *,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> GoalComparison:
+    """Compare one goal, nearly one goal and several goals on held-out episodes.
+
+    Args:
+        solution: of `MaximumLikelihood`, with its problem; nearly one goal is compared where it has `deviations`.
+        demonstrations: the table it was fitted to, or one for each task in the order they were joined.
+        folds: how many parts the episodes are dealt into; every expert needs at least as many episodes.
+        several: whether to look for groups as well, which takes long for many experts.
+        test: that of one reward, where it was made already.
+        seed: deals the episodes.
+        progress: called after each fit.
+
+    Raises:
+        ValueError: for solutions of other solvers, other tables than the problem's, and too few episodes.
+
+    Example:
+        >>> from multihorizon import Demonstrations, MaximumLikelihood, Problem, domains, solve
+        >>> d = domains.big_small()
+        >>> table = Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=2)
+        >>> solution = solve(Problem(d.mdp, table), MaximumLikelihood(deviations="estimated"))
+        >>> compare_goals(solution, table).support
+        'one goal'
+    """
+    point, evidence = resume(solution), LikelihoodEvidence.of(solution)
+    model, problem, deviations = point.likelihood, point.likelihood.problem, evidence.deviations
+    tables = tables_of(problem, demonstrations)
+    rng = np.random.default_rng(seed)
+    dealt = [fold_of_episodes(table, as_count(folds, "folds", least=2), rng) for table in tables]
+    test = test or one_goal_test(solution, seed=seed)
+    one = one_reward(model)
+    models: dict[str, Likelihood] = {ONE: one}
+    if deviations is not None and max(deviations.spread, deviations.estimated) > 0:
+        models[NEARLY] = NearlyShared.of(one, deviations.spread or deviations.estimated)
+    several = several and test.rejected and model.settings.reward is None and model.settings.discounts is None
+    names = [*models, *([SEVERAL] if several else [])]
+    totals = {name: [np.zeros(fold.size) for fold in dealt] for name in names}
+    found = []
+    for number in range(folds):
+        part, held = part_of(progress, number / folds, (number + 1) / folds), [fold == number for fold in dealt]
+        train = _counts_without(problem, tables, held)
+        policies = {name: _fitted(fitted, train, point.x, name) for name, fitted in models.items()}
+        part(0.5, f"fold {number + 1}: {' and '.join(models)}")
+        if several:
+            groups, policies[SEVERAL] = _groups(model.with_counts(train).problem, solution.options["temperature"], part)
+            found.append(groups)
+        for name in names:
+            for total, predicted in zip(totals[name], _predicted(problem, tables, held, policies[name]), strict=True):
+                total += predicted
+    lengths = np.concatenate([table.by_episode.length for table in tables])
+    held_out = {name: np.concatenate(values) for name, values in totals.items()}
+    return GoalComparison(solution.experts, test, deviations, lengths, held_out, tuple(found))
+
+
+def one_reward(model: Likelihood) -> Likelihood:
+    """The model in which all share the reward, with the same knowledge and penalties."""
+    return Likelihood(model.problem, model.settings, model.penalty, model.ridge) if isinstance(model, NearlyShared) else model
+
+
+def deviation_words(deviations: Deviations) -> str:
+    """How far rewards deviate from the shared one, in a clause."""
+
+    def ends(values: Floats, unit: str = "") -> str:
+        low, high = ("not found" if np.isnan(end) else "any number" if np.isinf(end) else f"{end:.2g}" for end in values[1:])
+        return "" if deviations.given else f" ({low} to {high}{unit})"
+
+    share, moved = 100 * deviations.share_of_range, deviations.choices_moved
+    return (
+        f"the standard deviation of rewards from the shared one is {share[0]:.2g} % of its range{ends(share, ' %')}, which moves "
+        f"{moved[0]:.2g} of a hundred choices{ends(moved)}"
+    )
+
+
+def one_goal_test(solution: Solution, *, seed: int = 0, jobs: int = 1, progress: Progress = silent) -> SharedGoalTest:
+    """The test that all share one reward."""
+    found = LikelihoodEvidence.of(solution).deviations
+    if found is None or np.isnan(found.p_shared):
+        return shared_goal_test(solution, seed=seed, jobs=jobs, progress=progress)
+    direct = SharedGoalTest(float(norm.isf(max(found.p_shared, TINY))), found.p_shared, 0)
+    if not direct.rejected:
+        return direct
+    simulated = shared_goal_test(solution, seed=seed, jobs=jobs, progress=progress)
+    return direct if simulated.reason or simulated.p_value < direct.p_value else simulated
+
+
+def _fitted(model: Likelihood, counts: Sequence[Floats], x: Floats, name: str) -> list[Floats]:
+    """The policies of a model fitted to these counts, begun at x."""
+    start = of_part(model, counts).at(x)
+    if start is None:
+        raise ValueError(f"the model of {name} has no finite soft values at the fitted reward")
+    return climb(start, max_steps=60, gain=1e-3).point.policies()  # it need not be exact to be compared
+
+
+def _counts_without(problem: Problem, tables: Sequence[Demonstrations], held: Sequence[Bools]) -> list[Floats]:
+    """The counts of each of the problem's experts without the held-out episodes of each table."""
+    counts: list[Floats] = []
+    for table, out in zip(tables, held, strict=True):
+        counts += list(table.counts_of_episodes(problem.experts[len(counts)].mdp, ~out))
+    return counts
+
+
+def _predicted(
+    problem: Problem, tables: Sequence[Demonstrations], held: Sequence[Bools], policies: Sequence[Floats]
+) -> list[Floats]:
+    """The log-likelihood `(E,)` of each table's held-out episodes under policies of the problem's experts, 0 of the others."""
+    found, first = [], 0
+    for table, out in zip(tables, held, strict=True):
+        owner = table.by_episode.expert
+        choices = table.choices_by(problem.experts[first].mdp, np.where(out, np.arange(out.size), -1), out.size)
+        total = np.zeros(out.size)
+        for k, policy in enumerate(policies[first : first + len(table.experts)]):
+            own = out & (owner == k)
+            total[own] = choices[own] @ np.log(np.maximum(policy, TINY)).T.ravel()
+        found.append(total)
+        first += len(table.experts)
+    return found
+
+
+def _groups(problem: Problem, temperature: Temperature, progress: Progress) -> tuple[tuple[tuple[str, ...], ...], list[Floats]]:
+    """The groups of experts by goal, and the policies of all the problem's experts with the rewards of their groups."""
+    scores = Scores(in_order_of_content(problem), temperature)
+    names, policies = scores.problem.names, dict[tuple[str, int], Floats]()
+    groups = merged(scores, progress)
+    for group in groups:
+        members = [e for e, owner in zip(scores.problem.experts, scores.problem.owner, strict=True) if owner in group]
+        for expert, policy in zip(members, scores(group).point.policies(), strict=True):
+            policies[expert.name, id(expert.mdp)] = policy
+    listed = sorted((sorted((names[k] for k in group), key=problem.names.index) for group in groups), key=lambda g: g[0])
+    return tuple(map(tuple, listed)), [policies[expert.name, id(expert.mdp)] for expert in problem.experts]
