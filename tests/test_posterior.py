@@ -224,3 +224,19 @@ def test_what_the_prior_decides_is_said():
     assert widths["prior_decides"].any()
     assert (widths["ratio"] < 1.3).all()
     assert "N(0, 5²)" in tree.attrs["prior_reward"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("formula", ["~ day", "~ day + (day | expert)"])
+def test_the_gradient_of_persons_under_conditions(formula):
+    mdp = three_steps()
+    policies = [mh.soft_plan(mdp, PAYS, discount).policy for discount in (0.2, 0.4, 0.6, 0.8)]
+    rows = mh.Demonstrations.simulate(mdp, policies, 40, seed=0).to_frame()
+    rows["day"] = np.where(rows["episode"].astype(int) % 2, "Monday", "Friday")
+    problem = mh.Problem(mdp, mh.Demonstrations.from_frame(rows, conditions=["day"]))
+    target = asked._target(problem, mh.Population(formula, known_reward=PAYS), None, 100, 0, silent)
+    u = asked._mode(target)[0] + 0.05
+    target.marginal = asked.Marginal(target.layout, target.found.persons_at(u), 5)
+    gradient, step = target.at(u)[1], 1e-5
+    slopes = [(target.at(u + move)[0] - target.at(u - move)[0]) / (2 * step) for move in step * np.eye(target.size)]
+    assert np.allclose(slopes, gradient, rtol=1e-3, atol=2e-3)

@@ -153,8 +153,10 @@ class Target(ABC):
         coordinates: the labels of each dimension of what is reported.
         decided: of what the log-likelihood is kept one by one: "decision" or "expert".
         told: the priors in words.
+        has_mode: whether the density has a mode to climb to.
     """
 
+    has_mode: bool = True
     size: int
     start: Floats
     normals: list[Normal]
@@ -393,6 +395,8 @@ class People(Target):
         self.layout = layout = copy.copy(found.marginal.layout)
         layout.jobs = 0
         self.size, self.start = layout.size, found.psi
+        # from the third row of L on, the density is unbounded where a row is 0, though it has no weight there
+        self.has_mode = layout.deep == 2
         self.count, self.scale = 15, priors.spread or 2.0
         self.marginal: Marginal | None = None
         assert priors.discount is not None
@@ -449,7 +453,10 @@ class People(Target):
         ):  # nobody is in so wide a population, or in so narrow a one
             return None
         fixed = self.marginal
-        parts = (Marginal(self.layout, self.found.persons_at(u), self.count) if fixed is None else fixed).scores(u)
+        try:
+            parts = (Marginal(self.layout, self.found.persons_at(u), self.count) if fixed is None else fixed).scores(u)
+        except np.linalg.LinAlgError:  # a population so narrow along some direction that its nodes fall together
+            return None
         if parts is None:
             return None
         value, gradient = self.normal_priors(u)
@@ -686,11 +693,11 @@ def _solver_of(solution: Solution) -> MaximumLikelihood | Population:
 
 
 def _mode(target: Target) -> tuple[Floats, Floats]:
-    """The mode of the density, near enough to centre the sampler there, and the curvature at it."""
+    """The mode of the density, near enough to centre the sampler there, and the curvature at it; the fit where it has no mode."""
     u, here = target.start, target.at(target.start)
     if here is None:
         raise ValueError("the soft values must be finite at the fit: check rewards and transitions")
-    for _ in range(100):
+    for _ in range(100 if target.has_mode else 0):
         curvature, (value, gradient) = target.curvature(u), here
         step = la.solve(curvature, gradient, assume_a="pos")
         if gradient @ step < 2e-3:  # the rest is less than a twentieth of a standard deviation

@@ -1008,10 +1008,14 @@ class Maximum:
         """About where each person is at another ψ: what the decisions say is taken as normal, with precision Λ."""
         layout, persons = self.marginal.layout, self.persons
         here, there = (layout.unpack(each) for each in (self.psi, psi))
-        before, after = (np.linalg.inv(parts.covariance) for parts in (here, there))
-        covariance = np.linalg.inv(persons.precision + after)
-        pull = (layout.means(there.effects) - persons.mean) @ after - (layout.means(here.effects) - persons.mean) @ before
-        return replace(persons, mean=persons.mean + (covariance @ pull[:, :, None])[:, :, 0], covariance=covariance)
+        # (Λ + Σ⁻¹)⁻¹ = L (I + LᵀΛL)⁻¹ Lᵀ, which also a narrow Σ leaves positive
+        root = there.root
+        left = root @ np.linalg.inv(np.eye(layout.deep) + root.T @ persons.precision @ root)
+        covariance = left @ root.T
+        away, before = (layout.means(parts.effects) - persons.mean for parts in (there, here))
+        drawn = left @ np.linalg.solve(root, away.T).T[:, :, None]
+        drawn -= covariance @ np.linalg.solve(here.covariance, before.T).T[:, :, None]
+        return replace(persons, mean=persons.mean + drawn[:, :, 0], covariance=(covariance + covariance.transpose(0, 2, 1)) / 2)
 
 
 def first_psi(layout: PsiLayout, reward: Floats, discounts: Floats, temperature: float) -> Floats:
