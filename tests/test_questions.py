@@ -63,7 +63,7 @@ REFUSED = {
     "functions": dict.fromkeys(KINDS[:4], "needs a solution of SieveLikelihood"),
     "what if": {"look-ahead": NO_DISCOUNT["look-ahead"], "vectors": "needs a problem with a finite task"},
     "nudge": {"look-ahead": NO_DISCOUNT["look-ahead"], "vectors": "needs a problem with a finite task"},
-    "posterior": {"vectors": "its states are vectors"},
+    "posterior": {"vectors": "its states are vectors", "deviations": "needs one reward for all"},
     "goals": {"vectors": "needs a problem with a finite task"},
     "families": {"vectors": "needs a problem with a finite task"},
     "identified": {"vectors": "needs a problem with a finite task"},

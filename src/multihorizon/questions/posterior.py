@@ -64,6 +64,7 @@ from scipy.special import expit, log_expit, logit, ndtri
 from scipy.stats import rankdata
 
 from multihorizon.checks import Floats, as_count, as_floats, as_positive, first_few
+from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import DENSE_PARAMETERS, DENSE_REWARDS, ChoicePoint
 from multihorizon.choice.tabular import Likelihood, ListedModel, Persons
 from multihorizon.choice.weighted import WeightedLikelihood
@@ -209,6 +210,8 @@ class Listed(Target):
 
     def __init__(self, point: ChoicePoint, priors: Priors, spread: float | None, draws: int) -> None:
         fitted = cast(ListedModel, point.likelihood)
+        if isinstance(fitted, NearlyShared):
+            raise ValueError("a posterior needs one reward for all, received personal deviations from it: set deviations to 0")
         self.model = model = fitted.holding()
         if model.is_large:
             raise ValueError(
