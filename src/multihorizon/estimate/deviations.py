@@ -76,7 +76,7 @@ def restricted(point: Point) -> float:
     return point.objective - 0.5 * float(np.linalg.slogdet(matrix)[1])
 
 
-class _Search:
+class _Spreads:
     """Fits with different spreads, each begun at the nearest one that is done."""
 
     def __init__(self, shared: Point) -> None:
@@ -136,7 +136,7 @@ def estimate_deviations(
         guess: a spread near which the search begins.
         progress: called after each round.
     """
-    search, model = _Search(shared), shared.likelihood
+    search, model = _Spreads(shared), shared.likelihood
     unit = float(np.exp(np.log(model.temperatures(shared.x)).mean()))
     low, high = LEAST * unit, MOST * unit
     around = 0.3 * unit if guess is None else guess

@@ -31,7 +31,7 @@ boxes are halved, that with the farthest bound first, until what is proved is wi
 500 of them: then the bound is what it is, and `settled` says so. Where z runs to infinity the bounds are those of the closure of
 the set: discounts that come close to each other with rewards that grow beyond all limits.
 
-*Search.* With z fixed everything is linear: a program gives the best discounts. So from a point of the set, a program on a small
+*RangeSearch.* With z fixed everything is linear: a program gives the best discounts. So from a point of the set, a program on a small
 box around it proposes another z, and the program at this z returns to the set. Boxes whose own optimum is nearly a member start
 it again. So do the explanations with one shared reward that `identify` found, if there are any.
 
@@ -71,7 +71,7 @@ FARTHEST = 1 - 1e-4
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class OwnEquations:
     """One expert's equations in one task: `constant + slope γ + free c + z_columns z + product_columns ω = reward (θ + δ)`.
 
     They hold up to `slack`, and `ω = γ z`.
@@ -93,7 +93,9 @@ class Piece:
         return len(self.z_columns.T)
 
 
-def state_pieces(problem: Problem, policies: Sequence[PolicyEquations], temperatures: Floats, tolerance: float) -> list[Piece]:
+def state_pieces(
+    problem: Problem, policies: Sequence[PolicyEquations], temperatures: Floats, tolerance: float
+) -> list[OwnEquations]:
     """The equations of a reward of one number per state."""
     pieces = []
     for family in reward_families(problem, policies, tolerance):
@@ -105,7 +107,7 @@ def state_pieces(problem: Problem, policies: Sequence[PolicyEquations], temperat
         rows = np.arange(family.u.size)
         sizes = (np.sqrt((errors**2).mean(axis=1)) for errors in (family.error_u, family.error_v))
         pieces.append(
-            Piece(
+            OwnEquations(
                 owner=family.owner,
                 constant=lam * family.u,
                 slope=-lam * family.v,
@@ -156,7 +158,9 @@ def _null_and_rest(matrix: Floats) -> tuple[Floats, Floats]:
     return right[rank:].T, right[:rank].T if rank < right.shape[0] else np.eye(rank)
 
 
-def feature_pieces(problem: Problem, policies: Sequence[PolicyEquations], temperatures: Floats, tolerance: float) -> list[Piece]:
+def feature_pieces(
+    problem: Problem, policies: Sequence[PolicyEquations], temperatures: Floats, tolerance: float
+) -> list[OwnEquations]:
     """The equations of a reward made of features."""
     pieces = []
     for expert, policy, owner in zip(problem.experts, policies, problem.owner, strict=True):
@@ -164,7 +168,7 @@ def feature_pieces(problem: Problem, policies: Sequence[PolicyEquations], temper
     return pieces
 
 
-def _feature_piece(expert: Expert, policy: PolicyEquations, owner: int, lam: float, tolerance: float) -> Piece:
+def _feature_piece(expert: Expert, policy: PolicyEquations, owner: int, lam: float, tolerance: float) -> OwnEquations:
     mdp = expert.mdp
     actions, states = np.nonzero(mdp.live.T)
     chosen = actions * mdp.n_states + states
@@ -198,7 +202,7 @@ def _feature_piece(expert: Expert, policy: PolicyEquations, owner: int, lam: flo
     free = np.vstack([others[:d], others[ahead]])
     if constant:
         free = np.column_stack([free, np.concatenate([np.zeros(d), np.ones(entered.size)])])
-    return Piece(
+    return OwnEquations(
         owner=owner,
         constant=np.concatenate([solution[:d], solution[ahead]]),
         slope=np.concatenate([np.zeros(d), -solution[now]]),
@@ -211,7 +215,7 @@ def _feature_piece(expert: Expert, policy: PolicyEquations, owner: int, lam: flo
     )
 
 
-class Box(NamedTuple):
+class Region(NamedTuple):
     """Ranges of the discounts `(K,)` and of all z `(m,)`, one after the other."""
 
     low: Floats
@@ -219,7 +223,7 @@ class Box(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class Relaxed:
     """A solution of a relaxed program: the `distance` ε, the discounts, all z, and how far each product is from `γ z`."""
 
     value: float
@@ -229,13 +233,13 @@ class Point:
 
 
 @dataclass(eq=False)
-class Relaxation:
+class RegionPrograms:
     """The linear programs on boxes.
 
     Their unknowns are `ε | Γ | z | ω | c | θ | f δ_1 … f δ_K`, f the sizes of the features; branched on are Γ and z.
     """
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[OwnEquations]
     sizes: Floats
     n_experts: int
     largest: float = INFINITY
@@ -287,7 +291,7 @@ class Relaxation:
         # Where z counts as large: the projective coordinate z/(scale + |z|) measures ranges that may be infinite.
         self.scale = max(1.0, *(float(np.abs(piece.constant).max(initial=0.0)) for piece in self.pieces))
 
-    def solve(self, costs: Mapping[int, float], box: Box) -> Point | None:
+    def solve(self, costs: Mapping[int, float], box: Region) -> Relaxed | None:
         """The smallest `costs · (ε, Γ, z)` on a box with relaxed products; None if nothing is in it."""
         K, m = self.n_experts, self.m
         gamma_low, gamma_high = box.low[self.owners], box.high[self.owners]
@@ -310,17 +314,17 @@ class Relaxation:
         program = LinearProgram(goal, matrix, lower, self._row_upper, low, high)
         return self._read(solve_lp(program, self._basis, ray=False, max_steps=1000 + 5 * lower.size))
 
-    def _read(self, result: LPResult) -> Point | None:
+    def _read(self, result: LPResult) -> Relaxed | None:
         K, m = self.n_experts, self.m
         if result.status == LPStatus.INFEASIBLE:
             return None
         if not result.optimal:  # nothing is known of the box
-            return Point(-INFINITY, np.nan, np.full(K + m, np.nan), np.full(m, INFINITY))
+            return Relaxed(-INFINITY, np.nan, np.full(K + m, np.nan), np.full(m, INFINITY))
         self._basis = result.basis
         x = result.values
         where = x[1 : 1 + K + m]
         error = x[1 + K + m : 1 + K + 2 * m] - where[self.owners] * where[K:]
-        return Point(-result.objective, float(x[0]), where, error)
+        return Relaxed(-result.objective, float(x[0]), where, error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -439,10 +443,10 @@ def _within(
     if max(piece.misfit for piece in pieces) > MISFIT:
         impossible = (INFINITY, INFINITY)
         return WithinDistance(distance, "infeasible", impossible, nothing[:, 0], nothing, nothing, np.ones((K, 2), np.bool_), 0)
-    relaxation = Relaxation(pieces, sizes, K)
+    relaxation = RegionPrograms(pieces, sizes, K)
     infinite = np.full(relaxation.m, INFINITY)
     low, high = (np.where(np.isnan(held), end, held) for end in (0.0, 1.0))
-    search = Search(relaxation, Box(np.concatenate([low, -infinite]), np.concatenate([high, infinite])))
+    search = RangeSearch(relaxation, Region(np.concatenate([low, -infinite]), np.concatenate([high, infinite])))
     search.link()
     members = [point for point in map(search.at, starts) if point is not None]
     first = min(members, key=lambda point: point.distance, default=None)
@@ -485,22 +489,22 @@ class End(NamedTuple):
 
     proved: float
     attained: float
-    point: Point | None
+    point: Relaxed | None
     settled: bool
     boxes: int
 
 
-class Search:
+class RangeSearch:
     """Branch and bound with one relaxation; `root` is the box that holds everything."""
 
-    def __init__(self, relaxation: Relaxation, root: Box) -> None:
+    def __init__(self, relaxation: RegionPrograms, root: Region) -> None:
         self.relaxation, self.root = relaxation, root
         self.links: list[tuple[int, int, float, float]] = []
 
-    def shrink(self, box: Box, rounds: int = 1) -> Box | None:
+    def shrink(self, box: Region, rounds: int = 1) -> Region | None:
         """A box shrunk by two programs for each unknown, a few times; None if it is empty."""
         relaxation = self.relaxation
-        box = Box(box.low.copy(), box.high.copy())
+        box = Region(box.low.copy(), box.high.copy())
         for _ in range(rounds if relaxation.m else 1):
             before = self._widths(box)
             for column in range(box.low.size):
@@ -530,7 +534,7 @@ class Search:
                 if np.isfinite(ends).all():
                     self.links.append((a + i, b + i, ends[0] - slack, ends[1] + slack))
 
-    def _linked(self, box: Box) -> Box:
+    def _linked(self, box: Region) -> Region:
         """A box within what the differences leave of it."""
         low, high = box
         for links in (self.links, self.links[::-1]):
@@ -539,7 +543,7 @@ class Search:
                 low[i], high[i] = max(low[i], low[j] - most), min(high[i], high[j] - least)
         return box
 
-    def _widths(self, box: Box) -> Floats:
+    def _widths(self, box: Region) -> Floats:
         """How wide a box is in each unknown; z in projective coordinates."""
         K = self.relaxation.n_experts
         width = box.high - box.low
@@ -557,13 +561,13 @@ class Search:
             z = self.relaxation.scale * shown / (1 - np.abs(shown))
         return np.where(np.abs(shown) < FARTHEST, z, np.copysign(INFINITY, shown))
 
-    def at(self, discounts: Floats) -> Point | None:
+    def at(self, discounts: Floats) -> Relaxed | None:
         """The point with these discounts that needs the smallest distance; None if no rewards explain the experts with them."""
         K, low, high = self.relaxation.n_experts, self.root.low.copy(), self.root.high.copy()
         low[:K] = high[:K] = np.clip(discounts, low[:K], high[:K])
-        return _found(self.relaxation.solve({0: 1.0}, Box(low, high)))
+        return _found(self.relaxation.solve({0: 1.0}, Region(low, high)))
 
-    def best(self, column: int, sign: float, start: Point | None, gap: Callable[[float], float]) -> End:
+    def best(self, column: int, sign: float, start: Relaxed | None, gap: Callable[[float], float]) -> End:
         """The smallest value of `sign` times an unknown (0 is ε, 1 + k is γ_k) over the root, from a member if one is known.
 
         `gap` says which gap is small enough at a value.
@@ -598,7 +602,7 @@ class Search:
         proved = min([proved, attained, *(item[0] for item in heap[:1])])
         return End(proved, attained, best, bool(proved >= attained - gap(attained)), boxes)
 
-    def _better(self, costs: Mapping[int, float], found: Point, best: Point | None) -> Point | None:
+    def _better(self, costs: Mapping[int, float], found: Relaxed, best: Relaxed | None) -> Relaxed | None:
         """The best member known, after trying to make one of a relaxed solution."""
         if _found(found) is None or (best is not None and found.value >= best.value - 1e-6):
             return best
@@ -609,7 +613,7 @@ class Search:
             return self._climb(costs, member) or member
         return best
 
-    def _member(self, costs: Mapping[int, float], where: Floats) -> Point | None:
+    def _member(self, costs: Mapping[int, float], where: Floats) -> Relaxed | None:
         """The best point of the set with these z, or else with these discounts."""
         K = self.relaxation.n_experts
         for held in (slice(K, None), slice(K)):
@@ -617,11 +621,11 @@ class Search:
                 continue
             low, high = self.root.low.copy(), self.root.high.copy()
             low[held] = high[held] = np.clip(where[held], low[held], high[held])
-            if (found := _found(self.relaxation.solve(costs, Box(low, high)))) is not None:
+            if (found := _found(self.relaxation.solve(costs, Region(low, high)))) is not None:
                 return found
         return None
 
-    def _climb(self, costs: Mapping[int, float], start: Point) -> Point | None:
+    def _climb(self, costs: Mapping[int, float], start: Relaxed) -> Relaxed | None:
         """The best point of the set near a point of it, by programs on small boxes."""
         K, here, radius = self.relaxation.n_experts, self._member(costs, start.where), 0.25
         for _ in range(40 if self.relaxation.m else 0):
@@ -630,7 +634,7 @@ class Search:
             shown = self._shown(here.where[K:])
             low = np.concatenate([here.where[:K] - radius, self._back(np.clip(shown - radius, -1, 1))])
             high = np.concatenate([here.where[:K] + radius, self._back(np.clip(shown + radius, -1, 1))])
-            box = Box(np.clip(low, self.root.low, self.root.high), np.clip(high, self.root.low, self.root.high))
+            box = Region(np.clip(low, self.root.low, self.root.high), np.clip(high, self.root.low, self.root.high))
             proposed = _found(self.relaxation.solve(costs, box))
             gain = 0.0 if proposed is None else here.value - proposed.value
             there = self._member(costs, proposed.where) if proposed is not None and gain > 1e-6 else None
@@ -640,7 +644,7 @@ class Search:
                 radius /= 4
         return here
 
-    def _halves(self, box: Box, point: Point) -> Iterator[Box]:
+    def _halves(self, box: Region, point: Relaxed) -> Iterator[Region]:
         """Two halves, along the unknown that is widest among those of the product farthest from exact."""
         K, widths = self.relaxation.n_experts, self._widths(box)
         share = widths / np.maximum(self._widths(self.root), 1e-12)
@@ -664,9 +668,9 @@ class Search:
         for side in range(2):
             low, high = box.low.copy(), box.high.copy()
             (high if side == 0 else low)[column] = cut
-            yield Box(low, high)
+            yield Region(low, high)
 
 
-def _found(point: Point | None) -> Point | None:
+def _found(point: Relaxed | None) -> Relaxed | None:
     """A point whose program was solved."""
     return point if point is not None and np.isfinite(point.value) else None

@@ -31,7 +31,7 @@ from multihorizon.solution import Deviations
 
 
 @dataclass(frozen=True, eq=False)
-class NearlyShared:
+class PopulationSpread:
     """What was found of τ.
 
     Attributes:
@@ -113,7 +113,7 @@ def typical_temperature(found: Maximum) -> float:
     return float(np.exp((layout.design @ layout.unpack(found.psi).effects)[:, 1].mean()))
 
 
-class _Search:
+class _SpreadProfile:
     """Maxima with different spreads, each begun at the nearest one that is done."""
 
     def __init__(self, shared: Maximum) -> None:
@@ -148,30 +148,30 @@ def nearly_shared(
     tol: float,
     max_iter: int,
     progress: Progress = silent,
-) -> NearlyShared:
+) -> PopulationSpread:
     """The maximum with deviations of a wanted spread, or of the most likely one where the decisions reject 0 at the 5 % level."""
     layout = shared.marginal.layout
     if wanted != "estimated":
         near = climb(layout.deviating(wanted), shared.psi, shared.persons, FEW, 0.1, max_iter, part_of(progress, 0.0, 0.5))
         found = finish(near.marginal.layout, near.psi, near.persons, nodes, tol, max_iter, part_of(progress, 0.5, 1.0))
-        return NearlyShared(shared, found, wanted, wanted, (wanted, wanted), np.nan, True, True)
-    search, unit = _Search(shared), typical_temperature(shared)
+        return PopulationSpread(shared, found, wanted, wanted, (wanted, wanted), np.nan, True, True)
+    search, unit = _SpreadProfile(shared), typical_temperature(shared)
     low, high = LEAST * unit, MOST * unit
     best = highest(search.gain, low, high, [0.3 * unit, 0.1 * unit, unit])
     progress(0.5, f"deviations of {best:.3g}")
     gained = search.gains[best]
     if not np.isfinite(gained):
-        return NearlyShared(shared, shared, 0.0, np.nan, (np.nan, np.nan), np.nan, False, False)
+        return PopulationSpread(shared, shared, 0.0, np.nan, (np.nan, np.nan), np.nan, False, False)
     target, top = 0.5 * float(chi2.ppf(0.95, 1)), max(gained, 0.0)
     lower = 0.0 if top <= target else crossing(search.gain, best, low, top - target)
     interval = lower, crossing(search.gain, best, high, top - target)
     progress(0.8, f"deviations of {best:.3g}")
     p = 0.5 * float(chi2.sf(2 * gained, 1)) if gained > 0 else 1.0
     if p > 0.05:
-        return NearlyShared(shared, shared, 0.0, best if gained > 0 else 0.0, interval, p, False, search.complete)
+        return PopulationSpread(shared, shared, 0.0, best if gained > 0 else 0.0, interval, p, False, search.complete)
     near = search.ends[best]
     found = finish(near.marginal.layout, near.psi, near.persons, nodes, tol, max_iter, part_of(progress, 0.8, 1.0))
-    return NearlyShared(shared, found, best, best, interval, p, False, search.complete)
+    return PopulationSpread(shared, found, best, best, interval, p, False, search.complete)
 
 
 def deviations_of_persons(found: Maximum) -> tuple[Floats, Floats]:

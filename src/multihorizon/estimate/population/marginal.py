@@ -491,7 +491,7 @@ class Question:
         found = own_rewards(self.tables, block.counts, eta, surface, self.layout.deviation)
         return found, found.log_likelihoods
 
-    def scores(self, psi: Floats, block: PersonBlock) -> Scores | Floats:
+    def scores(self, psi: Floats, block: PersonBlock) -> PersonScores | Floats:
         """The block's persons at ψ, the gradient of their sum, and no more; or places η `(K,2)` for which tables are lacking."""
         layout, parts = self.layout, self.layout.unpack(psi)
         places, log_weights, inner = self.nodes(block)
@@ -512,7 +512,7 @@ class Question:
         if surface is not None and (layout.free.size or layout.mixed):
             where, more, _, _ = self.of_decisions(block, eta, surface, by_cell)
             gradient[where] += _mean(shares, more).sum(axis=0)
-        return Scores(persons, gradient, log, places, shares, float(off.sum(axis=1).max()), cuts)
+        return PersonScores(persons, gradient, log, places, shares, float(off.sum(axis=1).max()), cuts)
 
     def of_decisions(
         self, block: PersonBlock, eta: Floats, surface: Surface, shares: Floats, own_reward: OwnRewards | None = None
@@ -630,7 +630,7 @@ class AtPlaces:
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class PersonScores:
     """What a block adds to the sum of log p_i: its `persons`, the `gradient` in ψ, the nodes `places` `(n,Q,D)` and their
     `shares` `(n,Q)`. `log`, `error` and `cuts` are as in `Part`.
     """
@@ -855,13 +855,13 @@ class Marginal:
         information[layout.spread, layout.spread] -= _second(logs, entries)
         return Value(objective, persons, mean, covariance, cells, error, gradient, information)
 
-    def scores(self, psi: Floats, grid: Floats | None = None) -> list[Scores] | None:
+    def scores(self, psi: Floats, grid: Floats | None = None) -> list[PersonScores] | None:
         """log p_i at ψ and the gradient of their sum, without priors, block by block; None where soft values are infinite.
 
         It is for those who ask very often. Nodes are drawn ones `(Q,D)` where a `grid` of them is given.
         """
         asked_of = replace(self.question(self.layout.unpack(psi).theta), grid=grid)
-        found: list[Scores] | None = self._all(partial(asked_of.scores, psi))
+        found: list[PersonScores] | None = self._all(partial(asked_of.scores, psi))
         again = self.layout.free.size or self.layout.mixed or grid is not None
         if found is not None and not self._logs and not again and self.layout.persons * found[0].log.shape[1] <= KEPT:
             self._logs, self._error = [part.log for part in found], max(part.error for part in found)
