@@ -121,7 +121,7 @@ def test_the_toy_is_not_settled_and_says_so():
     policies = domain.mce_experts()
     found = mh.identify(mh.Problem(domain.mdp, policies, names=NAMES), within=0.06)
     assert not found.within.settled.all()
-    assert "none possible outside" in found.summary()
+    assert "none possible outside" in found.sentences()
     assert (found.within.attained[:, 0] <= found.intervals[:, 0] + 1e-3).all()
     assert (found.within.attained[:, 1] >= found.intervals[:, 1] - 1e-3).all()
     grid = np.stack(np.meshgrid(np.linspace(0, 0.6, 5), np.linspace(0.1, 0.7, 5), np.linspace(0.6, 0.99, 5)), axis=-1)
@@ -151,7 +151,7 @@ def test_a_large_distance_leaves_everything_open():
     domain = mh.domains.cliff()
     found = mh.identify(mh.Problem(domain.mdp, domain.mce_experts(), names=NAMES), within=100.0)
     assert found.within.open.all()
-    assert found.summary().count("(open)") == 3
+    assert found.sentences().count("(open)") == 3
 
 
 def test_features_count_in_units_of_their_size():
@@ -206,7 +206,7 @@ def test_policies_that_no_reward_explains_have_no_distance():
     found = mh.identify(mh.Problem(mdp, [rng.dirichlet(np.ones(3), 10) for _ in range(2)]), within=1.0)
     assert found.within.status == "infeasible"
     assert found.to_dict()["within"]["smallest"] == [None, None]
-    assert "not soft-optimal for any reward" in found.summary()
+    assert "not soft-optimal for any reward" in found.sentences()
 
 
 def test_the_finding_is_saved_and_tabled(tmp_path):

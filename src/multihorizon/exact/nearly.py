@@ -31,7 +31,7 @@ boxes are halved, that with the farthest bound first, until what is proved is wi
 500 of them: then the bound is what it is, and `settled` says so. Where z runs to infinity the bounds are those of the closure of
 the set: discounts that come close to each other with rewards that grow beyond all limits.
 
-*RangeSearch.* With z fixed everything is linear: a program gives the best discounts. So from a point of the set, a program on a small
+*Search.* With z fixed everything is linear: a program gives the best discounts. So from a point of the set, a program on a small
 box around it proposes another z, and the program at this z returns to the set. Boxes whose own optimum is nearly a member start
 it again. So do the explanations with one shared reward that `identify` found, if there are any.
 
