@@ -41,7 +41,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import chi2, norm
 
-from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, first_few
+from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, first_few
 from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import DENSE_REWARDS, Settings, Temperature, with_known_reward
 from multihorizon.choice.sieve import LARGEST_DISCOUNT
@@ -1270,6 +1270,11 @@ def _advice(found: Analysis) -> list[str]:
         return ["What to collect depends on the intervals, and not all of these are known."]
     if not wide.any():
         return [f"Nothing more is needed: no interval is wider than {wanted_width:g}."]
+    if _widened(found)[wide].any():
+        return [
+            "More decisions of the same experts would narrow intervals little, because goals differ between them. More experts "
+            "would, or the same ones in further tasks, or features that tie the rewards of similar states together."
+        ]
     more = found.episodes[wide] * ((widths[wide] / wanted_width) ** 2 - 1)
 
     def rounded(number: float) -> str:  # two significant digits: it is an estimate
@@ -1282,6 +1287,15 @@ def _advice(found: Analysis) -> list[str]:
     wanted = from_to([rounded(number) for number in (more.min(), more.max())])
     whom = "every expert" if wide[found.given].all() else f"the {count(int(wide.sum()), 'expert')} with wider intervals"
     return [f"About {wanted} more episodes of {whom} would narrow every interval to {wanted_width:g}."]
+
+
+def _widened(found: Analysis) -> Bools:
+    """Whose intervals `(K,)` are much wider than with one reward for all, so that it is not decisions that are lacking."""
+    if found.deviations is None:
+        return np.zeros(len(found.given), dtype=np.bool_)
+    errors = found.deviations.if_shared["standard_errors"]
+    wider: Bools = np.diff(found.intervals, axis=1)[:, 0] > 1.5 * 2 * norm.ppf(0.5 + LEVEL / 2) * errors
+    return wider
 
 
 def _look_ahead(found: Analysis) -> Answer:
@@ -1369,11 +1383,15 @@ def _how_narrowly(found: Analysis, unknown: list[str]) -> Answer:
         parts.append(f"The decisions of {_named(found, idle)} are no likelier than by chance, so no discount is given.")
     if vague and number > NAMED_EXPERTS:
         are = "is" if len(vague) == 1 else "are"
-        parts.append(f"{count(len(vague), 'interval')} {are} wider than {VAGUE_WIDTH:g}: too few decisions to say much.")
+        why = "goals differ too much" if _widened(found)[vague].any() else "too few decisions"
+        parts.append(f"{count(len(vague), 'interval')} {are} wider than {VAGUE_WIDTH:g}: {why} to say much.")
     elif vague:
         whose = "The decisions" if len(vague) == number else "Some experts' decisions"
         ranges = [f"{names[k]} from {interval_text(found, k)}" for k in vague]
-        parts.append(f"{whose} are too few to say much: they leave {in_words(ranges)}.")
+        if _widened(found)[vague].any():
+            parts.append(f"Goals differ too much between experts to say more: they leave {in_words(ranges)}.")
+        else:
+            parts.append(f"{whose} are too few to say much: they leave {in_words(ranges)}.")
     if missing and not found.finished:
         parts.append(f"The work was stopped before there were intervals for {_named(found, [names[k] for k in missing])}.")
     elif missing:
