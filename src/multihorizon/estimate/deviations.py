@@ -152,7 +152,7 @@ def estimate_deviations(
     if best not in search.ends:
         return Nearly(shared, 0.0, (np.nan, np.nan), np.nan, None, complete=False)
     target = 0.5 * float(chi2.ppf(0.95, 1))
-    top, likely = max(gained, 0.0), gained > 0
+    top, likely = max(gained, 0.0), gained > 1e-3  # climbs leave less than that
     lower = 0.0 if top <= target else crossing(search.gain, best, low, top - target)
     upper = crossing(search.gain, best, high, top - target)
     if not likely:

@@ -240,7 +240,7 @@ def one_goal_test(solution: Solution, *, seed: int = 0, jobs: int = 1, progress:
     if not direct.rejected:
         return direct
     simulated = shared_goal_test(solution, seed=seed, jobs=jobs, progress=progress)
-    return direct if simulated.reason or simulated.p_value < direct.p_value else simulated
+    return direct if simulated.p_value < direct.p_value else simulated  # where it could not be tested, neither is that
 
 
 def _fitted(model: Likelihood, counts: Sequence[Floats], x: Floats, name: str) -> list[Floats]:
