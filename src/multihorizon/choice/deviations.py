@@ -302,27 +302,27 @@ class NearPoint(Point):
 
     def _of_mode(self, slope: Floats) -> Floats:
         """What the movement of the mode adds `(p,)` to the gradient of a function with this slope `(K,d)` in the deviations."""
-        model = self.likelihood
+        model, lam = self.likelihood, self.likelihood.temperatures(self.x)
         counts = [plan.persons.counts for plan in self.plans]
-        z = np.linalg.solve(self.curvatures, slope[:, :, None])[:, :, 0]
-        for last in (False, True):
+        z, left, mixed = np.zeros(slope.shape), slope, np.zeros(model.size)
+        # Where values are so large, differences of gradients are rounding, and H has to do.
+        exact = max(float(np.abs(plan.values).max(initial=0.0)) for plan in self.plans) < 1e5 * float(lam.min())
+        for last in (False, True) if exact else ():
+            z = z + np.linalg.solve(self.curvatures, left[:, :, None])[:, :, 0]
             # differences over a ten-thousandth of a temperature
-            size = max(float(np.abs(z * model.feature_sizes).max()), TINY)
-            share = 1e-4 * float(model.temperatures(self.x).min()) / size
-            mixed, curved = np.zeros(model.size), np.zeros(z.shape)
+            share = 1e-4 * float(lam.min()) / max(float(np.abs(z * model.feature_sizes).max()), TINY)
+            curved = np.zeros(z.shape)
             for sign in (1, -1):
                 deviations = self.deviations + sign * share * z
                 batches = [plan.persons for plan in self.plans]
                 plans = model.plans(batches, self.x, model.reward(self.x) + deviations, self.plans)
-                if plans is None:
-                    return np.zeros(model.size)
+                if plans is None:  # at the edge of what has finite values
+                    plans = self.plans
                 if last:
                     there = NearPoint(model, self.x, plans, np.nan, np.nan, deviations)
                     mixed += sign * there.pull_back(counts) / (2 * share)
                 curved += sign * by_person(plans, counts, z.shape) / (2 * share)
             left = slope - model.precision * z + curved
-            if not last:
-                z = z + np.linalg.solve(self.curvatures, left[:, :, None])[:, :, 0]
         # What is left of the equation is small, and H will do for it.
         for k, places, own in self.arrows:
             theta = places[places < model.n_reward]

@@ -23,15 +23,17 @@ choices that they move is half the expected sum of `|Δπ(a|s)|`, to first order
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.stats import chi2, norm
 
-from multihorizon.checks import TINY, Floats
+from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats
 from multihorizon.choice.deviations import NearlyShared, NearPoint
-from multihorizon.choice.tabular import Point
+from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import precision
 from multihorizon.numerics.newton import Ascent, resting
@@ -48,20 +50,30 @@ class Nearly:
     Attributes:
         shared: the fit with one reward for all.
         estimated: the most likely τ; 0 where none is likelier than that.
-        interval: the ends of its 95 % interval; NaN where an end was not found, infinity where all large spreads are likely.
-        p_shared: the p-value of τ = 0; NaN where no climb with deviations ended.
+        p_shared: the p-value of τ = 0; NaN where no climb with deviations ended, or where τ was given.
         ascent: the fit with the most likely τ; None where that is 0.
         complete: whether the climbs at all spreads that were tried ended.
         given: whether τ was given.
+        search: the fits at other spreads, and the one with the largest gain, from which intervals are found.
     """
 
     shared: Point
     estimated: float
-    interval: tuple[float, float]
     p_shared: float
     ascent: Ascent[NearPoint] | None
     complete: bool
     given: bool = False
+    search: tuple[_Spreads, float] | None = None
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """The ends of the 95 % interval of τ; NaN where an end was not found, infinity where all large spreads are likely."""
+        if self.given or self.search is None:
+            return (self.estimated, self.estimated) if self.given else (np.nan, np.nan)
+        spreads, best = self.search
+        level = max(spreads.gains[best], 0.0) - 0.5 * float(chi2.ppf(0.95, 1))
+        lower = 0.0 if level <= 0 else crossing(spreads.gain, best, LEAST * spreads.unit, level)
+        return lower, crossing(spreads.gain, best, MOST * spreads.unit, level)
 
 
 def restricted(point: Point) -> float:
@@ -81,13 +93,15 @@ class _Spreads:
 
     def __init__(self, shared: Point) -> None:
         self.shared = shared
+        self.plain = within_reach(shared)
         self.reference = restricted(shared)
+        self.unit = float(np.exp(np.log(shared.likelihood.temperatures(shared.x)).mean()))
         self.ends: dict[float, Ascent[NearPoint]] = {}
         self.gains: dict[float, float] = {}
         self.complete = True
 
     def model(self, spread: float) -> NearlyShared:
-        return NearlyShared.of(self.shared.likelihood, spread)
+        return NearlyShared.of(self.plain, spread)
 
     def gain(self, spread: float) -> float:
         """`C(τ) − C(0)`; minus infinity where the climb did not end."""
@@ -107,22 +121,39 @@ class _Spreads:
         self.gains = {spread: restricted(end.point) - self.reference}
 
 
+def within_reach(shared: Point) -> Likelihood:
+    """The model of one reward, with discounts below 1 if not all experts would ever end at 1.
+
+    With rewards of their own, some would then have infinite values just below 1, and a climb cannot pass such an edge.
+    """
+    model, x = shared.likelihood, shared.x.copy()
+    x[model.discount_slice] = model.upper[model.discount_slice]
+    farthest = model.at(x)
+    longest = 1e4  # in temperatures, and about as many steps
+    if farthest is not None and all(np.abs(plan.values).max() < longest * plan.lam.min() for plan in farthest.plans):
+        return model
+    changed, free = copy.copy(model), ~model.fixed[model.discount_slice]
+    changed.upper = model.upper.copy()
+    changed.upper[model.discount_slice][free] = np.minimum(changed.upper[model.discount_slice][free], ENDLESS_DISCOUNT)
+    return changed
+
+
 def fit_with(model: NearlyShared, start: Point, gain: float = 1e-4) -> Ascent[NearPoint] | None:
     """The best point of the model from there, as far as so much log-likelihood; None where the climb was broken off."""
-    begin = model.at(start.x, start)
+    begin = model.at(np.clip(start.x, model.lower, model.upper), start)
     end = None if begin is None else climb(begin, max_steps=100, gain=gain)
     return end if end is not None and end.finished else None
 
 
 def given_deviations(shared: Point, spread: float, others: Sequence[Point] = ()) -> Nearly:
     """The fit with deviations of a given spread."""
-    model = NearlyShared.of(shared.likelihood, spread)
-    start = model.at(shared.x, shared)
+    model = NearlyShared.of(within_reach(shared), spread)
+    start = model.at(np.clip(shared.x, model.lower, model.upper), shared)
     if start is None:
         raise ValueError(f"no fit with deviations of {spread:g} was found: the most likely deviations do not converge")
     end = climb(start)
     better = _elsewhere(end, others) if end.finished else None
-    return Nearly(shared, spread, (spread, spread), np.nan, better or end, complete=True, given=True)
+    return Nearly(shared, spread, np.nan, better or end, complete=True, given=True)
 
 
 def estimate_deviations(
@@ -136,10 +167,9 @@ def estimate_deviations(
         guess: a spread near which the search begins.
         progress: called after each round.
     """
-    search, model = _Spreads(shared), shared.likelihood
-    unit = float(np.exp(np.log(model.temperatures(shared.x)).mean()))
-    low, high = LEAST * unit, MOST * unit
-    around = 0.3 * unit if guess is None else guess
+    search = _Spreads(shared)
+    low, high = LEAST * search.unit, MOST * search.unit
+    around = 0.3 * search.unit if guess is None else guess
     best = highest(search.gain, low, high, [around / 3, around, 3 * around])
     progress(0.5, f"deviations of {best:.3g}")
     if best in search.ends:
@@ -147,17 +177,14 @@ def estimate_deviations(
         if elsewhere is not None:
             search.begin_at(best, elsewhere)
             best = highest(search.gain, low, high, [0.3 * best, 3 * best])
-    gained = search.gains[best]
-    progress(0.8, f"deviations of {best:.3g}")
+    progress(1.0, f"deviations of {best:.3g}")
     if best not in search.ends:
-        return Nearly(shared, 0.0, (np.nan, np.nan), np.nan, None, complete=False)
-    target = 0.5 * float(chi2.ppf(0.95, 1))
-    top, likely = max(gained, 0.0), gained > 1e-3  # climbs leave less than that
-    lower = 0.0 if top <= target else crossing(search.gain, best, low, top - target)
-    upper = crossing(search.gain, best, high, top - target)
-    if not likely:
-        return Nearly(shared, 0.0, (0.0, upper), 1.0, None, search.complete)
-    return Nearly(shared, best, (lower, upper), 0.5 * float(chi2.sf(2 * gained, 1)), search.ends[best], search.complete)
+        return Nearly(shared, 0.0, np.nan, None, complete=False)
+    gained = search.gains[best]
+    if gained <= 1e-3:  # climbs leave less than that
+        return Nearly(shared, 0.0, 1.0, None, search.complete, search=(search, best))
+    p_shared = 0.5 * float(chi2.sf(2 * gained, 1))
+    return Nearly(shared, best, p_shared, search.ends[best], search.complete, search=(search, best))
 
 
 def _elsewhere(end: Ascent[NearPoint], others: Sequence[Point]) -> Ascent[NearPoint] | None:

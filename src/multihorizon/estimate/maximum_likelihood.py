@@ -75,6 +75,7 @@ from multihorizon.estimate.deviations import (
     estimate_deviations,
     fit_with,
     given_deviations,
+    within_reach,
 )
 from multihorizon.estimate.intervals import (
     Precision,
@@ -298,14 +299,14 @@ def with_deviations(found: Fit, wanted: float | Literal["estimated"], progress: 
     best, spread = cast(Ascent[Point], nearly.ascent), found.spread
     if spread is not None and spread.value:
         # Are temperatures still unequal beside these deviations?
-        free = NearlyShared.of(shared.likelihood.holding(None, shared.likelihood.ridge), nearly.estimated)
+        free = NearlyShared.of(within_reach(shared).holding(None, shared.likelihood.ridge), nearly.estimated)
         equal = found.ends[0].point
-        alike = fit_with(NearlyShared.of(equal.likelihood, nearly.estimated), equal)
+        alike = fit_with(NearlyShared.of(within_reach(equal), nearly.estimated), equal)
         if alike is not None:
             spread = estimate_spread(cast(Ascent[Point], alike), free)
             best = spread.ascent
         if not spread.value and wanted == "estimated":
-            again = estimate_deviations(equal, others, nearly.estimated, part_of(progress, 0.6, 1.0))
+            again = estimate_deviations(equal, guess=nearly.estimated, progress=part_of(progress, 0.6, 1.0))
             if again.ascent is not None:
                 best, nearly = cast(Ascent[Point], again.ascent), replace(again, shared=shared, p_shared=nearly.p_shared)
     progress(1.0, f"log-likelihood {best.point.value:.2f}")
