@@ -50,10 +50,12 @@ class NearlyShared(Likelihood):
 
     Attributes:
         spread: τ.
+        sizes: f `(d,)`.
         precision: the diagonal `(d,)` of P.
     """
 
     spread: float
+    sizes: Floats
     precision: Floats
 
     @classmethod
@@ -64,13 +66,14 @@ class NearlyShared(Likelihood):
         if model.settings.reward is not None and not isinstance(model, NearlyShared):
             # a reward that is known for all can still be deviated from: its columns are needed
             found.batches = persons_by_task(model.problem, True, {moves.task: moves.size for moves in model.moves})
-        found.spread, found.precision = spread, model.feature_sizes**2 / spread**2
+        found.sizes = np.ones(model.n_reward) if model.problem.tabular else model.feature_sizes
+        found.spread, found.precision = spread, found.sizes**2 / spread**2
         return found
 
     def of_experts(self, experts: Sequence[int]) -> Likelihood:
         """The likelihood of some experts alone."""
         part = NearlyShared.of(super().of_experts(experts), self.spread)
-        part.precision = self.precision
+        part.sizes, part.precision = self.sizes, self.precision
         return part
 
     def at(self, x: Floats, near: ChoicePoint | None = None) -> NearPoint | None:
@@ -310,7 +313,7 @@ class NearPoint(Point):
         for last in (False, True) if exact else ():
             z = z + np.linalg.solve(self.curvatures, left[:, :, None])[:, :, 0]
             # differences over a ten-thousandth of a temperature
-            share = 1e-4 * float(lam.min()) / max(float(np.abs(z * model.feature_sizes).max()), TINY)
+            share = 1e-4 * float(lam.min()) / max(float(np.abs(z * model.sizes).max()), TINY)
             curved = np.zeros(z.shape)
             for sign in (1, -1):
                 deviations = self.deviations + sign * share * z

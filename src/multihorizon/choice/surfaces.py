@@ -234,6 +234,7 @@ class Tables:
         self.largest, self.theta, self.free, self.family = largest, theta, free, family
         self.patches = Patches()
         self.planners = [_planner(task, bool(free.size)) for task in tasks]
+        self.tabular = all(task.features is None for task in tasks)  # one reward per state
         self.sizes = [planner.visited_rows.size for planner in self.planners]
         self.rows = sum(self.sizes)
         if family is not None:

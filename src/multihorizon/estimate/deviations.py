@@ -286,13 +286,13 @@ def degrees_of_freedom(found: Nearly, point: NearPoint) -> Floats | None:
 
 def choices_moved(point: Point, spread: float) -> float:
     """How many choices in a hundred deviations of this spread move, to first order."""
-    model, total = point.likelihood, 0.0
     if not np.isfinite(spread):
         return np.nan
+    model, total = NearlyShared.of(point.likelihood, 1.0), 0.0
     for i, plan in enumerate(point.plans):
         rows = plan.persons.visited_rows
         used = plan.persons.features.used
         scores = plan.score_rows()[:, :, :-2]
-        deviation = spread * np.sqrt(((scores / model.feature_sizes[used]) ** 2).sum(axis=2))
+        deviation = spread * np.sqrt(((scores / model.sizes[used]) ** 2).sum(axis=2))
         total += 0.5 * np.sqrt(2 / np.pi) * float((point.weights[i].reshape(-1, plan.lam.size)[rows] * deviation).sum())
     return min(100.0, 100 * total / model.decisions)

@@ -709,7 +709,7 @@ def _deviations(nearly: Nearly, point: Point) -> Deviations:
         measured, values = point, point.deviations
         errors = np.sqrt(np.diagonal(np.linalg.inv(point.curvatures), axis1=1, axis2=2))
         reward = point.likelihood.reward(point.x)
-    spreads, sizes = (nearly.estimated, *nearly.interval), model.feature_sizes
+    spreads, sizes = (nearly.estimated, *nearly.interval), NearlyShared.of(model, 1.0).sizes
     span = float(np.ptp(reward * sizes)) if reward.size > 1 else float(np.abs(reward * sizes).max(initial=0.0))
     precise = precision(shared)
     return Deviations(

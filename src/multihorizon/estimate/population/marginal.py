@@ -147,7 +147,9 @@ class PsiParts:
 
 
 def feature_sizes(tables: Tables) -> Floats:
-    """The largest entry `(d,)` of each feature of the reward; 1 for features without entries."""
+    """The largest entry `(d,)` of each feature of the reward; 1 for rewards of states and for features without entries."""
+    if tables.tabular:
+        return np.ones(tables.planners[0].features.matrix.shape[1])
     largest = np.max([abs(planner.features.matrix).max(axis=0).toarray().ravel() for planner in tables.planners], axis=0)
     return np.where(largest > 0, largest, 1.0)
 
