@@ -49,7 +49,7 @@ def test_report_is_self_contained_and_escapes_names(grid_folder, tmp_path):
     assert "<Co>" not in page
     assert all(link.startswith("#") for link in re.findall(r'(?:src|href)="([^"]*)"', page))
     assert "://" not in page
-    assert page.count("<figure") == 4
+    assert page.count("<figure") == 5
     assert 'name="viewport"' in page
 
 

@@ -71,7 +71,7 @@ def test_all_discounts_known_is_said_and_not_called_a_finding(told, tmp_path):
     assert content["intervals"] == [[0.5, 0.5]] * 3
     assert content["shared_discount_test"] is None
     assert content["pairwise_tests"] is None
-    assert [v["answer"] for v in content["verdicts"]][:2] == ["2.0 steps, as known", "Not asked"]
+    assert [v["answer"] for v in content["verdicts"]][:2] == ["2.0 steps (discount 0.5), as known", "Not asked"]
     assert "identify every discount" not in result.output
 
 

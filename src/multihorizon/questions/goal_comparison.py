@@ -146,8 +146,8 @@ class GoalComparison(Result):
 
 
 def small(deviations: Deviations) -> bool:
-    """Whether deviations move at most a fifth of all choices."""
-    return bool(deviations.choices_moved[0] <= 20)
+    """Whether deviations are at most a tenth of the reward's range, and move at most a fifth of all choices."""
+    return bool(deviations.share_of_range[0] <= 0.1 and deviations.choices_moved[0] <= 20)
 
 
 def compare_goals(
