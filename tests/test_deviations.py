@@ -15,7 +15,7 @@ from multihorizon.checks import Floats
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import Settings, temperature_penalty
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.estimate.deviations import restricted
+from multihorizon.estimate.deviations import choices_moved, restricted
 from multihorizon.estimate.intervals import precision
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.mdp import MDP
@@ -187,6 +187,9 @@ def test_a_known_reward_can_be_deviated_from() -> None:
     assert found.p_shared < 0.05
     assert 0.2 < found.spread < 1.0
     np.testing.assert_array_equal(solution.reward, mh.domains.big_small().reward)
+    model = Likelihood(study(0.5), Settings(reward=np.asarray(mh.domains.big_small().reward)))
+    there = model.at(model.pack(np.asarray(mh.domains.big_small().reward), solution.discounts))
+    assert choices_moved(there, found.spread) == pytest.approx(found.choices_moved[0], rel=0.3)
     assert np.abs(solution.discounts - GAMMAS).max() < 0.2
 
 

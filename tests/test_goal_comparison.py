@@ -16,6 +16,7 @@ from multihorizon.cli import app
 from multihorizon.questions.goal_comparison import GoalComparison, deviation_words
 from multihorizon.questions.shared_goal import SharedGoalTest
 from multihorizon.report.fit_page import fit_page
+from multihorizon.report.writing import writing_section
 from multihorizon.solution import Deviations, LikelihoodEvidence
 
 CLIFF = mh.domains.cliff()
@@ -130,6 +131,8 @@ def test_a_goal_that_is_nearly_shared_is_the_answer_and_no_warning(tmp_path):
     assert not found.goals_differ
     assert found.about_deviations in found.headline
     assert found.about_deviations in found.answer
+    assert "Each person's reward deviates normally from a common one" in str(writing_section(found))
+    assert "shared by all" not in str(writing_section(found))
     assert "The experts nearly share one goal: one reward for all is rejected (p < 0.001)" in found.headline
     assert not any("goal" in warning for warning in found.warnings)
     assert "must not be believed" not in json.dumps(found._content()["verdicts"])

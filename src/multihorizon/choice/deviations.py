@@ -110,7 +110,7 @@ class NearlyShared(Likelihood):
         # Where a neighbour does not lead to the mode soon, x is too far away, and a climb does better with a shorter step.
         steps = 200 if curvatures is None else 25
         if curvatures is None:
-            curvatures = self._informations(plans) + np.diag(self.precision)
+            curvatures = NearPoint(self, x, plans, np.nan, np.nan, delta).curvatures
         slope = self._slope(plans, delta)
         for _ in range(steps):
             step = np.linalg.solve(curvatures, slope[:, :, None])[:, :, 0]
@@ -145,18 +145,6 @@ class NearlyShared(Likelihood):
         total: Floats = -0.5 * (self.precision * delta**2).sum(axis=1)
         for plan in plans:
             np.add.at(total, plan.persons.owners, (plan.persons.counts * plan.finite_log).sum(axis=(0, 1)))
-        return total
-
-    def _informations(self, plans: Sequence[Plans]) -> Floats:
-        """The Fisher information `(K,d,d)` of each expert's decisions in their own reward."""
-        total = np.zeros((self.n_experts, self.n_reward, self.n_reward))
-        for plan in plans:
-            batch, n = plan.persons, plan.lam.size
-            weights = (batch.visits * plan.policy).reshape(-1, n)[batch.visited_rows]
-            scores = (plan.score_rows()[:, :, :-2] * np.sqrt(weights)[:, :, None]).transpose(1, 0, 2)
-            blocks, used = scores.transpose(0, 2, 1) @ scores, batch.features.used
-            for k, block in zip(batch.owners, blocks, strict=True):
-                total[k][np.ix_(used, used)] += block
         return total
 
 
@@ -216,13 +204,8 @@ class NearPoint(Point):
     def arrows(self) -> list[tuple[int, Ints, Floats]]:
         """For each expert the places in x on which their decisions depend, and the information A of these."""
         found: dict[int, list[tuple[Ints, Floats]]] = {}
-        for i, plan in enumerate(self.plans):
-            rows, columns, scores = self.scores(i)
-            weights = self.weights[i].reshape(-1, plan.lam.size)[rows]
-            weighted = (scores * np.sqrt(weights)[:, :, None]).transpose(1, 0, 2)
-            blocks = weighted.transpose(0, 2, 1) @ weighted
-            for k, places, block in zip(plan.persons.owners.tolist(), columns, blocks, strict=True):
-                found.setdefault(k, []).append((places, block))
+        for k, places, block in self.own_blocks():
+            found.setdefault(k, []).append((places, block))
         arrows = []
         for k, parts in found.items():
             places = np.unique(np.concatenate([places for places, _ in parts]))
@@ -303,6 +286,12 @@ class NearPoint(Point):
         total += self.pull_back(weights)
         return total + self._of_mode(by_person(self.plans, weights, self.deviations.shape))
 
+    def _beside(self, moved: Floats) -> NearPoint | None:
+        """The plans at the same x where deviations are moved by `(K,d)`; None where a soft value is infinite."""
+        model, deviations = self.likelihood, self.deviations + moved
+        plans = model.plans([plan.persons for plan in self.plans], self.x, model.reward(self.x) + deviations, self.plans)
+        return None if plans is None else NearPoint(model, self.x, plans, np.nan, np.nan, deviations)
+
     def _of_mode(self, slope: Floats) -> Floats:
         """What the movement of the mode adds `(p,)` to the gradient of a function with this slope `(K,d)` in the deviations."""
         model, lam = self.likelihood, self.likelihood.temperatures(self.x)
@@ -314,18 +303,15 @@ class NearPoint(Point):
             z = z + np.linalg.solve(self.curvatures, left[:, :, None])[:, :, 0]
             # differences over a ten-thousandth of a temperature
             share = 1e-4 * float(lam.min()) / max(float(np.abs(z * model.sizes).max()), TINY)
-            curved = np.zeros(z.shape)
-            for sign in (1, -1):
-                deviations = self.deviations + sign * share * z
-                batches = [plan.persons for plan in self.plans]
-                plans = model.plans(batches, self.x, model.reward(self.x) + deviations, self.plans)
-                if plans is None:  # at the edge of what has finite values
-                    plans = self.plans
-                if last:
-                    there = NearPoint(model, self.x, plans, np.nan, np.nan, deviations)
-                    mixed += sign * there.pull_back(counts) / (2 * share)
-                curved += sign * by_person(plans, counts, z.shape) / (2 * share)
-            left = slope - model.precision * z + curved
+            sides = [self._beside(share * z), self._beside(-share * z)]
+            if sides[0] is None or sides[1] is None:  # at the edge of what has finite values H has to do, too
+                left, mixed = slope, np.zeros(model.size)
+                break
+            ahead, behind = sides[0], sides[1]
+            curved = by_person(ahead.plans, counts, z.shape) - by_person(behind.plans, counts, z.shape)
+            left = slope - model.precision * z + curved / (2 * share)
+            if last:
+                mixed = (ahead.pull_back(counts) - behind.pull_back(counts)) / (2 * share)
         # What is left of the equation is small, and H will do for it.
         for k, places, own in self.arrows:
             theta = places[places < model.n_reward]

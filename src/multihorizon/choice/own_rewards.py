@@ -138,6 +138,7 @@ def _modes(log: Floats, slopes: Floats, counts: Floats) -> Floats:
     """The most likely x `(B,d)`, by Newton's method; steps are halved until they lead upwards."""
     x, size = np.zeros((len(log), slopes.shape[2])), np.ones(len(log))
     step, best, left = np.zeros_like(x), np.full(len(log), -np.inf), np.arange(len(log))
+    promised = np.full(len(log), np.inf)
     for _ in range(100):
         tried = x[left] + size[left, None] * step[left]
         own = slice(None) if left.size == len(log) else left
@@ -148,8 +149,12 @@ def _modes(log: Floats, slopes: Floats, counts: Floats) -> Floats:
         gradient = (y[better].reshape(on.size, 1, slopes.shape[1]) @ slopes[on])[:, 0] - x[on]
         step[on] = np.linalg.solve(np.eye(x.shape[1]) + square[better], gradient[:, :, None])[:, :, 0]
         done = np.zeros(len(log), dtype=np.bool_)
-        done[on] = (gradient * step[on]).sum(axis=1) < 1e-12
-        left = left[~done[left] & (size[left] > 1e-6)]
-        if not left.size:
+        promised[on] = (gradient * step[on]).sum(axis=1)
+        done[on] = promised[on] < 1e-12
+        going = ~done[left] & (size[left] > 1e-6)
+        if (promised[left[~done[left] & ~going]] > 1e-6).any():
             break
-    return x
+        left = left[going]
+        if not left.size:
+            return x
+    raise ValueError("the most likely deviations of some persons were not found: their decisions do not fit the model")

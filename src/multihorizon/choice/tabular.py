@@ -733,13 +733,17 @@ class Point(ChoicePoint):
 
     def blocks(self) -> Iterator[tuple[Ints, Floats]]:
         """Positions in x on which choices depend and their Fisher information `(q,q)`, by expert and task; then the moves'."""
+        yield from ((places, block) for _, places, block in self.own_blocks())
+        for moves in self.likelihood.moves:
+            yield self.likelihood.place_of(moves.mdp), np.diag(moves.counts)
+
+    def own_blocks(self) -> Iterator[tuple[int, Ints, Floats]]:
+        """Each expert, in each task: the number, positions in x, and the information of the decisions in them."""
         for i, plan in enumerate(self.plans):
             rows, columns, scores = self.scores(i)
             weights = self.weights[i].reshape(-1, plan.lam.size)[rows]
             weighted = (scores * np.sqrt(weights)[:, :, None]).transpose(1, 0, 2)
-            yield from zip(columns, weighted.transpose(0, 2, 1) @ weighted, strict=True)
-        for moves in self.likelihood.moves:
-            yield self.likelihood.place_of(moves.mdp), np.diag(moves.counts)
+            yield from zip(plan.persons.owners.tolist(), columns, weighted.transpose(0, 2, 1) @ weighted, strict=True)
 
     def scores(self, i: int) -> tuple[Ints, list[Ints], Floats]:
         """Of one batch, the rows of visited states, each person's places in x, and `d log π(a|s)` `(rows,n,q)` in them."""

@@ -289,10 +289,14 @@ def choices_moved(point: Point, spread: float) -> float:
     if not np.isfinite(spread):
         return np.nan
     model, total = NearlyShared.of(point.likelihood, 1.0), 0.0
-    for i, plan in enumerate(point.plans):
+    plans = point.plans
+    if point.likelihood.settings.reward is not None and not isinstance(point, NearPoint):  # plans without columns of the reward
+        plans = model.plans(model.in_tasks(point.x), point.x, point.rewards, None) or plans
+    for plan in plans:
         rows = plan.persons.visited_rows
         used = plan.persons.features.used
         scores = plan.score_rows()[:, :, :-2]
         deviation = spread * np.sqrt(((scores / model.sizes[used]) ** 2).sum(axis=2))
-        total += 0.5 * np.sqrt(2 / np.pi) * float((point.weights[i].reshape(-1, plan.lam.size)[rows] * deviation).sum())
+        chances = (plan.persons.visits * plan.policy).reshape(-1, plan.lam.size)[rows]
+        total += 0.5 * np.sqrt(2 / np.pi) * float((chances * deviation).sum())
     return min(100.0, 100 * total / model.decisions)

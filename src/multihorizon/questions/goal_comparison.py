@@ -12,8 +12,9 @@ is `m = Σ d_e / Σ n_e`, with the standard error `√(Σ (d_e − n_e m)²) / �
 test of `shared_goal` must reject, too, and the larger p-value counts. Where no deviations were fitted, it is the only test.
 
 *The answer.* If the test does not reject, nothing speaks against one goal. If it does, goals are nearly one or several. They are
-several where groups predict better than deviations by more than two standard errors, and where deviations move more than a fifth
-of all choices: whoever would choose otherwise so often has another goal. Else they are nearly one.
+several where groups predict better than deviations by more than two standard errors, and where deviations are above a tenth of
+the reward's range or move more than a fifth of all choices: whoever would choose otherwise so often has another goal. Else they
+are nearly one.
 """
 
 from __future__ import annotations

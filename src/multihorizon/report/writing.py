@@ -65,6 +65,9 @@ def _model(found: Analysis | CrowdAnalysis) -> str:
     episodes, decisions = int(np.sum(found.episodes)), int(found.decisions.sum())
     seen = f"{count(found.decisions.size, 'person')} made {count(decisions, 'decision')} in {count(episodes, 'episode')}."
     reward = "The reward was given." if found.reward_given else "One reward, shared by all, was estimated with the rest."
+    if isinstance(found, Analysis) and found.deviations is not None:
+        spread = "was given" if found.deviations.given else "was estimated with the rest"
+        reward = f"Each person's reward deviates normally from a common one; the spread of these deviations {spread}."
     return (
         f"{seen} How far ahead each of them plans was estimated with multihorizon {package_version()}. A person with discount γ "
         "and temperature λ is taken to choose an action with a probability proportional to exp(Q/λ), where Q is the expected sum "
