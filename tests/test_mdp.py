@@ -141,3 +141,18 @@ def test_the_fields_of_an_mdp_cannot_be_replaced() -> None:
     with pytest.raises(ValueError, match="read-only"):
         mdp.terminal[0] = True
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(mdp)).terminal, mdp.terminal)
+
+
+def test_filled_transitions_are_multiplied_as_a_plain_array_without_a_copy() -> None:
+    full, half, few = (mh.domains.random_mdp(30, 2, branching=b, seed=0) for b in (None, 15, 5))
+    sent = len(pickle.dumps(half))
+    assert np.shares_memory(full.moves, full.stacked.data)
+    assert isinstance(half.moves, np.ndarray)
+    assert few.moves is few.stacked
+    for mdp in (full, half, few):
+        np.testing.assert_array_equal(mdp.dense, [mdp.transition(a).toarray() for a in range(2)])
+        with pytest.raises(ValueError, match="read-only"):
+            mdp.dense[0, 0, 0] = 1.0
+    assert len(pickle.dumps(half)) == sent
+    moved = half.with_probabilities(np.full(half.stacked.nnz, 1 / 15))
+    np.testing.assert_array_equal(moved.moves, moved.stacked.toarray())

@@ -6,6 +6,7 @@ from scipy.optimize import linprog
 
 import multihorizon as mh
 from multihorizon.planning.linear import policy_resolvent
+from multihorizon.planning.plan import first_best
 
 ENDINGS = ("terminal", "absorbing")
 DOMAINS = (mh.domains.toy, mh.domains.big_small, mh.domains.cliff)
@@ -181,7 +182,8 @@ def test_plans_that_start_from_sweeps_end_where_the_myopic_start_does(kind, disc
     mdp, reward = big_task(kind)
     swept = mh.plan(mdp, reward, discount)
     nothing = np.zeros(mdp.n_states)
-    monkeypatch.setattr("multihorizon.planning.plan.sweep_start", lambda table, _: (nothing, table.expected.argmax(axis=0), 0.0))
+    start = lambda table, _: (table.expected.argmax(axis=0), nothing, table.expected, False)  # noqa: E731
+    monkeypatch.setattr("multihorizon.planning.plan.sweep_start", start)
     myopic = mh.plan(mdp, reward, discount)
     assert myopic.iterations > swept.iterations
     scale = np.abs(myopic.values).max()
@@ -286,3 +288,64 @@ def test_soft_plan_keeps_probabilities_of_vast_rewards_finite() -> None:
     assert np.isfinite(soft.policy).all()
     assert np.isfinite(soft.log_policy).all()
     assert soft.log_policy.min() < -1000
+
+
+def filled_task(kind: str) -> tuple[mh.MDP, np.ndarray]:
+    """Tasks of 150 states whose transitions are all there, or many of them."""
+    rng = np.random.default_rng(5)
+    mdp = mh.domains.random_mdp(150, 12, branching=75 if kind == "partly" else None, n_terminal=5 * (kind == "endings"), seed=6)
+    if kind == "unavailable":
+        mdp = mdp.without(rng.random((150, 12)) < 0.4 * (np.arange(12) > 0))
+    return mdp, rng.normal(size=(150, 12)) if kind == "action rewards" else rng.normal(size=150)
+
+
+FILLED = ("endless", "partly", "endings", "unavailable", "action rewards")
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.9, 0.999, 0.9999])
+@pytest.mark.parametrize("kind", FILLED)
+def test_plans_with_plain_and_with_sparse_transitions_agree(kind, discount) -> None:
+    mdp, reward = filled_task(kind)
+    assert isinstance(mdp.moves, np.ndarray)
+    found, soft = mh.plan(mdp, reward, discount), mh.soft_plan(mdp, reward, discount)
+    mdp.__dict__["moves"] = mdp.stacked
+    sparse, sparse_soft = mh.plan(mdp, reward, discount), mh.soft_plan(mdp, reward, discount)
+    scale = np.abs(sparse.values).max()
+    np.testing.assert_allclose(found.values, sparse.values, atol=3e-12 * scale)
+    np.testing.assert_array_equal(found.optimal_actions, sparse.optimal_actions)
+    np.testing.assert_allclose(soft.values, sparse_soft.values, atol=1e-11 * np.abs(soft.values).max())
+
+
+@pytest.mark.parametrize("discount", [0.5, 0.99, 0.9999])
+@pytest.mark.parametrize("kind", FILLED)
+def test_plans_that_end_with_sweeps_are_as_exact_as_a_solve(kind, discount) -> None:
+    mdp, reward = filled_task(kind)
+    found = mh.plan(mdp, reward, discount)
+    expected = np.where(mdp.available, mdp.expected_reward(reward), -np.inf)
+    q = expected + discount * mdp.expect(found.values)
+    scale = np.abs(found.values).max()
+    assert (q <= found.values[:, None] + 1e-12 * scale).all()  # nothing gains, whatever bounds ruled out on the way
+    chosen = found.policy.argmax(axis=1)
+    matrix = np.eye(150) - discount * mdp.to_array()[chosen, np.arange(150)]
+    exact = np.linalg.solve(matrix, expected[np.arange(150), chosen])
+    np.testing.assert_allclose(found.values, exact, atol=3e-12 * scale)
+
+
+def test_the_first_best_action_is_the_first_of_equals() -> None:
+    q = np.random.default_rng(0).integers(0, 3, size=(5, 2000)) / 1.0
+    q[0, ::3] = -np.inf
+    np.testing.assert_array_equal(first_best(q, q.max(axis=0)), q.argmax(axis=0))
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("discount", [0.3, 0.99])
+def test_large_filled_systems_are_iterated(discount, transpose, monkeypatch) -> None:
+    mdp, reward = filled_task("endless")
+    policy = mh.soft_plan(mdp, reward, 0.9).policy
+    columns = np.random.default_rng(0).normal(size=(150, 3))
+    factored = policy_resolvent(mdp, policy, discount).solve(columns, transpose=transpose)
+    monkeypatch.setattr("multihorizon.planning.linear.DIRECT_STATES", 10)
+    monkeypatch.setattr("multihorizon.planning.linear.Resolvent._direct", lambda *_: False)
+    monkeypatch.setattr("multihorizon.planning.linear.lapack.dgetrf", lambda *_: pytest.fail("factorised"))
+    iterated = policy_resolvent(mdp, policy, discount).solve(columns, transpose=transpose)
+    np.testing.assert_allclose(iterated, factored, atol=1e-11 * np.abs(factored).max())

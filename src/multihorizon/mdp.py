@@ -8,6 +8,14 @@ An episode ends in one of two ways, and they are different models:
 * a *terminal* state pays its reward on arrival and the episode is over: its rows are zero and its value is 0;
 * an *absorbing* state is an ordinary state with a self-loop, which goes on paying.
 
+*Durations.* A move may take a time τ other than one unit, fixed or random, and discounts are per unit of time (semi-Markov):
+
+    Q(s,a) = E[γ^(τ−1) (r(s') + γ V(s'))] = Σ_s' G(s'|s,a) [r(s') + γ V(s')],     G = Σ_τ γ^(τ−1) T_τ,     T = Σ_τ T_τ.
+
+For whole numbers τ this is the task with τ − 1 states of waiting on each move. G has the pattern of T, and takes its place at one
+discount: `MDP.at` gives the task as somebody with this discount sees it, and whatever plans with one discount plans in that. What
+is paid for a decision, and not on arrival, is paid when the move begins. `G' = dG/dγ` is its `slope`.
+
 *Gymnasium's* tables, `env.unwrapped.P[s][a]`, are lists of (probability, next, reward, terminated). A table may list a successor
 twice (FrozenLake at a wall) and may let a state that ended the episode move on (CliffWalking's goal, Taxi's drop-offs). The first
 is summed; the second is cut: a state entered with `terminated` is terminal. Rows of states that no episode reaches may disagree
@@ -19,7 +27,8 @@ with that. If a reachable row disagrees, no MDP on these states describes the en
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -129,6 +138,131 @@ def read_initial(initial: ArrayLike | None, terminal: Bools, state_names: tuple[
             f"initial must not start in a terminal state, received {array[started[0]]:.6g} on state {state_names[started[0]]}"
         )
     return array
+
+
+@dataclass(frozen=True, eq=False)
+class Durations:
+    """How long moves take: the move from row `rows[i] = a·S + s` to `columns[i]` takes `times[i]` with probability `shares[i]`.
+
+    The shares of a move sum to 1. `entries` are the places of these moves in the data of the stacked transitions, and are found
+    by the MDP. `unit` is the unit of time, "" where it has no name.
+    """
+
+    rows: Ints
+    columns: Ints
+    times: Floats
+    shares: Floats
+    entries: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    unit: str = ""
+
+    def weights(self, discount: float) -> Floats:
+        """`E[γ^(τ−1)]` of each move."""
+        found: Floats = np.bincount(self.entries, self.shares * discount ** (self.times - 1)).astype(np.float64, copy=False)
+        return found
+
+    def slopes(self, discount: float) -> Floats:
+        """Its derivative in γ, `E[(τ−1) γ^(τ−2)]`; infinite at discount 0 where a move takes between one and two units."""
+        more = self.times - 1
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.where(more == 0, 0.0, more * discount ** (more - 1))
+        slopes: Floats = np.bincount(self.entries, self.shares * found).astype(np.float64, copy=False)
+        return slopes
+
+    def drawn(self, stacked: Sparse, rows: Ints, columns: Ints, rng: np.random.Generator) -> Floats:
+        """Random times of moves."""
+        order = np.argsort(self.entries, kind="stable")
+        ends, wanted = np.cumsum(self.shares[order]), _entries(stacked, rows, columns)
+        first, last = (np.searchsorted(self.entries[order], wanted, side) for side in ("left", "right"))
+        low = np.where(first > 0, ends[first - 1], 0.0)
+        place = np.searchsorted(ends, low + rng.random(wanted.size) * (ends[last - 1] - low), side="right")
+        found: Floats = self.times[order][np.clip(place, first, last - 1)]
+        return found
+
+
+def _entries(stacked: Sparse, rows: Ints, columns: Ints) -> Ints:
+    """The places of moves in the data of the stacked transitions; −1 for moves that cannot happen."""
+    n = stacked.shape[1]
+    origin = np.repeat(np.arange(stacked.shape[0], dtype=np.int64), np.diff(stacked.indptr))
+    keys, wanted = origin * n + stacked.indices, rows.astype(np.int64) * n + columns
+    order = np.argsort(keys, kind="stable")
+    place = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(keys.size - 1, 0))
+    found: Ints = np.where(keys[order[place]] == wanted, order[place], -1)
+    return found
+
+
+def read_durations(mdp: MDP, durations: Any) -> Durations | None:
+    """Check the durations of a task's moves; None where every move takes one unit of time.
+
+    `durations` is a number, `(S,A)`, one for each move as `(A,S,S)` or A sparse matrices, or a mapping of durations to the parts
+    of the transitions that take so long.
+    """
+    if durations is None:
+        return None
+    stacked = mdp.stacked
+    origin = np.repeat(np.arange(stacked.shape[0], dtype=np.int64), np.diff(stacked.indptr))
+    if isinstance(durations, Durations):
+        possible = _entries(stacked, durations.rows, durations.columns) >= 0  # a probability may have become 0 since
+        rows, columns, times, shares = (getattr(durations, name)[possible] for name in ("rows", "columns", "times", "shares"))
+    elif isinstance(durations, Mapping):
+        parts = [(_duration(time), read_transitions(part)) for time, part in durations.items()]
+        if not parts or any((part.shape, actions) != (stacked.shape, mdp.n_actions) for _, (part, actions) in parts):
+            raise ValueError("durations as a mapping must give parts of the transitions, each of their shape, received others")
+        layers = [(time, part.tocoo()) for time, (part, _) in parts]
+        pieces = [(layer.coords[0], layer.coords[1], np.full(layer.nnz, time), layer.data) for time, layer in layers]
+        rows, columns, times, shares = (np.concatenate(piece) for piece in zip(*pieces, strict=True))
+        kept = mdp.live.T.ravel()[rows] & (shares != 0)  # actions that are not available are ignored, as in the transitions
+        rows, columns, times, shares = rows[kept], columns[kept], times[kept], shares[kept]
+        if not (shares > 0).all():
+            raise ValueError(f"durations must give parts of the transitions that are not negative, received {shares.min():.6g}")
+    else:
+        rows, columns, shares = origin, stacked.indices, np.ones(stacked.nnz)
+        many = isinstance(durations, list | tuple) and len(durations) and all(sp.issparse(m) for m in durations)
+        given = read_transitions(durations)[0] if many else as_floats(durations, "durations")
+        shape = mdp.n_actions, mdp.n_states, mdp.n_states
+        if many or given.ndim == 3:
+            as_shape(given, stacked.shape if many else shape, "durations")
+            times = np.asarray((given if many else given.reshape(stacked.shape))[origin, stacked.indices])
+        elif given.ndim == 0 or given.shape == shape[1::-1]:
+            times = np.broadcast_to(given, shape[1::-1]).T.ravel()[origin]
+        else:
+            raise ValueError(
+                f"durations must be a number, have shape {shape[1::-1]} or {shape}, or be a mapping of durations to parts of the "
+                f"transitions, received shape {given.shape}"
+            )
+    entries = _entries(stacked, rows, columns)
+    wrong = (entries < 0) | ~(np.isfinite(times) & (times > 0))
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        action, state = divmod(int(rows[i]), mdp.n_states)
+        received = "one of a move that cannot happen," if entries[i] < 0 else f"{times[i]:.6g}"
+        raise ValueError(
+            f"durations must be positive numbers, one for every possible move, received {received} from state "
+            f"{mdp.state_names[state]} to {mdp.state_names[int(columns[i])]} under action {mdp.action_names[action]}"
+        )
+    total = np.bincount(entries, shares, minlength=stacked.nnz)
+    if isinstance(durations, Durations) and (np.abs(total - 1) > ROW_TOLERANCE).any():
+        raise ValueError("durations must be those of every possible move, received some without")
+    if isinstance(durations, Mapping) and (np.abs(total - stacked.data) > ROW_TOLERANCE).any():
+        i = int(np.argmax(np.abs(total - stacked.data)))
+        action, state = divmod(int(origin[i]), mdp.n_states)
+        raise ValueError(
+            f"the parts of the transitions that durations give must sum to the transitions, received a sum of {total[i]:.6g} and "
+            f"a transition of {stacked.data[i]:.6g} from state {mdp.state_names[state]} to "
+            f"{mdp.state_names[int(stacked.indices[i])]} under action {mdp.action_names[action]}"
+        )
+    if (times == 1).all():
+        return None
+    shares = shares / total[entries]
+    rows, columns, entries = (read_only(np.array(array, dtype=np.int64)) for array in (rows, columns, entries))
+    times, shares = (read_only(np.array(array, dtype=np.float64)) for array in (times, shares))
+    return Durations(rows, columns, times, shares, entries, unit=getattr(durations, "unit", ""))
+
+
+def _duration(time: object) -> float:
+    found = as_floats(time, "a duration")
+    if found.ndim or not found > 0:
+        raise ValueError(f"a duration must be one positive number, received {time!r}")
+    return float(found)
 
 
 class _Moves(NamedTuple):
@@ -245,7 +379,26 @@ def read_mdp(path: str | Path) -> dict[str, Any]:
         **{name: arrays[name].tolist() for name in ("state_names", "action_names")},
         "grid_shape": tuple(arrays["grid_shape"].tolist()) or None,
         "sample_sizes": arrays.get("sample_sizes"),
+        "durations": _saved_durations(arrays, rows, n_states, f"{path} is not {what}: its durations are damaged"),
     }
+
+
+def _saved_durations(arrays: Mapping[str, Any], n_rows: int, n_columns: int, damaged: str) -> Durations | None:
+    """The durations that `MDP.to_npz` saved, if there were any."""
+    names = [f"duration_{name}" for name in ("rows", "columns", "times", "shares")]
+    if not set(names) & set(arrays):
+        return None
+    if not set(names) <= set(arrays) or any(arrays[name].shape != arrays[names[0]].shape for name in names):
+        raise ValueError(damaged)
+    rows, columns, times, shares = (arrays[name] for name in names)
+    kinds = "".join(array.dtype.kind for array in (rows, columns, times, shares))
+    if rows.ndim != 1 or not rows.size or kinds[0] not in "iu" or kinds[1] not in "iu" or kinds[2:] != "ff":
+        raise ValueError(damaged)
+    inside = rows.min() >= 0 and rows.max() < n_rows and columns.min() >= 0 and columns.max() < n_columns
+    if not inside or not (shares > 0).all():
+        raise ValueError(damaged)
+    unit = str(arrays["duration_unit"]) if "duration_unit" in arrays else ""
+    return Durations(rows.astype(np.int64), columns.astype(np.int64), times, shares, unit=unit)
 
 
 class MDP:
@@ -261,6 +414,9 @@ class MDP:
         sample_sizes: `(A·S,)`, for transitions that were estimated: how many observed moves stand behind each row `a·S + s`.
             The covariance of a row `p` is `(diag(p) − p p') / sample_size`; infinite where a row is known exactly. None, the
             default, says that all transitions are exact.
+        durations: how long moves take, in the unit of time of the discounts; by default each takes one unit. A number, `(S,A)`
+            for each decision, `(A,S,S)` or A sparse matrices for each move, or, for random durations, a mapping of each duration
+            to the part of the transitions that takes so long: `{1: T_1, 2.5: T_2}` with `T_1 + T_2` the transitions.
 
     A fit lets estimated transitions give way within their own error. The MDP of its solution holds the fitted ones, and
     `counted` the entries of `stacked` before.
@@ -285,6 +441,7 @@ class MDP:
         action_names: Sequence[object] | None = None,
         grid_shape: tuple[int, int] | None = None,
         sample_sizes: ArrayLike | None = None,
+        durations: Any = None,
     ) -> None:
         stacked, n_actions = read_transitions(transitions)
         n_states = stacked.shape[1]
@@ -307,6 +464,11 @@ class MDP:
             raise ValueError(f"grid_shape must be {expected}, received {tuple(grid_shape)}")
         self.grid_shape = None if grid_shape is None else (int(sides[0]), int(sides[1]))
         self.counted: Floats | None = None
+        #: How long moves take; None where each takes one unit of time.
+        self.durations: Durations | None = read_durations(self, durations)
+        #: Where this is a task as somebody sees it (`at`): the task itself, and the derivative of `stacked` in the discount.
+        self.origin: MDP | None = None
+        self.slope: Sparse | None = None
         sizes = None if sample_sizes is None else np.array(sample_sizes, dtype=np.float64)
         if sizes is not None:
             as_shape(sizes, (n_actions * n_states,), "sample_sizes")
@@ -331,7 +493,15 @@ class MDP:
         available: ArrayLike | None = None,
         **names: Any,
     ) -> MDP:
-        """Build from an `(S,A,S)` array, entry `[s, a, t]` = `T(t|s,a)`; the other arguments are those of `MDP`."""
+        """Build from an `(S,A,S)` array, entry `[s, a, t]` = `T(t|s,a)`; the other arguments are those of `MDP`.
+
+        Durations for each move, or parts of the transitions that take so long, are `(S,A,S)`, too.
+        """
+        times = names.get("durations")
+        if isinstance(times, Mapping):
+            names["durations"] = {time: as_floats(part, "durations").transpose(1, 0, 2) for time, part in times.items()}
+        elif times is not None and np.ndim(times) == 3:
+            names["durations"] = as_floats(times, "durations").transpose(1, 0, 2)
         array = as_floats(transitions, "transitions")
         if array.ndim != 3 or array.shape[0] != array.shape[2]:
             raise ValueError(f"transitions must have shape (S, A, S), received {array.shape}")
@@ -355,8 +525,25 @@ class MDP:
 
     @cached_property
     def dense(self) -> Floats:
-        """What `to_array` gives, made once and read-only."""
-        return read_only(self.stacked.toarray().reshape(self.n_actions, self.n_states, self.n_states))
+        """What `to_array` gives, made once and read-only; where no transition is zero, a view of `stacked.data`."""
+        full = self.stacked.nnz == self.n_actions * self.n_states**2
+        array: Floats = self.stacked.data if full else self.stacked.toarray()
+        array.setflags(write=False)
+        return array.reshape(self.n_actions, self.n_states, self.n_states)
+
+    @cached_property
+    def moves(self) -> Sparse | Floats:
+        """`stacked` as products take it: a plain array where 40 % of all transitions or more are not zero.
+
+        `benchmarks/direct_or_iterative.py` measures from which share on products with a plain array are quicker.
+        """
+        if self.stacked.nnz < 0.4 * self.n_actions * self.n_states**2:
+            return self.stacked
+        return self.dense.reshape(self.stacked.shape)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied and sent to other processes: without the arrays that follow from `stacked`."""
+        return {name: value for name, value in vars(self).items() if name not in ("dense", "moves")}
 
     def with_probabilities(self, data: Floats) -> MDP:
         """The same task with other probabilities of the same moves, in the order of `stacked.data`.
@@ -382,6 +569,8 @@ class MDP:
         for array in changed.values():
             array.setflags(write=False)
         other.__dict__.update({name: value for name, value in vars(self).items() if name != "narrow"}, **changed)
+        if self.origin is not None:
+            other.__dict__["origin"] = self.origin._with(**changed)
         return other
 
     def as_counted(self) -> MDP:
@@ -399,13 +588,50 @@ class MDP:
     def _replaced(self, data: Floats, counted: Floats | None) -> MDP:
         other = object.__new__(MDP)
         stacked = sp.csr_array((read_only(data), self.stacked.indices, self.stacked.indptr), shape=self.stacked.shape)
-        kept = {name: value for name, value in vars(self).items() if name not in ("dense", "narrow")}
+        kept = {name: value for name, value in vars(self).items() if name not in ("dense", "moves", "narrow")}
         other.__dict__.update(kept, stacked=stacked, counted=counted)
         return other
 
+    def lasting(self, durations: Any) -> MDP:
+        """The same task with other durations, as in `MDP`."""
+        other = self._with()
+        other.__dict__["durations"] = read_durations(self, durations)
+        return other
+
+    def at(self, discount: float) -> MDP:
+        """The task as somebody with this discount sees it: without durations, and with `G = Σ_τ γ^(τ−1) T_τ` as transitions.
+
+        Rows of G need not sum to 1. Where all moves take one unit of time, it is the task itself.
+
+        Raises:
+            ValueError: at discount 0 where a move takes less than one unit: what is paid then has no limit.
+        """
+        if self.durations is None:
+            return self
+        if discount == 0 and self.shortest < 1:
+            raise ValueError("discount must be above 0 where a move takes less than one unit of time, received 0")
+        seen = self._replaced(self.stacked.data * self.durations.weights(discount), None)
+        slope = self.stacked.data * self.durations.slopes(discount)
+        moved = sp.csr_array((slope, self.stacked.indices, self.stacked.indptr), shape=self.stacked.shape)
+        seen.__dict__.update(durations=None, origin=self, slope=moved)
+        return seen
+
+    @property
+    def shortest(self) -> float:
+        """The shortest time that a move takes."""
+        durations = self.durations if self.origin is None else self.origin.durations
+        return 1.0 if durations is None else float(durations.times.min())
+
+    @property
+    def least_discount(self) -> float:
+        """The smallest discount to try: 0, or a little more where values have no slope at 0, for moves of less than two units."""
+        if self.durations is None or ((self.durations.times == 1) | (self.durations.times >= 2)).all():
+            return 0.0
+        return 0.001
+
     def expect(self, vector: Floats) -> Floats:
         """`Σ_s' T(s'|s,a) vector(s')` as an `(S,A)` array."""
-        product: Floats = (self.stacked @ vector).reshape(self.n_actions, self.n_states).T
+        product: Floats = (self.moves @ vector).reshape(self.n_actions, self.n_states).T
         return product
 
     def under(self, policy: Floats) -> Sparse:
@@ -429,13 +655,15 @@ class MDP:
 
     def never_ends(self, policy: Floats | None = None) -> Bools:
         """Mask of the states from which `policy` (by default: any policy) has no path to a terminal state."""
+        if self.origin is not None:  # with a discount of 0 nothing is left of moves that take long
+            return self.origin.never_ends(policy)
         choice = self.available / 1.0 if policy is None else policy
         return steps_into(self.under(choice), self.terminal) < 0
 
     @cached_property
     def narrow(self) -> bool:
         """Whether sparse factors of one policy's transitions stay small: some order of the states keeps all moves short."""
-        return is_narrow(self.under(self.available / 1.0))
+        return is_narrow(self.under(self.available / 1.0)) if self.origin is None else self.origin.narrow
 
     def to_npz(self, path: str | Path) -> None:
         """Write to exactly this path; `MDP.from_npz` reads it back."""
@@ -445,6 +673,9 @@ class MDP:
         arrays["grid_shape"] = np.array(self.grid_shape or (), dtype=np.int64)
         if self.sample_sizes is not None:
             arrays["sample_sizes"] = self.sample_sizes
+        if self.durations is not None:
+            arrays |= {f"duration_{name}": getattr(self.durations, name) for name in ("rows", "columns", "times", "shares")}
+            arrays["duration_unit"] = np.array(self.durations.unit)
         with Path(path).open("wb") as file:
             np.savez_compressed(file, **arrays)
 
@@ -463,11 +694,21 @@ class MDP:
 
     def __repr__(self) -> str:
         ends = int(self.terminal.sum())
-        return f"MDP({self.n_states} states, {self.n_actions} actions, {self.stacked.nnz} transitions, {ends} terminal)"
+        lasting = "" if self.durations is None else ", with durations"
+        return f"MDP({self.n_states} states, {self.n_actions} actions, {self.stacked.nnz} transitions, {ends} terminal{lasting})"
 
 
-def is_narrow(matrix: Sparse) -> bool:
-    """Whether some order of the states brings linked ones, on average, within ten square roots of their number.
+def refuse_durations(mdps: Iterable[MDP], what: str) -> None:
+    """Raise where a task has durations, in a sentence that begins with what does not take them."""
+    if any(mdp.durations is not None for mdp in mdps):
+        raise ValueError(
+            f"{what} must have a task in which every move takes one unit of time, received one with durations: leave them out, "
+            "or use MaximumLikelihood, Population or ClosedForm with discounts"
+        )
+
+
+def is_narrow(matrix: Sparse, roots: float = 10.0) -> bool:
+    """Whether some order of the states brings linked ones, on average, within so many square roots of their number.
 
     On grids and the like some order does. Where links have no order, every order leaves them apart by a share of the number.
     """
@@ -476,7 +717,7 @@ def is_narrow(matrix: Sparse) -> bool:
     place = np.empty(n, dtype=np.int64)
     place[reverse_cuthill_mckee(links, symmetric_mode=True)] = np.arange(n)
     lengths = place[np.repeat(np.arange(n), np.diff(links.indptr))] - place[links.indices]
-    return bool(np.sqrt((lengths.astype(np.float64) ** 2).mean()) <= 10 * np.sqrt(n)) if lengths.size else True
+    return bool(np.sqrt((lengths.astype(np.float64) ** 2).mean()) <= roots * np.sqrt(n)) if lengths.size else True
 
 
 def steps_into(matrix: Sparse, targets: Bools) -> Ints:
@@ -509,6 +750,23 @@ def episodic_levels(mdp: MDP) -> list[Ints] | None:
         waiting[ready] = False
         np.subtract.at(open_successors, into[ready].indices, 1)
     return levels
+
+
+def time_left(mdp: MDP) -> Floats | None:
+    """How much time an episode can still take in each state, `(S,)`, at most; None where it can come back to a state."""
+    levels, durations = episodic_levels(mdp), mdp.durations
+    if levels is None or durations is None:
+        return None
+    longest = np.zeros(mdp.stacked.nnz)
+    np.maximum.at(longest, durations.entries, durations.times)
+    origin = np.repeat(np.arange(mdp.stacked.shape[0]), np.diff(mdp.stacked.indptr)) % mdp.n_states
+    moves = sp.csr_array((np.arange(longest.size), (origin, np.arange(longest.size))), shape=(mdp.n_states, longest.size))
+    left = np.zeros(mdp.n_states)
+    for level in levels:
+        for state in level:
+            own = moves.indices[moves.indptr[state] : moves.indptr[state + 1]]
+            left[state] = (longest[own] + left[mdp.stacked.indices[own]]).max(initial=0.0)
+    return left
 
 
 def steps_left(mdp: MDP) -> Ints | None:

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, ROUNDING, TINY, Bools, Floats, Ints
-from multihorizon.mdp import MDP
+from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.planning.linear import policy_resolvent
 from multihorizon.planning.plan import one_hot
 
@@ -82,6 +82,7 @@ def discount_intervals(mdp: MDP, reward: ArrayLike) -> list[DiscountInterval]:
         >>> [round(i.high, 3) for i in discount_intervals(toy().mdp, toy().reward)]
         [0.432, 0.876, 1.0]
     """
+    refuse_durations([mdp], "discount_intervals")
     expected = np.where(mdp.available, mdp.expected_reward(reward), -np.inf)
     intervals: list[DiscountInterval] = []
     low = center = 0.0

@@ -2,7 +2,7 @@
 
 Three ways, by size and by how often one system is solved:
 
-* a dense factorisation, for few states;
+* a dense factorisation, for few states, or for a few thousand with many transitions;
 * a sparse factorisation, exact and quick once it is there. `I − γP` is diagonally dominant, so no pivots are searched;
 * iteration, which needs products only: a short series at small discounts, else BiCGSTAB, restarted on the true residual until
   that is rounding. For γ < 1 the spectrum of `I − γP` lies in a disc around 1 of radius γ, so a few dozen products are enough
@@ -48,16 +48,24 @@ def policy_resolvent(mdp: MDP, policy: Floats, discount: float) -> Resolvent:
     On a dozen states a sparse matrix takes a hundred times longer to build than a dense system takes to solve. Where states
     have dozens of successors each, the factors of a sparse matrix fill up anyway.
     """
+    mdp = mdp.at(discount)
     if mdp.n_states <= DENSE_STATES:
         return Resolvent(np.einsum("sa,ast->st", policy, mdp.dense), discount)
+    if isinstance(mdp.moves, np.ndarray):
+        return Resolvent((policy[:, None, :] @ mdp.dense.transpose(1, 0, 2))[:, 0], discount)
     return matrix_resolvent(mdp, mdp.under(policy), discount)
 
 
-def matrix_resolvent(mdp: MDP, matrix: Sparse, discount: float) -> Resolvent:
-    """The resolvent of a policy's sparse `P`, made dense where more than 5 % of all pairs of states have a transition."""
-    if mdp.n_states <= 2000 and mdp.stacked.nnz > 0.05 * mdp.n_states**2:
+def matrix_resolvent(mdp: MDP, matrix: Sparse | Floats, discount: float) -> Resolvent:
+    """The resolvent of a policy's `P`; a sparse one is made dense where over 5 % of all pairs of states have a transition."""
+    assert mdp.durations is None, "P must be that of the task as it is seen at the discount"
+    if isinstance(matrix, np.ndarray):
+        return Resolvent(matrix, discount)
+    if mdp.n_states <= DIRECT_STATES and mdp.stacked.nnz > 0.05 * mdp.n_states**2:
         return Resolvent(matrix.toarray(), discount)
-    return Resolvent(matrix, discount, lambda: mdp.narrow)
+    found = Resolvent(matrix, discount, lambda: mdp.narrow)
+    found.shrinks = mdp.shortest >= 1
+    return found
 
 
 class Resolvent:
@@ -69,6 +77,8 @@ class Resolvent:
         self.narrow = narrow
         self.discount = discount
         self.dense = isinstance(matrix, np.ndarray)
+        #: Whether a product with γP leaves at most γ of the largest entry; not so where moves take less than one unit of time.
+        self.shrinks = True
         self._steps = 0
 
     @cached_property
@@ -81,35 +91,47 @@ class Resolvent:
     def solve(self, b: Floats, *, transpose: bool = False, tolerance: float = 1e-13, guess: Floats | None = None) -> Floats:
         """The solution x of `(I − γP) x = b`, or of the transposed system; `b` may have several columns.
 
-        The largest residual is at most `tolerance` of the largest entry of b, or rounding in x, whichever is larger.
+        The largest residual is at most `tolerance` of the largest entry of b, or rounding in x, whichever is larger. A `guess` of
+        one solution that has six digits already is refined without a factorisation.
         """
+        near = guess is not None and not transpose and self._nearly(b, guess)
+        # Each right-hand side is expected to take 15 steps before the first has been solved.
+        if near or not self._direct(self._steps + (15 * b.shape[1] if b.ndim == 2 else 0)):
+            rows = np.ascontiguousarray(b.reshape(b.shape[0], -1).T)
+            x = self._iterate(rows, transpose, tolerance, rows if guess is None else guess[None, :])
+            if x is not None:
+                return x.T.reshape(b.shape)
         if self.dense:
             factors, pivots = self._dense_factor
             found: Floats = lapack.dgetrs(factors, pivots, b, trans=int(transpose))[0]
             return found
-        # Each right-hand side is expected to take 15 steps before the first has been solved.
-        if not self._direct(self._steps + (15 * b.shape[1] if b.ndim == 2 else 0)):
-            rows = np.ascontiguousarray(b.reshape(b.shape[0], -1).T)
-            x = self._iterate(rows, transpose, tolerance, np.zeros_like(rows) if guess is None else guess[None, :])
-            if x is not None:
-                return x.T.reshape(b.shape)
         solved: Floats = self._factor.solve(b, trans="T" if transpose else "N")
         return solved
+
+    def _nearly(self, b: Floats, guess: Floats) -> bool:
+        """Whether a guess solves the system to six digits."""
+        left = np.abs(b - guess + self.discount * (self.matrix @ guess)).max(initial=0.0)
+        return bool(left <= 1e-6 * np.abs(b).max(initial=0.0))
 
     def _direct(self, steps: int) -> bool:
         """Whether a factorisation is there, or is worth its time when so many steps were taken or are to come."""
         n = self.matrix.shape[0]
-        if n <= DIRECT_STATES or "_factor" in self.__dict__:
+        if n <= DIRECT_STATES or "_factor" in self.__dict__ or "_dense_factor" in self.__dict__:
             return True
-        return steps > FACTOR_STEPS * np.sqrt(n) and self._narrow
+        # A dense factorisation takes as long as about n/35 steps.
+        return steps > n / 35 if self.dense else steps > FACTOR_STEPS * np.sqrt(n) and self._narrow
 
     @cached_property
     def _narrow(self) -> bool:
         return is_narrow(self.matrix) if self.narrow is None else self.narrow()
 
     @cached_property
-    def _transposed(self) -> Sparse:
-        return sp.csr_array(self.operator.T)
+    def _discounted(self) -> Any:
+        return self.discount * self.matrix
+
+    @cached_property
+    def _transposed(self) -> Any:
+        return self.operator.T if self.dense else sp.csr_array(self.operator.T)
 
     @cached_property
     def _dense_factor(self) -> tuple[Floats, Ints]:
@@ -135,7 +157,10 @@ class Resolvent:
         wanted = tolerance * np.abs(b).max(axis=1)
         # A system that needs more than eight restarts, or 400 steps in one run, is factorised.
         for _ in range(8):
-            residual = b - x + self.discount * products(matrix, x)
+            residual = products(matrix, x)
+            residual *= self.discount
+            residual += b
+            residual -= x
             largest = np.abs(residual).max(axis=1)
             # A residual of eight units in the last place of the solution is rounding.
             target = np.maximum(wanted, 8 * np.finfo(np.float64).eps * np.abs(x).max(axis=1))
@@ -143,10 +168,14 @@ class Resolvent:
                 return x
             share = target / np.maximum(largest, TINY)
             least = float(share.min())
-            if not transpose and self.discount**24 <= least:
+            if not transpose and self.shrinks and self.discount**24 <= least:
                 # So few terms of the series are enough: `x ← b + γPx` makes the largest residual smaller by γ each time.
-                for _ in range(1 if self.discount == 0 else int(np.ceil(np.log(least) / np.log(self.discount)))):
-                    x = self.discount * products(self.matrix, x) + b
+                for term in range(1 if self.discount == 0 else int(np.ceil(np.log(least) / np.log(self.discount)))):
+                    last, x = x, products(self._discounted, x)
+                    x += b
+                    # Often fewer are: what one more term changes is the residual before it.
+                    if term % 3 == 2 and (np.abs(x - last).max(axis=1) <= target).all():
+                        break
                 return x
             operator = self._transposed if transpose else self.operator
             step, solved, steps = bicgstab(operator, residual, np.clip(0.3 * share, 1e-8, 1.0), 400)

@@ -7,7 +7,8 @@
 * features     `f = Fᵀ μ`, for the arrival reward `F = T_A`: how often, discounted, each state is entered;
 * entropy      `Σ μ(s,a) (−log π(a|s))`, the causal entropy.
 
-A terminal state takes no decision: its value, occupancy and entropy are 0.
+A terminal state takes no decision: its value, occupancy and entropy are 0. Where moves take time, T stands for the transitions
+as they are seen at the discount (`MDP.at`).
 
 **The best policy** (`plan`) is found by policy iteration, started from sweeps. Each step solves `(I − γ P_π) V = R_π` and then
 changes the action of a state only where the best action gains more than rounding. A state whose action is as good as the best
@@ -16,11 +17,18 @@ action would not do: on grids with ties it can cycle among equally good policies
 that heads for a terminal state, and each policy on the way must end.
 
 On more than a few states the first policy comes from modified policy iteration (Puterman and Shin, 1978). A round takes the best
-action of every state and then 25 sweeps `V ← R_π + γ P_π V` with these actions. A sweep costs one product with the sparse `P_π`,
-far less than a sweep over all actions. The rounds end when no state can gain more than rounding, or when sweeps no longer help:
-few states still change, and the sweeps of a round leave much of the first one's change. Exact policy iteration takes over in both
-cases, so that nothing about the answer depends on where the rounds end. While states still gain, values are solved for only to a
-part of what they gain. The last solve is to rounding, and nothing may gain after it.
+action of every state and then 16 sweeps `V ← R_π + γ P_π V` with these actions, 32 after a round that left much to do. A sweep
+costs one product with `P_π`, far less than a sweep over all actions. Two bounds of MacQueen (1966, 1967) save most of the rest:
+
+* where no state ends and a sweep changes all values by nearly the same d, the sweeps to come add `d γ/(1 − γ)`, which is added
+  at once. What is left shrinks as quickly as the task mixes, whatever the discount;
+* since `Q` was last known, no action has gained more than γ times the largest rise of a value. With many actions, most of them
+  need no product to be ruled out.
+
+The rounds end when no state can gain more than rounding, or when sweeps no longer help. Where the last sweeps settle quickly,
+they go on until they change nothing but rounding, and these values are exact. Otherwise exact policy iteration takes over, so
+that nothing about the answer depends on where the rounds end. While states still gain, values are solved for only to a part of
+what they gain. The last solve is to rounding, and nothing may gain after it.
 
 **The best policy whose entropy is rewarded** (`soft_plan`) is found by Newton's method. The soft Bellman operator is `(BV)(s) = λ
 log Σ_a exp(Q_V(s,a)/λ)`, `Q_V = R + γ T V`, over the actions available in s, and its derivative is `γ P_π` with π the softmax
@@ -152,6 +160,7 @@ def evaluate(mdp: MDP, policy: ArrayLike, reward: ArrayLike, discount: float, te
     pi = check_policy(mdp, policy)
     gamma = as_discount(discount)
     require_ending(mdp, pi, gamma)
+    mdp = mdp.at(gamma)
     expected = mdp.expected_reward(reward)
     bonus = np.where(mdp.terminal, 0.0, as_non_negative(temperature, "temperature") * policy_entropy(pi))
     immediate = (pi * expected).sum(axis=1) + bonus
@@ -174,7 +183,7 @@ def occupancy(mdp: MDP, policy: ArrayLike, discount: float) -> Occupancy:
 
 def feature_counts(mdp: MDP, policy: ArrayLike, discount: float, features: Floats | Sparse | None = None) -> Floats:
     """Discounted feature counts `Fᵀ μ` of a policy; without `features` `(A·S,d)`, how often each state is entered `(S,)`."""
-    matrix = mdp.stacked if features is None else features
+    matrix = mdp.at(discount).stacked if features is None else features
     return matrix.T @ occupancy(mdp, policy, discount).counts.T.ravel()
 
 
@@ -189,34 +198,39 @@ def _place(mdp: MDP, mask: Bools) -> str:
 
 
 class Actions:
-    """The stacked transitions of an MDP with their immediate rewards `(A,S)`, read off for one action per state."""
+    """The transitions of an MDP, stacked, with their immediate rewards `(A,S)`, read off for one action per state."""
 
-    def __init__(self, mdp: MDP, expected: Floats) -> None:
+    def __init__(self, mdp: MDP, reward: ArrayLike) -> None:
         self.mdp = mdp
-        self.expected = np.ascontiguousarray(expected.T)
-        self._rows = np.arange(mdp.n_states)
+        expected = mdp.expected_reward(reward).T
+        self.expected = np.ascontiguousarray(expected if mdp.available.all() else np.where(mdp.available.T, expected, -np.inf))
+        self.states = np.arange(mdp.n_states)
 
     def q(self, values: Floats, gamma: float) -> Floats:
         """`R + γ T V` `(A,S)`."""
-        q: Floats = (self.mdp.stacked @ values).reshape(self.expected.shape)
+        q: Floats = (self.mdp.moves @ values).reshape(self.expected.shape)
         q *= gamma
         q += self.expected
         return q
 
     def of(self, table: Floats, actions: Ints) -> Floats:
         """The entries `(S,)` of a table `(A,S)` at one action per state."""
-        return table[actions, self._rows]
+        entries: Floats = table.ravel()[actions * self.states.size + self.states]
+        return entries
 
-    def under(self, actions: Ints) -> Sparse:
-        """`P_π` of one action per state."""
-        return self.mdp.stacked[actions * self.mdp.n_states + self._rows]
+    def under(self, actions: Ints) -> Sparse | Floats:
+        """`P_π` of one action per state, a new array."""
+        return self.mdp.moves[actions * self.states.size + self.states]
 
 
 def first_best(q: Floats, best: Floats) -> Ints:
-    """The first best action of each state, `argmax` along the first axis, in one pass per action."""
-    actions = np.zeros(best.size, dtype=np.int64)
-    for action in range(q.shape[0] - 1, -1, -1):
-        np.putmask(actions, q[action] >= best, action)
+    """The first best action of each state: `argmax` along the first axis, for many states in quicker passes over one action."""
+    if best.size < 1000:
+        return np.asarray(q.argmax(axis=0), dtype=np.int64)
+    actions, behind = np.zeros(best.size, dtype=np.int64), np.ones(best.size, dtype=np.bool_)
+    for row in q:
+        behind &= row < best
+        actions += behind
     return actions
 
 
@@ -225,40 +239,98 @@ def rounding(values: Floats, best: Floats) -> float:
     return ROUNDING * max(TINY, float(np.abs(values).max(initial=0.0)), float(np.abs(best).max(initial=0.0)))
 
 
-def sweep_start(table: Actions, gamma: float) -> tuple[Floats, Ints, float]:
-    """Values and actions to start exact planning from, at a discount below 1, and the largest gain that they leave, 0 if none."""
-    best = table.expected.max(axis=0)
-    actions = first_best(table.expected, best)
+def sweep_start(table: Actions, gamma: float) -> tuple[Ints, Floats, Floats, bool]:
+    """Actions to start exact planning from, at a discount below 1, their values, `q`, and whether the values are exact."""
+    q = table.expected
+    before, values = np.zeros(q.shape[1]), q.max(axis=0)
+    actions = first_best(q, values)
+    horizon = 0.0 if table.mdp.terminal.any() or table.mdp.origin is not None else gamma / (1 - gamma)
+    left, slow = 0.0, 0
     for _ in range(600):
-        matrix, immediate = gamma * table.under(actions), table.of(table.expected, actions)
-        values, left = _sweep(matrix, immediate, best)
-        q = table.q(values, gamma)
+        matrix, immediate = table.under(actions), table.of(table.expected, actions)
+        scaled = matrix if isinstance(matrix, np.ndarray) else matrix.data
+        scaled *= gamma
+        longer = left > 0.5
+        values, left, rounded = _sweep(matrix, immediate, values, horizon, 4 if longer else 2, 0.03)
+        exact = rounded and left < 0.1
+        some = _open_q(table, gamma, q, before, values, actions)
+        if some is not None:
+            best = some.max(axis=0)
+            improved = best - table.of(some, actions) > rounding(values, values)
+            if improved.any():
+                actions = np.where(improved, first_best(some, best), actions)
+                continue
+            if not exact:
+                values, left, exact = _settle(matrix, immediate, values, horizon, left)
+        before, q = values, table.q(values, gamma)
         best = q.max(axis=0)
-        gains = best - table.of(q, actions)
-        gaining = int((gains > rounding(values, best)).sum())
-        if not gaining:
-            # As long as a round leaves next to nothing, sweeps with the same actions are exact before long.
-            while 0 < left < 0.1:
-                values, left = _sweep(matrix, immediate, values)
-            return values, actions, 0.0
-        actions = first_best(q, best)
-        if gaining < 0.01 * values.size and left > 0.6:
+        gaining = int((best - table.of(q, actions) > rounding(values, best)).sum())
+        if not gaining and not exact and left < 0.1:
+            values, left, exact = _settle(matrix, immediate, values, horizon, left)
+            q = table.q(values, gamma)
+        # Sweeps that leave much help no more where few states gain, or where news has had the time to cross the task.
+        stuck = longer and left > 0.6
+        slow += stuck
+        if not gaining or (stuck and (gaining < 0.01 * values.size or slow > 10 + np.sqrt(values.size) / 8)):
             break
-    return values, actions, float(gains.max())
+        actions, values = first_best(q, best), best
+    return actions, values, q, exact
 
 
-def _sweep(matrix: Sparse, immediate: Floats, values: Floats) -> tuple[Floats, float]:
-    """The values after the 25 sweeps of a round, and the share of the first sweep's change that the last one still makes."""
-    first = last = 0.0
-    for number in range(25):
-        swept = matrix @ values
-        swept += immediate
-        if number == 0:
-            first = float(np.abs(swept - values).max(initial=0.0))
-        elif number == 24:
-            last = float(np.abs(swept - values).max(initial=0.0))
-        values = swept
-    return values, last / max(first, TINY)
+def _settle(
+    matrix: Sparse | Floats, immediate: Floats, values: Floats, horizon: float, left: float
+) -> tuple[Floats, float, bool]:
+    """What `_sweep` gives after as many rounds as leave little each: up to there they are exact before a solve would be."""
+    exact = False
+    while not exact and left < 0.1:
+        values, left, exact = _sweep(matrix, immediate, values, horizon, 2, 0.0)
+    return values, left, exact
+
+
+def _open_q(table: Actions, gamma: float, q: Floats, before: Floats, values: Floats, actions: Ints) -> Floats | None:
+    """`q` at new values where an action can still be better than the chosen one, −inf elsewhere; None if that is at many places.
+
+    No action has gained more since `q` than γ times the largest rise of a value since `before`, to the power of the shortest time
+    that a move takes; where moves take time, a fall counts as none, because it comes late.
+    """
+    if len(q) < 8:
+        return None
+    rise = float((values - before).max())
+    gained = gamma * rise if table.mdp.origin is None else gamma**table.mdp.shortest * max(rise, 0.0)
+    candidates = q + gained > values + rounding(values, values)
+    candidates[actions, table.states] = True
+    rows = np.flatnonzero(candidates)
+    if rows.size > q.size / 8:
+        return None
+    found = np.full(q.shape, -np.inf)
+    found.ravel()[rows] = table.expected.ravel()[rows] + gamma * (table.mdp.moves[rows] @ values)
+    return found
+
+
+def _sweep(
+    matrix: Sparse | Floats, immediate: Floats, values: Floats, horizon: float, parts: int, enough: float
+) -> tuple[Floats, float, bool]:
+    """Values after the sweeps of a round, the share of the first change that is left, and whether no more than rounding is.
+
+    Where no state ends and all values change nearly alike, they will in all sweeps to come. The sum of these changes, `horizon`
+    times their mean, is added at once. There what is left is told by how far changes are apart, not by how large they are.
+    """
+    first = 0.0
+    for _ in range(parts):
+        for _ in range(8):
+            last, values = values, matrix @ values
+            values += immediate
+            first = first or float(np.ptp(values - last) if horizon else np.abs(values - last).max())
+        changes = values - last
+        least, largest = float(changes.min()), float(changes.max())
+        change = max(largest, -least)
+        apart = largest - least if horizon else change
+        rounded = bool(change <= 8 * np.finfo(np.float64).eps * float(np.abs(values).max()))
+        if horizon and (rounded or apart < 0.5 * change):
+            values += horizon * float(changes.mean())
+        if rounded or apart <= enough * first:
+            break
+    return values, apart / max(first, TINY), rounded
 
 
 @dataclass(frozen=True)
@@ -297,21 +369,18 @@ def plan(mdp: MDP, reward: ArrayLike, discount: float, tie_tolerance: float = 1e
     """
     gamma = as_discount(discount)
     as_non_negative(tie_tolerance, "tie_tolerance")
-    table = Actions(mdp, np.where(mdp.available, mdp.expected_reward(reward), -np.inf))
-    if gamma == 1:
-        values, actions, largest = np.zeros(mdp.n_states), toward_end(mdp), 0.0
-    elif mdp.n_states > DENSE_STATES:
-        values, actions, largest = sweep_start(table, gamma)
+    mdp = mdp.at(gamma)
+    table = Actions(mdp, reward)
+    if gamma < 1 and mdp.n_states > DENSE_STATES:
+        actions, values, q, exact = sweep_start(table, gamma)
     else:
-        values, actions, largest = np.zeros(mdp.n_states), first_best(table.expected, table.expected.max(axis=0)), 0.0
-    total, iterations, exact = -np.inf, 0, largest == 0
-    while True:
-        iterations += 1
-        values = _policy_values(table, actions, gamma, values, 0.0 if exact else 0.1 * largest)
+        actions = toward_end(mdp) if gamma == 1 else first_best(table.expected, table.expected.max(axis=0))
+        values, exact = _policy_values(table, actions, gamma, None, 0.0), True
         q = table.q(values, gamma)
+    total, iterations = -np.inf, 1
+    while True:
         best = q.max(axis=0)
         gains = best - table.of(q, actions)
-        largest = float(gains.max())
         improved = gains > rounding(values, best)
         if exact and not (improved.any() and values.sum() > total):
             break
@@ -319,6 +388,9 @@ def plan(mdp: MDP, reward: ArrayLike, discount: float, tie_tolerance: float = 1e
             total = float(values.sum())
         exact = iterations > 100 or not improved.any() or mdp.n_states <= DIRECT_STATES
         actions = np.where(improved, first_best(q, best), actions)
+        values = _policy_values(table, actions, gamma, values, 0.0 if exact else 0.1 * float(gains.max()))
+        q = table.q(values, gamma)
+        iterations += 1
     # A share of the range of the optimal values: the values of bad actions do not matter.
     tied = tie_tolerance * float(np.ptp(best)) + ROUNDING * float(np.abs(best).max())
     optimal: Bools = best[:, None] - q.T <= tied
@@ -333,13 +405,13 @@ def one_hot(actions: Ints, n_actions: int) -> Floats:
     return np.eye(n_actions)[actions]
 
 
-def _policy_values(table: Actions, actions: Ints, gamma: float, guess: Floats, residual: float) -> Floats:
+def _policy_values(table: Actions, actions: Ints, gamma: float, guess: Floats | None, residual: float) -> Floats:
     """The values of one action per state, up to this residual."""
     mdp, immediate = table.mdp, table.of(table.expected, actions)
     if gamma == 1:
         require_ending(mdp, one_hot(actions, mdp.n_actions), gamma)
     if mdp.n_states <= DENSE_STATES:
-        return policy_resolvent(mdp, one_hot(actions, mdp.n_actions), gamma).solve(immediate)
+        return Resolvent(mdp.dense[actions, table.states], gamma).solve(immediate)
     tolerance = residual / max(float(np.abs(immediate).max()), TINY)
     return matrix_resolvent(mdp, table.under(actions), gamma).solve(immediate, tolerance=tolerance, guess=guess)
 
@@ -398,7 +470,8 @@ def soft_plan(
         [0.5, 0.5]
     """
     gamma, lam = as_discount(discount), as_positive(temperature, "temperature")
-    table = Actions(mdp, np.where(mdp.available, mdp.expected_reward(reward), -np.inf))
+    mdp = mdp.at(gamma)
+    table = Actions(mdp, reward)
     require_ending(mdp, None, gamma)
     values = np.zeros(mdp.n_states) if start is None else np.where(mdp.terminal, 0.0, start)
     for _ in range(25 if start is None and gamma < 1 and mdp.n_states > DENSE_STATES else 0):
@@ -411,8 +484,8 @@ def soft_plan(
         if residual <= ROUNDED_RESIDUAL * max(1.0, float(np.abs(values).max())):
             break
         resolvent = resolvent or policy_resolvent(mdp, here.policy, gamma)
-        # Solved no more exactly than the next step can use: to two to four digits.
-        accuracy = min(1e-2, max(1e-4, residual / max(1.0, float(np.abs(values).max()))))
+        # Solved no more exactly than the next step can use: to two or three digits.
+        accuracy = min(1e-2, max(3e-4, residual / max(1.0, float(np.abs(values).max()))))
         try:
             moved = values + resolvent.solve(here.values - values, tolerance=accuracy)
         except SingularError:
@@ -449,7 +522,8 @@ def _backup(table: Actions, values: Floats, gamma: float, lam: float) -> _Backup
     q = table.q(values, gamma)
     peak = q.max(axis=0)
     weights = q - peak
-    weights /= lam
+    if lam != 1:
+        weights /= lam
     np.exp(weights, out=weights)
     mass = weights.sum(axis=0)
     backed = peak + lam * np.log(mass)
@@ -482,7 +556,7 @@ def weighted_plan(mdp: MDP, reward: Floats, step_discounts: Floats, temperatures
     now = np.where(mdp.available.T.ravel(), reward, -np.inf).reshape(a, s, 1)
     values, log = np.zeros((steps + 1, s, n)), np.empty((steps, a, s, n))
     for t in reversed(range(steps)):
-        q = now if t == steps - 1 else now + step_discounts[t] * (mdp.stacked @ values[t + 1]).reshape(a, s, n)
+        q = now if t == steps - 1 else now + step_discounts[t] * (mdp.moves @ values[t + 1]).reshape(a, s, n)
         log[t], found = log_policies(q, temperatures)
         values[t] = np.where(mdp.terminal[:, None], 0.0, found)
     return values, log
