@@ -9,8 +9,14 @@ import multihorizon as mh
 from multihorizon.choice import model as large
 from multihorizon.choice.model import Settings, temperature_penalty
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.estimate.intervals import precision, profile_covariances
-from multihorizon.estimate.maximum_likelihood import choice_probability_start
+from multihorizon.estimate.ascent import climb
+from multihorizon.estimate.intervals import precision, profile_covariances, profile_information
+from multihorizon.estimate.maximum_likelihood import (
+    _expected_gains,
+    _is_hard,
+    choice_probability_start,
+    log_likelihood_given,
+)
 from multihorizon.numerics.newton import Dense
 
 
@@ -33,6 +39,7 @@ def test_standard_errors_are_those_of_the_dense_information(problem):
     point = model.at(model.pack(mh.domains.big_small().reward, np.array([0.2, 0.5, 0.8])))
     dense = precision(point)
     assert dense.covariance is not None
+    model.is_large = True
     found, identified, _ = profile_covariances(point)
     assert identified.all()
     assert found[:3] == pytest.approx(dense.covariance[model.discount_slice], abs=0.01 * np.abs(dense.covariance).max())
@@ -44,6 +51,7 @@ def test_what_weak_decisions_tell_is_not_taken_for_nothing(problem):
     model = Likelihood(problem)
     point = model.at(model.pack(0.02 * mh.domains.big_small().reward, np.array([0.5, 0.51, 0.52])))
     dense = precision(point)
+    model.is_large = True
     found, identified, spectrum = profile_covariances(point)
     assert spectrum[0] < 1e-6
     assert identified[:3].all()
@@ -107,3 +115,52 @@ def test_what_is_not_identified_is_seen_without_matrices(monkeypatch):
     problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, policies, 3000))
     monkeypatch.setattr(large, "DENSE_REWARDS", 3)
     assert mh.solve(problem, mh.MaximumLikelihood(temperature="shared", starts=1)).status == mh.Status.NOT_IDENTIFIED
+
+
+def test_the_matrix_and_products_give_the_same_answer_intervals_and_errors(problem, monkeypatch):
+    matrix = mh.solve(problem, mh.MaximumLikelihood(starts=1))
+    monkeypatch.setattr("multihorizon.choice.tabular.PRODUCT_REWARDS", 5)
+    assert Likelihood(problem).by_products
+    products = mh.solve(problem, mh.MaximumLikelihood(starts=1))
+    assert products.objective == pytest.approx(matrix.objective, abs=1e-6)
+    assert products.confidence_intervals(0.95) == pytest.approx(matrix.confidence_intervals(0.95), abs=1e-4)
+    errors = [solution.evidence["reward_standard_errors"] for solution in (matrix, products)]
+    assert np.array(errors[1], float) == pytest.approx(np.array(errors[0], float), rel=1e-4, nan_ok=True)
+
+
+def test_what_is_left_of_the_information_is_the_same_by_both_roads(problem):
+    model = Likelihood(problem, Settings(temperatures=np.full(3, np.nan)))
+    model = model.holding(temperature_penalty(model, 0.3))
+    point = model.at(model.pack(np.linspace(-1, 1, model.n_reward), np.array([0.2, 0.5, 0.8])))
+    by_matrix = profile_information(point)[0]
+    model.is_large = True
+    assert model.by_products
+    assert profile_information(point)[0] == pytest.approx(by_matrix, rel=1e-6, abs=1e-6 * np.abs(by_matrix).max())
+
+
+def test_the_expected_gain_of_a_spread_is_exact_where_it_was_climbed_and_close_beside_it(problem):
+    model = Likelihood(problem, Settings(temperatures=np.full(3, np.nan)))
+    equal = mh.solve(problem, mh.MaximumLikelihood(temperature="shared", starts=1))
+    spreads = np.array([0.1, 0.13, 0.2])
+    ends = []
+    for spread in spreads:
+        held = model.holding(temperature_penalty(model, float(spread)))
+        ends.append(climb(held.at(held.pack(equal.reward, equal.discounts))).point)
+    found = [log_likelihood_given(end, float(spread)) for end, spread in zip(ends, spreads, strict=True)]
+    expected = _expected_gains(ends[1], 0.13, spreads)
+    assert expected[1] == pytest.approx(found[1], abs=1e-6)
+    assert expected == pytest.approx(found, abs=0.05)
+
+
+def test_a_task_without_order_is_hard_and_a_grid_is_not():
+    rng, n = np.random.default_rng(0), 900
+    moves = np.zeros((2, n, n))
+    for action in moves:
+        action[np.arange(n)[:, None], rng.integers(n, size=(n, 3))] += 1 / 3
+        action /= action.sum(axis=1, keepdims=True)
+    grid = mh.domains.gridworld(30, 30, slip=0.1)
+    for mdp, hard in ((mh.MDP(moves), True), (grid, False)):
+        table = mh.Demonstrations.simulate(mdp, [mdp.available / mdp.available.sum(axis=1, keepdims=True)] * 2, 5)
+        model = Likelihood(mh.Problem(mdp, table))
+        assert _is_hard(model) is hard
+        assert model.by_products is not hard

@@ -1,10 +1,11 @@
-"""Large least-squares solves of the action differences: multigrid and factorisation give the same answers."""
+"""Large least-squares solves of the action differences: three ways give the same answers."""
 
 import sys
 from functools import partial
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import multihorizon as mh
 from multihorizon.exact import least_squares
@@ -41,11 +42,40 @@ def differences(mdp: mh.MDP, weighted: bool) -> Differences:
     return Differences(mdp, np.where(live, sizes, 0.0))
 
 
+def refuse(*_: object) -> None:
+    """In place of conjugate gradients on scaled columns, where another way is tested."""
+    raise least_squares.NotSolvedError
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("states", "actions", "branching"), [(400, 3, 4), (700, 4, 8), (500, 3, 3)])
+def test_conjugate_gradients_on_scaled_columns_give_the_solution_of_the_factorisation(
+    states, actions, branching, weighted, monkeypatch
+) -> None:
+    mdp = mh.domains.random_mdp(states, actions, branching, n_terminal=2, seed=1)
+    log_policy = np.random.default_rng(1).normal(size=(mdp.n_states, mdp.n_actions, 3))
+    scaled = differences(mdp, weighted)
+    assert isinstance(scaled.null_space.solvers[0], least_squares.Scaled)
+    monkeypatch.setattr(least_squares, "Scaled", refuse)
+    factored = differences(mdp, weighted)
+    assert isinstance(factored.null_space.solvers[0], least_squares.Factored)
+    np.testing.assert_array_equal(scaled.null_space.basis, factored.null_space.basis)
+    size = np.abs(factored.solve(log_policy)).max()
+    np.testing.assert_allclose(scaled.solve(log_policy), factored.solve(log_policy), atol=1e-12 * size, rtol=0)
+    rough, exact = scaled.solve(log_policy, rough=True), scaled.solve(log_policy)
+    gaps = [np.linalg.norm(scaled.matrix @ (rough - exact)[:, i]) / np.linalg.norm(scaled.matrix @ exact[:, i]) for i in range(3)]
+    assert 1e-6 < max(gaps) < 0.1
+    values = np.linalg.svd(scaled.matrix.toarray(), compute_uv=False)
+    smallest = values[states - scaled.null_space.basis.shape[1] - 1]  # besides those of the constants
+    assert smallest * 0.999 < scaled.null_space.solvers[0].smallest < 10 * smallest
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("task", TASKS)
 def test_multigrid_and_factorisation_give_the_same_solution(task, weighted, monkeypatch) -> None:
     mdp = TASKS[task]()
+    monkeypatch.setattr(least_squares, "Scaled", refuse)
     log_policy = np.random.default_rng(1).normal(size=(mdp.n_states, mdp.n_actions, 2))
     factored = differences(mdp, weighted)
     assert isinstance(factored.null_space.solvers[0], least_squares.Factored)
@@ -65,6 +95,7 @@ def test_multigrid_and_factorisation_give_the_same_solution(task, weighted, monk
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-5])
 def test_conjugate_gradients_stop_where_they_were_asked_to(task, tolerance, monkeypatch) -> None:
     monkeypatch.setattr(least_squares, "FACTORED", 10)
+    monkeypatch.setattr(least_squares, "Scaled", refuse)
     found = differences(TASKS[task](), weighted=True)
     whole = found.null_space.solvers[0]
     solver = least_squares.Multigrid(whole.matrix, whole.gram, whole.labels, coarsest=20)
@@ -85,11 +116,11 @@ def test_multigrid_recovers_discounts_and_reward(task, monkeypatch) -> None:
     assert found.status == mh.Status.OPTIMAL
 
 
-@pytest.mark.parametrize("factored", [10, 10_000])
-def test_a_larger_null_space_is_noticed(factored, monkeypatch) -> None:
+@pytest.mark.parametrize(("factored", "states"), [(10, 200), (10_000, 200), (10_000, 400)])
+def test_a_larger_null_space_is_noticed(factored, states, monkeypatch) -> None:
     """Two actions in half of the states and one in the others give fewer rows than columns."""
-    dense = mh.domains.random_mdp(200, 2, branching=4, seed=0)
-    available = np.ones((200, 2), dtype=bool)
+    dense = mh.domains.random_mdp(states, 2, branching=4, seed=0)
+    available = np.ones((states, 2), dtype=bool)
     available[::2, 1] = False
     mdp = mh.MDP([dense.transition(a) for a in range(2)], available=available)
     monkeypatch.setattr(least_squares, "FACTORED", factored)
@@ -97,6 +128,15 @@ def test_a_larger_null_space_is_noticed(factored, monkeypatch) -> None:
     assert not found.null_space.solvers
     assert found.null_space.basis.shape[1] > 1
     assert np.abs(found.matrix @ found.null_space.basis).max() < 1e-12
+
+
+def test_conjugate_gradients_refuse_a_null_space_that_they_do_not_know() -> None:
+    """Two states that are entered together, with equal chances, cannot be told apart; all others can."""
+    found = differences(mh.domains.random_mdp(400, 3, branching=6, seed=0), weighted=False)
+    twin = sp.csr_array(sp.hstack([found.matrix, found.matrix[:, [7]]]))
+    assert least_squares.Scaled(found.matrix, np.zeros(400, dtype=np.int64)).smallest > 0.01
+    with pytest.raises(least_squares.NotSolvedError):
+        least_squares.Scaled(twin, np.zeros(401, dtype=np.int64))
 
 
 def test_the_factorisation_takes_over_where_multigrid_does_not_converge(monkeypatch) -> None:

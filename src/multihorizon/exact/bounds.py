@@ -64,7 +64,7 @@ from multihorizon.exact.equations import (
 )
 from multihorizon.exact.identify import Temperature, judge, minimise, read_temperature
 from multihorizon.frames import as_frame, is_frame
-from multihorizon.mdp import MDP
+from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.planning.linear import policy_resolvent
@@ -148,6 +148,7 @@ def predicted_bounds(
         >>> found.status
         ('identified', 'identified', 'identified')
     """
+    refuse_durations((mdp, *(expert.mdp for expert in problem.experts)), "bounds over all rewards that explain the experts")
     members, warmths = np.atleast_2d(discounts), np.atleast_2d(temperatures)
     task = _TaskAfter.read(mdp, features, pay, forbid, problem.n_parameters)
     new = np.full(problem.n_experts, np.nan) if new_discounts is None else new_discounts

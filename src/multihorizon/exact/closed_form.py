@@ -10,6 +10,7 @@ are inside (0,1).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,6 +40,7 @@ class ClosedForm:
         smoothing: added to each available action's count of demonstrations.
     """
 
+    takes_durations: ClassVar[bool] = True
     temperature: Temperature = 1.0
     tolerance: float = 1e-8
     smoothing: float = 0.5

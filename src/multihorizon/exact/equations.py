@@ -30,6 +30,12 @@ the value of the policy itself, `V = R (F_π θ + λ H(π))` with `R = (I − γ
 Derivatives in γ follow from `∂V/∂γ = R P_π V`. M is dense, A·S rows for each expert and one column per feature: this is for
 problems with a few hundred features. At discount 1 a policy that never ends has no value, so the discount is kept just below.
 
+*Durations.* Where moves take time, `G(γ)` stands for T (`MDP.at`), u no longer comes out without γ, and nothing is linear in γ.
+At given discounts the equations are linear in r as before, so they are written like those of features: F, T and P_π are those of
+the task as it is seen at γ, `F = G` for one reward per state, and with `G' = dG/dγ` and A what the parameters pay on arrival
+
+    ∂V/∂γ = R (G_π V + G'_π u),      ∂(Fθ + γGV − V)/∂γ = G V + G' u + (γG − 1) ∂V/∂γ,      u = Aθ + γV.
+
 *Variable projection.* At given discounts x is solved for (`JointEquations.project`), which leaves
 
     ρ(Γ) = M x(Γ) − h,      x(Γ) = M⁺ h,      ∂ρ/∂γ_k = (I − M M⁺) (∂M/∂γ_k x − ∂h/∂γ_k) + …,
@@ -44,14 +50,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, TINY, Bools, Floats, Ints, Sparse
 from multihorizon.exact.least_squares import Coefficients, ColumnSpace, DenseColumns, columns_of, null_space
-from multihorizon.mdp import MDP
+from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.planning.linear import DENSE_STATES, Resolvent, SingularError, matrix_resolvent
 from multihorizon.problem import Expert, Problem
 
@@ -59,6 +65,8 @@ from multihorizon.problem import Expert, Problem
 MISFIT = 5.0
 #: Up to this many entries of log π the errors drawn do not depend on the order of states and actions; sorting more takes long.
 ORDERED_DRAWS = 50_000
+#: Up to this many entries of log π the error of each is carried along, which is exact; of more, random draws are.
+EXACT_ERRORS = 300
 #: Equations are made compact where they have at least this many rows for each column.
 LEAST_ROWS = 4
 
@@ -189,10 +197,8 @@ class Differences:
 
         A `rough` solution, for noise of which only the size matters, has one or two digits where there are many states.
         """
-        solutions = np.empty((log_policy.shape[2], self.entered.size))
-        for number, solution in enumerate(solutions):
-            solution[:] = self.null_space.solve(self.centred(log_policy[:, :, number]), rough)
-        return solutions.T
+        right = np.stack([self.centred(log_policy[:, :, number]) for number in range(log_policy.shape[2])], axis=1)
+        return self.null_space.solve(right, rough)
 
     def centred(self, values: Floats) -> Floats:
         """Values `(S,A)` less their state's weighted mean, times the root of their weight, in the order `a·S + s` of D's rows."""
@@ -238,6 +244,7 @@ def reward_families(problem: Problem, policies: Sequence[PolicyEquations], error
         policies: the equations of each expert.
         error: the size of the errors in log π that are assumed; demonstrations bring their own.
     """
+    refuse_durations((expert.mdp for expert in problem.experts), "equations that are linear in the discounts")
     shared: dict[int, Differences] = {}
     solved: dict[int, Floats] = {}
     families = []
@@ -254,7 +261,7 @@ def reward_families(problem: Problem, policies: Sequence[PolicyEquations], error
         error_u = solved.get(id(differences))
         if error_u is None:
             error_u = size * differences.solve(log_errors(expert, policy, number), rough=True)
-        if id(expert.mdp) in shared and policy.policy.size > ORDERED_DRAWS:
+        if id(expert.mdp) in shared and (policy.policy.size > ORDERED_DRAWS or int(expert.mdp.live.sum()) <= EXACT_ERRORS):
             solved[id(differences)] = error_u  # errors that know nothing of the policy serve all experts
         under = expert.mdp.under(policy.policy)
         under = under if entered.size == expert.mdp.n_states else under[entered][:, entered]
@@ -296,7 +303,7 @@ def state_columns(problem: Problem, expert: Expert) -> Ints | None:
 def log_errors(expert: Expert, policy: PolicyEquations, seed: int) -> Floats:
     """Errors `(S,A,m)` of log π, with a mean square over the m columns of one over the weight of each equation."""
     live, count = expert.mdp.live, int(expert.mdp.live.sum())
-    if count > 300:
+    if count > EXACT_ERRORS:
         return drawn_errors(policy, seed, 2 if count > ORDERED_DRAWS else 8 if expert.counts is None else 32)
     errors = np.zeros((live.size, count))
     errors[live.ravel(), np.arange(count)] = np.sqrt(count / policy.weights[live])
@@ -396,14 +403,18 @@ def bellman_residual(point: Explanation) -> float:
     """
     equations, reward = point.equations, point.reward
     worst, values = 0.0, equations.values(point.x)
+    constant = (
+        float((equations.reward(point.discounts, point.x) - reward)[equations.entered].mean()) if equations.free_constant else 0.0
+    )
     for expert, policy, owner, guess in zip(
         equations.problem.experts, equations.policies, equations.problem.owner, values, strict=True
     ):
-        gamma, lam = float(point.discounts[owner]), float(point.temperature[owner])
+        gamma, lam = max(float(point.discounts[owner]), expert.mdp.least_discount), float(point.temperature[owner])
         if gamma > LARGEST_SOLVABLE_DISCOUNT and expert.mdp.never_ends(policy.policy).any():
             gamma = LARGEST_SOLVABLE_DISCOUNT
         try:
-            found = _one_residual(expert, policy, reward, gamma, lam, guess)
+            near = guess if guess is None or not constant else guess - constant / (1 - gamma)  # every move pays it
+            found = _one_residual(expert, policy, reward, gamma, lam, near)
         except SingularError:
             if gamma <= LARGEST_SOLVABLE_DISCOUNT:
                 raise
@@ -415,6 +426,7 @@ def bellman_residual(point: Explanation) -> float:
 def _one_residual(
     expert: Expert, policy: PolicyEquations, reward: Floats, gamma: float, lam: float, guess: Floats | None
 ) -> float:
+    expert = expert.at(gamma)
     mdp = expert.mdp
     immediate, under = expert.expected_reward(reward), mdp.under(policy.policy)
     earned = np.where(mdp.terminal, 0.0, np.vecdot(policy.policy, immediate)) + lam * policy.entropy
@@ -517,6 +529,7 @@ class SharedReward:
         self.root = np.sqrt(np.concatenate([family.weights for family in families]))
         total = np.bincount(self.parameters, self.root**2, minlength=n_parameters)
         self.entered: Bools = total > 0
+        self.left = 1 - self.root**2 / total[self.parameters]  # what of the square of one entry is left without the shared reward
         self.average = sp.csr_array(
             (self.root / total[self.parameters], (self.parameters, np.arange(self.size))), shape=(n_parameters, self.size)
         )
@@ -529,26 +542,33 @@ class SharedReward:
         """
         first = self.families[0].parameters
         alike = all(np.array_equal(family.parameters, first) for family in self.families) and bool((self.root == 1).all())
-        names = ("u", "v", "basis", "pushed", "error_u", "error_v")
+        names = ("u", "v", "basis", "pushed")
         pieces = {id(piece): piece for family in self.families for piece in (getattr(family, name) for name in names)}
         if not alike or any(sp.issparse(piece) for piece in pieces.values()):
             return self
         blocks = [piece.reshape(first.size, -1) for piece in pieces.values()]
         widths = [block.shape[1] for block in blocks]
-        if LEAST_ROWS * sum(widths) > first.size:
+        size = sum(widths) + max(family.error_u.shape[1] + family.error_v.shape[1] for family in self.families)
+        if LEAST_ROWS * size > first.size:
             return self
-        corner: Any = np.zeros((0, sum(widths)))  # R of the QR decomposition, a few rows at a time
-        for start in range(0, first.size, 4096):
-            rows = np.hstack([block[start : start + 4096] for block in blocks])
-            corner = np.linalg.qr(np.vstack([corner, rows]), mode="r")
+        span, corner = np.linalg.qr(np.hstack(blocks))
         found = dict(zip(pieces, np.split(corner, np.cumsum(widths)[:-1], axis=1), strict=True))
-        rows = np.arange(len(corner))
+        rows = np.arange(size)
         moved = []
         for family in self.families:
-            columns: dict[str, Any] = {name: found[id(getattr(family, name))] for name in names}
+            columns: dict[str, Any] = {}
+            for name in names:
+                columns[name] = np.zeros((size, found[id(getattr(family, name))].shape[1]))
+                columns[name][: len(corner)] = found[id(getattr(family, name))]
             columns["u"], columns["v"] = columns["u"][:, 0], columns["v"][:, 0]
-            moved.append(replace(family, parameters=rows, weights=np.ones(rows.size), **columns))
-        return SharedReward(moved, rows.size)
+            # What errors of one expert do outside the span meets no column and no error of another: all may share its rows.
+            errors, placed = np.hstack([family.error_u, family.error_v]), np.zeros((size, 2 * family.error_u.shape[1]))
+            placed[: len(corner)] = span.T @ errors
+            beside = np.linalg.qr(errors - span @ placed[: len(corner)], mode="r")
+            placed[len(corner) : len(corner) + len(beside)] = beside
+            columns["error_u"], columns["error_v"] = np.split(placed, 2, axis=1)
+            moved.append(replace(family, parameters=rows, weights=np.ones(size), **columns))
+        return SharedReward(moved, size)
 
     def place(self, pieces: dict[int, Floats]) -> Floats:
         """Stack pieces by the number of their family (zeros elsewhere), weighted, and remove the shared reward."""
@@ -667,6 +687,18 @@ class FeatureEquations(JointEquations):
         self.n_linear = self.problem.n_parameters
         self.entered = np.ones(self.n_linear, dtype=np.bool_)
         self._tasks = [_Task(expert, policy) for expert, policy in zip(self.problem.experts, self.policies, strict=True)]
+        if all(state_columns(self.problem, expert) is not None for expert in self.problem.experts):
+            entries, most = sum(task.n_rows for task in self._tasks) * self.n_linear, 100_000_000  # dense, 800 MB
+            if entries > most:
+                raise ValueError(
+                    f"the exact equations of a task with durations must have at most {most:,} entries, received {entries:,}: use "
+                    "MaximumLikelihood, or tie the rewards of states together with features"
+                )
+            columns = [expert.feature_matrix.indices for expert in self.problem.experts]
+            self.entered = np.bincount(np.concatenate(columns), minlength=self.n_linear) > 0
+            # a constant is free where it changes nothing at any discount, of which three will do
+            kept = [task.residual(gamma, np.ones(self.n_linear), 0.0) for task in self._tasks for gamma in (0.2, 0.5, 0.8)]
+            self.free_constant = max(float(np.abs(rows).max(initial=0.0)) for rows in kept) < 1e-9
         ends = np.cumsum([0, *(task.n_rows for task in self._tasks)])
         self._size = int(ends[-1])
         self._rows = [slice(int(a), int(b)) for a, b in pairwise(ends)]
@@ -730,6 +762,16 @@ class FeatureEquations(JointEquations):
         return common, float(np.concatenate(rewards).std())
 
 
+class _Seen(NamedTuple):
+    """Transitions and features of the rows, P_π, `F_π` and the entropy, and, where moves take time, G' of the rows."""
+
+    following: Sparse
+    features: Floats
+    under: Floats | Sparse
+    immediate: Floats
+    slope: Sparse | None
+
+
 class _Task:
     """One expert's Bellman equations: the available actions of the states that are not terminal."""
 
@@ -738,28 +780,42 @@ class _Task:
         live = mdp.live
         actions, self._states = np.nonzero(live.T)
         self.n_rows = self._states.size
-        chosen = actions * mdp.n_states + self._states
+        self._chosen = actions * mdp.n_states + self._states
         self._root = np.sqrt(policy.weights[self._states, actions])
-        self._next = mdp.stacked[chosen]
-        self._features = sp.csr_array(expert.feature_matrix)[chosen].toarray()
         self._logs = policy.log_policy[self._states, actions]
-        under = mdp.under(policy.policy)
-        self._under = under.toarray() if mdp.n_states <= DENSE_STATES else under
         chances = np.where(live, policy.policy, 0.0)[self._states, actions]
-        mix = sp.csr_array((chances, (self._states, np.arange(self.n_rows))), (mdp.n_states, self.n_rows))
-        self._immediate = np.column_stack([mix @ self._features, policy.entropy])
+        self._mix = sp.csr_array((chances, (self._states, np.arange(self.n_rows))), (mdp.n_states, self.n_rows))
+        self._expert, self._policy = expert, policy
         self._largest = LARGEST_SOLVABLE_DISCOUNT if mdp.never_ends(policy.policy).any() else 1.0
+        self._seen = self._at(0.5)
+
+    def _at(self, discount: float) -> _Seen:
+        """What the equations are made of at a discount; the same at all where every move takes one unit of time."""
+        expert, policy = self._expert.at(discount), self._policy
+        mdp = expert.mdp
+        features = sp.csr_array(expert.feature_matrix)[self._chosen].toarray()
+        under = mdp.under(policy.policy)
+        under = under.toarray() if mdp.n_states <= DENSE_STATES else under
+        immediate = np.column_stack([self._mix @ features, policy.entropy])
+        return _Seen(
+            mdp.stacked[self._chosen], features, under, immediate, None if mdp.slope is None else mdp.slope[self._chosen]
+        )
+
+    def _read(self, discount: float) -> tuple[float, _Seen]:
+        """The discount, kept where values exist, and what the equations are made of there."""
+        gamma = max(min(float(discount), self._largest), self._expert.mdp.least_discount)
+        return gamma, self._seen if self._expert.mdp.durations is None else self._at(gamma)
 
     def rewards(self, theta: Floats) -> Floats:
         """The expected immediate reward of each row, times the root of its weight."""
-        found: Floats = self._root * (self._features @ theta)
+        found: Floats = self._root * (self._seen.features @ theta)
         return found
 
     def bellman(self, discount: float) -> tuple[Floats, Floats]:
         """The rows of M that belong to θ, and the column that belongs to the temperature."""
-        gamma = min(float(discount), self._largest)
-        values = Resolvent(self._under, gamma).solve(self._immediate)
-        rows = np.column_stack([self._features, -self._logs]) + gamma * (self._next @ values) - values[self._states]
+        gamma, seen = self._read(discount)
+        values = Resolvent(seen.under, gamma).solve(seen.immediate)
+        rows = np.column_stack([seen.features, -self._logs]) + gamma * (seen.following @ values) - values[self._states]
         weighted = (rows.T * self._root).T
         return weighted[:, :-1], weighted[:, -1]
 
@@ -770,11 +826,17 @@ class _Task:
 
     def slope(self, discount: float, theta: Floats, temperature: float) -> Floats:
         """The derivative of the residual in γ."""
-        gamma = min(float(discount), self._largest)
-        resolvent = Resolvent(self._under, gamma)
-        values = resolvent.solve(self._immediate @ np.append(theta, temperature))
-        change = resolvent.solve(self._under @ values)
-        rows: Floats = self._next @ values + gamma * (self._next @ change) - change[self._states]
+        gamma, seen = self._read(discount)
+        resolvent = Resolvent(seen.under, gamma)
+        values = resolvent.solve(seen.immediate @ np.append(theta, temperature))
+        direct: Floats = seen.following @ values
+        source = seen.under @ values
+        if seen.slope is not None:
+            arrival = self._expert.arrival_features
+            more = seen.slope @ (gamma * values if arrival is None else arrival @ theta + gamma * values)
+            direct, source = direct + more, source + self._mix @ more
+        change = resolvent.solve(source)
+        rows: Floats = direct + gamma * (seen.following @ change) - change[self._states]
         return rows * self._root
 
 
@@ -799,5 +861,5 @@ def joint_equations(
 
 
 def has_features(problem: Problem) -> bool:
-    """Whether the reward is made of features other than one number per state."""
-    return any(state_columns(problem, expert) is None for expert in problem.experts)
+    """Whether the equations are those of features: the reward is not one number per state, or moves take time."""
+    return any(expert.mdp.durations is not None or state_columns(problem, expert) is None for expert in problem.experts)

@@ -56,21 +56,22 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from scipy.optimize import linprog, lsq_linear
-from scipy.stats import chi2, qmc
 
 from multihorizon.checks import RANK_TOLERANCE, TINY, Bools, Floats, as_discount, as_positive
 from multihorizon.exact.equations import (
     MISFIT,
     Explanation,
     JointEquations,
+    RewardFamily,
     StateEquations,
     bellman_residual,
     in_order_of_content,
     joint_equations,
     read_equations,
 )
-from multihorizon.exact.least_squares import Coefficients, columns_of
+from multihorizon.exact.least_squares import Coefficients, DenseColumns, columns_of
 from multihorizon.exact.nearly import WithinDistance, discounts_within
+from multihorizon.numerics.chance import chi2_ppf, halton
 from multihorizon.planning.plan import SoftPlan, soft_plan
 from multihorizon.problem import Problem, require_finite
 from multihorizon.result import Result
@@ -161,7 +162,7 @@ def judge(equations: JointEquations, starts: int = 12, extent: bool = True) -> C
         unique = _feasible(equations, open_) and point.gap <= MISFIT * open_.expected
         return Conclusion("unique" if unique else "infeasible", point, open_, _widened(_hull([point]), open_))
     ranges, extremes = system.ranges()
-    if not _affine(equations):
+    if not all(keeps_null_space(family) for family in equations.rows.families):
         return _nonlinear(equations, [system.read(y)[0] for y in (system.y, *extremes)], starts, extent)
     if not _feasible(equations, open_) or not extremes:
         return Conclusion("infeasible", equations.project(system.read(system.y)[0]), open_, ranges)
@@ -170,14 +171,11 @@ def judge(equations: JointEquations, starts: int = 12, extent: bool = True) -> C
     return Conclusion("set", equations.project(system.read(centre)[0]), open_, _widened(ranges, open_), points)
 
 
-def _affine(equations: StateEquations) -> bool:
-    """Whether `P_π N` stays in the span of N for every expert, so that the linear system loses nothing."""
-    for family in equations.rows.families:
-        span = columns_of(family.basis, RANK_TOLERANCE, family.coefficients)
-        drawn = np.random.default_rng(0).standard_normal((family.u.size, 4))
-        if np.abs(span.outside(family.pushed @ span.solve(drawn))).max(initial=0.0) > 1e-9:
-            return False
-    return True
+def keeps_null_space(family: RewardFamily) -> bool:
+    """Whether `P_π N` stays in the span of N for an expert, so that the linear system loses nothing."""
+    span = columns_of(family.basis, RANK_TOLERANCE, family.coefficients)
+    drawn = np.random.default_rng(0).standard_normal((family.u.size, 4))
+    return bool(np.abs(span.outside(family.pushed @ span.solve(drawn))).max(initial=0.0) <= 1e-9)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,13 +222,29 @@ class Directions:
             outside: the misfit of log π that no discounts can remove, in units of its assumed error.
             walked: whether null directions are followed later, and only these, so that the spread must hold all others.
         """
-        safe = np.maximum(values, 1e-140)  # its square is still above the smallest number that floats hold
-        expected = max(float(np.sqrt(errors[2])), rounding, 1e-140)
-        larger = min(max(1.0, outside, gap / expected), MISFIT)
-        deviation, bias = larger * np.sqrt(errors[0]) / safe, larger**2 * errors[1] / safe**2
-        open_ = ((6 * deviation + bias) * effects.max(axis=1) > LIMIT) | null
+        expected, deviation, bias, open_ = open_directions(values, effects, null, errors, gap, rounding, outside)
         moved = (effects * np.minimum(2 * deviation + bias, 1.0)[:, None])[~(null if walked else open_)]
-        return Directions(right[~open_], right[open_], values, np.sqrt((moved**2).sum(axis=0)), gap, expected)
+        return Directions(right[~open_], right[open_], values, np.sqrt((moved**2).sum(axis=0)), gap, float(expected))
+
+
+def open_directions(
+    values: Floats,
+    effects: Floats,
+    null: Bools,
+    errors: tuple[Floats, Floats, Any],
+    gap: Any,
+    rounding: Any,
+    outside: Any,
+) -> tuple[Any, Floats, Floats, Bools]:
+    """What errors explain of the residual, their deviation and bias along each direction, and which directions are open.
+
+    Arguments as in `Directions.judged`, of one system or, with one more axis in front, of several.
+    """
+    safe = np.maximum(values, 1e-140)  # its square is still above the smallest number that floats hold
+    expected = np.maximum(np.maximum(np.sqrt(errors[2]), rounding), 1e-140)
+    larger = np.clip(np.maximum(outside, gap / expected), 1.0, MISFIT)[..., None]
+    deviation, bias = larger * np.sqrt(errors[0]) / safe, larger**2 * errors[1] / safe**2
+    return expected, deviation, bias, ((6 * deviation + bias) * effects.max(axis=-1) > LIMIT) | null
 
 
 def _feasible(equations: JointEquations, found: Directions) -> bool:
@@ -325,15 +339,30 @@ class LinearSystem:
         sides, changes, total = np.zeros(len(moved_u)), np.zeros(len(moved_u)), 0.0
         for number, family in enumerate(self._rows.families):
             k, columns = family.owner, family.error_u.shape[1]
-            placed = self._rows.place({number: np.hstack([family.error_u, family.error_v])})
-            u, v = np.split(self._nuisance.outside(placed), [columns], axis=1)
-            error = temperature[k] * (u - discounts[k] * v)
-            sides += ((left.T @ error) ** 2).mean(axis=1)
-            total += float((error**2).sum()) / columns
-            uu, uv, vv = ((a * b).sum() / columns for a, b in ((u, u), (u, v), (v, v)))
+            errors = np.hstack([family.error_u, family.error_v])
+            if isinstance(self._nuisance, DenseColumns):  # projections are onto columns of the rows of all, but errors are of one
+                part = self._rows.slices[number]
+                errors = (errors.T * self._rows.root[part]).T
+                along, inside = left[part].T @ errors, self._nuisance.range[part].T @ errors
+                u, v = np.split((errors.T * np.sqrt(self._rows.left[part])).T, 2, axis=1)
+                explained_u, explained_v = np.split(inside, 2, axis=1)
+            else:
+                u, v = np.split(self._nuisance.outside(self._rows.place({number: errors})), 2, axis=1)
+                along, explained_u, explained_v = left.T @ np.hstack([u, v]), np.zeros(0), np.zeros(0)
+            uu, uv, vv = (
+                (np.vdot(a, b) - np.vdot(c, d)) / columns
+                for a, b, c, d in (
+                    (u, u, explained_u, explained_u),
+                    (u, v, explained_u, explained_v),
+                    (v, v, explained_v, explained_v),
+                )
+            )
+            gamma, lam = discounts[k], temperature[k]
+            sides += (lam**2 * (along[:, :columns] - gamma * along[:, columns:]) ** 2).mean(axis=1)
+            total += float(lam**2 * (uu - 2 * gamma * uv + gamma**2 * vv))
             a, b = moved_u[:, k], moved_v[:, k]
             changes += a**2 * uu - 2 * a * b * uv + b**2 * vv
-        return sides, changes, total
+        return sides, np.maximum(changes, 0.0), max(total, 0.0)
 
     def ranges(self) -> tuple[Floats, list[Floats]]:
         """Each discount's range `(K,2)` over the affine set of y in the box, by linear programs, and the points that attain them.
@@ -374,7 +403,7 @@ def _nonlinear(equations: JointEquations, guesses: list[Floats], starts: int, ex
     middle = np.full(equations.n_experts, 0.5)
     wide = equations.at(middle)[0].size > 20_000
     spread_out = np.tile(middle, (min(starts, 4) if wide else starts, 1))
-    spread_out[:, equations.unknown] = qmc.Halton(int(equations.unknown.sum()), seed=0).random(len(spread_out))
+    spread_out[:, equations.unknown] = halton(int(equations.unknown.sum()), len(spread_out), np.random.default_rng(0))
     minima = [minimise(equations, start) for start in (middle, *spread_out, *(guesses[:1] if wide else guesses))]
     minima.sort(key=lambda p: p.gap if p.gap > 1e-12 * p.size else 0.0)  # solutions stay in the order of their starts
     good = [p for p in minima if (p.temperature > 0).all()] or minima
@@ -589,9 +618,10 @@ def _largest_residual(equations: JointEquations) -> float:
 
 def planned(problem: Problem, discounts: Floats, reward: Floats, temperature: Floats) -> list[SoftPlan]:
     """The soft-optimal plan of each expert; raises ValueError where one does not exist."""
+    seen = [(expert.at(float(discounts[owner])), owner) for expert, owner in zip(problem.experts, problem.owner, strict=True)]
     return [
         soft_plan(expert.mdp, expert.expected_reward(reward), float(discounts[owner]), float(temperature[owner]))
-        for expert, owner in zip(problem.experts, problem.owner, strict=True)
+        for expert, owner in seen
     ]
 
 
@@ -627,7 +657,7 @@ def _far_apart(points: Sequence[Explanation]) -> tuple[Member, ...]:
         return ()
     equations = points[0].equations
     if equations.from_counts:
-        likely = max(m.log_likelihood for m in members) - chi2.ppf(0.95, equations.n_experts) / 2
+        likely = max(m.log_likelihood for m in members) - chi2_ppf(0.95, equations.n_experts) / 2
         members = [m for m in members if m.log_likelihood >= likely]
     else:
         best = min(m.error for m in members)

@@ -59,6 +59,7 @@ from multihorizon.exact.equations import (
     read_equations,
     reward_families,
 )
+from multihorizon.mdp import refuse_durations
 from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
 from multihorizon.problem import Expert, Problem
 
@@ -431,6 +432,7 @@ def _within(
     problem: Problem, distance: float, temperatures: Floats, held: Floats, tolerance: float, starts: Sequence[Floats]
 ) -> WithinDistance:
     """The same for experts in the order of what they do."""
+    refuse_durations((expert.mdp for expert in problem.experts), "a set of discounts within a distance")
     K = problem.n_experts
     policies = [read_equations(expert) for expert in problem.experts]
     if has_features(problem):
