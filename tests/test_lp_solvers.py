@@ -282,6 +282,7 @@ def test_certificate_out_of_time_reports_the_bound_reached():
     proof = solution.evidence["certificate"]
     assert solution.status == mh.Status.CONVERGED
     assert not proof["proved"]
+    assert "not proved" in solution.message
     assert solution.objective < proof["upper"] < np.inf
     inner = Inner(build_margins(acting_best(domain)), "worst", 0.0, 20.0)
     rng = np.random.default_rng(0)

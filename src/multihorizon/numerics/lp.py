@@ -8,10 +8,15 @@ and so is its answer: values, row duals y and reduced costs d with the signs of 
 only at an active upper side and `y_i < 0` only at an active lower one. The dual objective is then `Σ y⁺U + y⁻L + d⁺u + d⁻l`,
 equal to the primal one at an optimum. An infeasible program comes with a Farkas ray y: `yᵀA x` must be at least
 `Σ y⁺L + y⁻U` wherever the rows hold, and is below that for every x within its bounds.
+
+The dual objective of **any** y whose signs fit bounds the optimum from above, with `d = c − Aᵀy` computed anew. So `dual_bound`
+holds whatever the tolerances of HiGHS, up to the rounding of one product (Neumaier and Shcherbina 2004).
 """
 
 from __future__ import annotations
 
+import copyreg
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -99,8 +104,13 @@ def solve_lp(
     large = interior and program.matrix.shape[0] > MOST_SIMPLEX_ROWS
     cold: dict[str, Any] = {"solver": "ipm", "simplex_strategy": 4} if large else {"solver": "simplex"}
     # A basis that needs more steps is too far away to help. Devex prices: the weights of the steepest edge cost more than the few
-    # steps of a warm start.
-    warm = {"solver": "simplex", "simplex_iteration_limit": max_warm_steps, "simplex_dual_edge_weight_strategy": 1}
+    # steps of a warm start. Nor are costs perturbed: from a near basis, undoing that takes more steps than it saves.
+    warm: dict[str, Any] = {
+        "solver": "simplex",
+        "simplex_iteration_limit": max_warm_steps,
+        "simplex_dual_edge_weight_strategy": 1,
+    }
+    warm["dual_simplex_cost_perturbation_multiplier"] = 0.0
     # What is tried in turn, from scratch, where the first run leaves a program open; the last gives up two digits.
     retries: tuple[dict[str, Any], ...] = (
         {"presolve": "off", "solver": "simplex"},
@@ -123,6 +133,24 @@ def solve_lp(
 def short_solve(program: LinearProgram) -> LPResult:
     """Solve a small program by the simplex method, in at most as many steps as it has rows; else it is left open."""
     return _read(_run(program, {"solver": "simplex", "simplex_iteration_limit": program.matrix.shape[0]}), ray=False)
+
+
+def solve_for_duals(program: LinearProgram, basis: Any = None) -> LPResult:
+    """Solve for duals that give a `dual_bound`: from `basis` if the program is small, else by the interior point and crossover.
+
+    A large program may be left a little short of its optimum: the bound holds all the same.
+    """
+    if program.matrix.shape[0] <= 2 * MOST_SIMPLEX_ROWS:
+        return solve_lp(program, basis, ray=False)
+    return _read(_run(program, {"solver": "ipm", "presolve": "off", "simplex_iteration_limit": 1000}), ray=False)
+
+
+def dual_bound(program: LinearProgram, duals: Floats) -> float:
+    """An upper bound on the optimum from any duals, those of the wrong sign taken for zero; variables need finite bounds."""
+    y = np.where(np.isfinite(np.where(duals > 0, program.row_upper, program.row_lower)), duals, 0.0)
+    sides = np.where(y > 0, program.row_upper, np.where(y < 0, program.row_lower, 0.0))
+    left = program.costs - program.matrix.T @ y
+    return float(y @ sides + np.maximum(left * program.lower, left * program.upper).sum())
 
 
 def _run(program: LinearProgram, options: dict[str, Any], basis: Any = None) -> Any:
@@ -166,3 +194,18 @@ def _read(solver: Any, ray: bool) -> LPResult:
         basis=solver.getBasis(),
         detail=str(solver.modelStatusToString(status)),
     )
+
+
+def _packed(basis: Any) -> tuple[Callable[..., Any], tuple[bytes, bytes]]:
+    """A basis as bytes: HiGHS' own cannot go to another process."""
+    return _unpacked, (bytes(map(int, basis.col_status)), bytes(map(int, basis.row_status)))
+
+
+def _unpacked(columns: bytes, rows: bytes) -> Any:
+    basis = highspy.HighsBasis()
+    basis.col_status, basis.row_status = ([highspy.HighsBasisStatus(status) for status in part] for part in (columns, rows))
+    basis.valid, basis.alien = True, False
+    return basis
+
+
+copyreg.pickle(highspy.HighsBasis, _packed)

@@ -102,8 +102,8 @@ def lay_out(margins: Margins, objective: Objective, l1: float) -> ProgramLayout:
         number = {place: i for i, place in enumerate(dict.fromkeys(p for p in places if p not in margins.indifferent))}
         n_groups = len(number)
         group = np.array([number.get(place, n_groups) for place in places], dtype=np.int64)
-    columns = Columns(*_slices(d, d, size, n_groups, k))
-    rows = RowBlocks(*_slices(size, m, len(ties), 1, 1, first.size))
+    columns = Columns(*slices(d, d, size, n_groups, k))
+    rows = RowBlocks(*slices(size, m, len(ties), 1, 1, first.size))
 
     def in_reward(linear: Any) -> list[Any]:
         """Rows that are linear in (θ, x), with θ = θ⁺ − θ⁻."""
@@ -146,7 +146,8 @@ def lay_out(margins: Margins, objective: Objective, l1: float) -> ProgramLayout:
     )
 
 
-def _slices(*sizes: int) -> list[slice]:
+def slices(*sizes: int) -> list[slice]:
+    """Slices of these sizes, one after the other."""
     ends = np.cumsum([0, *sizes])
     return [slice(int(begin), int(end)) for begin, end in itertools.pairwise(ends)]
 

@@ -156,7 +156,12 @@ class MPLP:
         solution = answer("MPLP", inner, point, search, Status.CONVERGED)
         if self.certify is None:
             return solution
-        proof = bound_optimum(inner, point, self.certify, self.certify_seconds, self.jobs, progress)
+        proof, better = bound_optimum(inner, point, self.certify, self.certify_seconds, self.jobs, progress)
+        if better is not None:
+            missed = f"; the proof came upon it, the search had ended at {point.objective:.6g}"
+            search = None if search is None else replace(search, converged=better.converged)
+            solution = answer("MPLP", inner, inner.least(better.point), search, Status.CONVERGED)
+            solution = replace(solution, message=f"{solution.message}{missed}")
         status = Status.OPTIMAL if proof.proved and solution.status == Status.CONVERGED else solution.status
         evidence = replace(ProgramEvidence.of(solution), certificate=asdict(proof))
         return replace(solution, status=status, message=f"{solution.message}; {proof.message}", evidence=evidence)
