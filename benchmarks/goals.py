@@ -4,21 +4,26 @@
   links between experts of different rewards, and the largest error in the discounts and rewards of groups of two or more;
 * the same problems with relative errors in the policies: links between experts of different rewards (there must be none), and how
   the pairs that share a reward are told;
-* 12 experts on square grids: processor time of the whole and of the parts that grow;
+* 12 experts on square grids: processor time;
+* growth (`--growth`, and what `run.py` collects): 4 to 32 experts with three rewards as policies, and 2 to 12 experts with two
+  rewards and 300 decisions each, on random, grid and dense tasks; how many groups were fitted and pairs left out;
 * the test of one reward by itself, for 3, 14 and 50 experts: how often it rejects where all want the same (the level), where half
   want another thing (the power), and the cost beside that of the fit;
 * decisions of six experts with 1,000 episodes each, on the cliff and on big-small: how often the groups are right where three
   want one thing and three another, and how often goals are wrongly said to differ where all want the same.
 
-Run: python benchmarks/goals.py [--problems 200] [--noise 1e-3] [--sides 10 20 40] [--tests 200] [--replications 100] [--first 0]
+Run: python benchmarks/goals.py [--growth]
+     python benchmarks/goals.py [--problems 200] [--noise 1e-3] [--sides 10 20 40] [--tests 200] [--replications 100] [--first 0]
 """
 
 import argparse
 import time
 from collections import Counter
+from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
+from rows import TASKS, exponents, shown, task
 
 import multihorizon as mh
 from multihorizon.questions.goals import Goals
@@ -111,6 +116,44 @@ def scale(sides: list[int]) -> None:
         print(f"12 experts on {side}×{side}: {seconds:.2f} s ({cpu:.2f} s CPU), right: {right}", flush=True)
 
 
+def grown(kind: str, states: int, experts: int, decisions: int) -> dict[str, object]:
+    """The time of `goals` for experts with one of three rewards, or of two where decisions are given; 0 stands for policies."""
+    mdp, rng = task(kind, states), np.random.default_rng(0)
+    rewards = rng.normal(size=(2 if decisions else 3, mdp.n_states))
+    goals, discounts = [k % len(rewards) for k in range(experts)], rng.uniform(0.2, 0.9, experts)
+    policies = [mh.soft_plan(mdp, rewards[g], gamma).policy for g, gamma in zip(goals, discounts, strict=True)]
+    if decisions:
+        problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, policies, decisions // 20, max_steps=20, seed=0))
+    else:
+        problem = mh.Problem(mdp, policies)
+    seconds = []
+    for _ in range(1 if decisions else 3):
+        begun = time.process_time()
+        found = mh.goals(problem)
+        seconds.append(time.process_time() - begun)
+    return {
+        "task": kind,
+        "states": mdp.n_states,
+        "decisions each": decisions or "policies",
+        "experts": experts,
+        "goals, s": min(seconds),
+        "exponent": None,
+        "groups": len(found.groups),
+        "wrong links": wrong_links(found, goals),
+        "pairs": len(found.pairs),
+        "of these left out": sum(bool(pair.left_out) for pair in found.pairs),
+    }
+
+
+def growth(full: bool) -> Iterator[dict[str, object]]:
+    for decisions in (0, 300):
+        grown("random", 12, 3, decisions)  # loads what is imported on first use
+        for kind in TASKS:
+            states = 100 if not decisions or full else 36
+            experts = (4, 8, 16, 32) if not decisions else (2, 4, 8, 12) if full else (2, 4, 8)
+            yield from exponents([grown(kind, states, k, decisions) for k in experts], "experts", "goals, s")
+
+
 def tested(name: str, experts: int, episodes: int, replications: int, swapped: bool, estimated: bool) -> None:
     """Level or power of the test that all share one reward, with temperatures pooled as in `fit`."""
     if name == "random":
@@ -170,7 +213,12 @@ def main() -> None:
     parser.add_argument("--tests", type=int, default=200, help="Tables for each level and power of the test of one reward.")
     parser.add_argument("--replications", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="The seed of the first replication.")
+    parser.add_argument("--growth", action="store_true", help="Only how the time grows with the number of experts.")
     options = parser.parse_args()
+    if options.growth:
+        for row in growth(full=True):
+            print(shown(row), flush=True)
+        return
     if options.problems:
         exact(options.problems)
         noisy(options.problems, options.noise)

@@ -1,12 +1,16 @@
 """Who shares a goal with whom, from policies: right groups, no wrong link, and honest words where nothing can be told."""
 
 import json
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
 
 import multihorizon as mh
+from multihorizon.exact.equations import in_order_of_content, joint_equations, read_equations, reward_families
+from multihorizon.exact.identify import LinearSystem
+from multihorizon.exact.pairs import pair_systems
 
 
 def random_case(seed, states, experts, n_goals, n_terminal=0):
@@ -134,6 +138,46 @@ def test_what_pairs_cannot_tell_more_experts_can():
     assert (mh.identify(four).status, mh.identify(four).surplus) == ("unique", 0)
     assert len(mh.goals(four).groups) == 4
     assert len(mh.goals(four).undecided) == 6
+
+
+@pytest.mark.parametrize("temperature", [1.0, 1.7, None])
+@pytest.mark.parametrize(
+    ("seed", "states", "n_terminal", "error"),
+    [(0, 4, 0, 1e-8), (1, 9, 1, 1e-8), (2, 30, 0, 1e-3), (3, 90, 2, 1e-2), (4, 8, 0, 1e-1)],
+)
+def test_systems_of_all_pairs_are_those_of_each_pair(seed, states, n_terminal, error, temperature):
+    """The residual in units of errors, and whether directions stay open; one pair of equal policies leaves one open."""
+    mdp, policies, _, _, _ = random_case(seed, states, 5, 2, n_terminal)
+    rng = np.random.default_rng(seed)
+    moved = [policy * np.exp(error * rng.standard_normal(policy.shape)) for policy in policies]
+    moved = [policy / policy.sum(axis=1, keepdims=True) for policy in moved]
+    problem = in_order_of_content(mh.Problem(mdp, [*moved, moved[0]]))
+    families = reward_families(problem, [read_equations(expert) for expert in problem.experts], error)
+    found = pair_systems(families, problem.n_parameters, temperature)
+    for i, j in combinations(range(6), 2):
+        pair = [replace(families[i], owner=0), replace(families[j], owner=1)]
+        both = problem.with_experts([problem.experts[i], problem.experts[j]])
+        equations = joint_equations(both, temperature, error, families=pair)
+        alone = LinearSystem(equations).directions
+        misfit = max(equations.outside, alone.gap / alone.expected)
+        assert found.misfit[i, j] == pytest.approx(misfit, rel=1e-6, abs=1e-3)
+        infeasible = misfit > 5
+        assert found.tight[i, j] == (not infeasible and not alone.free.size)
+        if not n_terminal:
+            assert found.infeasible[i, j] == infeasible
+            assert found.loose[i, j] == (not infeasible and alone.free.size > 0)
+
+
+def test_pairs_that_follow_from_their_group_say_so():
+    mdp, policies, goals, _, _ = random_case(7, 20, 9, 2)
+    found = mh.goals(mh.Problem(mdp, policies))
+    out = [pair for pair in found.pairs if pair.left_out]
+    assert len(out) == 6 + 3  # of groups of five and four, those without the first member
+    assert all(pair.verdict == "share" and "identified together" in pair.left_out for pair in out)
+    for pair in out:
+        a, b = pair.experts
+        assert goals[int(a)] == goals[int(b)]
+        assert mh.identify(mh.Problem(mdp, [policies[int(a)], policies[int(b)]])).status == "unique"
 
 
 def test_one_expert():

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
+from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.numerics.newton import resting
-from multihorizon.questions.goals import Goals, Scores, _sharing, weigh_partitions
+from multihorizon.questions import goals as goals_module
+from multihorizon.questions.goals import Goals, Scores, _sharing, parabolas, weigh_partitions
 from multihorizon.questions.shared_goal import _climbed_gains, _common_step, _drawn, _fit_with_one_reward, shared_goal_test
 
 MDP = mh.domains.random_mdp(6, 3, seed=0)
@@ -165,8 +167,9 @@ def test_goals_that_differ_in_two_states_do_not_draw_experts_to_the_better_known
 @pytest.mark.slow
 def test_probabilities_of_partitions_and_of_sharing():
     problem = decided([0, 1, 0], 40)
-    weights = weigh_partitions(Scores(problem, 1.0))
+    weights, unexplored = weigh_partitions(Scores(problem, 1.0))
     assert len(weights) == 5  # all partitions of three experts
+    assert unexplored == 0
     assert sum(weights.values()) == pytest.approx(1)
     shared = _sharing(weights, 3)
     np.testing.assert_allclose(shared, shared.T)
@@ -182,18 +185,84 @@ def test_many_experts_of_whom_nothing_is_known_are_not_sure_of_anything():
         """Every partition into groups is nearly as good as any other; single experts are the best by a hair."""
 
         problem = SimpleNamespace(n_experts=30)
-        n_fits = 0
+        hopeless = 15.0
+
+        def __init__(self) -> None:
+            self.fits = {frozenset((k,)) for k in range(30)}
+
+        @property
+        def n_fits(self) -> int:
+            return len(self.fits)
+
+        def fitted(self, group) -> bool:
+            return group in self.fits
+
+        def look_from(self, partition) -> None:
+            pass
 
         def score(self, group) -> float:
-            self.n_fits += 1
+            self.fits.add(group)
             return -0.01 * (len(group) - 1)
 
         def gain(self, first, second) -> float:
             return self.score(first | second) - self.score(first) - self.score(second)
 
-    shared = _sharing(weigh_partitions(Indifferent()), 30)
+        def promise(self, new, old) -> float:
+            return -0.01 * (sum(len(group) - 1 for group in new) - sum(len(group) - 1 for group in old))
+
+    weights, unexplored = weigh_partitions(Indifferent())
+    shared = _sharing(weights, 30)
     assert (np.diag(shared) < 0.95).all()
     assert shared.min() > 0
+    assert unexplored > 100
+
+
+def test_parabolas_are_the_log_likelihood_near_a_reward():
+    """Around a group's reward they have the value and the slope of the log-likelihood, and add up to the score of the group."""
+    scores = Scores(decided([0, 0, 0], 400), 1.0)
+    everybody = frozenset(range(3))
+    fit = scores(everybody)
+    scores.look_from([everybody])
+    assert scores.estimate(everybody) == pytest.approx(scores.score(everybody), abs=0.1)
+    model, d = fit.point.likelihood, 6
+    move = 0.01 * np.random.default_rng(0).normal(size=d)
+    values = []
+    for sign in (-1, 1):  # discounts follow the reward
+        x = fit.point.x.copy()
+        x[:d] += sign * move
+        held = np.arange(model.size) < d
+        values.append(model.person_values(climb(model.at(x), held, gain=1e-12).point))
+    theta = fit.point.x[:d]
+    for k, near in enumerate(parabolas(fit)):
+        curvature = near.rewards - near.taken(near.prior)
+        low, middle, high = (
+            near.constant + t @ near.slope - 0.5 * t @ curvature @ t for t in (theta - move, theta, theta + move)
+        )
+        assert middle == pytest.approx(model.person_values(fit.point)[k], abs=1e-9)
+        assert high - low == pytest.approx(values[1][k] - values[0][k], rel=0.1, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_what_estimates_leave_out_changes_no_verdict(monkeypatch):
+    """Eight experts, two goals: most fits of two and more are left out, and pairs that were never fitted together say so."""
+    mdp = mh.domains.random_mdp(20, 3, 4, seed=0)
+    rewards, discounts = np.random.default_rng(0).normal(size=(2, 20)), np.linspace(0.2, 0.9, 8)
+    acted = [mh.soft_plan(mdp, rewards[k % 2], gamma).policy for k, gamma in enumerate(discounts)]
+    problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, acted, 20, max_steps=30))
+    fits, fit = [], goals_module.best_fit
+    monkeypatch.setattr(goals_module, "best_fit", lambda model, least: fits.append(model.n_experts) or fit(model, least))
+    found = mh.goals(problem, simulations=19)
+    some = sum(experts > 1 for experts in fits)
+    monkeypatch.setattr(Scores, "hopeless", np.inf)
+    whole = mh.goals(problem, simulations=19)
+    assert some < 0.6 * (sum(experts > 1 for experts in fits) - some)
+    assert found.groups == whole.groups == (("0", "2", "4", "6"), ("1", "3", "5", "7"))
+    assert [pair.verdict for pair in found.pairs] == [pair.verdict for pair in whole.pairs]
+    np.testing.assert_allclose(found.sharing, whole.sharing, atol=1e-3)
+    assert not any(pair.left_out for pair in whole.pairs)
+    out = [pair for pair in found.pairs if pair.left_out]
+    assert out
+    assert all(pair.verdict == "differ" and "never fitted together" in pair.left_out for pair in out)
 
 
 def test_a_known_temperature_stays_with_its_expert_in_a_group():

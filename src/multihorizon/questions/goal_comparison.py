@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, as_count
 from multihorizon.choice.deviations import NearlyShared
@@ -237,7 +237,7 @@ def one_goal_test(solution: Solution, *, seed: int = 0, jobs: int = 1, progress:
     found = LikelihoodEvidence.of(solution).deviations
     if found is None or np.isnan(found.p_shared):
         return shared_goal_test(solution, seed=seed, jobs=jobs, progress=progress)
-    direct = SharedGoalTest(float(norm.isf(max(found.p_shared, TINY))), found.p_shared, 0)
+    direct = SharedGoalTest(float(-ndtri(max(found.p_shared, TINY))), found.p_shared, 0)
     if not direct.rejected:
         return direct
     simulated = shared_goal_test(solution, seed=seed, jobs=jobs, progress=progress)

@@ -9,7 +9,9 @@ usually has more equations than unknowns, so that experts with different rewards
 
 Pairs that share a reward are linked, the surest first, and links make groups. Two groups become one only if their joint system
 has a solution. Several experts can show what pairs cannot, so groups that nothing sets apart are also tried together: they become
-one if all of them together are identified. What each expert says is computed once, so a pair costs only a system in two unknowns.
+one if all of them together are identified. What each expert says is computed once, and the linear systems of all pairs are solved
+together (`pair_systems`). They settle who differs. Experts of whom every pair may share a reward are looked at together: where
+one of them shares it with each of the others, and all of them together are identified, the other pairs follow, and say so.
 
 *Decisions.* The members of a group share a reward θ, and each has a discount γ. The score of a group is the log-likelihood L of
 its fit less a price for each parameter that the decisions determine,
@@ -25,11 +27,16 @@ for a newcomer, because it takes goals to have nothing in common, while often th
 that with which the experts alone have the best score at c = 1. It keeps every climb finite: there is always a maximum.
 
 A partition of the experts into groups has the sum of its groups' scores, and a probability in proportion to the exponential of
-that sum (Akaike's weights). The search begins with single experts and merges the two groups whose merging gains most, as long as
-any does. From there the best partition is taken again and again, and its neighbours are tried: one expert in another group or
+that sum (Akaike's weights). The search begins with single experts and merges the two groups whose merging promises most, as long
+as any gains. From there the best partition is taken again and again, and its neighbours are tried: one expert in another group or
 alone, or two groups merged. The probability that two experts share a goal is the weight of the partitions found in which they do.
 Experts are put into one group if they are linked by probabilities of at least 95 %. So a group holds experts who share its goal
 beyond reasonable doubt. Whoever is alone may still share a goal with somebody: that is said.
+
+A fit takes long, and most groups are not worth one. So each expert's log-likelihood, at the best discount and temperature, is
+expanded to second order around the reward of the group in which the expert is. The sum of these parabolas and of the prior has
+its maximum in closed form, which estimates the score of any group. A group is fitted unless the estimate puts its partition far
+below the best. Pairs that were never fitted together say so.
 
 Whether all share one reward is tested by itself (`shared_goal`). Goals differ only if the test rejects, and are shared only if
 all are surely in one group. Else the verdict is `cannot tell`.
@@ -57,6 +64,7 @@ from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, choice_p
 from multihorizon.exact.equations import has_features, in_order_of_content, joint_equations, read_equations, reward_families
 from multihorizon.exact.identify import Conclusion, Identification, judge, read_temperature
 from multihorizon.exact.identify import Temperature as PolicyTemperature
+from multihorizon.exact.pairs import pair_systems
 from multihorizon.files import for_json
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem, require_finite
@@ -86,7 +94,9 @@ class Pair:
         probability: of decisions, that they share one; NaN for policies.
         status: of policies, that of `identify` for the pair.
         misfit: of policies, how much worse the equations hold than errors of the tolerance explain; above 5 is "differ".
-        coincidence: of policies, a rough chance that experts with unrelated rewards would fit as well.
+        coincidence: of policies, a rough chance that experts with unrelated rewards would fit as well; NaN where the verdict does
+            not depend on it.
+        left_out: why the pair was not looked at by itself; empty where it was.
     """
 
     experts: tuple[str, str]
@@ -95,6 +105,7 @@ class Pair:
     status: str = ""
     misfit: float = np.nan
     coincidence: float = np.nan
+    left_out: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +123,7 @@ class Goals(Result, Generic[Found]):
             that nobody shares it. For policies it is 1, 0, or NaN where it is not known.
         sharing: the probability `(K,K)` that two experts share a goal; on the diagonal that nobody shares the expert's goal.
         test: the test that all share one reward; None for policies, which are compared exactly.
+        unexplored: of decisions, how many partitions near the best were not looked around, because too many groups were fitted.
     """
 
     _drawn: ClassVar[tuple[str, ...]] = ("expert", "discount")
@@ -125,6 +137,7 @@ class Goals(Result, Generic[Found]):
     memberships: Floats
     sharing: Floats
     test: SharedGoalTest | None = None
+    unexplored: int = 0
 
     @property
     def discounts(self) -> Floats:
@@ -152,6 +165,10 @@ class Goals(Result, Generic[Found]):
         lines: list[str] = [self.headline()]
         for number, (group, solution) in enumerate(zip(self.groups, self.solutions, strict=True), start=1):
             lines.append(f"Goal {number}: {', '.join(group)}. {_describe(solution)}")
+        if self.unexplored:
+            lines.append(
+                f"{self.unexplored} groupings that are nearly as likely were not looked around: probabilities are rough."
+            )
         if len(self.undecided) > 1 and len(self.undecided) == comb(len(self.groups), 2):
             return "\n".join([*lines, "Any of these goals may be the same."])
         lines += [f"It is not known whether goals {g + 1} and {h + 1} are the same." for g, h in self.undecided]
@@ -301,7 +318,7 @@ def _goals_of_policies(
         if expert.counts is not None:
             raise ValueError(f"expert {expert.name} must be given as a policy like the others, received demonstrations")
     policies, names = _Policies(problem, lam, tolerance), problem.names
-    policies.judge_pairs(progress)
+    pairs = policies.judge_pairs(progress)
     found = [tuple(sorted(group, key=names.index)) for group in policies.try_together(policies.link())]
     groups = tuple(sorted(found, key=lambda group: names.index(group[0])))
     together = [policies.judge(group, extent=True).report() for group in groups]
@@ -317,7 +334,7 @@ def _goals_of_policies(
         experts=names,
         groups=groups,
         solutions=tuple(one.listed_as(g, free_temperatures=lam is None) for one, g in zip(together, groups, strict=True)),
-        pairs=tuple(policies.pairs),
+        pairs=pairs,
         verdict=_verdict(len(groups), open_pairs, len(names) > 1),
         undecided=tuple(open_pairs),
         memberships=memberships,
@@ -340,49 +357,94 @@ class _Policies:
 
     def __init__(self, problem: Problem, lam: float | None, tolerance: float) -> None:
         self.problem, self.names, self.lam, self.tolerance = in_order_of_content(problem), problem.names, lam, tolerance
+        self._place = {name: k for k, name in enumerate(problem.names)}
         policies = [read_equations(expert) for expert in self.problem.experts]
         self.families = None if has_features(problem) else reward_families(self.problem, policies, tolerance)
-        self.pairs: list[Pair] = []
+        self.pairs: dict[tuple[str, str], Pair] = {}
+        self.differ: dict[str, set[str]] = {name: set() for name in problem.names}
+        self.groups = {name: frozenset((name,)) for name in self.problem.names}
+        self._judged: dict[frozenset[str], Conclusion] = {}
 
     def judge(self, names: Collection[str], extent: bool = False) -> Conclusion:
         """What is found of some experts; `extent` is whether a set is to be walked along."""
+        found = self._judged.get(frozenset(names))
+        if found is not None and (found.status != "set" or not extent):
+            return found
         chosen = [i for i, expert in enumerate(self.problem.experts) if expert.name in names]
         problem = self.problem.with_experts([self.problem.experts[i] for i in chosen])
         families = None
         if self.families is not None:
             families = [replace(self.families[i], owner=k) for i, k in zip(chosen, problem.owner, strict=True)]
-        return judge(joint_equations(problem, self.lam, self.tolerance, families=families), extent=extent)
+        found = judge(joint_equations(problem, self.lam, self.tolerance, families=families), extent=extent)
+        if len(problem.names) > 2:  # of pairs there are many, and only their verdicts are asked for again
+            self._judged[frozenset(names)] = found
+        return found
 
-    def judge_pairs(self, progress: Progress) -> None:
-        """Give every pair its verdict."""
-        both = list(combinations(self.problem.names, 2))
-        for number, names in enumerate(both, start=1):
-            found = self.judge(names)
-            first, second = sorted(names, key=self.names.index)
+    def judge_pairs(self, progress: Progress) -> tuple[Pair, ...]:
+        """Every pair with its verdict: from the linear systems of all pairs where these settle it, else by itself."""
+        names = self.problem.names
+        systems = None if self.families is None else pair_systems(self.families, self.problem.n_parameters, self.lam)
+        if systems is not None:
+            for i, j in combinations(range(len(names)), 2):
+                misfit = float(systems.misfit[i, j])
+                if systems.infeasible[i, j]:
+                    self._tell(Pair((names[i], names[j]), "differ", np.nan, "infeasible", misfit))
+                elif systems.loose[i, j]:
+                    self._tell(Pair((names[i], names[j]), "cannot tell", np.nan, "set", misfit))
+            n_parts, part = connected_components(systems.tight, directed=False)
+            for members in (np.flatnonzero(part == p) for p in range(n_parts)):
+                if systems.tight[np.ix_(members, members)].sum() == comb(members.size, 2) > 1:
+                    self._judge_alike([names[k] for k in members], systems.misfit[np.ix_(members, members)])
+        both = list(combinations(names, 2))
+        for number, pair in enumerate(both, start=1):
+            self._judge_pair(pair)
+            progress(number / len(both), f"pair {number} of {len(both)}")
+        return tuple(self.pairs[pair] for pair in combinations(self.names, 2))
+
+    def _judge_pair(self, names: tuple[str, str]) -> Pair:
+        """The verdict of a pair, by itself if there is none yet."""
+        first, second = sorted(names, key=self._place.__getitem__)
+        if (first, second) not in self.pairs:
+            found = self.judge((first, second))
             logarithm = found.surplus()[1]
             verdict: Shares = "differ" if found.status == "infeasible" else "cannot tell"
             if found.status == "unique" and logarithm <= self.coincidence:
                 verdict = "share"
-            chance = float(10.0**logarithm)
-            self.pairs.append(Pair((first, second), verdict, np.nan, found.status, found.misfit, chance))
-            progress(number / len(both), f"pair {number} of {len(both)}")
+            self._tell(Pair((first, second), verdict, np.nan, found.status, found.misfit, float(10.0**logarithm)))
+        return self.pairs[first, second]
+
+    def _judge_alike(self, names: Sequence[str], misfits: Floats) -> None:
+        """Make experts a group of whom every pair may share a reward, if the first shares it with each and all are identified."""
+        shared = all(self._judge_pair((names[0], name)).verdict == "share" for name in names[1:])
+        if not shared or self.judge(names).status != "unique":
+            return
+        self.groups.update(dict.fromkeys(names, frozenset(names)))
+        why = f"both share a reward with {names[0]}, and all {len(names)} are identified together"
+        for (i, first), (j, second) in combinations(list(enumerate(names))[1:], 2):
+            self._tell(Pair((first, second), "share", np.nan, "unique", float(misfits[i, j]), left_out=why))
+
+    def _tell(self, pair: Pair) -> None:
+        first, second = sorted(pair.experts, key=self._place.__getitem__)
+        self.pairs[first, second] = replace(pair, experts=(first, second))
+        if pair.verdict == "differ":
+            self.differ[first].add(second)
+            self.differ[second].add(first)
 
     def apart(self, first: Collection[str], second: Collection[str]) -> bool:
         """Whether some expert of one group differs from some expert of the other."""
-        differ = [set(pair.experts) for pair in self.pairs if pair.verdict == "differ"]
-        return any(len(both.intersection(first)) == len(both.intersection(second)) == 1 for both in differ)
+        return any(not self.differ[name].isdisjoint(second) for name in first)
 
     def link(self) -> list[frozenset[str]]:
         """Join experts who share a reward, the surest pair first, wherever the joint system of their groups has a solution."""
-        group_of = {name: frozenset((name,)) for name in self.problem.names}
-        for pair in sorted((p for p in self.pairs if p.verdict == "share"), key=lambda p: p.coincidence):
-            first, second = (group_of[name] for name in pair.experts)
+        linked = [pair for pair in self.pairs.values() if pair.verdict == "share" and not pair.left_out]
+        for pair in sorted(linked, key=lambda p: p.coincidence):
+            first, second = (self.groups[name] for name in pair.experts)
             together = first | second
             if first == second or self.apart(first, second):
                 continue
             if len(together) == 2 or self.judge(together).status != "infeasible":
-                group_of.update(dict.fromkeys(together, together))
-        return list(dict.fromkeys(group_of.values()))
+                self.groups.update(dict.fromkeys(together, together))
+        return list(dict.fromkeys(self.groups.values()))
 
     def try_together(self, groups: list[frozenset[str]]) -> list[frozenset[str]]:
         """Join groups that nothing sets apart where they are identified together: two at a time, then all that are connected."""
@@ -439,7 +501,8 @@ def group_experts(
     problem = together.require_problem()
     names, number = problem.names, range(problem.n_experts)
     scores = Scores(in_order_of_content(problem), temperature)
-    shared = _sharing(weigh_partitions(scores, part_of(progress, 0.0, 0.9)), len(names))
+    weights, unexplored = weigh_partitions(scores, part_of(progress, 0.0, 0.9))
+    shared = _sharing(weights, len(names))
     place = [scores.problem.names.index(name) for name in names]
     n_groups, part = connected_components((shared >= SURE) & ~np.eye(len(names), dtype=np.bool_), directed=False)
     found = [frozenset(np.flatnonzero(part == g).tolist()) for g in range(n_groups)]
@@ -459,10 +522,12 @@ def group_experts(
     pairs = []
     for i, j in combinations(number, 2):
         verdict: Shares = "differ" if (min(own[i], own[j]), max(own[i], own[j])) in apart else "cannot tell"
-        pairs.append(Pair((names[i], names[j]), "share" if shared[i, j] >= SURE else verdict, float(shared[i, j])))
+        verdict = "share" if shared[i, j] >= SURE else verdict
+        why = scores.why_left_out(place[i], place[j])
+        pairs.append(Pair((names[i], names[j]), verdict, float(shared[i, j]), left_out=why))
     accepted = not test.rejected and not test.reason
     verdict = _verdict(n_groups, open_pairs, accepted, test.rejected)
-    return Goals(names, groups, tuple(solutions), tuple(pairs), verdict, tuple(open_pairs), memberships, shared, test)
+    return Goals(names, groups, tuple(solutions), tuple(pairs), verdict, tuple(open_pairs), memberships, shared, test, unexplored)
 
 
 def _solve_group(problem: Problem, group: Sequence[str], temperature: Temperature, seed: int) -> Solution:
@@ -485,8 +550,57 @@ class GroupFit:
     finished: bool
 
 
+@dataclass(frozen=True, eq=False)
+class Parabola:
+    """An expert's log-likelihood near a reward, at the best discount and temperature: `constant + slopeᵀ θ − ½ θᵀ J θ`.
+
+    `J = A − B C⁻¹ Bᵀ` with `rewards` A `(d,d)`, `across` B `(d,f)` and `own` C `(f,f)`, the information of the decisions in the
+    rewards, in them and the f free numbers of the expert, and in these. `prior` `(f,)` is the precision of what is known of them.
+    """
+
+    constant: float
+    slope: Floats
+    rewards: Floats
+    across: Floats
+    own: Floats
+    prior: Floats
+
+    def taken(self, precision: Floats) -> Floats:
+        """`B C⁻¹ Bᵀ` `(d,d)`: what is lost where one's own numbers are not known, but for this precision `(f,)`."""
+        lost: Floats = self.across @ np.linalg.solve(self.own + np.diag(precision), self.across.T)
+        return lost
+
+
+def parabolas(fit: GroupFit) -> list[Parabola]:
+    """One for each member of a group, in their order, around the group's reward."""
+    point, model, d = fit.point, fit.point.likelihood, fit.point.likelihood.n_reward
+    values, theta = model.person_values(point), model.reward(point.x)
+    slopes, matrices = np.zeros((model.n_experts, d)), np.zeros((model.n_experts, d + 2, d + 2))
+    for i, plan in enumerate(point.plans):
+        rows, columns, scores = point.scores(i)
+        counts = plan.persons.counts.reshape(-1, plan.lam.size)[rows]
+        for n, k in enumerate(plan.persons.owners):
+            slopes[k, columns[n][:-2]] += counts[:, n] @ scores[:, n, :-2]
+    for k, places, block in point.own_blocks():
+        places = np.array([*places[:-2], d, d + 1])
+        matrices[k][np.ix_(places, places)] += block
+    found = []
+    for matrix, slope, value, group in zip(matrices, slopes, values, model.temperature_groups, strict=True):
+        free = [d] if model.fixed[model.temperature_slice][group] else [d, d + 1]
+        # Nothing is known of a discount, but an expert who does not look ahead at all would leave no matrix to solve with.
+        prior = np.array([1e-6, 1.0])[: len(free)]
+        near = Parabola(0.0, slope, matrix[:d, :d], matrix[:d, free], matrix[np.ix_(free, free)], prior)
+        moved = (near.rewards - near.taken(prior)) @ theta
+        # At the best discount and temperature nothing is left to gain by them; what a bound holds back is left out.
+        found.append(replace(near, constant=float(value - slope @ theta - 0.5 * theta @ moved), slope=slope + moved))
+    return found
+
+
 class Scores:
-    """The scores of any groups of a problem's experts, each computed once."""
+    """The scores of any groups of a problem's experts, each computed once, and estimates of those that were not."""
+
+    #: A partition that is estimated so far below the best, with a millionth of its weight, is not worth a fit.
+    hopeless = 15.0
 
     def __init__(self, problem: Problem, temperature: Temperature) -> None:
         self.problem = problem
@@ -501,6 +615,9 @@ class Scores:
         _, self._ridge, self._fits = max(tried, key=lambda one: one[0])
         determined = sum(fit.determined for fit in self._fits.values())
         self.price = max(1.0, 0.5 * float(np.log(self._everyone.decisions / determined))) if determined > 0 else 1.0
+        self._near: dict[int, tuple[Group, Parabola]] = {}
+        self._estimates: dict[frozenset[tuple[int, Group]], float] = {}
+        self.left_out: dict[tuple[int, int], float] = {}
 
     def __call__(self, group: Group) -> GroupFit:
         """The fit of a group of experts, by their numbers, with the prior as its penalty."""
@@ -510,6 +627,10 @@ class Scores:
             # A climb so far below the members alone is broken off early.
             self._fits[group] = best_fit(model.holding(temperature_prior(model), self._ridge), alone - 1000.0)
         return self._fits[group]
+
+    def fitted(self, group: Group) -> bool:
+        """Whether a group was fitted."""
+        return group in self._fits
 
     @property
     def n_fits(self) -> int:
@@ -525,11 +646,61 @@ class Scores:
         """The score that one reward of two groups gains against one each."""
         return self.score(first | second) - self.score(first) - self.score(second)
 
+    def look_from(self, partition: Collection[Group]) -> None:
+        """Expand each expert's log-likelihood around the reward of its group in a partition."""
+        for group in partition:
+            if any(self._near.get(k, (None,))[0] != group for k in group):
+                self._near |= {k: (group, near) for k, near in zip(sorted(group), parabolas(self(group)), strict=True)}
+
+    def estimate(self, group: Group) -> float:
+        """The score of a group, without a fit."""
+        key = frozenset((k, self._near[k][0]) for k in group)
+        if key not in self._estimates:
+            members = [self._near[k][1] for k in sorted(group)]
+            rewards, ridge = np.sum([near.rewards for near in members], axis=0), np.diag(self._ridge)
+            curvature = rewards - np.sum([near.taken(near.prior) for near in members], axis=0)
+            slope = np.sum([near.slope for near in members], axis=0)
+            theta = np.linalg.solve(curvature + ridge, slope)
+            value = sum(near.constant for near in members) + slope @ theta - 0.5 * theta @ curvature @ theta
+            # Parameters count as in a fit, where 2π stands for a uniform discount: tr[I (I + Λ)⁻¹] = p − tr[Λ (I + Λ)⁻¹].
+            counted = [near.prior + 2 * np.pi * (np.arange(near.prior.size) == 0) for near in members]
+            lost = np.sum([near.taken(prior) for near, prior in zip(members, counted, strict=True)], axis=0)
+            inverse = np.linalg.inv(rewards - lost + ridge)
+            determined = theta.size - float(np.diag(inverse) @ self._ridge)
+            for near, prior in zip(members, counted, strict=True):
+                alone = np.linalg.inv(near.own + np.diag(prior))
+                moved = near.across @ alone
+                determined += prior.size - float(prior @ np.diag(alone + moved.T @ inverse @ moved))
+            self._estimates[key] = float(value - self.price * determined)
+        return self._estimates[key]
+
+    def promise(self, new: Collection[Group], old: Collection[Group]) -> float:
+        """What some groups would gain in place of others: exactly where all were fitted, else by estimates."""
+        if all(map(self.fitted, new)):
+            return sum(map(self.score, new)) - sum(map(self.score, old))
+        return sum(map(self.estimate, new)) - sum(map(self.estimate, old))
+
+    def leave_out(self, new: Collection[Group], below: float) -> None:
+        """Keep in mind that groups were not fitted, and how far below the best partition they were estimated."""
+        for group in new:
+            if not self.fitted(group):
+                for pair in combinations(sorted(group), 2):
+                    self.left_out[pair] = min(self.left_out.get(pair, np.inf), below)
+
+    def why_left_out(self, first: int, second: int) -> str:
+        """Why two experts were never fitted together; empty where they were."""
+        pair = min(first, second), max(first, second)
+        if pair not in self.left_out or any(first in group and second in group for group in self._fits):
+            return ""
+        return f"never fitted together: by an estimate {self.left_out[pair]:.0f} below the best"
+
     def apart(self, first: Group, second: Group, shared: Floats) -> bool:
         """Whether it is sure that the goals of two groups differ; `shared` are the probabilities between their members."""
-        sure = bool((shared <= 1 - SURE).all())
+        sure, both = bool((shared <= 1 - SURE).all()), first | second
+        if sure and not self.fitted(both) and self.promise([both], [first, second]) < -self.hopeless:
+            return True
         # A fit that was broken off says that experts differ only where it is far behind.
-        return sure and (self(first | second).finished or self.gain(first, second) < -100.0)
+        return sure and (self(both).finished or self.gain(first, second) < -100.0)
 
 
 def best_fit(model: Likelihood, least: float) -> GroupFit:
@@ -563,38 +734,51 @@ def _starts(model: Likelihood) -> Iterator[Point]:
 
 def weigh_partitions(
     scores: Scores, progress: Progress = silent, near: float = 7.0, max_fits: int = 400
-) -> dict[Partition, float]:
-    """The likely partitions of the experts with their probabilities.
+) -> tuple[dict[Partition, float], int]:
+    """The likely partitions of the experts with their probabilities, and how many near the best were not looked around.
 
     Partitions whose score is further than `near` below the best are not looked around: they have less than a thousandth of its
     weight. None is once more than `max_fits` groups were fitted after the merging. The neighbours of the merged partition are
-    always tried: without them its probability would be 1, however many experts there are.
+    always tried, unless they are hopeless: without them its probability would be 1, however many experts there are.
     """
     best = merged(scores, progress)
     found = {best: _score(scores, best)}
+    rest, most = [best], scores.n_fits + max_fits
     looked_around: set[Partition] = set()
-    most = scores.n_fits + max_fits
-    while found[best] >= max(found.values()) - near and scores.n_fits <= most:
-        looked_around.add(best)
-        found |= {close: _score(scores, close) for close in _neighbours(best) if close not in found}
-        rest = [partition for partition in found if partition not in looked_around]
-        if not rest:
-            break
+    while rest and scores.n_fits <= most:
         best = max(rest, key=found.__getitem__)
-    return dict(zip(found, softmax(np.array(list(found.values()))).tolist(), strict=True))
+        looked_around.add(best)
+        scores.look_from(best)
+        for close in _neighbours(best):
+            if close in found:
+                continue
+            below = max(found.values()) - found[best] - scores.promise(close - best, best - close)
+            if below > scores.hopeless and not all(map(scores.fitted, close - best)):
+                scores.leave_out(close - best, below)
+            else:
+                found[close] = _score(scores, close)
+        least = max(found.values()) - near
+        rest = [partition for partition in found if partition not in looked_around and found[partition] >= least]
+    return dict(zip(found, softmax(np.array(list(found.values()))).tolist(), strict=True)), len(rest)
 
 
 def merged(scores: Scores, progress: Progress) -> Partition:
-    """Merge the two groups that gain most, until no two gain."""
+    """Merge the two groups that promise most and do gain, until no two gain: all that are not hopeless have been fitted then."""
     groups: list[Group] = [frozenset((k,)) for k in range(scores.problem.n_experts)]
     first = len(groups)
-    while len(groups) > 1:
-        gains = {pair: scores.gain(*pair) for pair in combinations(groups, 2)}
-        one, other = max(gains, key=gains.__getitem__)
-        if gains[one, other] <= 0:
+    scores.look_from(groups)
+    while True:
+        promises = {(one, other): scores.promise([one | other], [one, other]) for one, other in combinations(groups, 2)}
+        open_ = {
+            pair: p for pair, p in promises.items() if p > 0 or (p >= -scores.hopeless and not scores.fitted(pair[0] | pair[1]))
+        }
+        if not open_:
             break
-        groups = [group for group in groups if group not in (one, other)] + [one | other]
-        progress(1 - len(groups) / first, f"{len(groups)} groups")
+        one, other = max(open_, key=open_.__getitem__)
+        if scores.gain(one, other) > 0:
+            groups = [group for group in groups if group not in (one, other)] + [one | other]
+            scores.look_from(groups)
+            progress(1 - len(groups) / first, f"{len(groups)} groups")
     return frozenset(groups)
 
 
