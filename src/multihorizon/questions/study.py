@@ -2,7 +2,10 @@
 
 *Design.* A person of the study is a pattern that can be used again: where their episodes began and how long they could be or,
 without the table, in which states they decided how often. A simulated study draws persons from the patterns, lets each act by a
-policy in the same tasks, and counts their decisions.
+policy in the same tasks, and counts their decisions. In place of a study that was run there can be one that is planned: a
+`Schedule` says how often each person is given each of some *candidates*, and everybody is given the same. A candidate is what a
+person can be given to do: one episode, or a block of episodes, each with the state in which it begins and the most decisions it
+may have. `design` finds the best schedule.
 
 *Truth.* After a `Population` persons are drawn anew for each study from the fitted population, with a chosen effect of one
 covariate if wanted. After `MaximumLikelihood` each person has the fitted discount and temperature, or a chosen discount. The
@@ -25,19 +28,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from scipy.special import expit
 
-from multihorizon.checks import Floats, Ints, as_count, as_floats, first_few, label
+from multihorizon.checks import Floats, Ints, as_count, as_floats, first_few, label, read_only
 from multihorizon.choice.model import Settings, by_name, check_discounts, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.data.demonstrations import Demonstrations, simulate_policy
+from multihorizon.data.reading import Table, positions, read_table
 from multihorizon.driver import solve
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.estimate.population.covariates import Covariates, least_persons
 from multihorizon.estimate.population.solver import Population
 from multihorizon.files import read_json
+from multihorizon.frames import Frame, as_frame
+from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
-from multihorizon.problem import Problem, require_counts, require_finite
+from multihorizon.problem import Expert, Problem, require_counts, require_finite
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.result import COLOURS, Result, package_version
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
@@ -48,6 +55,7 @@ def simulate_study(
     solver: MaximumLikelihood | Population | None = None,
     demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
     *,
+    schedule: Schedule | None = None,
     effects: Sequence[float] | None = None,
     term: str | None = None,
     discounts: Mapping[str, float] | None = None,
@@ -66,6 +74,8 @@ def simulate_study(
             `MaximumLikelihood()`.
         demonstrations: the table the problem was made of, or one for each task. Then simulated episodes begin where those of the
             study did; without it, persons decide again in the states in which they decided.
+        schedule: in place of a study that was run, one that is planned, as `design` proposes it. Persons are those of the
+            solution, and only the first of `people` is used: as many persons take part, each made after one of the solution's.
         effects: sizes of the effect of one covariate on logit γ, for `Population`. The last one is that of studies of other
             sizes. By default no effect and the fitted one.
         term: the covariate's term in the formula; not needed where there is one besides the intercept.
@@ -90,7 +100,7 @@ def simulate_study(
     """
     as_count(studies, "studies", least=2)
     as_jobs(jobs)
-    used = solver or (_solver_of(study) if isinstance(study, Solution) else MaximumLikelihood())
+    used = solver or (solver_of(study) if isinstance(study, Solution) else MaximumLikelihood())
     problem = study.require_problem() if isinstance(study, Solution) else require_finite(study)
     covariates = used.covariates(problem) if isinstance(used, Population) else None
     if covariates is not None and covariates.conditions:
@@ -99,8 +109,9 @@ def simulate_study(
             f"{first_few(covariates.conditions)}: leave them out"
         )
     problem = problem if covariates is None else covariates.compared(problem)
-    design = read_design(problem, demonstrations)
-    varied = _check_request(covariates, term, effects, discounts, decisions, people)
+    if schedule is not None and demonstrations is not None:
+        raise ValueError("a study must have demonstrations or a schedule, received both")
+    varied = _check_request(covariates, term, effects, discounts, decisions, None if schedule is not None else people)
     chosen = by_name(problem, discounts or {}, "discount")
     fitted = study if isinstance(study, Solution) else solve(problem, used, seed=seed)
     if fitted.status == Status.NOT_CONVERGED or not np.isfinite(fitted.discounts).all() or fitted.temperature is None:
@@ -108,7 +119,14 @@ def simulate_study(
     known = np.where(np.isnan(chosen), fitted.discounts, chosen)
     population = None if covariates is None else PopulationEvidence.of(fitted).population
     truth = Truth(fitted.personal_rewards, known, fitted.temperature, varied, covariates, population)
-    sizes = _sizes(design, truth, effects, decisions, people)
+    if schedule is None:
+        design = read_design(problem, demonstrations)
+        sizes = _sizes(design, truth, effects, decisions, people)
+    else:
+        design = schedule.study(problem, used.known_reward, fitted.personal_rewards, known, fitted.temperature)
+        number = people[0] if people else problem.n_experts
+        as_count(number, "people")
+        sizes = [replace(size, people=number) for size in _sizes(design, truth, effects, decisions or [], [])]
     items = [(size, number) for size in sizes for number in range(studies)]
     outcomes: list[Outcome] = []
     for outcome in in_parallel(_Study(design, truth, used, seed), items, jobs):
@@ -120,7 +138,8 @@ def simulate_study(
     return Recovery(type(used).__name__, varied, tuple(results), seed)
 
 
-def _solver_of(solution: Solution) -> MaximumLikelihood | Population:
+def solver_of(solution: Solution) -> MaximumLikelihood | Population:
+    """The solver of a solution, with its options."""
     options = {name: value for name, value in solution.options.items() if name != "lookahead"}
     try:
         if solution.solver == "Population":
@@ -175,18 +194,15 @@ class StudyDesign:
 
     Attributes:
         problem: persons and tasks, with their decisions.
-        starts: for each of the problem's experts the states in which episodes began; None where only visited states are known.
-        lengths: the most decisions of one of their episodes.
+        starts: for each of the problem's experts the states in which episodes begin; None where only visited states are known.
+        lengths: the most decisions of each of these episodes.
+        decisions: the mean number of decisions of a person.
     """
 
     problem: Problem
     starts: tuple[Ints, ...] | None
-    lengths: tuple[int, ...]
-
-    @property
-    def decisions(self) -> float:
-        """The mean number of decisions of a person."""
-        return float(sum(require_counts(expert).sum() for expert in self.problem.experts)) / self.problem.n_experts
+    lengths: tuple[Ints, ...]
+    decisions: float
 
     def draw_people(self, people: int, rng: np.random.Generator) -> Ints:
         """Which person of the study each of so many is made after: everyone equally often, the rest drawn."""
@@ -227,10 +243,14 @@ class StudyDesign:
                 visits = rng.multinomial(max(1, round(share * visits.sum())), visits / visits.sum())
             return rng.multinomial(visits.astype(np.int64), policy / policy.sum(axis=1, keepdims=True)).astype(np.float64)
         own = self.starts[place]
-        wanted = max(1, round(share * own.size))  # all starts equally often, the rest drawn
-        starts = np.concatenate([np.tile(own, wanted // own.size), rng.permutation(own)[: wanted % own.size]])
-        columns = simulate_policy(expert.mdp, policy, starts.size, self.lengths[place], second, starts)
         counts = np.zeros((expert.mdp.n_states, expert.mdp.n_actions))
+        if not own.size:
+            return counts
+        wanted = max(1, round(share * own.size))  # all starts equally often, the rest drawn
+        chosen = np.concatenate(
+            [np.tile(np.arange(own.size), wanted // own.size), rng.permutation(own.size)[: wanted % own.size]]
+        )
+        columns = simulate_policy(expert.mdp, policy, chosen.size, self.lengths[place][chosen], second, own[chosen])
         np.add.at(counts, (columns[2], columns[3]), 1.0)
         return counts
 
@@ -240,10 +260,11 @@ def read_design(problem: Problem, demonstrations: Demonstrations | Sequence[Demo
 
     The tables may hold further experts, whom the problem leaves out.
     """
+    decisions = float(sum(require_counts(expert).sum() for expert in problem.experts)) / problem.n_experts
     if demonstrations is None:
-        return StudyDesign(problem, None, (0,) * len(problem.experts))
+        return StudyDesign(problem, None, (np.zeros(0, dtype=np.int64),) * len(problem.experts), decisions)
     starts: list[Ints] = []
-    lengths: list[int] = []
+    lengths: list[Ints] = []
     everybody = set(problem.names)
     for table in tables_of(problem, demonstrations, all_experts=False):
         members = [expert for expert, name in enumerate(table.experts) if name in everybody]
@@ -253,8 +274,274 @@ def read_design(problem: Problem, demonstrations: Demonstrations | Sequence[Demo
             for expert in members:
                 own = episodes.expert == expert
                 starts.append(states[own])
-                lengths.append(int(episodes.length[own].max()))
-    return StudyDesign(problem, tuple(starts), tuple(lengths))
+                lengths.append(np.full(starts[-1].size, int(episodes.length[own].max())))
+    return StudyDesign(problem, tuple(starts), tuple(lengths), decisions)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What a person can be given to do: the episodes of a block, or one episode.
+
+    Attributes:
+        name: of the candidate.
+        task: the place of its task among those of the study.
+        starts: the states in which its episodes begin.
+        lengths: the most decisions of each of these episodes.
+        most: how often one person may be given it.
+        cost: what it costs once; None where nothing was said.
+    """
+
+    name: str
+    task: int
+    starts: tuple[int, ...]
+    lengths: tuple[int, ...]
+    most: float = np.inf
+    cost: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """A planned study.
+
+    Attributes:
+        tasks: in which persons decide.
+        candidates: what they can be given.
+        times: how often each person is given each candidate `(J,)`.
+        features: of tasks that a pilot's reward does not describe, `(A·S,d)` each; None where it does.
+        unused: columns of the table it was read from that mean nothing here.
+    """
+
+    tasks: tuple[MDP, ...]
+    candidates: tuple[Candidate, ...]
+    times: Ints
+    features: tuple[Any, ...] | None = None
+    unused: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.tasks or not self.candidates:
+            raise ValueError("a study must have at least one task and one candidate, received none")
+        if self.features is not None and len(self.features) != len(self.tasks):
+            raise ValueError(f"features must be given for each of {len(self.tasks)} tasks, received {len(self.features)}")
+        for candidate in self.candidates:
+            if not 0 <= candidate.task < len(self.tasks):
+                raise ValueError(
+                    f"the task of candidate {candidate.name} must be one of {len(self.tasks)}, received {candidate.task}"
+                )
+            ends = self.tasks[candidate.task].terminal
+            wrong = next((s for s in candidate.starts if not 0 <= s < ends.size or ends[s]), None)
+            if wrong is not None or len(candidate.starts) != len(candidate.lengths) or not candidate.starts:
+                what = (
+                    f"state {wrong}" if wrong is not None else f"{len(candidate.starts)} starts, {len(candidate.lengths)} lengths"
+                )
+                raise ValueError(
+                    f"candidate {candidate.name} must begin in states that do not end, with a length each, received {what}"
+                )
+
+    @classmethod
+    def read(cls, table: str | Path | Frame, tasks: MDP | Sequence[MDP]) -> Schedule:
+        """Read candidates from a table with one row per episode, a file or a data frame.
+
+        The column `state` says where the episode begins. Others may be left out. Rows of the same `candidate` are one block.
+        `task` is the number of the task, counted from 1; `length` the most decisions of the episode, 200 if not given;
+        `episodes` how many like this the block has. `most` says how often a person may be given the candidate, `cost` what it
+        costs, and `times` how often each person is given it: these are the same in all rows of a candidate.
+
+        Raises:
+            ValueError: for an unknown or terminal state, an unknown task, or numbers that cannot be.
+        """
+        mdps = (tasks,) if isinstance(tasks, MDP) else tuple(tasks)
+        if isinstance(table, str | Path):
+            rows = read_table(table, "candidates", ("candidate", "state", "task"))
+        else:
+            rows = Table(as_frame(table, "candidates"), "the table of candidates")
+        rows.require("state")
+        has, n = set(map(str, rows.frame.columns)), len(rows.frame)
+
+        def numbers(column: str, default: float, least: float, whole: bool = True) -> Floats:
+            if column not in has:
+                return np.full(n, default)
+            found = rows.whole_numbers(column).astype(np.float64) if whole else rows.numbers(column)
+            wrong = found < least if whole else found <= least
+            if wrong.any():
+                row, bound = int(np.argmax(wrong)), f"at least {least:g}" if whole else f"above {least:g}"
+                raise ValueError(f"{rows.at(row)}: column {column} must be {bound}, received {found[row]:g}")
+            return found
+
+        task = numbers("task", 1, 1).astype(np.int64) - 1
+        if (task >= len(mdps)).any():
+            row = int(np.argmax(task >= len(mdps)))
+            raise ValueError(f"{rows.at(row)}: column task must be from 1 to {len(mdps)}, received {task[row] + 1}")
+        length, episodes = numbers("length", 200, 1).astype(np.int64), numbers("episodes", 1, 1).astype(np.int64)
+        if (episodes > 10_000).any():
+            row = int(np.argmax(episodes > 10_000))
+            raise ValueError(f"{rows.at(row)}: column episodes must be at most 10,000, received {episodes[row]:,}")
+        own = {
+            "most": numbers("most", np.inf, 1),
+            "cost": numbers("cost", 1.0, 0, whole=False),
+            "times": numbers("times", 0, 0),
+        }
+        codes, labels = rows.labels("state")
+        column = "candidate" if "candidate" in has else "state"
+        names = [rows.labels(column)[1][code] for code in rows.labels(column)[0]]
+        members: dict[tuple[str, int], list[int]] = {}
+        for row, name in enumerate(names):
+            members.setdefault((name, int(task[row])), []).append(row)
+        several = {name for name, _ in members if sum(name == other for other, _ in members) > 1}
+        candidates, times = [], []
+        for (name, place), block in members.items():
+            mdp = mdps[place]
+            wanted = [labels[codes[row]] for row in block]
+            states = positions(wanted, mdp.state_names, "state", lambda i, block=block: rows.at(block[i]))  # type: ignore[misc]
+            if mdp.terminal[states].any():
+                row = int(np.argmax(mdp.terminal[states]))
+                raise ValueError(f"{rows.at(block[row])}: an episode must not begin where it ends, received {wanted[row]}")
+            for kind, values in own.items():
+                if len({*values[block].tolist()}) > 1:
+                    raise ValueError(f"{rows.at(block[-1])}: column {kind} must be the same in all rows of {name}")
+            repeated = np.repeat(block, episodes[block])
+            starts = np.repeat(states, episodes[block])
+            shown = f"{name} in task {place + 1}" if name in several else name
+            candidates.append(
+                Candidate(
+                    shown,
+                    place,
+                    tuple(starts.tolist()),
+                    tuple(length[repeated].tolist()),
+                    float(own["most"][block[0]]),
+                    float(own["cost"][block[0]]) if "cost" in has else None,
+                )
+            )
+            times.append(int(own["times"][block[0]]))
+        used = {"candidate", "state", "task", "length", "episodes", "most", "cost", "times"}
+        return cls(mdps, tuple(candidates), np.array(times, dtype=np.int64), unused=tuple(sorted(has - used)))
+
+    @classmethod
+    def of_starts(cls, tasks: Sequence[MDP], length: int = 200) -> Schedule:
+        """One episode from each state in which episodes may begin, or from each that has a choice, where they begin in one."""
+        candidates = []
+        for place, mdp in enumerate(tasks):
+            starts = np.flatnonzero((mdp.initial > 0) & ~mdp.terminal)
+            if starts.size < 2:
+                starts = np.flatnonzero(~mdp.terminal & (mdp.available.sum(axis=1) > 1))
+            for state in starts.tolist():
+                name = mdp.state_names[state] if len(tasks) == 1 else f"{mdp.state_names[state]} in task {place + 1}"
+                candidates.append(Candidate(name, place, (state,), (length,)))
+        return cls(tuple(tasks), tuple(candidates), np.zeros(len(candidates), dtype=np.int64))
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per kind of episode: what `read` reads."""
+        rows = []
+        for candidate, times in zip(self.candidates, self.times.tolist(), strict=True):
+            names = self.tasks[candidate.task].state_names
+            kinds: dict[tuple[int, int], int] = {}
+            for kind in zip(candidate.starts, candidate.lengths, strict=True):
+                kinds[kind] = kinds.get(kind, 0) + 1
+            for (state, length), episodes in kinds.items():
+                row: dict[str, Any] = {"candidate": candidate.name, "task": candidate.task + 1, "state": names[state]}
+                row |= {"length": length, "episodes": episodes, "times": times}
+                row |= {} if np.isinf(candidate.most) else {"most": int(candidate.most)}
+                row |= {} if candidate.cost is None else {"cost": candidate.cost}
+                rows.append(row)
+        return pd.DataFrame(rows)
+
+    def visits(self, task: int, policy: Floats) -> Floats:
+        """How often a person with this policy `(S,A)` is expected to decide in each state of a task if given each candidate once.
+
+        `(J,S)`; 0 for candidates of other tasks.
+        """
+        mdp, found = self.tasks[task], np.zeros((len(self.candidates), self.tasks[task].n_states))
+        under = sp.csr_array(mdp.under(policy).T)
+        begun: dict[int, Floats] = {}
+        for j, candidate in enumerate(self.candidates):
+            if candidate.task == task:
+                for state, length in zip(candidate.starts, candidate.lengths, strict=True):
+                    begun.setdefault(length, np.zeros(found.shape))[j, state] += 1
+        for length, here in begun.items():
+            for _ in range(length):
+                found += here
+                here = np.where(mdp.terminal, 0.0, (under @ here.T).T)
+                if here.sum() < 1e-12:
+                    break
+        return found
+
+    def study(self, problem: Problem, known: Any, rewards: Floats, discounts: Floats, temperatures: Floats) -> StudyDesign:
+        """The planned study of a problem's persons, who have these parameters, each given the candidates as often as it says.
+
+        `known` and `rewards` are as in `policies_of`.
+        """
+        everywhere = in_tasks(problem, self.tasks, self.features, known)
+        starts, lengths = [], []
+        for task in range(len(self.tasks)):
+            times = [(c, n) for c, n in zip(self.candidates, self.times.tolist(), strict=True) if c.task == task]
+            starts.append(np.array([s for c, n in times for s in c.starts * n], dtype=np.int64))
+            lengths.append(np.array([length for c, n in times for length in c.lengths * n], dtype=np.int64))
+        if not sum(own.size for own in starts):
+            raise ValueError("a schedule must have at least one candidate that is given once, received none")
+        policies = policies_of(everywhere, known, rewards, discounts, temperatures)
+        number = {id(mdp): task for task, mdp in enumerate(self.tasks)}
+        places = [number[id(expert.mdp)] for expert in everywhere.experts]
+        decided = [float(self.times @ self.visits(t, policy).sum(axis=1)) for t, policy in zip(places, policies, strict=True)]
+        own = [tuple(array[place] for place in places) for array in (starts, lengths)]
+        return StudyDesign(everywhere, own[0], own[1], sum(decided) / problem.n_experts)
+
+
+def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | None = None, known: Any = None) -> Problem:
+    """The problem's persons in each of these tasks, with one decision of every kind: what planned studies begin with.
+
+    A reward of states goes by their names. Features are those of the problem's task with the same states and actions, unless
+    they are given, `(A·S,d)` for each task. A `known` reward goes by the order of states and actions.
+
+    Raises:
+        ValueError: where the reward says nothing of a task.
+    """
+    experts, own = [], list({id(expert.mdp): expert for expert in problem.experts}.values())
+    for place, mdp in enumerate(tasks):
+        alike = [e for e in own if e.mdp.state_names == mdp.state_names and e.mdp.action_names == mdp.action_names]
+        same = [e for e in alike if e.mdp.stacked is mdp.stacked] or alike
+        if len(same) > 1:  # tasks of the problem that differ in features go by their order
+            same = own[place : place + 1] if len(own) == len(tasks) and own[place] in same else same[:1]
+        like = same[0] if same else None
+        if known is not None and like is None and (problem.tabular or not isinstance(known, Mapping)):
+            raise ValueError(
+                f"task {place + 1} must list states and actions as the guess does, whose reward is known by their order"
+            )
+        arrival = matrix = None
+        if features is not None:
+            matrix = sp.csr_array(features[place])
+            if matrix.shape != (mdp.stacked.shape[0], problem.n_parameters):
+                expected = (mdp.stacked.shape[0], problem.n_parameters)
+                raise ValueError(f"features of task {place + 1} must have shape {expected}, received {matrix.shape}")
+        elif problem.tabular and problem.parameter_names != mdp.state_names:
+            column = {name: i for i, name in enumerate(problem.parameter_names)}
+            unknown = next((name for name in mdp.state_names if name not in column), None)
+            if unknown is not None:
+                raise ValueError(
+                    f"the guess must have a reward for every state of task {place + 1}, received none for {unknown!r}: "
+                    "give features, or a task with the states of the guess"
+                )
+            where = [column[name] for name in mdp.state_names]
+            arrival = sp.csr_array((np.ones(len(where)), (np.arange(len(where)), where)), (len(where), len(column)))
+            matrix = sp.csr_array(mdp.stacked @ arrival)
+        elif not problem.tabular and like is None:
+            raise ValueError(
+                f"task {place + 1} must have the states and actions of the guess's own, or features must be given for it, "
+                "received neither"
+            )
+        elif like is not None and not problem.tabular:
+            arrival = like.arrival
+            matrix = like.features if arrival is None else sp.csr_array(mdp.stacked @ arrival)
+        counts = read_only(np.where(mdp.live, 1.0, 0.0))
+        experts += [
+            Expert(name, mdp, "demonstrations", counts=counts, features=matrix, arrival=arrival) for name in problem.names
+        ]
+    if len({expert.features is None for expert in experts}) > 1:  # some tasks have the guess's states in another order
+        experts = [
+            replace(expert, features=expert.mdp.stacked, arrival=sp.eye_array(expert.mdp.n_states, format="csr"))
+            if expert.features is None
+            else expert
+            for expert in experts
+        ]
+    return problem.with_experts(experts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -398,7 +685,7 @@ def policies_of(problem: Problem, known: Any, rewards: Floats, discounts: Floats
     paid = with_known_reward(problem, known)[0]
     model = Likelihood(paid, Settings(temperatures=np.full(problem.n_experts, np.nan)))
     x = np.concatenate([rewards[0], discounts, np.log(temperatures)])
-    plans = model.plans(model.batches, x, rewards if np.ptp(rewards, axis=0).any() else rewards[0], None)
+    plans = model.plans(model.in_tasks(x), x, rewards if np.ptp(rewards, axis=0).any() else rewards[0], None)
     if plans is None:
         raise ValueError("the values of the task must be finite under the parameters to be recovered, received infinite ones")
     return Point(model, x, plans, np.nan, np.nan).policies()

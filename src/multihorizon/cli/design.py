@@ -1,0 +1,115 @@
+"""`multihorizon design`: from the folder of a pilot's fit to the study to run."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from rich.table import Table
+
+from multihorizon.cli.console import checked, features_in, out, progress_bar, read_mdps, show_remarks
+from multihorizon.cli.options import DesignOptions
+from multihorizon.questions.design import Design
+from multihorizon.questions.design import design as designed
+from multihorizon.report.files import read_fit
+from multihorizon.report.question_pages import DESIGNED, write_design
+
+#: How many candidates the terminal shows; `design.csv` has all.
+SHOWN = 15
+
+
+def design(options: DesignOptions) -> None:
+    """Say which study to run: which episodes, how often, and what can be expected of it.
+
+    The candidates are used so that the decisions say most about how far people look ahead.
+    """
+    with checked(options, DESIGNED):
+        pilot, fitted = read_fit(options.pilot)
+        remarks = [f"The report of the pilot warns: {text}" for text in fitted.get("warnings") or ()]
+        tasks = read_mdps(options.transitions)
+        if options.features is not None and (tasks is None or len(options.features) != len(tasks)):
+            given = 0 if tasks is None else len(tasks)
+            raise ValueError(
+                f"--features must be given once for each of --transitions, received {len(options.features)} for {given}"
+            )
+        features = None
+        if options.features is not None and tasks is not None:
+            names = pilot.problem.parameter_names  # type: ignore[union-attr]
+            features = [features_in(path, mdp, names) for path, mdp in zip(options.features, tasks, strict=True)]
+        with progress_bar("design") as progress:
+            found = designed(
+                tasks,
+                pilot,
+                options.candidates,
+                persons=options.persons,
+                episodes=options.most_episodes,
+                decisions=options.decisions,
+                budget=options.budget,
+                width=options.width,
+                difference=options.difference,
+                term=options.term,
+                features=features,
+                draws=options.draws,
+                seed=options.seed,
+                progress=progress,
+            )
+        _show(found)
+        show_remarks(remarks)
+        if options.out_dir is not None:
+            write_design(options.out_dir, found, _recorded(options), _check(options, found), remarks)
+            out.print(f"Written to {options.out_dir}: {', '.join(DESIGNED)}", soft_wrap=True)
+            out.print(f"Check it by simulation: {_check(options, found)}", soft_wrap=True)
+
+
+def _check(options: DesignOptions, found: Design) -> str:
+    """The command that simulates the study as designed."""
+    words = ["multihorizon", "recover", "--pilot", str(options.pilot), "--schedule", f"{options.out_dir}/schedule.csv"]
+    for path in options.transitions or ():
+        words += ["--transitions", str(path)]
+    for path in options.features or ():
+        words += ["--features", str(path)]
+    words += ["--people", str(found.persons)]
+    if found.scale == "logit" and found.targets[0] != "Intercept":
+        words += ["--term", found.targets[0]]
+        words += ["--effect", f"{found.difference:g}"] if found.difference == found.difference else []
+    return shlex.join(words)
+
+
+def _recorded(options: DesignOptions) -> dict[str, Any]:
+    """What the files say about how they were made: names of files, never where they lie."""
+    return {
+        "pilot": options.pilot.resolve().name,
+        "transitions": [path.name for path in options.transitions] if options.transitions else None,
+        "candidates": options.candidates.name if options.candidates else None,
+        "features": [path.name for path in options.features] if options.features else None,
+        "persons": options.persons,
+        "decisions": options.decisions,
+        "episodes": options.most_episodes,
+        "budget": options.budget,
+        "width": options.width,
+        "difference": options.difference,
+        "term": options.term,
+        "draws": options.draws,
+        "seed": options.seed,
+    }
+
+
+def _show(found: Design) -> None:
+    frame = found.to_frame().sort_values("times", ascending=False, kind="stable")
+    frame = frame[frame["times"] > 0]
+    table = Table(title="What each person is given")
+    for header in ("candidate", "times", "share of the budget"):
+        table.add_column(header, justify="left" if header == "candidate" else "right", overflow="fold")
+    for row in frame.head(SHOWN).itertuples():
+        table.add_row(str(row.candidate), f"{row.times:,}", f"{row.weight:.3f}")
+    out.print(table)
+    if len(frame) > SHOWN:
+        out.print(f"… and {len(frame) - SHOWN} more, in design.csv.")
+    errors = Table(title="Expected standard errors")
+    shown = found.errors_frame()
+    for name in shown.columns:
+        errors.add_column(name.replace("_", " "), justify="left" if name == shown.columns[0] else "right")
+    for values in shown.head(SHOWN).itertuples(index=False):
+        errors.add_row(str(values[0]), *(f"{value:.3f}" for value in values[1:]))
+    out.print(errors)
+    out.print(found.sentences(), soft_wrap=True)

@@ -1,0 +1,698 @@
+"""Which study to run? The candidates that say most about how far people look ahead, and how often to use each of them.
+
+*Information.* A person k who is given candidate j once is expected to decide `n_jk(s)` times in state s. With J the derivative of
+the action values in all parameters, the Fisher information of these decisions is
+
+    M_jk = Σ_s n_jk(s) J(s)ᵀ (diag π − ππᵀ) J(s).
+
+In a study each person is given candidate j `N_j` times. It has `M(N) = M₀ + Σ_j N_j Σ_k m_k M_jk`, where m_k persons are like k,
+and M₀ is what is known besides: the spread between persons, a penalty, or decisions that were logged already. Targets are the
+discounts. Rewards, temperatures and what is each person's own are accounted for by the Schur complement
+
+    S(N) = M_tt − M_tr M_rr^{-1} M_rt = min_A A M(N) Aᵀ,      attained at A = (I, −M_tr M_rr^{-1}).
+
+S is a concave function of N, and so is `log det S`. Its derivative along candidate j is `tr(S^{-1} A M_j Aᵀ)`.
+
+*Targets.* After `MaximumLikelihood` the targets are the discounts of its persons; the best shares do not depend on the scale on
+which discounts are measured. After `Population` the target is the effect of a covariate on the logit of the discount, or the mean
+logit. Then persons are the nodes of a quadrature for each pattern of covariates. A person's own logit γ and log λ are accounted
+for too; in M₀ they have the inverse Σ^{-1} of their covariance.
+
+*One guess is not enough.* What is maximised is the mean of `log det S` over draws from what the pilot leaves open: its maximum,
+and normal draws around it (rewards, logit γ, log λ) with the covariance of the fit and a weak prior. Draws come in pairs of
+opposite sign along the principal directions of the covariance, so that they do not depend on how experts and states are listed.
+
+*The proof.* Shares of the budget are found by `numerics.allocation`. No other way of sharing needs fewer episodes by more than
+the gap, on average over the draws. Rounding to whole episodes may cost a little more, which is stated.
+
+*How many more?* Where a width is asked for, M₀ holds the information of the fit. The norm `(Σ_k v_k^β)^{1/β}` of the variances v
+is convex in N. With β = 16 it is nearly the largest of them. For each budget it is made as small as possible, and the smallest
+budget is found with which no interval is wider than asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr, ndtri
+
+from multihorizon.checks import TINY, Floats, Ints, as_count, as_level, as_positive, first_few
+from multihorizon.choice.model import Settings, with_known_reward
+from multihorizon.choice.tabular import Likelihood, Plans
+from multihorizon.frames import Frame
+from multihorizon.mdp import MDP
+from multihorizon.numerics.allocation import Allocation, Local, allocate, evenly, whole
+from multihorizon.numerics.spectrum import spectrum
+from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.questions.pilot import Layout, Pilot, read_pilot
+from multihorizon.questions.study import Schedule, in_tasks
+from multihorizon.result import COLOURS, Result, literal, package_version
+from multihorizon.solution import Solution, Status
+from multihorizon.tables import ShownTable
+from multihorizon.words import count, percent, shortened
+
+#: More candidates than this are too many to share a budget among.
+MOST_CANDIDATES = 2000
+
+
+def design(
+    tasks: MDP | Sequence[MDP] | None,
+    guess: Solution | Sequence[Solution],
+    candidates: Schedule | Frame | str | Path | None = None,
+    *,
+    persons: int | None = None,
+    episodes: float | None = None,
+    decisions: float | None = None,
+    budget: float | None = None,
+    width: float | None = None,
+    difference: float | None = None,
+    term: str | None = None,
+    features: Sequence[Any] | None = None,
+    level: float = 0.95,
+    draws: int = 16,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Design:
+    """The study that says most about discounts for what each person can be asked to do.
+
+    Args:
+        tasks: the task, or several; None stands for those of the guess.
+        guess: what is expected: a solution of `MaximumLikelihood` or `Population`, such as that of a pilot study, or of any
+            solver that gives discounts, a reward and temperatures. Several solutions of the same experts are equally likely.
+        candidates: what a person can be given: a table (see `Schedule.read`), its file, or a `Schedule`. By default one episode
+            from each state in which episodes may begin, or from each in which there is a choice, where they begin in one.
+        persons: how many take part; by default as many as those of the guess.
+        episodes, decisions, budget: what each person may be asked for at most: a number of episodes, the expected number of
+            decisions, or the sum of the column `cost` of the candidates. By default as many decisions as those of the guess made
+            on average.
+        width: in place of these, how wide the widest interval of a discount may be: how many further episodes of the persons of
+            the guess does that take?
+        difference: a difference of logit discounts, between groups or between two persons, to say the power for.
+        term: for a `Population` with several covariates, the term whose effect is the target.
+        features: for tasks that the reward of the guess does not describe, their features `(A·S,d)`.
+        level: of the intervals that are to be below `width`.
+        draws: how many draws stand for what the guess leaves open; 1 takes the guess as it is.
+        seed: same seed, same answer.
+        progress: told how far the work has come.
+
+    Raises:
+        ValueError: for candidates that cannot tell a discount, for a budget that is too small or too large for them, and for
+            options that contradict each other.
+
+    Example:
+        >>> from multihorizon import Demonstrations, MaximumLikelihood, Problem, domains, solve
+        >>> d = domains.cliff()
+        >>> table = Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100)
+        >>> pilot = solve(Problem(d.mdp, table), MaximumLikelihood(1.0, starts=1))
+        >>> found = design(d.mdp, pilot, episodes=1000)
+        >>> found.gap < 0.01, int(found.times.sum())
+        (True, 1000)
+    """
+    given = {"episodes": episodes, "decisions": decisions, "budget": budget, "width": width}
+    asked = [name for name, value in given.items() if value is not None]
+    if len(asked) > 1:
+        raise ValueError(f"the size of a study must be given once, received {' and '.join(asked)}")
+    for name, value in {**given, "difference": difference}.items():
+        if value is not None:
+            as_positive(value, name)
+    as_count(draws, "draws")
+    as_level(level)
+    pilot = read_pilot([guess] if isinstance(guess, Solution) else list(guess), persons, term, width is not None, draws, seed)
+    if pilot.targets == ("Intercept",) and difference is not None:
+        raise ValueError("a difference needs a formula with a covariate, received one that has persons alone")
+    mdps = [mdp.as_known() for mdp in ([tasks] if isinstance(tasks, MDP) else pilot.tasks if tasks is None else tasks)]
+    if isinstance(candidates, Schedule):
+        offered = candidates if tasks is None else replace(candidates, tasks=tuple(mdps))
+    else:
+        offered = Schedule.of_starts(mdps) if candidates is None else Schedule.read(candidates, mdps)
+    if features is not None:
+        offered = replace(offered, features=tuple(features))
+    if len(offered.candidates) > MOST_CANDIDATES:
+        raise ValueError(f"there must be at most {MOST_CANDIDATES:,} candidates, received {len(offered.candidates):,}")
+    drawn = list(_information(pilot, offered, part_of(progress, 0.0, 0.4)))
+    _require_told(drawn[0], pilot)
+    visits = drawn[0].decisions
+    unit, size = (asked[0], float(given[asked[0]] or 0.0)) if asked else ("decisions", pilot.decisions)
+    if not size:
+        raise ValueError("the guess has no decisions to take the size of the study from: give episodes, decisions or a budget")
+    most = np.array([candidate.most for candidate in offered.candidates])
+    if width is not None:
+        unit, criterion = "episodes", "widest"
+        cost = _costs(offered, unit, visits)
+        size, found = _smallest_budget(drawn, cost, most, width, level, part_of(progress, 0.4, 0.9))
+    else:
+        cost, criterion = _costs(offered, unit, visits), "all"
+        if not cost.min() <= size:
+            least = f"{cost.min():.3g} {unit if unit != 'budget' else 'of the budget'}"
+            raise ValueError(
+                f"each person must be asked for {least} at least, as much as the smallest candidate takes, received {size:.3g}: "
+                "ask for more, or offer shorter episodes (the column length of the candidates)"
+            )
+        found = _share_out(drawn, cost, most, size, criterion, part_of(progress, 0.4, 0.9))
+    progress(0.9, "rounding to whole episodes")
+    target, numbers = partial(_mean_local, drawn, criterion, False), size * found.weights / cost
+    times = whole(target, numbers, cost, most, size)
+    if width is not None:
+        times = _until_narrow(drawn, times, most, width, level)
+        size = float(cost @ times)
+    even, chosen = evenly(most, size, cost), times.astype(np.float64)
+    best, rounded = (-np.inf if (local := target(at)) is None else local.value for at in (numbers, chosen))
+    k = len(pilot.targets)
+    covariances = [drawn[0].covariance(at) for at in (chosen, even)]
+    errors = [np.sqrt(np.diag(covariance)) for covariance in covariances]
+    powers = [np.nan if difference is None else _power(pilot, covariance, difference) for covariance in covariances]
+    remarks = [*pilot.remarks, *_cautions(pilot, errors[0], powers[0], difference)]
+    if offered.unused:
+        remarks.append(f"Columns of the candidates that were not used: {', '.join(offered.unused)}.")
+    if any(expert.mdp.sample_sizes is not None for expert in pilot.problem.experts):
+        remarks.append("Transitions were estimated; the design takes them for known.")
+    if len(drawn) < len(pilot.draws):
+        remarks.append(f"Of {len(pilot.draws)} draws {len(drawn)} were used: the others tell nothing, or do not fit into memory.")
+    return Design(
+        candidates=tuple(candidate.name for candidate in offered.candidates),
+        weights=found.weights,
+        times=times,
+        targets=pilot.targets,
+        expected_standard_errors=errors[0],
+        uniform_standard_errors=errors[1],
+        uniform_times=even,
+        gap=found.gap,
+        status=Status.OPTIMAL if found.finished else Status.NOT_CONVERGED,
+        rounding_loss=max(0.0, size / float(cost @ numbers) - 1 if width is not None else float(np.expm1((best - rounded) / k))),
+        saving=np.nan if width is not None else _times_as_large(pilot, target, even, rounded),
+        persons=pilot.persons,
+        unit=unit,
+        size=size,
+        decisions=float(visits @ times),
+        width=np.nan if width is None else float(width),
+        widths=np.zeros(0) if pilot.fitted is None else 2 * _quantile(level) * errors[0],
+        before=np.zeros(0) if pilot.fitted is None else 2 * _quantile(level) * np.sqrt(np.diag(pilot.fitted)),
+        difference=np.nan if difference is None else float(difference),
+        power=powers[0],
+        uniform_power=powers[1],
+        sizes=_sizes(pilot, drawn[0], chosen, float(visits @ times), difference),
+        scale="logit" if pilot.of_population else "discount",
+        draws=len(drawn),
+        remarks=tuple(remarks),
+        seed=seed,
+        schedule=replace(offered, times=times),
+    )
+
+
+def _times_as_large(pilot: Pilot, target: Callable[[Floats], Local | None], even: Floats, value: float) -> float:
+    """How many times as large the uniform study must be for the same information; for a population, with as many more persons."""
+
+    def short(size: float) -> float:
+        local = target(size * even)
+        return np.inf if local is None else value - local.value
+
+    if pilot.of_population:  # information is proportional to the number of persons, and not to that of episodes
+        return float(np.exp(short(1.0)))
+    low, high = 1e-3, 1e3
+    while high > 1.0005 * low and np.isfinite(value):
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if short(middle) > 0 else (low, middle)
+    return high if np.isfinite(value) else np.nan
+
+
+def _cautions(pilot: Pilot, errors: Floats, power: float, difference: float | None) -> list[str]:
+    """What must be said of a study that would not tell."""
+    found = []
+    worse = [name for name, error in zip(pilot.targets, errors, strict=True) if error > np.sqrt(1 / 12)]
+    if not pilot.of_population and worse:
+        found.append(
+            f"This study would not tell the discount of {first_few(worse)}: the expected standard error is larger than that of "
+            "a guess between 0 and 1."
+        )
+    if difference is not None and np.isnan(power):
+        found.append("There is no power to say: it needs two discounts that are neither 0 nor 1.")
+    return found
+
+
+def _quantile(level: float) -> float:
+    return float(ndtri(0.5 + level / 2))
+
+
+def _power(pilot: Pilot, covariance: Floats, difference: float) -> float:
+    """The chance to see a difference of logit discounts: of the effect, or between two persons, in the median of all pairs."""
+    error = float(np.sqrt(covariance[0, 0]))
+    if not pilot.of_population:
+        gamma = pilot.draws[0].discounts[pilot.told_of]
+        slope = gamma * (1 - gamma)
+        inside = np.flatnonzero(slope > 1e-3)
+        if inside.size < 2:
+            return np.nan
+        logits = covariance[np.ix_(inside, inside)] / np.outer(slope[inside], slope[inside])
+        squares = np.diag(logits)[:, None] + np.diag(logits) - 2 * logits
+        error = float(np.median(np.sqrt(np.maximum(squares, 0.0))[np.triu_indices(inside.size, 1)]))
+    z = difference / max(error, TINY)
+    return float(ndtr(z - _quantile(0.95)) + ndtr(-z - _quantile(0.95)))
+
+
+def _sizes(pilot: Pilot, here: Information, times: Floats, decisions: float, difference: float | None) -> pd.DataFrame:
+    """What studies of other sizes can be expected to show, with the same shares: half and twice as much of each."""
+    rows = []
+    for people in (0.5, 1.0, 2.0) if pilot.of_population else (1.0,):
+        for share in (0.5, 1.0, 2.0):
+            found = here.covariance(share * times) / people  # everything but what is a person's own is shared
+            persons, each = round(people * pilot.persons), share * decisions
+            row = {"persons": persons, "decisions": each, "in_all": persons * each}
+            row["largest_standard_error"] = float(np.sqrt(np.diag(found).max()))
+            rows.append(row | {"power": np.nan if difference is None else _power(pilot, found, difference)})
+    return pd.DataFrame(rows)
+
+
+def _costs(offered: Schedule, what: str, visits: Floats) -> Floats:
+    """What each candidate costs once, in the unit of the budget."""
+    if what == "budget":
+        lacking = next((candidate.name for candidate in offered.candidates if candidate.cost is None), None)
+        if lacking is not None:
+            raise ValueError(f"a budget needs the cost of every candidate, received none for {lacking}: add a column cost")
+        return np.array([float(candidate.cost or 0.0) for candidate in offered.candidates])
+    if what == "decisions":
+        return visits
+    return np.array([float(len(candidate.starts)) for candidate in offered.candidates])
+
+
+@dataclass(frozen=True, eq=False)
+class Information:
+    """What candidates say if persons are as one draw has it.
+
+    Attributes:
+        pieces: M_jk of each candidate and kind of person, in rewards, discount and log-temperature `(J,n,q,q)`.
+        decisions: how many decisions a person is expected to make if given each candidate once `(J,)`.
+        layout: which parameters are whose; of all but the targets, only directions that some candidate tells.
+        reference: the largest variance if all candidates are given once, in which "widest" is measured; NaN if it is infinite.
+    """
+
+    pieces: Floats
+    decisions: Floats
+    layout: Layout
+    reference: float = np.nan
+
+    def told(self) -> Information | None:
+        """The same in directions that some candidate tells; None where a target is not told by all of them together."""
+        layout, t = self.layout, self.layout.targets
+        matrix = self.matrix(np.ones(len(self.pieces)))
+        found = spectrum(matrix[t:, t:], tol=1e-11)
+        turn = np.zeros((len(matrix), t + found.rank))
+        turn[:t, :t], turn[t:, t:] = np.eye(t), found.vectors[:, found.kept] / found.scale[:, None]
+        made = replace(self, layout=replace(layout, maps=layout.maps @ turn, prior=turn.T @ layout.prior @ turn))
+        split, own = made.split(np.ones(len(self.pieces))), np.sqrt(np.maximum(np.diag(matrix)[:t], TINY))
+        if split is None or not np.linalg.eigvalsh(split[0] / np.outer(own, own))[0] > 1e-10:
+            return None
+        return replace(made, reference=float(np.diag(np.linalg.inv(split[0])).max()))
+
+    def matrix(self, numbers: Floats) -> Floats:
+        """M `(z,z)` for numbers of times `(J,)`."""
+        layout, size = self.layout, self.layout.maps.shape[2]
+        half = (np.tensordot(numbers, self.pieces, 1)[layout.kind] @ layout.maps) * layout.weight[:, None, None]
+        total: Floats = layout.prior + layout.maps.reshape(-1, size).T @ half.reshape(-1, size)
+        return total
+
+    def split(self, numbers: Floats) -> tuple[Floats, Floats, Floats] | None:
+        """S, A and a root of `M_rr` for numbers of times `(J,)`; None where something is not told."""
+        t = self.layout.targets
+        # A billionth of everything keeps what only unused candidates tell from being singular.
+        matrix = self.matrix(numbers + 1e-9 * max(float(numbers.max()), 1e-9))
+        scale = np.sqrt(np.maximum(np.diag(matrix), 1e-300))
+        matrix = matrix / np.outer(scale, scale)
+        try:
+            root = np.linalg.cholesky(matrix[t:, t:])
+        except np.linalg.LinAlgError:
+            return None
+        solved = np.linalg.solve(root, matrix[t:, :t])
+        left = (matrix[:t, :t] - solved.T @ solved) * np.outer(scale[:t], scale[:t])
+        regress = -np.linalg.solve(root.T, solved).T * np.outer(scale[:t], 1 / scale[t:])
+        return left, np.concatenate([np.eye(t), regress], axis=1), root * scale[t:, None]
+
+    def covariance(self, numbers: Floats) -> Floats:
+        """The covariance of the targets; infinite where something is not told."""
+        found = self.split(numbers)
+        if found is None or not np.linalg.eigvalsh(found[0])[0] > 0:
+            return np.full((self.layout.targets,) * 2, np.inf)
+        return np.asarray(np.linalg.inv(found[0]), dtype=np.float64)
+
+    def local(self, numbers: Floats, criterion: str, curved: bool = True) -> Local | None:
+        """The criterion, "all" (`log det S`) or "widest" (the norm of the variances), for numbers of times `(J,)`.
+
+        Its curvature is computed if asked for.
+        """
+        found = self.split(numbers)
+        if found is None:
+            return None
+        left, regress, root = found
+        values = np.linalg.eigvalsh(left)
+        if not values[0] > 1e-14 * values[-1]:
+            return None
+        inverse, layout, t = np.linalg.inv(left), self.layout, self.layout.targets
+        norm = np.zeros((0, t))
+        if criterion == "all":
+            value, gradient, bend = float(np.log(values).sum()), inverse, 1.0
+        else:
+            beta, v = 16.0, np.diag(inverse)
+            largest = float(v.max())
+            size = largest * float(((v / largest) ** beta).sum()) ** (1 / beta)
+            shares = (v / size) ** (beta - 1) / self.reference
+            value, gradient, bend = -size / self.reference, (inverse * shares) @ inverse, 2.0
+            matrix = (beta - 1) / size * (np.diag((v / size) ** (beta - 2)) - np.outer(v / size, v / size) ** (beta - 1))
+            w, q = np.linalg.eigh(matrix / self.reference)
+            norm = np.sqrt(np.maximum(w, 0.0))[:, None] * q.T
+        toward = np.einsum("tz,eqz->etq", regress, layout.maps, optimize=True)
+        if not curved:
+            own = np.zeros(self.pieces.shape[1:])
+            np.add.at(own, layout.kind, layout.weight[:, None, None] * (toward.transpose(0, 2, 1) @ gradient @ toward))
+            return Local(value, self.pieces.reshape(len(self.pieces), -1) @ own.ravel(), np.zeros((0, 0)))
+        moved = (toward @ self.pieces[:, layout.kind]) * layout.weight[:, None, None]  # (J,E,t,q)
+        across = np.einsum("jetq,euq->jtu", moved, toward, optimize=True)
+        j, e, _, q = moved.shape
+        rest = np.linalg.solve(root, layout.maps[:, :, t:].transpose(2, 0, 1).reshape(len(root), e * q))
+        beside = moved.transpose(0, 2, 1, 3).reshape(j * t, e * q) @ rest.T
+        slope = np.einsum("tu,jtu->j", gradient, across)
+        w, vectors = np.linalg.eigh(gradient)
+        half = (vectors * np.sqrt(np.maximum(w, 0.0))).T
+        parts = [
+            np.sqrt(bend) * (half @ across @ np.linalg.cholesky(inverse)).reshape(j, -1),
+            np.sqrt(2.0) * (half @ beside.reshape(j, t, len(root))).reshape(j, t * len(root)),
+            -np.einsum("at,jtt->ja", norm, inverse @ across @ inverse),
+        ]
+        features = np.concatenate(parts, axis=1)
+        return Local(value, slope, features @ features.T)
+
+
+def _mean_local(drawn: Sequence[Information], criterion: str, curved: bool, numbers: Floats) -> Local | None:
+    """The mean of the criterion over draws."""
+    found = []
+    for one in drawn:
+        local = one.local(numbers, criterion, curved)
+        if local is None:
+            return None
+        found.append(local)
+    return Local(
+        float(np.mean([local.value for local in found])),
+        np.mean([local.gradient for local in found], axis=0),
+        np.mean([local.curvature for local in found], axis=0),
+    )
+
+
+def _information(pilot: Pilot, offered: Schedule, progress: Progress) -> Iterator[Information]:
+    """What candidates say, draw by draw; draws in which a target is not told at all are left out, but for the first."""
+    paid, reward = with_known_reward(
+        in_tasks(pilot.problem, offered.tasks, offered.features, pilot.known_reward), pilot.known_reward
+    )
+    n = paid.n_experts
+    model = Likelihood(paid, Settings(temperatures=np.full(n, np.nan), reward=reward))
+    q, j = (paid.n_parameters if reward is None else 0) + 2, len(offered.candidates)
+    affordable = int(3e8 / (j * n * q * q))  # numbers in all
+    if not affordable:
+        raise ValueError(
+            f"{j:,} candidates with {q - 2:,} rewards are more than a design can weigh: "
+            "offer fewer candidates, or tie the rewards of similar states together with features"
+        )
+    for i, draw in enumerate(pilot.draws[:affordable]):
+        progress(i / len(pilot.draws), f"what {count(j, 'candidate')} say, draw {i + 1} of {len(pilot.draws)}")
+        theta = draw.rewards if np.ptp(draw.rewards, axis=0).any() else draw.rewards[0]
+        x = np.concatenate([draw.rewards[0][: model.n_reward], draw.discounts, np.log(draw.temperatures)])
+        plans = model.plans(model.in_tasks(x), x, theta, None)
+        if plans is None and i == 0:  # other draws may be left out
+            raise ValueError("the values of the task must be finite under the guess, received infinite ones")
+        if plans is not None:
+            pieces, decisions, layout = np.zeros((j, n, q, q)), np.zeros((j, n)), pilot.layout(draw)
+            for plan in plans:
+                _add_pieces(offered, plan, pieces, decisions)
+            like = np.bincount(layout.kind, layout.weight, minlength=n)
+            made = Information(pieces, decisions @ like / like.sum(), layout)
+            told = made.told()
+            if told is not None or i == 0:
+                yield made if told is None else told
+
+
+def _add_pieces(offered: Schedule, plan: Plans, pieces: Floats, decisions: Floats) -> None:
+    """Add what candidates of one task say of the persons of one batch."""
+    batch = plan.persons
+    mdp, rows, q = batch.mdp, batch.visited_rows, pieces.shape[2]
+    scores, states = plan.scores(rows)[0], rows % mdp.n_states
+    places = [*batch.features.used.tolist(), q - 2, q - 1]
+    for i, owner in enumerate(batch.owners.tolist()):
+        policy = plan.policy[:, :, i]
+        visits = offered.visits(batch.task, policy.T)
+        decisions[:, owner] += visits.sum(axis=1)
+        weighted = scores[:, i] * np.sqrt(policy.reshape(-1)[rows])[:, None]
+        by_row = visits[:, states]
+        for column, place in enumerate(places):
+            pieces[:, owner, place, places] += (by_row * weighted[:, column]) @ weighted
+
+
+def _require_told(first: Information, pilot: Pilot) -> None:
+    """Raise where all candidates together leave a target open."""
+    if not np.isnan(first.reference):
+        return
+    found = first.split(np.ones(len(first.pieces)))
+    worst = pilot.targets[0 if found is None else int(np.argmin(np.diag(found[0])))]
+    what = f"the effect {worst}" if pilot.of_population else f"the discount of {worst}"
+    raise ValueError(
+        f"the candidates must be able to tell discounts, but with any number of them {what} stays open: "
+        "offer other candidates, or say more about the reward (features, a known reward)"
+    )
+
+
+def _share_out(
+    drawn: Sequence[Information],
+    cost: Floats,
+    most: Floats,
+    size: float,
+    criterion: str,
+    progress: Progress,
+    start: Floats | None = None,
+) -> Allocation:
+    """The best shares of a budget."""
+    if float((most * cost).sum()) < size:
+        held = float((most * cost).sum())
+        raise ValueError(
+            f"each person must be asked for at most {held:.4g}, as much as the candidates allow as often as each may be used, "
+            f"received {size:.4g}"
+        )
+
+    def at(shares: Floats) -> Local | None:
+        local = _mean_local(drawn, criterion, True, size * shares / cost)
+        if local is None:
+            return None
+        by = size / cost
+        return Local(local.value, local.gradient * by, local.curvature * np.outer(by, by))
+
+    return allocate(at, np.minimum(most * cost / size, 2.0), 0.005, start, progress)
+
+
+def _widest(information: Information, numbers: Floats, level: float) -> float:
+    return float(2 * _quantile(level) * np.sqrt(np.diag(information.covariance(numbers)).max()))
+
+
+def _smallest_budget(
+    drawn: Sequence[Information], cost: Floats, most: Floats, width: float, level: float, progress: Progress
+) -> tuple[float, Allocation]:
+    """The smallest budget, and its best shares, with which no interval is wider than asked for if the guess is right."""
+    here, nothing = drawn[0], np.zeros(cost.size)
+    if _widest(here, nothing, level) <= width:
+        raise ValueError(
+            f"no interval is expected to be wider than {width:g} now (the widest is {_widest(here, nothing, level):.3g}): "
+            "no further episodes are needed"
+        )
+    limit = float((most * cost).sum())
+    low, high = 0.0, float(cost.mean())
+    found, tried = None, 0
+    while True:
+        high = min(high, limit)
+        found = _share_out(drawn, cost, most, high, "widest", silent, None if found is None else found.weights)
+        tried += 1
+        progress(min(0.5, tried / 20), f"{high:.0f} further episodes")
+        if _widest(here, high * found.weights / cost, level) <= width:
+            break
+        if high >= min(limit, 1e9 * float(cost.mean())):
+            raise ValueError(
+                f"the candidates cannot bring the widest interval below {width:g}, as often as each may be used: "
+                f"{_widest(here, high * found.weights / cost, level):.3g} is the least"
+            )
+        low, high = high, 4 * high
+    best = found
+    while high > 1.003 * low and high - low > 0.5 * float(cost.min()):
+        middle = float(np.sqrt(max(low, 0.05 * high) * high))
+        found = _share_out(drawn, cost, most, middle, "widest", silent, best.weights)
+        progress(0.5 + 0.5 * low / high, f"{middle:.0f} further episodes")
+        if _widest(here, middle * found.weights / cost, level) <= width:
+            high, best = middle, found
+        else:
+            low = middle
+    return high, best
+
+
+def _until_narrow(drawn: Sequence[Information], times: Ints, most: Floats, width: float, level: float) -> Ints:
+    """As few more whole episodes as bring the widest interval below the width after rounding."""
+    times = times.copy()
+    while _widest(drawn[0], times.astype(np.float64), level) > width:
+        local = drawn[0].local(np.maximum(times, 1e-6), "widest", curved=False)
+        if local is None or not (times < most).any():
+            break
+        times[int(np.argmax(np.where(times < most, local.gradient, -np.inf)))] += 1
+    return times
+
+
+@dataclass(frozen=True, eq=False)
+class Design(Result):
+    """Which study to run.
+
+    Attributes:
+        candidates: their names `(J,)`.
+        weights: the best share of the budget for each `(J,)`; they sum to 1.
+        times: how often each person is given each candidate `(J,)`, in whole numbers.
+        targets: what is to be told: persons, whose discounts it is, or the term of a population.
+        expected_standard_errors, uniform_standard_errors: of each target after this study, and after one of the same size that
+            gives all candidates equally often; of discounts or, for a population, of the effect on their logit (`scale`).
+        uniform_times: how often the uniform study gives each candidate `(J,)`.
+        gap: no other way of sharing does as well with a budget that is smaller by a larger share than this, on average over the
+            draws.
+        status: "optimal" where the gap is below half a percent.
+        rounding_loss: what whole numbers lose of the information per target, as a share; for a width, of further episodes.
+        saving: how many times as large the uniform study must be for the same information (for a population: how many times as
+            many persons it needs); NaN where a width was asked for.
+        persons, unit, size, decisions: how many persons take part, what each is asked for at most, in which unit, and how many
+            decisions that is expected to be.
+        width, widths, before: where a width was asked for, it, the expected width of each interval, and the width now.
+        difference, power, uniform_power: a difference of logit discounts, and the chance to see it.
+        sizes: what studies of other sizes can be expected to show, with the same shares.
+        draws: how many draws stand for what the guess leaves open.
+        remarks: what was assumed.
+        schedule: the study as `simulate_study` takes it, to check it by simulation.
+    """
+
+    candidates: tuple[str, ...]
+    weights: Floats
+    times: Ints
+    targets: tuple[str, ...]
+    expected_standard_errors: Floats
+    uniform_standard_errors: Floats
+    uniform_times: Floats
+    gap: float
+    status: Status
+    rounding_loss: float
+    saving: float
+    persons: int
+    unit: str
+    size: float
+    decisions: float
+    width: float
+    widths: Floats
+    before: Floats
+    difference: float
+    power: float
+    uniform_power: float
+    sizes: pd.DataFrame
+    scale: str
+    draws: int
+    remarks: tuple[str, ...]
+    seed: int
+    schedule: Schedule
+
+    def sentences(self) -> str:
+        """What to run, and what it can be expected to show."""
+        used = int((self.times > 0).sum())
+        people, offered = count(self.persons, "person"), count(len(self.candidates), "candidate")
+        episodes = int(sum(n * len(c.starts) for n, c in zip(self.times.tolist(), self.schedule.candidates, strict=True)))
+        about = f"about {count(round(self.decisions), 'decision')}"
+        errors = self.expected_standard_errors
+        worst = int(np.argmax(errors))
+        words = []
+        if np.isfinite(self.width):
+            words.append(
+                f"{count(episodes, 'further episode')} of each person, {about}, from {used} of {offered}, "
+                f"bring the widest interval to {self.widths.max():.3g}; it is about {self.before.max():.3g} now."
+            )
+        else:
+            words.append(f"Give each of {people} {count(episodes, 'episode')}, {about}, from {used} of {offered}.")
+            of = f"the discount of {self.targets[worst]}"
+            if self.scale == "logit":
+                mean = self.targets[0] == "Intercept"
+                of = "the mean logit of the discount" if mean else f"the effect of {self.targets[0]} on the logit of the discount"
+            kind = "largest expected" if len(errors) > 1 else "expected"
+            words.append(
+                f"The {kind} standard error, of {of}, is {errors[worst]:.3g}, against {self.uniform_standard_errors[worst]:.3g} "
+                "if all candidates are used equally often."
+            )
+            if np.isfinite(self.saving):
+                more = "have {:.2f} times as many persons" if self.scale == "logit" else "be {:.2f} times as large"
+                words.append(f"For the same information, the uniform study must {more.format(self.saving)}.")
+        if np.isfinite(self.power):
+            between = "" if self.scale == "logit" else " between two persons"
+            words.append(
+                f"A difference of {self.difference:g} in logit discounts{between} is seen with a chance of {percent(self.power)} "
+                f"({percent(self.uniform_power)} in the uniform study)."
+            )
+        draws = f"on average over {self.draws} draws of what the guess leaves open" if self.draws > 1 else "if the guess is right"
+        what = "makes the variances as small" if np.isfinite(self.width) else "does as well"
+        words.append(f"No other way of sharing {what} with less by more than {100 * self.gap:.2g} %, {draws}.")
+        if self.rounding_loss > 5e-4:
+            words.append(f"Rounding to whole numbers costs {100 * self.rounding_loss:.2g} %.")
+        if self.status != Status.OPTIMAL:
+            words.append("The search ended early: the gap is what could be proved.")
+        return "\n".join([*words, *self.remarks])
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per candidate: how often each person is given it, its share of the budget, and what it begins with."""
+        rows = self.schedule.candidates
+        return pd.DataFrame(
+            {
+                "candidate": list(self.candidates),
+                "times": self.times,
+                "weight": self.weights,
+                "uniform_times": self.uniform_times,
+                "task": [c.task + 1 for c in rows],
+                "episodes": [len(c.starts) for c in rows],
+            }
+        )
+
+    def errors_frame(self) -> pd.DataFrame:
+        """One row per target: the expected standard error, and that of the uniform study."""
+        kind = "expert" if self.scale == "discount" else "term"
+        columns: dict[str, Any] = {kind: list(self.targets), "expected_standard_error": self.expected_standard_errors}
+        columns["uniform_standard_error"] = self.uniform_standard_errors
+        if self.widths.size:
+            columns |= {"width_now": self.before, "expected_width": self.widths}
+        return pd.DataFrame(columns)
+
+    def _tables(self, compute: bool) -> list[ShownTable]:
+        frame = self.to_frame()
+        used = frame[frame["times"] > 0].sort_values("times", ascending=False, kind="stable").reset_index(drop=True)
+        tables = [ShownTable(used[["candidate", "times", "weight"]], "What each person is given")]
+        tables.append(ShownTable(self.errors_frame(), "Expected standard errors"))
+        sizes = self.sizes if np.isfinite(self.difference) else self.sizes.drop(columns="power")
+        return [*tables, ShownTable(sizes, "Studies of other sizes, with the same shares")]
+
+    def _facts(self) -> dict[str, Any]:
+        return {"persons": self.persons, f"{self.unit} per person": self.size, "gap": self.gap, "status": str(self.status)}
+
+    def _content(self) -> dict[str, Any]:
+        content = super()._content()
+        content |= {
+            "summary": self.sentences(),
+            "schedule": self.schedule.to_frame().to_dict("list"),
+            "version": package_version(),
+        }
+        return content
+
+    def _height(self) -> float:
+        return min(0.9 + 0.2 * min(int((self.times > 0).sum()), 25), 6.0)
+
+    def _draw(self, ax: Any) -> None:
+        """How often each candidate is used, beside the uniform study; of many, the 25 that are used most."""
+        order = np.argsort(-self.times, kind="stable")[: min(25, int((self.times > 0).sum()))]
+        rows = np.arange(order.size)
+        ax.barh(rows, self.times[order], color=COLOURS[0])
+        ax.plot(self.uniform_times[order], rows, "|", color="0.1", markersize=8)
+        ax.set_yticks(rows, [literal(shortened(self.candidates[j], 28)) for j in order])
+        ax.set_ylim(order.size - 0.5, -0.5)
+        ax.set_xlabel("times per person (mark: if all were used equally often)")
