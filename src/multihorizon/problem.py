@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike
 from multihorizon.checks import ENDLESS_DISCOUNT, Bools, Floats, Ints, Sparse, as_floats, as_names, as_shape, first_few, read_only
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.steps import Steps
-from multihorizon.mdp import MDP
+from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.planning.plan import check_policy, one_hot
 
 Kind = Literal["policy", "actions", "action sets", "demonstrations"]
@@ -158,8 +158,25 @@ class Expert:
             object.__setattr__(made, name, value)
         return made
 
+    def at(self, discount: float) -> Expert:
+        """The same expert in the task as it is seen at a discount (`MDP.at`): what is paid on arrival follows its transitions."""
+        seen = self.mdp.at(discount)
+        if seen is self.mdp:
+            return self
+        made = copy.copy(self)
+        object.__setattr__(made, "mdp", seen)
+        features = self.features if self.arrival is None else sp.csr_array(seen.stacked @ self.arrival)
+        matrix = seen.stacked if features is None else features
+        for name, value in (("table", self.table), ("features", features), ("feature_matrix", matrix)):
+            object.__setattr__(made, name, value)
+        return made
+
     def expected_reward(self, parameters: Floats) -> Floats:
-        """The expected immediate reward `(S,A)` of reward parameters `(d,)` in this expert's MDP."""
+        """The expected immediate reward `(S,A)` of reward parameters `(d,)` in this expert's MDP.
+
+        Where moves take time it is that of the expert `at` a discount.
+        """
+        assert self.mdp.durations is None, "where moves take time, what is expected depends on the discount: use at(discount)"
         product: Floats = self.feature_matrix @ parameters
         if self.known_reward is not None:
             product = product + self.known_reward
@@ -176,6 +193,7 @@ class Expert:
 
     def require_sets(self) -> Bools:
         """The chosen actions, bool `(S,A)`; raises for stochastic policies, demonstrations, and a reward known in part."""
+        refuse_durations([self.mdp], "a linear-programming solver")
         if self.known_reward is not None:
             raise ValueError(
                 f"expert {self.name} must have no known part of the reward for a linear-programming solver, received one"
@@ -681,14 +699,19 @@ class Crowd(AnyProblem):
 
     @classmethod
     def read(
-        cls, mdp: MDP, table: Demonstrations, features: Sparse | None = None, feature_names: Sequence[object] | None = None
+        cls,
+        mdp: MDP,
+        table: Demonstrations,
+        features: Sparse | None = None,
+        feature_names: Sequence[object] | None = None,
+        arrival_features: Sparse | None = None,
     ) -> Crowd:
         """The persons of a table, in its order, in one task; features are as in `Problem`.
 
         Raises:
             ValueError: in the words of `Problem`, and for a person without decisions.
         """
-        matrix, arrival, parameter_names = _read_features(mdp, features, feature_names, None)
+        matrix, arrival, parameter_names = _read_features(mdp, features, feature_names, arrival_features)
         counts, owner, conditions = table.choices(mdp), None, None
         idle = np.flatnonzero(counts.sum(axis=1) == 0)
         if idle.size:

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import duckdb
 import numpy as np
 import pandas as pd
-from scipy.stats import gamma
+from scipy.special import gammaincc
 
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.data.demonstrations import (
@@ -500,8 +500,8 @@ def chance_p_values(table: Demonstrations, mdp: MDP | None) -> Floats:
     tested = mean > 0
     p_values = np.full(tested.size, np.nan)
     shape, scale = mean[tested] ** 2 / variance[tested], variance[tested] / mean[tested]
-    enough = gamma.sf(most[tested], shape, scale=scale) < CHANCE
-    p_values[tested] = np.where(enough, gamma.sf(chi2[tested], shape, scale=scale), np.nan)
+    enough = gammaincc(shape, most[tested] / scale) < CHANCE
+    p_values[tested] = np.where(enough, gammaincc(shape, chi2[tested] / scale), np.nan)
     return p_values
 
 

@@ -11,6 +11,9 @@ is taken from there.
 *Conditions* are further columns that have one value in each episode, read where they are asked for, or the columns of a table
 with one row per episode. The decisions of units of episodes, such as a person under a condition, are counted by `choices_by`.
 
+*Time.* Where decisions have time stamps, a move takes from its own stamp to the next one of the episode. When the last move of an
+episode was over, a column `next_…` may say, as `next_state` says where it led. Such tables are loaded, however large they are.
+
 *Counting* (`CountedFiles`, in a database) takes one pass that finds all labels, and one that groups rows by the codes of expert,
 state, action and next state; of CSV files, which are slow to read, one pass does both. *Checking* takes another: rows are grouped
 by episode. With h a random function of 64 bits, an episode whose steps run from f to l is in order if,
@@ -137,6 +140,22 @@ class Episodes:
     length: Ints
 
 
+@dataclass(frozen=True, eq=False)
+class Times:
+    """When each decision was made, `(N,)`, and when its move was over, NaN where nobody knows; `unit` is "" where it has no name.
+
+    `column` is the column of the time stamps.
+    """
+
+    begun: Floats
+    over: Floats
+    column: str = "time"
+    unit: str = ""
+
+    def __getitem__(self, rows: Any) -> Times:
+        return replace(self, begun=self.begun[rows], over=self.over[rows])
+
+
 @dataclass(frozen=True)
 class Decision:
     """One row of a table, for messages: who, when, and where it stands, if in a file."""
@@ -179,7 +198,8 @@ class Demonstrations(HasFrame):
     `experts`, `episodes`, `states` and `actions` are labels; `expert`, `episode`, `state`, `action` and `next_state` are `(N,)`
     codes into them, and `next_state` is −1 where unknown. `made` holds how often each expert made each of the `moves`, and
     `by_episode` one entry per episode. `conditions` has one row per episode too, and one column for each condition that holds in
-    it, missing where it is not known; it is None where no conditions were asked for. Of a large file only these counts are in
+    it, missing where it is not known; it is None where no conditions were asked for. `times` says when each decision was made,
+    where that was asked for. Of a large file only these counts are in
     memory until more is asked for; then the rows are loaded, and ValueError is raised where they are too many for that.
 
     Attributes:
@@ -200,6 +220,7 @@ class Demonstrations(HasFrame):
     name: str
     cut_off: bool
     conditions: pd.DataFrame | None
+    times: Times | None = None
 
     @property
     @abstractmethod
@@ -258,7 +279,13 @@ class Demonstrations(HasFrame):
 
     @staticmethod
     def from_frame(
-        frame: Frame, cut_off: bool = False, conditions: Sequence[str] = (), *, unnamed: bool = False
+        frame: Frame,
+        cut_off: bool = False,
+        conditions: Sequence[str] = (),
+        *,
+        unnamed: bool = False,
+        time: str | None = None,
+        time_unit: str | None = None,
     ) -> Demonstrations:
         """Read a data frame with the columns `expert, episode, step, state, action` and optionally `next_state`.
 
@@ -266,6 +293,10 @@ class Demonstrations(HasFrame):
         With `cut_off`, episodes may simply stop: the next state of a last decision may then be unknown. `conditions` names other
         columns that have one value in each episode, numbers or text. With `unnamed` the column `expert` may be missing, or
         blank throughout: then each episode is an expert of its own, with the label of the episode for a name.
+
+        `time` names a column that says when each decision was made; the move takes until the next one. A column `next_…` with the
+        same name after that may say when the last move of an episode was over. Time stamps are numbers, or dates where
+        `time_unit` says in which unit to count: second, minute, hour, day or week.
 
         Raises:
             ValueError: naming the row and what is wrong with it.
@@ -278,28 +309,56 @@ class Demonstrations(HasFrame):
         table = Table(as_frame(frame, "a table of decisions", ": from_csv, from_parquet and from_files read files"))
         if unnamed and ("expert" not in table.frame or table.frame["expert"].replace("", None).isna().all()):
             table = named_by_episode(table)
-        return rows_of(table, from_file=False, cut_off=cut_off, conditions=conditions)
+        return rows_of(table, from_file=False, cut_off=cut_off, conditions=conditions, clock=_clock(time, time_unit))
 
     @staticmethod
     def from_csv(
-        path: str | Path, cut_off: bool = False, conditions: Sequence[str] = (), *, unnamed: bool = False
+        path: str | Path,
+        cut_off: bool = False,
+        conditions: Sequence[str] = (),
+        *,
+        unnamed: bool = False,
+        time: str | None = None,
+        time_unit: str | None = None,
     ) -> Demonstrations:
         """Read a CSV file with a header line; see `from_frame`. Messages name the file and the line."""
-        return _read(scan_csv(str(path), [existing_file(path, "a CSV table")]), cut_off, conditions, unnamed)
+        return _read(
+            scan_csv(str(path), [existing_file(path, "a CSV table")]), cut_off, conditions, unnamed, _clock(time, time_unit)
+        )
 
     @staticmethod
     def from_parquet(
-        path: str | Path, cut_off: bool = False, conditions: Sequence[str] = (), *, unnamed: bool = False
+        path: str | Path,
+        cut_off: bool = False,
+        conditions: Sequence[str] = (),
+        *,
+        unnamed: bool = False,
+        time: str | None = None,
+        time_unit: str | None = None,
     ) -> Demonstrations:
         """Read a Parquet file; see `from_frame`."""
-        return _read(scan_parquet(str(path), [existing_file(path, "a Parquet table")]), cut_off, conditions, unnamed)
+        return _read(
+            scan_parquet(str(path), [existing_file(path, "a Parquet table")]),
+            cut_off,
+            conditions,
+            unnamed,
+            _clock(time, time_unit),
+        )
 
     @staticmethod
     def from_files(
-        path: str | Path, cut_off: bool = False, conditions: Sequence[str] = (), *, unnamed: bool = False
+        path: str | Path,
+        cut_off: bool = False,
+        conditions: Sequence[str] = (),
+        *,
+        unnamed: bool = False,
+        time: str | None = None,
+        time_unit: str | None = None,
     ) -> Demonstrations:
         """Read a CSV or Parquet file by the ending of its name, or a folder of files of one kind as one table."""
-        return _read(scan_files(str(path), files_of(path, "demonstrations")), cut_off, conditions, unnamed)
+        return _read(
+            scan_files(str(path), files_of(path, "demonstrations")), cut_off, conditions, unnamed, _clock(time, time_unit)
+        )
 
     @staticmethod
     def simulate(
@@ -314,7 +373,7 @@ class Demonstrations(HasFrame):
         """Let each policy `(S,A)` act for `episodes` episodes from the initial distribution.
 
         An episode ends on arrival in a terminal state, or is cut after `max_steps` decisions. With `starts` `(episodes,)`, the
-        indices of states, each episode begins in the state given for it.
+        indices of states, each episode begins in the state given for it. Where moves take time, decisions have time stamps.
 
         Example:
             >>> from multihorizon.domains import cliff
@@ -342,7 +401,16 @@ class Demonstrations(HasFrame):
         episode, step, state, action, next_state = (np.concatenate([run[i] for run in runs]) for i in range(5))
         expert = np.repeat(np.arange(len(runs)), [run[0].size for run in runs])
         labels = tuple(str(i) for i in range(episodes))
-        return Rows(expert, episode, step, state, action, next_state, experts, labels, mdp.state_names, mdp.action_names)
+        codes = expert, episode, step, state, action, next_state
+        table = Rows(*codes, experts, labels, mdp.state_names, mdp.action_names)
+        if mdp.durations is None:
+            return table
+        rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(len(policies) + 1)[-1])
+        lasted = mdp.durations.drawn(mdp.stacked, action * mdp.n_states + state, next_state, rng)
+        over = np.cumsum(lasted)
+        over -= np.repeat((over - lasted)[table.first_rows], table.by_episode.length)
+        begun = np.where(np.isin(np.arange(over.size), table.first_rows), 0.0, np.append(0.0, over[:-1]))
+        return replace(table, times=Times(begun, over, unit=mdp.durations.unit))
 
     @property
     def cells(self) -> Cells:
@@ -473,7 +541,9 @@ class Demonstrations(HasFrame):
         table = self.rows
         chosen = np.arange(len(self))[rows]
         place = None if table.place is None else partial(moved, table.place, chosen)
-        found = replace(table, **{column: getattr(table, column)[rows] for column in CODES}, place=place, conditions=None)
+        times = None if table.times is None else table.times[rows]
+        codes = {column: getattr(table, column)[rows] for column in CODES}
+        found = replace(table, **codes, place=place, conditions=None, times=times)
         if table.conditions is None:
             return found
         episode = np.repeat(np.arange(len(table.conditions)), table.by_episode.length)[chosen]
@@ -501,6 +571,8 @@ class Demonstrations(HasFrame):
         if self.conditions is not None:
             episode = np.repeat(np.arange(len(self.conditions)), self.by_episode.length)
             columns |= {str(name): values.to_numpy()[episode] for name, values in self.conditions.items()}
+        if self.times is not None:
+            columns |= {self.times.column: self.times.begun, f"next_{self.times.column}": self.times.over}
         return pd.DataFrame(columns)
 
     def to_csv(self, path: str | Path) -> None:
@@ -561,11 +633,11 @@ class Keys:
 
 
 def simulate_policy(
-    mdp: MDP, policy: Floats, episodes: int, max_steps: int, seed: np.random.SeedSequence, starts: Ints | None = None
+    mdp: MDP, policy: Floats, episodes: int, max_steps: int | Ints, seed: np.random.SeedSequence, starts: Ints | None = None
 ) -> list[Ints]:
     """Columns episode, step, state, action, next_state of one policy; all episodes advance together.
 
-    `starts` `(episodes,)` are the first states; by default they are drawn.
+    `starts` `(episodes,)` are the first states; by default they are drawn. `max_steps` is one number, or one for each episode.
     """
     rng = np.random.default_rng(seed)
     choices = policy.cumsum(axis=1)
@@ -573,7 +645,8 @@ def simulate_policy(
     running = np.arange(episodes)
     state = rng.choice(mdp.n_states, size=episodes, p=mdp.initial) if starts is None else starts
     rows: list[tuple[Ints, ...]] = []
-    for step in range(max_steps):
+    limits = np.broadcast_to(max_steps, episodes)
+    for step in range(int(limits.max())):
         action = np.minimum(
             (rng.random((running.size, 1)) * choices[state, -1:] >= choices[state]).sum(axis=1), mdp.n_actions - 1
         )
@@ -585,7 +658,7 @@ def simulate_policy(
         entry = np.clip(np.searchsorted(ends, target, side="right"), start, end - 1)
         arrived: Ints = mdp.stacked.indices[entry].astype(np.int64)
         rows.append((running, np.full(running.size, step), state, action, arrived))
-        alive = ~mdp.terminal[arrived]
+        alive = ~mdp.terminal[arrived] & (step + 1 < limits[running])
         running, state = running[alive], arrived[alive]
         if not running.size:
             break
@@ -612,6 +685,7 @@ class Rows(Demonstrations):
     place: Callable[[int], str] | None = None
     cut_off: bool = False
     conditions: pd.DataFrame | None = None
+    times: Times | None = None
 
     def __post_init__(self) -> None:
         for column in CODES:
@@ -764,6 +838,32 @@ class Order:
             found[column] = values[first].reset_index(drop=True)
         return pd.DataFrame(found)
 
+    def times(self, clock: Clock) -> Times:
+        """When each decision was made, and when its move was over; raises where time does not go forward."""
+        column, after = clock.column, f"next_{clock.column}"
+        begun = clock.read(self.table, column)[self.rows]
+        over = np.append(np.where(self.continues, begun[1:], np.nan), np.nan)
+        if after in self.table.frame.columns:
+            given = clock.read(self.table, after, optional=True)[self.rows]
+
+            def other(row: int) -> str:
+                return (
+                    f"{after} must be the {column} of the next step, received another: correct one of the two, or leave it blank"
+                )
+
+            self.refuse(self.continues & (given[:-1] != over[:-1]) & ~np.isnan(given[:-1]), other)
+            over = np.where(np.isnan(over), given, over)
+
+        def backwards(row: int) -> str:
+            later = after if row + 1 == begun.size or not self.continues[row] else f"the {column} of the next step"
+            return (
+                f"{later} must be later than the {column} of this one, received a move that takes {over[row] - begun[row]:g}: "
+                "correct the time stamps, or give the steps after it an episode of their own"
+            )
+
+        self.refuse(over <= begun, backwards)
+        return Times(begun, over, column, clock.unit)
+
     def check_steps(self) -> None:
         """Raise unless the steps of each episode are consecutive and none occurs twice."""
         jump, step = np.diff(self.step), self.step
@@ -777,6 +877,51 @@ class Order:
 
         self.refuse(self.continues & (jump == 0), both)
         self.refuse(self.continues & (jump != 1), gap)
+
+
+#: How many seconds the units have in which time between dates can be counted.
+TIME_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The column of time stamps, and the unit in which time between dates is counted, "" for numbers."""
+
+    column: str
+    unit: str
+
+    def read(self, table: Table, column: str, optional: bool = False) -> Floats:
+        """The stamps of a column as numbers; where they are optional, NaN for a blank one."""
+        cells = table.frame[column]
+        cells = cells.mask(cells.astype(str).str.strip().str.lower().isin(MISSING))
+        dates = cells.dtype.kind == "M" or (cells.dtype.kind not in "iuf" and pd.to_numeric(cells, errors="coerce").isna().all())
+        if dates and cells.notna().any() and not self.unit:
+            raise ValueError(
+                f"{table.name}: column {column} must be numbers, received {shown(cells.dropna().iloc[0])}: if it holds dates, "
+                f"say in which unit to count with --time-unit (in Python time_unit=): {', '.join(TIME_UNITS)}"
+            )
+        if self.unit and not dates:
+            raise ValueError(f"{table.name}: column {column} must be dates where a unit of time is given, received numbers")
+        if dates:
+            parsed = pd.to_datetime(cells, errors="coerce", utc=True, format=None if cells.dtype.kind == "M" else "ISO8601")
+            found = (parsed - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=TIME_UNITS[self.unit])
+        else:
+            found = pd.to_numeric(cells, errors="coerce")
+        numbers: Floats = np.asarray(found.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+        wrong = ~np.isfinite(numbers) & ~(cells.isna().to_numpy() & optional)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            what = "a date such as 2024-05-31T14:30" if dates else "a number"
+            raise ValueError(f"{table.at(row)}: column {column} must be {what}, received {shown(table.frame[column].iloc[row])}")
+        return numbers
+
+
+def _clock(time: str | None, unit: str | None) -> Clock | None:
+    if unit is not None and time is None:
+        raise ValueError("a unit of time must come with a column of time stamps, received none")
+    if unit is not None and unit not in TIME_UNITS:
+        raise ValueError(f"the unit of time must be one of {', '.join(TIME_UNITS)}, received {unit!r}")
+    return None if time is None else Clock(time, unit or "")
 
 
 def same_episode(expert: Ints, episode: Ints) -> Bools:
@@ -806,7 +951,9 @@ def require_conditions(name: str, columns: Sequence[str], found: Collection[str]
         raise ValueError(f"{name} must have the column {missing} to be a condition, received {others}")
 
 
-def rows_of(table: Table, from_file: bool = True, cut_off: bool = False, conditions: Sequence[str] = ()) -> Rows:
+def rows_of(
+    table: Table, from_file: bool = True, cut_off: bool = False, conditions: Sequence[str] = (), clock: Clock | None = None
+) -> Rows:
     """The decisions of a table, checked. Where episodes may be `cut_off`, a table needs no column `next_state` to know moves.
 
     Raises:
@@ -814,6 +961,9 @@ def rows_of(table: Table, from_file: bool = True, cut_off: bool = False, conditi
     """
     table.require(*COLUMNS)
     require_conditions(table.name, conditions, [str(column) for column in table.columns or table.frame.columns])
+    if clock is not None and clock.column not in table.frame.columns:
+        known = first_few([str(c) for c in table.columns or table.frame.columns])
+        raise ValueError(f"{table.name} must have the column {clock.column} with time stamps, received the columns {known}")
     has_next = "next_state" in table.frame.columns
     with refusing(table.name):
         when = Order.of(table, from_file)
@@ -835,10 +985,11 @@ def rows_of(table: Table, from_file: bool = True, cut_off: bool = False, conditi
             return f"next_state is {given!r}, but the next step is in {true!r}{REMEDIES['next_state']}"
 
         when.refuse(when.continues & has_next & (after[:-1] != state[1:]), reason)
+        times = None if clock is None else when.times(clock)
     place = partial(moved, table.place, when.rows) if from_file else None
     codes = when.expert, when.episode, when.step, state, when.action, after
     labels = when.experts, when.episodes, states, when.actions
-    return Rows(*codes, *labels, table.name, place, cut_off, when.conditions(conditions))
+    return Rows(*codes, *labels, table.name, place, cut_off, when.conditions(conditions), times)
 
 
 _FLOATS = ("FLOAT", "DOUBLE")
@@ -1352,23 +1503,29 @@ def names_experts(scan: Scan) -> bool:
         return bool(database.execute(f"SELECT 1 FROM {scan.relation} WHERE trim(expert::VARCHAR) <> '' LIMIT 1").fetchall())
 
 
-def _read(scan: Scan, cut_off: bool, conditions: Sequence[str], unnamed: bool) -> Demonstrations:
+def _read(scan: Scan, cut_off: bool, conditions: Sequence[str], unnamed: bool, clock: Clock | None) -> Demonstrations:
     """The decisions of a scan: loaded, or counted where they are too many to be loaded without need."""
+    needed = (*COLUMNS, "next_state", *conditions, *(() if clock is None else (clock.column, f"next_{clock.column}")))
     if unnamed and not names_experts(scan):
-        table = named_by_episode(load(scan, LABELS, (*COLUMNS, "next_state", *conditions)))
-        return rows_of(table, cut_off=cut_off, conditions=conditions)
-    if scan.is_larger(LOADED_BYTES, LOADED_ROWS):
+        return rows_of(named_by_episode(load(scan, LABELS, needed)), cut_off=cut_off, conditions=conditions, clock=clock)
+    if clock is None and scan.is_larger(LOADED_BYTES, LOADED_ROWS):
         return CountedFiles(scan, cut_off, conditions)
-    return rows_of(load(scan, LABELS, (*COLUMNS, "next_state", *conditions)), cut_off=cut_off, conditions=conditions)
+    return rows_of(load(scan, LABELS, needed), cut_off=cut_off, conditions=conditions, clock=clock)
 
 
 def read_tables(
-    paths: Sequence[str | Path], cut_off: bool = False, conditions: Sequence[str] = (), *, unnamed: bool = False
+    paths: Sequence[str | Path],
+    cut_off: bool = False,
+    conditions: Sequence[str] = (),
+    *,
+    unnamed: bool = False,
+    time: str | None = None,
+    time_unit: str | None = None,
 ) -> list[Demonstrations]:
     """Read one table of decisions for each task; raises if two hold the same decisions."""
     tables: list[Demonstrations] = []
     for path in paths:
-        table = Demonstrations.from_files(path, cut_off, conditions, unnamed=unnamed)
+        table = Demonstrations.from_files(path, cut_off, conditions, unnamed=unnamed, time=time, time_unit=time_unit)
         for earlier, other in zip(paths, tables, strict=False):
             if table.same_decisions(other):
                 raise ValueError(f"{path} holds the same decisions as {earlier}: give each table once, or they count double")

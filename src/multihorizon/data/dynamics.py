@@ -46,12 +46,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 from multihorizon.checks import SMOOTHING, Bools, Floats, Ints, as_floats
 from multihorizon.data.demonstrations import BESIDE, REMEDIES, Decision, Demonstrations, TableError
 from multihorizon.data.reading import in_order, positions
-from multihorizon.mdp import MDP
+from multihorizon.mdp import MDP, Durations
+from multihorizon.words import time_words
 
 #: Moves contradict given transitions where their chance is smaller than this, over all tests of a table. It is small because a
 #: contradiction stops the work.
@@ -70,7 +71,8 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
             row; all other rows are estimated. It may name states and actions that the table does not.
 
     Returns:
-        An MDP whose `sample_sizes` say how many moves stand behind each row.
+        An MDP whose `sample_sizes` say how many moves stand behind each row. Where decisions have time stamps, moves take as long
+        as they took in the table (`observed_durations`).
 
     Raises:
         ValueError: where a next state is missing, or every state is one in which nobody decided.
@@ -83,6 +85,10 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
     """
     if smoothing is not None and not as_floats(smoothing, "smoothing") >= 0:
         raise ValueError(f"smoothing must be at least 0, received {smoothing}")
+    if known is not None and known.durations is not None:
+        raise ValueError(
+            "known transitions must come without durations where others are estimated: time stamps say how long moves take"
+        )
     states, actions = demonstrations.states, demonstrations.actions
     if known is not None:
         states, actions = in_order({*states, *known.state_names}), in_order({*actions, *known.action_names})
@@ -101,7 +107,7 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
     stacked = sp.csr_array(given + sp.diags_array(1.0 * estimated) @ _smoothed(moves, pooled, alpha))
     available = (estimated | is_given).reshape(len(actions), n).T
     begun = np.bincount(place[: len(demonstrations.states)], demonstrations.first_states, minlength=n)
-    return MDP(
+    found = MDP(
         [stacked[a * n : (a + 1) * n] for a in range(len(actions))],
         initial=begun / begun.sum(),
         terminal=~available.any(axis=1),
@@ -110,6 +116,82 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
         action_names=actions,
         sample_sizes=np.where(estimated, (taken + alpha) ** 2 / np.maximum(taken, 1.0), np.inf),
     )
+    return found if demonstrations.times is None else found.lasting(observed_durations(demonstrations, found))
+
+
+def observed_durations(demonstrations: Demonstrations, mdp: MDP) -> Durations | None:
+    """How long the moves of a task took in a table with time stamps; None for a table without.
+
+    Each move, from a state by an action to a next state, takes as long as it took in the table, each of its times with the same
+    chance. A move whose time nobody saw takes as long as others from the same state by the same action, else as others by the
+    same action, else as all. More than a hundred distinct times are put together into a hundred groups of neighbours, which take
+    their mean.
+
+    Example:
+        >>> rows = pd.DataFrame({"expert": "ann", "episode": 0, "step": [0, 1], "state": ["a", "b"], "action": "go"})
+        >>> rows = rows.assign(next_state=["b", "c"], time=[0.0, 2.5], next_time=[2.5, 3.5])
+        >>> table = Demonstrations.from_frame(rows, time="time")
+        >>> observed_durations(table, estimate_mdp(table)).times.tolist()
+        [2.5, 1.0]
+    """
+    if demonstrations.times is None:
+        return None
+    table, times = demonstrations.rows, demonstrations.times
+    states, actions = demonstrations.match(mdp)
+    seen = np.flatnonzero((table.next_state >= 0) & np.isfinite(times.over))
+    if not seen.size:
+        raise ValueError(
+            f"{demonstrations.name} must say how long some move took, received no episode of two decisions and no column "
+            f"next_{times.column}"
+        )
+    n, lasted = mdp.n_states, (times.over - times.begun)[seen]
+    row = actions[table.action[seen]] * n + states[table.state[seen]]
+    origin = np.repeat(np.arange(mdp.stacked.shape[0]), np.diff(mdp.stacked.indptr))
+    after, column = states[table.next_state[seen]], mdp.stacked.indices.astype(np.int64)
+    levels = ((row * n + after, origin * n + column), (row, origin), (row // n, origin // n), (0 * row, 0 * origin))
+    groups: list[dict[int, tuple[Floats, Floats]]] = []
+    for keys, _ in levels:
+        order = np.lexsort((lasted, keys))
+        starts = np.flatnonzero(np.append(True, np.diff(keys[order]) != 0))
+        parts = np.split(lasted[order], starts[1:])
+        groups.append({int(key): _distinct(part) for key, part in zip(keys[order][starts], parts, strict=True)})
+    found = []
+    for place in zip(*(wanted.tolist() for _, wanted in levels), strict=True):
+        found.append(next(group[key] for group, key in zip(groups, place, strict=True) if key in group))
+    sizes = [distinct.size for distinct, _ in found]
+    lasts, shares = (np.concatenate([pair[i] for pair in found]) for i in (0, 1))
+    return Durations(np.repeat(origin, sizes), np.repeat(column, sizes), lasts, shares, unit=times.unit)
+
+
+def _distinct(lasted: Floats) -> tuple[Floats, Floats]:
+    """The distinct times of sorted ones, at most a hundred, and their shares."""
+    most = 100
+    times, counts = np.unique(lasted, return_counts=True)
+    if times.size > most:
+        number = np.arange(lasted.size) * most // lasted.size
+        counts = np.bincount(number)
+        times = np.bincount(number, lasted) / counts
+    return times, counts / counts.sum()
+
+
+def describe_durations(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
+    """What was assumed of how long moves take, in sentences for a report."""
+    if demonstrations.times is None or mdp.durations is None:
+        return []
+    times, unit = demonstrations.times, time_words(mdp.durations.unit)
+    lasted = times.over - times.begun
+    known = lasted[np.isfinite(lasted)]
+    text = (
+        f"Moves took {known.min():.3g} to {known.max():.3g} {unit[1]}, {known.mean():.3g} on average. Discounts are per "
+        f"{unit[0]}, and horizons are in {unit[1]}, also where they are called steps. What a state pays on arrival counts in "
+        f"full where a move takes one {unit[0]}. How long each move takes is as in the table, without an error of its own."
+    )
+    if known.size < lasted.size:
+        text += (
+            f" Of {lasted.size - known.size:,} moves nobody knows when they were over, the last ones of episodes: they are taken "
+            f"to last as long as others like them. A column next_{times.column} can say it."
+        )
+    return [text]
 
 
 def default_smoothing(moves: Any) -> float:
@@ -314,7 +396,7 @@ def _tested(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
     rows, place = np.unique(row, return_inverse=True)
     moves = np.bincount(place, counts, minlength=rows.size)
     share, possible = counts / moves[place], np.diff(mdp.stacked.indptr)[rows]
-    p_values = np.minimum(binom.sf(counts - 1, moves[place].astype(np.int64), chances) * possible[place] * rows.size, 1.0)
+    p_values = np.minimum(bdtrc(counts - 1, moves[place].astype(np.int64), chances) * possible[place] * rows.size, 1.0)
     order = np.lexsort((after, -(share - chances), p_values, place))  # the worst next state of each row comes first
     worst = order[np.unique(place[order], return_index=True)[1]]
     entropy = np.bincount(place, counts * np.log(share / chances), minlength=rows.size)

@@ -13,7 +13,8 @@ what R and others write for them: NA, N/A, NaN or null.
 *Episodes*, with the columns `expert` and `episode` and one row per episode, hold conditions, and are read like persons.
 
 *Transitions* are the `.npz` that `MDP.to_npz` writes, or a table with the columns `state, action, next_state, probability` and
-one row per move. A state without rows of its own is terminal; an action without rows in a state is unavailable there.
+one row per move; a column `duration` may say how long a move takes. A state without rows of its own is terminal; an action
+without rows in a state is unavailable there.
 
 *Changes* of a task: what is paid besides (`state`, perhaps `action`, `amount`), what is forbidden (`state, action`), where
 episodes begin (`state, probability`), and restrictions on the reward (`smaller, larger`, or `state` or `feature` with `lower`,
@@ -35,12 +36,14 @@ from multihorizon.data.demonstrations import conditions_of
 from multihorizon.data.reading import Table, closest, in_order, numbers_or_missing, positions, read_table
 from multihorizon.files import existing_file
 from multihorizon.frames import Frame, as_frame
-from multihorizon.mdp import MDP
+from multihorizon.mdp import MDP, Durations
 
 
 def read_features(path: str | Path, mdp: MDP) -> tuple[Sparse, tuple[str, ...]]:
-    """F `(A·S,d)` and the features' names, from CSV or Parquet."""
+    """F `(A·S,d)` and the features' names, from CSV or Parquet; where moves take time, what is earned on arrival as `(S,d)`."""
     dense, names, by_action = _read(path, "features", mdp)
+    if mdp.durations is not None and not by_action:
+        return sp.csr_array(dense), names
     return (sp.csr_array(dense) if by_action else sp.csr_array(mdp.stacked @ sp.csr_array(dense))), names
 
 
@@ -229,12 +232,21 @@ def _from_table(table: Table) -> MDP:
     available = np.zeros(stacked.shape[0], dtype=np.bool_)
     available[rows] = True
     mask: Bools = available.reshape(len(actions), n).T
-    return MDP(
+    found = MDP(
         [stacked[a * n : (a + 1) * n] for a in range(len(actions))],
         terminal=~mask.any(axis=1),
         available=mask,
         state_names=states,
         action_names=actions,
+    )
+    if "duration" not in table.frame.columns:
+        return found
+    lasting = table.numbers("duration")
+    if not (lasting > 0).all():
+        row = int(np.argmax(~(lasting > 0)))
+        raise ValueError(f"{table.at(row)}: column duration must be positive, received {lasting[row]:g}")
+    return found.lasting(
+        Durations(rows[chances > 0], after[chances > 0], lasting[chances > 0], np.ones(int((chances > 0).sum())))
     )
 
 

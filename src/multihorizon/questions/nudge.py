@@ -66,10 +66,12 @@ from multihorizon.questions.whatif import (
     estimate_of,
     expected_rewards,
     explaining,
+    is_timed,
     planned_or_nan,
     plans_at_once,
     read_change,
     read_source,
+    seen,
     state_place,
 )
 from multihorizon.result import COLOURS, Result, literal
@@ -456,8 +458,9 @@ class _Search:
             response = _Response(task, self.spot, reward, gamma, lam)
         else:
             theta = known.thetas if known.own is None else known.own[:, k]
-            reward = expected_rewards(known, self.change, theta)[1]
-            response = _Response(self.change.task, self.spot, reward, known.discounts[k : k + 1], known.temperature[k : k + 1])
+            gamma, lam = known.discounts[k : k + 1], known.temperature[k : k + 1]
+            there = seen(known, self.change, float(gamma[0]))
+            response = _Response(there[1].task, self.spot, expected_rewards(*there, theta)[1], gamma, lam)
         found = self.point(response)
         if known.policies is not None:
             assert known.identified is not None
@@ -512,16 +515,20 @@ class _Search:
     def drawn(self, drawn: Drawn, k: int) -> list[_Response]:
         """The responses of drawn parameters: one of all, or one of each drawn task."""
         known, change = self.known, self.change
-        if drawn.tasks is None:
-            reward = expected_rewards(known, change, drawn.reward_of(k))[1]
-            return [_Response(change.task, self.spot, reward, drawn.gamma[k], drawn.lam[k])]
+        timed, theta = is_timed(known, change), drawn.reward_of(k)
+        if drawn.tasks is None and not timed:
+            return [_Response(change.task, self.spot, expected_rewards(known, change, theta)[1], drawn.gamma[k], drawn.lam[k])]
         found = []
-        for i, each in enumerate(drawn.tasks):
-            mdp = each.starting(change.initial)
-            own = replace(known, task=replace(known.task, mdp=mdp))
-            theta = drawn.rewards_in(i) if drawn.own is None else drawn.rewards_in(i)[:, k]
-            reward = expected_rewards(own, replace(change, mdp=mdp), theta)[1]
-            found.append(_Response(mdp, self.spot, reward, drawn.gamma[k, i : i + 1], drawn.lam[k, i : i + 1]))
+        for i, (gamma, lam) in enumerate(zip(drawn.gamma[k], drawn.lam[k], strict=True)):
+            own, there = known, change
+            paid = theta if theta.ndim == 1 else theta[:, i]
+            if drawn.tasks is not None:
+                mdp = drawn.tasks[i].starting(change.initial)
+                own, there = replace(known, task=replace(known.task, mdp=mdp)), replace(change, mdp=mdp)
+                paid = drawn.rewards_in(i) if drawn.own is None else drawn.rewards_in(i)[:, k]
+            own, there = seen(own, there, float(gamma))
+            reward = expected_rewards(own, there, paid)[1]
+            found.append(_Response(there.mdp, self.spot, reward, np.array([gamma]), np.array([lam])))
         return found
 
     def open(self, k: int, found: _Found, estimate: Estimate) -> bool:
@@ -548,7 +555,9 @@ class _Response:
         else:
             unit[spot.state, spot.action] = 1.0
         self.unit = np.ascontiguousarray(unit.T)
-        self.outcomes = Outcomes(task, [spot.state], False, False)
+        # Where moves take time, plans are made in the task as it is seen, and what comes of them is what happens in the task.
+        self.outcomes = Outcomes(task if task.origin is None else task.origin, [spot.state], False, False)
+        self.engine = self.outcomes.engine if task.origin is None else self.outcomes.engine.of(task)
 
     def at(self, bonus: Floats, columns: Ints) -> tuple[Floats, Floats]:
         """The chances `(m,)` at these bonuses of these parameters, and their slopes; NaN where a value is infinite."""
@@ -580,7 +589,7 @@ class _Response:
         """The chances and slopes of policies `(m,S,A)`."""
         task, (s, a), policy = self.task, self.spot, policies.transpose(2, 1, 0)
         unit = self.unit[:, :, None]
-        paid = self.outcomes.engine.resolvents(policy, gamma).solve((policy * unit).sum(axis=0)[:, :, None])[:, :, 0]
+        paid = self.engine.resolvents(policy, gamma).solve((policy * unit).sum(axis=0)[:, :, None])[:, :, 0]
         worth = unit + gamma * (task.stacked @ paid).reshape(policy.shape)
         if a is not None:
             chance = policy[a, s]
@@ -590,7 +599,7 @@ class _Response:
         later, among, solves = self.outcomes.reach(policy, s, self.outcomes.toward[0])
         onward = later.copy()
         onward[s] = 1.0
-        moved = policy * (worth - paid) / lam * (task.stacked @ onward).reshape(policy.shape)
+        moved = policy * (worth - paid) / lam * (self.outcomes.task.stacked @ onward).reshape(policy.shape)
         change = solves.solve(np.where(among[:, None], moved.sum(axis=0), 0.0)[:, :, None])[:, :, 0]
         change[s] = 0.0
         return task.initial @ later + task.initial[s], task.initial @ change

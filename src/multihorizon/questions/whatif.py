@@ -43,7 +43,6 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
-from scipy.stats import t
 
 from multihorizon.checks import (
     ENDLESS_DISCOUNT,
@@ -69,7 +68,8 @@ from multihorizon.estimate.maximum_likelihood import resume, resume_apart
 from multihorizon.exact.bounds import discount_members, predicted_bounds, read_restrictions
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.frames import as_frame, is_frame
-from multihorizon.mdp import MDP, steps_into
+from multihorizon.mdp import MDP, refuse_durations, steps_into
+from multihorizon.numerics.chance import t_ppf
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.planning.linear import SingularError
 from multihorizon.planning.plan import log_policies, plan
@@ -132,6 +132,18 @@ class Change:
     def task(self) -> MDP:
         """The task after, without the actions that are forbidden."""
         return self.mdp.without(self.forbid)
+
+    def at(self, discount: float) -> Change:
+        """The same change in the task as it is seen at a discount: what is paid on arrival follows its transitions."""
+        seen = self.mdp.at(discount)
+        return self if seen is self.mdp else self.in_task(seen)
+
+    def in_task(self, mdp: MDP) -> Change:
+        """The same change where the same moves have other probabilities."""
+        features, direct = self.features, self.pay - self.mdp.expect(self.arrival)
+        if self.moved and self.arrival_features is not None:
+            features = sp.csr_array(mdp.stacked @ self.arrival_features)
+        return replace(self, mdp=mdp, pay=mdp.expect(self.arrival) + direct, features=features)
 
 
 def read_change(
@@ -687,6 +699,15 @@ class _Answer:
     outcome_open: Bools | None = None
     outcomes: Floats | None = None
 
+    def one(self, k: int) -> _Answer:
+        """The answer about one of the experts."""
+        own = slice(k, k + 1)
+        ends = None if self.outcome_ends is None else (self.outcome_ends[0][own], self.outcome_ends[1][own])
+        open_ = None if self.outcome_open is None else self.outcome_open[own]
+        known = None if self.outcomes is None else self.outcomes[own]
+        policies = self.before[own], self.after[own], self.low[own], self.high[own]
+        return _Answer(*policies, self.status[own], self.proved[own], self.remarks, ends, open_, known)
+
 
 def read_source(source: Any, discount: Any, persons: str) -> Known:
     """What a source, the discounts that are given for policies, and a choice of persons say of the experts.
@@ -782,7 +803,7 @@ def _of_population(known: Known, solution: Solution, groups: bool) -> Known:
         names = ("logit_discount", "logit_discount_error", "log_temperature", "log_temperature_error")
         return replace(known, eta=np.stack([*(own[name] for name in names), tie]))
     spread, centre, rows, labels = population.spread, [], [], []
-    reach = 2 * float(t.ppf(0.975, population.degrees))
+    reach = 2 * float(t_ppf(0.975, population.degrees))
     level = (
         float(population.temperature["Intercept"].get("standard_error") or 0.0) if "Intercept" in population.temperature else 0.0
     )
@@ -807,6 +828,7 @@ def _of_policies(source: Identification | Problem, discount: Any) -> Known:
     if problem is None:
         raise ValueError("this identification was read from a file and has lost its problem: identify the problem again")
     task = _one_task(problem)
+    refuse_durations([task.mdp], "what follows a change from policies alone")
     for expert in problem.experts:
         if expert.kind != "policy" or expert.sets is not None:
             received = "one action for each state" if expert.sets is not None else expert.kind
@@ -872,6 +894,31 @@ def _planned(task: MDP, reward: Floats, gamma: Floats, lam: Floats | None) -> Fl
     return found
 
 
+def is_timed(known: Known, change: Change) -> bool:
+    """Whether moves take time, before or after: then what is expected depends on the discount, and plans are made one by one."""
+    return known.task.mdp.durations is not None or change.mdp.durations is not None
+
+
+def seen(known: Known, change: Change, discount: float) -> tuple[Known, Change]:
+    """The tasks before and after as they are seen at a discount, for those who have it."""
+    if not is_timed(known, change):
+        return known, change
+    return replace(known, task=known.task.at(discount)), change.at(discount)
+
+
+def one_of(known: Known, change: Change, k: int) -> tuple[Known, Change]:
+    """One of the experts alone."""
+    lam, own = known.temperature, None if known.own is None else known.own[:, k : k + 1]
+    alone = replace(
+        known,
+        names=known.names[k : k + 1],
+        discounts=known.discounts[k : k + 1],
+        temperature=None if lam is None else lam[k : k + 1],
+        own=own,
+    )
+    return alone, replace(change, discounts=change.discounts[k : k + 1])
+
+
 def expected_rewards(known: Known, change: Change, theta: Floats) -> tuple[Floats, Floats]:
     """The expected immediate reward `(A·S,…)` before and after, of θ `(d,…)`, without what is paid besides."""
     task = known.task
@@ -905,10 +952,16 @@ def _known_after(known: Known, change: Change) -> Floats:
 
 def _point(known: Known, change: Change) -> _Answer:
     """The policies of the estimate."""
-    before_reward, after_reward = expected_rewards(known, change, known.thetas)
+    if is_timed(known, change) and len(known.names) > 1:
+        parts = [_point(*one_of(known, change, k)) for k in range(len(known.names))]
+        before, after = (np.concatenate([getattr(part, name) for part in parts]) for name in ("before", "after"))
+        nothing = np.full(after.shape, np.nan)
+        return _Answer(before, after, nothing, nothing, (IDENTIFIED,) * len(parts), np.zeros(len(parts), dtype=np.bool_))
     gamma = np.where(np.isnan(change.discounts), known.discounts, change.discounts)
-    before = _planned(known.task.mdp, before_reward, known.discounts, known.temperature)
-    after = _planned(change.task, (after_reward.T + change.pay.T.ravel()).T, gamma, known.temperature)
+    first, later = seen(known, change, float(known.discounts[0])), seen(known, change, float(gamma[0]))
+    before_reward, after_reward = expected_rewards(*first, known.thetas)[0], expected_rewards(*later, known.thetas)[1]
+    before = _planned(first[0].task.mdp, before_reward, known.discounts, known.temperature)
+    after = _planned(later[1].task, (after_reward.T + later[1].pay.T.ravel()).T, gamma, known.temperature)
     nothing = np.full(after.shape, np.nan)
     return _Answer(before, after, nothing, nothing, (IDENTIFIED,) * len(known.names), np.zeros(len(known.names), dtype=np.bool_))
 
@@ -1344,17 +1397,23 @@ class _PlansAfter:
     def planned(self, theta: Floats, gamma: Floats, lam: Floats, new: Floats) -> tuple[Floats, Floats]:
         """Policies and outcomes of n plans; NaN where a value is infinite."""
         gamma = np.where(np.isnan(new), gamma, new)
-        pay = self.change.pay.T.ravel()
-        reward = expected_rewards(self.known, self.change, theta)[1]
-        reward = (reward.T + pay).T
-        task = self.outcomes.task
+        if is_timed(self.known, self.change) and gamma.size > 1:
+            columns = [theta if theta.ndim == 1 else theta[:, [i]] for i in range(gamma.size)]
+            each = [self.planned(own, gamma[[i]], lam[[i]], gamma[[i]]) for i, own in enumerate(columns)]
+            return np.concatenate([one for one, _ in each]), np.concatenate([one for _, one in each], axis=1)
+        known, change = seen(self.known, self.change, float(gamma[0]))
+        reward = (expected_rewards(known, change, theta)[1].T + change.pay.T.ravel()).T
+        task, plain = change.task, None
+        if change is not self.change:
+            whole = (expected_rewards(self.known, self.change, theta)[1].T + self.change.pay.T.ravel()).T
+            plain = whole, self.change.pay
         size = plans_at_once(task)
         policies, numbers = [], []
         for low in range(0, gamma.size, size):
             part = slice(low, low + size)
             own = reward if reward.ndim == 1 else reward[:, part]
             policies.append(planned_or_nan(task, own, gamma[part], lam[part]))
-            numbers.append(self.outcomes.of(policies[-1], gamma[part], own, self.change.pay))
+            numbers.append(self.outcomes.of(policies[-1], gamma[part], own, change.pay, plain))
         return np.concatenate(policies), np.concatenate(numbers, axis=1)
 
     def _in_task(self, drawn: Drawn, i: int) -> Change:
@@ -1365,11 +1424,7 @@ class _PlansAfter:
         else:
             assert drawn.tasks is not None
             mdp = drawn.tasks[i].starting(change.initial)
-        direct = change.pay - change.mdp.expect(change.arrival)
-        features = change.features
-        if change.moved and change.arrival_features is not None:
-            features = sp.csr_array(mdp.stacked @ change.arrival_features)
-        return replace(change, mdp=mdp, pay=mdp.expect(change.arrival) + direct, features=features)
+        return change.in_task(mdp)
 
 
 def plans_at_once(task: MDP) -> int:
@@ -1427,12 +1482,23 @@ class Outcomes:
             if wanted:
                 self.labels += ([(name, "")] if self.ends else []) + [(f"discounted {name}", "")]
 
-    def of(self, policies: Floats, gamma: Floats, reward: Floats | None, pay: Floats) -> Floats:
-        """The numbers `(Q,n)` of policies `(n,S,A)`, their discounts `(n,)`, a reward `(A·S,…)` and what is paid `(S,A)`."""
+    def of(
+        self,
+        policies: Floats,
+        gamma: Floats,
+        reward: Floats | None,
+        pay: Floats,
+        plain: tuple[Floats | None, Floats] | None = None,
+    ) -> Floats:
+        """The numbers `(Q,n)` of policies `(n,S,A)`, their discounts `(n,)`, a reward `(A·S,…)` and what is paid `(S,A)`.
+
+        Where moves take time, discounts are all one, and `plain` are the reward and what is paid without any discount.
+        """
         n, task = gamma.size, self.task
         policy = np.where(self.reached[None, :, None], policies, 0.0).transpose(2, 1, 0)
         start = np.repeat(task.initial[:, None], n, axis=1)[:, :, None]
-        discounted = self.engine.resolvents(policy, gamma).solve_transposed(start)[:, :, 0]
+        ahead = self.engine if task.durations is None else self.engine.of(task.at(float(gamma[0])))
+        discounted = ahead.resolvents(policy, gamma).solve_transposed(start)[:, :, 0]
         ones = np.ones(n)
         visits = self.engine.resolvents(policy, ones).solve_transposed(start)[:, :, 0] if self.ends else discounted
         rows = [visits[self.reached]]
@@ -1443,11 +1509,14 @@ class Outcomes:
             reached = task.initial @ chance + task.initial[j]
             with np.errstate(divide="ignore", invalid="ignore"):
                 rows += [reached[None], (task.initial @ later / reached)[None]]
-        for wanted, amount in ((self.reward, reward), (self.paid, pay.T.ravel())):
-            if wanted and amount is not None:
-                earned = (policy * amount.reshape(task.n_actions, task.n_states, -1)).sum(axis=0)
+        whole, given = (reward, pay) if plain is None else plain
+        for wanted, amount, undiscounted in ((self.reward, reward, whole), (self.paid, pay.T.ravel(), given.T.ravel())):
+            if wanted and amount is not None and undiscounted is not None:
+                shape = task.n_actions, task.n_states, -1
+                earned = (policy * amount.reshape(shape)).sum(axis=0)
                 if self.ends:
-                    rows.append((visits * earned).sum(axis=0)[None])
+                    in_all = earned if plain is None else (policy * undiscounted.reshape(shape)).sum(axis=0)
+                    rows.append((visits * in_all).sum(axis=0)[None])
                 rows.append((discounted * earned).sum(axis=0)[None])
         return np.concatenate(rows)
 
@@ -1479,24 +1548,40 @@ class Outcomes:
         return chance, among, solves
 
 
+def _earned(known: Known, change: Change) -> tuple[Floats | None, Floats | None]:
+    """The expected immediate reward before, and that after with what is paid besides; None where no reward is known."""
+    if known.theta is None:
+        return None, None
+    before, after = expected_rewards(known, change, known.thetas)
+    return before, (after.T + change.pay.T.ravel()).T
+
+
 def _outcome_frame(known: Known, change: Change, answer: _Answer, targets: list[int]) -> pd.DataFrame:
     """One row per expert, quantity and state."""
+    if is_timed(known, change) and len(known.names) > 1:
+        parts = [_outcome_frame(*one_of(known, change, k), answer.one(k), targets) for k in range(len(known.names))]
+        return pd.concat(parts, ignore_index=True)
     gamma = np.where(np.isnan(change.discounts), known.discounts, change.discounts)
     paid = bool(change.pay.any())
-    rewards = (None, None) if known.theta is None else expected_rewards(known, change, known.thetas)
     after = Outcomes(change.task, targets, known.theta is not None, paid)
-    pay = change.pay.T.ravel()
+    timed, plain = is_timed(known, change), _earned(known, change)
+    earlier, later = plain[0], (plain[1], change.pay)
+    if timed:
+        there = seen(known, change, float(gamma[0]))
+        earlier = _earned(*seen(known, change, float(known.discounts[0])))[0]
+        later = _earned(*there)[1], there[1].pay
     if answer.outcomes is None:
-        numbers = after.of(answer.after, gamma, None if rewards[1] is None else (rewards[1].T + pay).T, change.pay)
+        numbers = after.of(answer.after, gamma, *later, (plain[1], change.pay) if timed else None)
     else:
         numbers = answer.outcomes.T
     old = known.task.mdp
     places = [old.state_names.index(change.mdp.state_names[j]) for j in targets if change.mdp.state_names[j] in old.state_names]
     first = Outcomes(old, places, known.theta is not None, False)
-    earlier = first.of(answer.before, known.discounts, rewards[0], np.zeros((old.n_states, old.n_actions)))
+    nothing = np.zeros((old.n_states, old.n_actions))
+    found = first.of(answer.before, known.discounts, earlier, nothing, (plain[0], nothing) if timed else None)
     place = {key: i for i, key in enumerate(first.labels)}
     where = np.array([place.get(key, -1) for key in after.labels])
-    before = np.where((where >= 0)[:, None], earlier[where], np.nan)
+    before = np.where((where >= 0)[:, None], found[where], np.nan)
     before[[i for i, (quantity, _) in enumerate(after.labels) if quantity.endswith("bonus")]] = 0.0
     experts, size = len(known.names), len(after.labels)
     ends, status = answer.outcome_ends, np.repeat(np.array(answer.status, dtype=object)[:, None], size, axis=1)
