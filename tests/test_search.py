@@ -66,7 +66,7 @@ def test_a_search_does_not_depend_on_where_the_values_lie() -> None:
     search = mh.Bayesian(max_evaluations=25, initial=8)
     seed = next(s for s in range(99) if np.isneginf(holes(np.random.default_rng(s).uniform(size=(8, 2))[0])))
     low, high = (search.run(lambda discounts, by=by: holes(discounts) + by, 2, seed=seed).trace for by in (-10.0, 10.0))
-    np.testing.assert_allclose(low.discounts, high.discounts, atol=1e-6)
+    np.testing.assert_allclose(low.discounts, high.discounts, atol=1e-5)  # a Gaussian process amplifies rounding
     assert np.isneginf(low.values[8:]).sum() < 5
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from multihorizon.checks import Floats, as_count, as_positive
 from multihorizon.frames import as_frame, is_frame
+from multihorizon.mdp import refuse_durations
 from multihorizon.parallel import Progress, as_jobs, in_parallel, part_of, silent
 from multihorizon.problem import AnyProblem, Crowd, Problem, SampledProblem, require_finite
 from multihorizon.solution import Solution, Trace
@@ -25,7 +26,8 @@ from multihorizon.solution import Solution, Trace
 
 class Solver(Protocol):
     """A small frozen dataclass of options with one method. One for logged steps says so with `takes = SampledProblem`,
-    and one that very many persons can be given to with `takes = Crowd`."""
+    and one that very many persons can be given to with `takes = Crowd`. One in whose tasks moves may take time says so with
+    `takes_durations = True`."""
 
     def solve(self, problem: Any, seed: int = 0, progress: Progress = silent) -> Solution:
         """Solve the problem; `seed` fixes all randomness."""
@@ -56,6 +58,8 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: int = 0, progress: Progr
     elif not isinstance(problem, SampledProblem):
         name = type(solver).__name__
         raise ValueError(f"{name} needs a problem of logged steps: make one with SampledProblem(Steps.from_frame(…))")
+    if isinstance(problem, Problem) and not getattr(solver, "takes_durations", False):
+        refuse_durations((expert.mdp for expert in problem.experts), type(solver).__name__)
     as_count(seed, "seed", least=0)
     start = time.perf_counter()
     solution = solver.solve(problem, seed, part_of(progress, 0.0, 1.0))

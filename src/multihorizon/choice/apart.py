@@ -40,7 +40,7 @@ class FromPlans:
         found = Local(np.zeros(m), np.zeros((m, 2)), np.zeros((m, 2, 2)))
         for task, planner in enumerate(self.tables.planners):
             # as many persons together as have derivatives of a million numbers
-            size = max(1, 1_000_000 // (2 * planner.mdp.n_actions * planner.mdp.n_states))
+            size = max(1, 1_000_000 // (2 * planner.mdp.n_actions * planner.mdp.n_states)) if planner.mdp.durations is None else 1
             for low in range(0, m, size):
                 self._add(found, task, who, places, np.arange(low, min(low + size, m)))
         return found
@@ -49,8 +49,8 @@ class FromPlans:
         """Add what the decisions in one task say of some of the persons."""
         planner, persons = self.tables.planners[task], who[part]
         begin = self._values[task][:, persons]
-        own = replace(planner, owners=np.arange(part.size))
         gamma, lam = places[part, 0], np.exp(places[part, 1])
+        own = replace(planner, owners=np.arange(part.size)).at(float(gamma[0]))  # one by one where moves take time
         near = None if np.isnan(begin).any() else Plans(own, begin, begin, gamma, lam)
         plans = own.plan(self.tables.theta, gamma, lam, near)
         if plans is None and part.size > 1:  # some of them have infinite values

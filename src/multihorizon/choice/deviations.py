@@ -70,6 +70,11 @@ class NearlyShared(Likelihood):
         found.spread, found.precision = spread, found.sizes**2 / spread**2
         return found
 
+    @property
+    def by_products(self) -> bool:
+        """Never where a matrix can be had: products know nothing of deviations."""
+        return self.is_large
+
     def of_experts(self, experts: Sequence[int]) -> Likelihood:
         """The likelihood of some experts alone."""
         part = NearlyShared.of(super().of_experts(experts), self.spread)
@@ -269,20 +274,21 @@ class NearPoint(Point):
             pulled += policy[:, :, None] * flow[states]
             moved = np.einsum("snu,nuv->snv", along, inverse)
             ahead = (mdp.stacked[rows] @ moved.reshape(mdp.n_states, -1)).reshape(pulled.shape)
+            found = model.moves_of(batch)
+            if mdp.slope is not None or found is not None:
+                reached = plan.gamma[:, None] * moved
+                if batch.arrival is not None:
+                    reached += np.einsum("su,nuv->snv", batch.arrival[:, used].toarray(), inverse)
+            if mdp.slope is not None:
+                ahead += (mdp.slope[rows] @ reached.reshape(mdp.n_states, -1)).reshape(pulled.shape)
             np.add.at(total, model.n_reward + model.groups[batch.owners], (pulled * ahead).sum(axis=(0, 2)))
             places = model.temperature_slice.start + model.temperature_groups[batch.owners]
             np.add.at(total, places, -2 * squares.sum(axis=0))
-            if (found := model.moves_of(batch)) is not None:
+            if found is not None:
                 logged, place = found
-                paid = plan.gamma[:, None] * moved
-                if batch.arrival is not None:
-                    paid += np.einsum("su,nuv->snv", batch.arrival[:, used].toarray(), inverse)
                 number = np.full(mdp.stacked.shape[0], -1)
                 number[rows] = np.arange(rows.size)
-                mean = (mdp.stacked[logged.rows] @ paid.reshape(mdp.n_states, -1)).reshape(-1, n, used.size)
-                change = paid[mdp.stacked.indices[logged.entries]] - mean
-                change *= mdp.stacked.data[logged.entries, None, None]
-                total[place] += (pulled[number[logged.rows]] * change).sum(axis=(1, 2))
+                total[place] += (pulled[number[logged.rows]] * logged.change(mdp, reached)).sum(axis=(1, 2))
         total += self.pull_back(weights)
         return total + self._of_mode(by_person(self.plans, weights, self.deviations.shape))
 

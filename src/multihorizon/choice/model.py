@@ -558,6 +558,11 @@ def _rows(expert: Expert, known: Any) -> Floats:
             f"known_reward must have one number for each of {states} states or {rows} pairs of state and action, "
             f"received shape {array.shape}"
         )
+    if array.shape == (states,) and mdp.durations is not None:
+        raise ValueError(
+            "known_reward must be given for states and actions where moves take time and the reward is made of features, "
+            "received one that is paid on arrival"
+        )
     return mdp.stacked @ array if array.shape == (states,) else np.where(mdp.live.T.ravel(), array, 0.0)
 
 

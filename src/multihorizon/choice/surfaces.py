@@ -33,6 +33,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -502,10 +503,13 @@ class Tables:
         """Plans in one task, as many places at a time as memory likes; `start` `(S,K)` are values to begin at."""
         planner = self.planners[task]
         size = max(1, 1_000_000 // (planner.mdp.n_actions * planner.mdp.n_states * (planner.features.used.size + 2)))
-        for low in range(0, len(eta), size):
-            part = slice(low, min(low + size, len(eta)))
-            own = replace(planner, owners=np.arange(part.stop - low))
-            gamma, lam = self.largest * expit(eta[part, 0]), np.exp(eta[part, 1])
+        ends = np.append(np.arange(0, len(eta), size), len(eta))
+        if planner.mdp.durations is not None:  # those of one discount are planned together
+            ends = np.union1d(ends, np.flatnonzero(eta[1:, 0] != eta[:-1, 0]) + 1)
+        for low, high in pairwise(ends.tolist()):
+            part = slice(low, high)
+            gamma, lam = np.maximum(self.largest * expit(eta[part, 0]), planner.mdp.least_discount), np.exp(eta[part, 1])
+            own = replace(planner, owners=np.arange(part.stop - low)).at(float(gamma[0]))
             if self.family is not None:
                 weights = self.family.step_discounts(gamma[:, None], self.steps)
                 yield part, weighted_plans(own, self.theta, lam, *weights)

@@ -28,6 +28,10 @@ values `(A,S,n)`. Three engines plan and solve with `I − γP`, by the structur
 
 Newton's iteration and its stopping rule are those of `soft_plan`.
 
+*Durations.* Where moves take time, a person with discount γ plans in the task as it is seen at γ (`MDP.at`): G(γ) takes the place
+of T, here and in what is paid on arrival. Such persons are planned one by one, because each has transitions of their own. With ρ
+what arrivals pay and `u = ρ + γV`, Q moves with γ by `G V + G' u` in place of `T V`.
+
 *Estimated transitions give way within their own error.* A table shows a row `T(·|s,a)` through `m(s')` counted moves; p̂ is the
 estimate, and `m = size · p̂`. To hold T at p̂ while everything else is fitted would take the error of p̂ for a finding about
 experts: other temperatures, another discount, a model that does not fit. So T is fitted too: what is maximised is the likelihood
@@ -57,8 +61,8 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, Sparse
-from multihorizon.choice.model import ChoiceModel, ChoicePoint, Choices, Quadratic, Settings
-from multihorizon.mdp import MDP, episodic_levels
+from multihorizon.choice.model import DENSE_PARAMETERS, ChoiceModel, ChoicePoint, Choices, Quadratic, Settings
+from multihorizon.mdp import MDP, episodic_levels, is_narrow
 from multihorizon.numerics.newton import Dense, Metric, Products
 from multihorizon.planning.linear import Resolvent, policy_resolvent
 from multihorizon.planning.plan import (
@@ -73,6 +77,10 @@ from multihorizon.problem import Problem, require_counts
 
 #: With more levels than this, a pass over them is slower than Newton's method.
 MOST_LEVELS = 200
+#: With more rewards than this, products with the curvature cost less than the matrix where sparse factors stay small. Where they
+#: fill up, products need as many solves with full factors, and the matrix costs less up to the second number.
+#: `benchmarks/fits.py --roads` measures both.
+PRODUCT_REWARDS, FILLED_REWARDS = 300, 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,12 +283,12 @@ class Features:
     `used` are the columns in which derivatives are taken: those with entries, and none where the weights are known.
     """
 
-    def __init__(self, matrix: Any, mdp: MDP, free: bool = True) -> None:
+    def __init__(self, matrix: Any, mdp: MDP, free: bool = True, used: Ints | None = None) -> None:
         self.matrix = sp.csr_array(matrix)
         self.mdp = mdp
         self.free = free
         filled = np.flatnonzero(np.bincount(self.matrix.indices, minlength=self.matrix.shape[1])).astype(np.int64)
-        self.used: Ints = filled if free else filled[:0]
+        self.used: Ints = (filled if free else filled[:0]) if used is None else used
 
     @cached_property
     def transposed(self) -> Any:
@@ -348,8 +356,13 @@ class Persons:
         """The same persons where the same moves have other probabilities."""
         features = self.features
         if self.arrival is not None:
-            features = Features(mdp.stacked @ self.arrival, mdp, self.features.free)
+            features = Features(mdp.stacked @ self.arrival, mdp, self.features.free, self.features.used)
         return replace(self, mdp=mdp, engine=engine, features=features)
+
+    def at(self, discount: float) -> Persons:
+        """The same persons in the task as all of them see it at one discount."""
+        seen = self.mdp.at(discount)
+        return self if seen is self.mdp else self.in_task(seen, self.engine.of(seen))
 
     def recounted(self, counts: Sequence[Floats]) -> Persons:
         """The same persons with other decisions `(S,A)`, given for each of the problem's experts."""
@@ -365,8 +378,16 @@ class Persons:
             total = self.known_reward[:, None] + self.features.matrix @ theta[self.owners].T
         return total
 
+    def on_arrival(self, theta: Floats) -> Floats:
+        """What θ `(d,)` of all, or `(K,d)` of each, pays on arrival, `(S,1)` or `(S,n)`."""
+        if self.arrival is None:
+            return np.zeros((self.mdp.n_states, 1))
+        paid: Floats = self.arrival @ (theta[:, None] if theta.ndim == 1 else theta[self.owners].T)
+        return paid
+
     def plan(self, theta: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Plans | None:
         """Their soft plans under discounts and temperatures `(K,)` of all; None where a soft value is infinite."""
+        assert self.mdp.durations is None, "where moves take time, persons plan in the task as they see it"
         reward, gamma, lam = self.reward(theta), gamma[self.owners], lam[self.owners]
         values = self.engine.values(reward, gamma, lam, near)
         if values is None:
@@ -374,7 +395,9 @@ class Persons:
         a, s = self.mdp.n_actions, self.mdp.n_states
         closed = np.where(self.mdp.available.T, 0.0, -np.inf)[:, :, None]
         q = reward.reshape(a, s, -1) + gamma * (self.mdp.stacked @ values).reshape(a, s, -1) + closed
-        return Plans(self, values, log_policies(q, lam)[0], gamma, lam)
+        return Plans(
+            self, values, log_policies(q, lam)[0], gamma, lam, None if self.mdp.slope is None else self.on_arrival(theta)
+        )
 
 
 def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> tuple[Persons, ...]:
@@ -387,7 +410,7 @@ def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> t
         features, engine = Features(first.feature_matrix, mdp, free), engine_for(mdp)
         rows = mdp.n_actions * mdp.n_states
         # Persons are planned together as long as their derivatives fit into a million numbers.
-        size = max(1, 1_000_000 // (rows * (features.used.size + 2 + moves.get(task, 0))))
+        size = max(1, 1_000_000 // (rows * (features.used.size + 2 + moves.get(task, 0)))) if mdp.durations is None else 1
         for low in range(0, len(members), size):
             some = members[low : low + size]
             counts = np.stack([require_counts(problem.experts[i]).T for i in some], axis=2)
@@ -413,7 +436,8 @@ def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> t
 class Plans(Choices):
     """The soft plans of persons in one task: values `(S,n)`, `log π` `(A,S,n)`, discounts and temperatures `(n,)`.
 
-    The task of `persons` has the transitions with which they plan.
+    The task of `persons` has the transitions with which they plan. Where moves take time, `paid` `(S,1)` or `(S,n)` is what θ
+    pays on arrival.
     """
 
     persons: Persons
@@ -421,6 +445,7 @@ class Plans(Choices):
     log: Floats
     gamma: Floats
     lam: Floats
+    paid: Floats | None = None
 
     @cached_property
     def resolvents(self) -> Resolvents:
@@ -429,9 +454,12 @@ class Plans(Choices):
 
     @cached_property
     def next_values(self) -> Floats:
-        """`T V` `(A,S,n)`."""
-        found: Floats = (self.persons.mdp.stacked @ self.values).reshape(self.log.shape)
-        return found
+        """`T V` `(A,S,n)`, how action values move with γ; where moves take time `G V + G' u`."""
+        mdp = self.persons.mdp
+        found: Floats = mdp.stacked @ self.values
+        if mdp.slope is not None and self.paid is not None:
+            found += mdp.slope @ (self.paid + self.gamma * self.values)
+        return found.reshape(self.log.shape)
 
     def pull_back(self, y: Floats) -> tuple[Floats, Floats]:
         """`Σ y d log π / dR` `(A,S,n)` for the immediate reward R, and the adjoint w `(S,n)`, for weights y `(A,S,n)`."""
@@ -515,13 +543,17 @@ class LoggedMoves:
 
     def worth(self, plan: Plans, theta: Floats) -> Floats:
         """How each person's immediate reward `(E,n)` moves with t."""
-        moves, arrival = plan.persons.mdp.stacked, plan.persons.arrival
-        own = theta[:, None] if theta.ndim == 1 else theta[plan.persons.owners].T
-        paid = np.zeros((plan.persons.mdp.n_states, 1)) if arrival is None else arrival @ own
-        reached = paid + plan.gamma * plan.values
-        mean = (moves @ reached)[self.rows]
-        found: Floats = moves.data[self.entries, None] * (reached[moves.indices[self.entries]] - mean)
-        return found
+        return self.change(plan.persons.mdp, plan.persons.on_arrival(theta) + plan.gamma * plan.values)
+
+    def change(self, mdp: MDP, reached: Floats) -> Floats:
+        """How `T u`, or `G u` where moves take time, moves with t `(E,…)`, each move in its own row, for values u `(S,…)`."""
+        moves, flat = mdp.stacked, reached.reshape(mdp.n_states, -1)
+        chances, ahead = moves.data[self.entries, None], flat[moves.indices[self.entries]]
+        if mdp.origin is not None:
+            chances = mdp.origin.stacked.data[self.entries, None]
+            ahead *= moves.data[self.entries, None] / chances
+        found: Floats = chances * (ahead - (moves @ flat)[self.rows])
+        return found.reshape(-1, *reached.shape[1:])
 
 
 def logged_moves(problem: Problem) -> tuple[LoggedMoves, ...]:
@@ -599,6 +631,7 @@ class Likelihood(ListedModel):
 
     Attributes:
         moves: the logged moves of each task whose transitions give way; their information is diagonal, `move_counts`.
+        narrow: whether the factors of sparse matrices stay small, as on a grid, where it matters for how to climb.
     """
 
     def __init__(
@@ -611,8 +644,23 @@ class Likelihood(ListedModel):
         self.move_counts = np.concatenate([np.zeros(0), *(moves.counts for moves in self.moves)])
         self.batches = persons_by_task(self.problem, settings.reward is None, sizes)
         endless = any(batch.mdp.never_ends().any() for batch in self.batches)
-        bounds = (0.0, ENDLESS_DISCOUNT if endless else 1.0)
+        bounds = (max(batch.mdp.least_discount for batch in self.batches), ENDLESS_DISCOUNT if endless else 1.0)
         super().__init__(problem, settings, bounds, penalty, ridge)
+        tasks = {batch.task: batch.mdp for batch in self.batches}.values() if self.n_reward > PRODUCT_REWARDS else ()
+        self.narrow = all(is_narrow(mdp.under(mdp.available / 1.0), 4.0) for mdp in tasks)
+
+    @property
+    def by_products(self) -> bool:
+        """Whether a climb takes the curvature as products with vectors, which then cost less than the matrix."""
+        if self.narrow or self.size > DENSE_PARAMETERS:
+            return self.is_large or self.n_reward > PRODUCT_REWARDS
+        return self.n_reward > FILLED_REWARDS
+
+    def by_matrix(self) -> Self:
+        """The same likelihood, whose climbs take the curvature as a matrix."""
+        changed = copy.copy(self)
+        changed.narrow = False
+        return changed
 
     def place_of(self, mdp: MDP) -> Ints:
         """Where the numbers stand by which the transitions of one task give way."""
@@ -639,15 +687,15 @@ class Likelihood(ListedModel):
         return Point(self, x, plans, value, value + self.beside(x))
 
     def in_tasks(self, x: Floats) -> tuple[Persons, ...]:
-        """The batches in tasks whose transitions have given way as x says."""
-        if not x[self.transition_slice].any():
-            return self.batches
+        """The batches in tasks whose transitions have given way as x says, and as persons with these discounts see them."""
         tasks: dict[int, tuple[MDP, Engine]] = {}
-        for batch in self.batches:
+        for batch in self.batches if x[self.transition_slice].any() else ():
             if (found := self.moves_of(batch)) is not None and batch.task not in tasks:
                 mdp = batch.mdp.with_probabilities(found[0].probabilities(x[found[1]]))
                 tasks[batch.task] = mdp, batch.engine.of(mdp)
-        return tuple(batch.in_task(*tasks[batch.task]) if batch.task in tasks else batch for batch in self.batches)
+        moved = (batch.in_task(*tasks[batch.task]) if batch.task in tasks else batch for batch in self.batches)
+        gamma = self.discounts(x)
+        return tuple(batch.at(float(gamma[batch.owners[0]])) for batch in moved)
 
     def plans(
         self, batches: Sequence[Persons], x: Floats, theta: Floats, near: Sequence[Plans] | None
@@ -695,7 +743,8 @@ class Point(ChoicePoint):
     @cached_property
     def problem(self) -> Problem:
         """The problem with the transitions of this point."""
-        tasks = {id(old.mdp): plan.persons.mdp for old, plan in zip(self.likelihood.batches, self.plans, strict=True)}
+        pairs = ((old.mdp, plan.persons.mdp) for old, plan in zip(self.likelihood.batches, self.plans, strict=True))
+        tasks = {id(old): mdp if mdp.origin is None else mdp.origin for old, mdp in pairs}
         return self.likelihood.problem.in_tasks(lambda mdp: tasks[id(mdp)])
 
     def policies(self) -> list[Floats]:
@@ -760,8 +809,8 @@ class Point(ChoicePoint):
         return batch.visited_rows, columns, scores
 
     def metric(self) -> Metric:
-        """The curvature of the objective: a matrix or, with very many parameters, products."""
-        return self.products() if self.likelihood.is_large else Dense(self.curvature())
+        """The curvature of the objective: a matrix or, with many parameters, products."""
+        return self.products() if self.likelihood.by_products else Dense(self.curvature())
 
     def products(self) -> Products:
         """The curvature as products, with a diagonal that scales the rewards and a preconditioner of them."""
@@ -817,13 +866,14 @@ class Point(ChoicePoint):
     def _inverse_of_states(self) -> Callable[[Floats], Floats] | None:
         """A rough inverse of the information in the rewards `(d,)`, for one task with one reward per state; None elsewhere.
 
+        Where states are linked without any order, its factors fill up, and a diagonal needs fewer steps.
         The scores of expert k are `J = D U / λ`, with D the transitions less their mean under the policy and `U = (I − γP)^{-1}`,
         so that their information in the rewards is `Uᵀ G U` with the sparse `G = TᵀWT − PᵀNP`, W the weights `n π/λ²` and N their
         sums `n/λ²`. The inverse has this form for all experts together: the sum of their G, and the U of the one who looks
         farthest ahead, which is the largest. `(I − γP) G^{-1} (I − γP)ᵀ` takes one sparse factorisation.
         """
         model = self.likelihood
-        if not model.problem.tabular or len({id(plan.persons.mdp) for plan in self.plans}) != 1:
+        if not model.narrow or not model.problem.tabular or len({id(plan.persons.mdp) for plan in self.plans}) != 1:
             return None
         moves = self.plans[0].persons.mdp.stacked
         gram: Any = 0.0

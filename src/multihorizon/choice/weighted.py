@@ -28,7 +28,7 @@ from multihorizon.checks import Floats, Ints
 from multihorizon.choice.model import DENSE_REWARDS, ChoicePoint, Choices, Quadratic, Settings, with_known_reward
 from multihorizon.choice.tabular import MOST_LEVELS, ListedModel, Persons, persons_by_task
 from multihorizon.lookahead import Depth, Exponential, Lookahead
-from multihorizon.mdp import MDP, steps_left
+from multihorizon.mdp import MDP, refuse_durations, steps_left
 from multihorizon.planning.plan import INFINITE, weighted_plan
 from multihorizon.problem import Problem, require_counts
 
@@ -243,6 +243,7 @@ def person_steps(problem: Problem) -> Ints:
 
 def steps_ahead(mdp: MDP) -> Ints:
     """The most steps `(S,)` that are left in each state; raises where that is no number, or a large one."""
+    refuse_durations([mdp], "a look-ahead that is not exponential")
     ahead = steps_left(mdp)
     if ahead is None:
         raise ValueError(

@@ -34,6 +34,7 @@ import scipy.sparse.linalg as spla
 from scipy.optimize import minimize
 
 from multihorizon.checks import ROUNDING, Floats
+from multihorizon.mdp import refuse_durations
 from multihorizon.planning.linear import Resolvent
 from multihorizon.planning.plan import causal_entropy, feature_counts, occupancy, policy_entropy, soft_plan
 from multihorizon.problem import Expert, Problem
@@ -147,6 +148,7 @@ class Dual:
     """
 
     def __init__(self, problem: Problem, discounts: Floats, temperatures: Floats) -> None:
+        refuse_durations((expert.mdp for expert in problem.experts), "a solver of maximum causal entropy")
         self.problem = problem
         self.discounts, self.temperatures = discounts, temperatures
         self.policies = [expert_policy(expert) for expert in problem.experts]

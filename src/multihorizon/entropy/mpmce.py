@@ -45,7 +45,6 @@ from typing import Literal
 
 import numpy as np
 from scipy.optimize import least_squares, linprog
-from scipy.stats import qmc
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, as_count, as_positive
 from multihorizon.driver import Bayesian, EvaluationLog, Search, check_search
@@ -61,6 +60,7 @@ from multihorizon.entropy.dual import (
 )
 from multihorizon.entropy.mce import entropy_evidence
 from multihorizon.numerics import slp
+from multihorizon.numerics.chance import halton
 from multihorizon.parallel import Progress, silent
 from multihorizon.planning.linear import Resolvent
 from multihorizon.problem import Problem
@@ -308,7 +308,7 @@ class MPMCE:
         climbs = self.gap == "threshold" and self.search is None
         # The experts stand in an order of their own, so that the answer does not depend on how they are listed.
         if climbs:
-            starts = ENDLESS_DISCOUNT * qmc.Halton(places.size, seed=seed).random(5 * self.starts)[:, places]
+            starts = ENDLESS_DISCOUNT * halton(places.size, 5 * self.starts, np.random.default_rng(seed))[:, places]
             trace = Climb(inner.match, self.threshold, self.max_steps).run(starts, self.starts, progress)
         else:
             trace = (self.search or Bayesian(50)).run(inner, places.size, seed, progress).trace

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from scipy.optimize import minimize
 
 from multihorizon.checks import Bools, Floats
 from multihorizon.choice.model import ChoicePoint
-from multihorizon.choice.tabular import Point
+from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.numerics import newton
 from multihorizon.numerics.newton import Ascent, Metric, Tolerances
 from multihorizon.parallel import Progress, silent
@@ -55,7 +55,14 @@ def climb(
     if start.likelihood.is_large and not isinstance(start, Point):
         end = _quasi_newton(start, held, max_steps, progress)
     else:
-        end = newton.climb(start, held, Tolerances(gain, max_steps), metric, None if progress is silent else report)
+        shown = None if progress is silent else report
+        end = newton.climb(start, held, Tolerances(gain, max_steps), metric, shown)
+        model, left = end.point.likelihood, max_steps - end.steps
+        if not end.finished and left and isinstance(model, Likelihood) and model.by_products and not model.is_large:
+            # Steps by products are inexact, and on a flat ridge none of them may rise. There the matrix is worth its time.
+            again = cast(P, replace(cast(Any, end.point), likelihood=model.by_matrix()))
+            more = newton.climb(again, held, Tolerances(gain, left), None, shown)
+            end = replace(more, steps=end.steps + more.steps)
     return replace(end, point=end.point.without_derivatives())
 
 

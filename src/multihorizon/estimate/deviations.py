@@ -29,13 +29,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.stats import chi2, norm
+from scipy.special import ndtri
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats
 from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import precision
+from multihorizon.numerics.chance import chi2_ppf, chi2_sf
 from multihorizon.numerics.newton import Ascent, resting
 from multihorizon.parallel import Progress, silent
 
@@ -71,7 +72,7 @@ class Nearly:
         if self.given or self.search is None:
             return (self.estimated, self.estimated) if self.given else (np.nan, np.nan)
         spreads, best = self.search
-        level = max(spreads.gains[best], 0.0) - 0.5 * float(chi2.ppf(0.95, 1))
+        level = max(spreads.gains[best], 0.0) - 0.5 * float(chi2_ppf(0.95, 1))
         lower = 0.0 if level <= 0 else crossing(spreads.gain, best, LEAST * spreads.unit, level)
         return lower, crossing(spreads.gain, best, MOST * spreads.unit, level)
 
@@ -183,7 +184,7 @@ def estimate_deviations(
     gained = search.gains[best]
     if gained <= 1e-3:  # climbs leave less than that
         return Nearly(shared, 0.0, 1.0, None, search.complete, search=(search, best))
-    p_shared = 0.5 * float(chi2.sf(2 * gained, 1))
+    p_shared = 0.5 * float(chi2_sf(2 * gained, 1))
     return Nearly(shared, best, p_shared, search.ends[best], search.complete, search=(search, best))
 
 
@@ -273,7 +274,7 @@ def degrees_of_freedom(found: Nearly, point: NearPoint) -> Floats | None:
     ]
     if found.given or not halves:
         return None
-    variance = (float(np.mean(halves)) / float(norm.ppf(0.975))) ** 2
+    variance = (float(np.mean(halves)) / float(ndtri(0.975))) ** 2
     model = point.likelihood
     wider = NearlyShared.of(model, 1.1 * model.spread).at(point.x, point)
     if wider is None:

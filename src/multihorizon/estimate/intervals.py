@@ -43,9 +43,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from scipy.special import expit
-from scipy.stats import chi2, norm
-from scipy.stats import t as student
+from scipy.special import expit, ndtri
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse, as_level
 from multihorizon.choice.apart import FromPlans
@@ -53,6 +51,7 @@ from multihorizon.choice.model import ChoicePoint, Quadratic
 from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.estimate.ascent import climb
+from multihorizon.numerics.chance import chi2_ppf, t_ppf
 from multihorizon.numerics.each import Local, profile_ends
 from multihorizon.numerics.newton import Dense, Metric
 from multihorizon.numerics.profile import profile_end
@@ -180,12 +179,17 @@ def profile_information(point: Point) -> tuple[Floats, Floats, Floats]:
     """
     model = point.likelihood
     first, last, size = model.n_reward, model.transition_slice.start, model.size
-    metric = point.products()
     others = ((np.arange(size) < first) | (np.arange(size) >= last)) & ~model.fixed
     free = np.flatnonzero(~model.fixed[first:last]) + first
-    columns = np.array([metric.times(np.eye(1, size, int(k)).ravel()) for k in free])
-    # It leaves errors of about 1e-10 in shares, for a third more work than 1e-5.
-    solved = np.array([metric.solve(column, others, 0.0, tol=1e-9) for column in columns])
+    if model.by_products:
+        metric = point.products()
+        columns = np.array([metric.times(np.eye(1, size, int(k)).ravel()) for k in free])
+        # It leaves errors of about 1e-10 in shares, for a third more work than 1e-5.
+        solved = np.array([metric.solve(column, others, 0.0, tol=1e-9) for column in columns])
+    else:
+        matrix = point.curvature()
+        columns, solved = matrix[free], np.zeros((free.size, size))
+        solved[:, others] = spectrum(matrix[np.ix_(others, others)]).solve(columns[:, others].T).T
     own = columns[:, free]
     profiled: Floats = own - columns[:, others] @ solved[:, others].T
     return 0.5 * (profiled + profiled.T), np.diag(own).copy(), solved
@@ -258,7 +262,7 @@ class NormalIntervals(Intervals):
 
     def compute(self, level: float) -> Floats:
         """Normal, and cut at the discounts that can be tried."""
-        half = norm.ppf(0.5 + level / 2) * self.errors
+        half = ndtri(0.5 + level / 2) * self.errors
         ends: Floats = np.stack([self.centre - half, self.centre + half], axis=1)
         return self.largest * expit(ends) if self.logit else np.clip(ends, 0.0, self.largest)
 
@@ -335,7 +339,7 @@ class ProfilesApart(Intervals):
 
         Persons are few milliseconds of work, and `jobs` would not make them fewer.
         """
-        target = float(np.sqrt(chi2.ppf(as_level(level), 1)))
+        target = float(np.sqrt(chi2_ppf(as_level(level), 1)))
         given = self.lower[:, 0] == self.upper[:, 0]
         intervals = np.where(given[:, None], self.places[:, [0, 0]], np.nan)
         wanted = np.flatnonzero(self.known & ~given)
@@ -356,9 +360,9 @@ class ProfilesApart(Intervals):
 def profile_intervals(point: Point, found: Precision, known: Bools, level: float = 0.95, freedom: Floats | None = None) -> Floats:
     """Profile-likelihood intervals `(K,2)` of the discounts; NaN for those that are not `known`."""
     model = point.likelihood
-    targets = np.full(model.n_experts, norm.ppf(0.5 + as_level(level) / 2))
+    targets = np.full(model.n_experts, ndtri(0.5 + as_level(level) / 2))
     if freedom is not None:
-        targets = student.ppf(0.5 + level / 2, freedom)
+        targets = t_ppf(0.5 + level / 2, freedom)
     intervals = np.full((model.n_discounts, 2), np.nan)
     for group in range(model.n_discounts):
         index, target = model.n_reward + group, float(targets[model.groups == group].max())

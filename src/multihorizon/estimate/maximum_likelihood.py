@@ -22,6 +22,10 @@ distribution is half χ²₀, half χ²₁ where there are enough decisions. Wit
 drawn from the fit with equal temperatures, by their gain at the chosen τ (not where states are vectors). Where the test does
 not reject, equal temperatures are kept: with few experts a spread that may be chance costs more than it mends.
 
+The τ to climb at is read from the scores: the quadratic approximation of L at the fit with equal temperatures gives the gain of
+every τ at once. Where none is expected to gain, nothing is climbed. Else the best is climbed, the approximation is made anew
+there, and so on until the best has been climbed.
+
 *Deviations.* Goals may be shared only nearly. Then each expert's reward is the common one and a personal deviation
 (`choice.deviations`), whose spread is estimated and tested (`estimate.deviations`). Where one reward for all is rejected at the
 5 % level, deviations are part of the answer: its likelihood, standard errors and intervals allow for them. Temperatures that are
@@ -40,13 +44,14 @@ the climb did not end, it is NOT_CONVERGED, whatever else is found, and there ar
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Literal, cast
 
 import numpy as np
 import scipy.linalg as la
-from scipy.stats import chi2, qmc
 
 from multihorizon.checks import Bools, Floats, as_count, as_non_negative, first_few
 from multihorizon.choice.apart import FromPlans
@@ -56,6 +61,7 @@ from multihorizon.choice.model import (
     LOG_TEMPERATURE_BOUND,
     ChoiceModel,
     ChoicePoint,
+    Quadratic,
     Settings,
     Temperature,
     check_discounts,
@@ -90,8 +96,8 @@ from multihorizon.estimate.persons import PersonsApart, left_open, persons_solut
 from multihorizon.exact.closed_form import closed_form_start
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
 from multihorizon.mdp import MDP
-from multihorizon.numerics.newton import Ascent, resting
-from multihorizon.numerics.spectrum import spectrum
+from multihorizon.numerics.chance import chi2_sf, halton
+from multihorizon.numerics.newton import Ascent, Dense, Metric, resting
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem
 from multihorizon.solution import Deviations, FamilyParameters, LikelihoodEvidence, LookaheadEvidence, Solution, Status
@@ -143,6 +149,7 @@ class MaximumLikelihood:
     """
 
     takes: ClassVar[type] = Crowd
+    takes_durations: ClassVar[bool] = True
     temperature: Temperature = "pooled"
     discounts: float | Mapping[str, float] | None = None
     known_reward: Any = None
@@ -257,6 +264,8 @@ def fit(
         )
     model = Likelihood(problem, settings)
     model = model.holding(temperature_penalty(model), 0.0 if ridge is None else ridge)
+    if foreseen := _long_work(model):
+        warnings.warn(foreseen, stacklevel=2)
     extra = _closed_form(model)
 
     def attempt(model: Likelihood, reason: str, share: tuple[float, float], give_up: bool = False) -> Fit:
@@ -370,10 +379,8 @@ def maximize(
 
     # Fewer starts are tried and climbed where a step takes long.
     tried, climbed = 4 * starts, 2 * starts
-    if likelihood.is_large:
-        tried, climbed = 0, max(1, starts // 2)
-    elif sum(batch.mdp.n_states * batch.owners.size for batch in likelihood.batches) > 20_000:
-        tried, climbed = starts, max(1, starts // 2)
+    if likelihood.n_reward > 150 or sum(batch.mdp.n_states * batch.owners.size for batch in likelihood.batches) > 20_000:
+        tried, climbed = (0 if likelihood.is_large else starts), max(1, starts // 2)
     first, second = 8, 30  # steps of the first and the second round
     held = likelihood.held() if likelihood.moves else likelihood
     points = sorted(_tried(held, tried, seed), key=lambda point: -point.objective)[:climbed]
@@ -382,7 +389,8 @@ def maximize(
         raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")
     ends = []
     for number, point in enumerate(points, start=1):
-        ends.append(end := climb(point, max_steps=first))
+        part = part_of(progress, 0.5 * (number - 1) / len(points), 0.5 * number / len(points))
+        ends.append(end := climb(point, max_steps=first, progress=part))
         progress(0.5 * number / len(points), f"start {number} of {len(points)}: {end.point.objective:.2f}")
     ends = [end if end.finished else _further(end, second) for end in ranked(ends)[:starts]]
     progress(0.9, f"log-likelihood {max(end.point.value for end in ends):.2f}")
@@ -411,10 +419,45 @@ def _further(end: Ascent[P], max_steps: int, progress: Progress = silent) -> Asc
     return replace(more, steps=end.steps + more.steps)
 
 
+def _is_hard(likelihood: Likelihood) -> bool:
+    """Whether a task links its states without any order, or has a single action in many of very many states."""
+    tasks = {batch.task: batch.mdp for batch in likelihood.batches}.values()
+    single = max(float((mdp.available.sum(axis=1) == 1).mean()) for mdp in tasks)
+    return not all(mdp.narrow for mdp in tasks) or (likelihood.is_large and single > 0.1)
+
+
+def _long_work(likelihood: Likelihood) -> str:
+    """A sentence on how long the climbs will take where that is above two minutes, and what to do; else nothing.
+
+    Such climbs take about a hundred thousand products with the curvature. One of them is timed.
+    """
+    if not (likelihood.by_products and _is_hard(likelihood)) or likelihood.settings.reward is not None:
+        return ""
+    point = likelihood.at(likelihood.pack(np.zeros(likelihood.n_reward), np.full(likelihood.n_discounts, 0.9)))
+    if point is None:
+        return ""
+    point.gradient  # noqa: B018  what every product shares is made before one is timed
+    begun = time.process_time()
+    point.information_product(np.ones(likelihood.size))
+    minutes = 1e5 * (time.process_time() - begun) / 60
+    if minutes < 2:
+        return ""
+    return (
+        f"A reward for each of {likelihood.n_reward:,} states of this task may take {minutes:.0f} minutes or more to fit: "
+        "states are linked without any order, or many have a single action. Rewards tied together with features take seconds, "
+        "and so do fewer states: merge those that are alike, or leave out those that few decisions reach."
+    )
+
+
 def _closed_form(likelihood: Likelihood) -> list[Floats]:
-    """The start of the closed form where there are few experts and its equations are linear: with features they are not."""
+    """The start of the closed form where there are few experts and its equations are linear: with features they are not, and
+    neither are they where moves take time. In hard tasks it costs more than all climbs.
+    """
     problem = likelihood.problem
-    if likelihood.fixed[: likelihood.n_reward].any() or problem.n_experts > 12 or not problem.tabular:
+    timed = any(batch.mdp.durations is not None for batch in likelihood.batches)
+    if timed or likelihood.fixed[: likelihood.n_reward].any() or problem.n_experts > 12 or not problem.tabular:
+        return []
+    if _is_hard(likelihood):
         return []
     try:
         start = closed_form_start(problem)
@@ -438,7 +481,7 @@ def _tried(likelihood: Likelihood, count: int, seed: int) -> Iterator[Point]:
                 yield alike
                 tried.append(own_discounts(alike))
         if n <= 12 and count:
-            tried += list(0.98 * qmc.Halton(n, rng=np.random.default_rng(seed)).random(count))
+            tried += list(0.98 * halton(n, count, np.random.default_rng(seed).spawn(1)[0]))
     for discounts in tried:
         point = choice_probability_start(likelihood, discounts)
         if point is not None:
@@ -448,14 +491,14 @@ def _tried(likelihood: Likelihood, count: int, seed: int) -> Iterator[Point]:
 def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperatures: Floats | None = None) -> Point | None:
     """The model at given discounts (one for each group) with the reward that fits the smoothed frequencies best.
 
-    None where the soft values are infinite. With very many rewards the normal equations are solved by products.
+    None where the soft values are infinite. With many rewards the normal equations are solved by products.
     """
     d = likelihood.n_reward
     x = likelihood.pack(np.zeros(d), discounts, temperatures)
     if likelihood.settings.reward is None:
         found = [_frequencies(likelihood, batch, x) for batch in likelihood.batches]
         ridge = 1e-6  # relative to the mean diagonal of the normal equations: states without data get 0
-        if likelihood.is_large:  # the information at the frequencies, as if they were a plan
+        if likelihood.by_products:  # the information at the frequencies, as if they were a plan
             point = Point(likelihood.holding(None, likelihood.ridge), x, tuple(plan for plan, _ in found), np.nan, np.nan)
             weights = [np.where(w > 0, w * wanted, 0.0) for w, (_, wanted) in zip(point.weights, found, strict=True)]
             x[:d] = point.products().solve(point.pull_back(weights), np.arange(x.size) < d, ridge, tol=1e-6)[:d]
@@ -482,7 +525,7 @@ def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperat
 def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Plans, Floats]:
     """The smoothed frequencies of a batch as a plan, and `log π̂` less what is known of the model's `(A,S,n)`."""
     gamma = np.minimum(likelihood.discounts(x)[batch.owners], 0.99)  # nearer to 1 the values of noisy frequencies explode
-    lam = likelihood.temperatures(x)[batch.owners]
+    lam, batch = likelihood.temperatures(x)[batch.owners], batch.at(max(float(gamma[0]), batch.mdp.least_discount))
     policy = np.stack([smoothed_policy(batch.mdp, batch.counts[:, :, i].T).T for i in range(gamma.size)], axis=2)
     log = np.log(np.where(policy > 0, policy, 1.0))
     plan = Plans(batch, np.zeros((batch.mdp.n_states, gamma.size)), np.where(policy > 0, log, -np.inf), gamma, lam)
@@ -537,36 +580,34 @@ def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05)
         free: the same likelihood with a temperature for each expert.
         rejected: the p-value below which equal temperatures are given up.
     """
-    # From 2 % to a factor of 20: every fourth, then the neighbours of the best. The error of a spread is far larger than their
-    # distance.
+    # From 2 % to a factor of 20. The error of a spread is far larger than their distance.
     spreads = np.geomspace(0.02, 3.0, 21)
-    reference = log_likelihood_given(equal.point, 0.0)
     ends: dict[int, tuple[float, Ascent[P]]] = {}
     unfinished: list[int] = []
-
-    def gain(index: int) -> None:
-        """The gain of one spread over equal temperatures, climbed from the nearest spread that is done."""
-        near = min(ends, key=lambda done: abs(done - index), default=None)
-        end = _fit_with(free, float(spreads[index]), equal.point if near is None else ends[near][1].point)
+    at, spread = _with_spread(free, float(spreads[-1]), equal.point), float(spreads[-1])
+    while at is not None:
+        expected = _expected_gains(at, spread, spreads) - equal.point.objective
+        if not ends and not unfinished and expected.argmax() == 0:
+            return Spread(0.0, equal, 1.0, complete=True)
+        expected[unfinished] = -np.inf
+        best = int(expected.argmax())
+        if best in ends or len(unfinished) > 2:
+            break
+        start, metric = _with_spread(free, float(spreads[best]), at), None
+        if start is not None and not _by_products(start):  # the information is at hand, and only the penalty is another one
+            old, new = at.likelihood.penalty, start.likelihood.penalty
+            metric = Dense(at.curvature() + (cast(Quadratic, new).matrix - cast(Quadratic, old).matrix))
+        end = None if start is None else _rough_climb(start, metric)
         if end is None:
-            unfinished.append(index)
+            unfinished.append(best)
         else:
-            ends[index] = (log_likelihood_given(end.point.without_derivatives(), float(spreads[index])) - reference, end)
-
-    for index in range(0, spreads.size, 4):
-        gain(index)
-    best = max(ends, key=lambda i: ends[i][0], default=0)
-    for step in (2, 1):
-        for index in (best - step, best + step):
-            if 0 <= index < spreads.size:
-                gain(index)
-        best = max(ends, key=lambda i: ends[i][0], default=0)
+            at, spread = end.point, float(spreads[best])
+            ends[best] = (log_likelihood_given(at, spread) - equal.point.objective, end)
     if not ends:
         return Spread(0.0, equal, np.nan, complete=False)
-    if best == 0:
-        return Spread(0.0, equal, 1.0, not unfinished)
+    best = max(ends, key=lambda i: ends[i][0])
     gained, end = ends[best]
-    p_equal = 0.5 * float(chi2.sf(2 * gained, 1)) if gained > 0 else 1.0
+    p_equal = 0.5 * float(chi2_sf(2 * gained, 1)) if gained > 0 and best else 1.0
     few = not free.is_large and free.n_experts <= 12  # with many, χ² does
     if p_equal < rejected and few and type(free) is Likelihood and isinstance(equal.point, Point):
         p_equal = max(p_equal, _simulated(equal.point, free, float(spreads[best]), gained, rejected))
@@ -575,59 +616,108 @@ def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05)
     return Spread(float(spreads[best]), climb(end.point), p_equal, not unfinished)
 
 
+def _expected_gains(point: ChoicePoint, spread: float, spreads: Floats) -> Floats:
+    """The log-likelihood given each of some spreads, from that at one of them and its quadratic approximation there.
+
+    With c the differences of log-temperatures, g the gradient of L in them and A their information, everything else profiled out,
+    it is `L + ½ hᵀ(A + 1/τ²)^{-1}h − ½ log det(τ²A + 1)` with L continued to c = 0, and `h = g + A c`.
+    """
+    part, differences = point.likelihood.temperature_slice, orthonormal_differences(point.likelihood.n_temperatures)
+    here = differences.T @ point.x[part]
+    slope = differences.T @ point.gradient[part] + here / spread**2
+    information = np.linalg.inv(_differences(point)[1]) - np.eye(here.size) / spread**2
+    value = point.objective + 0.5 * here @ here / spread**2 - slope @ here - 0.5 * here @ information @ here
+    sizes, axes = np.linalg.eigh(information)
+    along, sizes = (axes.T @ (slope + information @ here)) ** 2, np.maximum(sizes, 0.0)
+    variances = spreads[:, None] ** 2
+    found: Floats = value + 0.5 * (along * variances / (1 + variances * sizes) - np.log1p(variances * sizes)).sum(axis=1)
+    return found
+
+
 def _simulated(equal: Point, free: Likelihood, spread: float, gained: float, rejected: float, draws: int = 39) -> float:
     """The p-value by tables drawn from the fit with equal temperatures: 0 where none of them gains as much by this spread.
 
-    It is broken off once it is certain to be too large. A table whose climbs do not end counts as one that gains as much.
+    What a table gains is first read from its scores where it was drawn, with the information there, which all tables share: they
+    have the same states. Only where that is more than half of what counts are both models climbed. It is broken off once it is
+    certain to be too large. A table whose climbs do not end counts as one that gains as much.
     """
     rng, as_much, number = np.random.default_rng(0), 0, 0
+    apart = _with_spread(free.by_matrix(), spread, equal)
+    if apart is None:
+        return 1.0
+    follow, covariance = _differences(apart)
+    begin = log_likelihood_given(apart, spread) - apart.objective
     while number < draws and 1 + as_much <= rejected * (1 + draws):
         number += 1
         counts = draw_decisions(equal, rng)
+        here = replace(apart, likelihood=apart.likelihood.with_counts(counts))
+        moved = follow.T @ here.gradient
+        if begin + 0.5 * moved @ np.linalg.solve(covariance, moved) < 0.5 * gained:
+            continue
         start = equal.likelihood.with_counts(counts).at(equal.x, equal)
         alike = None if start is None else _rough_climb(start)
-        end = None if alike is None else _fit_with(free.with_counts(counts), spread, alike.point)
+        both = None if alike is None else _with_spread(here.likelihood, spread, alike.point)
+        end = None if both is None else _rough_climb(both)
         if alike is None or end is None:
             as_much += 1
         else:
-            as_much += log_likelihood_given(end.point, spread) - log_likelihood_given(alike.point, 0.0) >= gained
+            as_much += log_likelihood_given(end.point, spread) - alike.point.objective >= gained
     return (1 + as_much) / (1 + number) if as_much else 0.0
 
 
-def _fit_with(free: ChoiceModel, spread: float, start: P) -> Ascent[P] | None:
-    """The best point with this spread, or None where the climb to it was broken off."""
+def _with_spread(free: ChoiceModel, spread: float, start: P) -> P | None:
+    """A point in the model with this spread; None where its soft values are infinite."""
     model, old = free.holding(temperature_penalty(free, spread), free.ridge), start.likelihood
     each = free.of_temperature_groups(old.temperatures(start.x))
     x = model.pack(old.reward(start.x), start.x[old.discount_slice], each, start.x[old.transition_slice])
-    begin = cast(P | None, model.at(x))
-    return None if begin is None else _rough_climb(begin)
+    return cast(P | None, model.at(x, start if start.x.size == x.size else None))
 
 
-def _rough_climb(start: P) -> Ascent[P] | None:
+def _rough_climb(start: P, metric: Metric | None = None) -> Ascent[P] | None:
     """A climb that may leave a thousandth of log-likelihood; None where it was broken off."""
-    end = climb(start, max_steps=100, gain=1e-3)
+    end = climb(start, max_steps=100, gain=1e-3, metric=metric)
     return end if end.finished else None
 
 
 def log_likelihood_given(point: ChoicePoint, spread: float) -> float:
     """The log-likelihood of the decisions given the spread of temperatures, which are integrated out; without constants."""
-    model = point.likelihood
     if not spread:
         return point.objective
-    n, first = model.n_temperatures, 0
-    if isinstance(point, Point) and model.is_large:
-        first, free = model.n_reward, ~model.fixed[model.n_reward : model.transition_slice.start]
-        matrix = profile_information(point)[0]
+    covariance = _differences(point)[1]
+    return point.objective - len(covariance) * float(np.log(spread)) + 0.5 * float(np.linalg.slogdet(covariance)[1])
+
+
+def _by_products(point: ChoicePoint) -> bool:
+    """Whether the curvature at this point is had as products."""
+    return isinstance(point, Point) and point.likelihood.by_products
+
+
+def _differences(point: ChoicePoint) -> tuple[Floats, Floats]:
+    """How x `(p,n−1)` follows the n−1 differences of log-temperatures, and their covariance, everything else profiled out.
+
+    With products the rewards are left out of the first. In both the columns are those of the inverse of the curvature.
+    """
+    model = point.likelihood
+    contrasts, free = np.zeros((model.size, model.n_temperatures - 1)), ~model.fixed
+    contrasts[model.temperature_slice] = orthonormal_differences(model.n_temperatures)
+    if _by_products(point):
+        free[: model.n_reward] = free[model.transition_slice] = False
+        matrix = profile_information(cast(Point, point))[0]
     else:
         known = resting(point)
         known[model.temperature_slice] = False
-        free = ~model.fixed & ~known
+        free &= ~known
         matrix = point.curvature()[np.ix_(free, free)]
-    contrasts = np.zeros((free.size, n - 1))
-    differences = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
-    contrasts[model.temperature_slice.start - first :][:n] = differences
-    covariance = contrasts[free].T @ spectrum(matrix).solve(contrasts[free])
-    return point.objective - (n - 1) * float(np.log(spread)) + 0.5 * float(np.linalg.slogdet(covariance)[1])
+    # The penalty informs all differences: directions without information have no part in them, and a trace of damping is enough.
+    follow = np.zeros_like(contrasts)
+    follow[free] = Dense(matrix).solve(contrasts[free], np.ones(len(matrix), dtype=np.bool_), 1e-12)
+    return follow, contrasts.T @ follow
+
+
+def orthonormal_differences(n: int) -> Floats:
+    """Differences `(n,n−1)` of n numbers that are orthonormal."""
+    found: Floats = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
+    return found
 
 
 def _solution(problem: Problem, found: Fit) -> Solution:

@@ -53,7 +53,8 @@ class PersonsApart:
         temperatures = np.ones(n) if settings.temperatures is None else settings.temperatures
         known = np.stack([none if settings.discounts is None else settings.discounts, np.log(temperatures)], axis=1)
         self.fixed: Bools = ~np.isnan(known)
-        self.lower: Floats = np.where(self.fixed, known, [0.0, -LOG_TEMPERATURE_BOUND])
+        least = max(planner.mdp.least_discount for planner in self.tables.planners)
+        self.lower: Floats = np.where(self.fixed, known, [least, -LOG_TEMPERATURE_BOUND])
         self.upper: Floats = np.where(self.fixed, known, [self.largest, LOG_TEMPERATURE_BOUND])
 
     def fit(self, progress: Progress = silent) -> PersonsFit:

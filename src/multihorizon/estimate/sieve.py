@@ -52,7 +52,6 @@ import pandas as pd
 import scipy.linalg as la
 import scipy.sparse as sp
 from scipy.ndimage import maximum_filter
-from scipy.stats import chi2, qmc
 
 from multihorizon.checks import Floats, as_count, as_floats, as_positive
 from multihorizon.choice.basis import LeastSquares, Regressed, Splines, determined, factorised, held_out_rows, next_state_r2
@@ -71,11 +70,12 @@ from multihorizon.estimate.ascent import CONVERGED_GRADIENT, climb, polished
 from multihorizon.estimate.intervals import NormalIntervals, Precision, precision
 from multihorizon.estimate.maximum_likelihood import estimate_spread
 from multihorizon.frames import as_frame, is_frame
+from multihorizon.numerics.chance import chi2_sf, halton
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import SampledProblem
 from multihorizon.result import COLOURS, Result, literal, pictured, plain
-from multihorizon.solution import SieveEvidence, Solution, Status
+from multihorizon.solution import SieveEvidence, Solution, Status, dynamics_unknown, unpredicted
 from multihorizon.tables import ShownTable
 
 
@@ -137,7 +137,7 @@ def _fit_logit(decisions: LoggedDecisions, loads: Floats, ridge: float) -> tuple
 def starts(model: SieveModel, logits: list[Logit]) -> list[SievePoint]:
     """Points to climb from: first the solution of the linear system, then others by likelihood, at a few levels and scattered."""
     levels = [np.full(model.n_discounts, level) for level in (0.1, 0.5, 0.9)]
-    scattered = 0.97 * qmc.Halton(model.n_discounts, rng=np.random.default_rng(0)).random(8)
+    scattered = 0.97 * halton(model.n_discounts, 8, np.random.default_rng(0).spawn(1)[0])
     solved = [_second_stage(model, logits, gammas) for gammas in (None, *levels, *scattered)]
     first, *others = [model.at(model.pack(theta, gammas)) for theta, gammas in solved]
     found = sorted((point for point in others if point is not None), key=lambda point: -point.objective)
@@ -195,7 +195,7 @@ def relevant_coordinates(steps: Steps) -> tuple[list[int], dict[str, float]]:
             b, c = coefficients[index], covariance[np.ix_(index, index)]
             statistic[j] += float(b @ la.lstsq(c, b, cond=1e-10)[0])
             degrees[j] += index.size
-    p_values = dict(zip(sources, chi2.sf(statistic, degrees).tolist(), strict=True))
+    p_values = dict(zip(sources, chi2_sf(statistic, degrees).tolist(), strict=True))
     names = {source: steps.coordinates[steps.sources.index(source)].partition("=")[0] for source in sources}
     kept = [i for i in every if p_values[steps.sources[i]] < 1e-3]
     return kept or every, {names[source]: p for source, p in p_values.items()}
@@ -354,7 +354,7 @@ def _equal_temperatures(equal: SievePoint, free: SieveModel) -> float:
     meat = information if added is None else information + added @ added.T
     score = contrasts @ point.gradient
     statistic = float(score @ np.linalg.lstsq(contrasts @ meat @ contrasts.T, score, rcond=1e-12)[0])
-    return float(chi2.sf(statistic, places.size - 1))
+    return float(chi2_sf(statistic, places.size - 1))
 
 
 def sieve_precision(point: SievePoint) -> tuple[Precision, Floats]:
@@ -427,16 +427,6 @@ def overlap(data: SieveData, steps: Steps) -> Floats:
     features = [data.basis(steps.states[steps.expert == k]) for k in range(len(steps.experts))]
     grams = np.array([(rows.T @ rows).toarray() for rows in features])
     return np.array([determined(factorised(np.delete(grams, k, axis=0).sum(axis=0)), f).mean() for k, f in enumerate(features)])
-
-
-def unpredicted(next_state_r2: Mapping[str, float]) -> list[str]:
-    """The coordinates of whose change state and action predict less than 2 %; one that never changes is predicted."""
-    return [name for name, share in next_state_r2.items() if share <= 0.02]
-
-
-def dynamics_unknown(next_state_r2: Mapping[str, float]) -> bool:
-    """Whether half of the coordinates or more are not predicted."""
-    return 2 * len(unpredicted(next_state_r2)) >= len(next_state_r2)
 
 
 def richer_gain(steps: Steps, transformer: Any) -> tuple[float, float]:

@@ -263,11 +263,12 @@ def _climb(likelihoods: Floats, weights: Floats, tol: float) -> Floats:
         step = _quadratic(hessian, hessian @ weights + gradient - 1.0, weights > 0) - weights
         promised = float(gradient @ step - step.sum())
         moved, share, here = likelihoods @ step, 1.0, float(np.log(total).mean() - weights.sum())
+        rounded = 1e-15 * max(1.0, abs(here))  # near the maximum a gain is too small to be seen, and the step is right
         while share > 1e-12:
             reached = total + share * moved
             if reached.min() > 0:
                 gain = float(np.log(reached).mean() - (weights + share * step).sum()) - here
-                if gain >= 0.01 * share * promised:
+                if gain >= 0.01 * share * promised - rounded:
                     break
             share /= 2
         else:

@@ -62,8 +62,8 @@ class Dense:
         return self.matrix @ v
 
     def solve(self, b: Floats, free: Bools, damping: float) -> Floats:
-        """By Cholesky's factors of the free block; where rounding has made it indefinite, it is shifted."""
-        found = np.zeros(b.size)
+        """By Cholesky's factors of the free block; where rounding has made it indefinite, it is shifted. b may have columns."""
+        found = np.zeros(b.shape)
         block = self.matrix[np.ix_(free, free)]
         block[np.diag_indices_from(block)] += damping * self.scale[free]
         if not block.any():

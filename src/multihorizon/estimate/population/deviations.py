@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.stats import chi2
 
 from multihorizon.checks import Floats
 from multihorizon.choice.own_rewards import states_visited
 from multihorizon.estimate.deviations import LEAST, MOST, crossing, highest
 from multihorizon.estimate.population.marginal import Maximum, climb, feature_sizes, finish, node_shares
+from multihorizon.numerics.chance import chi2_ppf, chi2_sf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.solution import Deviations
 
@@ -162,11 +162,11 @@ def nearly_shared(
     gained = search.gains[best]
     if not np.isfinite(gained):
         return PopulationSpread(shared, shared, 0.0, np.nan, (np.nan, np.nan), np.nan, False, False)
-    target, top = 0.5 * float(chi2.ppf(0.95, 1)), max(gained, 0.0)
+    target, top = 0.5 * float(chi2_ppf(0.95, 1)), max(gained, 0.0)
     lower = 0.0 if top <= target else crossing(search.gain, best, low, top - target)
     interval = lower, crossing(search.gain, best, high, top - target)
     progress(0.8, f"deviations of {best:.3g}")
-    p = 0.5 * float(chi2.sf(2 * gained, 1)) if gained > 0 else 1.0
+    p = 0.5 * float(chi2_sf(2 * gained, 1)) if gained > 0 else 1.0
     if p > 0.05:
         return PopulationSpread(shared, shared, 0.0, best if gained > 0 else 0.0, interval, p, False, search.complete)
     near = search.ends[best]

@@ -97,9 +97,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg as la
-from scipy.special import expit, logit
-from scipy.stats import norm
-from scipy.stats.qmc import Sobol
+from scipy.special import expit, logit, ndtr, ndtri
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.choice.own_rewards import OwnRewards, own_rewards, states_visited
@@ -360,7 +358,9 @@ def _scattered(count: int, size: int) -> tuple[Floats, Floats]:
 
     Each has its mirror image, and all are scaled to have exactly the covariance of that distribution.
     """
-    half = norm.ppf(Sobol(size, rng=0).random(count // 2))
+    from scipy.stats.qmc import Sobol  # noqa: PLC0415  it takes longer to import than a small fit takes
+
+    half = ndtri(Sobol(size, rng=0).random(count // 2))
     half = half @ np.linalg.inv(np.linalg.cholesky(half.T @ half / len(half))).T
     return np.concatenate([half, -half]), np.full(count, 1 / count)
 
@@ -1293,7 +1293,7 @@ def alike(found: Maximum) -> Floats:
     changes, scores = (np.concatenate(each) for each in zip(*asked(ask, marginal.blocks(), layout.jobs), strict=True))
     left = changes - scores @ np.linalg.lstsq(scores, changes)[0]
     errors = np.sqrt((left**2).sum(axis=0))
-    p: Floats = norm.sf(np.divide(changes.sum(axis=0), errors, out=np.full_like(errors, np.nan), where=errors > 0))
+    p: Floats = ndtr(-np.divide(changes.sum(axis=0), errors, out=np.full_like(errors, np.nan), where=errors > 0))
     return p.reshape(-1, 2)
 
 

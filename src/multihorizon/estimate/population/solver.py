@@ -47,8 +47,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, logit
-from scipy.stats import f, norm, t
+from scipy.special import expit, fdtrc, logit, ndtri
 
 from multihorizon.checks import RANK_TOLERANCE, TINY, Floats, as_count, as_floats, as_non_negative, as_positive, first_few
 from multihorizon.choice.model import crowd_with_known_reward, read_settings, with_known_reward
@@ -70,6 +69,7 @@ from multihorizon.estimate.population.marginal import (
 )
 from multihorizon.estimate.population.types import fit_types, types_solution
 from multihorizon.frames import Frame, as_frame
+from multihorizon.numerics.chance import t_ppf, t_sf
 from multihorizon.numerics.profile import profile_end
 from multihorizon.parallel import Progress, as_jobs, part_of, silent
 from multihorizon.problem import Crowd, Problem
@@ -150,6 +150,7 @@ class Population:
     jobs: int = 1
 
     takes: ClassVar = Crowd
+    takes_durations: ClassVar = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.formula, str):
@@ -371,7 +372,7 @@ def _free_by_group(covariates: Covariates, found: Maximum, progress: Progress) -
 
 def _likely_person(layout: PsiLayout) -> tuple[Floats, float]:
     """The most likely of some discounts `(1,)` and temperatures for everyone, where the reward is known."""
-    rewards = [task.pooled.expected_reward(layout.tables.theta) for task in layout.crowd.tasks]
+    rewards = [task.pooled.at(0.5).expected_reward(layout.tables.theta) for task in layout.crowd.tasks]
     size = max(float(np.abs(reward).max()) for reward in rewards) or 1.0
     pairs = list(product((0.05, 0.3, 0.6, 0.8, 0.95), size * np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0])))
     log = layout.tables.exact(np.array([(logit(gamma / layout.largest), np.log(temperature)) for gamma, temperature in pairs]))
@@ -445,8 +446,8 @@ class Inference:
 
     def tested(self, estimate: float, error: float) -> dict[str, Any]:
         """Interval and p-value by Student's t; NaN where there are none."""
-        half = float(t.ppf(0.975, self.degrees)) * error if self.converged else np.nan
-        p = 2 * t.sf(abs(estimate) / error, self.degrees) if self.converged and error > 0 else np.nan
+        half = float(t_ppf(0.975, self.degrees)) * error if self.converged else np.nan
+        p = 2 * t_sf(abs(estimate) / error, self.degrees) if self.converged and error > 0 else np.nan
         return {"interval": [float(estimate - half), float(estimate + half)], "p": float(p), "method": "standard error"}
 
     def effects(self, kind: int) -> dict[str, dict[str, Any]]:
@@ -479,7 +480,7 @@ class Inference:
             covariance = varied @ self.own_covariance[kind][np.ix_(places, places)] @ varied.T
             known = self.converged and len(varied) > 0
             statistic = float(apart @ np.linalg.solve(covariance, apart)) / len(varied) if known else np.nan
-            p = float(f.sf(statistic, len(varied), self.degrees)) if known else np.nan
+            p = float(fdtrc(len(varied), self.degrees, statistic)) if known else np.nan
             terms = [self.covariates.terms[place] for place in places]
             table[name] = {"F": statistic, "degrees": [len(varied), self.degrees], "p": p, "terms": terms}
         return table
@@ -527,9 +528,7 @@ class Inference:
     def delta(self, value: Callable[[Floats], float], back: Callable[[float], float]) -> dict[str, Any]:
         """A number that ψ determines and its interval by the delta method; `value` is on a scale from which `back` leads."""
         slope, at = self.gradient(value), value(self.found.psi)
-        half = (
-            float(norm.ppf(0.975)) * np.sqrt(max(float(slope @ self.known.covariance @ slope), 0.0)) if self.converged else np.nan
-        )
+        half = float(ndtri(0.975)) * np.sqrt(max(float(slope @ self.known.covariance @ slope), 0.0)) if self.converged else np.nan
         centre, low, high = (float(back(at + move)) for move in (0.0, -half, half))
         return {"estimate": centre, "interval": [low, high]}
 
@@ -579,7 +578,7 @@ class Inference:
         seconds = 2 * np.array([float(np.trace(product @ product)) for product in products]) / found.sum() ** 2
         share = float(shares[:2].sum())
         error = slope @ self.known.covariance @ slope + (1 - share) ** 2 * seconds[0] + share**2 * seconds[1]
-        half = float(norm.ppf(0.975)) * np.sqrt(max(error, 0.0)) if self.converged else np.nan
+        half = float(ndtri(0.975)) * np.sqrt(max(error, 0.0)) if self.converged else np.nan
         low, high = np.clip([share - half, share + half], 0.0, 1.0).tolist()
         names = ("person", "covariates", "condition", "person_by_condition")
         return {
@@ -593,7 +592,7 @@ class Inference:
         """What is known of each person under each condition."""
         covariates, known = self.covariates, self.known.cells
         errors = np.sqrt(np.diagonal(known.covariance, axis1=1, axis2=2))
-        half = float(norm.ppf(0.975)) * errors[:, 0] if self.converged else np.full(len(errors), np.nan)
+        half = float(ndtri(0.975)) * errors[:, 0] if self.converged else np.full(len(errors), np.nan)
         low, high = (self.layout.largest * expit(known.mean[:, 0] + move) for move in (-half, half))
         between = covariance_at(covariates.random, self.person_covariance(self.found.psi))[:, 0, 0]
         return {
@@ -794,7 +793,7 @@ def _predicted(rows: Floats, effects: Floats, covariance: Floats, between: Float
     """For rows of X `(m,p)` the discount of a typical person, its interval, and the interval of a new person `(m,5)`."""
     centre = rows @ effects
     error = np.einsum("mp,pq,mq->m", rows, covariance, rows)
-    halves = [float(t.ppf(0.975, degrees)) * np.sqrt(variance) for variance in (error, error + between)]
+    halves = [float(t_ppf(0.975, degrees)) * np.sqrt(variance) for variance in (error, error + between)]
     ends = [centre, *(centre + sign * half for half in halves for sign in (-1, 1))]
     found: Floats = largest * expit(np.stack(ends, axis=1))
     return found
@@ -817,13 +816,13 @@ def effect_profile(found: Maximum, j: int, covariance: Floats, degrees: int, lev
         there = maximum_at(nearest[0], j, value, along)
         return (root(there), (there, root(there))) if root(there) > nearest[1] else None
 
-    target, step = float(t.ppf(0.5 + level / 2, degrees)), min(float(np.sqrt(covariance[j, j])), longest)
+    target, step = float(t_ppf(0.5 + level / 2, degrees)), min(float(np.sqrt(covariance[j, j])), longest)
     rule: dict[str, Any] = {"tol": 0.02, "share": (0.0, 1.0), "growth": np.inf, "longest": longest, "same": 0.0, "part": np.inf}
     low, high = (profile_end(profile, (top, 0.0), centre, sign * step, target, sign * np.inf, **rule)[0] for sign in (-1.0, 1.0))
     at = top
     for share in np.linspace(1, 0, 2 + int(abs(centre) / longest))[1:]:
         at = maximum_at(at, j, share * centre, along)
-    return low, high, float(2 * t.sf(root(at), degrees))
+    return low, high, float(2 * t_sf(root(at), degrees))
 
 
 def absent_words(left_out: Mapping[str, str], compared: int, most: int = 5) -> list[str]:

@@ -52,8 +52,7 @@ import numpy as np
 import pandas as pd
 import scipy.linalg as la
 import scipy.sparse as sp
-from scipy.special import expit, logit
-from scipy.stats import norm
+from scipy.special import expit, logit, ndtri
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse
 from multihorizon.choice.model import DENSE_REWARDS, Settings, temperature_penalty
@@ -353,7 +352,7 @@ def one_type(model: TypesModel) -> Ascent[TypesPoint]:
         found = (choice_probability_start(planner, np.array([level * model.largest])) for level in (0.1, 0.5, 0.9))
         starts = [model.at(np.append(start.x, 0.0)) for start in found if start is not None]
     else:
-        rewards = [task.pooled.expected_reward(model.reward) for task in model.crowd.tasks]
+        rewards = [task.pooled.at(0.5).expected_reward(model.reward) for task in model.crowd.tasks]
         size = max(float(np.abs(reward).max()) for reward in rewards) or 1.0
         pairs = product((0.05, 0.3, 0.6, 0.8, 0.95), size * np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0]))
         tried = [
@@ -640,7 +639,7 @@ class TypeIntervals(Intervals):
 
     def of_types(self, level: float) -> Floats:
         """The intervals `(K,2)` of the types."""
-        half = norm.ppf(0.5 + level / 2) * self.errors
+        half = ndtri(0.5 + level / 2) * self.errors
         ends: Floats = np.clip(self.discounts[:, None] + half[:, None] * [-1, 1], 0.0, self.largest)
         return ends
 
