@@ -47,9 +47,25 @@ def null_spaces(full: bool) -> list[Row]:
     return list(import_module("null_spaces").cases(full))
 
 
+def identification(full: bool) -> list[Row]:
+    return list(import_module("identify").cases(full))
+
+
+def goals(full: bool) -> list[Row]:
+    return list(import_module("goals").growth(full))
+
+
 def fits(full: bool) -> list[Row]:
     found: dict[str, list[Row]] = import_module("fits").cases(full)
     return [{"grows": name, **row} for name, rows in found.items() for row in rows]
+
+
+def roads(full: bool) -> list[Row]:
+    return list(import_module("fits").roads(full))
+
+
+def tables_alone(full: bool) -> list[Row]:
+    return list(import_module("fits").tables())
 
 
 def known_discount(full: bool, econirl: str | None = None) -> list[Row]:
@@ -58,8 +74,16 @@ def known_discount(full: bool, econirl: str | None = None) -> list[Row]:
 
 
 def linear_programs(full: bool) -> list[Row]:
-    bench = import_module("lp_scale")
-    return [bench.measure(side) for side in ((10, 20, 30) if full else (10, 15))]
+    rows: list[Row] = import_module("lp_scale").cases((7, 10, 20, 30) if full else (7, 10, 14, 20), (2, 4, 8, 16))
+    return rows
+
+
+def certificates(full: bool) -> list[Row]:
+    return list(import_module("lp_certificate").cases(full))
+
+
+def designs(full: bool) -> list[Row]:
+    return list(import_module("design").gaps())
 
 
 def reading(full: bool) -> list[Row]:
@@ -79,6 +103,7 @@ def start_up(full: bool) -> list[Row]:
     commands = {
         "python -c pass": ["-c", "pass"],
         "import multihorizon": ["-c", "import multihorizon"],
+        "import of what `fit` needs": ["-c", "import multihorizon.cli.fit"],
         "multihorizon --help": ["-m", "multihorizon", "--help"],
         **{f"multihorizon {name} --help": ["-m", "multihorizon", name, "--help"] for name in COMMANDS},
     }
@@ -100,8 +125,11 @@ Part = tuple[str, str, Callable[[bool], list[Row]]]
 PARTS: dict[str, Part] = {
     "planning": (
         "Planning",
-        "`plan` against quantecon's modified policy iteration on slip grids. `plan` answers exactly. quantecon's own settings "
-        "leave wrong actions; the last columns run it until its values are within 1e-9.",
+        "`plan` against quantecon's modified policy iteration: on random tasks that are filled, which quantecon gets as plain "
+        "arrays, on random tasks with five successors, and on slip grids. `plan` answers exactly. quantecon's own settings leave "
+        "wrong actions; the last columns run it until its values are within 1e-9, and are empty where that takes more than 30 "
+        "times as many steps. It gets the reward of states and actions ready-made, while for a reward `(S,)` of states `plan` "
+        "finds it first. `first` is the first plan of a new MDP, with what the MDP keeps from then on.",
         planning,
     ),
     "soft planning": (
@@ -119,11 +147,35 @@ PARTS: dict[str, Part] = {
         "`ClosedForm` for three experts. The open dimensions are those of what no action distinguishes.",
         null_spaces,
     ),
+    "identify": (
+        "What experts identify",
+        "`identify` on tasks whose states are linked without any order (four successors of each of three actions), on slip "
+        "grids, and on tasks in which every state follows every other. The exponent is that of the growth from the row before.",
+        identification,
+    ),
+    "goals": (
+        "Who shares a goal",
+        "`goals` of experts with three rewards, as policies, and of experts with two rewards, as decisions. Pairs that were left "
+        "out follow from others, or were estimated to be hopeless; the result says so of each.",
+        goals,
+    ),
     "fits": (
         "Fits to decisions",
         "`MaximumLikelihood`, and with the intervals of all discounts. Decisions are counted first, so "
         "their number hardly matters.",
         fits,
+    ),
+    "roads": (
+        "The curvature as a matrix and as products",
+        "One climb of `MaximumLikelihood` with each, on grids and where states are linked at random, to a few others or to all. "
+        "The column before the last is what the road that is taken costs, as a multiple of the cheaper.",
+        roads,
+    ),
+    "tables": (
+        "Tables alone",
+        "The program with a table and no transitions: seconds of the clock until its first words. Where the work will take long, "
+        "these say how long and what to do instead.",
+        tables_alone,
     ),
     "known discount": (
         "Fits at a known discount",
@@ -132,7 +184,23 @@ PARTS: dict[str, Part] = {
         "are of the second fit in one process; it compiles anew in every fit, and the last columns leave that out.",
         known_discount,
     ),
-    "linear programs": ("Linear programs", "`MPLP` on cliff grids with three experts and its default starts.", linear_programs),
+    "linear programs": (
+        "Linear programs",
+        "`MPLP` with three experts and its default starts, on cliff grids and on four random tasks in each row. The exponent is "
+        "that of the time from the first row of a kind.",
+        linear_programs,
+    ),
+    "certificates": (
+        "Proofs of the optimum",
+        "`MPLP(certify=0.01)`: the answer and the proof that no other is more than 1 % better.",
+        certificates,
+    ),
+    "designs": (
+        "Designs of studies",
+        "`design` with 16 draws of what the pilot leaves open: the proved gap, what rounding to whole episodes loses, how many "
+        "times as large the uniform study must be, and the seconds it took.",
+        designs,
+    ),
     "reading": (
         "Reading tables",
         "A table of decisions checked and counted, against DuckDB's count of the same file without any check. Where each row is "

@@ -76,6 +76,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "SharedDiscountTest": lambda: mh.shared_discount_test(of()),
     "PairwiseTests": lambda: mh.pairwise_tests(of()),
     "Recovery": lambda: mh.simulate_study(of(), demonstrations=table(), decisions=[], studies=2),
+    "Design": lambda: mh.design(None, of(), episodes=50, draws=2),
     "GeneralizationError": lambda: mh.generalization_error(mh.domains.toy(), mh.domains.toy().reward, tasks=2),
     "TrackedPerson": lambda: mh.track(of("population")).update("6", "0"),
     "Prediction": lambda: mh.predict(of(), pay={"1": 1.0}),

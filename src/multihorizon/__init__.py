@@ -59,6 +59,7 @@ _HOMES = {
     "compare_lookahead": "questions.lookahead_comparison",
     "carry_over": "questions.carrying_over",
     "simulate_study": "questions.study",
+    "design": "questions.design",
     "check_model": "questions.model_checks",
     "track": "questions.track",
     "predict": "questions.whatif",

@@ -40,6 +40,7 @@ from multihorizon.programs.solvers import MPLP as MPLP
 from multihorizon.programs.solvers import NaiveLP as NaiveLP
 from multihorizon.questions.bootstrap import bootstrap as bootstrap
 from multihorizon.questions.carrying_over import carry_over as carry_over
+from multihorizon.questions.design import design as design
 from multihorizon.questions.goal_comparison import compare_goals as compare_goals
 from multihorizon.questions.goals import goals as goals
 from multihorizon.questions.lookahead_comparison import compare_lookahead as compare_lookahead

@@ -35,20 +35,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2, norm
+from scipy.special import ndtri
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, first_few
 from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import DENSE_REWARDS, Settings, Temperature, with_known_reward
-from multihorizon.choice.sieve import LARGEST_DISCOUNT
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis, held_rewards, is_crowd
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.data.dynamics import describe_estimate, estimate_mdp, require_agreement, require_ends, untaken_actions
+from multihorizon.data.dynamics import (
+    describe_durations,
+    describe_estimate,
+    estimate_mdp,
+    observed_durations,
+    require_agreement,
+    require_ends,
+    untaken_actions,
+)
 from multihorizon.data.reading import look_alikes
 from multihorizon.data.steps import Steps
 from multihorizon.driver import solve
@@ -56,11 +63,11 @@ from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import Contrasts, ProfileIntervals, ProfilesApart, reward_contrasts
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.estimate.population.solver import Population
-from multihorizon.estimate.sieve import RewardFunctions, SieveLikelihood, dynamics_unknown, reward_functions, unpredicted
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.exact.nearly import discounts_within
 from multihorizon.lookahead import Lookahead
-from multihorizon.mdp import MDP, steps_left
+from multihorizon.mdp import MDP, steps_left, time_left
+from multihorizon.numerics.chance import chi2_ppf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem, SampledProblem
 from multihorizon.questions.differences import difference_words
@@ -91,6 +98,8 @@ from multihorizon.solution import (
     SieveEvidence,
     Solution,
     Status,
+    dynamics_unknown,
+    unpredicted,
 )
 from multihorizon.tables import ShownTable, without_empty
 from multihorizon.words import (
@@ -105,7 +114,11 @@ from multihorizon.words import (
     in_words,
     p_text,
     percent,
+    time_words,
 )
+
+if TYPE_CHECKING:
+    from multihorizon.estimate.sieve import RewardFunctions, SieveLikelihood
 
 #: Up to this many experts are named one by one.
 NAMED_EXPERTS = 5
@@ -132,7 +145,7 @@ class Penalty:
         if errors is None or self.without.status == Status.NOT_CONVERGED:
             return ""
         moved = np.abs(solution.discounts - self.without.discounts)
-        here = LikelihoodEvidence.of(solution).identified & ~(moved <= norm.ppf(0.5 + LEVEL / 2) * errors) & (moved > 0)
+        here = LikelihoodEvidence.of(solution).identified & ~(moved <= ndtri(0.5 + LEVEL / 2) * errors) & (moved > 0)
         names = first_few([name for name, decided in zip(solution.experts, here, strict=True) if decided])
         return names and (
             f"The penalty on large rewards (ridge {self.ridge:g}), and not the decisions, sets the discounts of these "
@@ -325,10 +338,10 @@ class Analysis(Result):
     def reasons(self) -> list[str]:
         """Why no discount is given for each expert; empty where one is."""
         gain = 2 * self.decisions * (self.fitted - self.chance)
-        nobody = gain.sum() < chi2.ppf(LEVEL, self.determined_rewards + 2 * gain.size)
+        nobody = gain.sum() < chi2_ppf(LEVEL, self.determined_rewards + 2 * gain.size)
         if self.solution.status == Status.NOT_CONVERGED:  # where all choose at random, the likelihood is too flat to be climbed
             return ["no better than chance" if nobody else "the fit did not end"] * gain.size
-        idle = ((gain < chi2.ppf(LEVEL, 2)) | nobody) & ~np.array(self.known)
+        idle = ((gain < chi2_ppf(LEVEL, 2)) | nobody) & ~np.array(self.known)
         cases = zip(self.identified, idle, strict=True)
         return ["not identified" if not known else "no better than chance" if lost else "" for known, lost in cases]
 
@@ -364,6 +377,13 @@ class Analysis(Result):
     def horizon(self, discount: float) -> float:
         """The effective horizon of a discount in steps; never beyond the task's length."""
         return effective_horizon(discount, self.longest)
+
+    @property
+    def ahead(self) -> str:
+        """What a horizon is counted in: steps, or units of time where moves take time."""
+        problem = self.solution.problem
+        units = {e.mdp.durations.unit for e in getattr(problem, "experts", ()) if e.mdp.durations is not None}
+        return "steps" if not units else time_words(units.pop() if len(units) == 1 else "")[1]
 
     def limit(self, k: int) -> str | None:
         """ "largest" or "smallest" where the discount of expert k is no estimate but a limit of what was tried."""
@@ -714,6 +734,8 @@ def analyse(
         raise ValueError(f"{' and '.join(twice)} must be left out where a solver is given: it has its own, received both")
     temperature = "pooled" if temperature is None else temperature
     if isinstance(tables, Steps):
+        from multihorizon.estimate.sieve import SieveLikelihood  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
+
         of_lists = {"mdps": mdps, "features": features, "smoothing": smoothing, "ridge": ridge, "known_reward": known_reward}
         of_lists |= {
             "deviations": deviations or None,
@@ -732,8 +754,9 @@ def analyse(
         tested = not quick and solution.status is Status.CONVERGED
         found = _with_tests(found, True, jobs, part_of(progress, 0.8, 1.0), keep) if tested else found
         return replace(found, finished=True)
-    if isinstance(solver, SieveLikelihood):
-        raise ValueError("SieveLikelihood is for states that are vectors: hand in Steps, received tables with a list of states")
+    if not isinstance(solver, MaximumLikelihood | None):
+        what = type(solver).__name__
+        raise ValueError(f"{what} is for states that are vectors: hand in Steps, received tables with a list of states")
     tables = [tables] if isinstance(tables, Demonstrations) else tables
     if deviations is None:
         deviations = "estimated" if solver is None else solver.deviations
@@ -784,7 +807,7 @@ def analyse(
         found = replace(found, penalty=penalty, withheld=found.withheld or penalty.decides(solution))
     found = replace(found, identification=identification(solution))
     if quick:
-        half = norm.ppf(0.5 + LEVEL / 2) * found.standard_errors
+        half = ndtri(0.5 + LEVEL / 2) * found.standard_errors
         ends = np.clip(solution.discounts[:, None] + half[:, None] * [-1, 1], 0.0, found.largest_discount)
         return replace(found, intervals=ends, finished=True)
     try:
@@ -872,7 +895,9 @@ def build_problem(
         estimate_rest: whether `mdps` hold only some actions of some states, and the others are estimated.
     """
     tasks, remarks = _tasks(tables, mdps, features, smoothing, estimate_rest)
-    problems = [Problem(mdp, table, features=matrix, feature_names=names) for table, mdp, matrix, names in tasks]
+    problems = [
+        Problem(mdp, table, feature_names=names, **{_of_features(mdp, matrix): matrix}) for table, mdp, matrix, names in tasks
+    ]
     return (problems[0] if len(problems) == 1 else Problem.join(*problems)), remarks
 
 
@@ -885,8 +910,16 @@ def build_crowd(
 ) -> tuple[Crowd, list[str]]:
     """The same as `Crowd.of` the problem and the same remarks, without an object for each of very many persons."""
     tasks, remarks = _tasks(tables, mdps, features, smoothing, estimate_rest)
-    crowds = [Crowd.read(mdp, table, matrix, names) for table, mdp, matrix, names in tasks]
+    crowds = [
+        Crowd.read(mdp, table, feature_names=names, **{_of_features(mdp, matrix): matrix}) for table, mdp, matrix, names in tasks
+    ]
     return (crowds[0] if len(crowds) == 1 else Crowd.join(*crowds)), remarks
+
+
+def _of_features(mdp: MDP, matrix: Any) -> str:
+    """Whether a matrix of features belongs to states and actions, or to arrivals, as where moves take time."""
+    on_arrival = mdp.durations is not None and matrix is not None and matrix.shape[0] == mdp.n_states
+    return "arrival_features" if on_arrival else "features"
 
 
 def _tasks(
@@ -903,6 +936,7 @@ def _tasks(
         raise ValueError(f"there must be one file of transitions for each table, received {len(mdps)} for {len(tables)}")
     if mdps is None and estimate_rest:
         raise ValueError("--estimate-rest must come with --transitions to start from, received none: leave it out")
+    estimated = mdps is None or estimate_rest
     if mdps is None or estimate_rest:
         known: Sequence[MDP | None] = mdps or [None] * len(tables)
         mdps = [estimate_mdp(table, smoothing, rows) for table, rows in zip(tables, known, strict=True)]
@@ -910,8 +944,15 @@ def _tasks(
             require_ends(table, mdp)
             remarks += describe_estimate(mdp, smoothing, table)
     tasks = []
-    for table, mdp in zip(tables, mdps, strict=True):
-        remarks += require_agreement(table, mdp)
+    for table, given in zip(tables, mdps, strict=True):
+        mdp = given
+        if table.times is not None and not estimated:
+            if mdp.durations is not None:
+                raise ValueError(
+                    "how long moves take must be said by the transitions or by time stamps, received both: leave out --time"
+                )
+            mdp = mdp.lasting(observed_durations(table, mdp))
+        remarks += [*require_agreement(table, mdp), *describe_durations(table, mdp)]
         tasks.append((table, mdp, *((None, None) if features is None else features(mdp))))
     return tasks, remarks
 
@@ -955,6 +996,9 @@ def _fit_to_lists(solution: Solution, tables: Sequence[Demonstrations]) -> Analy
 
 def _fit_to_vectors(solution: Solution, steps: Steps) -> Analysis:
     """The same for states that are vectors."""
+    from multihorizon.choice.sieve import LARGEST_DISCOUNT  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
+    from multihorizon.estimate.sieve import reward_functions  # noqa: PLC0415
+
     evidence, fixed, made = SieveEvidence.of(solution), solution.options.get("discounts"), reward_functions(solution)
     batches, plans, size = made.point.likelihood.data.decisions, made.point.plans, len(steps.experts)
     decisions = np.array([float(batch.visits.sum()) for batch in batches])
@@ -982,11 +1026,14 @@ def _fit_to_vectors(solution: Solution, steps: Steps) -> Analysis:
 
 
 def most_steps(problem: Problem | Crowd) -> float:
-    """The most decisions an episode of any of the tasks can have; infinite where a state can recur."""
+    """The most decisions an episode of any of the tasks can have; infinite where a state can recur.
+
+    Where moves take time, it is the most time that an episode can take.
+    """
     most: float = 0
     for mdp in {part.mdp for part in (problem.tasks if isinstance(problem, Crowd) else problem.experts)}:
-        left = steps_left(mdp)
-        most = max(most, np.inf if left is None else int(left.max()))
+        left = steps_left(mdp) if mdp.durations is None else time_left(mdp)
+        most = max(most, np.inf if left is None else left.max().item())
     return most
 
 
@@ -1025,7 +1072,8 @@ def identification(solution: Solution) -> Identification | None:
     if known["reward"] or any(known["discounts"]):
         return None
     # The time of `identify` grows with the square of the states, and it searches where the equations are not linear.
-    small = sum(expert.mdp.n_states for expert in problem.experts) <= (3000 if problem.tabular else 200)
+    linear = problem.tabular and all(expert.mdp.durations is None for expert in problem.experts)
+    small = sum(expert.mdp.n_states for expert in problem.experts) <= (3000 if linear else 200)
     return identify_fitted(solution) if small or solution.status == Status.NOT_IDENTIFIED else None
 
 
@@ -1283,10 +1331,12 @@ def _advice(found: Analysis) -> list[str]:
 
     if len(found.given) > NAMED_EXPERTS:
         wanted = rounded(float(np.median(more)))
-        return [f"About {wanted} more episodes of each expert would narrow half of the wider intervals to {wanted_width:g}."]
+        return [
+            f"About {wanted} more episodes like these, of each, would narrow half of the wider intervals to {wanted_width:g}."
+        ]
     wanted = from_to([rounded(number) for number in (more.min(), more.max())])
     whom = "every expert" if wide[found.given].all() else f"the {count(int(wide.sum()), 'expert')} with wider intervals"
-    return [f"About {wanted} more episodes of {whom} would narrow every interval to {wanted_width:g}."]
+    return [f"About {wanted} more episodes like these, of {whom}, would narrow every interval to {wanted_width:g}."]
 
 
 def _widened(found: Analysis) -> Bools:
@@ -1294,7 +1344,7 @@ def _widened(found: Analysis) -> Bools:
     if found.deviations is None:
         return np.zeros(len(found.given), dtype=np.bool_)
     errors = found.deviations.if_shared["standard_errors"]
-    wider: Bools = np.diff(found.intervals, axis=1)[:, 0] > 1.5 * 2 * norm.ppf(0.5 + LEVEL / 2) * errors
+    wider: Bools = np.diff(found.intervals, axis=1)[:, 0] > 1.5 * 2 * ndtri(0.5 + LEVEL / 2) * errors
     return wider
 
 
@@ -1314,21 +1364,21 @@ def _look_ahead(found: Analysis) -> Answer:
         return Answer(question, "Unknown", reasons, "bad")
     gammas, reach = [own_discount_text(found, k) for k in order], [own_steps_text(found, k) for k in order]
     discounts = "discount" if gammas[0] == gammas[-1] else "discounts"
-    answer = f"{from_to([reach[0], reach[-1]])} steps ({discounts} {from_to([gammas[0], gammas[-1]])})"
+    answer = f"{from_to([reach[0], reach[-1]])} {found.ahead} ({discounts} {from_to([gammas[0], gammas[-1]])})"
     if all(found.known):
         return Answer(question, f"{answer}, as known", "All discounts were known; none was estimated.", "good")
     if len(order) <= NAMED_EXPERTS:
         ends = [f"{gamma} ({interval_text(found, k)})" for gamma, k in zip(gammas, order, strict=True)]
         each = f"{'discounts' if len(order) > 1 else 'a discount of'} {in_words(ends)}, 95 % intervals in brackets"
         who = f"{in_words([experts[k] for k in order])} look{'' if len(order) > 1 else 's'}"
-        reasons = f"{who} {in_words(reach)} steps ahead: {each}"
+        reasons = f"{who} {in_words(reach)} {found.ahead} ahead: {each}"
     else:
         low, middle, high = (float(g) for g in np.quantile(found.solution.discounts[order], [0.25, 0.5, 0.75]))
         known = sum(found.known)
         were = f"; {count(known, 'discount')} of these {'was' if known == 1 else 'were'} known" if known else ""
         reasons = (
-            f"Half of the {len(order)} experts look between {steps_text(found, low)} and {steps_text(found, high)} steps ahead "
-            f"(discounts {low:.3f} to {high:.3f}, median {middle:.3f}){were}"
+            f"Half of the {len(order)} experts look between {steps_text(found, low)} and {steps_text(found, high)} {found.ahead} "
+            f"ahead (discounts {low:.3f} to {high:.3f}, median {middle:.3f}){were}"
         )
     if found.shared is not None and not np.isnan(found.shared.p_value):
         differ = found.shared.p_value < 1 - LEVEL

@@ -23,12 +23,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pandas as pd
 from scipy.special import expit, ndtri
-from scipy.stats import chi2
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.estimate.population.solver import absent_words
 from multihorizon.estimate.population.types import number_words, open_words
+from multihorizon.numerics.chance import chi2_ppf
 from multihorizon.problem import Crowd
 from multihorizon.questions.differences import difference_words, population_answer, population_words
 from multihorizon.questions.model_checks import GroupPrediction, predicted_by_group
@@ -161,7 +161,7 @@ class CrowdAnalysis(Result):
         deep = 2 * len(self.population.person_terms or ["Intercept"])  # what a person has of their own, and its covariance
         own = 2 * len(self.population.discount) + deep * (deep + 1) // 2 if types is None else 3 * types["number"] - 1
         parameters = own + (0 if self.reward_given else found.reward.size)
-        if 2 * (self.evidence.log_likelihood - self.compared_chance) < chi2.ppf(LEVEL, parameters):
+        if 2 * (self.evidence.log_likelihood - self.compared_chance) < chi2_ppf(LEVEL, parameters):
             return "These decisions are no likelier than by chance, so they say nothing about discounts."
         return ""
 

@@ -370,6 +370,16 @@ class SieveEvidence(DiscountEvidence):
     basis_too_poor: bool
 
 
+def unpredicted(next_state_r2: Mapping[str, float]) -> list[str]:
+    """The coordinates of whose change state and action predict less than 2 %; one that never changes is predicted."""
+    return [name for name, share in next_state_r2.items() if share <= 0.02]
+
+
+def dynamics_unknown(next_state_r2: Mapping[str, float]) -> bool:
+    """Whether half of the coordinates or more are not predicted."""
+    return 2 * len(unpredicted(next_state_r2)) >= len(next_state_r2)
+
+
 #: What is known of a person under one combination of conditions, in `PopulationFindings.cells`.
 CELL_NUMBERS = (
     *("decisions", "discount", "low", "high", "logit_discount", "logit_discount_error"),
@@ -654,7 +664,8 @@ class Solution(Result):
         if not (np.isfinite(self.discounts).all() or self._weights) or not np.isfinite(self.reward).all():
             raise ValueError(f"this solution has no answer to plan with: its status is {self.status}")
         rewards, owners = self.personal_rewards, zip(problem.experts, problem.owner, strict=True)
-        return [self._policy(expert, owner, expert.expected_reward(rewards[owner])) for expert, owner in owners]
+        seen = ((expert.at(float(self.discounts[owner])), owner) for expert, owner in owners)
+        return [self._policy(expert, owner, expert.expected_reward(rewards[owner])) for expert, owner in seen]
 
     def _policy(self, expert: Expert, owner: int, reward: Floats) -> Floats:
         discount = float(self.discounts[owner])

@@ -40,6 +40,11 @@ def horizon_text(discount: float, steps: float) -> str:
     return f"{reach:,.1f}" if reach < 1000 else f"{reach:,.0f}"
 
 
+def time_words(unit: str) -> tuple[str, str]:
+    """A unit of time in the singular and the plural; one without a name is a unit of time."""
+    return (unit, f"{unit}s") if unit else ("unit of time", "units of time")
+
+
 def decimals(value: float, digits: int) -> str | None:
     """A number with so many decimals, without a sign before zero; None where it is not known."""
     return None if np.isnan(value) else f"{round(value, digits) + 0.0:.{digits}f}"

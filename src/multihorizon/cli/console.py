@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import scipy.sparse as sp
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -22,7 +23,7 @@ from rich.progress import Progress as Bars
 from rich.text import Text
 
 from multihorizon.analysis import build_problem
-from multihorizon.checks import as_count, as_discount, as_floats, as_non_negative, as_positive, first_few
+from multihorizon.checks import Sparse, as_count, as_discount, as_floats, as_non_negative, as_positive, first_few
 from multihorizon.choice.model import Temperature
 from multihorizon.cli.options import ChoiceOptions, CompareOptions, FitOptions, RecoverOptions, TableOptions
 from multihorizon.data.demonstrations import CODES, Demonstrations, TableError, put_under, read_tables
@@ -172,35 +173,43 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
         "people": as_count,
         "effect": as_floats,
         "common_discount": as_discount,
+        "most_episodes": as_count,
+        "budget": as_positive,
+        "width": as_positive,
+        "difference": as_positive,
+        "draws": as_count,
     }
     with plain_errors():
         inputs = []
         for name, value in vars(options).items():
-            option = f"--{name.replace('_', '-')}"
+            option = "--episodes" if name == "most_episodes" else f"--{name.replace('_', '-')}"
             for one in value if isinstance(value, list) else () if value is None else (value,):
                 if name in numbers:
                     numbers[name](one, option)
                 elif name == "demos":
                     inputs += files_of(one, "demonstrations")
-                elif isinstance(one, Path) and name not in ("out_dir", "write", "result"):
+                elif name == "persons" and isinstance(one, int):
+                    as_count(one, option)
+                elif isinstance(one, Path) and name not in ("out_dir", "write", "result", "pilot"):
                     inputs.append(existing_file(one, option))
         temperature_of(getattr(options, "temperature", None))
         discounts_of(getattr(options, "discount", None))
         families_of(getattr(options, "lookahead", None))
-        given = len(getattr(options, "transitions", None) or ()) if hasattr(options, "demos") else 0
+        given = len(getattr(options, "transitions", None) or ()) if getattr(options, "demos", None) else 0
         if given and given != len(options.demos):
             raise ValueError(f"--transitions must be given once for each table, received {given} for {len(options.demos)}")
         if getattr(options, "estimate_rest", False) and not given:
             raise ValueError("--estimate-rest must come with --transitions to start from, received none: leave it out")
         if options.out_dir is not None:
-            check_output(options.out_dir, files, [*inputs, *getattr(options, "demos", ())])
+            check_output(options.out_dir, files, [*inputs, *(getattr(options, "demos", None) or ())])
         with cluster(getattr(options, "cluster_at", None)):
             yield
 
 
 def read_study(options: TableOptions, tables: list[Demonstrations] | None = None) -> Study:
     """The tables of decisions with their transitions and features; `tables` are those that have been read already."""
-    tables = read_tables(options.demos, options.cut_off) if tables is None else tables
+    if tables is None:
+        tables = read_tables(options.demos, options.cut_off, time=options.time, time_unit=options.time_unit)
     matrix = None if options.features is None else partial(read_features, options.features)
     problem, remarks = build_problem(tables, read_mdps(options.transitions), matrix, options.smoothing, options.estimate_rest)
     return Study(tables, problem, remarks)
@@ -214,12 +223,22 @@ def read_options(options: TableOptions) -> dict[str, Any]:
         "features": options.features.name if options.features else None,
         "temperature": ", ".join(options.temperature or ["pooled"]) if isinstance(options, ChoiceOptions) else None,
         "cut_off": options.cut_off,
+        "time": options.time,
+        "time_unit": options.time_unit,
     }
 
 
 def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
     """The given transitions, or None to have them estimated."""
     return [read_transitions(path) for path in transitions] if transitions else None
+
+
+def features_in(path: Path, task: MDP, wanted: Sequence[str]) -> Sparse:
+    """The features of a new task, in the order of those of a fit, by their names."""
+    matrix, names = read_features(path, task)
+    if set(names) != set(wanted):
+        raise ValueError(f"--features must have the columns of the fit, {first_few(wanted)}, received {first_few(names)}")
+    return sp.csr_array(matrix[:, [names.index(name) for name in wanted]])
 
 
 def temperature_of(texts: list[str] | None) -> Temperature:
@@ -277,7 +296,8 @@ def read_decisions(options: FitOptions | CompareOptions, population: Population 
     homes = _homes(options, population, wanted) if wanted else {}
     unnamed = population is not None and population.distribution == "types"
     found = [column for column in wanted if homes[column] in options.demos]
-    tables = read_tables(options.demos, options.cut_off, found, unnamed=unnamed)
+    clock = {"time": options.time, "time_unit": options.time_unit}
+    tables = read_tables(options.demos, options.cut_off, found, unnamed=unnamed, **clock)
     if options.episodes is None:
         return tables, []
     needed = [column for column in wanted if homes[column] == options.episodes]

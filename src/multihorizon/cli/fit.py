@@ -36,7 +36,6 @@ from multihorizon.data.side_tables import read_features, read_groups, read_known
 from multihorizon.data.steps import Steps
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.estimate.population.solver import Population, absent_words
-from multihorizon.estimate.sieve import SieveLikelihood
 from multihorizon.questions.differences import population_words
 from multihorizon.questions.lookahead_comparison import LookaheadComparison
 from multihorizon.questions.study import Recovery
@@ -92,6 +91,8 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis | CrowdAnalysis:
     how |= {"quick": options.quick, "seed": options.seed, "jobs": options.jobs}
     temperature, discounts = temperature_of(options.temperature), discounts_of(options.discount)
     if options.state is not None:
+        from multihorizon.estimate.sieve import SieveLikelihood  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
+
         solver_of_steps = SieveLikelihood(temperature=temperature, discounts=discounts)
         return analyse(_read_steps(options, options.state), solver=solver_of_steps, **how)
     together = None if options.groups is None else read_groups(options.groups)
@@ -154,6 +155,8 @@ def _read_steps(options: FitOptions, state: str) -> Steps:
         "--smoothing": options.smoothing is not None,
         "--pairs": options.pairs,
         "--cluster": options.cluster_at,
+        "--time": options.time,
+        "--time-unit": options.time_unit,
     }
     wrong = next((option for option, value in others.items() if value), None)
     if wrong is not None:
@@ -311,9 +314,9 @@ def _conditions(population: PopulationFindings, steps: float) -> Table:
 def _table(analysis: Analysis) -> Table:
     """One row per expert, from the shortest horizon to the longest."""
     reach = "1/(1−γ)" if np.isinf(analysis.longest) else f"of a task of {analysis.longest}"
-    table = Table(title=f"Planning horizons: discounts γ, and steps {reach} ({analysis.solution.status})")
+    table = Table(title=f"Planning horizons: discounts γ, and {analysis.ahead} {reach} ({analysis.solution.status})")
     table.add_column("expert", overflow="fold", min_width=12)
-    for header in ("discount", "95 % interval", "steps", "temperature", "R²"):
+    for header in ("discount", "95 % interval", analysis.ahead, "temperature", "R²"):
         table.add_column(header, justify="right", min_width=14 if "%" in header else len(header))
     for k in analysis.order:
         cells = *person_cells(analysis, k), decimals(analysis.explained[k], 2) or "–"

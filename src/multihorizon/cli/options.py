@@ -63,6 +63,18 @@ CutOff = Annotated[
     bool,
     typer.Option("--cut-off", help="Episodes may simply stop: a last decision without next_state counts, whatever followed."),
 ]
+TimeColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--time",
+        metavar="COLUMN",
+        help="The column of the decisions that says when each was made: moves take time, and discounts are per unit of it.",
+    ),
+]
+TimeUnit = Annotated[
+    str | None,
+    typer.Option("--time-unit", metavar="UNIT", help="Where --time holds dates: second, minute, hour, day or week."),
+]
 Ridge = Annotated[float | None, typer.Option("--ridge", help="Weight of a penalty on large rewards; by default none is needed.")]
 DeviationsChoice = Annotated[
     str,
@@ -178,6 +190,8 @@ class TableOptions:
     smoothing: Smoothing = None
     estimate_rest: EstimateRest = False
     cut_off: CutOff = False
+    time: TimeColumn = None
+    time_unit: TimeUnit = None
 
 
 @dataclass(frozen=True)
@@ -271,10 +285,21 @@ class IdentifyOptions(ChoiceOptions):
     out_dir: Annotated[Path | None, file("--out", "Where to write identify.json and identify.html.")] = None
 
 
+PILOT_HELP = "The folder of a fit, as multihorizon fit --out wrote it"
+
+
 @dataclass(frozen=True)
 class RecoverOptions(ChoiceOptions):
     """The options of `recover`."""
 
+    demos: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[TABLES]", parser=path, help="The decisions of the study, as for fit; or give --pilot."),
+    ] = None  # type: ignore[assignment]
+    pilot: Annotated[Path | None, file("--pilot", f"{PILOT_HELP}: the truth of a study that --schedule plans.")] = None
+    schedule: Annotated[
+        Path | None, file("--schedule", "schedule.csv of multihorizon design: what each person is given; use with --pilot.")
+    ] = None
     known_reward: KnownReward = None
     persons: PersonsFile = None
     formula: Formula = None
@@ -290,6 +315,52 @@ class RecoverOptions(ChoiceOptions):
     cluster_at: Cluster = None
     seed: Seed = 0
     out_dir: Annotated[Path | None, file("--out", "Where to write results and the report.")] = None
+
+
+@dataclass(frozen=True)
+class DesignOptions:
+    """The options of `design`."""
+
+    pilot: Annotated[Path, file("--pilot", f"{PILOT_HELP}: what persons are expected to be like.")]
+    transitions: Annotated[
+        list[Path] | None, file("--transitions", "The task, as for fit, once for each task; by default that of the pilot.")
+    ] = None
+    candidates: Annotated[
+        Path | None,
+        file(
+            "--candidates",
+            "CSV: state[, candidate, task, length, episodes, most, cost]; what a person can be given. By default each start.",
+        ),
+    ] = None
+    features: Annotated[
+        list[Path] | None, file("--features", "The features of tasks that the pilot does not know, once for each task.")
+    ] = None
+    persons: Annotated[int | None, typer.Option("--persons", help="How many take part; by default as many as in the pilot.")] = (
+        None
+    )
+    decisions: Annotated[
+        int | None,
+        typer.Option("--decisions", help="How many decisions each person may be asked for; by default as many as in the pilot."),
+    ] = None
+    most_episodes: Annotated[
+        int | None, typer.Option("--episodes", help="In place of --decisions: how many episodes each person may be asked for.")
+    ] = None
+    budget: Annotated[
+        float | None, typer.Option("--budget", help="In place of --decisions: how much the candidates may cost for each person.")
+    ] = None
+    width: Annotated[
+        float | None,
+        typer.Option("--width", help="How many further episodes bring the widest interval of the pilot's persons below this?"),
+    ] = None
+    difference: Annotated[
+        float | None, typer.Option("--difference", help="A difference of logit discounts to say the power for.")
+    ] = None
+    term: Term = None
+    draws: Annotated[
+        int, typer.Option("--draws", help="Draws that stand for what the pilot leaves open; 1 takes it as it is.")
+    ] = 16
+    seed: Seed = 0
+    out_dir: Annotated[Path | None, file("--out", "Where to write design.json, design.csv, schedule.csv and design.html.")] = None
 
 
 @dataclass(frozen=True)
@@ -368,6 +439,7 @@ OPTIONS: dict[str, Any] = {
     "compare": CompareOptions,
     "identify": IdentifyOptions,
     "recover": RecoverOptions,
+    "design": DesignOptions,
     "predict": PredictOptions,
     "reproduce": ReproduceOptions,
 }
@@ -384,6 +456,7 @@ EXAMPLES = {
         "multihorizon fit decisions.csv --transitions moves.csv --out result",
         "multihorizon fit decisions.csv --features kinds.csv --jobs -1 --out result",
         "multihorizon fit steps.csv --state x,y --out result",
+        "multihorizon fit log.csv --time when --time-unit hour --out result",
         "multihorizon fit decisions.csv --known-reward points.csv --discount Ann=0.9",
         'multihorizon fit log.csv --persons p.csv --formula "~ site" --reference site=a',
         "multihorizon fit 1.csv 2.csv --transitions a.csv --transitions b.csv",
@@ -406,6 +479,13 @@ EXAMPLES = {
         "multihorizon recover decisions.csv --transitions moves.csv --studies 100",
         "multihorizon recover decisions.csv --decisions 100 --people 50 --out plan",
         'multihorizon recover log.csv --persons who.csv --formula "~ group" --effect 1',
+        "multihorizon recover --pilot result --schedule design/schedule.csv",
+    ),
+    "design": (
+        "multihorizon design --pilot result --episodes 200 --out design",
+        "multihorizon design --pilot result --candidates blocks.csv --persons 60",
+        "multihorizon design --pilot result --difference 0.5 --out design",
+        "multihorizon design --pilot result --width 0.1",
     ),
     "predict": (
         "multihorizon predict result --pay pay.csv --out whatif",

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
-import scipy.sparse as sp
 from rich.table import Table
 
 from multihorizon.analysis import identify_fitted
-from multihorizon.checks import Sparse, first_few
-from multihorizon.cli.console import checked, discounts_of, out, progress_bar, show_remarks
+from multihorizon.cli.console import checked, discounts_of, features_in, out, progress_bar, show_remarks
 from multihorizon.cli.options import PredictOptions
 from multihorizon.data.side_tables import (
-    read_features,
     read_first_states,
     read_forbidden,
     read_pay,
@@ -22,7 +17,6 @@ from multihorizon.data.side_tables import (
     read_transitions,
 )
 from multihorizon.exact.identify import Identification
-from multihorizon.mdp import MDP
 from multihorizon.questions.nudge import Nudge, nudge, state_and_action
 from multihorizon.questions.whatif import NOT_BOUNDED, Prediction
 from multihorizon.questions.whatif import predict as predicted
@@ -121,19 +115,11 @@ def _changes(solution: Solution, options: PredictOptions) -> dict[str, Any]:
         "pay": None if options.pay is None else read_pay(options.pay, task),
         "forbid": None if options.forbid is None else read_forbidden(options.forbid, task),
         "transitions": after,
-        "features": None if options.features is None else _features(options.features, task, solution.problem.parameter_names),
+        "features": None if options.features is None else features_in(options.features, task, solution.problem.parameter_names),
         "initial": None if options.initial is None else read_first_states(options.initial, task),
         "discount": discounts_of(options.discount),
         "restrictions": None if options.restrict is None else read_restricted(options.restrict, solution.problem.parameter_names),
     }
-
-
-def _features(path: Path, task: MDP, wanted: Sequence[str]) -> Sparse:
-    """The features of the new task, in the order of those of the fit, by their names."""
-    matrix, names = read_features(path, task)
-    if set(names) != set(wanted):
-        raise ValueError(f"--features must have the columns of the fit, {first_few(wanted)}, received {first_few(names)}")
-    return sp.csr_array(matrix[:, [names.index(name) for name in wanted]])
 
 
 def _recorded(options: PredictOptions) -> dict[str, Any]:

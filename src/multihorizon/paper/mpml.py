@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.stats import qmc
 
 from multihorizon.checks import ENDLESS_DISCOUNT, Floats, Ints, as_count, as_positive
 from multihorizon.driver import EvaluationLog, Search, check_search
 from multihorizon.entropy.dual import Dual, DualPoint, DualSolution, discount_gradient, expert_order, minimise_dual
 from multihorizon.entropy.mce import entropy_evidence
+from multihorizon.numerics.chance import halton
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status, Trace
@@ -123,7 +123,7 @@ def _climb(profile: _Profile, n_experts: int, starts: int, seed: int, progress: 
         log.add(discounts.copy(), value)
         return np.inf if np.isnan(value) else -value, -gradient
 
-    for number, start in enumerate(0.9 * qmc.Halton(n_experts, seed=seed).random(starts)):
+    for number, start in enumerate(0.9 * halton(n_experts, starts, np.random.default_rng(seed))):
         minimize(
             negative, start, jac=True, method="L-BFGS-B", bounds=[(0.0, ENDLESS_DISCOUNT)] * n_experts, options={"maxiter": 50}
         )

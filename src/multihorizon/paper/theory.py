@@ -90,6 +90,7 @@ def rank_test(problem: Problem, discounts: Sequence[float], temperature: float =
     rows, logs, column = [], [], problem.n_parameters
     width = column + sum(expert.mdp.n_states for expert in problem.experts)
     for expert, owner in zip(problem.experts, problem.owner, strict=True):
+        expert = expert.at(gammas[owner])
         mdp = expert.mdp
         # All available actions of all states, and V = 0 once for each terminal state.
         keep = (mdp.available & (~mdp.terminal[:, None] | (np.arange(mdp.n_actions) == 0))).T.ravel()

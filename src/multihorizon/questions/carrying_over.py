@@ -59,7 +59,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 from scipy.special import expit, logit
-from scipy.stats import t
 
 from multihorizon.checks import Floats, as_count, as_discount, first_few
 from multihorizon.choice.apart import FromPlans
@@ -72,6 +71,7 @@ from multihorizon.estimate.population.covariates import least_persons
 from multihorizon.estimate.population.marginal import Maximum, likely_places, posterior, with_one_discount
 from multihorizon.estimate.population.solver import Population
 from multihorizon.mdp import MDP
+from multihorizon.numerics.chance import t_ppf
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.problem import Crowd, Problem, require_finite
 from multihorizon.questions.bootstrap import tables_of
@@ -171,7 +171,7 @@ def _gain(persons: pd.DataFrame) -> Gain:
         return Gain(np.nan, np.nan, np.nan, np.nan)
     estimate = float(d.sum() / n.sum())
     error = float(np.sqrt(d.size / (d.size - 1) * ((d - estimate * n) ** 2).sum()) / n.sum())
-    reach = float(t.ppf((1 + LEVEL) / 2, d.size - 1)) * error
+    reach = float(t_ppf((1 + LEVEL) / 2, d.size - 1)) * error
     return Gain(estimate, error, estimate - reach, estimate + reach)
 
 

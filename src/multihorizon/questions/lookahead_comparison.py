@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2, norm
+from scipy.special import ndtr
 
 from multihorizon.checks import Floats
 from multihorizon.choice.tabular import Point
@@ -35,6 +35,7 @@ from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.estimate.look_ahead import LookaheadFit, fit_lookahead, lookahead_counts, lookahead_evidence, search
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.lookahead import FAMILIES, Exponential, FreeWeights, Lookahead, QuasiHyperbolic
+from multihorizon.numerics.chance import chi2_sf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem, require_counts, require_finite
 from multihorizon.questions.bootstrap import tables_of
@@ -232,7 +233,7 @@ def _nested_test(fit: LookaheadFit, wider: LookaheadFit) -> tuple[float, int, fl
     most = {"depth": 0, "quasi-hyperbolic": 1}.get(fit.model.family.name, fit.model.n_coordinates)
     degrees = sum(wide - min(most, own) for wide, own in zip(*map(lookahead_counts, (wider.model, fit.model)), strict=True))
     statistic = max(0.0, 2 * (wider.point.objective - fit.point.objective))
-    return statistic, degrees, float(chi2.sf(statistic, degrees)) if degrees else 1.0
+    return statistic, degrees, float(chi2_sf(statistic, degrees)) if degrees else 1.0
 
 
 def _against_best(fit: LookaheadFit, best: LookaheadFit, more: int) -> tuple[float, str]:
@@ -259,7 +260,7 @@ def _against_best(fit: LookaheadFit, best: LookaheadFit, more: int) -> tuple[flo
             squares += float((batch.counts * ratio**2).sum())
         spread = float(np.sqrt(max(0.0, squares - total**2 / fit.model.decisions)))
         beyond = total - min(max(total, min(0.0, more / 2)), max(0.0, more / 2))
-        p = float(2 * norm.sf(abs(beyond) / spread)) if spread > 0 else 1.0
+        p = float(2 * ndtr(-abs(beyond) / spread)) if spread > 0 else 1.0
     return p, f"{'not distinguished' if p >= 0.05 else 'differs'} from {name}"
 
 

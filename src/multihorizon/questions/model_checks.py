@@ -41,8 +41,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit
-from scipy.stats import chi2, norm
+from scipy.special import expit, ndtri
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, as_count
 from multihorizon.choice.model import DENSE_REWARDS
@@ -51,6 +50,7 @@ from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.maximum_likelihood import resume, smoothed_policy
 from multihorizon.mdp import MDP
+from multihorizon.numerics.chance import chi2_sf
 from multihorizon.parallel import Progress, silent
 from multihorizon.planning.plan import soft_plan
 from multihorizon.problem import Crowd, Problem, require_counts
@@ -197,19 +197,23 @@ def predicted_by_group(solution: Solution) -> list[GroupPrediction]:
     each = int(3e6 / (9 * largest_groups * max(sum(task.mdp.stacked.nnz for task in crowd.tasks), 1)))
     if each < min(10, int(size.max())):
         return []
-    rewards, found = [task.pooled.expected_reward(solution.reward) for task in crowd.tasks], []
+    found = []
     for name in [name for name in population.predictions if name in set(size.index[:largest_groups])]:
         members = np.flatnonzero(groups == name)
         members = members[np.linspace(0, members.size - 1, min(members.size, each, 100)).astype(np.int64)]
         total, expected, taken, variance = np.zeros((4, 10))
         for i in members.tolist():
             points, weights = _nodes(known, i, population.largest_discount)
-            for task, reward in zip(crowd.tasks, rewards, strict=True):
+            for task in crowd.tasks:
                 counts = np.asarray(task.counts[rows[i]].sum(axis=0)).reshape(task.mdp.n_actions, task.mdp.n_states).T
                 seen = np.flatnonzero(counts.sum(axis=1) * ~task.mdp.terminal)
                 if not seen.size:
                     continue
-                policies = np.stack([soft_plan(task.mdp, reward, *point).policy[seen] for point in points])
+                planned = []
+                for gamma, lam in points:
+                    everybody = task.pooled.at(gamma)
+                    planned.append(soft_plan(everybody.mdp, everybody.expected_reward(solution.reward), gamma, lam).policy[seen])
+                policies = np.stack(planned)
                 for a in np.flatnonzero(counts[seen].sum(axis=0)).tolist():
                     here = np.flatnonzero(counts[seen, a])
                     number, score = counts[seen[here], a], np.log(np.maximum(policies[:, here, a], TINY))
@@ -223,7 +227,7 @@ def predicted_by_group(solution: Solution) -> list[GroupPrediction]:
                         expected[k] += float(inside @ number)
                         variance[k] += float((inside * (1 - inside)) @ number)
                         taken[k] += float((bins[:, a] == k) @ number)
-        half, all_choices = norm.ppf(0.975) * np.sqrt(variance), np.maximum(total, 1.0)
+        half, all_choices = ndtri(0.975) * np.sqrt(variance), np.maximum(total, 1.0)
         low, high = np.maximum(expected - half, 0.0), np.minimum(expected + half, total)
         shares = np.stack([expected, low, high, taken, total * all_choices]) / all_choices
         listed = [PredictedShare._make(shares[:, k].tolist()) for k in np.flatnonzero(total >= FEWEST_DECISIONS)]
@@ -333,7 +337,7 @@ def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
     discounts = model.discounts(point.x)
     grouped = np.array([discounts[fitted.groups == g].mean() for g in range(fitted.n_discounts)])
     if name == "discount 0":
-        grouped = np.zeros_like(grouped)
+        grouped = np.full_like(grouped, max(batch.mdp.least_discount for batch in fitted.batches))
         fixed[fitted.discount_slice] = True
     moved = point.x[model.transition_slice]
     start = fitted.at(fitted.pack(model.reward(point.x), grouped, np.exp(point.x[model.temperature_slice]), moved))
@@ -429,7 +433,7 @@ def misfits(problem: Problem, policies: Sequence[Floats]) -> list[Misfit]:
         taken, expected, mdp = choices.taken, choices.expected, choices.mdp
         ratio = np.where(taken > 0, taken / np.maximum(expected, TINY), 1.0)
         deviance = np.maximum(2 * (taken * np.log(ratio)).sum(axis=1), 0.0)
-        p_values = np.minimum(1.0, number * chi2.sf(deviance, np.maximum(mdp.available.sum(axis=1) - 1, 1)))
+        p_values = np.minimum(1.0, number * chi2_sf(deviance, np.maximum(mdp.available.sum(axis=1) - 1, 1)))
         for s in np.flatnonzero(choices.cases):
             gap, visits = np.abs(taken[s] - expected[s]), float(taken[s].sum())
             a = int(gap.argmax())

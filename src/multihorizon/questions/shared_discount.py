@@ -27,21 +27,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2
 
 from multihorizon.checks import Floats
 from multihorizon.choice.model import ChoiceModel
-from multihorizon.choice.sieve import SievePoint
 from multihorizon.choice.tabular import Point
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import Precision, holm, precision
 from multihorizon.estimate.maximum_likelihood import choice_probability_start, log_likelihood_given, resume
-from multihorizon.estimate.sieve import resume_sieve, sieve_precision
 from multihorizon.files import for_json
+from multihorizon.numerics.chance import chi2_sf
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.result import Result
@@ -49,6 +47,9 @@ from multihorizon.solution import LikelihoodEvidence, Solution
 
 #: A loss of log-likelihood beyond which the hypothesis is rejected whatever further steps would gain (p < 1e-20).
 HOPELESS = 100.0
+
+if TYPE_CHECKING:
+    from multihorizon.choice.sieve import SievePoint
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,8 @@ def with_holm(tests: Sequence[SharedDiscountTest]) -> PairwiseTests:
 def _tests_of(solution: Solution) -> tuple[ChoiceModel, Callable[[tuple[int, ...]], SharedDiscountTest]]:
     """The model of a solution, and the test of some of its experts."""
     if solution.solver == "SieveLikelihood":
+        from multihorizon.estimate.sieve import resume_sieve, sieve_precision  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
+
         sampled = resume_sieve(solution)
         return sampled.likelihood, partial(_sampled_test, sampled, *sieve_precision(sampled))
     # The spread of log-temperatures is 0 where they are equal, known or untied.
@@ -155,7 +158,7 @@ def _test(point: Point, spread: float, members: tuple[int, ...]) -> SharedDiscou
     shared = float(end.point.likelihood.discounts(end.point.x)[members[0]])
     statistic = max(0.0, 2 * (log_likelihood_given(point, spread) - log_likelihood_given(end.point, spread)))
     known = degrees > 0 and (end.finished or statistic > 2 * HOPELESS)
-    p_value = float(chi2.sf(statistic, degrees)) if known else np.nan
+    p_value = float(chi2_sf(statistic, degrees)) if known else np.nan
     return SharedDiscountTest(names, shared, statistic, degrees, p_value, p_value)
 
 
@@ -211,6 +214,9 @@ def _merged_groups(model: ChoiceModel, members: tuple[int, ...]) -> tuple[int, .
 
 def _sampled_test(point: SievePoint, precise: Precision, full: Floats, members: tuple[int, ...]) -> SharedDiscountTest:
     """The test in sampled states; `precise` is the answer's precision, and `full` `(p,p)` its covariance with the first stage."""
+    from multihorizon.choice.sieve import SievePoint  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
+    from multihorizon.estimate.sieve import sieve_precision  # noqa: PLC0415
+
     model = point.likelihood
     names = tuple(model.problem.names[i] for i in members)
     contrasts = _contrasts(model, members)
@@ -229,7 +235,7 @@ def _sampled_test(point: SievePoint, precise: Precision, full: Floats, members: 
     narrow, wide = (apart @ matrix[np.ix_(places, places)] @ apart.T for matrix in (precise.covariance, full))
     widening = max(1.0, float(np.trace(np.linalg.lstsq(narrow, wide, rcond=1e-12)[0])) / contrasts)
     statistic = max(0.0, 2 * (point.objective - end.objective)) / widening
-    p_value = float(chi2.sf(statistic, degrees))
+    p_value = float(chi2_sf(statistic, degrees))
     return SharedDiscountTest(names, float(shared.discounts(end.x)[members[0]]), statistic, degrees, p_value, p_value)
 
 

@@ -42,7 +42,6 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.interpolate import CubicSpline
 from scipy.special import expit
-from scipy.stats import t
 
 from multihorizon.checks import Floats, Ints, first_few, label
 from multihorizon.choice.model import crowd_with_known_reward
@@ -51,6 +50,7 @@ from multihorizon.choice.tabular import Episodic
 from multihorizon.estimate.population.covariates import Covariates
 from multihorizon.estimate.population.solver import covariance_at, covariance_of_persons, remembered
 from multihorizon.frames import Frame, as_frame, is_frame
+from multihorizon.numerics.chance import t_ppf
 from multihorizon.problem import Crowd, Problem
 from multihorizon.result import COLOURS, Result
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
@@ -409,7 +409,7 @@ class Tracking:
         if not errors:
             return Prior(self.effects @ row, spread, np.inf)
         scale, degrees = spread + np.diag([row @ each @ row for each in self.errors]), max(self.degrees, 8.0)
-        return Prior(self.effects @ row, scale * (t.ppf(0.975, self.degrees) / t.ppf(0.975, degrees)) ** 2, degrees)
+        return Prior(self.effects @ row, scale * (t_ppf(0.975, self.degrees) / t_ppf(0.975, degrees)) ** 2, degrees)
 
     @cached_property
     def information(self) -> Floats:

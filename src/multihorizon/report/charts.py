@@ -30,16 +30,17 @@ from functools import cache
 from importlib import resources
 from math import ceil, inf, isnan, log, log10, nan
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import matplotlib as mpl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from multihorizon.files import visible
 from multihorizon.words import effective_horizon, horizon_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Unit = Literal["discount", "steps"]
 UNITS: tuple[Unit, ...] = ("discount", "steps")
@@ -275,7 +276,9 @@ class Picture(Block):
 
 def figure(drawing: Axes | Figure, caption: str) -> Picture:
     """A matplotlib figure as a picture in the page."""
-    whole = drawing if isinstance(drawing, Figure) else drawing.get_figure(root=True)
+    import matplotlib as mpl  # noqa: PLC0415  a picture is drawn: only now is matplotlib needed
+
+    whole = drawing.get_figure(root=True)
     assert whole is not None
     buffer = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "multihorizon", "svg.fonttype": "none"}), warnings.catch_warnings():

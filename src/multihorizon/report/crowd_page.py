@@ -35,7 +35,7 @@ from multihorizon.report.charts import (
     look_ahead_range,
 )
 from multihorizon.report.conditions import condition_figures, conditions_section
-from multihorizon.report.explorer import Person, explorer
+from multihorizon.report.explorer import Person, expected_in, explorer
 from multihorizon.report.population import (
     distribution_section,
     effect_blocks,
@@ -245,7 +245,7 @@ def _best_by_look_ahead(found: CrowdAnalysis) -> list[Section]:
         assert everybody.counts is not None
         blocks += explorer(
             task.mdp,
-            everybody.expected_reward(found.solution.reward),
+            expected_in(everybody, found.solution.reward),
             typical,
             values=np.zeros(task.mdp.n_states),
             tips=[f"state {name}" for name in task.mdp.state_names],

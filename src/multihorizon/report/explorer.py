@@ -11,7 +11,7 @@ where decisions are known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, ClassVar, NamedTuple
@@ -22,6 +22,7 @@ from multihorizon.checks import Floats, Ints
 from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.plan import plan
+from multihorizon.problem import Expert
 from multihorizon.report.charts import UNITS, BestActions, Block, Either, PageTable, Ruler, Unit
 from multihorizon.report.maps import LIKELY, MOST_CELLS, GraphMap, GridMap, graph_map, grid_map
 from multihorizon.report.plots import ARROWS
@@ -69,21 +70,32 @@ class Stretches:
         return found
 
 
+#: The expected immediate reward `(S,A)`; a function of the discount where moves take time.
+Expected = Floats | Callable[[float], Floats]
+
+
+def expected_in(expert: Expert, parameters: Floats) -> Expected:
+    """What reward parameters `(d,)` pay in an expert's task."""
+    if expert.mdp.durations is None:
+        return expert.expected_reward(parameters)
+    return lambda discount: expert.at(discount).expected_reward(parameters)
+
+
 def best_actions(
-    mdp: MDP, reward: Floats, weights: Floats | None = None, most_states: int | None = None, exact_states: int = 300
+    mdp: MDP, reward: Expected, weights: Floats | None = None, most_states: int | None = None, exact_states: int = 300
 ) -> Stretches:
     """The best actions of a reward `(S,A)` over all discounts.
 
     Args:
         mdp: the task.
-        reward: the expected immediate reward.
+        reward: the expected immediate reward, or, where moves take time, a function that gives it at a discount.
         weights: `(S,)`, the states to keep first; by default the order of the task.
         most_states: how many states to keep; by default all.
         exact_states: up to so many states the changes are exact; the time of that grows with states times changes.
     """
     found: list[DiscountInterval] = []
     tried: tuple[float, ...] = ()
-    if mdp.n_states <= exact_states:
+    if mdp.n_states <= exact_states and not callable(reward):
         try:
             found = discount_intervals(mdp, reward)
         except RuntimeError:  # rounding keeps the exact sweep from settling
@@ -91,7 +103,8 @@ def best_actions(
     if not found:
         tried = (*(i / 100 for i in range(100)), 0.995)
         # The first stretch is what is best just above 0: at 0 itself, actions that pay the same at once are all best.
-        sets = [plan(mdp, reward, max(discount, 0.01)).optimal_actions for discount in tried]
+        levels = [max(discount, 0.01) for discount in tried]
+        sets = [plan(mdp, reward(level) if callable(reward) else reward, level).optimal_actions for level in levels]
         found = [DiscountInterval(low, high, best) for low, high, best in zip(tried, (*tried[1:], 1.0), sets, strict=True)]
     states: Ints = np.flatnonzero(~mdp.terminal)
     if most_states is not None and states.size > most_states:
@@ -147,7 +160,7 @@ class Explorer(Block):
 
 def explorer(
     mdp: MDP,
-    reward: Floats,
+    reward: Expected,
     people: Sequence[Person],
     *,
     values: Floats,
@@ -162,7 +175,7 @@ def explorer(
     """The blocks of a slider over the discount.
 
     Args:
-        mdp, reward: the task, and the expected reward of each action `(S,A)`.
+        mdp, reward: the task, and the expected reward of each action `(S,A)`, as in `best_actions`.
         people: the experts whose discounts stand on the slider.
         values: `(S,)`, which colour the cells of a grid; NaN where not known.
         tips: what each state says under the pointer.

@@ -148,7 +148,13 @@ def _with_next(page: Page, found: Analysis | CrowdAnalysis) -> Page:
         "The first says what follows where pay.csv has the columns state and amount, and the second how much would have to be "
         "paid. multihorizon predict --help lists the other changes.",
     ]
-    return replace(page, sections=[*page.sections[:-1], Section("What if something changes?", blocks), page.sections[-1]])
+    further: list[str | Block] = [
+        "The same folder can be the pilot of a further study. This says which episodes to give people, how often, and what to "
+        "expect:",
+        Listing("multihorizon design --pilot RESULT --episodes 100 --out design"),
+    ]
+    next_ = [Section("What if something changes?", blocks), Section("Which study to run next?", further)]
+    return replace(page, sections=[*page.sections[:-1], *next_, page.sections[-1]])
 
 
 def _write_solution(draft: Path, found: Analysis | CrowdAnalysis) -> None:

@@ -59,7 +59,7 @@ from multihorizon.report.charts import (
     look_ahead_range,
 )
 from multihorizon.report.conditions import condition_figures, conditions_section
-from multihorizon.report.explorer import Person, explorer
+from multihorizon.report.explorer import Person, expected_in, explorer
 from multihorizon.report.maps import DARKEST, MOST_CELLS, GridMap, grid_map
 from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.report.population import distribution_section, population_figures, population_section
@@ -126,12 +126,16 @@ def _horizons(found: Analysis) -> Section:
                 decimals(found.explained[k], 2),
             ]
         )
-    look = Either("discount γ", "horizon, steps")
+    look = Either("discount γ", f"horizon, {found.ahead}")
     headers = ["expert", look, "95 % interval", ruler.title, "temperature", "decisions", "pseudo-R²"]
     table = PageTable(headers, rows, "Experts from the shortest horizon to the longest", [[k] for k in order])
     drawn = any(found.given) and found.population is not None  # else the picture opens the page
     blocks: list[str | Block] = [_people_figure(found), table] if drawn else [table]
-    steps = "1/(1−γ) steps" if np.isinf(found.longest) else f"1 + γ + γ² + … over the {found.longest} steps of the task"
+    steps = (
+        f"1/(1−γ) {found.ahead}"
+        if np.isinf(found.longest)
+        else f"1 + γ + γ² + … over the {found.longest} {found.ahead} of the task"
+    )
     meaning = f" {_interval_meaning(found)}" if found.functions is None else ""
     blocks.append(f"The horizon is {steps}.{meaning}")
     blocks.append("Pseudo-R² is 0 for choices explained no better than by chance, and 1 for choices predicted with certainty.")
@@ -409,7 +413,7 @@ def _best_by_look_ahead(found: Analysis) -> Section:
     for number, experts in enumerate(list(tasks.values())[:most_tasks], 1):
         if len(tasks) > 1:
             blocks.append(Subheading(f"Task {number} of {len(tasks)}"))
-        mdp, reward = experts[0].mdp, experts[0].expected_reward(solution.reward)
+        mdp, reward = experts[0].mdp, expected_in(experts[0], solution.reward)
         decisions: Floats = np.sum([expert.counts.sum(axis=1) for expert in experts if expert.counts is not None], axis=0)
         values, tips = _states(found, mdp)
         blocks += explorer(mdp, reward, people, values=values, tips=tips, weights=decisions, steps=found.longest, number=number)

@@ -10,14 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from scipy.special import logit
 
 from multihorizon.checks import Floats, as_floats, as_shape
@@ -28,20 +23,31 @@ from multihorizon.report.conditions import by_condition
 from multihorizon.result import COLOURS, literal
 from multihorizon.solution import PopulationEvidence, Solution
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 #: Actions drawn as arrows on a grid: rows down and columns to the right.
 ARROWS = {"right": (0, 1), "down": (1, 0), "left": (0, -1), "up": (-1, 0)}
 #: Above this many cells numbers and arrows in them cannot be read.
 READABLE_CELLS = 150
 
 
+def _new_figure(width: float, height: float) -> Figure:
+    """A fresh figure, without touching pyplot's global state."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  a picture is drawn: only now is matplotlib needed
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def new_axes(width: float = 5.0, height: float = 4.0) -> Axes:
-    """A fresh axes on a figure of its own, without touching pyplot's global state."""
-    return Figure(figsize=(width, height), layout="constrained").subplots()
+    """A fresh axes on a figure of its own."""
+    return _new_figure(width, height).subplots()
 
 
 def save(axes_or_figure: Axes | Figure, path: str | Path) -> None:
     """Write the figure of an axes to a file, its format by the file's ending."""
-    figure = axes_or_figure if isinstance(axes_or_figure, Figure) else axes_or_figure.get_figure(root=True)
+    figure = axes_or_figure.get_figure(root=True)
     assert figure is not None
     figure.savefig(path, dpi=150, metadata={"Date": None} if str(path).endswith(".svg") else None)
 
@@ -60,9 +66,8 @@ def plot_reward(mdp: MDP, reward: Any, ax: Axes | None = None, title: str = "Rew
     if mdp.grid_shape is None:
         return _bars(mdp, values, ax)
     limit = limit or float(np.abs(np.nan_to_num(values)).max()) or 1.0
-    image = ax.imshow(
-        values.reshape(mdp.grid_shape), cmap=mpl.colormaps["RdBu"].with_extremes(bad="0.8"), vmin=-limit, vmax=limit
-    )
+    ax.set_facecolor("0.8")
+    image = ax.imshow(values.reshape(mdp.grid_shape), cmap="RdBu", vmin=-limit, vmax=limit)
     _frame(mdp, ax)
     if mdp.n_states > READABLE_CELLS:
         ax.figure.colorbar(image, ax=ax, shrink=0.8, label="reward on arrival")
@@ -208,7 +213,7 @@ def plot_intervals(mdp: MDP, reward: Any, intervals: Sequence[DiscountInterval])
     columns = min(4, len(intervals) + 1)
     rows = -(-(len(intervals) + 1) // columns)
     height, width = mdp.grid_shape or (3, 4)
-    figure = Figure(figsize=(columns * 4.2, rows * (4.1 * height / width + 0.35)), layout="constrained")
+    figure = _new_figure(columns * 4.2, rows * (4.1 * height / width + 0.35))
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     plot_reward(mdp, reward, axes[0], "The reward the experts share")
     for ax, interval in zip(axes[1:], intervals, strict=False):
@@ -220,6 +225,8 @@ def plot_intervals(mdp: MDP, reward: Any, intervals: Sequence[DiscountInterval])
 
 def _frame(mdp: MDP, ax: Axes) -> None:
     """Cell borders, and hatched frames in terminal cells."""
+    from matplotlib.patches import Rectangle  # noqa: PLC0415  a picture is drawn: only now is matplotlib needed
+
     assert mdp.grid_shape is not None
     height, width = mdp.grid_shape
     ax.set(xticks=[], yticks=[])
@@ -248,7 +255,7 @@ def _bars(mdp: MDP, values: Floats, ax: Axes) -> Axes:
 
 def _table(mdp: MDP, weights: Floats, ax: Axes) -> Axes:
     shown = np.flatnonzero(~mdp.terminal)[:READABLE_CELLS]
-    ax.imshow(weights[shown], cmap=mpl.colormaps["Blues"], vmin=0, vmax=1, aspect="auto")
+    ax.imshow(weights[shown], cmap="Blues", vmin=0, vmax=1, aspect="auto")
     ax.set_xticks(range(mdp.n_actions), [*map(literal, mdp.action_names)])
     ax.set_yticks(range(shown.size), [literal(mdp.state_names[i]) for i in shown])
     if weights[shown].size <= READABLE_CELLS:
@@ -274,7 +281,7 @@ def plot_walks(mdp: MDP, reward: Floats, walks: Sequence[Sequence[int]], titles:
     """One map of a grid for each walk, side by side; numbers stand in the cells that pay or cost most."""
     assert mdp.grid_shape is not None
     height, width = mdp.grid_shape
-    figure = Figure(figsize=(3.4 * len(walks), 3.4 * height / width + 0.85), layout="constrained")
+    figure = _new_figure(3.4 * len(walks), 3.4 * height / width + 0.85)
     figure.suptitle(heading, fontsize=14, fontweight="bold")
     panels = figure.subplots(1, len(walks), squeeze=False)[0]
     for number, (ax, walk, title) in enumerate(zip(panels, walks, titles, strict=True)):
@@ -292,6 +299,8 @@ def plot_walks(mdp: MDP, reward: Floats, walks: Sequence[Sequence[int]], titles:
 
 def _map(mdp: MDP, reward: Floats, ax: Axes) -> None:
     """The ground, coloured by the reward, with a number where something pays or costs most."""
+    from matplotlib.colors import LinearSegmentedColormap  # noqa: PLC0415  a picture is drawn: only now is matplotlib needed
+
     assert mdp.grid_shape is not None
     cost, pay = min(float(reward.min()), -1e-9), max(float(reward.max()), 1e-9)
     shade = np.where(reward < 0, 0.5 * (1 - reward / cost), 0.5 + 0.5 * np.sqrt(np.maximum(reward, 0) / pay))

@@ -7,7 +7,6 @@ from math import inf
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
 from scipy.special import logit
 
 from multihorizon.analysis import Analysis, population_columns
@@ -444,6 +443,8 @@ def without_means(name: str, at: str) -> str:
 
 def number_ticks(low: float, high: float) -> list[tuple[float, str]]:
     """Round numbers along an axis."""
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415  an axis is drawn: only now is matplotlib needed
+
     return [(float(tick), f"{tick:g}") for tick in MaxNLocator(6).tick_values(low, high) if low <= tick <= high]
 
 

@@ -2,6 +2,7 @@
 
 - `identify`: do these decisions, or any number of others like them, identify the discounts?
 - `goals`: who belongs where, the groups' rewards side by side, and what to do where goals differ.
+- `design`: which candidates to use how often, what can be expected of it, and how to check it by simulation.
 - `recover`: simulated studies, the truth against what was found, and what more decisions and people would bring.
 - `compare`: how well a horizon from one condition predicts another.
 - families of look-ahead: how each fits, and each expert's parameters.
@@ -21,6 +22,7 @@ from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.exact.identify import Identification
 from multihorizon.files import write_all, write_csv, write_json
 from multihorizon.questions.carrying_over import MODELS, Carried, CarryingOver
+from multihorizon.questions.design import Design
 from multihorizon.questions.goals import Goals
 from multihorizon.questions.lookahead_comparison import FamilyRow, LookaheadComparison
 from multihorizon.questions.study import Recovery, SizeResult
@@ -45,7 +47,7 @@ from multihorizon.report.charts import (
     look_ahead,
     look_ahead_range,
 )
-from multihorizon.report.plots import new_axes
+from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.result import package_version
 from multihorizon.solution import LikelihoodEvidence, Solution, Status
 from multihorizon.words import count, decimals, p_text
@@ -259,6 +261,84 @@ def carried_cells(pair: Carried) -> dict[str, str]:
         "own − one discount": decimals(gain.estimate, 4) or "–",
         "95 % interval": f"{gain.low:.4f} to {gain.high:.4f}" if known else "–",
     }
+
+
+#: What `multihorizon design` writes.
+DESIGNED = ("design.json", "design.csv", "schedule.csv", "design.html")
+
+
+def write_design(directory: Path, found: Design, options: dict[str, Any], check: str, remarks: Sequence[str] = ()) -> None:
+    """Write all files of a design; `check` is the command that simulates it."""
+
+    def write(draft: Path) -> None:
+        write_json(draft / "design.json", {**found._content(), "check": check, "notes": remarks, "options": options})
+        write_csv(found.to_frame(), draft / "design.csv")
+        write_csv(found.schedule.to_frame(), draft / "schedule.csv", read_again=True)
+        design_page(found, options, check, remarks).write(draft / "design.html")
+
+    write_all(directory, DESIGNED, write)
+
+
+def design_page(found: Design, options: dict[str, Any], check: str, remarks: Sequence[str] = ()) -> Page:
+    """The report of a design."""
+    used = int((found.times > 0).sum())
+    badge = Badge(
+        f"{used} of {count(len(found.candidates), 'candidate')} are used; the proved gap is {100 * found.gap:.2g} %",
+        "good" if found.status == Status.OPTIMAL else "bad",
+    )
+    pictures: list[Block] = [
+        figure(found.plot(new_axes(5.0, 0.9 + 0.22 * min(used, 25))), "How often each person is given each candidate")
+    ]
+    tasks, rows = found.schedule.tasks, found.schedule.candidates
+    if len(tasks) == 1 and all(len(row.starts) == 1 for row in rows) and tasks[0].n_states <= 400:
+        begun = np.zeros(tasks[0].n_states)
+        np.add.at(begun, [row.starts[0] for row in rows], found.times)
+        drawn = plot_reward(tasks[0], begun, title="")
+        pictures.append(figure(drawn, "In which states episodes begin, and how many of each person"))
+    errors, table = found.errors_frame(), found.to_frame().sort_values("times", ascending=False, kind="stable")
+    error_rows = [[str(row[0]), *(decimals(value, 4) for value in row[1:])] for row in errors.to_numpy().tolist()]
+    headers = [name.replace("_", " ") for name in errors.columns]
+    what = "discounts" if found.scale == "discount" else "the effect on the logit of the discount"
+    columns = table[table["times"] > 0][["candidate", "times", "weight", "episodes"]].to_numpy().tolist()
+    candidate_rows = [[name, f"{times:,}", decimals(weight, 4), f"{episodes}"] for name, times, weight, episodes in columns]
+    size_rows = [
+        [f"{persons:,.0f}", f"{decisions:,.0f}", f"{in_all:,.0f}", decimals(error, 4), decimals(power, 2) or "–"]
+        for persons, decisions, in_all, error, power in found.sizes.to_numpy().tolist()
+    ]
+    sizes = PageTable(
+        ["persons", "decisions of each", "decisions in all", "largest standard error", "power"],
+        size_rows,
+        "Studies of other sizes, with the same shares: more persons, or more decisions of each?",
+    )
+    method = (
+        "Each candidate is judged by what it is expected to say about the targets after rewards and temperatures are accounted "
+        "for. The uniform study gives all candidates equally often and costs the same. The proof holds for the draws that stand "
+        "for what the pilot leaves open. Standard errors are those of large samples; a simulation shows what they miss:"
+    )
+    return Page(
+        "Which study to run",
+        f"{count(found.persons, 'person')}, {found.size:,.0f} {found.unit} each.",
+        [
+            Section(
+                "What each person is given",
+                [
+                    badge,
+                    Items(found.sentences().splitlines()),
+                    Beside(pictures),
+                    PageTable(
+                        ["candidate", "times", "share of the budget", "episodes each time"],
+                        candidate_rows,
+                        "The candidates that are used",
+                    ),
+                ],
+            ),
+            Section(
+                "What it can be expected to show", [PageTable(headers, error_rows, f"Expected standard errors of {what}"), sizes]
+            ),
+            Section("How this was made", [method, Listing(check), *remarks, f"Options: {options_text(options)}."]),
+        ],
+        f"multihorizon {package_version()}, seed {found.seed}",
+    )
 
 
 #: What `multihorizon recover` writes.
