@@ -155,6 +155,8 @@ class Resolvent:
         """
         matrix = self.matrix.T if transpose else self.matrix
         wanted = tolerance * np.abs(b).max(axis=1)
+        if x is b and not transpose and self._terms(tolerance):
+            return self._series(b, x, wanted, self._terms(tolerance))
         # A system that needs more than eight restarts, or 400 steps in one run, is factorised.
         for _ in range(8):
             residual = products(matrix, x)
@@ -167,16 +169,8 @@ class Resolvent:
             if (largest <= target).all():
                 return x
             share = target / np.maximum(largest, TINY)
-            least = float(share.min())
-            if not transpose and self.shrinks and self.discount**24 <= least:
-                # So few terms of the series are enough: `x ← b + γPx` makes the largest residual smaller by γ each time.
-                for term in range(1 if self.discount == 0 else int(np.ceil(np.log(least) / np.log(self.discount)))):
-                    last, x = x, products(self._discounted, x)
-                    x += b
-                    # Often fewer are: what one more term changes is the residual before it.
-                    if term % 3 == 2 and (np.abs(x - last).max(axis=1) <= target).all():
-                        break
-                return x
+            if not transpose and self._terms(float(share.min())):
+                return self._series(b, x, target, self._terms(float(share.min())))
             operator = self._transposed if transpose else self.operator
             step, solved, steps = bicgstab(operator, residual, np.clip(0.3 * share, 1e-8, 1.0), 400)
             self._steps += steps * b.shape[0]
@@ -184,6 +178,21 @@ class Resolvent:
                 return None
             x = x + step
         return None
+
+    def _terms(self, share: float) -> int:
+        """How many terms of the series leave this share of the residual, each γ of it; 0 where these are more than 24."""
+        if not self.shrinks or self.discount**24 > share:
+            return 0
+        return 1 if self.discount == 0 else max(1, int(np.ceil(np.log(share) / np.log(self.discount))))
+
+    def _series(self, b: Floats, x: Floats, target: Floats, terms: int) -> Floats:
+        """`x ← b + γPx`, so many times, or fewer where that is enough: what one more term changes is the residual before it."""
+        for term in range(terms):
+            last, x = x, products(self._discounted, x)
+            x += b
+            if term % 3 == 2 and (np.abs(x - last).max(axis=1) <= target).all():
+                break
+        return x
 
 
 @np.errstate(divide="ignore", invalid="ignore", over="ignore")

@@ -476,7 +476,8 @@ def soft_plan(
     values = np.zeros(mdp.n_states) if start is None else np.where(mdp.terminal, 0.0, start)
     for _ in range(25 if start is None and gamma < 1 and mdp.n_states > DENSE_STATES else 0):
         before, values = values, _backup(table, values, gamma, lam).values
-        if float(np.abs(values - before).max()) <= 3e-3 * float(np.abs(values).max()):
+        # The sweeps to come would change values by at most γ/(1 − γ) of what this one did: by 3 % of them.
+        if gamma * float(np.abs(values - before).max()) <= 0.03 * (1 - gamma) * float(np.abs(values).max()):
             break
     here = _backup(table, values, gamma, lam)
     residual = float(np.abs(here.values - values).max())
@@ -485,7 +486,7 @@ def soft_plan(
             break
         resolvent = resolvent or policy_resolvent(mdp, here.policy, gamma)
         # Solved no more exactly than the next step can use: to two or three digits.
-        accuracy = min(1e-2, max(3e-4, residual / max(1.0, float(np.abs(values).max()))))
+        accuracy = min(1e-2, max(1e-3, residual / max(1.0, float(np.abs(values).max()))))
         try:
             moved = values + resolvent.solve(here.values - values, tolerance=accuracy)
         except SingularError:
