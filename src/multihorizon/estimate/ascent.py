@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from scipy.optimize import minimize
 
 from multihorizon.checks import Bools, Floats
 from multihorizon.choice.model import ChoicePoint
@@ -76,6 +75,8 @@ def polished(end: Ascent[P], max_steps: int = 20, gain: float = 1e-13) -> Ascent
 
 def _quasi_newton(start: P, held: Bools, max_steps: int, progress: Progress) -> Ascent[P]:
     """The best point that L-BFGS-B reaches; five of its iterations stand for one step of Fisher scoring."""
+    from scipy.optimize import minimize  # noqa: PLC0415  it takes longer to import than a small fit takes
+
     model, free, most = start.likelihood, ~held, 5 * max_steps
     best = last = start
 

@@ -55,7 +55,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from scipy.optimize import linprog, lsq_linear
 
 from multihorizon.checks import RANK_TOLERANCE, TINY, Bools, Floats, as_discount, as_positive
 from multihorizon.exact.equations import (
@@ -329,6 +328,8 @@ class LinearSystem:
             if (x >= -slack).all() and (x <= upper + slack).all():
                 inside: Floats = change @ np.clip(x, 0.0, upper)
                 return inside
+        from scipy.optimize import lsq_linear  # noqa: PLC0415  it takes longer to import than a small fit takes
+
         bounded = lsq_linear(values[:, None] * vectors @ change, right, (np.zeros(upper.size), upper), method="bvls", tol=1e-15)
         y: Floats = change @ bounded.x
         return y
@@ -370,6 +371,8 @@ class LinearSystem:
         An end whose program fails is 0 or 1: nothing bounds it. With free temperatures the discount β_k/λ_k is a ratio; the
         program in `(x t, t)` is linear because t is chosen so that λ_k = 1.
         """
+        from scipy.optimize import linprog  # noqa: PLC0415  it takes longer to import than a small fit takes
+
         fixed, n = self.directions.fixed, self._upper.size
         bounded = np.flatnonzero(np.isfinite(self._upper))
         below = np.zeros((bounded.size, n + 1))

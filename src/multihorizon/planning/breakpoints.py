@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, ROUNDING, TINY, Bools, Floats, Ints
 from multihorizon.mdp import MDP, refuse_durations
@@ -204,6 +203,8 @@ def _first_crossing(segment: _Segment) -> tuple[int, float, float] | None:
 
 def _polish(mdp: MDP, expected: Floats, actions: Ints, segment: _Segment, crossing: tuple[int, float, float]) -> float:
     """The root of one advantage in a narrow box, on the exact function rather than its expansion."""
+    from scipy.optimize import brentq  # noqa: PLC0415  it takes longer to import than a small fit takes
+
     row, low, high = crossing
     state, action = divmod(row, mdp.n_actions)
     policy = one_hot(actions, mdp.n_actions)

@@ -33,22 +33,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-from formulaic import Formula, ModelSpec, SimpleFormula
-from formulaic.errors import DataMismatchWarning
-from formulaic.parser import DefaultFormulaParser
-from formulaic.parser.algos.sanitize_tokens import sanitize_python_code
-from formulaic.parser.algos.tokenize import tokenize
-from formulaic.parser.types import ASTNode, Factor, Token
-from formulaic.utils.code import sanitize_variable_names
 from numpy.typing import NDArray
 
 from multihorizon.checks import RANK_TOLERANCE, Bools, Floats, Ints, first_few, label
 from multihorizon.problem import Crowd, Problem
 from multihorizon.words import count, in_words
+
+if TYPE_CHECKING:
+    from formulaic import ModelSpec, SimpleFormula
+    from formulaic.parser.types import ASTNode, Token
 
 #: What to do with persons who cannot be compared.
 Missing = Literal["drop", "fail"]
@@ -90,7 +87,7 @@ class ReadFormula:
         """Terms with the values of these persons; what a function cannot do with them is said in one sentence."""
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("error", DataMismatchWarning)
+                warnings.simplefilter("error", _formulaic().errors.DataMismatchWarning)
                 return spec.get_model_matrix(frame, na_action="ignore", output="pandas", context={"sqrt": np.sqrt})
         except Exception as error:  # of functions with values that they were not made for
             reason = _reason(error)
@@ -112,32 +109,42 @@ def read_formula(text: str) -> ReadFormula:
         ValueError: if it is no formula, has a left side, is made of something that may not be in it, has too many terms, or says
             what differs between persons in a way that is not known.
     """
-    parts = []
+    library, parts = _formulaic(), []
+    kinds = library.parser.types.Token.Kind
     for part in _fixed_and_random(text):
         columns: dict[str, None] = {}
         grouped: set[str] = set()
         for token in _parsed(text, partial(_tokens, part)):
             if token.token == ".":
                 raise ValueError(f"formula must name its columns, received . in {_shown(text)}")
-            if token.kind is Token.Kind.NAME:
+            if token.kind is kinds.NAME:
                 columns[token.token] = None
-            if token.kind is Token.Kind.PYTHON:
+            if token.kind is kinds.PYTHON:
                 for column, in_groups in _names_in(text, token.token):
                     columns[column] = None
                     grouped |= {column} if in_groups else set()
-        parser = DefaultFormulaParser()
+        parser = library.parser.DefaultFormulaParser()
         if _most_terms(_parsed(text, partial(parser.get_ast, part))) > 1000:
             raise ValueError(f"formula must have at most 1000 terms, received more in {_shown(text)}")
-        terms = _parsed(text, partial(Formula, part, _parser=parser))
-        if not isinstance(terms, SimpleFormula):
+        terms = _parsed(text, partial(library.Formula, part, _parser=parser))
+        if not isinstance(terms, library.SimpleFormula):
             raise ValueError(f"formula must have terms only to the right of ~, received {_shown(text)}")
         parts.append((terms, columns, grouped))
     (fixed, first, grouped), (random, second, also) = parts
     return ReadFormula(text, fixed, random, tuple({**first, **second}), frozenset(grouped | also), frozenset(first))
 
 
+def _formulaic() -> Any:
+    """The library of formulas, loaded where there is one."""
+    import formulaic  # noqa: PLC0415  it takes longer to import than a small fit takes
+    import formulaic.parser.algos.sanitize_tokens  # noqa: PLC0415
+    import formulaic.parser.algos.tokenize  # noqa: PLC0415
+
+    return formulaic
+
+
 def _tokens(text: str) -> list[Token]:
-    return list(tokenize(text))
+    return list(_formulaic().parser.algos.tokenize.tokenize(text))
 
 
 def _fixed_and_random(text: str) -> tuple[str, str]:
@@ -146,8 +153,8 @@ def _fixed_and_random(text: str) -> tuple[str, str]:
     Raises:
         ValueError: for a bar in any other place than `( … | expert)`, added to the rest.
     """
-    tokens = _parsed(text, lambda: _tokens(text))
-    bars = [i for i, token in enumerate(tokens) if token.kind is Token.Kind.OPERATOR and "|" in token.token]
+    tokens, kinds = _parsed(text, lambda: _tokens(text)), _formulaic().parser.types.Token.Kind
+    bars = [i for i, token in enumerate(tokens) if token.kind is kinds.OPERATOR and "|" in token.token]
     if not bars:
         return text, "~ 1"
 
@@ -162,14 +169,14 @@ def _fixed_and_random(text: str) -> tuple[str, str]:
         raise wrong("received more than one bar")
     bar, opened = bars[0], list[int]()
     for i, token in enumerate(tokens[:bar]):
-        if token.kind is Token.Kind.CONTEXT:
+        if token.kind is kinds.CONTEXT:
             opened = [*opened, i] if token.token in "([{" else opened[:-1]
     if not opened:
         raise wrong("received a bar outside parentheses")
     if len(opened) > 1 or tokens[opened[0]].token != "(":
         raise wrong("received a bar inside other parentheses")
     start, right = opened[0], tokens[bar + 1 :]
-    if not (len(right) > 1 and right[0].kind is Token.Kind.NAME and right[1].token == ")"):
+    if not (len(right) > 1 and right[0].kind is kinds.NAME and right[1].token == ")"):
         raise wrong("received something else than expert after the bar")
     if right[0].token != "expert":
         raise wrong(f"received {right[0].token} after the bar, where only expert is known,")
@@ -214,7 +221,9 @@ def _names_in(text: str, code: str) -> Iterator[tuple[str, bool]]:
     What is looked at is the text that `formulaic` will run: the same functions have put names for those between backticks.
     """
     aliases: dict[str, str] = {}
-    run = _parsed(text, lambda: sanitize_variable_names(sanitize_python_code(code), {}, aliases))
+    library = _formulaic()
+    sanitized = library.parser.algos.sanitize_tokens.sanitize_python_code
+    run = _parsed(text, lambda: library.utils.code.sanitize_variable_names(sanitized(code), {}, aliases))
     todo: list[tuple[ast.expr, bool]] = [(_parsed(text, lambda: ast.parse(run, mode="eval")).body, False)]
     while todo:
         node, in_groups = todo.pop()
@@ -267,7 +276,7 @@ def _may_be_called(node: ast.Call, aliases: dict[str, str]) -> bool:
 
 def _most_terms(node: ASTNode | Token | None) -> float:
     """At least as many as the terms that operators make of their parts: `**` and `*` make many of few."""
-    if not isinstance(node, ASTNode):
+    if not isinstance(node, _formulaic().parser.types.ASTNode):
         return 1.0
     sizes = [_most_terms(part) for part in node.args]
     match node.operator.symbol:
@@ -427,10 +436,11 @@ def read_covariates(
     terms, random_terms = (tuple(map(str, each.columns)) for each in (matrix, random))
     values, own = (each.to_numpy(dtype=np.float64) for each in (matrix, random))
     columns_of: dict[str, list[str]] = {}
+    methods = _formulaic().parser.types.Factor.EvalMethod
     for each in (random_spec, spec):
         for term, place in each.term_slices.items():
-            columns = {f.expr for f in term.factors if f.eval_method is Factor.EvalMethod.LOOKUP}
-            called = [f.expr for f in term.factors if f.eval_method is Factor.EvalMethod.PYTHON]
+            columns = {f.expr for f in term.factors if f.eval_method is methods.LOOKUP}
+            called = [f.expr for f in term.factors if f.eval_method is methods.PYTHON]
             columns |= {column for code in called for column, _ in _names_in(formula, code)}
             columns_of |= dict.fromkeys(map(str, (term, *each.column_names[place])), sorted(columns))
     units = _units(terms, values)

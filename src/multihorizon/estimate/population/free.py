@@ -32,7 +32,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse
@@ -239,6 +238,8 @@ class NormalSearch:
             slopes[:, 4] = -np.einsum("gk,gk,gk->k", pull, along[..., 1], away[..., 1]) * root[:, 1, 1]
             slopes[:, 5] = -np.einsum("gk,gk,gk->k", pull, along[..., 0], away[..., 1])
             return -value, -slopes.ravel()
+
+        from scipy.optimize import minimize  # noqa: PLC0415  it takes longer to import than a small fit takes
 
         free, side = (None, None), float(np.abs(self.places).max())
         bounds = [free, (-side, 2 * side), (-side, 2 * side), (-6.0, np.log(2.0)), (-6.0, np.log(2.0)), (-4.0, 4.0)] * k
