@@ -190,7 +190,7 @@ class Resolvent:
         for term in range(terms):
             last, x = x, products(self._discounted, x)
             x += b
-            if term % 3 == 2 and (np.abs(x - last).max(axis=1) <= target).all():
+            if term % 8 == 7 and (np.abs(x - last).max(axis=1) <= target).all():
                 break
         return x
 
