@@ -54,7 +54,8 @@ def tasks(full: bool) -> Iterator[tuple[str, mh.MDP, np.ndarray, tuple[float, ..
 
 def as_quantecon(mdp: mh.MDP, reward: np.ndarray, discount: float) -> DiscreteDP:
     """The same task for quantecon; endings become states that stay and pay nothing."""
-    if isinstance(mdp.moves, np.ndarray) and mdp.available.all() and not mdp.terminal.any():
+    filled = mdp.stacked.nnz == mdp.n_actions * mdp.n_states**2
+    if filled and mdp.available.all() and not mdp.terminal.any():
         transitions = np.ascontiguousarray(mdp.to_array().transpose(1, 0, 2))
         return DiscreteDP(np.ascontiguousarray(mdp.expected_reward(reward)), transitions, discount)
     states, actions = np.nonzero(mdp.available)

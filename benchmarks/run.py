@@ -1,21 +1,27 @@
 """All speed figures in one run, against the peers that are installed, written to a page.
 
-    python benchmarks/run.py [--full] [--parts reading,start-up] [--econirl PYTHON] [--page docs/performance.md]
+    python benchmarks/run.py [--full] [--parts reading,start-up] [--econirl PYTHON] [--before RESULTS] [--page FILE]
 
 Without `--full` sizes are chosen so that all parts take about ten minutes on one core. Each part's rows are kept in the results
 file as soon as it is done, and the page is written from all parts that are there, so that a long run can be made in parts. The
 peers are quantecon, DuckDB, NumPy and, for the cluster, Dask; where one is not installed, the page says so. econirl, which needs
 JAX, runs in an environment of its own: PYTHON is its interpreter.
+
+`--before` puts the seconds of an earlier version beside ours. RESULTS is the file of results of the same scripts on it:
+check it out into a folder, and run them with its `src` in PYTHONPATH and a `--results` and a `--page` of their own. Add to it by
+hand what the version is called (`"version"`), and words such as "over 600" for what nobody waited for.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -99,7 +105,7 @@ def spread(full: bool) -> list[Row]:
 
 
 def start_up(full: bool) -> list[Row]:
-    """The best of five starts, in seconds of the clock and of the processor."""
+    """The best of five starts, in seconds of the clock and of the processor; modules are compiled, as pip leaves them."""
     commands = {
         "python -c pass": ["-c", "pass"],
         "import multihorizon": ["-c", "import multihorizon"],
@@ -107,14 +113,17 @@ def start_up(full: bool) -> list[Row]:
         "multihorizon --help": ["-m", "multihorizon", "--help"],
         **{f"multihorizon {name} --help": ["-m", "multihorizon", name, "--help"] for name in COMMANDS},
     }
-    return [{"what": what, **_best_start([sys.executable, *arguments])} for what, arguments in commands.items()]
+    with tempfile.TemporaryDirectory() as compiled:
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPYCACHEPREFIX"] = compiled
+        return [{"what": what, **_best_start([sys.executable, *rest], environment)} for what, rest in commands.items()]
 
 
-def _best_start(command: list[str]) -> Row:
+def _best_start(command: list[str], environment: dict[str, str]) -> Row:
     runs = []
-    for _ in range(5):
+    for _ in range(6):  # the first compiles
         begun, used = time.perf_counter(), os.times()
-        subprocess.run(command, capture_output=True, check=True)
+        subprocess.run(command, capture_output=True, check=True, env=environment)
         after = os.times()
         spent = after.children_user + after.children_system - used.children_user - used.children_system
         runs.append((time.perf_counter() - begun, round(max(spent, 0.0), 3)))
@@ -212,7 +221,7 @@ PARTS: dict[str, Part] = {
         "A bootstrap on two Dask workers against one process, in seconds of the clock.",
         spread,
     ),
-    "start-up": ("Start-up", "The best of five.", start_up),
+    "start-up": ("Start-up", "The best of five, with modules compiled as `pip install` leaves them.", start_up),
 }
 
 
@@ -226,7 +235,22 @@ def measure(run: Callable[[bool], list[Row]], full: bool) -> Row:
     return {"rows": rows, "full": full, "seconds": time.process_time() - begun}
 
 
-def page(results: dict[str, Row]) -> str:
+def compared(rows: list[Row], before: list[Row]) -> list[Row]:
+    """The rows with the seconds of an earlier version beside ours. Rows are the same where all before their first figure is."""
+
+    def of(row: Row) -> tuple[Any, ...]:
+        return tuple(itertools.takewhile(lambda value: not isinstance(value, float), row.values()))
+
+    seconds = next(name for name in rows[0] if name.endswith(", s"))
+    earlier = {of(row): row.get(seconds) for row in before}
+    found = []
+    for row in rows:
+        columns, place = list(row.items()), list(row).index(seconds) + 1
+        found.append(dict([*columns[:place], ("before, s", earlier.get(of(row))), *columns[place:]]))
+    return found
+
+
+def page(results: dict[str, Row], before: dict[str, Row]) -> str:
     lines = [
         "# Performance",
         "",
@@ -238,10 +262,15 @@ def page(results: dict[str, Row]) -> str:
         + ", ".join(f"{name} {_version(name)}" for name in ("numpy", "scipy", "duckdb", "quantecon", "distributed"))
         + ".",
     ]
+    if before:
+        lines[-1] += f" The columns `before, s` are of {before['version']}, measured by the same scripts on the same machine."
     for name, (title, words, _) in PARTS.items():
         if name in results:
             note = results[name].get("note")
-            lines += ["", f"## {title}", "", words, "", *_table(results[name]), *(["", note] if note else [])]
+            result = results[name]
+            if name in before and result["rows"]:
+                result = {**result, "rows": compared(result["rows"], before[name]["rows"])}
+            lines += ["", f"## {title}", "", words, "", *_table(result), *(["", note] if note else [])]
     return "\n".join(lines) + "\n"
 
 
@@ -277,7 +306,9 @@ def main() -> None:
     parser.add_argument("--econirl", metavar="PYTHON", help="the interpreter of an environment where econirl is installed")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "performance.md")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results.json")
+    parser.add_argument("--before", type=Path, metavar="RESULTS", help="results of an earlier version, to show beside")
     options = parser.parse_args()
+    before = json.loads(options.before.read_text()) if options.before else {}
     results: dict[str, Row] = json.loads(options.results.read_text()) if options.results.exists() else {}
     for name in filter(None, options.parts.split(",")):
         print(f"{name} …", flush=True)
@@ -285,7 +316,7 @@ def main() -> None:
         results[name] = measure(run, options.full)
         options.results.write_text(json.dumps(results, indent=1, ensure_ascii=False))
         print("\n".join(_table(results[name])), flush=True)
-    options.page.write_text(page(results), encoding="utf-8")
+    options.page.write_text(page(results, before), encoding="utf-8")
 
 
 if __name__ == "__main__":
