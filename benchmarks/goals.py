@@ -141,7 +141,7 @@ def grown(kind: str, states: int, experts: int, decisions: int) -> dict[str, obj
         "groups": len(found.groups),
         "wrong links": wrong_links(found, goals),
         "pairs": len(found.pairs),
-        "of these left out": sum(bool(pair.left_out) for pair in found.pairs),
+        "of these left out": sum(bool(getattr(pair, "left_out", "")) for pair in found.pairs),
     }
 
 
