@@ -138,13 +138,12 @@ def _formulaic() -> Any:
     """The library of formulas, loaded where there is one."""
     import formulaic  # noqa: PLC0415  it takes longer to import than a small fit takes
     import formulaic.parser.algos.sanitize_tokens  # noqa: PLC0415
-    import formulaic.parser.algos.tokenize  # noqa: PLC0415
 
     return formulaic
 
 
 def _tokens(text: str) -> list[Token]:
-    return list(_formulaic().parser.algos.tokenize.tokenize(text))
+    return list(_formulaic().parser.algos.tokenize(text))
 
 
 def _fixed_and_random(text: str) -> tuple[str, str]:
