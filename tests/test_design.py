@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -255,9 +256,10 @@ def test_a_design_for_a_population_uses_each_block_once(space) -> None:
     assert half.persons == 60
     # Twice as many persons halve the variance; twice as many decisions do not, because persons differ.
     rows = half.sizes.set_index(["persons", half.sizes["decisions"].round()])["largest_standard_error"]
-    decisions = round(half.decisions)
+    fewer, decisions = sorted(half.sizes["decisions"].round().unique())  # nobody can be given a block twice
+    assert decisions == round(half.decisions)
     assert rows[120, decisions] == pytest.approx(rows[60, decisions] / np.sqrt(2), rel=1e-9)
-    assert rows[60, 2 * decisions] > rows[60, decisions] / np.sqrt(2)
+    assert rows[60, decisions] > rows[60, fewer] / np.sqrt(2)
 
 
 def test_the_effects_error_is_that_of_a_mixed_model(space) -> None:
@@ -357,6 +359,12 @@ def test_simulated_studies_have_the_expected_errors(cliff) -> None:
         ({"candidates": pd.DataFrame({"state": ["4"], "length": [0]})}, "length must be at least 1"),
         ({"candidates": pd.DataFrame({"state": ["4", "5"], "most": [1, 1]}), "episodes": 10}, "at most 2"),
         ({"budget": 10}, "needs the cost of every candidate"),
+        ({"episodes": 1e20}, "at most 1,000,000"),
+        ({"candidates": pd.DataFrame({"state": ["4", "4"]})}, "received 4 twice"),
+        ({"candidates": pd.DataFrame({"state": ["4"], "length": [20_000]})}, "length must be at most 10,000"),
+        ({"candidates": pd.DataFrame({"state": ["4"], "cost": [5.0]}), "budget": 2}, "the smallest candidate costs 5"),
+        ({"seed": -1, "episodes": 10}, "seed must be"),
+        ({"draws": 0, "episodes": 10}, "draws must be"),
         ({"candidates": pd.DataFrame({"state": ["4", "5"], "candidate": ["b", "b"], "most": [1, 2]})}, "the same in all rows"),
     ],
 )
@@ -365,7 +373,64 @@ def test_bad_input_is_refused_in_a_sentence(cliff, options, message) -> None:
     candidates = options.get("candidates")
     rest = {name: value for name, value in options.items() if name != "candidates"}
     with pytest.raises(ValueError, match=message):
-        mh.design(domain.mdp, pilot, candidates, draws=1, **rest)
+        mh.design(domain.mdp, pilot, candidates, **{"draws": 1, **rest})
+
+
+@pytest.mark.parametrize(("tasks", "guess"), [("x", None), ([None], None), (None, 3), (None, [3])])
+def test_what_is_no_task_and_no_solution_is_refused(cliff, tasks, guess) -> None:
+    with pytest.raises(ValueError, match="received"):
+        mh.design(tasks, cliff[1] if guess is None else guess, episodes=10, draws=1)
+
+
+def test_a_task_that_is_given_twice_counts_once(cliff) -> None:
+    domain, pilot = cliff
+    once, twice = (mh.design(tasks, pilot, episodes=100, draws=1) for tasks in (domain.mdp, [domain.mdp, domain.mdp]))
+    assert twice.decisions == pytest.approx(once.decisions, rel=0.1)
+    assert twice.expected_standard_errors == pytest.approx(once.expected_standard_errors, rel=0.02)
+
+
+def test_a_small_budget_goes_to_what_says_most(cliff) -> None:
+    """Where few candidates fit, all ways to use them are tried: none may be much better."""
+    domain, pilot = cliff
+    cost = np.array([5.0, 2.0, 3.0, 1.5])
+    offered = pd.DataFrame({"state": ["5", "6", "9", "11"], "cost": cost})
+    found = mh.design(domain.mdp, pilot, offered, budget=9.9, draws=1)
+    (here,) = informations(pilot, found.schedule, draws=1)
+    numbers = [n for n in np.ndindex(2, 5, 4, 7) if cost @ n <= 9.9 and sum(n)]
+    values = [-np.inf if (local := here.local(np.array(n, float), "all", False)) is None else local.value for n in numbers]
+    own = here.local(found.times.astype(float), "all", False)
+    assert own is not None
+    assert own.value >= max(values) - 3 * np.log(1.25)  # within a quarter of the episodes
+    assert 0 <= found.rounding_loss < 1
+
+
+def test_what_is_larger_than_the_whole_study_is_left_out(cliff) -> None:
+    domain, pilot = cliff
+    offered = pd.DataFrame({"state": ["4", "5", "8"], "episodes": [1, 1, 500]})
+    found = mh.design(domain.mdp, pilot, offered, episodes=100, draws=1)
+    alone = mh.design(domain.mdp, pilot, offered[:2], episodes=100, draws=1)
+    assert found.candidates == ("4", "5")
+    assert "larger than the whole study: 8" in found.sentences()
+    assert found.times.tolist() == alone.times.tolist()
+    assert found.uniform_standard_errors == pytest.approx(alone.uniform_standard_errors)
+
+
+def test_power_is_that_of_students_t_where_the_effect_is_the_difference(space) -> None:
+    task, persons, problem, blocks = space
+    pilot = mh.solve(problem, mh.Population("~ group", persons.frame, known_reward=task.reward))
+    at = pilot.evidence["population"].discount["group[T.training]"]["estimate"]
+    assert at > 0  # so that the effect of the pilot can be the difference
+    found = mh.design(task.mdp, pilot, blocks, episodes=24, persons=10, difference=at, draws=1)
+    draws = np.random.default_rng(0).standard_normal((400_000, 9))
+    statistic = (at / found.expected_standard_errors[0] + draws[:, 0]) / np.sqrt((draws[:, 1:] ** 2).mean(axis=1))
+    assert found.power == pytest.approx(float((np.abs(statistic) > 2.306).mean()), abs=0.005)
+    larger = mh.design(task.mdp, pilot, blocks, episodes=24, persons=10, difference=6 * at, draws=1)
+    normal = float(ndtr(6 * at / found.expected_standard_errors[0] - 1.959964))
+    assert found.power < larger.power < normal  # who looks farther ahead is harder to tell apart
+    with pytest.raises(ValueError, match="persons must be at least 4"):
+        mh.design(task.mdp, pilot, blocks, episodes=24, persons=3)
+    with pytest.raises(ValueError, match="at least 4"):
+        mh.simulate_study(pilot, schedule=found.schedule, people=[3], studies=2)
 
 
 def test_candidates_that_tell_nothing_are_refused() -> None:
@@ -496,7 +561,7 @@ def test_expected_decisions_of_a_population_are_those_of_its_persons(space) -> N
     assert found.targets == ("Intercept",)
     assert "mean logit" in found.sentences()
     assert found.decisions == pytest.approx(simulated.sizes[0].decisions, rel=0.1)
-    with pytest.raises(ValueError, match="with a covariate"):
+    with pytest.raises(ValueError, match="effect of a covariate"):
         mh.design(None, pilot, blocks, episodes=12, difference=0.5)
 
 
@@ -528,10 +593,20 @@ def test_schedules_are_checked(cliff) -> None:
     for wrong in (Candidate("x", 0, (99,), (5,)), Candidate("x", 1, (4,), (5,)), Candidate("x", 0, (4,), ())):
         with pytest.raises(ValueError, match=r"candidate x"):
             Schedule((domain.mdp,), (wrong,), np.array([1]))
+    good = Candidate("x", 0, (4,), (5,))
+    for changed in ({"most": 0}, {"most": 0.5}, {"most": np.nan}, {"cost": 0.0}, {"cost": np.inf}, {"lengths": (1.5,)}):
+        with pytest.raises(ValueError, match="candidate x must have"):
+            Schedule((domain.mdp,), (replace(good, **changed),), np.array([1]))
+    with pytest.raises(ValueError, match="received x twice"):
+        Schedule((domain.mdp,), (good, good), np.array([1, 1]))
+    some = Schedule((domain.mdp,), (good, Candidate("y", 0, (5,), (5,), most=3)), np.array([1, 1]))
+    assert Schedule.read(some.to_frame(), domain.mdp).candidates[1].most == 3
     noted = mh.design(None, pilot, pd.DataFrame({"state": ["4", "8"], "lenght": [3, 3]}), episodes=20, draws=1)
     assert "not used: lenght" in noted.sentences()
     with pytest.raises(ValueError, match="people"):
         mh.simulate_study(pilot, FIT, schedule=noted.schedule, people=[-3], studies=2)
+    with pytest.raises(ValueError, match="one number of people"):
+        mh.simulate_study(pilot, FIT, schedule=noted.schedule, people=[3, 6], studies=2)
 
 
 def test_a_design_where_moves_take_time_is_that_of_waiting() -> None:

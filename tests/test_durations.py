@@ -439,6 +439,12 @@ MALFORMED = {
 }
 
 
+def test_the_end_of_a_move_may_differ_from_the_next_decision_by_rounding() -> None:
+    frame = stamped(episodes=5)[2].to_frame()
+    frame = frame.assign(time=frame["time"] * 0.1, next_time=frame["next_time"] / 10)
+    assert np.isfinite(mh.Demonstrations.from_frame(frame, time="time").times.over).all()
+
+
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_time_stamps_get_one_sentence(name) -> None:
     damage, options, said = MALFORMED[name]
@@ -517,12 +523,16 @@ def test_fit_reads_time_stamps_from_the_command_line(tmp_path) -> None:
     assert "units of time ahead" in " ".join(result.output.split())
     content = json.loads((tmp_path / "out" / "result.json").read_text())
     assert content["options"]["time"] == "time"
-    assert "units of time" in (tmp_path / "out" / "report.html").read_text()
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert "those t units of time ahead weighted by" in report
+    assert "count time in a unit about as long as a short move" not in report
     dates = pd.to_datetime("2024-01-01") + pd.to_timedelta(frame["time"], unit="h")
     frame.assign(time=dates).drop(columns="next_time").to_csv(tmp_path / "dates.csv", index=False)
     result = fit(tmp_path / "dates.csv", "--time", "time", "--time-unit", "hour", "--quick")
     assert "hours ahead" in " ".join(result.output.split())
     assert "A column next_time can say it" in " ".join(result.output.split())
+    result = fit(tmp_path / "dates.csv", "--time", "time", "--time-unit", "week", "--quick")
+    assert "count time in a unit about as long as a short move" in " ".join(result.output.split())
 
 
 def test_bad_time_stamps_on_the_command_line_get_one_sentence(tmp_path) -> None:
@@ -535,7 +545,9 @@ def test_bad_time_stamps_on_the_command_line_get_one_sentence(tmp_path) -> None:
     one_sentence(fit(tmp_path / "log.csv", "--time-unit", "hour"), "must come with a column of time stamps")
     one_sentence(fit(tmp_path / "log.csv", "--time", "time", "--state", "x"), "--state must come without --time")
     frame.assign(time=0).to_csv(tmp_path / "still.csv", index=False)
-    one_sentence(fit(tmp_path / "still.csv", "--time", "time"), "still.csv, line")
+    still = fit(tmp_path / "still.csv", "--time", "time")
+    one_sentence(still, "still.csv, line")
+    assert "multihorizon check" not in still.output  # it does not look at time stamps
 
 
 def both_tasks(seed: int = 4) -> tuple[mh.Solution, mh.Solution, mh.MDP, mh.MDP]:

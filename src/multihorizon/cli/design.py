@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -56,18 +57,23 @@ def design(options: DesignOptions) -> None:
         _show(found)
         show_remarks(remarks)
         if options.out_dir is not None:
-            write_design(options.out_dir, found, _recorded(options), _check(options, found), remarks)
+            write_design(options.out_dir, found, _recorded(options), _check(options, found, named=True), remarks)
             out.print(f"Written to {options.out_dir}: {', '.join(DESIGNED)}", soft_wrap=True)
             out.print(f"Check it by simulation: {_check(options, found)}", soft_wrap=True)
 
 
-def _check(options: DesignOptions, found: Design) -> str:
-    """The command that simulates the study as designed."""
-    words = ["multihorizon", "recover", "--pilot", str(options.pilot), "--schedule", f"{options.out_dir}/schedule.csv"]
+def _check(options: DesignOptions, found: Design, named: bool = False) -> str:
+    """The command that simulates the study as designed; with files by their names alone, where it is kept."""
+
+    def shown(path: Path) -> str:
+        return path.resolve().name if named else str(path)
+
+    assert options.out_dir is not None
+    words = ["multihorizon", "recover", "--pilot", shown(options.pilot), "--schedule", shown(options.out_dir) + "/schedule.csv"]
     for path in options.transitions or ():
-        words += ["--transitions", str(path)]
+        words += ["--transitions", shown(path)]
     for path in options.features or ():
-        words += ["--features", str(path)]
+        words += ["--features", shown(path)]
     words += ["--people", str(found.persons)]
     if found.scale == "logit" and found.targets[0] != "Intercept":
         words += ["--term", found.targets[0]]
@@ -98,18 +104,18 @@ def _show(found: Design) -> None:
     frame = found.to_frame().sort_values("times", ascending=False, kind="stable")
     frame = frame[frame["times"] > 0]
     table = Table(title="What each person is given")
-    for header in ("candidate", "times", "share of the budget"):
+    for header in ("candidate", "times", "best share before rounding"):
         table.add_column(header, justify="left" if header == "candidate" else "right", overflow="fold")
     for row in frame.head(SHOWN).itertuples():
         table.add_row(str(row.candidate), f"{row.times:,}", f"{row.weight:.3f}")
     out.print(table)
     if len(frame) > SHOWN:
-        out.print(f"… and {len(frame) - SHOWN} more, in design.csv.")
+        out.print(f"… and {len(frame) - SHOWN} more, which --out writes to design.csv.")
     errors = Table(title="Expected standard errors")
     shown = found.errors_frame()
     for name in shown.columns:
         errors.add_column(name.replace("_", " "), justify="left" if name == shown.columns[0] else "right")
     for values in shown.head(SHOWN).itertuples(index=False):
-        errors.add_row(str(values[0]), *(f"{value:.3f}" for value in values[1:]))
+        errors.add_row(str(values[0]), *(f"{value:.3g}" for value in values[1:]))
     out.print(errors)
     out.print(found.sentences(), soft_wrap=True)

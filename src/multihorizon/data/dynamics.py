@@ -52,7 +52,7 @@ from multihorizon.checks import SMOOTHING, Bools, Floats, Ints, as_floats
 from multihorizon.data.demonstrations import BESIDE, REMEDIES, Decision, Demonstrations, TableError
 from multihorizon.data.reading import in_order, positions
 from multihorizon.mdp import MDP, Durations
-from multihorizon.words import time_words
+from multihorizon.words import count, time_words
 
 #: Moves contradict given transitions where their chance is smaller than this, over all tests of a table. It is small because a
 #: contradiction stops the work.
@@ -183,13 +183,18 @@ def describe_durations(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
     known = lasted[np.isfinite(lasted)]
     text = (
         f"Moves took {known.min():.3g} to {known.max():.3g} {unit[1]}, {known.mean():.3g} on average. Discounts are per "
-        f"{unit[0]}, and horizons are in {unit[1]}, also where they are called steps. What a state pays on arrival counts in "
-        f"full where a move takes one {unit[0]}. How long each move takes is as in the table, without an error of its own."
+        f"{unit[0]}, and horizons are in {unit[1]}: where this report says steps, read {unit[1]}. What a state pays on arrival "
+        f"counts in full where a move takes one {unit[0]}. Durations are taken from the table as if they were known exactly."
     )
+    if not 0.1 <= (typical := float(np.median(known))) <= 10:
+        text += (
+            f" A move typically takes {typical:.3g} {unit[1]}, and discounts per {unit[0]} then say little: count time in a unit "
+            "about as long as a short move (--time-unit)."
+        )
     if known.size < lasted.size:
         text += (
-            f" Of {lasted.size - known.size:,} moves nobody knows when they were over, the last ones of episodes: they are taken "
-            f"to last as long as others like them. A column next_{times.column} can say it."
+            f" When the last move ended is not recorded for {count(lasted.size - known.size, 'episode')}: it is taken to last as "
+            f"long as others like it. A column next_{times.column} can say it."
         )
     return [text]
 

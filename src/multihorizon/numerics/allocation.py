@@ -14,7 +14,9 @@ the barrier's value rises. μ falls by a factor of five whenever the last step w
 below the tolerance. Where it ends without that, `finished` is False, and the gap that was reached still holds.
 
 *Whole numbers.* `whole` rounds numbers of times down, then adds one at a time where the gradient per cost is largest, while the
-budget lasts, and at last exchanges single ones as long as that raises F.
+budget lasts, and at last exchanges single ones as long as that raises F. It does the same from numbers rounded to the nearest,
+those with the largest shares first, because a small budget may have no room later for what was rounded down. The better end
+counts.
 """
 
 from __future__ import annotations
@@ -143,43 +145,50 @@ def whole(
     Args:
         f: F at numbers of times `(J,)`, some of which may be 0; None where F is −∞.
         numbers: the best numbers, of which the budget is the cost.
-        cost: of each candidate once.
+        cost: of each candidate once, at most the budget.
         most: how often each may be used.
         budget: what all may cost.
         exchanges: how many single exchanges are made at most.
     """
     most, slack = np.floor(most + 1e-9), 1e-9 * budget
-    times = np.minimum(np.floor(numbers * (1 + 1e-9)), most)
-    left = budget - float(cost @ times)
-    while True:
-        open_ = (times < most) & (cost <= left + slack)
-        if not open_.any():
-            break
-        here = f(times)
-        # Before anything is finite, what the best numbers have most of comes first.
-        gains = numbers - times if here is None else here.gradient / cost
-        chosen = int(np.argmax(np.where(open_, gains, -np.inf)))
-        times[chosen] += 1
-        left -= float(cost[chosen])
-    here = f(times)
-    for _ in range(exchanges if here is not None else 0):
-        assert here is not None
-        gain, loss = np.where(times < most, here.gradient, -np.inf), np.where(times > 0, here.gradient, np.inf)
-        better = None
-        for out in np.argsort(loss)[:3]:
-            fits = (cost <= left + cost[out] + slack) & (np.arange(times.size) != out) & (gain > loss[out])
-            if not fits.any():
-                continue
-            into = int(np.argmax(np.where(fits, gain, -np.inf)))
-            tried = times.copy()
-            tried[out] -= 1
-            tried[into] += 1
-            found = f(tried)
-            if found is not None and found.value > here.value + 1e-12 * abs(here.value):
-                better = tried, found
+
+    def added(times: Floats) -> tuple[Floats, Local | None]:
+        """As many more, one at a time where the gradient per cost is largest, as the budget has room for."""
+        times, here = times.copy(), f(times)
+        while (open_ := (times < most) & (cost <= budget - cost @ times + slack)).any():
+            # Before anything is finite, what the best numbers have most of comes first.
+            gains = (numbers - times) * cost if here is None else here.gradient / cost
+            times[int(np.argmax(np.where(open_, gains, -np.inf)))] += 1
+            here = f(times)
+        return times, here
+
+    def exchanged(times: Floats, here: Local | None) -> tuple[Floats, Local | None]:
+        """The same with single ones exchanged as long as that raises F."""
+        for _ in range(exchanges if here is not None else 0):
+            assert here is not None
+            loss, better = np.where(times > 0, here.gradient, np.inf), None
+            for out in np.argsort(loss)[: min(3, int((times > 0).sum()))]:
+                fewer = times.copy()
+                fewer[out] -= 1
+                fits = (times < most) & (cost <= budget - cost @ fewer + slack) & (here.gradient > loss[out])
+                fits[out] = False
+                if not fits.any():
+                    continue
+                fewer[int(np.argmax(np.where(fits, here.gradient, -np.inf)))] += 1
+                tried, found = added(fewer)
+                if found is not None and found.value > here.value + 1e-12 * abs(here.value):
+                    better = tried, found
+                    break
+            if better is None:
                 break
-        if better is None:
-            break
-        times, here = better
-        left = budget - float(cost @ times)
-    return times.astype(np.int64)
+            times, here = better
+        return times, here
+
+    starts = [np.minimum(np.floor(numbers * (1 + 1e-9)), most), np.zeros(numbers.size)]
+    left = budget
+    for j in np.argsort(-numbers * cost, kind="stable"):  # the largest shares first, to the nearest whole number
+        starts[1][j] = min(float(np.rint(numbers[j])), float(most[j]), np.floor((left + slack) / cost[j]))
+        left -= starts[1][j] * float(cost[j])
+    ends = [exchanged(*added(start)) for start in starts]
+    best = max(ends, key=lambda end: -np.inf if end[1] is None else end[1].value)
+    return best[0].astype(np.int64)

@@ -40,18 +40,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr, ndtri
+from scipy.special import nctdtr, ndtr, ndtri, stdtrit
 
 from multihorizon.checks import TINY, Floats, Ints, as_count, as_level, as_positive, first_few
 from multihorizon.choice.model import Settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Plans
+from multihorizon.estimate.population.covariates import least_persons
 from multihorizon.frames import Frame
 from multihorizon.mdp import MDP
 from multihorizon.numerics.allocation import Allocation, Local, allocate, evenly, whole
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.questions.pilot import Layout, Pilot, read_pilot
-from multihorizon.questions.study import Schedule, in_tasks
+from multihorizon.questions.study import MOST_TIMES, Schedule, in_tasks
 from multihorizon.result import COLOURS, Result, literal, package_version
 from multihorizon.solution import Solution, Status
 from multihorizon.tables import ShownTable
@@ -121,12 +122,23 @@ def design(
     for name, value in {**given, "difference": difference}.items():
         if value is not None:
             as_positive(value, name)
+        if value is not None and name != "difference" and value > MOST_TIMES:
+            raise ValueError(f"{name} must be at most {MOST_TIMES:,} for each person, received {value:,.10g}")
     as_count(draws, "draws")
+    if draws > 1000:
+        raise ValueError(f"draws must be at most 1,000, received {draws:,}")
+    as_count(seed, "seed", least=0)
     as_level(level)
-    pilot = read_pilot([guess] if isinstance(guess, Solution) else list(guess), persons, term, width is not None, draws, seed)
+    if not isinstance(guess, Solution | Sequence):
+        raise ValueError(f"the guess must be a solution, or several of them, received {type(guess).__name__}")
+    guesses = [guess] if isinstance(guess, Solution) else list(guess)
+    pilot = read_pilot(guesses, persons, term, width is not None, draws, seed, difference)
     if pilot.targets == ("Intercept",) and difference is not None:
-        raise ValueError("a difference needs a formula with a covariate, received one that has persons alone")
-    mdps = [mdp.as_known() for mdp in ([tasks] if isinstance(tasks, MDP) else pilot.tasks if tasks is None else tasks)]
+        raise ValueError("a difference needs the effect of a covariate as the target, received the intercept")
+    given_tasks = [tasks] if isinstance(tasks, MDP) else pilot.tasks if tasks is None else list(tasks)
+    if not all(isinstance(mdp, MDP) for mdp in given_tasks):
+        raise ValueError("tasks must be an MDP, or several of them, received something else")
+    mdps = [mdp.as_known() for mdp in given_tasks]
     if isinstance(candidates, Schedule):
         offered = candidates if tasks is None else replace(candidates, tasks=tuple(mdps))
     else:
@@ -135,12 +147,27 @@ def design(
         offered = replace(offered, features=tuple(features))
     if len(offered.candidates) > MOST_CANDIDATES:
         raise ValueError(f"there must be at most {MOST_CANDIDATES:,} candidates, received {len(offered.candidates):,}")
-    drawn = list(_information(pilot, offered, part_of(progress, 0.0, 0.4)))
-    _require_told(drawn[0], pilot)
-    visits = drawn[0].decisions
     unit, size = (asked[0], float(given[asked[0]] or 0.0)) if asked else ("decisions", pilot.decisions)
     if not size:
         raise ValueError("the guess has no decisions to take the size of the study from: give episodes, decisions or a budget")
+    drawn = list(_information(pilot, offered, part_of(progress, 0.0, 0.4)))
+    remarks = list(pilot.remarks)
+    if width is None:  # what is larger than the whole study cannot be in it
+        fits = (cost := _costs(offered, unit, drawn[0].decisions)) <= size * (1 + 1e-9)
+        if not fits.any():
+            cheapest = f"costs {cost.min():.3g}" if unit == "budget" else f"takes {cost.min():.3g} {unit}"
+            raise ValueError(
+                f"the smallest candidate {cheapest}, and each person may be asked for {size:.3g}: "
+                f"ask for more, or offer {'cheaper' if unit == 'budget' else 'shorter'} candidates"
+            )
+        if not fits.all():
+            names = [candidate.name for candidate, one in zip(offered.candidates, fits, strict=True) if not one]
+            remarks.append(f"Left out, because they are larger than the whole study: {first_few(names)}.")
+            kept = tuple(candidate for candidate, one in zip(offered.candidates, fits, strict=True) if one)
+            offered = replace(offered, candidates=kept, times=offered.times[fits])
+            drawn = list(_information(pilot, offered, part_of(progress, 0.0, 0.4)))
+    _require_told(drawn[0], pilot)
+    visits = drawn[0].decisions
     most = np.array([candidate.most for candidate in offered.candidates])
     if width is not None:
         unit, criterion = "episodes", "widest"
@@ -148,12 +175,6 @@ def design(
         size, found = _smallest_budget(drawn, cost, most, width, level, part_of(progress, 0.4, 0.9))
     else:
         cost, criterion = _costs(offered, unit, visits), "all"
-        if not cost.min() <= size:
-            least = f"{cost.min():.3g} {unit if unit != 'budget' else 'of the budget'}"
-            raise ValueError(
-                f"each person must be asked for {least} at least, as much as the smallest candidate takes, received {size:.3g}: "
-                "ask for more, or offer shorter episodes (the column length of the candidates)"
-            )
         found = _share_out(drawn, cost, most, size, criterion, part_of(progress, 0.4, 0.9))
     progress(0.9, "rounding to whole episodes")
     target, numbers = partial(_mean_local, drawn, criterion, False), size * found.weights / cost
@@ -166,8 +187,13 @@ def design(
     k = len(pilot.targets)
     covariances = [drawn[0].covariance(at) for at in (chosen, even)]
     errors = [np.sqrt(np.diag(covariance)) for covariance in covariances]
-    powers = [np.nan if difference is None else _power(pilot, covariance, difference) for covariance in covariances]
-    remarks = [*pilot.remarks, *_cautions(pilot, errors[0], powers[0], difference)]
+    there = drawn[0]
+    if pilot.differing is not None:
+        there = next(_information(replace(pilot, draws=[pilot.differing]), offered, silent))
+    powers = [np.nan if difference is None else _power(pilot, there.covariance(at), difference) for at in (chosen, even)]
+    remarks += _cautions(pilot, errors[0], powers[0], difference)
+    if unit != "budget" and any(candidate.cost is not None for candidate in offered.candidates):
+        remarks.append(f"The costs of candidates were not used, because {unit} were asked for.")
     if offered.unused:
         remarks.append(f"Columns of the candidates that were not used: {', '.join(offered.unused)}.")
     if any(expert.mdp.sample_sizes is not None for expert in pilot.problem.experts):
@@ -184,7 +210,7 @@ def design(
         uniform_times=even,
         gap=found.gap,
         status=Status.OPTIMAL if found.finished else Status.NOT_CONVERGED,
-        rounding_loss=max(0.0, size / float(cost @ numbers) - 1 if width is not None else float(np.expm1((best - rounded) / k))),
+        rounding_loss=max(0.0, size / float(cost @ numbers) - 1 if width is not None else -float(np.expm1((rounded - best) / k))),
         saving=np.nan if width is not None else _times_as_large(pilot, target, even, rounded),
         persons=pilot.persons,
         unit=unit,
@@ -196,7 +222,7 @@ def design(
         difference=np.nan if difference is None else float(difference),
         power=powers[0],
         uniform_power=powers[1],
-        sizes=_sizes(pilot, drawn[0], chosen, float(visits @ times), difference),
+        sizes=_sizes(pilot, drawn[0], there, chosen, most, float(visits @ times), difference),
         scale="logit" if pilot.of_population else "discount",
         draws=len(drawn),
         remarks=tuple(remarks),
@@ -228,10 +254,10 @@ def _cautions(pilot: Pilot, errors: Floats, power: float, difference: float | No
     if not pilot.of_population and worse:
         found.append(
             f"This study would not tell the discount of {first_few(worse)}: the expected standard error is larger than that of "
-            "a guess between 0 and 1."
+            "one picked at random between 0 and 1."
         )
     if difference is not None and np.isnan(power):
-        found.append("There is no power to say: it needs two discounts that are neither 0 nor 1.")
+        found.append("Power cannot be computed: it needs two discounts that are neither 0 nor 1.")
     return found
 
 
@@ -240,7 +266,10 @@ def _quantile(level: float) -> float:
 
 
 def _power(pilot: Pilot, covariance: Floats, difference: float) -> float:
-    """The chance to see a difference of logit discounts: of the effect, or between two persons, in the median of all pairs."""
+    """The chance to see a difference of logit discounts: of the effect, or between two persons, in the median of all pairs.
+
+    `covariance` is that of the targets; for a population, where the effect is the difference, and tested by Student's t.
+    """
     error = float(np.sqrt(covariance[0, 0]))
     if not pilot.of_population:
         gamma = pilot.draws[0].discounts[pilot.told_of]
@@ -252,19 +281,33 @@ def _power(pilot: Pilot, covariance: Floats, difference: float) -> float:
         squares = np.diag(logits)[:, None] + np.diag(logits) - 2 * logits
         error = float(np.median(np.sqrt(np.maximum(squares, 0.0))[np.triu_indices(inside.size, 1)]))
     z = difference / max(error, TINY)
-    return float(ndtr(z - _quantile(0.95)) + ndtr(-z - _quantile(0.95)))
+    if not pilot.of_population:
+        return float(ndtr(z - _quantile(0.95)) + ndtr(-z - _quantile(0.95)))
+    limit = float(stdtrit(pilot.degrees, 0.975))
+    return float(1 - nctdtr(pilot.degrees, z, limit) + nctdtr(pilot.degrees, z, -limit)) if z < 30 else 1.0
 
 
-def _sizes(pilot: Pilot, here: Information, times: Floats, decisions: float, difference: float | None) -> pd.DataFrame:
-    """What studies of other sizes can be expected to show, with the same shares: half and twice as much of each."""
-    rows = []
+def _sizes(
+    pilot: Pilot, here: Information, there: Information, times: Floats, most: Floats, decisions: float, difference: float | None
+) -> pd.DataFrame:
+    """What studies of other sizes can be expected to show, with the same shares: half and twice as much of each.
+
+    Sizes that candidates do not allow are left out. `there` is what candidates say where the effect is the difference.
+    """
+    rows, terms = [], pilot.persons - pilot.degrees
     for people in (0.5, 1.0, 2.0) if pilot.of_population else (1.0,):
+        persons = round(people * pilot.persons)
+        if persons < least_persons(terms) and pilot.of_population:
+            continue
+        # Everything but what is a person's own is shared.
+        like, of_these = pilot.persons / persons, replace(pilot, persons=persons, degrees=persons - terms)
         for share in (0.5, 1.0, 2.0):
-            found = here.covariance(share * times) / people  # everything but what is a person's own is shared
-            persons, each = round(people * pilot.persons), share * decisions
-            row = {"persons": persons, "decisions": each, "in_all": persons * each}
-            row["largest_standard_error"] = float(np.sqrt(np.diag(found).max()))
-            rows.append(row | {"power": np.nan if difference is None else _power(pilot, found, difference)})
+            if (share * times > most).any():
+                continue
+            each, error = share * decisions, np.sqrt(np.diag(like * here.covariance(share * times)).max())
+            power = np.nan if difference is None else _power(of_these, like * there.covariance(share * times), difference)
+            row = {"persons": persons, "decisions": each, "in_all": persons * each, "largest_standard_error": float(error)}
+            rows.append(row | {"power": power})
     return pd.DataFrame(rows)
 
 
@@ -475,8 +518,8 @@ def _share_out(
     if float((most * cost).sum()) < size:
         held = float((most * cost).sum())
         raise ValueError(
-            f"each person must be asked for at most {held:.4g}, as much as the candidates allow as often as each may be used, "
-            f"received {size:.4g}"
+            f"the candidates allow at most {held:,.10g} for each person, as often as each may be used (column most), "
+            f"received {size:,.10g}"
         )
 
     def at(shares: Floats) -> Local | None:
@@ -503,7 +546,7 @@ def _smallest_budget(
             f"no interval is expected to be wider than {width:g} now (the widest is {_widest(here, nothing, level):.3g}): "
             "no further episodes are needed"
         )
-    limit = float((most * cost).sum())
+    limit = min(float((most * cost).sum()), float(MOST_TIMES))
     low, high = 0.0, float(cost.mean())
     found, tried = None, 0
     while True:
@@ -513,10 +556,10 @@ def _smallest_budget(
         progress(min(0.5, tried / 20), f"{high:.0f} further episodes")
         if _widest(here, high * found.weights / cost, level) <= width:
             break
-        if high >= min(limit, 1e9 * float(cost.mean())):
+        if high >= limit:
             raise ValueError(
-                f"the candidates cannot bring the widest interval below {width:g}, as often as each may be used: "
-                f"{_widest(here, high * found.weights / cost, level):.3g} is the least"
+                f"the candidates cannot bring the widest interval below {width:g} with {limit:,.10g} further episodes of each "
+                f"person: {_widest(here, high * found.weights / cost, level):.3g} is the least"
             )
         low, high = high, 4 * high
     best = found
@@ -623,20 +666,28 @@ class Design(Result):
                 f"The {kind} standard error, of {of}, is {errors[worst]:.3g}, against {self.uniform_standard_errors[worst]:.3g} "
                 "if all candidates are used equally often."
             )
-            if np.isfinite(self.saving):
-                more = "have {:.2f} times as many persons" if self.scale == "logit" else "be {:.2f} times as large"
-                words.append(f"For the same information, the uniform study must {more.format(self.saving)}.")
+            if np.any(errors > 1.005 * self.uniform_standard_errors):
+                words.append("Some errors are larger than there, because what counts is the information about all together.")
+            more = "persons" if self.scale == "logit" else "episodes"
+            if self.saving >= 1.005:
+                words.append(f"For the same information, the uniform study needs {self.saving:.2f} times as many {more}.")
+            elif self.saving < 0.95:
+                words.append(
+                    "Whole episodes cannot come near the best shares in so small a study: fractions of all candidates, which "
+                    "nobody can be given, would say more. Ask for more, or offer smaller candidates."
+                )
         if np.isfinite(self.power):
             between = "" if self.scale == "logit" else " between two persons"
             words.append(
-                f"A difference of {self.difference:g} in logit discounts{between} is seen with a chance of {percent(self.power)} "
-                f"({percent(self.uniform_power)} in the uniform study)."
+                f"A difference of {self.difference:g} in logit discounts{between} is detected with a probability of "
+                f"{percent(self.power)} ({percent(self.uniform_power)} in the uniform study)."
             )
-        draws = f"on average over {self.draws} draws of what the guess leaves open" if self.draws > 1 else "if the guess is right"
-        what = "makes the variances as small" if np.isfinite(self.width) else "does as well"
-        words.append(f"No other way of sharing {what} with less by more than {100 * self.gap:.2g} %, {draws}.")
-        if self.rounding_loss > 5e-4:
-            words.append(f"Rounding to whole numbers costs {100 * self.rounding_loss:.2g} %.")
+        draws = f"on average over {self.draws} draws of what the pilot leaves open" if self.draws > 1 else "if the pilot is right"
+        goal = "variances as small" if np.isfinite(self.width) else "the same information"
+        least = f"{100 - 100 * self.gap:.2f} %"
+        words.append(f"Any other way to share out the episodes needs at least {least} as many for {goal}, {draws}.")
+        if self.rounding_loss > 5e-4 and not np.isfinite(self.width):
+            words.append(f"Rounding to whole numbers loses {100 * self.rounding_loss:.2g} % of the information.")
         if self.status != Status.OPTIMAL:
             words.append("The search ended early: the gap is what could be proved.")
         return "\n".join([*words, *self.remarks])

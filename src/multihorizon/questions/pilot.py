@@ -28,7 +28,7 @@ from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import with_known_reward
 from multihorizon.choice.tabular import Point
 from multihorizon.estimate.maximum_likelihood import resume
-from multihorizon.estimate.population.covariates import Covariates
+from multihorizon.estimate.population.covariates import Covariates, least_persons
 from multihorizon.estimate.population.solver import Population, covariance_of_persons
 from multihorizon.mdp import MDP
 from multihorizon.numerics.spectrum import spectrum
@@ -83,6 +83,8 @@ class Pilot:
         tasks: of the pilot.
         remarks: what was assumed.
         fitted: where further episodes are asked for, the covariance of the discounts as they are known now.
+        differing: for a population, the pilot's answer with another effect of the target, that of the difference to be seen.
+        degrees: for a population, the degrees of freedom of the test of that effect.
     """
 
     problem: Problem
@@ -97,10 +99,18 @@ class Pilot:
     tasks: list[MDP]
     remarks: list[str] = field(default_factory=list)
     fitted: Floats | None = None
+    differing: Parameters | None = None
+    degrees: int = 0
 
 
 def read_pilot(
-    guesses: Sequence[Solution], persons: int | None, term: str | None, further: bool, draws: int, seed: int = 0
+    guesses: Sequence[Solution],
+    persons: int | None,
+    term: str | None,
+    further: bool,
+    draws: int,
+    seed: int = 0,
+    difference: float | None = None,
 ) -> Pilot:
     """What one solution, or several equally likely ones, say; `further` takes the decisions of the fit into account.
 
@@ -128,7 +138,7 @@ def read_pilot(
             "a width needs a guess of MaximumLikelihood, whose persons have intervals of their own, received a Population: "
             "say how many persons and decisions there may be instead"
         )
-    return _population(guesses, persons, term, draws, seed)
+    return _population(guesses, persons, term, draws, seed, difference)
 
 
 def _turned(covariance: Any) -> Floats:
@@ -208,7 +218,9 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
         if further:
             layout, fitted = _with_decisions(layout, point, tied)
         if first.options.get("temperature") == "pooled" and np.isfinite(tied.spread):
-            remarks.append("Whether temperatures differ will be tested; the error that this adds is not among those expected.")
+            remarks.append(
+                "The fit will also test whether temperatures differ; the expected errors do not include what this adds."
+            )
     else:
         if further:
             raise ValueError(f"a width needs a guess of MaximumLikelihood, which has intervals, received one of {first.solver}")
@@ -339,7 +351,9 @@ def _around(solution: Solution, point: Point, draws: int, seed: int) -> list[Par
 # Persons of a population.
 
 
-def _population(guesses: Sequence[Solution], persons: int | None, term: str | None, draws: int, seed: int) -> Pilot:
+def _population(
+    guesses: Sequence[Solution], persons: int | None, term: str | None, draws: int, seed: int, difference: float | None
+) -> Pilot:
     """Nodes of a quadrature for each pattern of covariates; the effect of a term is the target."""
     first, used = guesses[0], solver_of(guesses[0])
     problem, found = first.problem, [PopulationEvidence.of(one).population for one in guesses]
@@ -367,6 +381,10 @@ def _population(guesses: Sequence[Solution], persons: int | None, term: str | No
     (x, wx), (y, wy) = (np.polynomial.hermite_e.hermegauss(n) for n in ((5, 3) if len(rows) <= 8 else (3, 1)))
     nodes, own = np.column_stack([np.repeat(x, y.size), np.tile(y, x.size)]), np.outer(wx, wy).ravel()
     number = len(covariates.names) if persons is None else persons
+    if number < least_persons(len(terms)):
+        raise ValueError(
+            f"persons must be at least {least_persons(len(terms))}, as the formula has {len(terms)} terms, received {number}"
+        )
     weight = number * np.outer(shares, own / own.sum()).ravel()
     spread = covariance_of_persons(found[0])[:2, :2] + 1e-4 * np.eye(2)
     matrix, noise = np.repeat(rows, len(nodes), axis=0), np.tile(nodes @ np.linalg.cholesky(spread).T, (len(rows), 1))
@@ -375,15 +393,18 @@ def _population(guesses: Sequence[Solution], persons: int | None, term: str | No
     paid = Problem._of(every, problem.parameter_names)
     reward = with_known_reward(paid, used.known_reward)[1]
     d, largest = 0 if reward is not None else paid.n_parameters, found[0].largest_discount
-    drawn = []
-    for effect in effects:
+
+    def persons_with(effect: Floats) -> Parameters:
         eta = matrix @ effect + noise
         rewards = np.broadcast_to(first.reward, (len(eta), first.reward.size))
-        drawn.append(Parameters(rewards, largest * expit(eta[:, 0]), np.exp(np.clip(eta[:, 1], -5.0, 5.0))))
+        return Parameters(rewards, largest * expit(eta[:, 0]), np.exp(np.clip(eta[:, 1], -5.0, 5.0)))
+
+    other = effects[0].copy()
+    other[terms.index(wanted), 0] = difference or 0.0
     return Pilot(
         problem=paid.with_experts([replace(expert, name=f"kind {i}") for expert in every for i in range(len(matrix))]),
         known_reward=used.known_reward,
-        draws=drawn,
+        draws=[persons_with(effect) for effect in effects],
         layout=partial(_layout_of_population, matrix, weight, np.linalg.inv(spread), terms.index(wanted), d, largest),
         targets=(wanted,),
         told_of=np.zeros(1, dtype=np.int64),
@@ -392,6 +413,8 @@ def _population(guesses: Sequence[Solution], persons: int | None, term: str | No
         decisions=sum(float(task.counts.sum()) for task in parts.tasks) / problem.n_experts,
         tasks=[expert.mdp for expert in every],
         remarks=["Draws leave the pilot's rewards as they are."] if d and len(effects) > 1 else [],
+        differing=None if difference is None else persons_with(other),
+        degrees=number - len(terms),
     )
 
 
@@ -399,7 +422,7 @@ def _wanted(covariates: Covariates, term: str | None) -> str:
     """The term that is the target."""
     others = [name for name in covariates.terms if name != "Intercept"]
     if term is None and len(others) > 1:
-        raise ValueError(f"term must say which effect is to be told, one of {', '.join(others)}; received none")
+        raise ValueError(f"term must say which effect the study is for, one of {', '.join(others)}; received none")
     if term is not None and term not in covariates.terms:
         raise ValueError(f"term must be one of {', '.join(covariates.terms)}, received {term}")
     return term or (others[0] if others else "Intercept")

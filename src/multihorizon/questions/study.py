@@ -21,6 +21,7 @@ with p < 0.05.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -49,6 +50,11 @@ from multihorizon.questions.bootstrap import tables_of
 from multihorizon.result import COLOURS, Result, package_version
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 
+#: The most decisions of an episode and the most episodes of a block that are planned for.
+LONGEST = 10_000
+#: Nobody is given anything more often, or asked for more episodes or decisions, than this.
+MOST_TIMES = 1_000_000
+
 
 def simulate_study(
     study: Problem | Solution,
@@ -75,7 +81,7 @@ def simulate_study(
         demonstrations: the table the problem was made of, or one for each task. Then simulated episodes begin where those of the
             study did; without it, persons decide again in the states in which they decided.
         schedule: in place of a study that was run, one that is planned, as `design` proposes it. Persons are those of the
-            solution, and only the first of `people` is used: as many persons take part, each made after one of the solution's.
+            solution, and `people` is one number: as many persons take part, each made after one of the solution's.
         effects: sizes of the effect of one covariate on logit γ, for `Population`. The last one is that of studies of other
             sizes. By default no effect and the fitted one.
         term: the covariate's term in the formula; not needed where there is one besides the intercept.
@@ -124,8 +130,10 @@ def simulate_study(
         sizes = _sizes(design, truth, effects, decisions, people)
     else:
         design = schedule.study(problem, used.known_reward, fitted.personal_rewards, known, fitted.temperature)
+        if people and len(people) > 1:
+            raise ValueError(f"a schedule is for one number of people, received {' and '.join(map(str, people))}")
         number = people[0] if people else problem.n_experts
-        as_count(number, "people")
+        as_count(number, "people", least=1 if covariates is None else least_persons(len(covariates.terms)))
         sizes = [replace(size, people=number) for size in _sizes(design, truth, effects, decisions or [], [])]
     items = [(size, number) for size in sizes for number in range(studies)]
     outcomes: list[Outcome] = []
@@ -322,7 +330,24 @@ class Schedule:
             raise ValueError("a study must have at least one task and one candidate, received none")
         if self.features is not None and len(self.features) != len(self.tasks):
             raise ValueError(f"features must be given for each of {len(self.tasks)} tasks, received {len(self.features)}")
+        # Each task is an object of its own, also where the same one is given twice: decisions are counted by task.
+        apart = [copy.copy(mdp) if any(mdp is other for other in self.tasks[:i]) else mdp for i, mdp in enumerate(self.tasks)]
+        object.__setattr__(self, "tasks", tuple(apart))
+        names = [candidate.name for candidate in self.candidates]
+        if len(set(names)) < len(names):
+            twice = next(name for i, name in enumerate(names) if name in names[:i])
+            raise ValueError(f"candidates must have names of their own, received {twice} twice")
         for candidate in self.candidates:
+            counted = candidate.most == np.inf or (candidate.most >= 1 and candidate.most % 1 == 0)
+            paid = candidate.cost is None or 0 < candidate.cost < np.inf
+            if not counted or not paid:
+                what = f"cost {candidate.cost}" if counted else f"most {candidate.most}"
+                raise ValueError(f"candidate {candidate.name} must have a positive cost and a whole limit, received {what}")
+            wrong = next((length for length in candidate.lengths if length % 1 or not 1 <= length <= LONGEST), None)
+            if wrong is not None:
+                raise ValueError(
+                    f"candidate {candidate.name} must have episodes of 1 to {LONGEST:,} decisions, received a length of {wrong}"
+                )
             if not 0 <= candidate.task < len(self.tasks):
                 raise ValueError(
                     f"the task of candidate {candidate.name} must be one of {len(self.tasks)}, received {candidate.task}"
@@ -372,9 +397,10 @@ class Schedule:
             row = int(np.argmax(task >= len(mdps)))
             raise ValueError(f"{rows.at(row)}: column task must be from 1 to {len(mdps)}, received {task[row] + 1}")
         length, episodes = numbers("length", 200, 1).astype(np.int64), numbers("episodes", 1, 1).astype(np.int64)
-        if (episodes > 10_000).any():
-            row = int(np.argmax(episodes > 10_000))
-            raise ValueError(f"{rows.at(row)}: column episodes must be at most 10,000, received {episodes[row]:,}")
+        for name, given in (("length", length), ("episodes", episodes)):
+            if (given > LONGEST).any():
+                row = int(np.argmax(given > LONGEST))
+                raise ValueError(f"{rows.at(row)}: column {name} must be at most {LONGEST:,}, received {given[row]:,}")
         own = {
             "most": numbers("most", np.inf, 1),
             "cost": numbers("cost", 1.0, 0, whole=False),
@@ -390,6 +416,11 @@ class Schedule:
         candidates, times = [], []
         for (name, place), block in members.items():
             mdp = mdps[place]
+            if column == "state" and len(block) > 1:
+                raise ValueError(
+                    f"{rows.at(block[1])}: without a column candidate a state must stand in one row for each task, received "
+                    f"{name} twice: give candidates names, or say in a column episodes how many episodes a block has"
+                )
             wanted = [labels[codes[row]] for row in block]
             states = positions(wanted, mdp.state_names, "state", lambda i, block=block: rows.at(block[i]))  # type: ignore[misc]
             if mdp.terminal[states].any():
@@ -430,7 +461,7 @@ class Schedule:
 
     def to_frame(self) -> pd.DataFrame:
         """One row per kind of episode: what `read` reads."""
-        rows = []
+        rows, unlimited = [], all(np.isinf(candidate.most) for candidate in self.candidates)
         for candidate, times in zip(self.candidates, self.times.tolist(), strict=True):
             names = self.tasks[candidate.task].state_names
             kinds: dict[tuple[int, int], int] = {}
@@ -439,7 +470,7 @@ class Schedule:
             for (state, length), episodes in kinds.items():
                 row: dict[str, Any] = {"candidate": candidate.name, "task": candidate.task + 1, "state": names[state]}
                 row |= {"length": length, "episodes": episodes, "times": times}
-                row |= {} if np.isinf(candidate.most) else {"most": int(candidate.most)}
+                row |= {} if unlimited else {"most": int(min(candidate.most, MOST_TIMES))}
                 row |= {} if candidate.cost is None else {"cost": candidate.cost}
                 rows.append(row)
         return pd.DataFrame(rows)

@@ -294,6 +294,8 @@ def design_page(found: Design, options: dict[str, Any], check: str, remarks: Seq
         begun = np.zeros(tasks[0].n_states)
         np.add.at(begun, [row.starts[0] for row in rows], found.times)
         drawn = plot_reward(tasks[0], begun, title="")
+        if tasks[0].grid_shape is None:
+            drawn.set_ylabel("episodes")
         pictures.append(figure(drawn, "In which states episodes begin, and how many of each person"))
     errors, table = found.errors_frame(), found.to_frame().sort_values("times", ascending=False, kind="stable")
     error_rows = [[str(row[0]), *(decimals(value, 4) for value in row[1:])] for row in errors.to_numpy().tolist()]
@@ -305,15 +307,17 @@ def design_page(found: Design, options: dict[str, Any], check: str, remarks: Seq
         [f"{persons:,.0f}", f"{decisions:,.0f}", f"{in_all:,.0f}", decimals(error, 4), decimals(power, 2) or "–"]
         for persons, decisions, in_all, error, power in found.sizes.to_numpy().tolist()
     ]
-    sizes = PageTable(
-        ["persons", "decisions of each", "decisions in all", "largest standard error", "power"],
-        size_rows,
-        "Studies of other sizes, with the same shares: more persons, or more decisions of each?",
-    )
+    named = ["persons", "decisions of each", "decisions in all", "largest standard error", "power"]
+    if not np.isfinite(found.difference):
+        named, size_rows = named[:-1], [row[:-1] for row in size_rows]
+    choice = ": more persons, or more decisions of each?" if found.scale == "logit" else ""
+    sizes = PageTable(named, size_rows, f"Studies of other sizes, with the same shares{choice}")
     method = (
         "Each candidate is judged by what it is expected to say about the targets after rewards and temperatures are accounted "
-        "for. The uniform study gives all candidates equally often and costs the same. The proof holds for the draws that stand "
-        "for what the pilot leaves open. Standard errors are those of large samples; a simulation shows what they miss:"
+        "for. The study makes the information about all targets together as large as possible: the determinant of their "
+        "information matrix. The uniform study gives all candidates equally often, in fractions where need be, and costs the "
+        "same. The proof holds for the draws that stand for what the pilot leaves open. Standard errors are those of large "
+        "samples; a simulation shows what they miss:"
     )
     return Page(
         "Which study to run",
@@ -326,7 +330,7 @@ def design_page(found: Design, options: dict[str, Any], check: str, remarks: Seq
                     Items(found.sentences().splitlines()),
                     Beside(pictures),
                     PageTable(
-                        ["candidate", "times", "share of the budget", "episodes each time"],
+                        ["candidate", "times", "best share before rounding", "episodes each time"],
                         candidate_rows,
                         "The candidates that are used",
                     ),
