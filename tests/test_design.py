@@ -426,7 +426,7 @@ def test_power_is_that_of_students_t_where_the_effect_is_the_difference(space) -
     assert found.power == pytest.approx(float((np.abs(statistic) > 2.306).mean()), abs=0.005)
     larger = mh.design(task.mdp, pilot, blocks, episodes=24, persons=10, difference=6 * at, draws=1)
     normal = float(ndtr(6 * at / found.expected_standard_errors[0] - 1.959964))
-    assert found.power < larger.power < normal  # who looks farther ahead is harder to tell apart
+    assert larger.power < normal  # who looks that far ahead is hard to tell apart in a short task
     with pytest.raises(ValueError, match="persons must be at least 4"):
         mh.design(task.mdp, pilot, blocks, episodes=24, persons=3)
     with pytest.raises(ValueError, match="at least 4"):
