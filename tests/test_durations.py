@@ -576,6 +576,8 @@ def test_what_follows_a_change_is_as_in_the_task_with_waiting() -> None:
         ]
         np.testing.assert_allclose(after[0].after, after[1].after[:, :6], atol=1e-6)
         np.testing.assert_allclose(after[0].before, after[1].before[:, :6], atol=1e-6)
+        steps = [(each.outcomes["quantity"] == "steps to reach").any() for each in after]
+        assert ["are decisions, whatever time" in each.sentences() for each in after] == [steps[0], False]
         frames = [each.outcomes.set_index(["expert", "quantity", "state"]) for each in after]
         for quantity in ("visits", "reward", "discounted reward", "bonus", "discounted bonus", "chance to reach"):
             own = frames[0][frames[0].index.get_level_values("quantity") == quantity]

@@ -611,6 +611,8 @@ def predict(
     if "reward" not in set(outcomes["quantity"]) and not Outcomes(change.task, [], False, False).ends:
         why = "the task is so large" if change.mdp.n_states > LARGE else "episodes need not end"
         remarks = (*remarks, f"Visits are discounted by each expert's own discount, because {why}.")
+    if change.mdp.durations is not None and "steps to reach" in set(outcomes["quantity"]):
+        remarks = (*remarks, "Steps to reach a state are decisions, whatever time they take.")
     progress(1.0, "planned")
     return Prediction(
         experts=known.names,
