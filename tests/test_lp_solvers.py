@@ -336,3 +336,15 @@ def test_a_discount_on_the_limit_of_endless_policies_is_said() -> None:
     assert "rest on the limit" not in mh.solve(problem, mh.MPLP(search=At((0.9932, 0.396, 0.8999)))).message
     known = mh.solve(mh.Problem(domain.mdp, experts[:1]), mh.LPIRL(discount=0.9999))
     assert "rest on the limit" not in known.message
+
+
+def test_a_simplex_method_that_goes_round_in_a_circle_is_stopped() -> None:
+    """One of the programs of this search never ended; other ways to solve it do."""
+    stay, leave, ride = 0.5236856645019057, 0.9121651889912897, 0.5296295960761109
+    moves = np.zeros((2, 5, 5))
+    moves[0, [0, 1, 2], [3, 0, 2]] = moves[1, [0, 1, 2, 3], [0, 1, 1, 3]] = 1.0
+    moves[0, 3, [1, 3]], moves[0, 4, [1, 2]], moves[1, 4, [2, 4]] = ((p, 1 - p) for p in (stay, leave, ride))
+    experts = [np.array([0, 1, 1, 1, 0]), np.array([0, 0, 1, 0, 1])]
+    found = mh.solve(mh.Problem(mh.MDP(moves), experts), mh.MPLP())
+    assert found.status == "converged"
+    assert all(found.evidence["reproduced"].values())

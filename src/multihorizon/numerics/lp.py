@@ -158,6 +158,8 @@ def _run(program: LinearProgram, options: dict[str, Any], basis: Any = None) -> 
     # One thread: programs are solved side by side by processes, and HiGHS' simplex is serial by default. Rows and dual prices may
     # be violated by 1e-9: HiGHS allows 1e-10, and one digit is left for badly scaled programs.
     always = {"output_flag": False, "threads": 1, "primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
+    # The simplex method may go round in a circle for ever. Many times the steps that a program takes are enough to tell.
+    always |= {"simplex_iteration_limit": 5000 + 50 * sum(program.matrix.shape), "ipm_iteration_limit": 1000}
     for name, value in (always | options).items():
         solver.setOptionValue(name, value)
     lp = highspy.HighsLp()
