@@ -2,7 +2,8 @@
 
     python benchmarks/soft_planning.py [--full]
 
-Processor seconds of one thread, the best of ten, or of three on large grids. Value iteration stops at a residual of 1e-10, `soft_plan` at rounding.
+Processor seconds of one thread, the best of ten, or of three on large grids. Value iteration stops at a residual of 1e-10,
+`soft_plan` at rounding.
 """
 
 from __future__ import annotations
