@@ -118,3 +118,42 @@ def test_a_proof_finds_the_hill_that_the_search_missed():
     assert solution.objective > 33.8
     assert "the proof came upon it" in solution.message
     assert solution.evidence["certificate"]["objective"] == pytest.approx(solution.objective)
+
+
+def test_an_answer_at_the_edge_is_found_before_it_is_said_that_there_is_none() -> None:
+    """Two experts whom a reward distinguishes only where one of them does not look ahead, in an order that no start had."""
+    moves = np.zeros((2, 4, 4))
+    moves[0, [0, 2], [2, 1]] = moves[1, [0, 1, 2], [1, 2, 0]] = 1.0
+    moves[0, 1, [0, 3]] = 0.4, 0.6
+    problem = mh.Problem(mh.MDP(moves, terminal=[3]), [np.array([0, 1, 0, 0]), np.array([1, 0, 1, 1])])
+    found = mh.solve(problem, mh.MPLP(certify=0.01))
+    assert found.status == "optimal"
+    assert found.objective == pytest.approx(0.59988, abs=1e-4)
+
+
+def test_that_there_is_no_answer_is_proved_by_a_pair_that_nothing_distinguishes() -> None:
+    """Who is paid on arrival at once wants one door or the other, however far they look ahead."""
+    moves = np.zeros((2, 4, 4))
+    moves[0, [0, 3], [1, 0]], moves[1, [0, 3], [2, 0]] = 1.0, 1.0
+    experts = [np.array([0, 0, 0, 0]), np.array([1, 0, 0, 0])]
+    found = mh.solve(mh.Problem(mh.MDP(moves, terminal=[1, 2]), experts), mh.MPLP(certify=0.01))
+    assert found.status == "infeasible"
+    assert "proved: no reward distinguishes them at any discounts" in found.message
+    assert found.evidence["certificate"]["proved"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_proof_denies_an_answer_that_is_there(seed) -> None:
+    """Experts with arbitrary choices: where it is proved that there is no answer, no discounts of a grid have one."""
+    rng = np.random.default_rng(seed)
+    moves = np.zeros((2, 4, 4))
+    for a, s in np.ndindex(2, 3):
+        moves[a, s, rng.choice(4, 2, replace=False)] = rng.dirichlet(np.ones(2))
+    problem = mh.Problem(mh.MDP(moves, terminal=[3]), [np.append(rng.integers(0, 2, 3), 0) for _ in range(2)])
+    found = mh.solve(problem, mh.MPLP(certify=0.01, certify_seconds=5))
+    inner = Inner(build_margins(problem), "worst", 0.0, 1.0)
+    values = [inner.at(inner.margins.limits * np.array(at)).objective for at in np.ndindex(11, 11) for at in [np.array(at) / 10]]
+    if found.status == "infeasible":
+        assert not found.evidence["certificate"]["proved"] or max(values) <= 1e-6
+    elif found.status == "optimal":
+        assert max(values) <= found.evidence["certificate"]["upper"] + 1e-6 or not found.evidence["certificate"]["covers_all"]

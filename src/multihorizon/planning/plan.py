@@ -357,7 +357,8 @@ def plan(mdp: MDP, reward: ArrayLike, discount: float, tie_tolerance: float = 1e
         reward: `(S,)` paid on arrival, or expected immediate reward `(S,A)`.
         discount: in [0,1]; 1 is legal where every policy met on the way ends.
         tie_tolerance: an action counts as optimal if it is worse than the best by at most this share of the range of optimal
-            values.
+            values. Whatever it is, differences below 1e-12 of the largest value are rounding and decide nothing: at discounts
+            very near 1, or where one part of a task pays a trillion times more than another, they may be real.
 
     Raises:
         ValueError: on malformed input, or at discount 1 where a policy never ends, naming the states.

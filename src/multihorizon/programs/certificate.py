@@ -204,8 +204,8 @@ class Relaxation:
 class Certificate:
     """The `upper` bound proved, the answer's `objective`, their relative `gap`, and the work it took.
 
-    `proved` says whether the gap asked for was reached, `covers_all` whether the bound holds for every Γ or only for those
-    whose Ω contains the answer's, `limits` the largest discounts searched.
+    `proved` says whether the gap asked for was reached or, without an answer, that there is none. `covers_all` says whether the
+    bound holds for every Γ or only for those whose Ω contains the answer's. `limits` are the largest discounts searched.
     """
 
     upper: float
@@ -223,8 +223,9 @@ class Certificate:
     def message(self) -> str:
         """One sentence."""
         if not self.objective > -INFINITY:
-            settled = "" if self.proved else " (not settled)"
-            return f"no worst margin above {self.upper:.3g} exists, by {self.boxes} boxes{settled}"
+            if self.proved:
+                return f"proved: no reward distinguishes them at any discounts ({self.boxes} boxes)"
+            return f"not proved that none does ({self.boxes} boxes, {self.open_boxes} open)"
         where = "" if self.covers_all else " wherever Ω contains the answer's"
         done = "proved" if self.proved else f"not proved, out of time with {self.open_boxes} boxes open"
         above = f"{100 * self.gap:.3g} % above the answer"
@@ -236,14 +237,14 @@ def bound_optimum(
 ) -> tuple[Certificate, Top | None]:
     """Prove an upper bound on the worst margin over the point's Ω, to a relative `gap` if `seconds` allow it.
 
-    For a point without a reward (g* = −inf) all rows are required and the target is a worst margin that counts as zero. Where
-    the proof comes upon an answer that is better by more than the gap, that one is climbed from, returned, and bounded.
+    Where the proof comes upon an answer that is better by more than the gap, that one is climbed from, returned, and bounded.
     """
+    if not point.has_reward:
+        return _bound_nothing(inner, gap, seconds), None
     begun = time.perf_counter()
-    margins, found = inner.margins, point.has_reward
-    required = point.omega if found else inner.every
+    margins, required = inner.margins, point.omega
     relaxation = Relaxation(margins, required, inner.l1)
-    target = max(point.objective / inner.bound * (1 + gap) if found else 0.0, POSITIVE_MARGIN)
+    target = max(point.objective / inner.bound * (1 + gap), POSITIVE_MARGIN)
     boxes = [relaxation.box(np.zeros(margins.n_experts), margins.limits, INFINITY, target)]
     deadline, settled, count, first = begun + seconds, -INFINITY, 1, boxes[0].bound
     asked, workers = False, n_workers(jobs)
@@ -278,7 +279,7 @@ def bound_optimum(
     proof = Certificate(
         upper=upper,
         objective=point.objective,
-        gap=upper / point.objective - 1 if found and point.objective > 0 else INFINITY,
+        gap=upper / point.objective - 1 if point.objective > 0 else INFINITY,
         target=gap,
         proved=not boxes,
         covers_all=forced.issuperset(np.flatnonzero(required).tolist()),
@@ -288,6 +289,41 @@ def bound_optimum(
         limits=margins.limits.tolist(),
     )
     return proof, None
+
+
+def _bound_nothing(inner: Inner, gap: float, seconds: float) -> Certificate:
+    """A proof that there is no answer: two experts whom no reward distinguishes, whatever the discounts.
+
+    A reward distinguishes two experts if it makes one of the actions in which they differ strictly better and no chosen action
+    worse. So each of these rows by itself is bounded, as far as time allows; one pair with no margin above zero is enough.
+    """
+    begun, margins = time.perf_counter(), inner.margins
+    count, boxes, upper = 0, list[Box](), INFINITY
+    for rows in sorted(margins.pairs.values(), key=lambda rows: rows.size):
+        boxes, settled = [], 0.0
+        for row in rows:
+            relaxation = Relaxation(margins, np.arange(len(margins.strict)) == row, 0.0)
+            first = relaxation.box(np.zeros(margins.n_experts), margins.limits, INFINITY, POSITIVE_MARGIN)
+            left = begun + seconds - time.perf_counter()
+            largest, boxes, done = _work(relaxation, POSITIVE_MARGIN, INFINITY, left, [first])
+            settled, count = max(settled, largest), count + 1 + done
+            if boxes:
+                break
+        if not boxes:
+            upper = inner.bound * settled
+            break
+    return Certificate(
+        upper=upper,
+        objective=-INFINITY,
+        gap=INFINITY,
+        target=gap,
+        proved=not boxes and bool(margins.pairs),
+        covers_all=True,
+        boxes=count,
+        open_boxes=len(boxes),
+        seconds=time.perf_counter() - begun,
+        limits=margins.limits.tolist(),
+    )
 
 
 def _work(relaxation: Relaxation, target: float, most: float, seconds: float, boxes: list[Box]) -> tuple[float, list[Box], int]:

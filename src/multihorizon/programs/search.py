@@ -366,6 +366,14 @@ class SequentialLP:
             found["evaluations"], found["converged"] = len(log.values) - evaluated, tops[-1].converged
             starts.append(found)
             progress(number / self.starts, f"sequential LP: start {number} of {self.starts}, best {log.best:.6g}")
+        if not any(top.point.has_reward for top in tops):
+            # The order of the discounts came from a search without an answer: look in any order before saying that there is none,
+            # and at 0 too, because answers may be nowhere else.
+            for point in qmc.Sobol(n_experts, seed=seed).random_base2(6):
+                anywhere = log.evaluate(inner, np.maximum(1.2 * point - 0.2, 0.0) * inner.margins.limits)
+                if anywhere.has_reward:
+                    tops.append(climber.ascend(inner, log, anywhere))
+                    break
         log.failures += 0 if apart is log else apart.n_failed
         best = int(np.argmax([-np.inf if top.point.failed else top.point.objective for top in tops]))
         trace = replace(log.trace(), discounts=np.array(log.discounts)[:, places])

@@ -46,6 +46,8 @@ from multihorizon.solution import ProgramEvidence, Solution, Status
 
 #: Discounts closer than this share a place in the order of horizons, or rest on a limit.
 SAME_DISCOUNT = 1e-9
+#: What is said where some program has no answer, and so nothing follows from there being none of the others.
+UNSOLVED = ", but HiGHS did not solve all programs: there may be one"
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,8 @@ class MPLP:
             solution = answer("MPLP", inner, inner.least(better.point), search, Status.CONVERGED)
             solution = replace(solution, message=f"{solution.message}{missed}")
         status = Status.OPTIMAL if proof.proved and solution.status == Status.CONVERGED else solution.status
+        if proof.proved and not point.has_reward:  # whatever HiGHS left open
+            status, solution = Status.INFEASIBLE, replace(solution, message=solution.message.removesuffix(UNSOLVED))
         evidence = replace(ProgramEvidence.of(solution), certificate=asdict(proof))
         return replace(solution, status=status, message=f"{solution.message}; {proof.message}", evidence=evidence)
 
@@ -217,7 +221,7 @@ def answer(solver: str, inner: Inner, point: Optimum, search: SearchResult | Non
         status = Status.INFEASIBLE
         message += f" at any of the {len(search.trace)} discount vectors searched" if search else " at these discounts"
         if point.failed or (search is not None and search.n_failed):
-            status, message = Status.NOT_CONVERGED, f"{message}, but HiGHS did not solve all programs: there may be one"
+            status, message = Status.NOT_CONVERGED, f"{message}{UNSOLVED}"
     return Solution(
         solver=solver,
         status=status,
