@@ -17,7 +17,7 @@ from multihorizon.choice.tabular import Likelihood
 from multihorizon.cli import app
 from multihorizon.estimate.intervals import precision
 from multihorizon.estimate.maximum_likelihood import resume
-from multihorizon.numerics.allocation import Local, allocate, evenly, filled, whole
+from multihorizon.numerics.allocation import Worth, allocate, evenly, filled, whole
 from multihorizon.parallel import silent
 from multihorizon.questions.design import _information, _mean_local
 from multihorizon.questions.pilot import read_pilot
@@ -59,7 +59,7 @@ def quadratic(centre, weights):
     """A concave function, rising in every share, with a known maximum among shares."""
 
     def f(w):
-        return Local(5.0 * w.sum() - 0.5 * float(weights @ (w - centre) ** 2), 5.0 - weights * (w - centre), np.diag(weights))
+        return Worth(5.0 * w.sum() - 0.5 * float(weights @ (w - centre) ** 2), 5.0 - weights * (w - centre), np.diag(weights))
 
     return f
 

@@ -762,7 +762,7 @@ class FeatureEquations(JointEquations):
         return common, float(np.concatenate(rewards).std())
 
 
-class _Seen(NamedTuple):
+class _SeenAt(NamedTuple):
     """Transitions and features of the rows, P_π, `F_π` and the entropy, and, where moves take time, G' of the rows."""
 
     following: Sparse
@@ -789,7 +789,7 @@ class _Task:
         self._largest = LARGEST_SOLVABLE_DISCOUNT if mdp.never_ends(policy.policy).any() else 1.0
         self._seen = self._at(0.5)
 
-    def _at(self, discount: float) -> _Seen:
+    def _at(self, discount: float) -> _SeenAt:
         """What the equations are made of at a discount; the same at all where every move takes one unit of time."""
         expert, policy = self._expert.at(discount), self._policy
         mdp = expert.mdp
@@ -797,11 +797,11 @@ class _Task:
         under = mdp.under(policy.policy)
         under = under.toarray() if mdp.n_states <= DENSE_STATES else under
         immediate = np.column_stack([self._mix @ features, policy.entropy])
-        return _Seen(
+        return _SeenAt(
             mdp.stacked[self._chosen], features, under, immediate, None if mdp.slope is None else mdp.slope[self._chosen]
         )
 
-    def _read(self, discount: float) -> tuple[float, _Seen]:
+    def _read(self, discount: float) -> tuple[float, _SeenAt]:
         """The discount, kept where values exist, and what the equations are made of there."""
         gamma = max(min(float(discount), self._largest), self._expert.mdp.least_discount)
         return gamma, self._seen if self._expert.mdp.durations is None else self._at(gamma)

@@ -31,8 +31,8 @@ from multihorizon.parallel import Progress, silent
 
 
 @dataclass(frozen=True, eq=False)
-class Local:
-    """F at one point: its value, gradient `(J,)` and curvature `(J,J)`, the Hessian with its sign changed."""
+class Worth:
+    """What shares are worth, F at one point: its value, gradient `(J,)` and curvature `(J,J)`, the Hessian with its sign changed."""
 
     value: float
     gradient: Floats
@@ -72,7 +72,7 @@ def evenly(most: Floats, budget: float = 1.0, cost: Floats | float = 1.0) -> Flo
 
 
 def allocate(
-    f: Callable[[Floats], Local | None], most: Floats, tolerance: float, start: Floats | None = None, progress: Progress = silent
+    f: Callable[[Floats], Worth | None], most: Floats, tolerance: float, start: Floats | None = None, progress: Progress = silent
 ) -> Allocation:
     """The best shares, to a gap below the tolerance.
 
@@ -138,7 +138,7 @@ def allocate(
 
 
 def whole(
-    f: Callable[[Floats], Local | None], numbers: Floats, cost: Floats, most: Floats, budget: float, exchanges: int = 200
+    f: Callable[[Floats], Worth | None], numbers: Floats, cost: Floats, most: Floats, budget: float, exchanges: int = 200
 ) -> Ints:
     """Whole numbers of times `(J,)` near `numbers`, whose cost is at most the budget.
 
@@ -152,7 +152,7 @@ def whole(
     """
     most, slack = np.floor(most + 1e-9), 1e-9 * budget
 
-    def added(times: Floats) -> tuple[Floats, Local | None]:
+    def added(times: Floats) -> tuple[Floats, Worth | None]:
         """As many more, one at a time where the gradient per cost is largest, as the budget has room for."""
         times, here = times.copy(), f(times)
         while (open_ := (times < most) & (cost <= budget - cost @ times + slack)).any():
@@ -162,7 +162,7 @@ def whole(
             here = f(times)
         return times, here
 
-    def exchanged(times: Floats, here: Local | None) -> tuple[Floats, Local | None]:
+    def exchanged(times: Floats, here: Worth | None) -> tuple[Floats, Worth | None]:
         """The same with single ones exchanged as long as that raises F."""
         for _ in range(exchanges if here is not None else 0):
             assert here is not None

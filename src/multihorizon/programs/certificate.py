@@ -60,7 +60,7 @@ class Box(NamedTuple):
     basis: Any = None
 
 
-class Columns(NamedTuple):
+class BoxColumns(NamedTuple):
     """The slices of the variables: θ⁺, θ⁻, each expert's θ₁, the continuations x₀ and x₁, λ, each expert's t₁, and t."""
 
     positive: slice
@@ -140,10 +140,10 @@ class Relaxation:
         return LinearProgram(costs, matrix, row_lower, row_upper, lower, upper)
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> BoxColumns:
         """Where the variables are."""
         d, k, n = self.margins.n_parameters, self.margins.n_experts, self.margins.owner.size
-        return Columns(*slices(d, d, k * d, n, n, k, k, 1))
+        return BoxColumns(*slices(d, d, k * d, n, n, k, k, 1))
 
     @cached_property
     def _entries(self) -> Entries:

@@ -48,7 +48,7 @@ from multihorizon.choice.tabular import Likelihood, Plans
 from multihorizon.estimate.population.covariates import least_persons
 from multihorizon.frames import Frame
 from multihorizon.mdp import MDP
-from multihorizon.numerics.allocation import Allocation, Local, allocate, evenly, whole
+from multihorizon.numerics.allocation import Allocation, Worth, allocate, evenly, whole
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.questions.pilot import Layout, Pilot, read_pilot
@@ -231,7 +231,7 @@ def design(
     )
 
 
-def _times_as_large(pilot: Pilot, target: Callable[[Floats], Local | None], even: Floats, value: float) -> float:
+def _times_as_large(pilot: Pilot, target: Callable[[Floats], Worth | None], even: Floats, value: float) -> float:
     """How many times as large the uniform study must be for the same information; for a population, with as many more persons."""
 
     def short(size: float) -> float:
@@ -382,7 +382,7 @@ class Information:
             return np.full((self.layout.targets,) * 2, np.inf)
         return np.asarray(np.linalg.inv(found[0]), dtype=np.float64)
 
-    def local(self, numbers: Floats, criterion: str, curved: bool = True) -> Local | None:
+    def local(self, numbers: Floats, criterion: str, curved: bool = True) -> Worth | None:
         """The criterion, "all" (`log det S`) or "widest" (the norm of the variances), for numbers of times `(J,)`.
 
         Its curvature is computed if asked for.
@@ -411,7 +411,7 @@ class Information:
         if not curved:
             own = np.zeros(self.pieces.shape[1:])
             np.add.at(own, layout.kind, layout.weight[:, None, None] * (toward.transpose(0, 2, 1) @ gradient @ toward))
-            return Local(value, self.pieces.reshape(len(self.pieces), -1) @ own.ravel(), np.zeros((0, 0)))
+            return Worth(value, self.pieces.reshape(len(self.pieces), -1) @ own.ravel(), np.zeros((0, 0)))
         moved = (toward @ self.pieces[:, layout.kind]) * layout.weight[:, None, None]  # (J,E,t,q)
         across = np.einsum("jetq,euq->jtu", moved, toward, optimize=True)
         j, e, _, q = moved.shape
@@ -426,10 +426,10 @@ class Information:
             -np.einsum("at,jtt->ja", norm, inverse @ across @ inverse),
         ]
         features = np.concatenate(parts, axis=1)
-        return Local(value, slope, features @ features.T)
+        return Worth(value, slope, features @ features.T)
 
 
-def _mean_local(drawn: Sequence[Information], criterion: str, curved: bool, numbers: Floats) -> Local | None:
+def _mean_local(drawn: Sequence[Information], criterion: str, curved: bool, numbers: Floats) -> Worth | None:
     """The mean of the criterion over draws."""
     found = []
     for one in drawn:
@@ -437,7 +437,7 @@ def _mean_local(drawn: Sequence[Information], criterion: str, curved: bool, numb
         if local is None:
             return None
         found.append(local)
-    return Local(
+    return Worth(
         float(np.mean([local.value for local in found])),
         np.mean([local.gradient for local in found], axis=0),
         np.mean([local.curvature for local in found], axis=0),
@@ -522,12 +522,12 @@ def _share_out(
             f"received {size:,.10g}"
         )
 
-    def at(shares: Floats) -> Local | None:
+    def at(shares: Floats) -> Worth | None:
         local = _mean_local(drawn, criterion, True, size * shares / cost)
         if local is None:
             return None
         by = size / cost
-        return Local(local.value, local.gradient * by, local.curvature * np.outer(by, by))
+        return Worth(local.value, local.gradient * by, local.curvature * np.outer(by, by))
 
     return allocate(at, np.minimum(most * cost / size, 2.0), 0.005, start, progress)
 
