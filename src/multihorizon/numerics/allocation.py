@@ -32,7 +32,7 @@ from multihorizon.parallel import Progress, silent
 
 @dataclass(frozen=True, eq=False)
 class Worth:
-    """What shares are worth, F at one point: its value, gradient `(J,)` and curvature `(J,J)`, the Hessian with its sign changed."""
+    """What shares are worth: F, its gradient `(J,)` and its curvature `(J,J)`, the Hessian with its sign changed."""
 
     value: float
     gradient: Floats
