@@ -138,7 +138,7 @@ def test_that_there_is_no_answer_is_proved_by_a_pair_that_nothing_distinguishes(
     experts = [np.array([0, 0, 0, 0]), np.array([1, 0, 0, 0])]
     found = mh.solve(mh.Problem(mh.MDP(moves, terminal=[1, 2]), experts), mh.MPLP(certify=0.01))
     assert found.status == "infeasible"
-    assert "proved: no reward distinguishes them at any discounts" in found.message
+    assert "proved: no reward distinguishes all experts at any discounts" in found.message
     assert found.evidence["certificate"]["proved"]
 
 

@@ -224,8 +224,8 @@ class Certificate:
         """One sentence."""
         if not self.objective > -INFINITY:
             if self.proved:
-                return f"proved: no reward distinguishes them at any discounts ({self.boxes} boxes)"
-            return f"not proved that none does ({self.boxes} boxes, {self.open_boxes} open)"
+                return f"proved: no reward distinguishes all experts at any discounts ({self.boxes} boxes)"
+            return f"not proved that there is none at others ({self.boxes} boxes, {self.open_boxes} open)"
         where = "" if self.covers_all else " wherever Ω contains the answer's"
         done = "proved" if self.proved else f"not proved, out of time with {self.open_boxes} boxes open"
         above = f"{100 * self.gap:.3g} % above the answer"

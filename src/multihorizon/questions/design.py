@@ -151,9 +151,12 @@ def design(
     if not size:
         raise ValueError("the guess has no decisions to take the size of the study from: give episodes, decisions or a budget")
     drawn = list(_information(pilot, offered, part_of(progress, 0.0, 0.4)))
-    remarks = list(pilot.remarks)
+    remarks, criterion = list(pilot.remarks), "all"
+    if width is not None:
+        unit, criterion = "episodes", "widest"
+    cost = _costs(offered, unit, drawn[0].decisions)
     if width is None:  # what is larger than the whole study cannot be in it
-        fits = (cost := _costs(offered, unit, drawn[0].decisions)) <= size * (1 + 1e-9)
+        fits = cost <= size * (1 + 1e-9)
         if not fits.any():
             cheapest = f"costs {cost.min():.3g}" if unit == "budget" else f"takes {cost.min():.3g} {unit}"
             raise ValueError(
@@ -164,17 +167,14 @@ def design(
             names = [candidate.name for candidate, one in zip(offered.candidates, fits, strict=True) if not one]
             remarks.append(f"Left out, because they are larger than the whole study: {first_few(names)}.")
             kept = tuple(candidate for candidate, one in zip(offered.candidates, fits, strict=True) if one)
-            offered = replace(offered, candidates=kept, times=offered.times[fits])
+            offered, cost = replace(offered, candidates=kept, times=offered.times[fits]), cost[fits]
             drawn = list(_information(pilot, offered, part_of(progress, 0.0, 0.4)))
     _require_told(drawn[0], pilot)
     visits = drawn[0].decisions
     most = np.array([candidate.most for candidate in offered.candidates])
     if width is not None:
-        unit, criterion = "episodes", "widest"
-        cost = _costs(offered, unit, visits)
         size, found = _smallest_budget(drawn, cost, most, width, level, part_of(progress, 0.4, 0.9))
     else:
-        cost, criterion = _costs(offered, unit, visits), "all"
         found = _share_out(drawn, cost, most, size, criterion, part_of(progress, 0.4, 0.9))
     progress(0.9, "rounding to whole episodes")
     target, numbers = partial(_mean_local, drawn, criterion, False), size * found.weights / cost
