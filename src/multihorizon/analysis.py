@@ -890,7 +890,8 @@ def build_problem(
     Args:
         tables: one for each task.
         mdps: their transitions in the same order, checked against the tables; None estimates them.
-        features: None, or a function of an MDP that gives the matrix F and the features' names.
+        features: None, or a function of an MDP that gives a matrix of features and their names: `(S,d)` earned on arrival, or
+            `(A·S,d)` in rows a·S + s for decisions.
         smoothing: of estimated transitions.
         estimate_rest: whether `mdps` hold only some actions of some states, and the others are estimated.
     """
@@ -917,9 +918,8 @@ def build_crowd(
 
 
 def _of_features(mdp: MDP, matrix: Any) -> str:
-    """Whether a matrix of features belongs to states and actions, or to arrivals, as where moves take time."""
-    on_arrival = mdp.durations is not None and matrix is not None and matrix.shape[0] == mdp.n_states
-    return "arrival_features" if on_arrival else "features"
+    """Whether a matrix of features has a row for each state, and is earned on arrival, or for each action and state."""
+    return "arrival_features" if matrix is not None and matrix.shape[0] == mdp.n_states else "features"
 
 
 def _tasks(

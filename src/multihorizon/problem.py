@@ -87,7 +87,8 @@ class Expert:
     matrix F `(A·S,d)` that turns reward parameters into the expected immediate reward; None stands for the stacked transitions
     (one number per state, paid on arrival), and `feature_matrix` is F in both cases.
     `known_reward` `(A·S,)` is a part of the expected immediate reward that needs no estimating; None stands for none.
-    Where the features are paid on arrival, `arrival` `(S,d)` says how, and F is their average over next states.
+    Where the features are paid on arrival, `arrival` `(S,d)` says how, and F is their average over next states; `known_arrival`
+    `(S,)` says it of the known reward.
     `conditions` keeps the counts apart by the conditions they were made under; None where there are none.
     `table` is where the counts come from, if an expert of this name made all of them there.
     The arrays are copies that cannot be written to.
@@ -102,6 +103,7 @@ class Expert:
     features: Sparse | None = None
     arrival: Sparse | None = None
     known_reward: Floats | None = None
+    known_arrival: Floats | None = None
     conditions: Conditions | None = None
     table: Demonstrations | None = field(default=None, repr=False)
     feature_matrix: Sparse = field(init=False, repr=False)
@@ -149,14 +151,23 @@ class Expert:
         """What reward parameters pay on arrival, `(S,d)`; None where features belong to states and actions."""
         return sp.eye_array(self.mdp.n_states, format="csr") if self.features is None else self.arrival
 
-    def paid(self, known_reward: Floats, features: Sparse | None) -> Expert:
+    def paid(self, known_reward: Floats, known_arrival: Floats | None, features: Sparse | None) -> Expert:
         """The same expert with a known reward and features that suit the task; the data are not checked again."""
         made = copy.copy(self)
-        object.__setattr__(made, "table", self.table)
         matrix = self.mdp.stacked if features is None else features
-        for name, value in (("known_reward", known_reward), ("features", features), ("feature_matrix", matrix)):
+        fields = {"known_reward": known_reward, "known_arrival": known_arrival, "features": features, "feature_matrix": matrix}
+        for name, value in {"table": self.table, **fields}.items():
             object.__setattr__(made, name, value)
         return made
+
+    def in_task(self, mdp: MDP) -> Expert:
+        """The same expert in a changed task: what is paid on arrival follows the transitions."""
+        return replace(
+            self,
+            mdp=mdp,
+            features=self.features if self.arrival is None else sp.csr_array(mdp.stacked @ self.arrival),
+            known_reward=self.known_reward if self.known_arrival is None else mdp.stacked @ self.known_arrival,
+        )
 
     def at(self, discount: float) -> Expert:
         """The same expert in the task as it is seen at a discount (`MDP.at`): what is paid on arrival follows its transitions."""
@@ -438,12 +449,7 @@ class Problem(AnyProblem):
         tasks = {id(mdp): change(mdp) for mdp in {id(expert.mdp): expert.mdp for expert in self.experts}.values()}
         if all(tasks[id(expert.mdp)] is expert.mdp for expert in self.experts):
             return self
-        experts = []
-        for expert in self.experts:
-            mdp = tasks[id(expert.mdp)]
-            features = expert.features if expert.arrival is None else sp.csr_array(mdp.stacked @ expert.arrival)
-            experts.append(replace(expert, mdp=mdp, features=features))
-        return self.with_experts(experts)
+        return self.with_experts(expert.in_task(tasks[id(expert.mdp)]) for expert in self.experts)
 
     def with_transitions(self, fitted: Sequence[Floats]) -> Problem:
         """The same problem with fitted probabilities in place of estimated ones: the entries of each estimated task in turn."""
@@ -608,8 +614,8 @@ def _aligned(persons: int, parts: Sequence[_Rows]) -> tuple[list[Sparse], Ints |
 class CrowdTask:
     """One task of a crowd: the MDP, and how often cell i took action a in state s, at `[i, a·S + s]` of `counts` `(m,A·S)`.
 
-    A cell is a person, or a person under one combination of conditions. `features` `(A·S,d)`, `arrival` `(S,d)` and
-    `known_reward` `(A·S,)` are as in `Expert`. Cells that were not seen in the task have an empty row.
+    A cell is a person, or a person under one combination of conditions. `features` `(A·S,d)`, `arrival` `(S,d)`,
+    `known_reward` `(A·S,)` and `known_arrival` `(S,)` are as in `Expert`. Cells that were not seen in the task have an empty row.
     In terminal states nobody decides anything. `tables` are those that its decisions come from, as far as they are known.
     """
 
@@ -618,6 +624,7 @@ class CrowdTask:
     features: Sparse | None = None
     arrival: Sparse | None = None
     known_reward: Floats | None = None
+    known_arrival: Floats | None = None
     tables: tuple[Demonstrations, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -637,6 +644,7 @@ class CrowdTask:
             features=self.features,
             arrival=self.arrival,
             known_reward=self.known_reward,
+            known_arrival=self.known_arrival,
         )
 
 
@@ -692,7 +700,7 @@ class Crowd(AnyProblem):
             parts.append(_Rows(sp.csr_array(sp.vstack(counts)), whose, _stacked(frames, sizes)))
         found, owner, conditions = _aligned(problem.n_experts, parts)
         tasks = (
-            CrowdTask(first.mdp, counts, first.features, first.arrival, first.known_reward, tables)
+            CrowdTask(first.mdp, counts, first.features, first.arrival, first.known_reward, first.known_arrival, tables)
             for first, tables, counts in zip(firsts, sources, found, strict=True)
         )
         return cls(problem.names, problem.parameter_names, tuple(tasks), owner, conditions)
@@ -793,9 +801,8 @@ class Crowd(AnyProblem):
         """The same persons in changed tasks: rewards that are paid on arrival follow the transitions."""
         made = []
         for task in self.tasks:
-            mdp = change(task.mdp)
-            features = task.features if task.arrival is None else sp.csr_array(mdp.stacked @ task.arrival)
-            made.append(replace(task, mdp=mdp, features=features))
+            moved = task.pooled.in_task(change(task.mdp))
+            made.append(replace(task, mdp=moved.mdp, features=moved.features, known_reward=moved.known_reward))
         return replace(self, tasks=tuple(made))
 
     def __repr__(self) -> str:

@@ -44,8 +44,9 @@ from multihorizon.checks import (
     label,
     read_only,
 )
+from multihorizon.mdp import MDP
 from multihorizon.numerics.newton import Dense, Metric, resting
-from multihorizon.problem import AnyProblem, Crowd, Expert, Problem
+from multihorizon.problem import AnyProblem, Crowd, Problem
 
 Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]
 #: Above this many rewards, or parameters in all, nothing of size p×p is formed: an information matrix costs the cube of them.
@@ -525,11 +526,11 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
         return problem, _by_state(problem.parameter_names, known)
     if problem.tabular and numbers.shape == (problem.n_parameters,):
         return problem, numbers
-    of_task: dict[int, tuple[Floats, Sparse | None]] = {}  # what all experts of a task share
+    of_task: dict[int, tuple[Floats, Floats | None, Sparse | None]] = {}  # what all experts of a task share
     for expert in problem.experts:
         if id(expert.mdp) not in of_task:
             none = sp.csr_array((expert.mdp.stacked.shape[0], 0))
-            of_task[id(expert.mdp)] = read_only(_rows(expert, known)), none if problem.tabular else expert.features
+            of_task[id(expert.mdp)] = *_paid(expert.mdp, known), none if problem.tabular else expert.features
     experts = (expert.paid(*of_task[id(expert.mdp)]) for expert in problem.experts)
     paid = problem.with_experts(experts, () if problem.tabular else None)
     return paid, None if paid.n_parameters else np.zeros(0)
@@ -540,15 +541,14 @@ def crowd_with_known_reward(crowd: Crowd, known: Any) -> tuple[Crowd, Floats | N
     everybody = Problem._of([replace(task.pooled, name=f"task {i}") for i, task in enumerate(crowd.tasks)], crowd.parameter_names)
     paid, reward = with_known_reward(everybody, known)
     tasks = [
-        replace(task, features=expert.features, known_reward=expert.known_reward)
+        replace(task, features=expert.features, known_reward=expert.known_reward, known_arrival=expert.known_arrival)
         for task, expert in zip(crowd.tasks, paid.experts, strict=True)
     ]
     return replace(crowd, tasks=tuple(tasks), parameter_names=paid.parameter_names), reward
 
 
-def _rows(expert: Expert, known: Any) -> Floats:
-    """What an expert is paid for each decision, in rows a·S + s."""
-    mdp = expert.mdp
+def _paid(mdp: MDP, known: Any) -> tuple[Floats, Floats | None]:
+    """What is paid for each decision, in rows a·S + s, and on arrival where it is paid there."""
     states, rows = mdp.n_states, mdp.n_actions * mdp.n_states
     array = _by_state(mdp.state_names, known) if isinstance(known, Mapping) else as_floats(known, "known_reward")
     if array.shape == (states, mdp.n_actions):
@@ -563,7 +563,9 @@ def _rows(expert: Expert, known: Any) -> Floats:
             "known_reward must be given for states and actions where moves take time and the reward is made of features, "
             "received one that is paid on arrival"
         )
-    return mdp.stacked @ array if array.shape == (states,) else np.where(mdp.live.T.ravel(), array, 0.0)
+    if array.shape == (states,):
+        return read_only(mdp.stacked @ array), read_only(array)
+    return read_only(np.where(mdp.live.T.ravel(), array, 0.0)), None
 
 
 def _by_state(names: tuple[str, ...], known: Mapping[str, float]) -> Floats:

@@ -575,6 +575,7 @@ def _planner(task: CrowdTask, free: bool) -> Persons:
         engine=engine_for(mdp),
         features=Features(everybody.feature_matrix, mdp, free),
         known_reward=np.zeros(mdp.n_actions * mdp.n_states) if task.known_reward is None else task.known_reward,
+        known_arrival=task.known_arrival,
         arrival=everybody.arrival_features,
         counts=everybody.counts.T[:, :, None],
         visits=everybody.counts.sum(axis=1)[:, None],

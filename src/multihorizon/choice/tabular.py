@@ -334,6 +334,7 @@ class Persons:
     engine: Engine
     features: Features
     known_reward: Floats
+    known_arrival: Floats | None
     arrival: Sparse | None
     counts: Floats
     visits: Floats
@@ -354,10 +355,12 @@ class Persons:
 
     def in_task(self, mdp: MDP, engine: Engine) -> Persons:
         """The same persons where the same moves have other probabilities."""
-        features = self.features
+        features, known = self.features, self.known_reward
         if self.arrival is not None:
             features = Features(mdp.stacked @ self.arrival, mdp, self.features.free, self.features.used)
-        return replace(self, mdp=mdp, engine=engine, features=features)
+        if self.known_arrival is not None:
+            known = mdp.stacked @ self.known_arrival
+        return replace(self, mdp=mdp, engine=engine, features=features, known_reward=known)
 
     def at(self, discount: float) -> Persons:
         """The same persons in the task as all of them see it at one discount."""
@@ -379,10 +382,12 @@ class Persons:
         return total
 
     def on_arrival(self, theta: Floats) -> Floats:
-        """What θ `(d,)` of all, or `(K,d)` of each, pays on arrival, `(S,1)` or `(S,n)`."""
-        if self.arrival is None:
-            return np.zeros((self.mdp.n_states, 1))
-        paid: Floats = self.arrival @ (theta[:, None] if theta.ndim == 1 else theta[self.owners].T)
+        """What is paid on arrival under θ `(d,)` of all, or `(K,d)` of each, `(S,1)` or `(S,n)`."""
+        paid: Floats = np.zeros((self.mdp.n_states, 1))
+        if self.known_arrival is not None:
+            paid = paid + self.known_arrival[:, None]
+        if self.arrival is not None:
+            paid = paid + self.arrival @ (theta[:, None] if theta.ndim == 1 else theta[self.owners].T)
         return paid
 
     def plan(self, theta: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Plans | None:
@@ -421,6 +426,7 @@ def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> t
                     engine=engine,
                     features=features,
                     known_reward=np.zeros(rows) if first.known_reward is None else first.known_reward,
+                    known_arrival=first.known_arrival,
                     arrival=first.arrival_features,
                     counts=counts,
                     visits=counts.sum(axis=0),

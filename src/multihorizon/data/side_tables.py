@@ -40,11 +40,12 @@ from multihorizon.mdp import MDP, Durations
 
 
 def read_features(path: str | Path, mdp: MDP) -> tuple[Sparse, tuple[str, ...]]:
-    """F `(A·S,d)` and the features' names, from CSV or Parquet; where moves take time, what is earned on arrival as `(S,d)`."""
-    dense, names, by_action = _read(path, "features", mdp)
-    if mdp.durations is not None and not by_action:
-        return sp.csr_array(dense), names
-    return (sp.csr_array(dense) if by_action else sp.csr_array(mdp.stacked @ sp.csr_array(dense))), names
+    """The features and their names, from CSV or Parquet: `(A·S,d)` of decisions, or `(S,d)` earned on arrival without `action`.
+
+    What is earned on arrival stays with the states: it follows the transitions wherever these give way, take time or change.
+    """
+    dense, names, _ = _read(path, "features", mdp)
+    return sp.csr_array(dense), names
 
 
 def read_known_reward(path: str | Path, mdp: MDP) -> Floats:

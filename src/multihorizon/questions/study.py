@@ -520,7 +520,7 @@ def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | N
     """The problem's persons in each of these tasks, with one decision of every kind: what planned studies begin with.
 
     A reward of states goes by their names. Features are those of the problem's task with the same states and actions, unless
-    they are given, `(A·S,d)` for each task. A `known` reward goes by the order of states and actions.
+    they are given, `(A·S,d)`, or `(S,d)` on arrival, for each task. A `known` reward goes by the order of states and actions.
 
     Raises:
         ValueError: where the reward says nothing of a task.
@@ -539,9 +539,14 @@ def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | N
         arrival = matrix = None
         if features is not None:
             matrix = sp.csr_array(features[place])
+            if matrix.shape == (mdp.n_states, problem.n_parameters):
+                arrival, matrix = matrix, sp.csr_array(mdp.stacked @ matrix)
             if matrix.shape != (mdp.stacked.shape[0], problem.n_parameters):
-                expected = (mdp.stacked.shape[0], problem.n_parameters)
-                raise ValueError(f"features of task {place + 1} must have shape {expected}, received {matrix.shape}")
+                rows, d = mdp.stacked.shape[0], problem.n_parameters
+                raise ValueError(
+                    f"features of task {place + 1} must have shape ({rows}, {d}), or ({mdp.n_states}, {d}) on arrival, "
+                    f"received {matrix.shape}"
+                )
         elif problem.tabular and problem.parameter_names != mdp.state_names:
             column = {name: i for i, name in enumerate(problem.parameter_names)}
             unknown = next((name for name in mdp.state_names if name not in column), None)

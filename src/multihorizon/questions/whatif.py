@@ -219,7 +219,7 @@ def _features_after(
         if tabular:
             raise ValueError("features of the new states must come with a problem that has features, received one without any")
         matrix = sp.csr_array(features) if sp.issparse(features) else sp.csr_array(as_floats(features, "features"))
-        if matrix.shape == (states, d) and expert is not None and expert.arrival is not None:
+        if matrix.shape == (states, d):
             return sp.csr_array(after.stacked @ matrix), matrix
         if matrix.shape != (rows, d):
             raise ValueError(

@@ -181,8 +181,9 @@ def _write_solution(draft: Path, found: Analysis | CrowdAnalysis) -> None:
         if matrix is not None:
             parts = {part: getattr(sp.csr_array(matrix), part) for part in ("data", "indices", "indptr", "shape")}
             content |= {f"{name}_{part}": np.asarray(value) for part, value in parts.items()}
-    if task.known_reward is not None:
-        content["known_reward"] = task.known_reward
+    for name in ("known_reward", "known_arrival"):
+        if getattr(task, name) is not None:
+            content[name] = getattr(task, name)
     with (draft / TASK).open("wb") as file:
         np.savez_compressed(file, **content)
 
@@ -239,5 +240,5 @@ def _crowd_from(mdp: MDP, arrays: dict[str, Any]) -> Crowd:
     counts = matrix("counts")
     if counts is None:
         raise KeyError("counts")
-    task = CrowdTask(mdp, counts, matrix("features"), matrix("arrival"), arrays.get("known_reward"))
+    task = CrowdTask(mdp, counts, matrix("features"), matrix("arrival"), arrays.get("known_reward"), arrays.get("known_arrival"))
     return Crowd(tuple(arrays["experts"].tolist()), tuple(arrays["parameters"].tolist()), (task,))
