@@ -84,9 +84,7 @@ def main(episodes: int = 5000, quick: bool = False) -> mh.Solution:
     exact = mh.identify(mh.Problem(mdp, policies, names=NAMES))
     assert np.abs(exact.discounts - DISCOUNTS).max() < 1e-6
     table = mh.Demonstrations.simulate(mdp, policies, episodes, seed=1, names=NAMES)
-    problem = mh.Problem(
-        mdp, table, features=mdp.stacked @ sp.csr_array(earned), feature_names=FEATURES
-    )
+    problem = mh.Problem(mdp, table, arrival_features=earned, feature_names=FEATURES)
     begun = time.perf_counter()
     solution = mh.solve(problem, mh.MaximumLikelihood(starts=1 if quick else 4))
     if quick:

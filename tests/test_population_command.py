@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit
 from typer.testing import CliRunner
 
 import multihorizon as mh
@@ -383,3 +384,30 @@ def test_conditions_give_one_answer_whichever_way_they_are_read(study, condition
     for other in (beside, many):
         for name in ("discount", "temperature", "spread", "variance"):
             assert other[name] == within[name]
+
+
+@pytest.mark.slow
+def test_reward_and_transitions_are_both_estimated(tmp_path) -> None:
+    """Eight people who save, without rules: tables of drawn transitions cut patches that those of the fit read afterwards."""
+    moves, earned = np.zeros((3, 6, 6)), np.zeros((6, 3, 2))
+    for wealth in range(6):
+        for spent in range(3):
+            left = wealth - min(spent, wealth)
+            earned[wealth, spent] = np.sqrt(wealth - left), left == 0
+            for income, chance in enumerate((0.5, 0.3, 0.2)):
+                moves[spent, wealth, min(left + income, 5)] += chance
+    mdp = mh.MDP(moves, state_names=[f"w{i}" for i in range(6)], action_names=["save", "one", "two"])
+    logits = 0.5 + np.arange(8) % 2 + 0.4 * np.random.default_rng(0).normal(size=8)
+    policies = [mh.soft_plan(mdp, earned @ [1.0, -1.0], float(expit(x)), 0.5).policy for x in logits]
+    table = mh.Demonstrations.simulate(mdp, policies, 4, max_steps=30, names=[f"p{i}" for i in range(8)])
+    table.to_csv(tmp_path / "decisions.csv")
+    pd.DataFrame({"expert": table.experts, "group": ["a", "b"] * 4}).to_csv(tmp_path / "persons.csv", index=False)
+    places = {"state": np.repeat(mdp.state_names, 3), "action": np.tile(mdp.action_names, 6)}
+    features = pd.DataFrame(earned.reshape(-1, 2), columns=["spent", "broke"]).assign(**places)
+    features.to_csv(tmp_path / "features.csv", index=False)
+    files = ["--features", tmp_path / "features.csv", "--persons", tmp_path / "persons.csv"]
+    arguments = [tmp_path / "decisions.csv", *files, "--formula", "~ group", "--cut-off", "--quick", "--out", tmp_path / "out"]
+    result = CliRunner().invoke(app, ["fit", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    effect = json.loads((tmp_path / "out" / "result.json").read_text())["population"]["discount"]["group[T.b]"]
+    assert effect["interval"][0] < effect["estimate"] < effect["interval"][1]

@@ -897,11 +897,16 @@ class Marginal:
         return made
 
     def prepared(self, psi: Floats) -> Question:
-        """What is asked of blocks at ψ, with tables that are prepared: a trial of another θ may have been the last."""
-        theta = self.layout.unpack(psi).theta
-        if not np.array_equal(theta, self.layout.tables.theta):
+        """What is asked of blocks at ψ, with tables that are prepared.
+
+        A trial of another θ may have been the last. And tables share their patches with those of other θ and of transitions that
+        were drawn anew, which may have cut them since.
+        """
+        question, effects = self.question(self.layout.unpack(psi).theta), self.layout.effects(psi)
+        unread = [block for block in self.blocks() if block.log is None]
+        if any(question.tables.lacking(block.at_cells(question.nodes(block)[0], effects)).size for block in unread):
             self._answers(psi, False)
-        return self.question(theta)
+        return question
 
     def question(self, theta: Floats) -> Question:
         """What is asked of blocks at this θ."""
