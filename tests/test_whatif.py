@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,8 @@ import pytest
 from tiny import PAYS, three_steps, tiny_solutions
 
 import multihorizon as mh
-from multihorizon.questions.whatif import Outcomes, Prediction, read_change
+from multihorizon.questions.whatif import Outcomes, Prediction, interval_ends, read_change
+from multihorizon.report.whatif_page import write_whatif
 
 
 def drawn_task(seed: int) -> tuple[mh.MDP, np.ndarray, np.ndarray, np.random.Generator]:
@@ -92,9 +95,53 @@ def test_a_set_that_reaches_a_discount_of_one_is_answered_where_nothing_ends(exp
 def test_outcomes_of_a_plan_that_never_ends_are_not_known_and_those_of_others_are() -> None:
     mdp = mh.MDP([[[0, 1, 0], [1, 0, 0], [0, 0, 0]], [[0, 0, 1], [0, 0, 1], [0, 0, 0]]], initial=[1, 0, 0], terminal=[2])
     policies = np.array([[[1.0, 0.0]] * 3, [[0.5, 0.5]] * 3])
-    found = Outcomes(mdp, [2], False, False).of_or_nan(policies, np.array([0.9, 0.9]), np.zeros((3, 2)))
+    found = Outcomes(mdp, [2], False, False).of(policies, np.array([0.9, 0.9]), None, np.zeros((3, 2)))
     assert np.isnan(found[:, 0]).all()
     assert np.allclose(found[-2:, 1], [1.0, 2.0])
+
+
+@cache
+def chain_with_two_ends() -> mh.Solution:
+    """A fit of few walks along 15 places with an end on either side: the rewards in between are hardly known."""
+    moves = np.zeros((2, 15, 15))
+    for here in range(1, 14):
+        moves[0, here, here - 1] = moves[1, here, here + 1] = 1.0
+    names = [f"place {i}" for i in range(15)]
+    mdp = mh.MDP(moves, initial=np.arange(15) == 7, terminal=[0, 14], state_names=names, action_names=["left", "right"])
+    reward = np.full(15, -0.05)
+    reward[[0, 14]] = 1.0, 3.0
+    policies = [mh.soft_plan(mdp, reward, gamma, temperature=0.5).policy for gamma in (0.6, 0.8, 0.95)]
+    table = mh.Demonstrations.simulate(mdp, policies, episodes=20, seed=1)
+    return mh.solve(mh.Problem(mdp, table), mh.MaximumLikelihood())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"forbid": {"place 5": ["left"], "place 7": ["left"], "place 9": ["left"]}}, {"pay": {"place 3": 1.0}}],
+    ids=["ban", "bonus"],
+)
+def test_draws_whose_episodes_never_end_bound_nothing_and_do_not_end_the_run(change: Any, tmp_path: Any) -> None:
+    found = mh.predict(chain_with_two_ends(), **change)
+    assert any("of 200 draws from the estimate episodes never end" in remark for remark in found.remarks)
+    visits = found.outcomes[found.outcomes["quantity"] == "visits"]
+    assert (visits["status"] == "identified").any()
+    assert (visits["status"] == "not bounded").any()
+    assert visits.loc[visits["status"] == "not bounded", ["low", "high"]].isna().all(axis=None)
+    # what people choose, and what is discounted, is known all the same
+    assert np.isfinite(found.low[:, 1:14]).all()
+    assert np.isfinite(found.outcomes[found.outcomes["quantity"] == "discounted reward"][["low", "high"]].to_numpy()).all()
+    write_whatif(tmp_path, found, {})
+    assert "inf" not in re.findall(r"<td[^>]*>([^<]*)</td>", (tmp_path / "whatif.html").read_text())
+
+
+def test_an_interval_covers_draws_without_a_value() -> None:
+    drawn = np.arange(1.0, 200.0)
+    whole = interval_ends(np.append(drawn, 200.0), 0.95, 0, (0.0, np.inf))
+    assert np.allclose(whole, np.quantile(np.append(drawn, 200.0), [0.025, 0.975], method="weibull"))
+    few, many = (interval_ends(np.r_[drawn[n:], np.full(n + 1, np.nan)], 0.95, 0, (0.0, np.inf)) for n in (1, 20))
+    assert 0 < few[0] < whole[0] + 1
+    assert whole[1] < few[1] < np.inf
+    assert many == (0.0, np.inf)
 
 
 def test_a_ban_is_the_limit_of_a_fine() -> None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,6 +70,15 @@ def in_words(parts: list[str]) -> str:
     """A list in words; of many, the first few and how many more there are."""
     shown = parts if len(parts) <= 6 else [*parts[:5], f"{len(parts) - 5} more"]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"
+
+
+def interval_text(low: float, high: float, write: Callable[[float], str]) -> str:
+    """Both ends of an interval; of one that the data bound on one side alone, that side."""
+    if np.isnan(low + high) or np.isinf([low, high]).all():
+        return "–"
+    if np.isinf(high):
+        return f"at least {write(low)}"
+    return f"at most {write(high)}" if np.isinf(low) else f"{write(low)} to {write(high)}"
 
 
 def from_to(ends: list[str]) -> str:

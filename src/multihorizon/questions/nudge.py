@@ -48,7 +48,6 @@ from multihorizon.checks import Bools, Floats, Ints, as_count, as_level
 from multihorizon.exact.identify import Identification
 from multihorizon.mdp import MDP, steps_into
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
-from multihorizon.planning.linear import SingularError
 from multihorizon.planning.plan import plan
 from multihorizon.problem import Problem
 from multihorizon.questions.whatif import (
@@ -63,9 +62,11 @@ from multihorizon.questions.whatif import (
     Outcomes,
     action_place,
     as_reward,
+    each_or_nan,
     estimate_of,
     expected_rewards,
     explaining,
+    interval_ends,
     is_timed,
     planned_or_nan,
     plans_at_once,
@@ -76,7 +77,7 @@ from multihorizon.questions.whatif import (
 )
 from multihorizon.result import COLOURS, Result, literal
 from multihorizon.solution import Solution
-from multihorizon.words import in_words, percent
+from multihorizon.words import in_words, interval_text, percent
 
 #: The words for what was found.
 FOUND, ALREADY, INFINITE, NOT_FOUND = "found", "already", "infinite", "not found"
@@ -156,7 +157,8 @@ class Nudge(Result):
             return f"{text} ({NOT_BOUNDED})"
         if np.isnan(self.low[k]) or self.low[k] == self.high[k]:
             return text
-        return f"{text} ({self.low[k]:.4g} to {self.high[k] if np.isinf(self.high[k]) else format(self.high[k], '.4g')})"
+        ends = interval_text(float(self.low[k]), float(self.high[k]), lambda end: f"{end:.4g}")
+        return f"{text} ({ends}{'; the upper end is not bounded by the data' if np.isinf(self.high[k]) else ''})"
 
     def _near_and_far(self) -> list[str]:
         """Who responds to what is near and who to what is far, in words."""
@@ -405,9 +407,12 @@ def _remarks(known: Known, status: list[str], found: list[_Found]) -> list[str]:
     lost = [name for name, word in zip(known.names, status, strict=bool(status)) if word == NOT_BOUNDED]
     if lost:
         lines.append(f"The decisions do not show which bonus {in_words(lost)} would need.")
-    left_out = max(one.left_out for one in found)
-    if left_out:
-        lines.append(f"Up to {left_out} of the draws have no chance that can be planned, and were left out.")
+    unplanned = max(one.unplanned for one in found)
+    if unplanned:
+        lines.append(
+            f"In up to {unplanned} of the draws from the estimate the probability without a bonus is not known, because episodes "
+            "last for millions of steps or values are infinite. The intervals cover whatever bonus is needed there."
+        )
     falling = [name for name, one in zip(known.names, found, strict=True) if not one.rising]
     if falling:
         lines.append(
@@ -421,7 +426,7 @@ def _remarks(known: Known, status: list[str], found: list[_Found]) -> list[str]:
 
 
 class _Found(NamedTuple):
-    """What was found of one expert; the curve `(2,G)` holds bonuses and chances; some draws may have been left out."""
+    """What was found of one expert; the curve `(2,G)` holds bonuses and chances; `unplanned` counts draws without a plan."""
 
     before: float
     bonus: float
@@ -432,7 +437,7 @@ class _Found(NamedTuple):
     reason: str
     rising: bool
     curve: Floats
-    left_out: int = 0
+    unplanned: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -479,16 +484,11 @@ class _Search:
                 for one in self.drawn(self.estimate.drawn, k)
             ]
         )
-        needed = needed[~np.isnan(needed)]
-        left_out = self.estimate.drawn.gamma.shape[1] - needed.size
-        if needed.size < 20:
-            return found._replace(left_out=left_out)
-        shares = [(1 - self.level) / 2, (1 + self.level) / 2]
-        # quantiles of b/(1 + b), which has an end where b has none; one more draw lies between them with the level as its chance
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ends = np.quantile(np.where(np.isinf(needed), 1.0, needed / (1 + needed)), shares, method="weibull")
-            low, high = np.where(ends < 1 - 1e-12, ends / (1 - ends), np.inf)
-        return found._replace(low=float(low), high=float(high), left_out=left_out)
+        low, high = (float(end) for end in interval_ends(needed, self.level, 0, (0.0, np.inf)))
+        unplanned = int(np.isnan(needed).sum())
+        if low == 0 and np.isinf(high):
+            return found._replace(status=NOT_BOUNDED, unplanned=unplanned)
+        return found._replace(low=low, high=high, unplanned=unplanned)
 
     def point(self, response: _Response) -> _Found:
         """The answer at the first column of a response, with its curve."""
@@ -570,31 +570,21 @@ class _Response:
             policies = planned_or_nan(self.task, reward, self.gamma[own], self.lam[own])
             there = np.flatnonzero(~np.isnan(policies[:, 0, 0]))
             if there.size:
-                parts = self._chances_or_nan(policies[there], self.gamma[own[there]], self.lam[own[there]])
-                chance[low + there], slope[low + there] = parts
+                ask = partial(self._chances, policies[there], self.gamma[own[there]], self.lam[own[there]])
+                chance[low + there], slope[low + there] = each_or_nan(ask, np.arange(there.size), (2,))
         return chance, slope
 
-    def _chances_or_nan(self, policies: Floats, gamma: Floats, lam: Floats) -> tuple[Floats, Floats]:
-        """The same as `_chances`, NaN where a plan never ends, without discounting."""
-        try:
-            return self._chances(policies, gamma, lam)
-        except (np.linalg.LinAlgError, SingularError):
-            if gamma.size == 1:
-                return np.full(1, np.nan), np.full(1, np.nan)
-        halves = np.array_split(np.arange(gamma.size), 2)
-        parts = [self._chances_or_nan(policies[half], gamma[half], lam[half]) for half in halves]
-        return np.concatenate([one for one, _ in parts]), np.concatenate([one for _, one in parts])
-
-    def _chances(self, policies: Floats, gamma: Floats, lam: Floats) -> tuple[Floats, Floats]:
-        """The chances and slopes of policies `(m,S,A)`."""
-        task, (s, a), policy = self.task, self.spot, policies.transpose(2, 1, 0)
+    def _chances(self, policies: Floats, gamma: Floats, lam: Floats, own: Ints) -> Floats:
+        """The chances and slopes `(2,m)` of some of the policies `(n,S,A)`."""
+        task, (s, a), policy = self.task, self.spot, policies[own].transpose(2, 1, 0)
+        gamma, lam = gamma[own], lam[own]
         unit = self.unit[:, :, None]
         paid = self.engine.resolvents(policy, gamma).solve((policy * unit).sum(axis=0)[:, :, None])[:, :, 0]
         worth = unit + gamma * (task.stacked @ paid).reshape(policy.shape)
         if a is not None:
             chance = policy[a, s]
             slope = (policy[:, s] * (worth[a, s] - worth[:, s])).sum(axis=0) * chance / lam
-            return chance, slope
+            return np.stack([chance, slope])
         policy = np.where(self.outcomes.reached[None, :, None], policy, 0.0)
         later, among, solves = self.outcomes.reach(policy, s, self.outcomes.toward[0])
         onward = later.copy()
@@ -602,7 +592,7 @@ class _Response:
         moved = policy * (worth - paid) / lam * (self.outcomes.task.stacked @ onward).reshape(policy.shape)
         change = solves.solve(np.where(among[:, None], moved.sum(axis=0), 0.0)[:, :, None])[:, :, 0]
         change[s] = 0.0
-        return task.initial @ later + task.initial[s], task.initial @ change
+        return np.stack([task.initial @ later + task.initial[s], task.initial @ change])
 
     def most(self) -> tuple[float, str]:
         """A chance that no bonus exceeds, and why."""

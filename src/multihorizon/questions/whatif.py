@@ -16,11 +16,13 @@ discount is one of a set, every discount of its range is tried: the ends of what
 
 *How sure.* The estimate x = (θ, γ, log λ, t) of a fit to decisions has the covariance C of `estimate.intervals`, estimated
 transitions included. So many x are drawn from N(x̂, C), within their bounds, and each is planned with. Intervals are the
-quantiles of what comes out, such that one more draw lies between them with the level as its chance: of n draws in order, the ends
-are no. `(n + 1)(1 ∓ level)/2`. Quantiles at `1 + (n − 1)(1 ∓ level)/2`, NumPy's own, are too narrow: of 200 draws they hold one
-percent less. Persons of a `Population` are drawn from what their decisions and the population say of them. *What the decisions do
-not show*: along a direction n of which they say nothing, `log π'` is planned at x̂ ± εn. Where it does not move, it is identified,
-though the reward is not; where it moves, nothing bounds it.
+quantiles of what comes out, such that one more draw lies between them with the level as its chance: of n draws in order, the
+ends are no. `(n + 1)(1 ∓ level)/2`. Quantiles at `1 + (n − 1)(1 ∓ level)/2`, NumPy's own, are too narrow: of 200 draws they
+hold one percent less. A draw under which an episode never ends has no visits, steps or undiscounted rewards that are finite: it
+counts as the least possible value for the lower end and as the largest for the upper one, so that intervals cover it. Persons
+of a `Population` are drawn from what their decisions and the population say of them. *What the decisions do not show*: along a
+direction n of which they say nothing, `log π'` is planned at x̂ ± εn. Where it does not move, it is identified, though the
+reward is not; where it moves, nothing bounds it.
 
 *What comes of it.* With ρ the first state and `P = Σ_a π' T`:
 
@@ -33,7 +35,7 @@ though the reward is not; where it moves, nothing bounds it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -49,6 +51,7 @@ from multihorizon.checks import (
     TINY,
     Bools,
     Floats,
+    Ints,
     Sparse,
     as_count,
     as_discount,
@@ -68,7 +71,7 @@ from multihorizon.estimate.maximum_likelihood import resume, resume_apart
 from multihorizon.exact.bounds import discount_members, predicted_bounds, read_restrictions
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.frames import as_frame, is_frame
-from multihorizon.mdp import MDP, refuse_durations, steps_into
+from multihorizon.mdp import MDP, episodic_levels, refuse_durations, steps_into
 from multihorizon.numerics.chance import t_ppf
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.planning.linear import SingularError
@@ -92,6 +95,8 @@ IDENTIFIED, BOUNDED, NOT_BOUNDED = "identified", "bounded", "not bounded"
 TRIED = "Discounts that explain the policies were tried one by one: the bounds are attained, and at least so wide."
 #: In a task of more states a plan takes a second, and undiscounted visits take several: there are no draws and no such visits.
 LARGE = 20_000
+#: Each step of an episode adds a rounding error; of one that lasts longer, these hide whether it ends.
+MOST_STEPS = 1e-9 / np.finfo(np.float64).eps
 
 
 # What changes.
@@ -608,6 +613,13 @@ def predict(
         answer = _sure(known, change, _point(known, change), targets, level, draws, seed, jobs, progress)
     outcomes = _outcome_frame(known, change, answer, targets)
     remarks = answer.remarks
+    lasting = outcomes[(outcomes["quantity"] == "visits") & outcomes["after"].isna()]["expert"].unique().tolist()
+    if lasting:
+        remarks = (
+            *remarks,
+            f"After the change, episodes of {in_words(lasting)} never end, or last for millions of steps: visits, steps and "
+            "undiscounted rewards have no finite value.",
+        )
     if "reward" not in set(outcomes["quantity"]) and not Outcomes(change.task, [], False, False).ends:
         why = "the task is so large" if change.mdp.n_states > LARGE else "episodes need not end"
         remarks = (*remarks, f"Visits are discounted by each expert's own discount, because {why}.")
@@ -876,6 +888,10 @@ def _of_policies(source: Identification | Problem, discount: Any) -> Known:
 # Plans.
 
 
+class InfiniteValueError(ValueError):
+    """There is no plan: what is expected has no finite value."""
+
+
 def _planned(task: MDP, reward: Floats, gamma: Floats, lam: Floats | None) -> Floats:
     """The policies `(n,S,A)` of discounts and temperatures `(n,)` under rewards `(A·S,)`, or `(A·S,n)` of each."""
     a, s = task.n_actions, task.n_states
@@ -886,7 +902,7 @@ def _planned(task: MDP, reward: Floats, gamma: Floats, lam: Floats | None) -> Fl
         )
     values = engine_for(task).values(reward, gamma, lam, None)
     if values is None:
-        raise ValueError(
+        raise InfiniteValueError(
             "the soft value after the change is infinite or could not be reached: going on forever pays more than ending; "
             "lower the discount, the temperature or the bonus"
         )
@@ -1086,7 +1102,7 @@ def _over_the_set(
     low, high = np.full((2, len(bounds.status), len(outcomes.labels)), np.nan)
     for k, (policies, gamma) in enumerate(zip(bounds.members, bounds.member_discounts, strict=True)):
         if bounds.status[k] != NOT_BOUNDED:
-            numbers = outcomes.of_or_nan(policies, gamma, change.pay)
+            numbers = outcomes.of(policies, gamma, None, change.pay)
             low[k], high[k] = numbers.min(axis=1), numbers.max(axis=1)
     answer = known.policies, bounds.point, bounds.low, bounds.high, bounds.status, bounds.proved
     return _Answer(*answer, remarks, (low, high))
@@ -1162,18 +1178,33 @@ def _sure(
     open_policies[estimate.lost], open_outcomes[estimate.lost] = True, True
     low, high = np.empty(point.after.shape), np.empty(point.after.shape)
     ends = np.empty(open_outcomes.shape), np.empty(open_outcomes.shape)
-    failed = 0
+    failed, endless = 0, 0
     for k, (policies, numbers) in zip(experts, work.each(estimate.drawn, jobs), strict=True):
-        finite = ~np.isnan(policies[:, 0, 0])
-        low[k], high[k] = _ends(policies[finite], level, axis=0)
-        ends[0][k], ends[1][k] = _ends(numbers[:, finite], level, axis=1)
-        failed = max(failed, int((~finite).sum()))
+        low[k], high[k] = interval_ends(policies, level, 0, (0.0, 1.0))
+        for i, (quantity, _) in enumerate(work.outcomes.labels):
+            ends[0][k, i], ends[1][k, i] = interval_ends(numbers[i], level, 0, possible_values(quantity))
+        unplanned = np.isnan(policies[:, 0, 0])
+        failed = max(failed, int(unplanned.sum()))
+        endless = max(endless, int((work.outcomes.endless(numbers) & ~unplanned).sum()))
         progress((k + 1) / experts.size, f"{k + 1:,} of {experts.size:,} experts")
+    # draws without a value may leave nothing but what is possible at all
+    open_policies |= (low == 0) & (high == 1)
+    possible = np.array([possible_values(quantity) for quantity, _ in work.outcomes.labels]).T
+    open_outcomes |= (ends[0] == possible[0]) & (ends[1] == possible[1])
     live = change.mdp.live & work.outcomes.reached[:, None]
     shown = [not (own & live).any() for own in open_policies]
-    remarks = list(estimate.remarks)
+    remarks, tail = list(estimate.remarks), percent((1 - level) / 2)
     if failed:
-        remarks.append(f"Of {draws} draws, up to {failed} have no finite value and were left out.")
+        remarks.append(
+            f"For up to {failed} of {draws} draws from the estimate there is no plan, because values are infinite. Intervals "
+            f"cover whatever happens in these draws; where they are more than {tail}, nothing is bounded."
+        )
+    if endless:
+        remarks.append(
+            f"In up to {endless} of {draws} draws from the estimate episodes never end, or last for millions of steps. Visits, "
+            "steps and undiscounted rewards have no finite value there. Intervals cover these draws; where they are more than "
+            f"{tail}, such an outcome is not bounded."
+        )
     if not all(shown):
         names = in_words([name for name, one in zip(known.names, shown, strict=True) if not one])
         remarks.append(f"The decisions do not show what {names} will do in some states: the intervals there are empty.")
@@ -1190,10 +1221,30 @@ def _sure(
     )
 
 
-def _ends(drawn: Floats, level: float, axis: int) -> Floats:
-    """The lower and the upper end of what was drawn: one more draw lies between them with `level` as its chance."""
-    found: Floats = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=axis, method="weibull")
-    return found
+def interval_ends(drawn: Floats, level: float, axis: int, possible: tuple[float, float]) -> tuple[Floats, Floats]:
+    """The lower and the upper end of what was drawn: one more draw lies between them with `level` as its probability.
+
+    A draw without a value (NaN) may have any `possible` one: it counts as the least for the lower end and as the largest for the
+    upper one. So both ends cover it, and where such draws are many, the interval is all that is possible.
+    """
+    found = []
+    for share, other in zip(((1 - level) / 2, (1 + level) / 2), possible, strict=True):
+        ordered = np.sort(np.where(np.isnan(drawn), other, drawn), axis=axis)
+        n = ordered.shape[axis]
+        place = min(max((n + 1) * share - 1, 0.0), n - 1.0)
+        below = int(place)
+        end: Floats = ordered.take(below, axis=axis)
+        if place > below:
+            end = (1 - place + below) * end + (place - below) * ordered.take(below + 1, axis=axis)
+        found.append(end)
+    return found[0], found[1]
+
+
+def possible_values(quantity: str) -> tuple[float, float]:
+    """The least and the largest value that an outcome can have."""
+    if quantity == "chance to reach":
+        return 0.0, 1.0
+    return 0.0 if quantity in ("visits", "steps to reach") else -np.inf, np.inf
 
 
 def estimate_of(known: Known, change: Change, draws: int, seed: int) -> tuple[Estimate | None, bool, str]:
@@ -1210,6 +1261,11 @@ def estimate_of(known: Known, change: Change, draws: int, seed: int) -> tuple[Es
     estimate = _estimate(known, draws, seed)
     if isinstance(estimate, str):
         return None, solution.status != Status.NOT_IDENTIFIED, f"There are no intervals: {estimate}."
+    if episodic_levels(change.task) is None:
+        # going round in a circle without discounting may be worth infinitely much: draws stay as far below 1 as in endless tasks
+        gamma = estimate.drawn.gamma
+        gamma = np.where(np.ptp(gamma, axis=1, keepdims=True) > 0, np.minimum(gamma, ENDLESS_DISCOUNT), gamma)
+        estimate = replace(estimate, drawn=replace(estimate.drawn, gamma=gamma))
     return estimate, True, ""
 
 
@@ -1436,14 +1492,21 @@ def plans_at_once(task: MDP) -> int:
 
 def planned_or_nan(task: MDP, reward: Floats, gamma: Floats, lam: Floats) -> Floats:
     """The policies `(n,S,A)`, NaN where a value is infinite."""
+
+    def ask(own: Ints) -> Floats:
+        return _planned(task, reward if reward.ndim == 1 else reward[:, own], gamma[own], lam[own]).transpose(1, 2, 0)
+
+    return each_or_nan(ask, np.arange(gamma.size), (task.n_states, task.n_actions)).transpose(2, 0, 1)
+
+
+def each_or_nan(ask: Callable[[Ints], Floats], columns: Ints, shape: tuple[int, ...]) -> Floats:
+    """What `ask` says `(*shape,n)` of plans, in halves where it fails; NaN of those that have no finite value or never end."""
     try:
-        return _planned(task, reward, gamma, lam)
-    except ValueError:
-        if gamma.size == 1:
-            return np.full((1, task.n_states, task.n_actions), np.nan)
-    halves = np.array_split(np.arange(gamma.size), 2)
-    columns = [reward if reward.ndim == 1 else reward[:, half] for half in halves]
-    return np.concatenate([planned_or_nan(task, own, gamma[h], lam[h]) for own, h in zip(columns, halves, strict=True)])
+        return ask(columns)
+    except (InfiniteValueError, SingularError, np.linalg.LinAlgError):
+        if columns.size == 1:
+            return np.full((*shape, 1), np.nan)
+    return np.concatenate([each_or_nan(ask, half, shape) for half in np.array_split(columns, 2)], axis=-1)
 
 
 # Outcomes.
@@ -1501,16 +1564,27 @@ class Outcomes:
         start = np.repeat(task.initial[:, None], n, axis=1)[:, :, None]
         ahead = self.engine if task.durations is None else self.engine.of(task.at(float(gamma[0])))
         discounted = ahead.resolvents(policy, gamma).solve_transposed(start)[:, :, 0]
-        ones = np.ones(n)
-        visits = self.engine.resolvents(policy, ones).solve_transposed(start)[:, :, 0] if self.ends else discounted
+        visits = discounted
+        if self.ends:
+
+            def visited(own: Ints) -> Floats:
+                solves = self.engine.resolvents(policy[:, :, own], np.ones(own.size))
+                return solves.solve_transposed(start[:, own])[:, :, 0]
+
+            visits = each_or_nan(visited, np.arange(n), (task.n_states,))
+            visits[:, ~(np.abs(visits).sum(axis=0) < MOST_STEPS)] = np.nan
         rows = [visits[self.reached]]
         for j, toward in zip(self.targets, self.toward, strict=True):
-            chance, among, solves = self.reach(policy, j, toward)
-            later = solves.solve(np.where(among[:, None], chance, 0.0)[:, :, None])[:, :, 0]
-            later[j] = 0.0
-            reached = task.initial @ chance + task.initial[j]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                rows += [reached[None], (task.initial @ later / reached)[None]]
+
+            def reached(own: Ints, j: int = j, toward: Bools = toward) -> Floats:
+                chance, among, solves = self.reach(policy[:, :, own], j, toward)
+                later = solves.solve(np.where(among[:, None], chance, 0.0)[:, :, None])[:, :, 0]
+                later[j] = 0.0
+                in_all = task.initial @ chance + task.initial[j]
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    return np.stack([in_all, task.initial @ later / in_all])
+
+            rows.append(each_or_nan(reached, np.arange(n), (2,)))
         whole, given = (reward, pay) if plain is None else plain
         for wanted, amount, undiscounted in ((self.reward, reward, whole), (self.paid, pay.T.ravel(), given.T.ravel())):
             if wanted and amount is not None and undiscounted is not None:
@@ -1522,15 +1596,11 @@ class Outcomes:
                 rows.append((discounted * earned).sum(axis=0)[None])
         return np.concatenate(rows)
 
-    def of_or_nan(self, policies: Floats, gamma: Floats, pay: Floats) -> Floats:
-        """The same without a reward, NaN for policies that walk in circles for so long that rounding hides their end."""
-        try:
-            return self.of(policies, gamma, None, pay)
-        except (np.linalg.LinAlgError, SingularError):
-            if gamma.size == 1:
-                return np.full((len(self.labels), 1), np.nan)
-        halves = np.array_split(np.arange(gamma.size), 2)
-        return np.concatenate([self.of_or_nan(policies[half], gamma[half], pay) for half in halves], axis=1)
+    def endless(self, numbers: Floats) -> Bools:
+        """Under which of the policies, of which these are the numbers `(Q,n)`, episodes never end, though they could."""
+        visits = numbers[: self.reached.sum()] if self.ends else numbers[:0]
+        found: Bools = np.isnan(visits.sum(axis=0))
+        return found
 
     def reach(self, policy: Floats, j: int, toward: Bools) -> tuple[Floats, Bools, Resolvents]:
         """The chances `(S,n)` to reach j later under policies `(A,S,n)`, the states they go through, and solves among these.
@@ -1544,9 +1614,8 @@ class Outcomes:
         solves = self.engine.resolvents(own, np.ones(policy.shape[2]))
         chance = solves.solve((own * column).sum(axis=0)[:, :, None])[:, :, 0]
         chance[j] = 0.0
-        # each step adds a rounding error to what is left to go
         lasts = task.initial @ solves.solve(np.repeat(among[:, None] / 1.0, policy.shape[2], axis=1)[:, :, None])[:, :, 0]
-        chance[:, ~(np.abs(lasts) < 1e-9 / np.finfo(np.float64).eps)] = np.nan
+        chance[:, ~(np.abs(lasts) < MOST_STEPS)] = np.nan
         return chance, among, solves
 
 
@@ -1592,6 +1661,7 @@ def _outcome_frame(known: Known, change: Change, answer: _Answer, targets: list[
     if answer.outcome_open is not None:
         status = np.where(answer.outcome_open, NOT_BOUNDED, IDENTIFIED)
     status = np.where((status == BOUNDED) & np.isnan(ends[0]), NOT_BOUNDED, status)  # some member of the set never ends
+    status = np.where(np.isnan(numbers.T) & (answer.outcomes is None), NOT_BOUNDED, status)
     return pd.DataFrame(
         {
             "expert": np.repeat(np.array(known.names, dtype=object), size),
@@ -1654,7 +1724,8 @@ def generalization_error(
         why = "The decisions do not show the whole reward, so that nothing bounds the loss."
         return GeneralizationError(signed, absolute, remark=why)
     theta = estimate.drawn.theta if estimate.drawn.theta.ndim == 2 else estimate.drawn.theta[:, None]
-    drawn = losses(domain, (arrival @ theta).T, variants)
-    low, high = _ends(drawn[1], level, axis=0)
-    means = [(float(one), float(other)) for one, other in (_ends(each.mean(axis=1), level, axis=0) for each in drawn)]
+    drawn, any_loss = losses(domain, (arrival @ theta).T, variants), (-np.inf, np.inf)
+    low, high = interval_ends(drawn[1], level, 0, any_loss)
+    both = [interval_ends(each.mean(axis=1), level, 0, any_loss) for each in drawn]
+    means = [(float(one), float(other)) for one, other in both]
     return GeneralizationError(signed, absolute, low, high, means[0], means[1], level)

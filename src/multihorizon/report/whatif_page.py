@@ -40,7 +40,7 @@ from multihorizon.report.maps import MOST_CELLS, Arrow, GraphMap, GridMap, graph
 from multihorizon.report.plots import ARROWS, new_axes
 from multihorizon.report.question_pages import options_text
 from multihorizon.result import package_version
-from multihorizon.words import Answer, count, decimals, in_words, percent
+from multihorizon.words import Answer, count, decimals, in_words, interval_text, percent
 
 #: What `multihorizon predict` writes of a change, and of the smallest bonus.
 WHATIF = ("whatif.json", "whatif.csv", "whatif.html")
@@ -113,7 +113,7 @@ def largest_changes(found: Prediction) -> pd.DataFrame:
 
 
 def _interval(low: float, high: float, digits: int = 3) -> str:
-    return "–" if np.isnan(low + high) else f"{decimals(low, digits)} to {decimals(high, digits)}"
+    return interval_text(low, high, lambda end: decimals(end, digits) or "–")
 
 
 def change_cells(row: Any) -> dict[str, str]:
@@ -335,14 +335,14 @@ def _map_of_all(found: Prediction) -> list[Section]:
 
 
 def _visits(found: Prediction) -> tuple[Floats, Floats]:
-    """How often each state is visited before and after `(K,S')`; 0 where nobody comes."""
+    """How often each state is visited before and after `(K,S')`; 0 where nobody comes, NaN where that is not finite."""
     place = {name: s for s, name in enumerate(found.states)}
     person = {name: k for k, name in enumerate(found.experts)}
     rows = found.outcomes[found.outcomes["quantity"] == "visits"]
     numbers = np.zeros((2, len(found.experts), len(found.states)))
     who, where = rows["expert"].map(person).to_numpy(), rows["state"].map(place).to_numpy()
     for i, column in enumerate(("before", "after")):
-        numbers[i, who, where] = np.nan_to_num(rows[column].to_numpy(float))
+        numbers[i, who, where] = rows[column].to_numpy(float)
     return numbers[0], numbers[1]
 
 
@@ -354,17 +354,19 @@ def _pair(found: Prediction, old: Floats, new: Floats, visited: Floats, visits: 
         return []
     tips = []
     for s, name in enumerate(found.states):
-        lines = [f"state {name}", f"visits {decimals(visited[s], 2)}, then {decimals(visits[s], 2)}"]
+        lines = [f"state {name}", f"visits {decimals(visited[s], 2) or 'unknown'}, then {decimals(visits[s], 2) or 'unknown'}"]
         for a in np.flatnonzero(mdp.live[s]):
             lines.append(f"{found.actions[a]} {decimals(old[s, a], 3) or 'unknown'}, then {decimals(new[s, a], 3)}")
         tips.append("\n".join(lines))
-    scale, pair = (0.0, float(max(visited.max(), visits.max()))), list[Block]()
+    scale, pair = (0.0, float(np.nan_to_num([visited, visits]).max())), list[Block]()
     for policy, values, when, colours in (
         (old, visited, "Before", "Darker cells are visited more often."),
         (new, visits - visited, "After", "Blue cells are visited more often than before, orange cells less."),
     ):
         caption, arrows = f"{when}. Arrows are the likeliest actions.", _likeliest(mdp.live, policy)
         drawn: GridMap | GraphMap | None
+        if np.isnan(values).any():
+            values, colours = np.zeros_like(values), "How often cells are visited is not finite."
         if on_grid:
             drawn = grid_map(mdp, values, tips, f"{caption} {colours}", arrows, scale)
         else:
@@ -417,6 +419,6 @@ def nudge_cells(found: Nudge, k: int) -> dict[str, str]:
         "discount": decimals(float(found.discounts[k]), 3) or "–",
         "without": percent(float(found.before[k])),
         "bonus": bonus,
-        "interval": "–" if np.isnan(low + high) else f"{low:.3g} to {'no end' if np.isinf(high) else format(high, '.3g')}",
+        "interval": interval_text(low, high, lambda end: f"{end:.3g}"),
         "status": found.status[k],
     }
