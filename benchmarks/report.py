@@ -27,7 +27,6 @@ import numpy as np
 from scipy.special import expit
 
 import multihorizon as mh
-from multihorizon.analysis import most_steps
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis
 from multihorizon.estimate.intervals import NormalIntervals
 from multihorizon.problem import Crowd
@@ -101,7 +100,7 @@ def crowd_of(small: mh.Solution, persons: int) -> CrowdAnalysis:
             decisions=sum(float(task.counts.sum()) for task in everybody.tasks),
         ),
     )
-    return crowd_analysis(solution, everybody, 24 * persons, most_steps(everybody), [])
+    return crowd_analysis(solution, everybody, 24 * persons, [])
 
 
 def crowds(sizes: list[int], folder: Path) -> None:

@@ -11,6 +11,7 @@ from scipy.special import expit
 
 import multihorizon as mh
 from multihorizon.estimate.population.covariates import Covariates, read_covariates, read_formula, require_columns
+from multihorizon.horizon import Horizon
 from multihorizon.problem import Crowd, CrowdTask
 from multihorizon.questions.differences import difference_words, population_answer, population_words
 
@@ -377,12 +378,12 @@ def test_conditions_survive_a_file_and_new_persons_are_predicted_under_them(solu
 
 
 def test_sentences_name_the_condition_and_the_person(solution: mh.Solution) -> None:
-    (said,) = difference_words(solution, 3)
+    (said,) = difference_words(solution, Horizon(3))
     assert said.startswith("With noise low the same people look further ahead than with noise high: typical discounts 0.")
-    words = " ".join(population_words(solution, 3))
+    words = " ".join(population_words(solution, Horizon(3)))
     assert "Of the variance of logit γ, " in words
     assert " % is between persons and " in words
-    answer = population_answer(solution, 3)
+    answer = population_answer(solution, Horizon(3))
     assert answer.question == "Do discounts differ with the conditions?"
     assert answer.answer == "Yes: further with low than with high"
 
@@ -401,7 +402,9 @@ def test_what_is_open_is_said_to_be_open(solution: mh.Solution, ends: tuple[floa
     shares = {"person": 0.7, "covariates": 0.0, "condition": 0.3, "person_by_condition": 0.001, "total": 1.0}
     shares |= {"between_low": ends[0], "between_high": ends[1]}
     changed = replace(found, variance={"discount": shares, "temperature": shares})
-    assert said in " ".join(population_words(replace(solution, evidence=replace(solution.evidence, population=changed)), 3))
+    assert said in " ".join(
+        population_words(replace(solution, evidence=replace(solution.evidence, population=changed)), Horizon(3))
+    )
 
 
 @pytest.mark.slow
@@ -438,7 +441,7 @@ def test_persons_may_differ_in_how_a_condition_changes_them() -> None:
         (vague, "is hardly known: by a standard deviation of 0.40 (0.10 to 1.60), or not at all."),
     ):
         told = replace(one, evidence=replace(one.evidence, population=replace(mine, slopes=slopes)))
-        assert said in " ".join(population_words(told, 3))
+        assert said in " ".join(population_words(told, Horizon(3)))
 
 
 def test_what_conditions_cannot_be_asked_is_said_in_one_sentence(solution: mh.Solution) -> None:

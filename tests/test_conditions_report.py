@@ -15,6 +15,7 @@ import multihorizon as mh
 from multihorizon.cli import app
 from multihorizon.cli.fit import _show_population
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis
+from multihorizon.horizon import Horizon
 from multihorizon.problem import Crowd
 from multihorizon.report.conditions import SAMPLE, by_condition, condition_figures, condition_rows, conditions_section
 from multihorizon.report.files import write_fit
@@ -36,7 +37,7 @@ def found(solution) -> mh.analysis.Analysis:
 
 
 def crowd_of(solution: mh.Solution) -> CrowdAnalysis:
-    found = crowd_analysis(solution, Crowd.of(solution.require_problem()), 3, 3.0, [])
+    found = crowd_analysis(solution, Crowd.of(solution.require_problem()), 3, [])
     assert not found.withheld
     return found
 
@@ -148,14 +149,14 @@ def test_a_saved_solution_keeps_its_conditions_and_an_old_one_has_none(solution,
     old = mh.Solution.from_json(tmp_path / "old.json").evidence["population"]
     assert old.cells is None
     assert old.conditions == ()
-    assert conditions_section(old, 3, "conditions.csv") == []
-    assert condition_figures(old, 3, {}) == []
+    assert conditions_section(old, Horizon(3), "conditions.csv") == []
+    assert condition_figures(old, Horizon(3), {}) == []
 
 
 def test_of_very_many_persons_a_sample_is_drawn_and_the_page_stays_small() -> None:
     population = under_conditions(tiny_solutions()["population"].solution, persons=20_000).evidence["population"]
-    (section,) = conditions_section(population, 3, "conditions.parquet")
-    blocks = [*condition_figures(population, 3, {}), *section.blocks]
+    (section,) = conditions_section(population, Horizon(3), "conditions.parquet")
+    blocks = [*condition_figures(population, Horizon(3), {}), *section.blocks]
     text = "".join(block if isinstance(block, str) else block.__html__() for block in blocks)
     assert len(text) < 500_000
     assert text.count('class="person"') <= 2 * 2 * SAMPLE
@@ -199,7 +200,7 @@ def test_a_reader_finds_persons_by_their_lines(tab, found, tmp_path, width) -> N
 
 
 def test_the_terminal_has_a_table_of_conditions(solution, capsys) -> None:
-    _show_population(solution, 3)
+    _show_population(solution, Horizon(3))
     said = capsys.readouterr().out
     assert "Discounts of the same persons under each condition" in said
     assert "at block = 3.5" in said

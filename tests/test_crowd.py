@@ -13,6 +13,7 @@ import multihorizon as mh
 from multihorizon import crowd
 from multihorizon.cli import app
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis
+from multihorizon.horizon import Horizon
 from multihorizon.questions.differences import difference_words
 from multihorizon.report.crowd_page import crowd_page
 from multihorizon.report.files import write_fit
@@ -57,7 +58,7 @@ def solution():
 
 def analysed(solution: mh.Solution) -> CrowdAnalysis:
     """What is known of the persons of a solution."""
-    return crowd_analysis(solution, crowd.Crowd.of(solution.problem), 240, 3, ["A remark."])
+    return crowd_analysis(solution, crowd.Crowd.of(solution.problem), 240, ["A remark."])
 
 
 @pytest.mark.slow
@@ -254,7 +255,7 @@ def enlarged(solution: mh.Solution, persons: int, groups: int) -> CrowdAnalysis:
         problem=None,
     )
     everybody = crowd.Crowd(many.experts, problem.parameter_names, tasks)
-    return crowd_analysis(many, everybody, 24 * persons, 3, [])
+    return crowd_analysis(many, everybody, 24 * persons, [])
 
 
 def test_the_page_stays_small_with_many_persons_and_many_groups(solution) -> None:
@@ -334,11 +335,11 @@ def test_of_many_groups_only_the_most_different_are_named(solution) -> None:
         contrasts={"discount": pairs, "temperature": []},
         columns_of={**found.columns_of, "site[T.b]": ["site"]},
     )
-    words = " ".join(difference_words(replace(solution, evidence=replace(solution.evidence, population=population)), 3))
+    words = " ".join(difference_words(replace(solution, evidence=replace(solution.evidence, population=population)), Horizon(3)))
     assert "Discounts differ with site (p = 0.001): typical discounts go from " in words
     assert "; all pairs differ after Holm's correction (p = 0.001 or less)." in words
     population = replace(population, contrasts={"discount": pairs, "temperature": pairs})
-    words = " ".join(difference_words(replace(solution, evidence=replace(solution.evidence, population=population)), 3))
+    words = " ".join(difference_words(replace(solution, evidence=replace(solution.evidence, population=population)), Horizon(3)))
     assert "100 of 100 pairs differ after Holm's correction; these differ most." in words
     assert words.count("chooses more at random than") == 3
     assert words.index("The t100 group chooses") < words.index("The t99 group chooses") < words.index("The t98 group chooses")
@@ -349,7 +350,7 @@ def test_of_many_groups_only_the_most_different_are_named(solution) -> None:
 def test_the_page_opens_without_errors_and_without_sideways_scroll(tab, solution, tmp_path, width) -> None:
     problem = mh.Problem(TASK.mdp, PEOPLE.demonstrations)
     many = mh.solve(crowd.Crowd.of(problem), mh.Population("~ group", PEOPLE.frame, known_reward=TASK.reward))
-    crowd_page(crowd_analysis(many, crowd.Crowd.of(problem), 240, 3, []), {}).write(tmp_path / "report.html")
+    crowd_page(crowd_analysis(many, crowd.Crowd.of(problem), 240, []), {}).write(tmp_path / "report.html")
     tab.open(tmp_path / "report.html", width)
     assert tab.errors == []
     assert tab.run("document.documentElement.scrollWidth") <= width

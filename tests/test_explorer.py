@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
+from multihorizon.horizon import Horizon
 from multihorizon.report.charts import (
     Axis,
     Block,
@@ -38,7 +39,7 @@ def expected(domain: mh.domains.Domain) -> np.ndarray:
 
 def explored(domain: mh.domains.Domain, people: list[Person], **limits: int) -> list[str | Block]:
     n = domain.mdp.n_states
-    shown = {"values": np.zeros(n), "tips": ["tip"] * n, "weights": np.ones(n), "steps": np.inf}
+    shown = {"values": np.zeros(n), "tips": ["tip"] * n, "weights": np.ones(n), "horizon": Horizon()}
     return explorer(domain.mdp, expected(domain), people, **shown, **limits)
 
 
@@ -150,7 +151,7 @@ def test_what_is_left_out_is_said() -> None:
 
 
 def test_rulers_agree_on_order_and_ends() -> None:
-    ruler = Ruler.over([0.1, 0.9, 0.995], steps=np.inf)
+    ruler = Ruler.over([0.1, 0.9, 0.995], Horizon())
     assert ruler.farthest == 1000
     places = [ruler.place(gamma, "steps") for gamma in (0.0, 0.3, 0.9, 0.99, 1.0)]
     assert places == sorted(places)
@@ -158,10 +159,10 @@ def test_rulers_agree_on_order_and_ends() -> None:
     assert places[-1] == 1
     assert ruler.place(0.9, "steps") == pytest.approx(1 / 3)
     assert np.isnan(ruler.place(np.nan, "steps"))
-    short = Ruler.over([0.5, 1.0], steps=3)
+    short = Ruler.over([0.5, 1.0], Horizon(3))
     assert short.farthest == 3
     assert short.place(1.0, "steps") == 1
-    assert Ruler.over([], steps=1).farthest == 2
+    assert Ruler.over([], Horizon(1)).farthest == 2
 
 
 def test_data_cannot_end_their_block() -> None:

@@ -20,6 +20,7 @@ from multihorizon.estimate.population.free import (
     joined,
     share_interval,
 )
+from multihorizon.horizon import Horizon
 from multihorizon.numerics.mixture import fit_mixture
 from multihorizon.report.plots import plot_distribution
 from multihorizon.report.population import distribution_section
@@ -209,7 +210,7 @@ def test_a_population_has_a_distribution_for_each_group(solved: mh.Solution, tmp
 
 def test_the_distribution_is_drawn_and_told(solved: mh.Solution) -> None:
     population = PopulationEvidence.of(solved).population
-    (section,) = distribution_section(population, 3)
+    (section,) = distribution_section(population, Horizon(3))
     assert section.heading == "How horizons are distributed"
     assert len(section.blocks) == 6  # an opening, two pairs of figures, two tables, how it was done
     axes = plot_distribution(solved, "group = training")
@@ -225,7 +226,7 @@ def test_the_sentences_say_how_many_types_there_are_and_what_the_task_cannot_sho
         "indistinguishable": {"interval": [0, 0.001]},
         "converged": True,
     }
-    assert distribution_words({"everyone": found}, 3) == [
+    assert distribution_words({"everyone": found}, Horizon(3)) == [
         "There are 2 clear types of persons: 25 % look 1.8 steps ahead (discounts near 0.50) and 75 % look 2.7 steps ahead "
         "(discounts near 0.90)."
     ]

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import multihorizon as mh
 from multihorizon.analysis import not_to_be_used
 from multihorizon.cli import app
+from multihorizon.horizon import Horizon
 from multihorizon.questions.differences import difference_words, named_group, population_words, round_unit
 from multihorizon.questions.model_checks import predicted_by_group
 from multihorizon.report.files import result_of, write_fit
@@ -65,7 +66,7 @@ def told(
         contrasts={"discount": discount, "temperature": temperature},
         columns_of={row["column"]: [row["column"]] for row in [*discount, *temperature]},
     )
-    return difference_words(replace(solution, evidence=replace(solution.evidence, population=population)), np.inf)
+    return difference_words(replace(solution, evidence=replace(solution.evidence, population=population)), Horizon())
 
 
 def test_two_groups_are_named_and_their_difference_has_an_interval(solution) -> None:
@@ -145,7 +146,7 @@ def test_a_number_has_a_readable_unit(solution) -> None:
 
 
 def test_conditions_are_those_of_the_same_people_and_clear_answers_come_first(solution) -> None:
-    said = difference_words(under_conditions(solution), 3)
+    said = difference_words(under_conditions(solution), Horizon(3))
     assert said[0].startswith(
         "With noise low the same people look further ahead than with noise high: typical discounts 0.88 and 0.75"
     )
@@ -172,7 +173,7 @@ def test_without_covariates_it_is_the_typical_person(solution) -> None:
     alone = replace(
         population, predictions=one, contrasts={"discount": [], "temperature": []}, columns_of={}, discount={}, temperature={}
     )
-    (said,) = difference_words(replace(solution, evidence=replace(solution.evidence, population=alone)), 3)
+    (said,) = difference_words(replace(solution, evidence=replace(solution.evidence, population=alone)), Horizon(3))
     gamma = one["everyone"]["typical_discount"]
     assert said.startswith(
         f"A typical person looks {1 + gamma + gamma**2:.1f} steps ahead: a discount of {gamma:.2f} (95 % interval "
@@ -186,14 +187,14 @@ def test_a_caution_about_intervals_stands_with_the_answer(solution) -> None:
     ]
     population = replace(solution.evidence["population"], cautions=cautions)
     doubted = replace(solution, evidence=replace(solution.evidence, population=population))
-    assert difference_words(doubted, 3) == [*difference_words(solution, 3), cautions[1]]
-    assert cautions[0] in population_words(doubted, 3)
-    assert cautions[1] not in population_words(doubted, 3)
+    assert difference_words(doubted, Horizon(3)) == [*difference_words(solution, Horizon(3)), cautions[1]]
+    assert cautions[0] in population_words(doubted, Horizon(3))
+    assert cautions[1] not in population_words(doubted, Horizon(3))
 
 
 def test_a_population_that_was_not_estimated_gives_no_answer(solution) -> None:
     broken = replace(solution, status=mh.Status.NOT_CONVERGED, message="The search ended early.")
-    assert difference_words(broken, 3) == ["The population could not be estimated. The search ended early."]
+    assert difference_words(broken, Horizon(3)) == ["The population could not be estimated. The search ended early."]
 
 
 def test_one_sentence_stands_on_the_page_and_in_the_json(found, tmp_path) -> None:

@@ -11,16 +11,16 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon import analysis
-from multihorizon.analysis import Analysis, discount_text, interval_text, most_steps, not_to_be_used, predicts_worse, steps_text
+from multihorizon.analysis import Analysis, discount_text, interval_text, not_to_be_used, predicts_worse, steps_text
 from multihorizon.cli import app
 from multihorizon.estimate.intervals import reward_contrasts
 from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.horizon import Horizon
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
 from multihorizon.report.charts import Badge, Bar, Listing, Page, PageTable, Section, figure
 from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.plots import new_axes
-from multihorizon.words import horizon_text
 
 CLIFF = mh.domains.cliff()
 LONG = "annabelle.featherstonehaugh-cholmondeley@example.org"
@@ -194,9 +194,9 @@ def test_horizons_never_exceed_the_task(found):
     chain = np.zeros((1, 4, 4))
     chain[0, [0, 1, 2], [1, 2, 3]] = 1
     mdp = mh.MDP(chain, initial=[1, 0, 0, 0], terminal=[3])
-    assert most_steps(mh.Problem(mdp, [np.ones((4, 1))])) == 3
+    assert mh.Problem(mdp, [np.ones((4, 1))]).horizon.longest == 3
     assert found.longest == np.inf
-    found = replace(found, longest=3)
+    found = replace(found, horizon=Horizon(3))
     assert found.horizon(1.0) == 3
     assert found.horizon(0.9999) < 3
     assert found.horizon(0.5) == pytest.approx(1.75)
@@ -210,7 +210,7 @@ def test_a_cap_is_shown_as_a_cap_and_infinity_differs_from_unknown():
     assert found.largest_discount == 0.9999
     assert discount_text(found, 0.9999) == "≥ 0.9999"
     assert steps_text(found, 0.9999) == "≥ 10,000"
-    assert [horizon_text(gamma, np.inf) for gamma in (1 - 2e-6, 1 - 1e-9, 1.0)] == ["500,000", "over a million", "unlimited"]
+    assert [Horizon().number(gamma) for gamma in (1 - 2e-6, 1 - 1e-9, 1.0)] == ["500,000", "over a million", "unlimited"]
     capped = replace(found, intervals=np.array([[0.697, 0.9999], [np.nan, 0.5]]))
     assert interval_text(capped, 0) == "0.697 to ≥ 0.9999"
     assert interval_text(capped, 1) == "not found to 0.500"

@@ -83,7 +83,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "Nudge": lambda: mh.nudge(of(), state="1", chance=0.8),
     "TableCheck": checked,
     "Analysis": lambda: mh.analyse([table()], [of().require_problem().mdp], quick=True),
-    "CrowdAnalysis": lambda: crowd_analysis(of("population"), Crowd.of(of("population").require_problem()), 3, np.inf, []),
+    "CrowdAnalysis": lambda: crowd_analysis(of("population"), Crowd.of(of("population").require_problem()), 3, []),
 }
 
 

@@ -245,8 +245,8 @@ def test_the_result_says_how_likely_discounts_are() -> None:
     low, high = now.discount_interval
     assert (now.exceeds(low), now.exceeds(high)) == pytest.approx((0.975, 0.025), abs=1e-4)
     assert (now.exceeds(0.0), now.exceeds(1.0)) == (1.0, 0.0)
-    assert now.exceeds(1 - 1 / now.horizon) == pytest.approx(0.5, abs=1e-4)
-    assert now.horizon_interval == pytest.approx((1 / (1 - low), 1 / (1 - high)), rel=1e-6)
+    assert now.horizon == solution().horizon(now.discount)
+    assert now.horizon_interval == (solution().horizon(low), solution().horizon(high))
     assert 0 < now.effective_decisions <= now.decisions
 
 

@@ -51,6 +51,7 @@ from multihorizon.data.dynamics import (
     describe_durations,
     describe_estimate,
     estimate_mdp,
+    in_one_unit,
     observed_durations,
     require_agreement,
     require_ends,
@@ -65,8 +66,9 @@ from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.estimate.population.solver import Population
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.exact.nearly import discounts_within
+from multihorizon.horizon import Horizon
 from multihorizon.lookahead import Lookahead
-from multihorizon.mdp import MDP, steps_left, time_left
+from multihorizon.mdp import MDP
 from multihorizon.numerics.chance import chi2_ppf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem, SampledProblem
@@ -108,13 +110,10 @@ from multihorizon.words import (
     Answer,
     count,
     decimals,
-    effective_horizon,
     from_to,
-    horizon_text,
     in_words,
     p_text,
     percent,
-    time_words,
 )
 
 if TYPE_CHECKING:
@@ -234,7 +233,7 @@ class Analysis(Result):
         chance: log-likelihood per decision of each expert `(K,)` if all available actions were equally likely.
         fitted: the same under the fitted policy.
         known: whether each discount was known beforehand, and so was not estimated.
-        longest: H, the most decisions an episode of the task can have; infinite where states can recur, or that is not known.
+        horizon: how far ahead discounts look in the task: `horizon(0.9)`.
         largest_discount: the largest discount the fit tries: 1, or less in a task that may never end.
         estimated_rewards: how many reward parameters were estimated.
         determined_rewards: how many directions of the reward the decisions can determine, at most.
@@ -267,7 +266,7 @@ class Analysis(Result):
     chance: Floats
     fitted: Floats
     known: list[bool]
-    longest: float
+    horizon: Horizon
     largest_discount: float
     estimated_rewards: int
     determined_rewards: int
@@ -374,16 +373,15 @@ class Analysis(Result):
         """Pseudo-R² `(K,)`: the share of chance's log-likelihood that the fit saves; NaN where there was nothing to choose."""
         return 1 - self.fitted / np.where(self.chance < 0, self.chance, np.nan)
 
-    def horizon(self, discount: float) -> float:
-        """The effective horizon of a discount in steps; never beyond the task's length."""
-        return effective_horizon(discount, self.longest)
+    @property
+    def longest(self) -> float:
+        """H, the most steps or the most time that an episode of the task can take; infinite where states can recur."""
+        return self.horizon.longest
 
     @property
     def ahead(self) -> str:
         """What a horizon is counted in: steps, or units of time where moves take time."""
-        problem = self.solution.problem
-        units = {e.mdp.durations.unit for e in getattr(problem, "experts", ()) if e.mdp.durations is not None}
-        return "steps" if not units else time_words(units.pop() if len(units) == 1 else "")[1]
+        return self.horizon.many
 
     def limit(self, k: int) -> str | None:
         """ "largest" or "smallest" where the discount of expert k is no estimate but a limit of what was tried."""
@@ -439,7 +437,7 @@ class Analysis(Result):
         nearly = [self.about_deviations] if self.about_deviations else []
         if asked is None:
             return self.warnings[0] if self.withheld else " ".join([*shape, look, *nearly])
-        said = difference_words(asked, self.longest)
+        said = difference_words(asked, self.horizon)
         if self.withheld:
             return " ".join([self.warnings[0], "The comparison of persons is a fit of its own:", *said])
         return " ".join([*said, *shape, *nearly])
@@ -471,8 +469,18 @@ class Analysis(Result):
     def _tables(self, compute: bool) -> list[ShownTable]:
         """Groups first where there are any; then the experts, the tests and the reward."""
         frame = self.to_frame()
-        columns = ["expert", "discount", "discount_low", "discount_high", "standard_error", "horizon", "temperature", "decisions"]
-        shown = without_empty(frame[[*columns, "flags"]], self._drawn)
+        columns = [
+            "expert",
+            "discount",
+            "discount_low",
+            "discount_high",
+            "standard_error",
+            "horizon",
+            "half_life",
+            "temperature",
+            "decisions",
+        ]
+        shown = without_empty(frame[[name for name in (*columns, "flags") if name in frame]], self._drawn)
         tables = [] if self.population is None else self.population.population_tables()
         tables.append(ShownTable(shown, f"experts, with {percent(LEVEL)} intervals", self._drawn[1:]))
         tests = [test for test in (self.shared, *self.pairs) if test is not None]
@@ -501,7 +509,8 @@ class Analysis(Result):
                 "discount_low": self.intervals[:, 0],
                 "discount_high": self.intervals[:, 1],
                 "standard_error": self.standard_errors,
-                "horizon": [self.horizon(g) if k else np.nan for g, k in zip(discounts, known, strict=True)],
+                "horizon": [self.horizon(g) for g in discounts.tolist()],
+                **({"half_life": [self.horizon.half_life(g) for g in discounts.tolist()]} if self.horizon.timed else {}),
                 "temperature": self.temperatures,
                 "episodes": self.episodes,
                 "decisions": self.decisions.astype(np.int64),
@@ -587,7 +596,9 @@ class Analysis(Result):
             "largest_discount": self.largest_discount,
             "standard_errors": None if self.withheld else self.standard_errors,
             "effective_horizons": [self.horizon(g) if k else None for g, k in zip(solution.discounts, given, strict=True)],
+            "half_lives": [self.horizon.half_life(g) if k else None for g, k in zip(solution.discounts, given, strict=True)],
             "longest_episode": self.longest,
+            "time_unit": self.horizon.unit,
             "episodes": self.episodes,
             "decisions_by_expert": self.decisions,
             "pseudo_r2": self.explained,
@@ -772,7 +783,7 @@ def analyse(
         asked = replace(population, known_reward=known, jobs=jobs)
         solution = solve(crowd, asked, seed=seed, progress=progress)
         episodes = sum(int(table.episode_counts.sum()) for table in tables)
-        return crowd_analysis(solution, crowd, episodes, most_steps(crowd), remarks)
+        return crowd_analysis(solution, crowd, episodes, remarks)
     problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest)
     if known_reward is not None:
         solver = replace(solver, known_reward=known_reward(problem.mdp))
@@ -930,6 +941,7 @@ def _tasks(
     estimate_rest: bool,
 ) -> tuple[list[tuple[Demonstrations, MDP, Any, Any]], list[str]]:
     """Each table with its MDP, the matrix of features and their names, and remarks on what was assumed."""
+    tables = in_one_unit(tables)
     labels = [pair for t in tables for pair in (("expert", t.experts), ("state", t.states), ("action", t.actions))]
     remarks = [remark for what, names in labels if (remark := look_alikes(names, what))]
     if mdps is not None and len(mdps) != len(tables):
@@ -961,7 +973,7 @@ def _fit_to_lists(solution: Solution, tables: Sequence[Demonstrations]) -> Analy
     """What is known once the fit is done."""
     problem, evidence = solution.require_problem(), LikelihoodEvidence.of(solution)
     policies, contrasts = solution.policies(), reward_contrasts(resume(solution))
-    withheld, longest, mdps = not_to_be_used(solution, contrasts), most_steps(problem), {e.mdp for e in problem.experts}
+    withheld, mdps = not_to_be_used(solution, contrasts), {e.mdp for e in problem.experts}
     never_ends = np.any([mdp.never_ends().any() for mdp in mdps])
     episodes = dict.fromkeys(problem.names, 0)
     for table in tables:
@@ -984,7 +996,7 @@ def _fit_to_lists(solution: Solution, tables: Sequence[Demonstrations]) -> Analy
         chance=persons["chance"].to_numpy() / decisions,
         fitted=persons["fitted"].to_numpy() / decisions,
         known=list(evidence.known["discounts"]),
-        longest=longest,
+        horizon=problem.horizon,
         largest_discount=ENDLESS_DISCOUNT if never_ends else 1.0,
         estimated_rewards=estimated,
         determined_rewards=max(0, min(estimated - evidence.unidentified_directions, int(persons["shown"].sum()))),
@@ -1013,7 +1025,7 @@ def _fit_to_vectors(solution: Solution, steps: Steps) -> Analysis:
         chance=np.array([batch.chance for batch in batches]) / decisions,
         fitted=np.array(totals) / decisions,
         known=[name in fixed if isinstance(fixed, dict) else fixed is not None for name in solution.experts],
-        longest=np.inf,  # logged steps alone do not show that a task must end
+        horizon=solution.horizon,
         largest_discount=LARGEST_DISCOUNT,
         estimated_rewards=evidence.functions,
         determined_rewards=max(0, evidence.functions - evidence.unidentified_directions),
@@ -1023,18 +1035,6 @@ def _fit_to_vectors(solution: Solution, steps: Steps) -> Analysis:
         functions=made,
     )
     return replace(found, intervals=np.where(np.array(found.given)[:, None], found.intervals, np.nan))
-
-
-def most_steps(problem: Problem | Crowd) -> float:
-    """The most decisions an episode of any of the tasks can have; infinite where a state can recur.
-
-    Where moves take time, it is the most time that an episode can take.
-    """
-    most: float = 0
-    for mdp in {part.mdp for part in (problem.tasks if isinstance(problem, Crowd) else problem.experts)}:
-        left = steps_left(mdp) if mdp.durations is None else time_left(mdp)
-        most = max(most, np.inf if left is None else left.max().item())
-    return most
 
 
 def not_to_be_used(solution: Solution, contrasts: Contrasts | None = None) -> str:
@@ -1163,8 +1163,8 @@ def discount_text(found: Analysis, discount: float) -> str:
 
 
 def steps_text(found: Analysis, discount: float) -> str:
-    """The horizon of a discount with one decimal; a limit is shown as a limit."""
-    text = horizon_text(discount, found.longest)
+    """The horizon of a discount, without its unit; a limit is shown as a limit."""
+    text = found.horizon.number(discount)
     return f"≥ {text}" if found.largest_discount <= discount < 1 else text
 
 

@@ -28,6 +28,7 @@ from multihorizon.checks import Floats, Ints
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.estimate.population.solver import absent_words
 from multihorizon.estimate.population.types import number_words, open_words
+from multihorizon.horizon import Horizon
 from multihorizon.numerics.chance import chi2_ppf
 from multihorizon.problem import Crowd
 from multihorizon.questions.differences import difference_words, population_answer, population_words
@@ -36,7 +37,7 @@ from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, draw_rows, package_version
 from multihorizon.solution import CELL_NUMBERS, PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.tables import ShownTable, without_empty
-from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, count, effective_horizon, horizon_text, in_words, percent
+from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, count, in_words, percent
 
 #: With more persons than this a population is all that is fitted: each person's own fit, intervals and tests would take hours,
 #: and nobody reads a list of thousands.
@@ -107,7 +108,7 @@ class CrowdAnalysis(Result):
         episodes: how many there are.
         decisions: of each of `persons` `(n,)`.
         chance: the log-likelihood of each of `persons`' decisions `(n,)` if all available actions were equally likely.
-        longest: the most decisions an episode of the task can have; infinite where states can recur.
+        horizon: how far ahead discounts look in the task.
         remarks: how the result was made.
         recovery: simulated studies of this design, where some were handed in.
     """
@@ -117,13 +118,18 @@ class CrowdAnalysis(Result):
     episodes: int
     decisions: Floats
     chance: Floats
-    longest: float
+    horizon: Horizon
     remarks: list[str] = field(default_factory=list)
     recovery: Recovery | None = None
 
     #: There is one step: a crowd is known in full or not at all.
     finished: ClassVar[bool] = True
     _drawn: ClassVar[tuple[str, ...]] = ("expert", "shrunken_discount", "shrunken_low", "shrunken_high")
+
+    @property
+    def longest(self) -> float:
+        """The most steps or the most time that an episode of the task can take; infinite where states can recur."""
+        return self.horizon.longest
 
     @property
     def evidence(self) -> PopulationEvidence:
@@ -211,7 +217,7 @@ class CrowdAnalysis(Result):
     def verdicts(self) -> tuple[Answer, ...]:
         """Do discounts differ with the covariates, if there are any, or how many types are there? How far do they look ahead? Can
         the data tell? Does the model fit?"""
-        asked = population_answer(self.solution, self.longest) if self.population.types is None else self._number_of_types()
+        asked = population_answer(self.solution, self.horizon) if self.population.types is None else self._number_of_types()
         return (*([] if asked is None else [asked]), self._look_ahead(), self._identifiability(), self._fit())
 
     def _number_of_types(self) -> Answer | None:
@@ -227,16 +233,21 @@ class CrowdAnalysis(Result):
         if self.withheld:
             return Answer(question, "No usable answer", self.withheld, "bad")
         if self.population.types is not None:
-            reach = in_words([horizon_text(discount, self.longest) for discount in self.population.types["discounts"]])
+            reach = in_words([self.horizon.number(discount) for discount in self.population.types["discounts"]])
             number = self.population.types["number"]
-            return Answer(question, f"{reach} steps", f"The {count(number, 'type')} look {reach} steps ahead.", "good")
+            return Answer(
+                question,
+                f"{reach} {self.horizon.many}",
+                f"The {count(number, 'type')} look {reach} {self.horizon.many} ahead.",
+                "good",
+            )
         (low, middle, high), number = self.quartiles, len(self.solution.experts)
-        ends = [horizon_text(discount, self.longest) for discount in (low, high)]
+        ends = self.horizon.interval(low, high)
         reasons = (
-            f"Half of the {count(number, 'person')} look between {ends[0]} and {ends[1]} steps ahead (discounts {low:.3f} to "
+            f"Half of the {count(number, 'person')} look {ends} {self.horizon.many} ahead (discounts {low:.3f} to "
             f"{high:.3f}, median {middle:.3f})."
         )
-        return Answer(question, f"Half of them {ends[0]} to {ends[1]} steps", reasons, "good")
+        return Answer(question, f"Half of them {ends} {self.horizon.many}", reasons, "good")
 
     def _identifiability(self) -> Answer:
         """How narrow the intervals of persons are; those of groups stand beside their effects."""
@@ -285,7 +296,7 @@ class CrowdAnalysis(Result):
     @cached_property
     def answer(self) -> str:
         """The answer to what was asked, as `Analysis.answer` has it."""
-        return self.warnings[0] if self.withheld else " ".join(difference_words(self.solution, self.longest))
+        return self.warnings[0] if self.withheld else " ".join(difference_words(self.solution, self.horizon))
 
     @cached_property
     def headline(self) -> str:
@@ -293,7 +304,7 @@ class CrowdAnalysis(Result):
         if self.withheld:
             known = self._number_of_types()
             return " ".join([*([] if known is None else [known.reasons]), *self.warnings, *self.absent])
-        groups = [] if len(self.verdicts) > 3 else [self.answer, *population_words(self.solution, self.longest)]
+        groups = [] if len(self.verdicts) > 3 else [self.answer, *population_words(self.solution, self.horizon)]
         return " ".join([*self.warnings, *self.absent, *groups, *(verdict.reasons for verdict in self.verdicts)])
 
     def sentences(self) -> str:
@@ -397,8 +408,7 @@ class CrowdAnalysis(Result):
         """What `result.json` holds: the same names as for fewer persons, with `PEOPLE` in place of every list of persons."""
         solution, evidence, found, reward = self.solution, self.evidence, self.population, self.reward_frame()
         pairs = [
-            {**pair, "steps": [effective_horizon(discount, self.longest) for discount in pair["typical"]]}
-            for pair in found.contrasts["discount"]
+            {**pair, "steps": [self.horizon(discount) for discount in pair["typical"]]} for pair in found.contrasts["discount"]
         ]
         reasons = pd.Series(found.left_out, dtype=object).value_counts()
         values = "discounts", "intervals", "temperatures"
@@ -418,6 +428,7 @@ class CrowdAnalysis(Result):
             "level": LEVEL,
             "largest_discount": found.largest_discount,
             "longest_episode": self.longest,
+            "time_unit": self.horizon.unit,
             "episodes": self.episodes,
             "decisions": evidence.decisions,
             "chance": self.compared_chance,
@@ -448,7 +459,7 @@ class CrowdAnalysis(Result):
         }
 
 
-def crowd_analysis(solution: Solution, everybody: Crowd, episodes: int, longest: float, remarks: list[str]) -> CrowdAnalysis:
+def crowd_analysis(solution: Solution, everybody: Crowd, episodes: int, remarks: list[str]) -> CrowdAnalysis:
     """What is known of a crowd once its population is solved; some of `everybody` may be left out of the solution."""
     decisions, chance = _by_chance(everybody)
     if isinstance(solution.problem, Crowd):  # of those who are compared, decisions under unknown conditions are not
@@ -460,7 +471,7 @@ def crowd_analysis(solution: Solution, everybody: Crowd, episodes: int, longest:
         episodes=episodes,
         decisions=decisions,
         chance=chance,
-        longest=longest,
+        horizon=everybody.horizon,
         remarks=remarks,
     )
 

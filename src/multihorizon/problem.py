@@ -37,6 +37,7 @@ from numpy.typing import ArrayLike
 from multihorizon.checks import ENDLESS_DISCOUNT, Bools, Floats, Ints, Sparse, as_floats, as_names, as_shape, first_few, read_only
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.steps import Steps
+from multihorizon.horizon import Horizon
 from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.planning.plan import check_policy, one_hot
 
@@ -303,6 +304,11 @@ class AnyProblem(ABC):
     n_experts: int
     n_parameters: int
 
+    @property
+    def horizon(self) -> Horizon:
+        """How far ahead discounts look in these tasks; samples alone do not show that a task must end."""
+        return Horizon()
+
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Problem(AnyProblem):
@@ -463,6 +469,11 @@ class Problem(AnyProblem):
     def mdp(self) -> MDP:
         """The one MDP of the problem; raises ValueError where there are several tasks."""
         return _one_mdp(expert.mdp for expert in self.experts)
+
+    @cached_property
+    def horizon(self) -> Horizon:
+        """How far ahead discounts look in the tasks of this problem."""
+        return Horizon.of(expert.mdp for expert in self.experts)
 
     def __repr__(self) -> str:
         return f"Problem({self.experts[0].mdp!r}, experts {first_few(self.names)})"
@@ -764,6 +775,11 @@ class Crowd(AnyProblem):
     def mdp(self) -> MDP:
         """The one MDP of the crowd; raises ValueError where there are several tasks."""
         return _one_mdp(task.mdp for task in self.tasks)
+
+    @cached_property
+    def horizon(self) -> Horizon:
+        """How far ahead discounts look in the tasks of this crowd."""
+        return Horizon.of(task.mdp for task in self.tasks)
 
     def some(self, who: Ints) -> Crowd:
         """Some of the persons with all their cells, by their places `(k,)`."""

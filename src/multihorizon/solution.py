@@ -8,7 +8,7 @@ plain numbers, strings, lists and dicts. There is one such class per kind of sol
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from multihorizon.checks import Floats, as_shape, first_few, read_only
 from multihorizon.files import read_json, read_numbers, write_json
+from multihorizon.horizon import Horizon
 from multihorizon.lookahead import step_discounts_of
 from multihorizon.mdp import steps_left
 from multihorizon.planning.plan import plan, soft_plan, weighted_plan
@@ -605,7 +606,8 @@ class Solution(Result):
     `reward` is `(S,)` paid on arrival, or `(d,)` weights of the problem's features. `temperature` is None for experts who
     choose the best action, else the entropy weight `(K,)`. `residual` is recomputed from the answer; each solver's docstring
     says of which equation. `evidence` has fields by kind of solver; a dict becomes `Evidence`. The arrays cannot be written to.
-    `problem` is kept in memory and not saved; of `interval_source`, what it has computed is saved.
+    `problem` is kept in memory and not saved; of `interval_source`, what it has computed is saved. `task_horizon`
+    is that of a problem that is not at hand.
     """
 
     solver: str
@@ -625,6 +627,7 @@ class Solution(Result):
     seconds: float = 0.0
     problem: AnyProblem | None = None
     interval_source: IntervalSource | None = None
+    task_horizon: Horizon = field(default_factory=Horizon)
 
     def __post_init__(self) -> None:
         if not all(isinstance(name, str) for name in self.experts):
@@ -651,6 +654,11 @@ class Solution(Result):
         for name in ("discounts", "reward", "temperature", "standard_errors"):
             array = getattr(self, name)
             object.__setattr__(self, name, None if array is None else read_only(array))
+
+    @property
+    def horizon(self) -> Horizon:
+        """How far ahead discounts look in the task; of a solution without a problem, as it was saved."""
+        return self.task_horizon if self.problem is None else self.problem.horizon
 
     @property
     def personal_rewards(self) -> Floats:
@@ -757,9 +765,10 @@ class Solution(Result):
         else:
             level = self._level(compute)
             frame = self.to_frame(level)
-            order = ("expert", "discount", "standard_error", "discount_low", "discount_high", "horizon", "temperature")
+            ahead = [name for name in ("horizon", "half_life") if name in frame]
+            order = ("expert", "discount", "standard_error", "discount_low", "discount_high", *ahead, "temperature")
             frame = frame[[name for name in order if name in frame]]
-            frame.loc[~self._identified, ["discount", "horizon"]] = np.nan
+            frame.loc[~self._identified, ["discount", *ahead]] = np.nan
             caption = "discounts" if level is None else f"discounts, with {percent(level)} intervals"
             tables = [ShownTable(frame, caption, ("discount", *(() if level is None else ("discount_low", "discount_high"))))]
         errors = self.evidence.get("reward_standard_errors")
@@ -813,12 +822,15 @@ class Solution(Result):
         return f"Solution({self.solver}, {self.status}, experts {first_few(self.experts)})"
 
     def to_frame(self, level: float | None = None) -> pd.DataFrame:
-        """One row per expert: the discount and the horizon 1/(1−γ), the temperature and the standard error where there are any,
-        the parameters of another look-ahead, and with a level the ends of the confidence interval. What is not known is NaN.
+        """One row per expert: the discount and the effective planning horizon (`Horizon`), the temperature and the standard error
+        where there are any, the parameters of another look-ahead, and with a level the ends of the confidence interval. What is
+        not known is NaN.
         """
+        ahead, gammas = self.horizon, self.discounts.tolist()
         columns: dict[str, Any] = {"expert": self.experts, "discount": self.discounts}
-        with np.errstate(divide="ignore"):
-            columns["horizon"] = 1 / (1 - self.discounts)
+        columns["horizon"] = [ahead(gamma) for gamma in gammas]
+        if ahead.timed:
+            columns["half_life"] = [ahead.half_life(gamma) for gamma in gammas]
         columns |= {"standard_error": self.standard_errors, "temperature": self.temperature, **self._parameters}
         if level is not None:
             columns["discount_low"], columns["discount_high"] = self.confidence_intervals(level).T
@@ -837,10 +849,11 @@ class Solution(Result):
 
     def to_json(self, path: str | Path) -> None:
         """Write everything but the problem, with version, seed and options; what is not known is null."""
-        apart = ("problem", "trace", "interval_source")
+        apart = ("problem", "trace", "interval_source", "task_horizon")
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
         content["trace"] = None if self.trace is None else vars(self.trace)
         content["confidence_intervals"] = None if self.interval_source is None else dict(self.interval_source.computed)
+        content["horizon"] = asdict(self.horizon)
         content["version"] = package_version()
         write_json(path, content)
 
@@ -848,7 +861,7 @@ class Solution(Result):
     def from_json(cls, path: str | Path, problem: AnyProblem | None = None) -> Solution:
         """Read what `to_json` wrote; hand the problem in to use `policies()`."""
         content = read_json(path, "a saved solution")
-        missing = {f.name for f in fields(cls)} - {"problem", "interval_source"} - set(content)
+        missing = {f.name for f in fields(cls)} - {"problem", "interval_source", "task_horizon"} - set(content)
         if missing:
             raise ValueError(f"{path} is not a saved solution: it lacks {', '.join(sorted(missing))}")
         try:
@@ -863,13 +876,15 @@ class Solution(Result):
 
 def _fields_from(content: dict[str, Any]) -> dict[str, Any]:
     """The fields of a solution from what a file holds."""
-    known = {key: value for key, value in content.items() if key not in ("version", "confidence_intervals")}
+    known = {key: value for key, value in content.items() if key not in ("version", "confidence_intervals", "horizon")}
     for name in ("discounts", "reward", "temperature", "standard_errors"):
         known[name] = None if known[name] is None else read_numbers(known[name])
     for name in ("objective", "residual", "seconds"):
         known[name] = float(read_numbers(known[name]))
     if known["trace"] is not None:
         known["trace"] = Trace(**{name: read_numbers(column) for name, column in known["trace"].items()})
-    saved = content.get("confidence_intervals")
+    saved, task = content.get("confidence_intervals"), content.get("horizon")
     intervals = None if saved is None else SavedIntervals({float(k): read_numbers(v) for k, v in saved.items()})
+    if task is not None:
+        known["task_horizon"] = Horizon(float(read_numbers(task["longest"])), task["unit"])
     return known | {"interval_source": intervals, "status": Status(known["status"]), "experts": tuple(known["experts"])}

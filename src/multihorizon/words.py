@@ -1,8 +1,4 @@
-"""How findings are said: answers to questions, and numbers, shares, p-values and horizons as they are written.
-
-*Horizon.* A discount γ weighs what happens t steps from now by `γ^t`. In a task of at most H steps the weights sum to
-`1 + γ + … + γ^(H−1)`, the effective horizon; in a task without such a limit to `1/(1−γ)`.
-"""
+"""How findings are said: answers to questions, and numbers, shares and p-values as they are written."""
 
 from __future__ import annotations
 
@@ -26,24 +22,6 @@ class Answer:
     answer: str
     reasons: str
     kind: Literal["good", "caution", "bad"]
-
-
-def effective_horizon(discount: float, steps: float) -> float:
-    """The sum of the weights `1 + γ + γ² + …` of a discount over so many steps, which may be infinitely many."""
-    return steps if discount >= 1 else float((1 - discount**steps) / (1 - discount))
-
-
-def horizon_text(discount: float, steps: float) -> str:
-    """The horizon of a discount in a task of so many steps, with one decimal; beyond a million steps nobody counts."""
-    reach = effective_horizon(discount, steps)
-    if reach > 1e6:
-        return "unlimited" if np.isinf(reach) else "over a million"
-    return f"{reach:,.1f}" if reach < 1000 else f"{reach:,.0f}"
-
-
-def time_words(unit: str) -> tuple[str, str]:
-    """A unit of time in the singular and the plural; one without a name is a unit of time."""
-    return (unit, f"{unit}s") if unit else ("unit of time", "units of time")
 
 
 def decimals(value: float, digits: int) -> str | None:

@@ -16,6 +16,7 @@ from multihorizon.domains.base import Domain
 from multihorizon.domains.grids import meadow, toy
 from multihorizon.exact.identify import identify
 from multihorizon.files import write_all
+from multihorizon.horizon import Horizon
 from multihorizon.parallel import Progress, part_of
 from multihorizon.problem import Problem, require_counts
 from multihorizon.report.files import write_fit
@@ -50,7 +51,7 @@ def _open(domain: Domain, walks: list[list[int]]) -> None:
     out.print("They start at the same place, @. This is where each of them goes:\n")
     maps = Table(box=None, padding=(0, 2), show_header=False)
     maps.add_row(*WALKERS, style="bold")
-    maps.add_row(*(f"looks {1 / (1 - discount):.0f} steps ahead" for discount in domain.lp_discounts))
+    maps.add_row(*(f"looks {Horizon()(discount):.0f} steps ahead" for discount in domain.lp_discounts))
     maps.add_row(*(_map(domain, walk) for walk in walks))
     out.print(maps)
 
@@ -74,7 +75,7 @@ def _recover(directory: Path, domain: Domain, walks: list[list[int]], progress: 
     analysis = analyse([table], [domain.mdp], progress=part_of(progress, 0.1, 0.9))
     assert isinstance(analysis, Analysis)
     progress(0.9, "drawing")
-    titles = [f"{name} looks {1 / (1 - g):.0f} steps ahead" for name, g in zip(WALKERS, domain.lp_discounts, strict=True)]
+    titles = [f"{name} looks {Horizon()(g):.0f} steps ahead" for name, g in zip(WALKERS, domain.lp_discounts, strict=True)]
 
     def write(draft: Path) -> None:
         table.to_csv(draft / "decisions.csv")
@@ -107,7 +108,7 @@ def _horizons(domain: Domain, analysis: Analysis) -> Table:
     for k, name in enumerate(analysis.solution.experts):
         true = domain.mce_discounts[WALKERS.index(name)]
         low, high = (steps_text(analysis, float(end)) for end in analysis.intervals[k])
-        table.add_row(name, f"{1 / (1 - true):.1f}", own_steps_text(analysis, k), f"{low} to {high}")
+        table.add_row(name, analysis.horizon.number(true), own_steps_text(analysis, k), f"{low} to {high}")
     return table
 
 

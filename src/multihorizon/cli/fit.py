@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import typer
 from rich.table import Table
 
@@ -36,6 +35,7 @@ from multihorizon.data.side_tables import read_features, read_groups, read_known
 from multihorizon.data.steps import Steps
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.estimate.population.solver import Population, absent_words
+from multihorizon.horizon import Horizon
 from multihorizon.questions.differences import population_words
 from multihorizon.questions.lookahead_comparison import LookaheadComparison
 from multihorizon.questions.study import Recovery
@@ -45,7 +45,7 @@ from multihorizon.report.population import at_means, compared_with, contrast_row
 from multihorizon.report.question_pages import family_cells
 from multihorizon.report.writing import notices
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import Answer, decimals, horizon_text, percent
+from multihorizon.words import Answer, decimals, percent
 
 #: The terminal lists the experts one by one up to this many; `people.csv` lists all.
 LISTED_EXPERTS = 60
@@ -213,7 +213,7 @@ def _verdicts(analysis: Analysis | CrowdAnalysis, verdicts: Sequence[Answer]) ->
 def _show(analysis: Analysis) -> None:
     _open(analysis)
     if analysis.population is not None:
-        _show_population(analysis.population, analysis.longest)
+        _show_population(analysis.population, analysis.horizon)
     if len(analysis.given) <= LISTED_EXPERTS:
         out.print(_table(analysis))
     if analysis.lookahead is not None:
@@ -234,7 +234,7 @@ def _show_crowd(analysis: CrowdAnalysis) -> None:
     """The same for very many persons, with a row for each group."""
     _open(analysis)
     if not analysis.withheld:
-        _show_population(analysis.solution, analysis.longest)
+        _show_population(analysis.solution, analysis.horizon)
         if analysis.groups and analysis.population.cells is None and len(analysis.groups) <= LISTED_EXPERTS:
             out.print(_groups(analysis))
     if analysis.recovery is not None:
@@ -256,15 +256,15 @@ def _groups(analysis: CrowdAnalysis) -> Table:
     return table
 
 
-def _show_population(found: Solution, steps: float) -> None:
-    """Effects on the discount, one row per term, what they are in discounts and steps, and what else was found."""
+def _show_population(found: Solution, horizon: Horizon) -> None:
+    """Effects on the discount, one row per term, what they are in discounts and horizons, and what else was found."""
     if found.status != Status.CONVERGED:
         return  # which the answer on top has said
     population = PopulationEvidence.of(found).population
     for text in absent_words(population.left_out, population.persons):
         out.print(text, style="bold", soft_wrap=True)
     if population.types is not None:
-        out.print(_types(population.types, steps))
+        out.print(_types(population.types, horizon))
         return
     table = Table(title="Effects on the logit of the discount", caption=compared_with(population) or None)
     table.add_column("term", overflow="fold")
@@ -273,50 +273,50 @@ def _show_population(found: Solution, steps: float) -> None:
     for row in effect_rows(population, "discount"):
         table.add_row(*(cell or "–" for cell in row))
     out.print(table)
-    rows = contrast_rows(population, steps)
+    rows = contrast_rows(population, horizon)
     if rows and len(rows) <= LISTED_EXPERTS:
-        table = Table(title="In discounts and steps; pairs with Holm's correction")
-        for header in ("persons with", "typical discounts", "in steps", "p"):
+        table = Table(title=f"In discounts and {horizon.many}; pairs with Holm's correction")
+        for header in ("persons with", "typical discounts", f"in {horizon.many}", "p"):
             table.add_column(header, justify="left" if header == "persons with" else "right", overflow="fold")
         for who, discounts, reach, _, p in rows:
             table.add_row(who, discounts, reach, p)
         out.print(table)
     if population.cells is not None and len(population.predictions) <= LISTED_EXPERTS:
-        out.print(_conditions(population, steps))
-    out.print(" ".join(population_words(found, steps)), soft_wrap=True)
+        out.print(_conditions(population, horizon))
+    out.print(" ".join(population_words(found, horizon)), soft_wrap=True)
 
 
-def _types(types: dict[str, Any], steps: float) -> Table:
+def _types(types: dict[str, Any], horizon: Horizon) -> Table:
     """One row per type, from the shortest horizon to the longest."""
     table = Table(title="Types")
-    for header in ("type", "share", "discount", "95 % interval", "steps", "likeliest for"):
+    for header in ("type", "share", "discount", "95 % interval", horizon.many, "likeliest for"):
         table.add_column(header, justify="right")
     for k, (share, discount, (low, high)) in enumerate(zip(types["shares"], types["discounts"], types["intervals"], strict=True)):
-        known = percent(share), f"{discount:.3f}", f"{low:.3f} to {high:.3f}", horizon_text(discount, steps)
+        known = percent(share), f"{discount:.3f}", f"{low:.3f} to {high:.3f}", horizon.number(discount)
         table.add_row(str(k + 1), *known, f"{types['likeliest'][k]:,}")
     return table
 
 
-def _conditions(population: PopulationFindings, steps: float) -> Table:
+def _conditions(population: PopulationFindings, horizon: Horizon) -> Table:
     """One row per condition: what is typical, what to expect of new persons, and how much is known of each."""
     at = f", at {where}" if (where := at_means(population)) else ""
     table = Table(title=f"Discounts of the same persons under each condition{at}")
     table.add_column("condition", overflow="fold", min_width=12)
-    for header in ("persons", "typical", "steps", "95 % of new persons", "reliability"):
+    for header in ("persons", "typical", horizon.many, "95 % of new persons", "reliability"):
         table.add_column(header, justify="right")
     for row in condition_rows(population):
         new = "{:.3f} to {:.3f}".format(*row.new_person_interval)
-        cells = f"{row.persons:,}", f"{row.typical:.3f}", horizon_text(row.typical, steps), new, f"{row.reliability:.2f}"
+        cells = f"{row.persons:,}", f"{row.typical:.3f}", horizon.number(row.typical), new, f"{row.reliability:.2f}"
         table.add_row(row.name, *cells)
     return table
 
 
 def _table(analysis: Analysis) -> Table:
     """One row per expert, from the shortest horizon to the longest."""
-    reach = "1/(1−γ)" if np.isinf(analysis.longest) else f"of a task of {analysis.longest}"
-    table = Table(title=f"Planning horizons: discounts γ, and {analysis.ahead} {reach} ({analysis.solution.status})")
+    ahead = analysis.horizon
+    table = Table(title=f"Planning horizons: discounts γ, and {ahead.many} {ahead.formula} ({analysis.solution.status})")
     table.add_column("expert", overflow="fold", min_width=12)
-    for header in ("discount", "95 % interval", analysis.ahead, "temperature", "R²"):
+    for header in ("discount", "95 % interval", ahead.many, "temperature", "R²"):
         table.add_column(header, justify="right", min_width=14 if "%" in header else len(header))
     for k in analysis.order:
         cells = *person_cells(analysis, k), decimals(analysis.explained[k], 2) or "–"

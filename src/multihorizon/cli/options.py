@@ -73,7 +73,9 @@ TimeColumn = Annotated[
 ]
 TimeUnit = Annotated[
     str | None,
-    typer.Option("--time-unit", metavar="UNIT", help="Where --time holds dates: second, minute, hour, day or week."),
+    typer.Option(
+        "--time-unit", metavar="UNIT", help="Where --time holds dates: second, minute, hour, day or week. It changes no answer."
+    ),
 ]
 Ridge = Annotated[float | None, typer.Option("--ridge", help="Weight of a penalty on large rewards; by default none is needed.")]
 DeviationsChoice = Annotated[

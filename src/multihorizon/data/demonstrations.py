@@ -155,6 +155,11 @@ class Times:
     def __getitem__(self, rows: Any) -> Times:
         return replace(self, begun=self.begun[rows], over=self.over[rows])
 
+    def counted(self, unit: str) -> Times:
+        """The same times between dates in another unit."""
+        factor = TIME_UNITS[self.unit] / TIME_UNITS[unit]
+        return replace(self, begun=factor * self.begun, over=factor * self.over, unit=unit)
+
 
 @dataclass(frozen=True)
 class Decision:

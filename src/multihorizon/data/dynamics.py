@@ -40,7 +40,8 @@ said: a record may be cut off anywhere once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,11 @@ import scipy.sparse as sp
 from scipy.special import bdtrc
 
 from multihorizon.checks import SMOOTHING, Bools, Floats, Ints, as_floats
-from multihorizon.data.demonstrations import BESIDE, REMEDIES, Decision, Demonstrations, TableError
+from multihorizon.data.demonstrations import BESIDE, REMEDIES, TIME_UNITS, Decision, Demonstrations, TableError
 from multihorizon.data.reading import in_order, positions
+from multihorizon.horizon import Horizon
 from multihorizon.mdp import MDP, Durations
-from multihorizon.words import count, time_words
+from multihorizon.words import count
 
 #: Moves contradict given transitions where their chance is smaller than this, over all tests of a table. It is small because a
 #: contradiction stops the work.
@@ -174,22 +176,43 @@ def _distinct(lasted: Floats) -> tuple[Floats, Floats]:
     return times, counts / counts.sum()
 
 
+def in_one_unit(tables: Sequence[Demonstrations]) -> list[Demonstrations]:
+    """The same tables with time between dates counted in one unit, the one nearest to a typical move of all of them.
+
+    The unit matters to a fit: what is paid on arrival counts in full after one unit, and discounts per second or per week crowd
+    at 1 or at 0. So it follows from the moves, and no answer depends on the unit that was asked for.
+    """
+    timed = [table for table in tables if table.times is not None]
+    units = {table.times.unit for table in timed if table.times is not None}
+    if not units & TIME_UNITS.keys():
+        return list(tables)
+    if not units <= TIME_UNITS.keys() or len(timed) < len(tables):
+        raise ValueError("time stamps of tables that are analysed together must all be dates, received others as well")
+    seconds = {id(table): TIME_UNITS[table.times.unit] for table in timed if table.times is not None}
+    lasted = [seconds[id(table)] * (table.times.over - table.times.begun) for table in timed if table.times is not None]
+    typical = float(np.nanmedian(np.concatenate(lasted)))
+    unit = min(TIME_UNITS, key=lambda name: abs(np.log(typical / TIME_UNITS[name])))
+    return [replace(table.rows, times=table.times.counted(unit)) if table.times is not None else table for table in tables]
+
+
 def describe_durations(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
     """What was assumed of how long moves take, in sentences for a report."""
     if demonstrations.times is None or mdp.durations is None:
         return []
-    times, unit = demonstrations.times, time_words(mdp.durations.unit)
+    times, ahead = demonstrations.times, Horizon(unit=mdp.durations.unit)
     lasted = times.over - times.begun
     known = lasted[np.isfinite(lasted)]
     text = (
-        f"Moves took {known.min():.3g} to {known.max():.3g} {unit[1]}, {known.mean():.3g} on average. Discounts are per "
-        f"{unit[0]}, and horizons are in {unit[1]}: where this report says steps, read {unit[1]}. What a state pays on arrival "
-        f"counts in full where a move takes one {unit[0]}. Durations are taken from the table as if they were known exactly."
+        f"Moves took {known.min():.3g} to {known.max():.3g} {ahead.many}, {known.mean():.3g} on average. Discounts are per "
+        f"{ahead.one}, and horizons are in {ahead.many}. What a state pays on arrival counts in full where a move takes one "
+        f"{ahead.one}. Durations are taken from the table as if they were known exactly."
     )
-    if not 0.1 <= (typical := float(np.median(known))) <= 10:
+    if ahead.unit:
+        text += f" Time is counted in {ahead.many}, the unit nearest to a typical move, whatever unit was asked for."
+    elif not 0.1 <= (typical := float(np.median(known))) <= 10:
         text += (
-            f" A move typically takes {typical:.3g} {unit[1]}, and discounts per {unit[0]} then say little: count time in a unit "
-            "about as long as a short move (--time-unit)."
+            f" A move typically takes {typical:.3g} {ahead.many}, and discounts per {ahead.one} then say little: count time in a "
+            "unit about as long as a short move."
         )
     if known.size < lasted.size:
         text += (

@@ -21,8 +21,9 @@ from scipy.special import expit, logit
 
 from multihorizon.estimate.population.free import distribution_words
 from multihorizon.estimate.population.types import types_words
+from multihorizon.horizon import Horizon
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import LEVEL, Answer, decimals, horizon_text, in_words, p_text, percent, shortened
+from multihorizon.words import LEVEL, Answer, decimals, in_words, p_text, percent, shortened
 
 
 @dataclass(frozen=True)
@@ -102,14 +103,14 @@ def differences_of(population: PopulationFindings, kind: str) -> list[Difference
     return found
 
 
-def population_answer(found: Solution, steps: float) -> Answer | None:
-    """Whether discounts differ with the covariates; None where none was asked. The task has so many steps."""
+def population_answer(found: Solution, horizon: Horizon) -> Answer | None:
+    """Whether discounts differ with the covariates; None where none was asked. `horizon` is that of the task."""
     population = PopulationEvidence.of(found).population
     question = "Do discounts differ with the conditions?" if population.conditions else "Do discounts differ with the covariates?"
     if found.status != Status.CONVERGED:
-        return Answer(question, "No usable answer", " ".join(difference_words(found, steps)), "bad")
+        return Answer(question, "No usable answer", " ".join(difference_words(found, horizon)), "bad")
     differences = differences_of(population, "discount")
-    reasons = " ".join([*difference_words(found, steps), *population_words(found, steps)])
+    reasons = " ".join([*difference_words(found, horizon), *population_words(found, horizon)])
     clear = [difference for difference in differences if difference.clear]
     if not clear:
         return Answer(question, "No more than by chance", reasons, "good") if differences else None
@@ -121,8 +122,8 @@ def population_answer(found: Solution, steps: float) -> Answer | None:
     return Answer(question, f"Yes: {who}", reasons, "good")
 
 
-def difference_words(found: Solution, steps: float) -> list[str]:
-    """The answer to what the formula asks, a sentence for each of its columns; the task has so many steps.
+def difference_words(found: Solution, horizon: Horizon) -> list[str]:
+    """The answer to what the formula asks, a sentence for each of its columns; `horizon` is that of the task.
 
     Without covariates it is how far a typical person looks ahead, and of types how many there are. Where the population could not
     be estimated, that is all.
@@ -134,7 +135,7 @@ def difference_words(found: Solution, steps: float) -> list[str]:
         return [f"The population could not be estimated. {found.message}"]
     differences = differences_of(population, "discount")
     if not differences:
-        return [_typical_person(name, group, steps) for name, group in population.predictions.items()]
+        return [_typical_person(name, group, horizon) for name, group in population.predictions.items()]
     hotter = {difference.name: difference for difference in differences_of(population, "temperature") if difference.clear}
     words = []
     for difference in sorted(differences, key=lambda difference: not difference.clear):
@@ -147,13 +148,13 @@ def difference_words(found: Solution, steps: float) -> list[str]:
             words.append(_several_groups(difference, largest))
             words += [] if tail is None else _temperatures_differ(tail)
         else:
-            words.append(f"{_pair(difference, largest, steps)}{_also_at_random(difference, tail)}.")
+            words.append(f"{_pair(difference, largest, horizon)}{_also_at_random(difference, tail)}.")
     words += [text for difference in hotter.values() for text in _temperatures_differ(difference)]
     return [*words, *(text for text in population.cautions if _of_intervals(text))]
 
 
-def population_words(found: Solution, steps: float) -> list[str]:
-    """What else was found: how much persons differ, how much is known of each, and what to mind; the task has so many steps."""
+def population_words(found: Solution, horizon: Horizon) -> list[str]:
+    """What else was found: how much persons differ, how much is known of each, and what to mind."""
     population = PopulationEvidence.of(found).population
     if population.types is not None:
         return []
@@ -164,7 +165,7 @@ def population_words(found: Solution, steps: float) -> list[str]:
     words.append(f"The mean reliability of a person's discount is {share:.2f}, where 0 is no knowledge and 1 is exact.")
     words += [*_slopes_differ(population), *_person_or_condition(population)]
     others = [text for text in population.cautions if not _of_intervals(text)]
-    return [*words, *others, *distribution_words(population.distribution or {}, steps)]
+    return [*words, *others, *distribution_words(population.distribution or {}, horizon)]
 
 
 def _of_intervals(caution: str) -> bool:
@@ -208,14 +209,14 @@ def _person_or_condition(population: PopulationFindings) -> list[str]:
     return [f"Of the variance of logit γ, {in_words(parts)}{'' if np.isnan(low + high) else f': {verdict}'}."]
 
 
-def _typical_person(name: str, group: dict[str, Any], steps: float) -> str:
+def _typical_person(name: str, group: dict[str, Any], horizon: Horizon) -> str:
     """How far a typical person looks ahead, where nothing else was asked."""
     gamma, (low, high), (least, most) = group["typical_discount"], group["typical_interval"], group["new_person_interval"]
-    reach, ends = horizon_text(gamma, steps), [horizon_text(end, steps) for end in (least, most)]
     whom = "" if name == "everyone" else f" with {name}"
     return (
-        f"A typical person{whom} looks {reach} steps ahead: a discount of {gamma:.2f} (95 % interval {low:.2f} to {high:.2f}). "
-        f"Of new persons 95 % have discounts from {least:.2f} to {most:.2f}, or look {ends[0]} to {ends[1]} steps ahead."
+        f"A typical person{whom} looks {horizon.text(gamma)} ahead: a discount of {gamma:.2f} (95 % interval {low:.2f} to "
+        f"{high:.2f}). Of new persons 95 % have discounts from {least:.2f} to {most:.2f}, or look "
+        f"{horizon.interval(least, most)} {horizon.many} ahead."
     )
 
 
@@ -235,7 +236,7 @@ def named_group(column: str, *levels: str) -> str:
     return f"the {in_words(names)} group{s}"
 
 
-def _pair(difference: Difference, largest: float, steps: float) -> str:
+def _pair(difference: Difference, largest: float, horizon: Horizon) -> str:
     """Of two groups, two conditions or a number: who looks further ahead than whom, or that the data do not show it."""
     (pair,), column = difference.pairs, difference.name
     (near, far), (low, high) = pair["levels"], pair["typical"]
@@ -251,7 +252,7 @@ def _pair(difference: Difference, largest: float, steps: float) -> str:
     known = not np.isnan(sum(ends))
     size = f"difference {_size(high - low)}{f' ({_size(ends[0])} to {_size(ends[1])})' if known else ''}"
     p = f"p {p_text(pair['adjusted'])}"
-    reach = f"or {horizon_text(high, steps)} and {horizon_text(low, steps)} steps"
+    reach = f"or {horizon.number(high)} and {horizon.text(low)}"
     if pair["number"]:
         values, levels = (low, high) if sign > 0 else (high, low), (near, far) if pair["estimate"] >= 0 else (far, near)
         at = f"{values[0]:.2f} at {levels[0]} and {values[1]:.2f} at {levels[1]}"
@@ -259,7 +260,7 @@ def _pair(difference: Difference, largest: float, steps: float) -> str:
             whom, unit = "the same people" if difference.within else "people", round_unit(float(levels[1]) - float(levels[0]))
             change = apart(float(pair["estimate"]) * unit / (float(levels[1]) - float(levels[0])))
             look, goes = ("further", "rises") if change > 0 else ("less far", "falls")
-            steps_at = f"{horizon_text(values[0], steps)} and {horizon_text(values[1], steps)} steps"
+            steps_at = f"{horizon.number(values[0])} and {horizon.text(values[1])}"
             return (
                 f"With higher {column} {whom} look {look} ahead: for each {unit:g} of {column} the typical discount {goes} by "
                 f"about {_size(abs(change))}; it is {at}, or {steps_at}, {p}"

@@ -50,6 +50,7 @@ from multihorizon.choice.tabular import Episodic
 from multihorizon.estimate.population.covariates import Covariates
 from multihorizon.estimate.population.solver import covariance_at, covariance_of_persons, remembered
 from multihorizon.frames import Frame, as_frame, is_frame
+from multihorizon.horizon import Horizon
 from multihorizon.numerics.chance import t_ppf
 from multihorizon.problem import Crowd, Problem
 from multihorizon.result import COLOURS, Result
@@ -69,13 +70,14 @@ class TrackedPerson(Result):
         decisions: how many were seen.
         effective_decisions: how many equally telling decisions they are worth; those that all horizons make alike are worth none.
         discount, discount_error, discount_interval: the mean of γ, its standard deviation, and its interval.
-        horizon, horizon_interval: the median of `1/(1−γ)` in steps, and its interval. The mean may be infinite.
+        horizon, horizon_interval: the effective planning horizon (`Horizon`) of `discount`, and that of its interval.
         temperature, temperature_interval: the exponential of the mean of log λ, and the interval of λ.
         logit_discount, logit_discount_error: the mean and the standard deviation of logit γ.
         log_temperature, log_temperature_error: those of log λ.
         error: how much every other node changes these means, in standard deviations; all nodes together are much more exact.
         placed: whether the last decision led to new nodes, and so took longer.
         discounts, below: some discounts in rising order, and the probability that γ is below each.
+        ahead: how far ahead discounts look in the task, and in which unit.
     """
 
     decisions: int
@@ -95,6 +97,7 @@ class TrackedPerson(Result):
     placed: bool
     discounts: Floats = field(repr=False, compare=False)
     below: Floats = field(repr=False, compare=False)
+    ahead: Horizon = field(default_factory=Horizon, repr=False)
 
     def exceeds(self, discount: float) -> float:
         """The probability that the person's discount is above this one."""
@@ -102,12 +105,13 @@ class TrackedPerson(Result):
 
     def sentences(self) -> str:
         """What is known, in two sentences; a third where nodes are too coarse."""
-        (low, high), (cold, hot), (near, far) = self.discount_interval, self.temperature_interval, self.horizon_interval
+        (low, high), (cold, hot) = self.discount_interval, self.temperature_interval
         number = "1 decision" if self.decisions == 1 else f"{self.decisions} decisions"
         after = f"After {number}, worth {self.effective_decisions:.1f} equally telling ones,"
         words = [
             f"{after if self.decisions else 'Before any decision'} the discount is {self.discount:.3f} "
-            f"(95 % interval {low:.3f} to {high:.3f}): a horizon of {self.horizon:.3g} steps ({near:.3g} to {far:.3g}).",
+            f"(95 % interval {low:.3f} to {high:.3f}): an effective planning horizon of {self.ahead.text(self.discount)} "
+            f"({self.ahead.interval(low, high)}).",
             f"The temperature is {self.temperature:.3g} ({cold:.3g} to {hot:.3g}).",
         ]
         if self.error > APART / 2:
@@ -115,7 +119,7 @@ class TrackedPerson(Result):
         return "\n".join(words)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row each for the discount, the horizon in steps and the temperature: the estimate and its interval."""
+        """One row each for the discount, the horizon and the temperature: the estimate and its interval."""
         rows = [
             ("discount", self.discount, *self.discount_interval),
             ("horizon", self.horizon, *self.horizon_interval),
@@ -316,6 +320,7 @@ class Tracking:
         errors = found.discount_covariance, found.temperature_covariance
         self.errors = [np.array(each) if each is not None else np.zeros((len(found.discount),) * 2) for each in errors]
         self.degrees, self.largest, self.reward = float(found.degrees), found.largest_discount, solution.reward
+        self.ahead = solution.horizon
         # of the task alone, with the reward that was known; a person may decide in states where nobody of the study did
         tasks = crowd_with_known_reward(crowd, solution.options.get("known_reward"))[0].tasks
         self.tasks = [replace(task, counts=sp.csr_array(task.mdp.live.T.reshape(1, -1) / 1.0)) for task in tasks]
@@ -507,24 +512,21 @@ class Tracker:
         window, look = self._window, self._look
         number, worth, squares = self._worth.tolist()
         below = [window.cumulated(axis, look.shares[axis]) for axis in (0, 1)]
-        (low, middle, high), (cold, hot) = (
-            np.interp(at, cumulated, fine)
-            for at, cumulated, fine in zip(([0.025, 0.5, 0.975], [0.025, 0.975]), below, window.fine, strict=True)
+        (low, high), (cold, hot) = (
+            np.interp([0.025, 0.975], cumulated, fine) for cumulated, fine in zip(below, window.fine, strict=True)
         )
-        largest = self._shared.largest
+        largest, ahead = self._shared.largest, self._shared.ahead
         gammas = largest * expit(window.nodes[0])
         discount = float(look.shares[0] @ gammas)
-        near, horizon, far = (
-            float(1 / (1 - largest * expit(x))) if largest < 1 else float(1 + np.exp(x)) for x in (low, middle, high)
-        )
+        ends = float(largest * expit(low)), float(largest * expit(high))
         return TrackedPerson(
             decisions=round(number),
             effective_decisions=worth**2 / squares if number and squares > 0 else 0.0,
             discount=discount,
             discount_error=float(np.sqrt(look.shares[0] @ (gammas - discount) ** 2)),
-            discount_interval=(float(largest * expit(low)), float(largest * expit(high))),
-            horizon=horizon,
-            horizon_interval=(near, far),
+            discount_interval=ends,
+            horizon=ahead(discount),
+            horizon_interval=(ahead(ends[0]), ahead(ends[1])),
             temperature=float(np.exp(look.mean[1])),
             temperature_interval=(float(np.exp(cold)), float(np.exp(hot))),
             logit_discount=look.mean[0],
@@ -535,6 +537,7 @@ class Tracker:
             placed=self._placed,
             discounts=largest * expit(window.fine[0]),
             below=below[0],
+            ahead=ahead,
         )
 
     def fork(self) -> Tracker:

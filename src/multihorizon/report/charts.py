@@ -13,7 +13,7 @@ Without scripts a page shows every number. The script (`assets/*.js`) adds contr
 The page's own policy (a `Content-Security-Policy`) lets the browser run this one script, known by its hash, and load nothing.
 
 A chart has one panel, or one for each unit of look-ahead, of which the page shows one. Colours come from the page's style, so a
-chart is light or dark as the page is. A look-ahead has two rulers: the discount γ itself, and the effective horizon in steps on a
+chart is light or dark as the page is. A look-ahead has two rulers: the discount γ itself, and the effective planning horizon on a
 logarithmic scale.
 """
 
@@ -28,7 +28,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from math import ceil, inf, isnan, log, log10, nan
+from math import ceil, floor, inf, isnan, log, log10, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -36,7 +36,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from multihorizon.files import visible
-from multihorizon.words import effective_horizon, horizon_text
+from multihorizon.horizon import Horizon
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -212,7 +212,7 @@ class Shares(Block):
 
 @dataclass(frozen=True)
 class Either(Block):
-    """A look-ahead as a discount and in steps: the reader chooses which is shown. `key` sorts, NaN last."""
+    """A look-ahead as a discount and as a horizon: the reader chooses which is shown. `key` sorts, NaN last."""
 
     discount: str | Bar
     steps: str | Bar
@@ -376,41 +376,47 @@ class Ruler:
     """Where a discount stands on each ruler, from 0 to 1.
 
     Attributes:
-        steps: the most steps of the task; may be infinite.
-        farthest: the horizon at the right end of the ruler in steps; longer ones stand there too.
+        horizon: how far ahead discounts look in the task.
+        farthest: the horizon at the right end of the ruler; longer ones stand there too.
+        nearest: the horizon at the left end: one step, or less time than anybody's; shorter ones stand there too.
     """
 
-    steps: float
+    horizon: Horizon
     farthest: float
+    nearest: float = 1.0
 
     @classmethod
-    def over(cls, discounts: Iterable[float], steps: float) -> Ruler:
-        """The rulers that hold these discounts; that of an endless task ends at a power of ten from 10 to 10,000.
+    def over(cls, discounts: Iterable[float], horizon: Horizon) -> Ruler:
+        """The rulers that hold these discounts; that of an endless task ends at a power of ten, at most 10,000 from its left end.
 
         Example:
-            >>> ruler = Ruler.over([0.5, 0.95], steps=float("inf"))
+            >>> ruler = Ruler.over([0.5, 0.95], Horizon())
             >>> ruler.farthest, round(ruler.place(0.9, "steps"), 3), ruler.place(0.9, "discount")
             (100.0, 0.5, 0.9)
         """
-        found = [effective_horizon(discount, steps) for discount in discounts if not isnan(discount)]
-        largest = max((h for h in found if h < inf), default=10.0)
-        end = 10.0 ** ceil(log10(max(largest, 1.0)) - 1e-9)
-        return cls(steps, max(min(max(end, 10.0), 10_000.0, steps), 2.0))
+        found = [reach for discount in discounts if 0 < (reach := horizon(discount)) < inf]  # NaN is left out
+        nearest = 10.0 ** floor(log10(min(found, default=1.0)) + 1e-9) if horizon.timed else 1.0
+        end = 10.0 ** ceil(log10(max(found, default=10.0 * nearest)) - 1e-9)
+        end = min(max(end, 10.0 * nearest), 10_000.0 * nearest)
+        return cls(horizon, max(min(end, horizon.longest), 2.0 * nearest), nearest)
 
     def place(self, discount: float, unit: Unit) -> float:
         """Where a discount stands, from 0 to 1; NaN for NaN."""
         if unit == "discount" or isnan(discount):
             return discount
-        return log(min(effective_horizon(discount, self.steps), self.farthest)) / log(self.farthest)
+        return self._share(self.horizon(discount))
+
+    def _share(self, reach: float) -> float:
+        return log(min(max(reach, self.nearest), self.farthest) / self.nearest) / log(self.farthest / self.nearest)
 
     def axis(self, unit: Unit) -> Axis:
         """The ruler as an axis, with numbers at some places."""
         if unit == "discount":
             return Axis("discount γ")
-        steps = [m * 10.0**e for e in range(5) for m in (1, 2, 5) if m * 10.0**e <= self.farthest]
-        shown = steps if len(steps) <= 8 else [s for s in steps if log10(s) % 1 < 1e-9]
-        ticks = [(log(s) / log(self.farthest), f"{s:,.0f}") for s in shown]
-        return Axis("horizon in steps, on a logarithmic scale", ticks)
+        places = [(m, m * self.nearest * 10.0**e) for e in range(5) for m in (1, 2, 5)]
+        inside = [(m, reach) for m, reach in places if reach <= self.farthest * (1 + 1e-9)]
+        shown = [reach for m, reach in inside if len(inside) <= 8 or m == 1]
+        return Axis(f"horizon in {self.horizon.many}, on a logarithmic scale", [(self._share(h), _round(h)) for h in shown])
 
     def bar(self, low: float, discount: float, high: float) -> Either:
         """An interval drawn on each ruler."""
@@ -420,17 +426,22 @@ class Ruler:
     @property
     def title(self) -> Either:
         """From where to where the rulers go."""
-        return Either("0 to 1", f"1 to {self.farthest:,.0f} steps")
+        return Either("0 to 1", f"{_round(self.nearest)} to {_round(self.farthest)} {self.horizon.many}")
 
 
-def look_ahead(discount: float, steps: float) -> Either | None:
-    """A discount, and its horizon in a task of so many steps; None where it is not known."""
-    return None if isnan(discount) else Either(f"{discount:.3f}", horizon_text(discount, steps), discount)
+def _round(reach: float) -> str:
+    """A round number of steps or of units of time."""
+    return f"{reach:,.0f}" if reach >= 1 else f"{reach:g}"
 
 
-def look_ahead_range(ends: Iterable[float], steps: float) -> Either | None:
-    """Two discounts, and their horizons in a task of so many steps; None where an end is not known."""
+def look_ahead(discount: float, horizon: Horizon) -> Either | None:
+    """A discount, and its horizon; None where it is not known."""
+    return None if isnan(discount) else Either(f"{discount:.3f}", horizon.number(discount), discount)
+
+
+def look_ahead_range(ends: Iterable[float], horizon: Horizon) -> Either | None:
+    """Two discounts, and their horizons; None where an end is not known."""
     low, high = ends
     if isnan(low + high):
         return None
-    return Either(f"{low:.3f} to {high:.3f}", f"{horizon_text(low, steps)} to {horizon_text(high, steps)}", low)
+    return Either(f"{low:.3f} to {high:.3f}", horizon.interval(low, high), low)

@@ -22,6 +22,7 @@ import pandas as pd
 from scipy.special import expit, logit
 
 from multihorizon.checks import Floats, Ints
+from multihorizon.horizon import Horizon
 from multihorizon.report.charts import (
     UNITS,
     Axis,
@@ -40,7 +41,7 @@ from multihorizon.report.charts import (
 )
 from multihorizon.report.population import at_means, logit_axis, number_ticks, without_means
 from multihorizon.solution import PopulationFindings
-from multihorizon.words import decimals, horizon_text, percent, shortened
+from multihorizon.words import decimals, percent, shortened
 
 #: Persons who are drawn one by one; of more, a sample, in which single lines can be seen.
 MOST_DRAWN, SAMPLE = 300, 100
@@ -115,7 +116,7 @@ def by_condition(population: PopulationFindings, column: str) -> ByCondition:
 MOST_CONDITIONS = 4
 
 
-def condition_figures(population: PopulationFindings, steps: float, place: Mapping[str, int]) -> list[Block]:
+def condition_figures(population: PopulationFindings, horizon: Horizon, place: Mapping[str, int]) -> list[Block]:
     """The discounts under each combination of conditions, and the persons over each condition; nothing where there are none.
 
     `place` is the number of each person on the page; empty where the page shows nobody alone.
@@ -124,16 +125,16 @@ def condition_figures(population: PopulationFindings, steps: float, place: Mappi
         return []
     drawn = population.conditions[:MOST_CONDITIONS]
     columns = sorted((by_condition(population, column) for column in drawn), key=lambda by: by.is_number)
-    figures: list[Block] = [] if all(by.is_number for by in columns) else [_distributions(population, steps, place)]
-    return [*figures, *(_persons(population, by, steps, place) for by in columns)]
+    figures: list[Block] = [] if all(by.is_number for by in columns) else [_distributions(population, horizon, place)]
+    return [*figures, *(_persons(population, by, horizon, place) for by in columns)]
 
 
-def conditions_section(population: PopulationFindings, steps: float, written: str) -> list[Section]:
+def conditions_section(population: PopulationFindings, horizon: Horizon, written: str) -> list[Section]:
     """The section on conditions, whose figures open the page; none where the formula has none.
 
     Args:
         population: what was found.
-        steps: of the task.
+        horizon: how far ahead discounts look in the task.
         written: the file that has a row for each person and condition.
     """
     if population.cells is None:
@@ -141,7 +142,7 @@ def conditions_section(population: PopulationFindings, steps: float, written: st
     blocks: list[str | Block] = []
     if len(population.conditions) > MOST_CONDITIONS:
         blocks.append(f"Drawn above are the first {MOST_CONDITIONS} of {len(population.conditions)} conditions.")
-    typical = Either("typical discount", "typical horizon, steps")
+    typical = Either("typical discount", f"typical horizon, {horizon.many}")
     headers = ["persons with", "how many", "decisions", typical, "95 % interval", "95 % of new persons", "mean reliability"]
     rows, largest = condition_rows(population), 500
     shown = [
@@ -149,9 +150,9 @@ def conditions_section(population: PopulationFindings, steps: float, written: st
             row.name,
             f"{row.persons:,}",
             f"{row.decisions:,.0f}",
-            look_ahead(row.typical, steps),
-            look_ahead_range(row.typical_interval, steps),
-            look_ahead_range(row.new_person_interval, steps),
+            look_ahead(row.typical, horizon),
+            look_ahead_range(row.typical_interval, horizon),
+            look_ahead_range(row.new_person_interval, horizon),
             decimals(row.reliability, 2),
         ]
         for row in rows[:largest]
@@ -211,7 +212,7 @@ def _in_order(population: PopulationFindings) -> dict[str, Any]:
     return {name: population.predictions[name] for name in names}
 
 
-def _distributions(population: PopulationFindings, steps: float, place: Mapping[str, int]) -> Chart:
+def _distributions(population: PopulationFindings, horizon: Horizon, place: Mapping[str, int]) -> Chart:
     """The discounts under each combination of conditions, one above the other, with the persons as dots where they are few."""
     cells, largest, most = population.cells, population.largest_discount, 12
     assert cells is not None
@@ -237,10 +238,10 @@ def _distributions(population: PopulationFindings, steps: float, place: Mapping[
         lines.append(Line([(typical, row - 0.2), (typical, row + 0.75)], kind="typical"))
         for i in here.tolist() if few else ():
             who, gamma = str(cells["expert"][i]), float(cells["discount"][i])
-            tip = f"{who}\n{without_means(name, at)}\nshrunken γ {gamma:.3f}, {horizon_text(gamma, steps)} steps"
+            tip = f"{who}\n{without_means(name, at)}\nshrunken γ {gamma:.3f}, {horizon.text(gamma)}"
             marks.append(Mark(float(middle[i]), row - 0.1, tip, _whose(who, place), 3.0, colour=colour))
     y = Axis("conditions", (), -0.25, float(len(some)))
-    panels = [Panel(logit_axis(steps, unit, largest, x.tolist()), y, marks, lines, f"in-{unit}") for unit in UNITS]
+    panels = [Panel(logit_axis(horizon, unit, largest, x.tolist()), y, marks, lines, f"in-{unit}") for unit in UNITS]
     caption = (
         f"Areas are the discounts of all persons under each condition{', dots are persons' if few else ''}, and a thick stroke "
         f"is the typical discount.{rest}"
@@ -259,7 +260,7 @@ def _whose(name: str, place: Mapping[str, int]) -> list[int]:
     return [place[name]] if name in place else []
 
 
-def _persons(population: PopulationFindings, by: ByCondition, steps: float, place: Mapping[str, int]) -> Chart:
+def _persons(population: PopulationFindings, by: ByCondition, horizon: Horizon, place: Mapping[str, int]) -> Chart:
     """A line through the discounts of each person, and thick ones through those that are typical."""
     cells, most, number = population.cells, 12, len(by.persons)
     assert cells is not None
@@ -279,9 +280,7 @@ def _persons(population: PopulationFindings, by: ByCondition, steps: float, plac
         seen, tip = np.flatnonzero(~np.isnan(logits[i])).tolist(), ""
         if place:
             gammas = population.largest_discount * expit(logits[i])
-            said = [
-                f"{by.column} = {by.levels[some[k]]}: γ {gammas[k]:.3f}, {horizon_text(gammas[k], steps)} steps" for k in seen
-            ]
+            said = [f"{by.column} = {by.levels[some[k]]}: γ {gammas[k]:.3f}, {horizon.text(gammas[k])}" for k in seen]
             tip = "\n".join([by.persons[i], *said[:8], *(["…"] if len(said) > 8 else [])])
         points, whose, colour = [(places[k], float(logits[i, k])) for k in seen], _whose(by.persons[i], place), int(colours[i])
         if len(seen) > 1:
@@ -305,7 +304,9 @@ def _persons(population: PopulationFindings, by: ByCondition, steps: float, plac
     else:
         width = max(4, 50 // some.size)
         x = Axis(label, [(k, shortened(by.levels[level], width)) for k, level in enumerate(some)], -0.4, some.size - 0.6)
-    panels = [Panel(x, logit_axis(steps, unit, population.largest_discount, ends), marks, lines, f"in-{unit}") for unit in UNITS]
+    panels = [
+        Panel(x, logit_axis(horizon, unit, population.largest_discount, ends), marks, lines, f"in-{unit}") for unit in UNITS
+    ]
     caption = [
         f"A thin line joins the shrunken discounts of one person; the thick {'lines are' if colours.any() else 'line is'} "
         f"{'the means of groups' if colours.any() else 'what is typical'}"

@@ -57,17 +57,17 @@ def crowd_page(found: CrowdAnalysis, options: dict[str, Any]) -> Page:
     opening: list[str | Block] = [*map(Notice, [*notices(found)[1], *found.absent]), Cards(cards)]
     sections = []
     if found.withheld and found.solution.status == Status.NOT_IDENTIFIED:
-        sections = types_section(found.population, found.longest)
+        sections = types_section(found.population, found.horizon)
     elif not found.withheld and found.population.types is not None:
         opening.append(" ".join(verdict.reasons for verdict in found.verdicts[-3:-1]))
-        sections = [*types_section(found.population, found.longest), _reward(found), *_best_by_look_ahead(found)]
+        sections = [*types_section(found.population, found.horizon), _reward(found), *_best_by_look_ahead(found)]
     elif not found.withheld:
-        figures = condition_figures(found.population, found.longest, {}) or [_groups_figure(found)]
+        figures = condition_figures(found.population, found.horizon, {}) or [_groups_figure(found)]
         opening = [Beside([*figures, _temperatures_figure(found)]), *opening]
-        opening.append(" ".join(population_words(found.solution, found.longest)))
+        opening.append(" ".join(population_words(found.solution, found.horizon)))
         opening.append(" ".join(verdict.reasons for verdict in found.verdicts[-3:-1]))
-        sections = [_groups(found), *conditions_section(found.population, found.longest, CONDITIONS)]
-        sections += [*distribution_section(found.population, found.longest), _persons(found), _reward(found)]
+        sections = [_groups(found), *conditions_section(found.population, found.horizon, CONDITIONS)]
+        sections += [*distribution_section(found.population, found.horizon), _persons(found), _reward(found)]
         sections += _best_by_look_ahead(found)
     if found.recovery is not None:
         sections.append(Section("What can this design show?", recovery_blocks(found.recovery)))
@@ -92,24 +92,24 @@ def shown_groups(found: CrowdAnalysis, most: int) -> tuple[list[GroupSummary], s
 
 def _groups(found: CrowdAnalysis) -> Section:
     """How discounts are distributed in each group, what to expect of new persons, and the effects."""
-    steps = found.longest
+    horizon = found.horizon
     if found.population.cells is not None:  # what to expect under each condition has a section of its own
-        return Section("Groups", [Beside(predicted_figures(found)), *effect_blocks(found.population, steps)])
+        return Section("Groups", [Beside(predicted_figures(found)), *effect_blocks(found.population, horizon)])
     groups, rest = shown_groups(found, 500)
     rows = [
         [
             group.name,
             f"{group.persons:,}",
-            look_ahead(group.typical, steps),
-            look_ahead_range(group.typical_interval, steps),
-            look_ahead_range(group.new_person_interval, steps),
+            look_ahead(group.typical, horizon),
+            look_ahead_range(group.typical_interval, horizon),
+            look_ahead_range(group.new_person_interval, horizon),
         ]
         for group in groups
     ]
-    typical = Either("typical discount", "typical horizon, steps")
+    typical = Either("typical discount", f"typical horizon, {horizon.many}")
     headers = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
     expected = PageTable(headers, rows, f"What to expect of persons with these covariates.{rest}")
-    return Section("Groups", [Beside(predicted_figures(found)), expected, *effect_blocks(found.population, steps)])
+    return Section("Groups", [Beside(predicted_figures(found)), expected, *effect_blocks(found.population, horizon)])
 
 
 def _groups_figure(found: CrowdAnalysis) -> Chart:
@@ -135,7 +135,7 @@ def _groups_figure(found: CrowdAnalysis) -> Chart:
         over = list(zip((centre + spread * standard).tolist(), (row + tall * curve).tolist(), strict=True))
         lines.append(Line(over, shortened(group.name, 40), label_at=row + 0.8, colour=colour))
     y = Axis("groups", (), -0.1, float(len(groups)))
-    panels = [Panel(logit_axis(found.longest, unit, largest, ends), y, [], lines, f"in-{unit}") for unit in UNITS]
+    panels = [Panel(logit_axis(found.horizon, unit, largest, ends), y, [], lines, f"in-{unit}") for unit in UNITS]
     caption = (
         "Areas are the persons' shrunken discounts; lines are the distribution of their group, from which new persons come. The "
         "less the decisions of each person say, the closer together the shrunken discounts lie."
@@ -169,18 +169,18 @@ def _persons(found: CrowdAnalysis) -> Section:
         _distribution(found, known, Axis("reliability of a person's discount"), of_each),
         _distribution(found, widths, Axis("width of a person's 95 % interval"), "How wide the intervals of discounts are."),
     ]
-    steps, groups = found.longest, shown_groups(found, 500)
+    horizon, groups = found.horizon, shown_groups(found, 500)
     rows = [
         [
             group.name,
-            look_ahead(group.middle[1], steps),
-            look_ahead_range((group.middle[0], group.middle[2]), steps),
+            look_ahead(group.middle[1], horizon),
+            look_ahead_range((group.middle[0], group.middle[2]), horizon),
             decimals(group.reliability, 2),
             f"{group.decisions / max(group.persons, 1):,.1f}",
         ]
         for group in groups[0]
     ]
-    middle = Either("median shrunken discount", "median shrunken horizon, steps")
+    middle = Either("median shrunken discount", f"median shrunken horizon, {horizon.many}")
     headers = ["persons with", middle, "half of them", "mean reliability", "decisions per person"]
     blocks: list[str | Block] = [
         f"{PEOPLE} has a row for each person: the shrunken discount with its 95 % interval, the temperature, the reliability, "
@@ -250,7 +250,7 @@ def _best_by_look_ahead(found: CrowdAnalysis) -> list[Section]:
             values=np.zeros(task.mdp.n_states),
             tips=[f"state {name}" for name in task.mdp.state_names],
             weights=everybody.counts.sum(axis=1),
-            steps=found.longest,
+            horizon=found.horizon,
             number=number,
         )
     if len(problem.tasks) > most_tasks:

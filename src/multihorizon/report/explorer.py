@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
+from multihorizon.horizon import Horizon
 from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.plan import plan
@@ -26,7 +27,6 @@ from multihorizon.problem import Expert
 from multihorizon.report.charts import UNITS, BestActions, Block, Either, PageTable, Ruler, Unit
 from multihorizon.report.maps import LIKELY, MOST_CELLS, GraphMap, GridMap, graph_map, grid_map
 from multihorizon.report.plots import ARROWS
-from multihorizon.words import horizon_text
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def explorer(
     values: Floats,
     tips: Sequence[str],
     weights: Floats,
-    steps: float,
+    horizon: Horizon,
     number: int = 1,
     most_rows: int = 200,
     exact_states: int = 300,
@@ -180,7 +180,7 @@ def explorer(
         values: `(S,)`, which colour the cells of a grid; NaN where not known.
         tips: what each state says under the pointer.
         weights: `(S,)`, which states matter most where not all can be shown.
-        steps: the most steps an episode can have.
+        horizon: how far ahead discounts look in the task.
         number: distinguishes the sliders of a page.
         most_rows: the most states of the table.
         exact_states: up to so many states the changes are exact.
@@ -203,7 +203,7 @@ def explorer(
         caption = "Arrows: where the best actions lead at the look-ahead chosen below; wider ones are likelier. "
         caption += f"Moves with a chance below {LIKELY:g} are left out, unless they are the likeliest."
         drawing = graph_map(mdp, tips, caption, arrows)
-    ruler = Ruler.over([*(person.discount for person in people), *found.changes], steps)
+    ruler = Ruler.over([*(person.discount for person in people), *found.changes], horizon)
     scales, marked = [], found.changes[1:301]  # more strokes would make the scale black
     for unit in UNITS:
         places = [[ruler.place(gamma, unit) for gamma in gammas] for gammas in (marked, [p.discount for p in people])]
@@ -212,12 +212,15 @@ def explorer(
         "changes": [round(change, 9) for change in found.changes],
         "toggles": found.toggles,
         "start": start,
-        "steps": None if np.isinf(steps) else steps,
+        "steps": None if np.isinf(horizon.longest) else horizon.longest,
+        "nearest": ruler.nearest,
         "farthest": ruler.farthest,
+        "timed": horizon.timed,
+        "many": horizon.many,
     }
-    said = f"Shown at γ = {start:.4f}, {horizon_text(start, steps)} steps."
-    dots = [f"{p.name}\nγ {p.discount:.3f}, {horizon_text(p.discount, steps)} steps" for p in people]
-    blocks: list[str | Block] = [Explorer(number, data, said, drawing, _table(found, best, steps), people, dots, scales)]
+    said = f"Shown at γ = {start:.4f}, {horizon.text(start)}."
+    dots = [f"{p.name}\nγ {p.discount:.3f}, {horizon.text(p.discount)}" for p in people]
+    blocks: list[str | Block] = [Explorer(number, data, said, drawing, _table(found, best, horizon), people, dots, scales)]
     if found.tried:
         blocks.append(
             f"The best actions were computed at {len(found.tried)} discounts up to {found.tried[-1]:g}; a change may lie up to "
@@ -229,7 +232,7 @@ def explorer(
     return blocks
 
 
-def _table(found: Stretches, best: set[int], steps: float) -> PageTable:
+def _table(found: Stretches, best: set[int], horizon: Horizon) -> PageTable:
     """For every state the best actions at the chosen look-ahead, and where they change."""
     names = found.mdp.action_names
 
@@ -238,7 +241,7 @@ def _table(found: Stretches, best: set[int], steps: float) -> PageTable:
         parts = [" or ".join(names[a] for a in actions) for _, actions in changes]
         for i, (end, _) in enumerate(changes[1:]):
             discount = f"{end:g}" if found.tried else f"{end:.4f}"
-            parts[i] += f" up to {discount if unit == 'discount' else horizon_text(end, steps)}"
+            parts[i] += f" up to {discount if unit == 'discount' else horizon.number(end)}"
         return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}, then {parts[-1]}"
 
     own: dict[int, list[tuple[str, bool]]] = {state: [] for state in found.states}
@@ -248,6 +251,6 @@ def _table(found: Stretches, best: set[int], steps: float) -> PageTable:
     for state, changes in found.by_state().items():
         by_discount, by_steps = (ranges(changes, unit) for unit in UNITS)
         rows.append([found.mdp.state_names[state], BestActions(own[state]), Either(by_discount, by_steps)])
-    by_look_ahead = Either("best actions by discount γ", "best actions by horizon in steps")
+    by_look_ahead = Either("best actions by discount γ", f"best actions by horizon in {horizon.many}")
     headers = ["state", "best at the chosen look-ahead", by_look_ahead]
     return PageTable(headers, rows, "The best actions of each state, and where they change")

@@ -7,7 +7,7 @@ of the page and never part of a picture, so they may be long and in any script.
 
 To add a section, write a function that gives its `Section`, and name it in `fit_page`. Hand tables and marks the numbers of the
 experts that a row or a mark belongs to, so that it follows the reader's choice of experts. Write a look-ahead as an `Either`, so
-that it follows the choice between discount and steps. The script finds both by itself.
+that it follows the choice between discount and horizon. The script finds both by itself.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
         sections = [_horizons(found), *_questions(found), _identifiability(found), _reward(found)]
         sections += [_best_by_look_ahead(found), _fit(found), _decisions(found)]
         if found.population is not None:
-            asked = population_answer(found.population, found.longest)
+            asked = population_answer(found.population, found.horizon)
             cards = [*([] if asked is None else [(asked.question, asked.answer, asked.kind)]), *cards]
             of_persons = [population_section(found, found.population)]
             if found.population.status == Status.CONVERGED:
                 population = PopulationEvidence.of(found.population).population
                 place = {name: k for k, name in enumerate(found.solution.experts)}
-                figures = condition_figures(population, found.longest, place) or population_figures(found, found.population)
-                of_persons += conditions_section(population, found.longest, "conditions.csv")
-                of_persons += distribution_section(population, found.longest)
+                figures = condition_figures(population, found.horizon, place) or population_figures(found, found.population)
+                of_persons += conditions_section(population, found.horizon, "conditions.csv")
+                of_persons += distribution_section(population, found.horizon)
             sections = [*of_persons, *sections]
     return Page(
         "How far ahead each expert plans",
@@ -110,7 +110,7 @@ def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
 def _horizons(found: Analysis) -> Section:
     """Each expert's discount with its interval, and tests of shared discounts."""
     solution, order = found.solution, found.order
-    ruler = Ruler.over(solution.discounts[found.given].tolist(), found.longest)
+    ruler = Ruler.over(solution.discounts[found.given].tolist(), found.horizon)
     rows = []
     for k in order:
         gamma = float(solution.discounts[k]) if found.given[k] else np.nan
@@ -126,18 +126,13 @@ def _horizons(found: Analysis) -> Section:
                 decimals(found.explained[k], 2),
             ]
         )
-    look = Either("discount γ", f"horizon, {found.ahead}")
+    look = Either("discount γ", f"horizon, {found.horizon.many}")
     headers = ["expert", look, "95 % interval", ruler.title, "temperature", "decisions", "pseudo-R²"]
     table = PageTable(headers, rows, "Experts from the shortest horizon to the longest", [[k] for k in order])
     drawn = any(found.given) and found.population is not None  # else the picture opens the page
     blocks: list[str | Block] = [_people_figure(found), table] if drawn else [table]
-    steps = (
-        f"1/(1−γ) {found.ahead}"
-        if np.isinf(found.longest)
-        else f"1 + γ + γ² + … over the {found.longest} {found.ahead} of the task"
-    )
     meaning = f" {_interval_meaning(found)}" if found.functions is None else ""
-    blocks.append(f"The horizon is {steps}.{meaning}")
+    blocks.append(f"{found.horizon.meaning}{meaning}")
     blocks.append("Pseudo-R² is 0 for choices explained no better than by chance, and 1 for choices predicted with certainty.")
     if found.shared is None:
         return Section("Planning horizons", blocks)
@@ -178,14 +173,14 @@ def _interval_meaning(found: Analysis) -> str:
 def _people_figure(found: Analysis) -> Block:
     """Every discount with its interval, from the shortest horizon at the bottom to the longest; a few experts by name."""
     order = [k for k in found.order if found.given[k]]
-    ruler = Ruler.over(found.solution.discounts[order].tolist(), found.longest)
+    ruler = Ruler.over(found.solution.discounts[order].tolist(), found.horizon)
     size, named, panels = float(np.clip(150 / len(order), 1.5, 4.0)), len(order) <= 12, []
     for unit in UNITS:
         marks, lines = [], []
         for row, k in enumerate(order):
             low, high = (ruler.place(float(end), unit) for end in found.intervals[k])
             tip = (
-                f"{found.solution.experts[k]}\nγ {own_discount_text(found, k)}, {own_steps_text(found, k)} steps\n"
+                f"{found.solution.experts[k]}\nγ {own_discount_text(found, k)}, {own_steps_text(found, k)} {found.horizon.many}\n"
                 f"95 % interval of γ: {interval_text(found, k)}\n{found.decisions[k]:,.0f} decisions"
             )
             x, y = ruler.place(float(found.solution.discounts[k]), unit), (row + (0.3 if named else 0.5)) / len(order)
@@ -290,14 +285,14 @@ def _discounts_beside(found: Analysis, deviations: Deviations) -> list[Block]:
     order = [k for k in found.order if found.given[k]]
     if not order:
         return []
-    ruler = Ruler.over([*found.solution.discounts[order].tolist(), *alike[order].tolist()], found.longest)
+    ruler = Ruler.over([*found.solution.discounts[order].tolist(), *alike[order].tolist()], found.horizon)
     rows = [
         [
             found.solution.experts[k],
             Either(own_discount_text(found, k), own_steps_text(found, k), float(found.solution.discounts[k])),
             Either(interval_text(found, k), interval_text(found, k, steps_text), float(found.intervals[k, 0])),
-            look_ahead(float(alike[k]), found.longest),
-            look_ahead_range(ends[k].tolist(), found.longest),
+            look_ahead(float(alike[k]), found.horizon),
+            look_ahead_range(ends[k].tolist(), found.horizon),
         ]
         for k in order
     ]
@@ -416,7 +411,7 @@ def _best_by_look_ahead(found: Analysis) -> Section:
         mdp, reward = experts[0].mdp, expected_in(experts[0], solution.reward)
         decisions: Floats = np.sum([expert.counts.sum(axis=1) for expert in experts if expert.counts is not None], axis=0)
         values, tips = _states(found, mdp)
-        blocks += explorer(mdp, reward, people, values=values, tips=tips, weights=decisions, steps=found.longest, number=number)
+        blocks += explorer(mdp, reward, people, values=values, tips=tips, weights=decisions, horizon=found.horizon, number=number)
     if len(tasks) > most_tasks:
         blocks.append(f"Shown are {most_tasks} of {count(len(tasks), 'task')}.")
     return Section(heading, blocks)

@@ -14,6 +14,7 @@ from multihorizon.checks import Floats
 from multihorizon.crowd import CrowdAnalysis
 from multihorizon.estimate.population.solver import absent_words
 from multihorizon.estimate.population.types import types_words
+from multihorizon.horizon import Horizon
 from multihorizon.questions.differences import differences_of, population_words
 from multihorizon.report.charts import (
     DIAGONAL,
@@ -35,18 +36,18 @@ from multihorizon.report.charts import (
     look_ahead_range,
 )
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import decimals, horizon_text, in_words, p_text, percent, shortened
+from multihorizon.words import decimals, in_words, p_text, percent, shortened
 
 
-def contrast_rows(population: PopulationFindings, steps: float) -> list[tuple[str, str, str, str, str]]:
-    """Who is compared, typical discounts, steps, the difference of logits with its interval, and p, as they are printed."""
+def contrast_rows(population: PopulationFindings, horizon: Horizon) -> list[tuple[str, str, str, str, str]]:
+    """Who is compared, typical discounts, horizons, the difference of logits with its interval, and p, as they are printed."""
     rows = []
     for pair in population.contrasts["discount"]:
         (first, second), (a, b), places = pair["levels"], pair["typical"], _places(pair["standard_error"])
         low, high = pair["interval"]
         ends = "" if np.isnan(low + high) else f" ({low:.{places}f} to {high:.{places}f})"
         who, typical = f"{pair['column']}: {second} against {first}", f"{b:.3f}, {a:.3f}"
-        reach, difference = f"{horizon_text(b, steps)}, {horizon_text(a, steps)}", f"{pair['estimate']:.{places}f}{ends}"
+        reach, difference = f"{horizon.number(b)}, {horizon.number(a)}", f"{pair['estimate']:.{places}f}{ends}"
         rows.append((who, typical, reach, difference, p_text(pair["adjusted"], "")))
     return rows
 
@@ -81,37 +82,37 @@ def _places(error: float) -> int:
 
 def population_section(findings: Analysis, found: Solution) -> Section:
     """The section on groups and persons; the pictures that answer what was asked stand before it."""
-    population, steps = PopulationEvidence.of(found).population, findings.longest
+    population, horizon = PopulationEvidence.of(found).population, findings.horizon
     if found.status != Status.CONVERGED:
         return Section("Groups and persons", [Notice(f"The population could not be estimated. {found.message}")])
     blocks: list[str | Block] = [*map(Notice, absent_words(population.left_out, population.persons, most=1000))]
-    blocks.append(" ".join(population_words(found, steps)))
+    blocks.append(" ".join(population_words(found, horizon)))
     blocks.append(Beside([_shrinkage_figure(findings, found), *predicted_figures(findings)]))
     if population.cells is not None:  # what to expect under each condition has a section of its own
-        return Section("Groups and persons", [*blocks, *effect_blocks(population, steps), _persons(findings)])
+        return Section("Groups and persons", [*blocks, *effect_blocks(population, horizon), _persons(findings)])
     sizes = pd.Series(population.groups).value_counts()
-    typical = Either("typical discount", "typical horizon, steps")
+    typical = Either("typical discount", f"typical horizon, {horizon.many}")
     groups = [
         [
             name,
             int(sizes.get(name, 0)),
-            look_ahead(group["typical_discount"], steps),
-            look_ahead_range(group["typical_interval"], steps),
-            look_ahead_range(group["new_person_interval"], steps),
+            look_ahead(group["typical_discount"], horizon),
+            look_ahead_range(group["typical_interval"], horizon),
+            look_ahead_range(group["new_person_interval"], horizon),
         ]
         for name, group in population.predictions.items()
     ]
     of_groups = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
     blocks.append(PageTable(of_groups, groups, "What to expect of persons with these covariates"))
-    return Section("Groups and persons", [*blocks, *effect_blocks(population, steps), _persons(findings)])
+    return Section("Groups and persons", [*blocks, *effect_blocks(population, horizon), _persons(findings)])
 
 
-def effect_blocks(population: PopulationFindings, steps: float) -> list[str | Block]:
+def effect_blocks(population: PopulationFindings, horizon: Horizon) -> list[str | Block]:
     """Contrasts, and the effects on discount and temperature, as tables."""
     blocks: list[str | Block] = []
-    rows, most = contrast_rows(population, steps), 1000  # more rows would make the page slow
+    rows, most = contrast_rows(population, horizon), 1000  # more rows would make the page slow
     if rows:
-        headers = ["persons with", "typical discounts", "in steps", "difference of logits, 95 % interval", "p"]
+        headers = ["persons with", "typical discounts", f"in {horizon.many}", "difference of logits, 95 % interval", "p"]
         caption = "Persons who differ in one covariate alone; p-values of several pairs have Holm's correction"
         if len(rows) > most:
             first = np.argsort([pair["adjusted"] for pair in population.contrasts["discount"]], kind="stable")[:most]
@@ -138,7 +139,7 @@ def effect_blocks(population: PopulationFindings, steps: float) -> list[str | Bl
     return blocks
 
 
-def distribution_section(population: PopulationFindings, steps: float) -> list[Section]:
+def distribution_section(population: PopulationFindings, horizon: Horizon) -> list[Section]:
     """The section on how horizons are distributed where no shape was assumed; none where the population is normal."""
     if population.distribution is None:
         return []
@@ -148,11 +149,11 @@ def distribution_section(population: PopulationFindings, steps: float) -> list[S
     ]
     rows = []
     for name, found in population.distribution.items():
-        blocks.append(Beside([_free_figure(population, name, steps), _free_map(population, name, steps)]))
+        blocks.append(Beside([_free_figure(population, name, horizon), _free_map(population, name, horizon)]))
         for kind in found["types"]:
-            cells = [name, percent(kind["share"]), look_ahead(kind["discount"], steps), f"{kind['temperature']:.3g}"]
+            cells = [name, percent(kind["share"]), look_ahead(kind["discount"], horizon), f"{kind['temperature']:.3g}"]
             rows.append([*cells, f"{'at most ' if kind['at_most'] else ''}{kind['spread']:.2f}"])
-    typical = Either("typical discount", "typical horizon, steps")
+    typical = Either("typical discount", f"typical horizon, {horizon.many}")
     headers = ["persons", "share", typical, "typical temperature", "spread of the logit"]
     blocks.append(PageTable(headers, rows, "Clear types"))
     figures = [
@@ -179,7 +180,7 @@ def distribution_section(population: PopulationFindings, steps: float) -> list[S
     return [Section("How horizons are distributed", blocks)]
 
 
-def types_section(population: PopulationFindings, steps: float) -> list[Section]:
+def types_section(population: PopulationFindings, horizon: Horizon) -> list[Section]:
     """The section on types, where these were asked for."""
     types = population.types
     if types is None:
@@ -189,14 +190,14 @@ def types_section(population: PopulationFindings, steps: float) -> list[Section]
         [
             k + 1,
             f"{percent(types['shares'][k])} ± {100 * 1.96 * types['share_errors'][k]:.0f}",
-            look_ahead(types["discounts"][k], steps),
-            look_ahead_range(types["intervals"][k], steps),
+            look_ahead(types["discounts"][k], horizon),
+            look_ahead_range(types["intervals"][k], horizon),
             f"{types['temperatures'][k]:.3g}",
             f"{types['likeliest'][k]:,}",
         ]
         for k in numbers
     ]
-    discount = Either("discount", "horizon, steps")
+    discount = Either("discount", f"horizon, {horizon.many}")
     headers = ["type", "share, 95 % interval", discount, "95 % interval", "temperature", "likeliest for"]
     edges, lines = np.linspace(0, 1, 21), []
     shares = [np.histogram(posterior[:, k], edges)[0] / len(posterior) for k in numbers]
@@ -236,7 +237,7 @@ def _number(value: float | None) -> float:
     return np.nan if value is None else value
 
 
-def _free_figure(population: PopulationFindings, name: str, steps: float) -> Chart:
+def _free_figure(population: PopulationFindings, name: str, horizon: Horizon) -> Chart:
     """The free distribution of the discount as bars, under the normal curve of the same persons."""
     assert population.distribution is not None
     found, group, largest = population.distribution[name], population.predictions[name], population.largest_discount
@@ -251,11 +252,11 @@ def _free_figure(population: PopulationFindings, name: str, steps: float) -> Cha
     outline = list(zip(np.repeat(edges, 2).tolist(), [0.0, *np.repeat(bars, 2).tolist(), 0.0], strict=True))
     lines = [Line(outline, kind="area"), Line(list(zip(x.tolist(), curve.tolist(), strict=True)), colour=1)]
     y = Axis("% of persons", [(share, f"{100 * share:.0f}") for share in round_shares(top)], 0.0, top)
-    panels = [Panel(logit_axis(steps, unit, largest, ends), y, [], lines, f"in-{unit}") for unit in UNITS]
+    panels = [Panel(logit_axis(horizon, unit, largest, ends), y, [], lines, f"in-{unit}") for unit in UNITS]
     return Chart(f"Discounts of {shortened(name, 60)}: bars without any assumption, the line if they are normal.", panels)
 
 
-def _free_map(population: PopulationFindings, name: str, steps: float) -> Chart:
+def _free_map(population: PopulationFindings, name: str, horizon: Horizon) -> Chart:
     """The points of the free distribution over discount and temperature, as large as their weights."""
     assert population.distribution is not None
     found, largest = population.distribution[name], population.largest_discount
@@ -271,7 +272,7 @@ def _free_map(population: PopulationFindings, name: str, steps: float) -> Chart:
     ]
     ends = float(logits.min()) - 0.25, float(logits.max()) + 0.25
     y = log_axis("temperature, on a logarithmic scale", float(heights.min()) - 0.5, float(heights.max()) + 0.5)
-    panels = [Panel(logit_axis(steps, unit, largest, ends), y, marks, (), f"in-{unit}") for unit in UNITS]
+    panels = [Panel(logit_axis(horizon, unit, largest, ends), y, marks, (), f"in-{unit}") for unit in UNITS]
     return Chart("The same with temperatures: the larger a point, the more persons it stands for.", panels)
 
 
@@ -288,7 +289,7 @@ def round_shares(top: float) -> list[float]:
 
 def _persons(findings: Analysis) -> PageTable:
     """Shrunken beside raw discounts."""
-    columns, raw, steps = population_columns(findings), findings.solution.discounts, findings.longest
+    columns, raw, horizon = population_columns(findings), findings.solution.discounts, findings.horizon
     assert findings.population is not None
     where = _on_average(PopulationEvidence.of(findings.population).population)
     compared = columns["shrunken_discount"].dropna()
@@ -296,11 +297,11 @@ def _persons(findings: Analysis) -> PageTable:
     rows = []
     for k in order:
         row = columns.iloc[k]
-        interval = look_ahead_range((float(row["shrunken_low"]), float(row["shrunken_high"])), steps)
-        own = look_ahead(float(raw[k]), steps) if findings.given[k] else None
-        shrunken = look_ahead(float(row["shrunken_discount"]), steps)
+        interval = look_ahead_range((float(row["shrunken_low"]), float(row["shrunken_high"])), horizon)
+        own = look_ahead(float(raw[k]), horizon) if findings.given[k] else None
+        shrunken = look_ahead(float(row["shrunken_discount"]), horizon)
         rows.append([findings.solution.experts[k], own, shrunken, interval, decimals(row["reliability"], 2)])
-    own_look = Either("raw discount", "raw horizon, steps")
+    own_look = Either("raw discount", f"raw horizon, {horizon.many}")
     headers = ["person", own_look, "shrunken", "95 % interval", "reliability"]
     return PageTable(headers, rows, f"Shrunken{where} beside raw discounts", [[k] for k in order])
 
@@ -337,7 +338,7 @@ def _groups_figure(findings: Analysis, found: Solution, kind: str) -> Chart:
     ends = [x for line in lines for x, _ in line.points] + persons.tolist()
     y = Axis("groups" if len(order) > 1 else "persons", (), -0.3, float(len(order)))
     if kind == "discount":
-        panels = [Panel(logit_axis(findings.longest, unit, largest, ends), y, marks, lines, f"in-{unit}") for unit in UNITS]
+        panels = [Panel(logit_axis(findings.horizon, unit, largest, ends), y, marks, lines, f"in-{unit}") for unit in UNITS]
     else:
         panels = [Panel(log_axis("temperature, on a logarithmic scale", min(ends), max(ends)), y, marks, lines)]
     whose = f"their group{f', at {at}' if at else ''}, whose name stands above it" if len(order) > 1 else "all persons"
@@ -379,7 +380,7 @@ def _number_figure(findings: Analysis, found: Solution, column: str) -> Chart:
         for i, name in enumerate(groups):
             lines.append(Line([], shortened(without_means(name, at), 40), label_at=ends[1] - room * (i + 0.6), colour=i))
     x = Axis(shortened(column, 50), number_ticks(low, high), low, high)
-    panels = [Panel(x, logit_axis(findings.longest, unit, largest, ends), marks, lines, f"in-{unit}") for unit in UNITS]
+    panels = [Panel(x, logit_axis(findings.horizon, unit, largest, ends), marks, lines, f"in-{unit}") for unit in UNITS]
     typical = "; the thick line is what is typical" if straight else ""
     return Chart(f"Shrunken discounts of persons over {column}{typical}.", panels)
 
@@ -422,7 +423,7 @@ def _on_average(population: PopulationFindings) -> str:
 
 def _tip(findings: Analysis, found: Solution, k: int, *group: str) -> str:
     discount = float(found.discounts[k])
-    reach = f"shrunken γ {discount:.3f}, {horizon_text(discount, findings.longest)} steps"
+    reach = f"shrunken γ {discount:.3f}, {findings.horizon.text(discount)}"
     return "\n".join([found.experts[k], *group, reach])
 
 
@@ -458,7 +459,7 @@ def log_axis(label: str, low: float, high: float) -> Axis:
     return Axis(label, inside, low, high)
 
 
-def logit_axis(steps: float, unit: Unit, largest: float, ends: Sequence[float]) -> Axis:
+def logit_axis(horizon: Horizon, unit: Unit, largest: float, ends: Sequence[float]) -> Axis:
     """An axis over these logits, with numbers that do not touch."""
     low, high = min(ends), max(ends)
     coarse = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
@@ -468,9 +469,13 @@ def logit_axis(steps: float, unit: Unit, largest: float, ends: Sequence[float]) 
         place = float(logit(gamma / largest)) if gamma < largest else inf
         near, text = min((abs(place - other) for other, _ in ticks), default=inf), f"{gamma:g}"
         if unit == "steps":
-            text = horizon_text(gamma, steps)
-        new = all(text != other for _, other in ticks)  # in a short task several discounts are as many steps
+            text = horizon.number(gamma)
+        new = all(text != other for _, other in ticks)  # in a short task several discounts have one horizon
         if low <= place <= high and near > (0.09 if gamma in coarse else 0.15) * (high - low) and new:
             ticks.append((place, text))
-    label = "discount γ, on the logit scale" if unit == "discount" else "horizon in steps, on the logit scale of the discount"
+    label = (
+        "discount γ, on the logit scale"
+        if unit == "discount"
+        else f"horizon in {horizon.many}, on the logit scale of the discount"
+    )
     return Axis(label, sorted(ticks), low, high)

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.analysis import QUESTION, most_steps
+from multihorizon.analysis import QUESTION
 from multihorizon.estimate.intervals import reward_contrasts
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.exact.identify import Identification
 from multihorizon.files import write_all, write_csv, write_json
+from multihorizon.horizon import Horizon
 from multihorizon.questions.carrying_over import MODELS, Carried, CarryingOver
 from multihorizon.questions.design import Design
 from multihorizon.questions.goals import Goals
@@ -61,7 +62,7 @@ UNIT_OF_REWARD = (
 
 def identify_page(solution: Solution, exact: Identification | None, remarks: Sequence[str]) -> Page:
     """The report of `multihorizon identify`: these decisions, exact policies, and how it was made."""
-    steps, unfinished = most_steps(solution.require_problem()), solution.status == Status.NOT_CONVERGED
+    horizon, unfinished = solution.require_problem().horizon, solution.status == Status.NOT_CONVERGED
     evidence, known = LikelihoodEvidence.of(solution), [[k] for k in range(len(solution.experts))]
     # Discounts that are not identified are no failure of the fit, but bad news.
     kinds = {Status.CONVERGED: "good", Status.NOT_IDENTIFIED: "bad", Status.NOT_CONVERGED: "bad"}
@@ -70,19 +71,19 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
         these.append("So what follows is about policies that need not be the experts'.")
     else:
         rows = [
-            [name, "yes" if told else "no", look_ahead(float(gamma), steps) if told else None]
+            [name, "yes" if told else "no", look_ahead(float(gamma), horizon) if told else None]
             for name, told, gamma in zip(solution.experts, evidence.identified, solution.discounts, strict=True)
         ]
-        headers = ["expert", "identified", Either("discount γ", "horizon, steps")]
+        headers = ["expert", "identified", Either("discount γ", f"horizon, {horizon.many}")]
         these.append(PageTable(headers, rows, "Whether these decisions identify each discount", known))
     exactly: list[str | Block] = ["Whether exact policies would identify the discounts cannot be said for this problem."]
     if exact is not None:
-        ruler = Ruler.over(exact.intervals.ravel().tolist(), steps)
+        ruler = Ruler.over(exact.intervals.ravel().tolist(), horizon)
         ranges = [
-            [name, look_ahead_range((low, high), steps), ruler.bar(low, float(gamma), high)]
+            [name, look_ahead_range((low, high), horizon), ruler.bar(low, float(gamma), high)]
             for name, gamma, (low, high) in zip(exact.experts, exact.discounts, exact.intervals.tolist(), strict=True)
         ]
-        headers = ["expert", Either("discounts", "horizons, steps"), ruler.title]
+        headers = ["expert", Either("discounts", f"horizons, {horizon.many}"), ruler.title]
         exactly = [Badge(exact.status, "good" if exact.status == "unique" else "bad"), Listing(exact.sentences())]
         exactly.append(PageTable(headers, ranges, "The smallest and the largest discount that explain each expert", known))
     return Page(
@@ -132,13 +133,13 @@ def goals_blocks(found: Goals[Solution], names: Sequence[str]) -> list[str | Blo
             "Fit each group by itself: keep the rows of its experts, and run multihorizon fit on them. Experts whose group is "
             "not known need more decisions, above all in states that the others visit."
         )
-    steps = max(most_steps(solution.require_problem()) for solution in found.solutions)
+    horizon = Horizon.of(expert.mdp for solution in found.solutions for expert in solution.require_problem().experts)
     number = {name: g for g, group in enumerate(found.groups) for name in group}
     members = [
-        [name, f"goal {number[name] + 1}", look_ahead(float(gamma), steps), *(decimals(float(p), 2) for p in chances)]
+        [name, f"goal {number[name] + 1}", look_ahead(float(gamma), horizon), *(decimals(float(p), 2) for p in chances)]
         for name, gamma, chances in zip(found.experts, found.discounts, found.memberships, strict=True)
     ]
-    look = Either("discount γ", "horizon, steps")
+    look = Either("discount γ", f"horizon, {horizon.many}")
     headers = ["expert", "group", look, *(f"shares goal {g + 1}" for g in range(len(found.groups)))]
     caption = "Who belongs where, with the probability of sharing each goal (alone in a group: with nobody)"
     blocks.append(PageTable(headers, members, caption, [[names.index(name)] for name in found.experts]))

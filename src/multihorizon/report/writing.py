@@ -68,12 +68,11 @@ def _model(found: Analysis | CrowdAnalysis) -> str:
     if isinstance(found, Analysis) and found.deviations is not None:
         spread = "was given" if found.deviations.given else "was estimated with the rest"
         reward = f"Each person's reward deviates normally from a common one; the spread of these deviations {spread}."
-    ahead = found.ahead if isinstance(found, Analysis) else "steps"
     return (
         f"{seen} How far ahead each of them plans was estimated with multihorizon {package_version()}. A person with discount γ "
         "and temperature λ is taken to choose an action with a probability proportional to exp(Q/λ), where Q is the expected sum "
-        f"of rewards and of λ times the entropy of later choices, those t {ahead} ahead weighted by γ to the power t. "
-        f"{reward}"
+        f"of rewards and of λ times the entropy of later choices, those t {found.horizon.many} ahead weighted by γ to the power "
+        f"t. {reward}"
     )
 
 

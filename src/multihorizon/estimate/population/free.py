@@ -35,9 +35,10 @@ import numpy as np
 from scipy.special import expit
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse
+from multihorizon.horizon import Horizon
 from multihorizon.numerics.mixture import Mixture, fit_mixture
 from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.words import from_to, horizon_text, in_words, percent
+from multihorizon.words import from_to, in_words, percent
 
 #: Nodes of the box's grid along logit γ and along log λ.
 SIDES = (33, 21)
@@ -412,15 +413,15 @@ def describe_free(
     }
 
 
-def distribution_words(distribution: Mapping[str, dict[str, Any]], steps: float | None = None) -> list[str]:
-    """What `evidence["population"]["distribution"]` says, in sentences; `steps` are those of the task, where they are known."""
+def distribution_words(distribution: Mapping[str, dict[str, Any]], horizon: Horizon | None = None) -> list[str]:
+    """What `evidence["population"]["distribution"]` says, in sentences, with horizons where the task's is known."""
     words = []
     for name, found in distribution.items():
         whose = "" if len(distribution) == 1 else f" ({name})"
         types, hidden, each = found["types"], found["indistinguishable"], []
         for kind in types:
             near = f"discounts near {kind['discount']:.2f}"
-            look = f"have {near}" if steps is None else f"look {horizon_text(kind['discount'], steps)} steps ahead ({near})"
+            look = f"have {near}" if horizon is None else f"look {horizon.text(kind['discount'])} ahead ({near})"
             each.append(f"{percent(kind['share'])} {look}")
         if len(types) > 1:
             words.append(f"There are {len(types)} clear types of persons{whose}: {in_words(each)}.")

@@ -11,10 +11,15 @@ all(".explorer").forEach((explorer) => {
   let gamma = data.start, shown = -1;
 
   const horizon = (discount) => {
-    const steps = data.steps ?? Infinity;
-    return discount >= 1 ? steps : (1 - discount ** steps) / (1 - discount);
+    const longest = data.steps ?? Infinity;
+    if (discount >= 1) return longest;
+    return (1 - discount ** longest) / (data.timed ? -Math.log(discount) : 1 - discount);
   };
-  const place = (discount) => (root.dataset.unit === "steps" ? Math.log(horizon(discount)) / Math.log(data.farthest) : discount);
+  const place = (discount) => {
+    if (root.dataset.unit !== "steps") return discount;
+    const reach = Math.min(Math.max(horizon(discount), data.nearest), data.farthest);
+    return Math.log(reach / data.nearest) / Math.log(data.farthest / data.nearest);
+  };
   const at = (share) => {
     let low = 0, high = 1;
     for (let i = 0; i < 60; i += 1) {
@@ -23,14 +28,15 @@ all(".explorer").forEach((explorer) => {
     }
     return high > 1 - 1e-9 ? 1 : high;
   };
-  const steps = (discount) => {
+  const number = (discount) => {
     const found = horizon(discount);
     if (found > 1e6) return found === Infinity ? "unlimited" : "over a million";
-    return found < 1000 ? found.toFixed(1) : Math.round(found).toLocaleString("en");
+    if (found >= 1000) return Math.round(found).toLocaleString("en");
+    return found > 0 && found < 0.95 ? String(Number(found.toPrecision(2))) : found.toFixed(1);
   };
   const asText = (discount) => {
     const found = horizon(discount);
-    return root.dataset.unit === "discount" ? discount.toFixed(4) : found < 100 ? found.toFixed(2) : steps(discount);
+    return root.dataset.unit === "discount" ? discount.toFixed(4) : found < 100 ? found.toFixed(2) : number(discount);
   };
   const stretch = () => data.changes.findLastIndex((change) => change <= gamma);
 
@@ -52,9 +58,9 @@ all(".explorer").forEach((explorer) => {
     }
     slider.value = Math.round(place(gamma) * POSITIONS);
     const from = asText(data.changes[current]), to = asText(data.changes[current + 1] ?? 1);
-    const own = root.dataset.unit === "steps" ? `${steps(gamma)} steps` : `γ = ${gamma.toFixed(4)}`;
-    const number = `${current + 1} of ${data.changes.length}`;
-    said.textContent = `Shown at ${own}. The best actions stay the same from ${from} to ${to} (stretch ${number}).`;
+    const own = root.dataset.unit === "steps" ? `${number(gamma)} ${data.many}` : `γ = ${gamma.toFixed(4)}`;
+    const nth = `${current + 1} of ${data.changes.length}`;
+    said.textContent = `Shown at ${own}. The best actions stay the same from ${from} to ${to} (stretch ${nth}).`;
     slider.setAttribute("aria-valuetext", own);
   }
   function go(discount) {
