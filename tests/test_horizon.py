@@ -146,7 +146,7 @@ def test_a_page_counts_in_hours_where_moves_take_hours(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     assert "steps" not in result.output
-    assert "hours" in result.output
+    assert "half-life" in result.output
     page = (tmp_path / "out" / "report.html").read_text()
     body = page[page.index("<body>") : page.rindex("<script>")]
     for said in ("horizon, hours", "horizon in hours", "−1/ln γ hours"):

@@ -1180,6 +1180,11 @@ def own_steps_text(found: Analysis, k: int) -> str:
     return text.removeprefix("≥ ") if found.known[k] else text
 
 
+def half_life_text(found: Analysis, k: int) -> str:
+    """The delay after which something counts half for expert k."""
+    return f"{found.horizon.half_life(float(found.solution.discounts[k])):,.3g}" if found.given[k] else "–"
+
+
 def interval_text(found: Analysis, k: int, write: Callable[[Analysis, float], str] = discount_text) -> str:
     """The interval of expert k; an end may not have been found, and the largest discount tried is a limit."""
     ends = found.intervals[k]

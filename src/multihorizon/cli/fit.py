@@ -14,7 +14,7 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from multihorizon.analysis import Analysis, analyse, person_cells, sizes
+from multihorizon.analysis import Analysis, analyse, half_life_text, person_cells, sizes
 from multihorizon.cli.console import (
     checked,
     deviations_of,
@@ -316,11 +316,13 @@ def _table(analysis: Analysis) -> Table:
     ahead = analysis.horizon
     table = Table(title=f"Planning horizons: discounts γ, and {ahead.many} {ahead.formula} ({analysis.solution.status})")
     table.add_column("expert", overflow="fold", min_width=12)
-    for header in ("discount", "95 % interval", ahead.many, "temperature", "R²"):
+    headers = "discount", "95 % interval", ahead.many, *(["half-life"] if ahead.timed else []), "temperature", "R²"
+    for header in headers:
         table.add_column(header, justify="right", min_width=14 if "%" in header else len(header))
     for k in analysis.order:
-        cells = *person_cells(analysis, k), decimals(analysis.explained[k], 2) or "–"
-        table.add_row(analysis.solution.experts[k], *cells)
+        *cells, temperature = person_cells(analysis, k)
+        cells += [half_life_text(analysis, k)] if ahead.timed else []
+        table.add_row(analysis.solution.experts[k], *cells, temperature, decimals(analysis.explained[k], 2) or "–")
     return table
 
 

@@ -21,6 +21,7 @@ from multihorizon.analysis import (
     QUESTION,
     Analysis,
     GoalCheck,
+    half_life_text,
     interval_text,
     own_discount_text,
     own_steps_text,
@@ -121,13 +122,15 @@ def _horizons(found: Analysis) -> Section:
                 Either(own_discount_text(found, k), own_steps_text(found, k), gamma) if found.given[k] else found.reasons[k],
                 Either(interval_text(found, k), interval_text(found, k, steps_text), low),
                 ruler.bar(low, gamma, high),
+                *([half_life_text(found, k)] if found.horizon.timed else []),
                 decimals(found.temperatures[k], 2),
                 f"{found.decisions[k]:,.0f}",
                 decimals(found.explained[k], 2),
             ]
         )
     look = Either("discount γ", f"horizon, {found.horizon.many}")
-    headers = ["expert", look, "95 % interval", ruler.title, "temperature", "decisions", "pseudo-R²"]
+    half_life = [f"half-life, {found.horizon.many}"] if found.horizon.timed else []
+    headers = ["expert", look, "95 % interval", ruler.title, *half_life, "temperature", "decisions", "pseudo-R²"]
     table = PageTable(headers, rows, "Experts from the shortest horizon to the longest", [[k] for k in order])
     drawn = any(found.given) and found.population is not None  # else the picture opens the page
     blocks: list[str | Block] = [_people_figure(found), table] if drawn else [table]
