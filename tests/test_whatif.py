@@ -399,6 +399,41 @@ def test_persons_and_groups_of_a_population() -> None:
     assert not np.isfinite(width).all() or width[1] > width[0]
 
 
+def test_the_error_of_a_shared_reward_is_in_predictions_of_persons(tmp_path: Any) -> None:
+    """At a discount that is given, choices follow from the ratio of the reward to the temperature, whose error is known."""
+    solution = tiny_solutions()["population"].solution
+    found = mh.predict(solution, discount=0.6, draws=4000)
+    population = solution.evidence["population"]
+    own, theta = population.individuals, float(solution.reward[0])
+    together = population.person_reward_covariance[:, 1, 0]
+    variances = population.reward_covariance[0, 0] / theta**2 + own["log_temperature_error"] ** 2 - 2 * together / theta
+    centre = np.log(theta) - own["log_temperature"]
+    mdp = three_steps()
+    for k, (middle, deviation) in enumerate(zip(centre, np.sqrt(variances), strict=True)):
+        ends = [mh.soft_plan(mdp, np.exp(middle + side * 1.96 * deviation) * PAYS, 0.6).policy for side in (-1, 1)]
+        assert np.allclose(found.low[k, 2:], np.minimum(*ends)[2:], atol=0.01)
+        assert np.allclose(found.high[k, 2:], np.maximum(*ends)[2:], atol=0.01)
+    solution.to_json(tmp_path / "solution.json")
+    again = mh.predict(mh.Solution.from_json(tmp_path / "solution.json", solution.problem), discount=0.6, draws=4000)
+    assert np.allclose(again.low, found.low, equal_nan=True)
+
+
+def test_intervals_of_groups_do_not_depend_on_where_a_covariate_is_counted_from() -> None:
+    mdp, rng = three_steps(), np.random.default_rng(3)
+    age = rng.uniform(20, 60, 8)
+    discounts = 1 / (1 + np.exp(-(0.5 + 0.03 * (age - 40) + 0.3 * rng.normal(size=8))))
+    policies = [mh.soft_plan(mdp, PAYS, float(gamma)).policy for gamma in discounts]
+    table = mh.Demonstrations.simulate(mdp, policies, 60, seed=3)
+    widths = []
+    for origin in (0.0, 2000.0):
+        persons = pd.DataFrame({"expert": table.experts, "age": age - origin})
+        solution = mh.solve(mh.Problem(mdp, table, arrival_features=PAYS[:, None]), mh.Population("~ age", persons, nodes=5))
+        found = mh.predict(solution, pay={"1": 1.0}, persons="groups")
+        widths.append(found.high - found.low)
+    assert (widths[0][:, 6:] > 0.01).all()
+    assert np.allclose(widths[0], widths[1], atol=2e-3)
+
+
 @pytest.mark.slow
 def test_a_prediction_is_a_table_and_a_file(tmp_path: Any) -> None:
     found = mh.predict(tiny_solutions()["lists"].solution, pay={"1": 1.0}, draws=50)

@@ -403,7 +403,9 @@ class PopulationFindings(Evidence):
         discount_covariance, temperature_covariance: of the effects on each.
         weak_priors, cautions: how far weak priors move the findings, and the sentences that say so.
         spread: the spread between persons.
-        predictions: the discount of a typical person of each group.
+        predictions: by group, the discount of a typical person with its interval and that of a new person, the temperature, the
+            "covariance" of logit γ and log λ of a typical person, their covariance "between" persons, and their
+            "reward_covariance" `(2,d)` with the reward.
         groups, covariates: of each person, as arrays `(n,)`.
         individuals: each person's discount and temperature, shrunken towards those of similar persons, and the log-likelihood of
             the person's decisions, all as arrays `(n,)`.
@@ -423,6 +425,10 @@ class PopulationFindings(Evidence):
         alike: for each effect that is the same for everybody by the formula, the p-values of that: "discount", "temperature".
         person_terms, person_covariance: what persons have of their own, and its covariance `(2q,2q)`: of the first term on logit
             γ, then on log λ, of the second term on logit γ, and so on.
+        reward_covariance, open_reward: the covariance `(d,d)` of the parameters of the reward that were estimated, and directions
+            `(d,k)` in which the decisions say nothing of them.
+        person_reward_covariance: of logit γ and log λ of each person with these parameters `(n,2,d)`; None where that would be
+            more than a million numbers.
         types: where types were asked for, their "number" and whether it was "chosen" by "tests" (one row for each number), and of
             each type the share, discount, 95 % interval, temperature, and for how many units it is the likeliest; None otherwise.
             Then there are no effects, and `individuals` has the "posterior" shares `(n,K)` of the types in each unit.
@@ -456,6 +462,9 @@ class PopulationFindings(Evidence):
     person_terms: list[str] | None = None
     person_covariance: list[list[float]] | None = None
     references: dict[str, str] | None = None
+    reward_covariance: Floats | None = None
+    open_reward: Floats | None = None
+    person_reward_covariance: Floats | None = None
 
     def __post_init__(self) -> None:
         """Lists, as files have them, become arrays: there may be a million persons."""
@@ -469,6 +478,9 @@ class PopulationFindings(Evidence):
                 name: read_numbers(values) if name in CELL_NUMBERS else pd.Series(values).to_numpy()
                 for name, values in self.cells.items()
             }
+        for name in ("reward_covariance", "open_reward", "person_reward_covariance"):
+            if self[name] is not None:
+                arrays[name] = np.asarray(self[name], dtype=np.float64)
         for name, value in arrays.items():
             object.__setattr__(self, name, value)
 

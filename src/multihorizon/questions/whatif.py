@@ -19,8 +19,8 @@ transitions included. So many x are drawn from N(x̂, C), within their bounds, a
 quantiles of what comes out, such that one more draw lies between them with the level as its chance: of n draws in order, the
 ends are no. `(n + 1)(1 ∓ level)/2`. Quantiles at `1 + (n − 1)(1 ∓ level)/2`, NumPy's own, are too narrow: of 200 draws they
 hold one percent less. A draw under which an episode never ends has no visits, steps or undiscounted rewards that are finite: it
-counts as the least possible value for the lower end and as the largest for the upper one, so that intervals cover it. Persons
-of a `Population` are drawn from what their decisions and the population say of them. *What the decisions do not show*: along a
+counts as the least possible value for the lower end and as the largest for the upper one, so that intervals cover it. The
+shared reward of a `Population` is drawn together with what its decisions say of each person. *What the decisions do not show*: along a
 direction n of which they say nothing, `log π'` is planned at x̂ ± εn. Where it does not move, it is identified, though the
 reward is not; where it moves, nothing bounds it.
 
@@ -72,7 +72,7 @@ from multihorizon.exact.bounds import discount_members, predicted_bounds, read_r
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.frames import as_frame, is_frame
 from multihorizon.mdp import MDP, episodic_levels, refuse_durations, steps_into
-from multihorizon.numerics.chance import t_ppf
+from multihorizon.numerics.spectrum import positive_part
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.planning.linear import SingularError
 from multihorizon.planning.plan import log_policies, plan
@@ -646,6 +646,22 @@ def predict(
 
 
 @dataclass(frozen=True, eq=False)
+class KnownPersons:
+    """What is known of persons of a population: η = (logit γ, log λ) and its errors.
+
+    Attributes:
+        mean, covariance: of η `(K,2)` and `(K,2,2)`.
+        with_reward: its covariance `(K,2,d)` with the parameters of the reward that are estimated.
+        degrees: of Student's t; infinite for a normal distribution.
+    """
+
+    mean: Floats
+    covariance: Floats
+    with_reward: Floats
+    degrees: float = np.inf
+
+
+@dataclass(frozen=True, eq=False)
 class Known:
     """What is known of the experts of one task.
 
@@ -661,7 +677,7 @@ class Known:
         given: the problem of the policies.
         comparable: whether something sets a scale of rewards that the experts share.
         source: where the discounts come from; None where they were given.
-        eta: of persons of a population `(5,K)`: logit γ and its error, log λ and its error, and the correlation of the two.
+        persons: what is known of persons of a population.
     """
 
     names: tuple[str, ...]
@@ -676,7 +692,7 @@ class Known:
     ranges: Floats | None = None
     arrival: Floats | None = None
     identified: Bools | None = None
-    eta: Floats | None = None
+    persons: KnownPersons | None = None
     given: Problem | None = None
     comparable: bool = True
     source: Solution | Identification | None = None
@@ -812,28 +828,31 @@ def _of_population(known: Known, solution: Solution, groups: bool) -> Known:
         if groups:
             raise ValueError("types have no groups: ask for each unit")
         return known
+    free = 0 if population.reward_covariance is None else len(population.reward_covariance)
     if not groups:
-        tie = own.get("correlation", np.zeros(len(known.names)))
-        names = ("logit_discount", "logit_discount_error", "log_temperature", "log_temperature_error")
-        return replace(known, eta=np.stack([*(own[name] for name in names), tie]))
-    spread, centre, rows, labels = population.spread, [], [], []
-    reach = 2 * float(t_ppf(0.975, population.degrees))
-    level = (
-        float(population.temperature["Intercept"].get("standard_error") or 0.0) if "Intercept" in population.temperature else 0.0
-    )
+        errors = np.stack([own["logit_discount_error"], own["log_temperature_error"]], axis=1)
+        covariance = errors[:, :, None] * errors[:, None, :]
+        covariance[:, [0, 1], [1, 0]] *= own.get("correlation", np.zeros(len(known.names)))[:, None]
+        mean = np.stack([own["logit_discount"], own["log_temperature"]], axis=1)
+        together = population.person_reward_covariance
+        if together is None:
+            together = np.zeros((len(known.names), 2, free))
+        return replace(known, persons=KnownPersons(mean, covariance, together))
+    labels, discounts, temperatures, covariances, with_reward = [], [], [], [], []
     for name, found in population.predictions.items():
-        ends = [np.array(found[which]) for which in ("typical_interval", "new_person_interval")]
-        x = [logit(np.clip(end / population.largest_discount, 1e-9, 1 - 1e-9)) for end in ends]
-        middle = float(logit(np.clip(found["typical_discount"] / population.largest_discount, 1e-9, 1 - 1e-9)))
-        log = float(np.log(found["typical_temperature"]))
-        error = 0.0 if np.isnan(level) else level
-        wide = float(np.hypot(error, spread["temperature"]["estimate"]))
-        for who, part, other, both in (("typical", x[0], error, 0.0), ("new", x[1], wide, spread["correlation"]["estimate"])):
+        if "covariance" not in found:
+            raise ValueError("this fit was saved by an earlier version, which kept too little of groups: fit the table again")
+        typical, between = np.array(found["covariance"]), np.array(found["between"])
+        for who, covariance in (("typical", typical), ("new", typical + between)):
             labels.append(f"{who} person" if name == "everyone" else f"{who} person of {name}")
-            rows.append([middle, float(part[1] - part[0]) / reach, log, other, both])
-            centre.append((found["typical_discount"], found["typical_temperature"]))
-    discounts, temperatures = np.array(centre).T
-    return replace(known, names=tuple(labels), discounts=discounts, temperature=temperatures, eta=np.array(rows).T, own=None)
+            discounts.append(found["typical_discount"])
+            temperatures.append(found["typical_temperature"])
+            covariances.append(covariance)
+            with_reward.append(np.array(found["reward_covariance"]).reshape(2, free))
+    gamma, lam = np.array(discounts), np.array(temperatures)
+    mean = np.stack([logit(np.clip(gamma / population.largest_discount, 1e-9, 1 - 1e-9)), np.log(lam)], axis=1)
+    persons = KnownPersons(mean, np.array(covariances), np.array(with_reward), population.degrees)
+    return replace(known, names=tuple(labels), discounts=gamma, temperature=lam, persons=persons, own=None)
 
 
 def _of_policies(source: Identification | Problem, discount: Any) -> Known:
@@ -1401,26 +1420,62 @@ def _apart_drawn(solution: Solution, source: ProfilesApart, rng: np.random.Gener
 
 
 def _persons_drawn(known: Known, solution: Solution, rng: np.random.Generator, draws: int) -> Estimate | str:
-    """Draws of the persons of a population from what is known of each: logit γ and log λ are about normal."""
-    evidence = PopulationEvidence.of(solution)
-    if known.eta is None:
+    """Draws of the shared reward and of persons of a population, which are about normal together.
+
+    With the reward θ̂ + A z, A Aᵀ its covariance, η follows by `B z`, B its covariance with the reward times `A⁻ᵀ`; what is left
+    of its covariance, less `B Bᵀ`, is drawn besides.
+    """
+    population, persons = PopulationEvidence.of(solution).population, known.persons
+    if persons is None:
         return "units of a type have none of their own"
     if solution.status != Status.CONVERGED:
         return "the population is not identified"
-    z = np.stack([_normal(rng, draws, known.eta[0], known.eta[2]).T for _ in range(2)])
-    x, x_error, y, y_error, tie = known.eta[:, :, None]
-    logs = y + y_error * (tie * z[0] + np.sqrt(1 - tie**2) * z[1])
-    own = None if known.own is None else np.repeat((known.own.T - solution.reward)[:, :, None], draws, axis=2)
-    drawn = Drawn(solution.reward, evidence.population.largest_discount * expit(x + x_error * z[0]), np.exp(logs), own=own)
-    estimated = any(error != 0 for error in evidence.reward_standard_errors)
-    remarks = ("The intervals are those of the persons: the error of the shared reward is not in them.",) if estimated else ()
-    if own is not None:
-        remarks = (*remarks, "The errors of deviations from the shared reward are not in the intervals.")
+    covariance, ways = population.reward_covariance, population.open_reward
+    if covariance is None and any(error != 0 for error in PopulationEvidence.of(solution).reward_standard_errors):
+        return "the fit was saved by an earlier version, without the covariance of the reward: fit the table again"
+    z = np.stack([_normal(rng, draws, *persons.mean.T).T for _ in range(2)])
+    scale = np.ones(draws)
+    if np.isfinite(persons.degrees):
+        scale = np.sqrt(persons.degrees / rng.chisquare(persons.degrees, draws))
+    theta, left, moved, remarks = solution.reward, persons.covariance, np.zeros((len(known.names), 2, draws)), list[str]()
+    if covariance is not None:
+        values, vectors = np.linalg.eigh(covariance)
+        kept = values > 1e-12 * values.max(initial=0.0)
+        root, inverse = ((vectors[:, kept] * values[kept] ** power) @ vectors[:, kept].T for power in (0.5, -0.5))
+        noise = _normal(rng, draws, theta, np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+        along = persons.with_reward @ inverse
+        theta, moved = (theta + scale[:, None] * (noise @ root)).T, along @ noise.T
+        left = positive_part(left - along @ along.transpose(0, 2, 1))
+        if population.person_reward_covariance is None and np.isinf(persons.degrees):
+            remarks.append("Persons are so many that the shared reward is drawn apart from them.")
+    first = np.sqrt(left[:, 0, 0])
+    second = left[:, 1, 0] / np.where(first > 0, first, 1.0)
+    rest = np.sqrt(np.maximum(left[:, 1, 1] - second**2, 0.0))
+    moved[:, 0] += first[:, None] * z[0]
+    moved[:, 1] += second[:, None] * z[0] + rest[:, None] * z[1]
+    eta = persons.mean[:, :, None] + scale * moved
+    own = None
+    if known.own is not None:
+        deviations = solution.evidence["deviations"]
+        errors = np.asarray(deviations.errors, dtype=np.float64)
+        noise = _normal(rng, draws, np.asarray(deviations.values, dtype=np.float64).ravel(), errors.ravel())
+        own = (known.own.T - solution.reward)[:, :, None] + errors[:, :, None] * noise.T.reshape(*errors.shape, draws)
+        remarks.append("Deviations from the shared reward are drawn apart from it.")
     elif solution.evidence.get("deviations") is not None:
-        remarks = (*remarks, "Typical and new persons are taken to have the shared reward, without a deviation of their own.")
-    if evidence.population.conditions:
-        remarks = (*remarks, "Persons are described on the average of conditions.")
-    return Estimate(drawn, None, 1.0, np.zeros(len(known.names), dtype=np.bool_), remarks)
+        remarks.append("Typical and new persons are taken to have the shared reward, without a deviation of their own.")
+    if population.conditions and np.isinf(persons.degrees):
+        remarks.append("Persons are described on the average of conditions.")
+    drawn = Drawn(theta, population.largest_discount * expit(eta[:, 0]), np.exp(eta[:, 1]), own=own)
+    pairs, step = None, 1e-3
+    if ways is not None and ways.size:
+        ways = ways @ np.random.default_rng(0).standard_normal((ways.shape[1], 2))
+        ways /= np.abs(ways).max(axis=0)
+        sides = np.stack([solution.reward + sign * step * way for way in ways.T for sign in (-1, 1)], axis=1)
+        one = np.ones(sides.shape[1])
+        assert known.temperature is not None
+        beside = None if known.own is None else np.multiply.outer(known.own.T - solution.reward, one)
+        pairs = Drawn(sides, np.outer(known.discounts, one), np.outer(known.temperature, one), own=beside)
+    return Estimate(drawn, pairs, step, np.zeros(len(known.names), dtype=np.bool_), tuple(remarks))
 
 
 class _PlansAfter:

@@ -81,7 +81,8 @@ p(decisions_i | θ, v) holds for its mean over δ_i, by Laplace's method (`choic
 the score in θ is taken for `V⁻¹ δ̂`, and the information for `(I⁻¹ + V)⁻¹`. τ is held here, and found in `deviations.py`.
 
 *What is known.* Given the decisions, each η has the mean and the covariance of the quadrature with these shares. The errors of
-reward and effects add `D_i C' D_iᵀ`, D_i the derivative of that mean in ψ and C' what is left of C at a given spread. Estimated
+reward and effects add `D_i C' D_iᵀ`, D_i the derivative of that mean in ψ and C' what is left of C at a given spread. With the
+reward, η has the covariance `D_i C_·θ`. Estimated
 transitions are drawn anew around their estimates, with their sample sizes. A draw that moves the gradient by δg moves ψ by
 `C δg`; the mean of the squares is added to C.
 """
@@ -1330,6 +1331,7 @@ class Answers:
         mean, covariance: of η `(k,2)` and `(k,2,2)`, with the errors of spread, reward and effects in the covariance.
         within: the covariance `(k,2,2)` where ψ is the maximum.
         discounts, errors: the mean of γ and its standard deviation `(k,)`.
+        with_reward: the covariance `(k,2,d)` of η with the parameters of the reward that are estimated.
     """
 
     mean: Floats
@@ -1337,6 +1339,7 @@ class Answers:
     within: Floats
     discounts: Floats
     errors: Floats
+    with_reward: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -1346,12 +1349,14 @@ class Posterior:
     Attributes:
         status: whether the effects can be used.
         covariance: C, of ψ.
+        open_reward: directions `(d,k)` of the reward of which the decisions say nothing.
         persons: what is known of each person at their typical row.
         cells: what is known of each cell; the same as `persons` where every person has one cell.
     """
 
     status: Status
     covariance: Floats
+    open_reward: Floats
     persons: Answers
     cells: Answers
 
@@ -1388,7 +1393,8 @@ def posterior(found: Maximum, known: bool = True, typical: tuple[Floats, Floats]
         cells.append([each[: len(block.owner)] for each in answers])
         persons.append([each[len(block.owner) :] for each in answers])
     of_cells, of_persons = (Answers(*(np.concatenate(each) for each in zip(*rows, strict=True))) for rows in (cells, persons))
-    return Posterior(status, covariance, of_cells if typical is None else of_persons, of_cells)
+    open_reward = decided.null_space[layout.reward]
+    return Posterior(status, covariance, open_reward, of_cells if typical is None else of_persons, of_cells)
 
 
 def row_answers(
@@ -1397,7 +1403,7 @@ def row_answers(
     spreads: Sequence[tuple[float, Floats]],
     left: Floats,
     asked: tuple[PersonBlock, Floats, Floats, Ints],
-) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats]:
     """What `Answers` holds of some rows, with shares averaged over spreads.
 
     `left` is the covariance of ψ where the spread is given.
@@ -1443,7 +1449,8 @@ def row_answers(
     wide = averaged + slopes @ left @ slopes.transpose(0, 2, 1)
     discounts = np.minimum(discounts, layout.largest)
     variances = np.maximum(second - discounts**2, 0.0)
-    return mean, wide, within, discounts, np.sqrt(variances * wide[:, 0, 0] / averaged[:, 0, 0])
+    errors = np.sqrt(variances * wide[:, 0, 0] / averaged[:, 0, 0])
+    return mean, wide, within, discounts, errors, slopes @ left[:, layout.reward]
 
 
 def _transition_covariance(found: Maximum, covariance: Floats) -> Floats:

@@ -76,6 +76,9 @@ from multihorizon.problem import Crowd, Problem
 from multihorizon.solution import CELL_NUMBERS, Deviations, PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.words import p_text
 
+#: The most covariances of persons with rewards that a solution keeps; files that hold more take long to write and to read.
+MOST_KEPT = 1_000_000
+
 
 @dataclass(frozen=True, eq=False)
 class Population:
@@ -617,12 +620,21 @@ class Inference:
         between = covariance_at(self.covariates.pattern_random, self.person_covariance(self.found.psi))[:, 0, 0]
         ends = _predicted(rows, self.parts.effects[:, 0], covariance, between, self.layout.largest, self.degrees)
         temperatures = np.exp(rows @ self.parts.effects[:, 1])
+        layout, basis = self.layout, self.layout.temperature_basis
+        # how logit γ and log λ of a typical person move with ψ (m,2,size)
+        along = np.zeros((len(rows), 2, layout.size))
+        along[:, 0, layout.discount], along[:, 1, layout.temperature] = rows, rows @ basis
+        errors = along @ self.known.covariance
+        between = covariance_at(self.covariates.pattern_random, self.person_covariance(self.found.psi))
         return {
             name: {
                 "typical_discount": float(ends[i, 0]),
                 "typical_interval": ends[i, 1:3].tolist(),
                 "new_person_interval": ends[i, 3:].tolist(),
                 "typical_temperature": float(temperatures[i]),
+                "covariance": (errors[i] @ along[i].T).tolist(),
+                "between": between[i].tolist(),
+                "reward_covariance": errors[i][:, layout.reward].tolist(),
             }
             for i, name in enumerate(self.covariates.patterns)
         }
@@ -667,7 +679,17 @@ class Inference:
             cautions=self.cautions(),
             distribution=self.distribution,
             **(self.by_condition() if covariates.conditions else {}),
+            **(self.of_reward() if self.layout.free.size else {}),
         )
+
+    def of_reward(self) -> dict[str, Any]:
+        """How well the shared reward is known, and how its error goes with what is known of persons."""
+        place, own = self.layout.reward, self.known.persons.with_reward
+        return {
+            "reward_covariance": self.known.covariance[place, place],
+            "open_reward": self.known.open_reward,
+            "person_reward_covariance": own if own.size <= MOST_KEPT else None,
+        }
 
     def by_condition(self) -> dict[str, Any]:
         """What is said where the formula has conditions."""
