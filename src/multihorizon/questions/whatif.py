@@ -20,9 +20,9 @@ quantiles of what comes out, such that one more draw lies between them with the 
 ends are no. `(n + 1)(1 ∓ level)/2`. Quantiles at `1 + (n − 1)(1 ∓ level)/2`, NumPy's own, are too narrow: of 200 draws they
 hold one percent less. A draw under which an episode never ends has no visits, steps or undiscounted rewards that are finite: it
 counts as the least possible value for the lower end and as the largest for the upper one, so that intervals cover it. The
-shared reward of a `Population` is drawn together with what its decisions say of each person. *What the decisions do not show*: along a
-direction n of which they say nothing, `log π'` is planned at x̂ ± εn. Where it does not move, it is identified, though the
-reward is not; where it moves, nothing bounds it.
+shared reward of a `Population` is drawn together with what its decisions say of each person. *What the decisions do not show*:
+along a direction n of which they say nothing, `log π'` is planned at x̂ ± εn. Where it does not move, it is identified, though
+the reward is not; where it moves, nothing bounds it.
 
 *What comes of it.* With ρ the first state and `P = Σ_a π' T`:
 
